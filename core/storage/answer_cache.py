@@ -83,11 +83,9 @@ class AnswerCache:
             .order_by(is_exact_match.desc(), columns.made_at.desc())
             .limit(MAX_CANDIDATES)
         )
-        async with self._database.connect() as connection:
-            rows = (await connection.execute(query)).all()
         return [
             CacheEntry(row.number, row.asked, bool(row.same_words), row.versions, _reply_from_json(row.reply))
-            for row in rows
+            for row in await self._database.fetch_all(query)
         ]
 
     @uncancellable
@@ -113,11 +111,9 @@ class AnswerCache:
             await connection.execute(insert(replies).values(values))
             await connection.execute(delete(replies).where(columns.number.not_in(newest_numbers)))
 
-    @uncancellable
     async def evict(self, numbers: Sequence[int]) -> None:
         """Remove replies whose sources have changed."""
-        async with self._database.transaction() as connection:
-            await connection.execute(delete(replies).where(replies.c.number.in_(numbers)))
+        await self._database.write(delete(replies).where(replies.c.number.in_(numbers)))
 
     def _uses_canonical_form(self, key: CacheKey) -> bool:
         return bool(key.canonical_form) and self._settings.similarity < 1
@@ -126,12 +122,9 @@ class AnswerCache:
         return time.time() - self._settings.hours * 3600
 
 
-@uncancellable
 async def delete_replies(database: Database, before: float) -> int:
     """Remove replies made before a time (seconds since 1970); return how many."""
-    async with database.transaction() as connection:
-        result = await connection.execute(delete(replies).where(replies.c.made_at <= before))
-    return result.rowcount
+    return await database.write(delete(replies).where(replies.c.made_at <= before))
 
 
 def _reply_to_json(reply: Reply) -> dict[str, Any]:

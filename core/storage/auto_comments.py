@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy import delete, func, insert, or_, select, update
 
 from core.runtime.tasks import uncancellable
 from core.storage.engine import Database
-from core.storage.tables import feeds, messages
+from core.storage.tables import bot_values, chat_values, feeds, identity_values, messages
 from core.types import Message
 
 HOUR = timedelta(hours=1)
@@ -24,46 +24,32 @@ class AutoCommentRepository:
 
     async def count_competitor_replies(self, post: Message) -> int:
         """Return how many replies of other bots are below a post."""
-        columns, key = messages.c, post.key
+        columns = messages.c
         # A thread below a post has the id of the post.
-        is_below = or_(columns.reply_to == post.id, columns.thread == (key.thread or post.id))
-        query = select(func.count()).where(
-            columns.platform == key.platform,
-            columns.chat == key.chat,
-            # Each of our bots journals the messages of others itself.
-            columns.bot == post.bot,
-            is_below,
-            columns.id != post.id,
-            columns.is_by_bot,
-        )
-        async with self._database.connect() as connection:
-            return int(await connection.scalar(query) or 0)
+        is_below = or_(columns.reply_to == post.id, columns.thread == (post.key.thread or post.id))
+        # Each of our bots journals the messages of others itself.
+        query = select(func.count()).select_from(messages).filter_by(**bot_values(post))
+        return int(await self._database.fetch_value(query.where(is_below, columns.id != post.id, columns.is_by_bot)))
 
     async def count_recent_comments(self, post: Message, excluded_ids: Collection[str]) -> int:
         """Return how many other messages of a chat got an unasked answer within the last hour."""
-        columns, key = messages.c, post.key
-        query = select(func.count()).where(
-            and_(columns.platform == key.platform, columns.chat == key.chat),
-            columns.state == "answered",
-            columns.addressed.is_(False),
-            columns.id.not_in(excluded_ids),
-            columns.settled_at >= datetime.now(UTC) - HOUR,
+        columns = messages.c
+        query = (
+            select(func.count())
+            .select_from(messages)
+            .filter_by(**chat_values(post.key))
+            .where(
+                columns.state == "answered",
+                columns.addressed.is_(False),
+                columns.id.not_in(excluded_ids),
+                columns.settled_at >= datetime.now(UTC) - HOUR,
+            )
         )
-        async with self._database.connect() as connection:
-            return int(await connection.scalar(query) or 0)
+        return int(await self._database.fetch_value(query))
 
-    @uncancellable
     async def set_thread(self, post: Message, reply_id: str) -> None:
         """Record that the conversation about a post continues in the thread of the comment, which has its id."""
-        columns, key = messages.c, post.key
-        conditions = (
-            columns.platform == key.platform,
-            columns.bot == post.bot,
-            columns.chat == key.chat,
-            columns.id == post.id,
-        )
-        async with self._database.transaction() as connection:
-            await connection.execute(update(messages).where(*conditions).values(thread=reply_id))
+        await self._database.write(update(messages).filter_by(**identity_values(post)).values(thread=reply_id))
 
 
 # Of entries that have left a feed; all that are in it are kept.
@@ -92,22 +78,16 @@ class FeedStateRepository:
 
     async def load(self, feed: str) -> FeedState | None:
         """Return the state of a feed, or None before the first poll."""
-        async with self._database.connect() as connection:
-            row = (await connection.execute(select(feeds).where(feeds.c.feed == feed))).first()
+        row = await self._database.fetch_first(select(feeds).filter_by(feed=feed))
         return None if row is None else FeedState(row.looked_at, tuple(row.known), row.etag, row.modified)
 
     @uncancellable
     async def save(self, feed: str, state: FeedState) -> None:
         """Store the state of a feed."""
-        values = {
-            "looked_at": state.looked_at,
-            "known": list(state.known_ids),
-            "etag": state.etag,
-            "modified": state.modified,
-        }
+        values = {"known": list(state.known_ids), "etag": state.etag, "modified": state.modified}
         async with self._database.transaction() as connection:
-            await connection.execute(delete(feeds).where(feeds.c.feed == feed))
-            await connection.execute(insert(feeds).values(feed=feed, **values))
+            await connection.execute(delete(feeds).filter_by(feed=feed))
+            await connection.execute(insert(feeds).values(feed=feed, looked_at=state.looked_at, **values))
 
 
 def merge_known_ids(current_ids: Sequence[str], previous_ids: Sequence[str]) -> tuple[str, ...]:

@@ -9,24 +9,14 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select, update
 
-from core.runtime.tasks import uncancellable
 from core.storage.engine import Database
-from core.storage.tables import messages
+from core.storage.tables import bot_values, chat_values, identity_values, messages
 from core.types import ESCALATION_COMMAND, RATING_COMMAND, ConversationKey, Message
 
 # The number of newest messages of all chats to scan: faster than an index, because only recent messages are needed.
 MAX_SCANNED_ROWS, MAX_MESSAGES = 20_000, 200
 _COLUMN_NAMES = (
-    "id",
-    "thread",
-    "author_id",
-    "author",
-    "text",
-    "reply_to",
-    "state",
-    "addressed",
-    "received_at",
-    "is_by_bot",
+    *("id", "thread", "author_id", "author", "text", "reply_to", "state", "addressed", "received_at", "is_by_bot"),
     "in_main_chat",
 )
 _ANSWERING_STATES = ("answering", "sending", "answered")
@@ -89,8 +79,7 @@ class ChatHistory:
     """Reads recent messages. Every method raises `StoreError` when the database fails."""
 
     def __init__(self, database: Database) -> None:
-        self._connect = database.connect
-        self._transaction = database.transaction
+        self._database = database
 
     async def get_recent_messages(self, message: Message, seconds: float) -> Sequence[HistoryMessage]:
         """Return the other messages of people in the chat in the last seconds, oldest first."""
@@ -98,8 +87,7 @@ class ChatHistory:
         query = _select_newest(message, *_COLUMN_NAMES).where(
             columns.received_at > _time_before(seconds), columns.bot == message.bot, is_user_message()
         )
-        async with self._connect() as connection:
-            rows = (await connection.execute(query)).all()
+        rows = await self._database.fetch_all(query)
         own_index = next((index for index, row in enumerate(rows) if row.id == message.id), len(rows))
         # The journal also has messages of other bots, to count comments; they are not answers by people.
         recent_messages = [
@@ -121,8 +109,7 @@ class ChatHistory:
             columns.received_at > _time_before(seconds),
             columns.id != message.id,
         )
-        async with self._connect() as connection:
-            return len((await connection.execute(query)).all())
+        return len(await self._database.fetch_all(query))
 
     async def get_earlier_answers(self, message: Message, seconds: float) -> Sequence[EarlierAnswer]:
         """Return the questions that the bot answered in the chat in the last seconds, newest first."""
@@ -134,15 +121,14 @@ class ChatHistory:
             columns.settled_at > _time_before(seconds),
             is_readable_from(message),
         )
-        async with self._connect() as connection:
-            rows = (await connection.execute(query)).all()
+        rows = await self._database.fetch_all(query)
         return [EarlierAnswer(row.text, row.reply, _age_s(row.settled_at)) for row in rows if row.citations]
 
     async def get_duplicates(self, message: Message) -> Sequence[DuplicateDelivery]:
         """Return the copies of a message that our other bots received."""
         columns = messages.c
         is_same_event = (columns.author_id == message.author_id, columns.sent_at == message.sent_at)
-        own_ids = select(columns.id).where(*is_in_chat(message.key), columns.bot == message.bot, *is_same_event)
+        own_ids = select(columns.id).filter_by(**bot_values(message)).where(*is_same_event)
         # If message ids are per bot, the text and the time identify a copy, unless this bot received another message
         # with that id at that time.
         is_alike = and_(columns.text == message.text, columns.command == "", columns.id.not_in(own_ids))
@@ -150,12 +136,9 @@ class ChatHistory:
             *(columns.bot != message.bot, *is_same_event, columns.command == message.command),
             or_(columns.id == message.id, is_alike),
         )
-        own_number = select(columns.number).where(
-            *is_in_chat(message.key), columns.bot == message.bot, columns.id == message.id
-        )
-        async with self._connect() as connection:
-            rows = (await connection.execute(query)).all()
-            number = await connection.scalar(own_number) if rows else None
+        own_number = select(columns.number).filter_by(**identity_values(message))
+        rows = await self._database.fetch_all(query)
+        number = await self._database.fetch_value(own_number) if rows else None
         return [
             DuplicateDelivery(row.text, is_first=number is None or row.number < number, is_addressed=row.addressed)
             for row in rows
@@ -163,19 +146,15 @@ class ChatHistory:
 
     async def get_posting_bot(self, message: Message) -> str | None:
         """Return which of our bots posted the message that this one replies to, or None."""
-        columns = messages.c
-        query = select(columns.bot).where(*is_in_chat(message.key), columns.reply_id == message.reply_to)
-        async with self._connect() as connection:
-            bot_id = await connection.scalar(query.limit(1))
-        return None if bot_id is None else str(bot_id)
+        query = select(messages.c.bot).filter_by(**chat_values(message.key), reply_id=message.reply_to)
+        bot_id: str | None = await self._database.fetch_value(query.limit(1))
+        return bot_id
 
     async def has_answered(self, key: ConversationKey, bot: str) -> bool:
         """Return whether one bot has answered in a conversation before."""
-        columns = messages.c
-        conditions = (columns.bot == bot, columns.state == "answered", columns.reply != "")
-        query = select(columns.number).where(*is_in_chat(key), columns.thread == key.thread, *conditions).limit(1)
-        async with self._connect() as connection:
-            return (await connection.execute(query)).first() is not None
+        values = {**chat_values(key), "thread": key.thread, "bot": bot, "state": "answered"}
+        query = select(messages.c.number).filter_by(**values).where(messages.c.reply != "").limit(1)
+        return await self._database.fetch_first(query) is not None
 
     async def get_bot_answers(self, message: Message, seconds: float) -> Sequence[BotAnswer]:
         """Return the answers of our bots in the message's thread in the last seconds, newest first.
@@ -191,39 +170,23 @@ class ChatHistory:
             columns.settled_at > _time_before(seconds),
             columns.id != message.id,
         )
-        async with self._connect() as connection:
-            rows = (await connection.execute(query)).all()
-        return [_to_bot_answer(row) for row in rows]
+        return [_to_bot_answer(row) for row in await self._database.fetch_all(query)]
 
-    @uncancellable
     async def mark_addressed(self, message: Message) -> None:
         """Note that a message was for the bot, though its platform could not tell: it is none that nobody asked."""
-        columns = messages.c
-        conditions = (*is_in_chat(message.key), columns.bot == message.bot, columns.id == message.id)
-        async with self._transaction() as connection:
-            await connection.execute(update(messages).where(*conditions).values(addressed=True))
+        await self._database.write(update(messages).filter_by(**identity_values(message)).values(addressed=True))
 
     async def was_told(self, message: Message, text: str, seconds: float) -> bool:
         """Return whether the author got just this text in the chat in the last seconds."""
-        columns = messages.c
-        query = select(columns.number).where(
-            *is_in_chat(message.key),
-            columns.author_id == message.author_id,
-            columns.reply == text,
-            columns.settled_at > _time_before(seconds),
-        )
-        async with self._connect() as connection:
-            return (await connection.execute(query.limit(1))).first() is not None
+        values = {**chat_values(message.key), "author_id": message.author_id, "reply": text}
+        query = select(messages.c.number).filter_by(**values).where(messages.c.settled_at > _time_before(seconds))
+        return await self._database.fetch_first(query.limit(1)) is not None
 
     async def get_replied_author(self, message: Message) -> str | None:
         """Return the author of the message that this one replies to, or None if the bot never received it."""
-        columns = messages.c
-        query = select(columns.author_id).where(
-            *is_in_chat(message.key), columns.bot == message.bot, columns.id == message.reply_to
-        )
-        async with self._connect() as connection:
-            author_id = await connection.scalar(query)
-        return None if author_id is None else str(author_id)
+        query = select(messages.c.author_id).filter_by(**bot_values(message), id=message.reply_to)
+        author_id: str | None = await self._database.fetch_value(query)
+        return author_id
 
 
 def is_user_message() -> ColumnElement[bool]:
@@ -281,11 +244,6 @@ def _to_bot_answer(row: Row[Any]) -> BotAnswer:
         is_for_post=row.is_post is True,
         opens_thread=row.thread == row.id and not row.reply_to,
     )
-
-
-def is_in_chat(key: ConversationKey) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """Return the conditions that a message belongs to a chat."""
-    return messages.c.platform == key.platform, messages.c.chat == key.chat
 
 
 def _time_before(seconds: float) -> datetime:

@@ -6,16 +6,31 @@ SQLite in WAL mode by default; SQLAlchemy keeps PostgreSQL possible for several 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Column, Connection, MetaData, String, Table, event, insert, inspect, select
+from sqlalchemy import (
+    URL,
+    Column,
+    Connection,
+    Executable,
+    MetaData,
+    Row,
+    Select,
+    String,
+    Table,
+    event,
+    insert,
+    inspect,
+    select,
+)
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from core.errors import StoreError
+from core.runtime.tasks import uncancellable
 from core.storage.tables import metadata
 
 # The newest revision in `migrations/versions/`.
@@ -75,17 +90,17 @@ class Database:
         except SQLAlchemyError as error:
             raise StoreError(f"the journal {self._location} cannot be read: {_cause(error)}") from error
 
-    async def fetch_all(self, query: Select[*Columns]) -> Sequence[Row[*Columns]]:
+    async def fetch_all(self, query: Select[*tuple[Any, ...]]) -> Sequence[Row[*tuple[Any, ...]]]:
         """Return all rows of a query."""
         async with self.connect() as connection:
             return (await connection.execute(query)).all()
 
-    async def fetch_first(self, query: Select[*Columns]) -> Row[*Columns] | None:
+    async def fetch_first(self, query: Select[*tuple[Any, ...]]) -> Row[*tuple[Any, ...]] | None:
         """Return the first row of a query, or None."""
         async with self.connect() as connection:
             return (await connection.execute(query)).first()
 
-    async def fetch_value(self, query: Select[*Columns]) -> Any:
+    async def fetch_value(self, query: Select[*tuple[Any, ...]]) -> Any:
         """Return the first column of a query's first row, or None where there is no row."""
         async with self.connect() as connection:
             return await connection.scalar(query)

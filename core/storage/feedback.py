@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -14,7 +15,7 @@ from core.runtime.tasks import uncancellable
 from core.storage.answer_cache import in_chat
 from core.storage.engine import Database
 from core.storage.messages import to_message
-from core.storage.tables import feedback, messages, replies
+from core.storage.tables import bot_values, feedback, messages, replies
 from core.types import DOWN, UP, Message
 
 # People can rate a reply as soon as they see it, before the journal has closed its question.
@@ -75,18 +76,11 @@ class FeedbackRepository:
 
         None if the chat of the press has no such answer of this bot.
         """
-        columns, key = messages.c, press.key
+        columns = messages.c
         matches_id = or_(columns.id == press.reply_to, and_(columns.reply_id == press.reply_to, columns.reply_id != ""))
-        query = select(messages).where(
-            columns.platform == key.platform,
-            columns.bot == press.bot,
-            columns.chat == key.chat,
-            matches_id,
-            columns.state.in_(_VISIBLE_STATES),
-            columns.command.in_(("", "ask")),
-        )
-        async with self._database.connect() as connection:
-            row = (await connection.execute(query)).first()
+        is_visible_answer = (columns.state.in_(_VISIBLE_STATES), columns.command.in_(("", "ask")))
+        query = select(messages).filter_by(**bot_values(press)).where(matches_id, *is_visible_answer)
+        row = await self._database.fetch_first(query)
         if row is None or row.is_post:
             return None
         passage_ids = tuple(dict.fromkeys(str(citation["passage_id"]) for citation in row.citations or ()))
@@ -96,17 +90,16 @@ class FeedbackRepository:
     @uncancellable
     async def rate(self, press: Message, question_id: str, verdict: str, reason: str = "") -> Rating:
         """Store the rating of a press. The same rating again withdraws it; a press counts once."""
-        columns = feedback.c
-        condition = and_(*_key_conditions(press, question_id), columns.author_id == press.author_id)
+        key_values = {**bot_values(press), "question": question_id, "author_id": press.author_id}
         async with self._database.transaction() as connection:
-            row = (await connection.execute(select(feedback).where(condition))).first()
+            row = (await connection.execute(select(feedback).filter_by(**key_values))).first()
             if row is None or row.press != press.id:
                 verdict, reason = _next_rating(row, verdict, reason)
                 values = {"verdict": verdict, "reason": reason, "press": press.id, "at": datetime.now(UTC)}
                 if row is None:
-                    await connection.execute(insert(feedback).values(**_key_values(press, question_id), **values))
+                    await connection.execute(insert(feedback).values(**key_values, **values))
                 else:
-                    await connection.execute(update(feedback).where(condition).values(values))
+                    await connection.execute(update(feedback).filter_by(**key_values).values(values))
             return await _rating(connection, press, question_id)
 
     async def get_rating(self, press: Message, question_id: str) -> Rating:
@@ -114,21 +107,16 @@ class FeedbackRepository:
         async with self._database.connect() as connection:
             return await _rating(connection, press, question_id)
 
-    @uncancellable
     async def evict_cached_reply(self, question: Message) -> None:
         """Remove the cached reply to this question in this chat."""
-        matches_question = replies.c.asked == question.text
-        async with self._database.transaction() as connection:
-            await connection.execute(delete(replies).where(in_chat(question.key), matches_question))
+        await self._database.write(delete(replies).where(in_chat(question.key), replies.c.asked == question.text))
 
     async def get_daily_ratings(self, since: datetime) -> Sequence[DailyRatings]:
         """Return the ratings since a time, by the day of their last change, oldest first."""
         columns = feedback.c
         query = select(columns.at, columns.verdict, columns.reason).where(columns.at >= since, columns.verdict != "")
-        async with self._database.connect() as connection:
-            rows = (await connection.execute(query.order_by(columns.at))).all()
         by_day: dict[date, list[Any]] = {}
-        for row in rows:
+        for row in await self._database.fetch_all(query.order_by(columns.at)):
             by_day.setdefault(row.at.astimezone().date(), []).append(row)
         return [_to_daily_ratings(day, day_rows) for day, day_rows in by_day.items()]
 
@@ -138,8 +126,7 @@ class FeedbackRepository:
         All, or those of one chat (its platform and its id), without ties and questions whose text was removed.
         """
         columns, feedback_columns = messages.c, feedback.c
-        ups = func.sum(_is_verdict(UP))
-        downs = func.sum(_is_verdict(DOWN))
+        ups, downs = (func.sum(case((feedback_columns.verdict == verdict, 1), else_=0)) for verdict in (UP, DOWN))
         names = ("platform", "chat", "id", "text")
         query = (
             select(*(columns[name] for name in names), ups.label("ups"), downs.label("downs"))
@@ -150,16 +137,12 @@ class FeedbackRepository:
         )
         if chat is not None:
             query = query.where(columns.platform == chat[0], columns.chat == chat[1])
-        async with self._database.connect() as connection:
-            rows = (await connection.execute(query)).all()
-        decided_rows = [row for row in rows if row.ups != row.downs]
+        decided_rows = [row for row in await self._database.fetch_all(query) if row.ups != row.downs]
         return [LabelledQuestion(row.platform, row.chat, row.id, row.text, row.ups > row.downs) for row in decided_rows]
 
-    @uncancellable
     async def erase_before(self, before: datetime) -> int:
         """Remove the ratings before a time; return how many."""
-        async with self._database.transaction() as connection:
-            return (await connection.execute(delete(feedback).where(feedback.c.at < before))).rowcount
+        return await self._database.write(delete(feedback).where(feedback.c.at < before))
 
 
 def _next_rating(row: Row[Any] | None, verdict: str, reason: str) -> tuple[str, str]:
@@ -172,31 +155,13 @@ def _next_rating(row: Row[Any] | None, verdict: str, reason: str) -> tuple[str, 
 
 async def _rating(connection: AsyncConnection, press: Message, question_id: str) -> Rating:
     columns = feedback.c
-    query = select(columns.author_id, columns.verdict, columns.reason).where(*_key_conditions(press, question_id))
-    rows = (await connection.execute(query)).all()
+    query = select(columns.author_id, columns.verdict, columns.reason)
+    rows = (await connection.execute(query.filter_by(**bot_values(press), question=question_id))).all()
     own_row = next((row for row in rows if row.author_id == press.author_id), None)
     up, down = (sum(row.verdict == verdict for row in rows) for verdict in (UP, DOWN))
     return Rating(own_row.verdict if own_row else "", own_row.reason if own_row else "", up, down)
 
 
-def _key_values(press: Message, question_id: str) -> dict[str, str]:
-    key = press.key
-    values = {"platform": key.platform, "bot": press.bot, "chat": key.chat, "question": question_id}
-    return {**values, "author_id": press.author_id}
-
-
-def _key_conditions(press: Message, question_id: str) -> tuple[Any, ...]:
-    values = _key_values(press, question_id)
-    return tuple(feedback.c[name] == values[name] for name in ("platform", "bot", "chat", "question"))
-
-
-def _is_verdict(verdict: str) -> Any:
-    return case((feedback.c.verdict == verdict, 1), else_=0)
-
-
 def _to_daily_ratings(day: date, rows: Sequence[Any]) -> DailyRatings:
-    reasons: dict[str, int] = {}
-    for row in rows:
-        if row.reason:
-            reasons[row.reason] = reasons.get(row.reason, 0) + 1
+    reasons = Counter(row.reason for row in rows if row.reason)
     return DailyRatings(day, sum(row.verdict == UP for row in rows), sum(row.verdict == DOWN for row in rows), reasons)

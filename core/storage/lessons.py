@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import Row, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from core.errors import UsageError
 from core.runtime.tasks import uncancellable
 from core.storage.engine import Database
-from core.storage.tables import learned
+from core.storage.tables import chat_values, learned
 from core.types import Message
 
 ReviewState = Literal["pending", "approved", "rejected"]
@@ -48,8 +48,7 @@ class TaughtAnswerRepository:
     async def submit(self, message: Message, asked_by: str, question: str, answer: str) -> int | None:
         """Store the answer in a message for review and return its number; None if it is stored already."""
         values = {
-            "platform": message.key.platform,
-            "chat": message.key.chat,
+            **chat_values(message.key),
             "lesson": message.id,
             "asked_by": asked_by,
             "taught_by": message.author_id,
@@ -72,10 +71,8 @@ class TaughtAnswerRepository:
         """Return the answers in a state, or all, oldest first."""
         query = select(learned).order_by(learned.c.number).limit(limit)
         if state:
-            query = query.where(learned.c.state == state)
-        async with self._database.connect() as connection:
-            rows = (await connection.execute(query)).all()
-        return [TaughtAnswer(**{name: getattr(row, name) for name in TaughtAnswer.__slots__}) for row in rows]
+            query = query.filter_by(state=state)
+        return [_to_taught_answer(row) for row in await self._database.fetch_all(query)]
 
     @uncancellable
     async def decide(self, number: int, state: ReviewState, reviewer: str) -> TaughtAnswer:
@@ -94,17 +91,18 @@ class TaughtAnswerRepository:
         review_reset = {"state": "pending", "reviewer": "", "reviewed_at": None}
         return await self._change(number, {"answer": answer.strip()[:MAX_ANSWER_CHARS], **review_reset})
 
-    @uncancellable
     async def erase_before(self, before: datetime) -> int:
         """Remove answers from before a time that were never approved; return how many."""
-        conditions = (learned.c.at < before, learned.c.state != "approved")
-        async with self._database.transaction() as connection:
-            return (await connection.execute(delete(learned).where(*conditions))).rowcount
+        return await self._database.write(delete(learned).where(learned.c.at < before, learned.c.state != "approved"))
 
     async def _change(self, number: int, values: dict[str, object]) -> TaughtAnswer:
         async with self._database.transaction() as connection:
-            await connection.execute(update(learned).where(learned.c.number == number).values(values))
-            row = (await connection.execute(select(learned).where(learned.c.number == number))).first()
+            await connection.execute(update(learned).filter_by(number=number).values(values))
+            row = (await connection.execute(select(learned).filter_by(number=number))).first()
         if row is None:
             raise UsageError(f"There is no answer {number}. `/faq list` shows those that wait for a review.")
-        return TaughtAnswer(**{name: getattr(row, name) for name in TaughtAnswer.__slots__})
+        return _to_taught_answer(row)
+
+
+def _to_taught_answer(row: Row[*tuple[Any, ...]]) -> TaughtAnswer:
+    return TaughtAnswer(**{name: getattr(row, name) for name in TaughtAnswer.__slots__})

@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, or_, select
 
-from core.storage.chat_history import is_in_chat, is_readable_from
+from core.storage.chat_history import is_readable_from
 from core.storage.engine import Database
 from core.storage.messages import to_message
-from core.storage.tables import messages
+from core.storage.tables import bot_values, chat_values, messages
 from core.text.tokens import detect_language
 from core.types import Message
 
@@ -115,21 +115,19 @@ class MessageLookup:
 
     async def _find(self, message: Message, *conditions: ColumnElement[bool]) -> Sequence[StoredMessage]:
         columns = messages.c
-        is_other = and_(columns.bot == message.bot, columns.id != message.id)
-        query = select(messages).where(*is_in_chat(message.key), is_other, *conditions)
-        async with self._database.connect() as connection:
-            rows = (await connection.execute(query.order_by(columns.number.desc()).limit(MAX_MATCHES))).all()
+        query = select(messages).filter_by(**bot_values(message)).where(columns.id != message.id, *conditions)
+        rows = await self._database.fetch_all(query.order_by(columns.number.desc()).limit(MAX_MATCHES))
         return [StoredMessage(to_message(row), row.state in _UNANSWERED_STATES) for row in rows]
 
     async def _find_outcome(self, message: Message, *conditions: ColumnElement[bool]) -> MessageOutcome | None:
         columns = messages.c
         query = (
             select(columns.state, columns.reason, columns.reply, columns.citations, columns.trace)
-            .where(*is_in_chat(message.key), is_readable_from(message), columns.command.in_(("", "ask")), *conditions)
+            .filter_by(**chat_values(message.key))
+            .where(is_readable_from(message), columns.command.in_(("", "ask")), *conditions)
             .order_by(columns.number.desc())
         )
-        async with self._database.connect() as connection:
-            row = (await connection.execute(query.limit(1))).first()
+        row = await self._database.fetch_first(query.limit(1))
         if row is None:
             return None
         return MessageOutcome(row.state, row.reason, row.reply, row.citations or (), row.trace or {})

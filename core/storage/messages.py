@@ -20,7 +20,16 @@ from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.runtime.tasks import uncancellable
 from core.storage.answer_cache import in_chat
 from core.storage.engine import Database
-from core.storage.tables import cursors, feedback, learned, messages, replies
+from core.storage.tables import (
+    bot_values,
+    chat_values,
+    cursors,
+    feedback,
+    identity_values,
+    learned,
+    messages,
+    replies,
+)
 from core.text.formatting import with_image_description
 from core.types import Attachment, ConversationKey, FeedEntry, Message, Reply, Skip, Trace, Turn
 
@@ -31,8 +40,6 @@ class Journal:
     def __init__(self, database: Database, metrics: MetricsRecorder | None = None) -> None:
         self.database = database
         self._metrics = metrics or MetricsRecorder()
-        self._transaction = database.transaction
-        self._connect = database.connect
 
     @classmethod
     async def open(cls, path: Path) -> Journal:
@@ -43,8 +50,7 @@ class Journal:
     async def record_message(self, message: Message) -> bool:
         """Store a message. Return false if it is stored already (the platform delivered it again)."""
         values = {
-            "platform": message.key.platform,
-            "chat": message.key.chat,
+            **chat_values(message.key),
             "thread": message.key.thread,
             **{name: getattr(message, name) for name in _MESSAGE_COLUMNS},
             "reference": dict(message.reference),
@@ -54,7 +60,7 @@ class Journal:
             "received_at": datetime.now(UTC),
             "state": "received",
         }
-        async with self._transaction() as connection:
+        async with self.database.transaction() as connection:
             try:
                 async with connection.begin_nested():
                     await connection.execute(insert(messages).values(values))
@@ -62,29 +68,19 @@ class Journal:
                 return False
         return True
 
-    @uncancellable
     async def record_edit(self, message: Message) -> bool:
         """Store the new text of a message whose answer has not started. Return false if it is too late."""
-        async with self._transaction() as connection:
-            result = await connection.execute(
-                update(messages)
-                .where(
-                    *_identity_conditions(message), messages.c.state == "received", messages.c.command.in_(("", "ask"))
-                )
-                .values(text=message.text)
-            )
-        return result.rowcount > 0
+        is_waiting = messages.c.command.in_(("", "ask"))
+        query = update(messages).filter_by(**identity_values(message), state="received").where(is_waiting)
+        return await self.database.write(query.values(text=message.text)) > 0
 
     @uncancellable
     async def begin_answer(self, message: Message) -> str:
         """Record that the answer starts; return the text with all edits so far. Later edits are rejected."""
-        async with self._transaction() as connection:
-            await connection.execute(
-                update(messages)
-                .where(*_identity_conditions(message), messages.c.state == "received")
-                .values(state="answering")
-            )
-            text = await connection.scalar(select(messages.c.text).where(*_identity_conditions(message)))
+        async with self.database.transaction() as connection:
+            query = update(messages).filter_by(**identity_values(message), state="received")
+            await connection.execute(query.values(state="answering"))
+            text = await connection.scalar(select(messages.c.text).filter_by(**identity_values(message)))
         return message.text if text is None else str(text)
 
     async def mark_posting(self, message: Message) -> None:
@@ -126,13 +122,8 @@ class Journal:
 
     async def get_pending(self, platform: str) -> Sequence[tuple[Message, str]]:
         """Return the unfinished messages, oldest first, each with its reply's id or ""."""
-        query = (
-            select(messages)
-            .where(messages.c.platform == platform, messages.c.state.in_(("received", "answering")))
-            .order_by(messages.c.number)
-        )
-        async with self._connect() as connection:
-            rows = (await connection.execute(query)).all()
+        query = select(messages).filter_by(platform=platform).where(messages.c.state.in_(("received", "answering")))
+        rows = await self.database.fetch_all(query.order_by(messages.c.number))
         return [(to_message(row), row.reply_id) for row in rows]
 
     @uncancellable
@@ -142,64 +133,45 @@ class Journal:
         The platform may or may not have posted those replies and cannot be asked. Posting again could answer twice, so
         they are closed, with that reason. Answers that had only begun begin anew, so edits count again.
         """
-        columns = messages.c
-        conditions = (columns.platform == platform, columns.state == "answering", columns.reply_id == "")
-        async with self._transaction() as connection:
-            await connection.execute(update(messages).where(*conditions).values(state="received"))
-            result = await connection.execute(
-                update(messages)
-                .where(messages.c.platform == platform, messages.c.state == "sending")
-                .values(state="failed", reason="killed while the reply was being posted", settled_at=datetime.now(UTC))
-            )
+        begun = update(messages).filter_by(platform=platform, state="answering", reply_id="")
+        sending = update(messages).filter_by(platform=platform, state="sending")
+        end_values = {"reason": "killed while the reply was being posted", "settled_at": datetime.now(UTC)}
+        async with self.database.transaction() as connection:
+            await connection.execute(begun.values(state="received"))
+            result = await connection.execute(sending.values(state="failed", **end_values))
         return result.rowcount
 
     async def get_history(self, key: ConversationKey, limit: int) -> Sequence[Turn]:
         """Return the last `limit` turns of answered questions, oldest first."""
         query = (
             select(*(messages.c[name] for name in _TURN_COLUMNS))
-            .where(
-                messages.c.platform == key.platform,
-                messages.c.chat == key.chat,
-                messages.c.thread == key.thread,
-                messages.c.state == "answered",
-                messages.c.command.in_(("", "ask")),
-                messages.c.reply != "",
-            )
+            .filter_by(**chat_values(key), thread=key.thread, state="answered")
+            .where(messages.c.command.in_(("", "ask")), messages.c.reply != "")
             .order_by(messages.c.number.desc())
             .limit((limit + 1) // 2)
         )
-        async with self._connect() as connection:
-            rows = (await connection.execute(query)).all()
+        rows = await self.database.fetch_all(query)
         turns = [turn for row in reversed(rows) for turn in _to_turns(row)]
         return turns[-limit:] if limit else []
 
     async def get_answer_by_reply(self, message: Message) -> tuple[Turn, Turn] | None:
         """Return the question and answer whose reply this message replies to, or None when it is no answer of ours."""
         columns = messages.c
-        query = select(*(columns[name] for name in _TURN_COLUMNS)).where(
-            columns.platform == message.key.platform,
-            columns.bot == message.bot,
-            columns.chat == message.key.chat,
-            columns.reply_id == message.reply_to,
-            columns.reply_id != "",
-            columns.reply != "",
-            columns.state == "answered",
-        )
-        async with self._connect() as connection:
-            row = (await connection.execute(query)).first()
+        query = select(*(columns[name] for name in _TURN_COLUMNS)).filter_by(**bot_values(message), state="answered")
+        is_reply = (columns.reply_id == message.reply_to, columns.reply_id != "", columns.reply != "")
+        row = await self.database.fetch_first(query.where(*is_reply))
         return None if row is None else _to_turns(row)
 
     async def get_cursor(self, cursor: str) -> int | None:
         """Return the position in a platform's stream of updates, or None for a new stream."""
-        async with self._connect() as connection:
-            position = await connection.scalar(select(cursors.c.position).where(cursors.c.name == cursor))
-        return None if position is None else int(position)
+        position: int | None = await self.database.fetch_value(select(cursors.c.position).filter_by(name=cursor))
+        return position
 
     @uncancellable
     async def set_cursor(self, cursor: str, position: int) -> None:
         """Store the position in a platform's stream of updates."""
-        async with self._transaction() as connection:
-            result = await connection.execute(update(cursors).where(cursors.c.name == cursor).values(position=position))
+        async with self.database.transaction() as connection:
+            result = await connection.execute(update(cursors).filter_by(name=cursor).values(position=position))
             if not result.rowcount:
                 await connection.execute(insert(cursors).values(name=cursor, position=position))
 
@@ -228,7 +200,7 @@ class Journal:
 
     @uncancellable
     async def _erase(self, query: Select[tuple[int]]) -> int:
-        async with self._transaction() as connection:
+        async with self.database.transaction() as connection:
             numbers = (await connection.scalars(query)).all()
             await connection.execute(update(messages).where(messages.c.number.in_(numbers)).values(_ERASED_VALUES))
         return len(numbers)
@@ -241,22 +213,16 @@ class Journal:
         """
         if not message.author_id:
             return 0
-        columns, key = messages.c, message.key
-        is_by_author = (
-            columns.platform == key.platform,
-            columns.chat == key.chat,
-            columns.author_id == message.author_id,
-        )
-        is_settled = columns.state.in_(("answered", "failed", "silent"))
-        async with self._transaction() as connection:
+        columns, by_author = messages.c, {**chat_values(message.key), "author_id": message.author_id}
+        settled = update(messages).filter_by(**by_author).where(columns.state.in_(("answered", "failed", "silent")))
+        async with self.database.transaction() as connection:
             # Cached answers contain the question too; they go first, while its text is there to compare.
-            matches_question = replies.c.asked.in_(select(columns.text).where(*is_by_author))
-            await connection.execute(delete(replies).where(in_chat(key), matches_question))
-            result = await connection.execute(update(messages).where(*is_by_author, is_settled).values(_ERASED_VALUES))
+            matches_question = replies.c.asked.in_(select(columns.text).filter_by(**by_author))
+            await connection.execute(delete(replies).where(in_chat(message.key), matches_question))
+            result = await connection.execute(settled.values(_ERASED_VALUES))
             await _erase_person(connection, message)
-            await connection.execute(
-                update(messages).where(*_identity_conditions(message)).values(author_id="", author="")
-            )
+            own_row = update(messages).filter_by(**identity_values(message))
+            await connection.execute(own_row.values(author_id="", author=""))
         return result.rowcount
 
     async def close(self) -> None:
@@ -269,10 +235,8 @@ class Journal:
         await self._update_row(message, state=state, settled_at=datetime.now(UTC), **values)
         self._metrics.record_message(message.key.platform, state, skip)
 
-    @uncancellable
     async def _update_row(self, message: Message, **values: Any) -> None:
-        async with self._transaction() as connection:
-            await connection.execute(update(messages).where(*_identity_conditions(message)).values(values))
+        await self.database.write(update(messages).filter_by(**identity_values(message)).values(values))
 
 
 ERASE_BATCH_SIZE = 200
@@ -280,15 +244,9 @@ ERASE_BATCH_SIZE = 200
 _PERSONAL_COLUMNS = ("author_id", "author", "text", "quoted", "reply")
 _ERASED_VALUES: Mapping[str, Any] = {
     **dict.fromkeys(_PERSONAL_COLUMNS, ""),
+    **dict.fromkeys(("retry_reason", "language"), ""),
+    **dict.fromkeys(("citations", "trace", "attachments", "seen", "feed_entry", "mentioned_users"), null()),
     "reference": {},
-    "citations": null(),
-    "trace": null(),
-    "attachments": null(),
-    "seen": null(),
-    "feed_entry": null(),
-    "mentioned_users": null(),
-    "retry_reason": "",
-    "language": "",
 }
 _TURN_COLUMNS = ("text", "author", "author_id", "reply", "seen")
 _MESSAGE_COLUMNS = (
@@ -311,29 +269,12 @@ async def _erase_person(connection: AsyncConnection, message: Message) -> None:
 
     An approved answer is knowledge and stays, without names.
     """
-    key, author_id = message.key, message.author_id
-    feedback_columns, learned_columns = feedback.c, learned.c
-    await connection.execute(
-        delete(feedback).where(
-            feedback_columns.platform == key.platform,
-            feedback_columns.chat == key.chat,
-            feedback_columns.author_id == author_id,
-        )
-    )
-    in_chat = (learned_columns.platform == key.platform, learned_columns.chat == key.chat)
-    is_involved = or_(learned_columns.asked_by == author_id, learned_columns.taught_by == author_id)
-    await connection.execute(delete(learned).where(*in_chat, is_involved, learned_columns.state != "approved"))
-    await connection.execute(update(learned).where(*in_chat, learned_columns.asked_by == author_id).values(asked_by=""))
-    erased_names = {"taught_by": "", "teacher": ""}
-    await connection.execute(
-        update(learned).where(*in_chat, learned_columns.taught_by == author_id).values(erased_names)
-    )
-
-
-def _identity_conditions(message: Message) -> tuple[Any, ...]:
-    key, columns = message.key, messages.c
-    chat_conditions = columns.platform == key.platform, columns.bot == message.bot, columns.chat == key.chat
-    return *chat_conditions, columns.id == message.id
+    chat, author_id, columns = chat_values(message.key), message.author_id, learned.c
+    await connection.execute(delete(feedback).filter_by(**chat, author_id=author_id))
+    is_involved = or_(columns.asked_by == author_id, columns.taught_by == author_id)
+    await connection.execute(delete(learned).filter_by(**chat).where(is_involved, columns.state != "approved"))
+    await connection.execute(update(learned).filter_by(**chat, asked_by=author_id).values(asked_by=""))
+    await connection.execute(update(learned).filter_by(**chat, taught_by=author_id).values(taught_by="", teacher=""))
 
 
 def to_message(row: ResultRow[Any]) -> Message:

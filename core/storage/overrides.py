@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, cast
 
-from sqlalchemy import and_, delete, insert, select
+from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.runtime.tasks import uncancellable
@@ -85,9 +85,7 @@ class Audit:
         query = select(*(columns[name] for name in AuditEntry.__slots__)).order_by(columns.number.desc()).limit(limit)
         if chat is not None:
             query = query.where(columns.platform == chat[0], columns.chat == chat[1])
-        async with self._database.connect() as connection:
-            rows = (await connection.execute(query)).all()
-        return [AuditEntry(*row) for row in rows]
+        return [AuditEntry(*row) for row in await self._database.fetch_all(query)]
 
 
 async def _write_entry(connection: AsyncConnection, entry: AuditEntry) -> None:
@@ -163,11 +161,10 @@ class RuntimeOverrides:
 
         `before` is what held until now where nothing was set.
         """
-        columns = overrides.c
-        condition = and_(columns.scope == scope, columns.name == name)
+        removal = delete(overrides).filter_by(scope=scope, name=name)
         async with self._database.transaction() as connection:
             # One statement: of two concurrent changes the second sees the value of the first.
-            old_value = await connection.scalar(delete(overrides).where(condition).returning(columns.value))
+            old_value = await connection.scalar(removal.returning(overrides.c.value))
             if value is not None:
                 await connection.execute(insert(overrides).values(scope=scope, name=name, value=value))
             subject = f"{scope} {name}".strip()
@@ -181,9 +178,7 @@ class RuntimeOverrides:
             await self._read()
 
     async def _read(self) -> None:
-        async with self._database.connect() as connection:
-            rows = (await connection.execute(select(overrides))).all()
-        self._values = {(row.scope, row.name): row.value for row in rows}
+        self._values = {(row.scope, row.name): row.value for row in await self._database.fetch_all(select(overrides))}
         self._loaded_at = time.monotonic()
 
 

@@ -57,14 +57,11 @@ class RefreshStateRepository:
 
     async def get_states(self) -> Mapping[str, RefreshState]:
         """Return the state of every source that was ever refreshed, requested or paused, by name."""
-        async with self._database.connect() as connection:
-            rows = (await connection.execute(select(refreshes))).all()
-        return {row.source: _to_state(row) for row in rows}
+        return {row.source: _to_state(row) for row in await self._database.fetch_all(select(refreshes))}
 
     async def get_state(self, source: str) -> RefreshState:
         """Return the state of one source."""
-        async with self._database.connect() as connection:
-            row = (await connection.execute(select(refreshes).where(refreshes.c.source == source))).first()
+        row = await self._database.fetch_first(select(refreshes).filter_by(source=source))
         return RefreshState() if row is None else _to_state(row)
 
     async def mark_started(self, source: str, made_by: str) -> None:
@@ -112,22 +109,18 @@ class RefreshStateRepository:
         for source in sources:
             await self._upsert(source, made_by="", passages=0, documents=0)
 
-    @uncancellable
     async def delete_state(self, source: str) -> None:
         """Remove the state of a source, as if it had never been refreshed, requested or paused."""
-        async with self._database.transaction() as connection:
-            await connection.execute(delete(refreshes).where(refreshes.c.source == source))
+        await self._database.write(delete(refreshes).filter_by(source=source))
 
     @uncancellable
     async def _upsert(self, source: str, **values: Any) -> None:
+        row = update(refreshes).filter_by(source=source)
         async with self._database.transaction() as connection:
-            # The insert takes the lock first, so that no other process inserts the row in between.
-            result = await connection.execute(
-                update(refreshes).where(refreshes.c.source == source).values(source=source)
-            )
-            if not result.rowcount:
+            # This update takes the lock first, so that no other process inserts the row in between.
+            if not (await connection.execute(row.values(source=source))).rowcount:
                 await connection.execute(insert(refreshes).values(source=source))
-            await connection.execute(update(refreshes).where(refreshes.c.source == source).values(values))
+            await connection.execute(row.values(values))
 
 
 def _now() -> datetime:

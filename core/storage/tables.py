@@ -22,6 +22,8 @@ from sqlalchemy import (
     false,
 )
 
+from core.types import ConversationKey, Message
+
 metadata = MetaData()
 
 
@@ -197,3 +199,18 @@ learned = Table(
     # A number that people have seen never becomes that of another answer.
     sqlite_autoincrement=True,
 )
+
+
+def chat_values(key: ConversationKey) -> dict[str, str]:
+    """Return the columns that name the chat of a conversation and their values, for queries of SQLAlchemy that filter by them."""
+    return {"platform": key.platform, "chat": key.chat}
+
+
+def bot_values(message: Message) -> dict[str, str]:
+    """Return the columns that name a message's chat and the bot that received it."""
+    return {**chat_values(message.key), "bot": message.bot}
+
+
+def identity_values(message: Message) -> dict[str, str]:
+    """Return the columns that name a message."""
+    return {**bot_values(message), "id": message.id}

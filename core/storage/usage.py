@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, String, Table, and_, case, cast, func, insert, select, update
+from sqlalchemy import ColumnElement, String, Table, case, cast, func, insert, select, update
 
 from core.runtime.tasks import uncancellable
 from core.storage.chat_history import is_user_message
 from core.storage.engine import Database
-from core.storage.tables import answers, messages, spending
+from core.storage.tables import answers, chat_values, messages, spending
 from core.types import Question
 
 AnswerOutcome = Literal["answered", "failed", "cached"]
@@ -81,27 +81,16 @@ class UsageRepository:
     ) -> None:
         """Record one answer: the usage of each agent, and the local day."""
         values = {
-            "day": day.isoformat(),
-            "platform": question.key.platform if question.key else TERMINAL_PLATFORM,
-            "chat": question.key.chat if question.key else "",
+            **_chat_values(question),
             "author_id": question.author_id,
             "question_id": question.id,
             "outcome": outcome,
-            "prompt": sum(usage.prompt_tokens for usage in agent_usage.values()),
-            "completion": sum(usage.completion_tokens for usage in agent_usage.values()),
-            "cost": sum(usage.cost for usage in agent_usage.values()),
+            **_usage_values(day, _add_up(agent_usage.values())),
         }
         async with self._database.transaction() as connection:
             answer_number = await connection.scalar(insert(answers).values(values).returning(answers.c.number))
             rows = [
-                {
-                    "answer": answer_number,
-                    "agent": agent,
-                    "day": day.isoformat(),
-                    "prompt": usage.prompt_tokens,
-                    "completion": usage.completion_tokens,
-                    "cost": usage.cost,
-                }
+                {"answer": answer_number, "agent": agent, **_usage_values(day, usage)}
                 for agent, usage in agent_usage.items()
             ]
             if rows:
@@ -109,17 +98,12 @@ class UsageRepository:
 
     async def get_totals(self, day: date, question: Question) -> UsageTotals:
         """Return the usage of a local day: in total, of the question's chat, and of its author."""
-        columns, key = answers.c, question.key
-        today = columns.day == day.isoformat()
-        on_platform = and_(today, columns.platform == (key.platform if key else TERMINAL_PLATFORM))
-        chat = and_(on_platform, columns.chat == (key.chat if key else ""))
-        user = and_(on_platform, columns.author_id == question.author_id)
+        today, chat = select(*_sum_columns()).filter_by(day=day.isoformat()), _chat_values(question)
+        user = {"platform": chat["platform"], "author_id": question.author_id}
         async with self._database.connect() as connection:
             # One query each, because each has its own index.
-            rows = [
-                (await connection.execute(select(*_sum_columns()).where(condition))).one()
-                for condition in (today, chat, user)
-            ]
+            queries = (today, today.filter_by(**chat), today.filter_by(**user))
+            rows = [(await connection.execute(query)).one() for query in queries]
         return UsageTotals(*(TokenUsage(*row) for row in rows))
 
     async def get_average(self) -> TokenUsage | None:
@@ -133,9 +117,8 @@ class UsageRepository:
             .subquery()
         )
         averages = [func.avg(recent.c[name]) for name in ("prompt", "completion", "cost")]
-        async with self._database.connect() as connection:
-            prompt, completion, cost = (await connection.execute(select(*averages))).one()
-        return None if prompt is None else TokenUsage(round(prompt), round(completion), float(cost))
+        row = await self._database.fetch_first(select(*averages))
+        return TokenUsage(round(row[0]), round(row[1]), float(row[2])) if row and row[0] is not None else None
 
     async def get_daily_usage(self, since: date) -> Sequence[DailyUsage]:
         """Return the days since `since` that had answers, newest first."""
@@ -147,9 +130,10 @@ class UsageRepository:
             .group_by(columns.day)
             .order_by(columns.day.desc())
         )
-        async with self._database.connect() as connection:
-            rows = (await connection.execute(query)).all()
-        return [DailyUsage(row[0], row[1], row[2], row[3], TokenUsage(*row[4:7])) for row in rows]
+        return [
+            DailyUsage(day, answer_count, cached, failed, TokenUsage(*usage))
+            for day, answer_count, cached, failed, *usage in await self._database.fetch_all(query)
+        ]
 
     async def get_agent_usage(self, since: date) -> Sequence[AgentUsage]:
         """Return the usage of each agent since `since`, the most tokens first."""
@@ -161,22 +145,18 @@ class UsageRepository:
             .group_by(columns.agent)
             .order_by((prompt + completion).desc(), columns.agent)
         )
-        async with self._database.connect() as connection:
-            rows = (await connection.execute(query)).all()
-        return [AgentUsage(row[0], row[1], TokenUsage(*row[2:5])) for row in rows]
+        rows = await self._database.fetch_all(query)
+        return [AgentUsage(agent, answer_count, TokenUsage(*usage)) for agent, answer_count, *usage in rows]
 
-    @uncancellable
     async def anonymize(self, today: date, keep_days: float) -> int:
         """Remove people and chats from the usage of answers older than `keep_days`; the sums stay. Return how many."""
         columns = answers.c
         cutoff = (today - timedelta(days=keep_days)).isoformat()
         blank_values: dict[str, Any] = dict.fromkeys(("chat", "author_id", "question_id"), "")
         is_identified = (columns.chat != "") | (columns.author_id != "") | (columns.question_id != "")
-        async with self._database.transaction() as connection:
-            result = await connection.execute(
-                update(answers).where(columns.day < cutoff, is_identified).values(blank_values)
-            )
-        return result.rowcount
+        return await self._database.write(
+            update(answers).where(columns.day < cutoff, is_identified).values(blank_values)
+        )
 
 
 @dataclass(slots=True)
@@ -225,20 +205,16 @@ class StatisticsRepository:
         """Return how many messages wait for an answer or a decision."""
         query = select(func.count()).select_from(messages)
         query = query.where(messages.c.state.in_(PENDING_STATES), *_chat_conditions(messages, chat))
-        async with self._database.connect() as connection:
-            return int(await connection.scalar(query) or 0)
+        return int(await self._database.fetch_value(query))
 
     async def get_last_received(self, platforms: Sequence[str]) -> Mapping[str, datetime]:
         """Return the time of the last message of each platform."""
         last_received: dict[str, datetime] = {}
-        async with self._database.connect() as connection:
-            for platform in platforms:
-                # The newest row, and not the latest time: that would read them all.
-                columns = messages.c
-                query = select(columns.received_at).where(columns.platform == platform)
-                moment = await connection.scalar(query.order_by(columns.number.desc()).limit(1))
-                if moment is not None:
-                    last_received[platform] = moment
+        for platform in platforms:
+            # The newest row, and not the latest time: that would read them all.
+            query = select(messages.c.received_at).filter_by(platform=platform).order_by(messages.c.number.desc())
+            if (moment := await self._database.fetch_value(query.limit(1))) is not None:
+                last_received[platform] = moment
         return last_received
 
 
@@ -257,12 +233,28 @@ def group_by_agent(token_counts: Mapping[str, int], costs: Mapping[str, float]) 
 
 def total_usage(token_counts: Mapping[str, int], costs: Mapping[str, float]) -> TokenUsage:
     """Return the total usage of all agents, from the `tokens` and `cost` of a budget or a trace."""
-    agents = group_by_agent(token_counts, costs).values()
+    return _add_up(group_by_agent(token_counts, costs).values())
+
+
+def _add_up(usages: Collection[TokenUsage]) -> TokenUsage:
     return TokenUsage(
-        sum(usage.prompt_tokens for usage in agents),
-        sum(usage.completion_tokens for usage in agents),
-        sum(usage.cost for usage in agents),
+        sum(usage.prompt_tokens for usage in usages),
+        sum(usage.completion_tokens for usage in usages),
+        sum(usage.cost for usage in usages),
     )
+
+
+def _usage_values(day: date, usage: TokenUsage) -> dict[str, Any]:
+    return {
+        "day": day.isoformat(),
+        "prompt": usage.prompt_tokens,
+        "completion": usage.completion_tokens,
+        "cost": usage.cost,
+    }
+
+
+def _chat_values(question: Question) -> dict[str, str]:
+    return chat_values(question.key) if question.key else {"platform": TERMINAL_PLATFORM, "chat": ""}
 
 
 def first_day(count: int, today: date) -> date:

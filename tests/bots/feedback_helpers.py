@@ -26,5 +26,5 @@ async def answered(driver: Driver, folder: Path) -> AsyncIterator[Bot]:
 
 async def votes(bot: Bot) -> list[str]:
     """Return what was pressed, in order."""
-    async with bot.journal._connect() as connection:
+    async with bot.journal.database.connect() as connection:
         return list((await connection.scalars(sql("SELECT verdict FROM feedback ORDER BY number"))).all())

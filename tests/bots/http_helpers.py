@@ -60,7 +60,7 @@ class Harness:
         assert await self.intake.drain(60) == 0
 
     async def state(self, number: str = "1") -> tuple[str, str]:
-        async with self.journal._connect() as connection:
+        async with self.journal.database.connect() as connection:
             query = text("SELECT state, reason FROM messages WHERE id = :id")
             row = (await connection.execute(query, {"id": number})).one()
         return str(row.state), str(row.reason)

@@ -18,7 +18,7 @@ def pressed(number: str, choice: str, about: str = "1", **changes: Any) -> dict[
 
 
 async def stored_feedback(harness: Harness) -> list[tuple[str, str]]:
-    async with harness.journal._connect() as connection:
+    async with harness.journal.database.connect() as connection:
         rows = (await connection.execute(sql("SELECT verdict, reason FROM feedback ORDER BY number"))).all()
     return [tuple(row) for row in rows]
 

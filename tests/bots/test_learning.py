@@ -213,7 +213,7 @@ async def known(journal: Journal, number: str, how: str = "id = :id") -> None:
 
 
 async def is_journaled(journal: Journal, number: str, how: str) -> bool:
-    async with journal._connect() as connection:
+    async with journal.database.connect() as connection:
         result = await connection.scalar(sql(f"SELECT count(*) FROM messages WHERE {how}"), {"id": number})  # noqa: S608
         return bool(result)
 

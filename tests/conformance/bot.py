@@ -177,7 +177,7 @@ class Bot:
     async def entries(self, room: Channel) -> list[Entry]:
         """Return what the journal holds of a chat, oldest first."""
         query = sql("SELECT * FROM messages WHERE platform = :platform AND chat = :chat ORDER BY number")
-        async with self.journal._connect() as connection:
+        async with self.journal.database.connect() as connection:
             rows = (await connection.execute(query, {"platform": self.driver.name, "chat": room.chat})).all()
         return [
             Entry(row.id, row.state, row.reason or "", row.text, row.thread, row.author_id, row.reply or "")
@@ -198,7 +198,7 @@ class Bot:
         query = sql("SELECT reply_id, state FROM messages WHERE chat = :chat AND id = :id")
         async with asyncio.timeout(GRACE_S):
             while True:
-                async with self.journal._connect() as connection:
+                async with self.journal.database.connect() as connection:
                     row = (await connection.execute(query, {"chat": room.chat, "id": message})).one()
                 if row.reply_id and row.state == "answering":
                     return

@@ -93,7 +93,7 @@ async def press(
 
 async def stored_feedback(bot: Bot) -> list[tuple[str, str]]:
     """Return what the journal's database holds of what people say, in the order they said it first."""
-    async with bot.journal._connect() as connection:
+    async with bot.journal.database.connect() as connection:
         rows = (await connection.execute(sql("SELECT verdict, reason FROM feedback ORDER BY number"))).all()
     return [(row.verdict, row.reason) for row in rows]
 

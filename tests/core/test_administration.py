@@ -196,7 +196,7 @@ class Bot:
         return "" if sink is None else "".join([*(reply.text for reply in sink.replies), *sink.failures])
 
     async def state(self, message: Message) -> tuple[str, str]:
-        async with self.journal._connect() as connection:
+        async with self.journal.database.connect() as connection:
             query = text("SELECT state, reason FROM messages WHERE id = :id")
             row = (await connection.execute(query, {"id": message.id})).one()
         return str(row.state), str(row.reason)
@@ -311,7 +311,7 @@ async def test_nobody_else_gives_a_command_of_those_who_look_after_it(journal: J
     assert output.endswith(" may do that.")
     [entry] = await bot.entries()
     assert (entry.outcome, entry.author_id, entry.command) == ("refused", ANN, command.name)
-    async with journal._connect() as connection:
+    async with journal.database.connect() as connection:
         assert (await connection.execute(select(overrides))).all() == []
 
 
@@ -830,7 +830,7 @@ async def test_earlier_answers_go_when_the_sources_change(journal: Journal) -> N
             )
         )
     await Bot.of(journal).hear(says("sources", "off docs"))
-    async with journal._connect() as connection:
+    async with journal.database.connect() as connection:
         assert (await connection.execute(text("SELECT * FROM replies"))).all() == []
 
 

@@ -130,7 +130,7 @@ def with_comments(**changes: object) -> Any:
 
 
 async def outcome(journal: Journal, message: Message) -> tuple[str, str]:
-    async with journal._connect() as connection:
+    async with journal.database.connect() as connection:
         query = text("SELECT state, reason FROM messages WHERE id = :id")
         row = (await connection.execute(query, {"id": message.id})).one()
     return str(row.state), str(row.reason)

@@ -129,7 +129,7 @@ async def counts(journal: Journal, about: str = "1", who: str = "42") -> tuple[s
 
 
 async def rows(journal: Journal, query: str) -> list[tuple[object, ...]]:
-    async with journal._connect() as connection:
+    async with journal.database.connect() as connection:
         return [tuple(row) for row in (await connection.execute(sql(query))).all()]
 
 

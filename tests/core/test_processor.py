@@ -72,7 +72,7 @@ async def deliver(
 
 
 async def get_state(journal: Journal, message: Message) -> tuple[str, str]:
-    async with journal._connect() as connection:
+    async with journal.database.connect() as connection:
         query = text("SELECT state, reason FROM messages WHERE id = :id")
         row = (await connection.execute(query, {"id": message.id})).one()
     return str(row.state), str(row.reason)
@@ -445,7 +445,7 @@ async def test_forget_empties_what_its_sender_said_here(journal: Journal) -> Non
     assert "2 messages of yours" in room.sinks["9"].replies[0].text
     assert [turn.text for turn in await journal.get_history(CHAT, 10)] == ["Why?", "2: Why?"]
     assert len(await journal.get_history(other_chat.key, 10)) == 2
-    async with journal._connect() as connection:
+    async with journal.database.connect() as connection:
         query = text("SELECT author, author_id, text FROM messages WHERE chat = 'room'")
         left = {value for row in await connection.execute(query) for value in row}
     assert left == {"", "Bob", "43", "Why?"}
