@@ -10,8 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.quality import __main__ as quality
-from tests.quality import figures
+from tests.quality import __main__ as quality, figures
 from tests.quality.figures import Figure
 
 RECALL = Figure("recall <@5>", 0.61, goal=0.6, baseline=0.4)

@@ -202,7 +202,7 @@ learned = Table(
 
 
 def chat_values(key: ConversationKey) -> dict[str, str]:
-    """Return the columns that name the chat of a conversation and their values, for queries of SQLAlchemy that filter by them."""
+    """Return the columns that name the chat of a conversation, with their values, for a query to filter by."""
     return {"platform": key.platform, "chat": key.chat}
 
 
