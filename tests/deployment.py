@@ -77,12 +77,15 @@ def logging_as_it_was() -> Iterator[None]:
     root = logging.getLogger()
     loggers = [root, *map(logging.getLogger, OWN_PACKAGES)]
     levels, handlers = [item.level for item in loggers], list(root.handlers)
+    umask = os.umask(0o022)
+    os.umask(umask)
     try:
         yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
         root.handlers = handlers
+        os.umask(umask)
         logging.captureWarnings(False)
 
 

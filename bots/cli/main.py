@@ -30,6 +30,9 @@ def main(context: click.Context, files: tuple[Path, ...], overrides: tuple[str, 
     --config and --set may stand before or behind the command.
     """
     context.obj = (files, overrides)
+    if context.invoked_subcommand != "init":
+        # What members wrote, and private knowledge, is for this account only. A configuration may be meant for another.
+        os.umask(0o077)
     # Before NumPy is loaded: our matrix products are small, and threads that wait by spinning slow everything else.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

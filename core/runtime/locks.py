@@ -8,6 +8,8 @@ free.
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -34,9 +36,15 @@ WARN_AFTER_S = 10.0
 
 
 def make_data_dir(data_dir: Path) -> None:
-    """Create the data directory if it is missing. Raises `StoreError` when it cannot be used."""
+    """Create the data directory if it is missing, and close it to other accounts.
+
+    A group that was let in stays. Raises `StoreError` when it cannot be used.
+    """
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        status = data_dir.stat()
+        if status.st_uid == os.geteuid() and status.st_mode & 0o007:
+            data_dir.chmod(stat.S_IMODE(status.st_mode) & ~0o007)
     except OSError as error:
         raise StoreError(
             f"data_dir {data_dir} cannot be used: {error.strerror or error}: {error.filename}; "

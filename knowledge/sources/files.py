@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import stat
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from core.errors import SourceError
 from core.settings import FilesSource
@@ -18,8 +20,9 @@ from knowledge.sources.formats import read_document
 class FilesFolder:
     """The files below a folder, each a document with its path relative to that folder.
 
-    Hidden folders, virtual environments and what tools generate are not entered; symbolic links count only when they
-    lead to a file inside that is not reached otherwise.
+    Hidden folders, virtual environments and what tools generate are not entered. A symbolic link counts only when it
+    leads to a file inside that is not reached otherwise, and that would be taken where it is: what `include` and
+    `exclude` keep out stays out. Files are opened without following links, in case one is swapped for a link.
     """
 
     def __init__(self, name: str, settings: FilesSource) -> None:
@@ -49,9 +52,9 @@ class FilesFolder:
     def _list(self) -> Listing:
         skipped: Counter[str] = Counter()
         fingerprints: dict[str, str] = {}
-        for path, file in self._candidates(skipped):
+        for path in self._candidates(skipped):
             try:
-                data = file.read_bytes()
+                data = self._read_bytes(path)
             except OSError:
                 skipped["unreadable"] += 1
                 continue
@@ -69,11 +72,11 @@ class FilesFolder:
         problem = f"holds no file that can be used (skipped: {counts})" if counts else "holds no files"
         return f"source {self.name}: {self._path} {problem}. Check path, include and exclude."
 
-    def _candidates(self, skipped: Counter[str]) -> Iterator[tuple[str, Path]]:
+    def _candidates(self, skipped: Counter[str]) -> Iterator[str]:
         if self._path.is_file():
             size = self._path.stat().st_size
             if size <= self._settings.max_file_kb * 1024:
-                yield self._path.name, self._path
+                yield self._path.name
             else:
                 skipped["too large"] += 1
             return
@@ -88,7 +91,7 @@ class FilesFolder:
             if reason:
                 skipped[reason] += 1
             else:
-                yield path, self._path / path
+                yield path
 
     def _walk(self, skipped: Counter[str]) -> Iterator[tuple[str, int]]:
         """Yield path and size of every file, in the order of their paths; links last."""
@@ -124,37 +127,83 @@ class FilesFolder:
         is_virtual_environment = os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
         return not entry.name.startswith(".") and not is_virtual_environment and self._path_filter.should_enter(path)
 
-    @staticmethod
     def _follow_symlinks(
-        root: Path, seen_files: set[Path], symlinks: list[os.DirEntry[str]], skipped: Counter[str]
+        self, root: Path, seen_files: set[Path], symlinks: list[os.DirEntry[str]], skipped: Counter[str]
     ) -> Iterator[tuple[str, int]]:
         for entry in symlinks:
-            try:
-                target = Path(entry.path).resolve(strict=True)
-            except (OSError, RuntimeError):
-                skipped["broken link"] += 1
-                continue
+            target, reason = self._resolve_symlink(root, Path(entry.path))
+            size = None if reason else _get_size(target)
             if target in seen_files:
                 continue
-            size = _get_size(target)
-            if not target.is_relative_to(root):
-                skipped["link leading outside"] += 1
-            elif size is None:
-                skipped["unreadable"] += 1
-            elif not target.is_file():
-                skipped["link to a folder"] += 1
+            if size is None:
+                skipped[reason or "unreadable"] += 1
             else:
                 seen_files.add(target)
                 yield Path(entry.path).relative_to(root).as_posix(), size
 
+    def _resolve_symlink(self, root: Path, link: Path) -> tuple[Path, str]:
+        """Return the file that a link leads to, and why it is left out, or an empty string."""
+        try:
+            target = link.resolve(strict=True)
+        except (OSError, RuntimeError):
+            return link, "broken link"
+        if not target.is_relative_to(root):
+            return target, "link leading outside"
+        if not target.is_file():
+            return target, "" if _get_size(target) is None else "link to a folder"
+        return target, "" if self._is_taken(target.relative_to(root)) else "link to what is left out"
+
+    def _is_taken(self, path: PurePath) -> bool:
+        """Tell whether no rule keeps a file, or a folder above it, out: then a link may lead to it."""
+        # Kubernetes keeps the files of a mounted ConfigMap in `..DATE/`, and links to them.
+        parts = path.parts[1:] if path.parts[0].startswith("..") else path.parts
+        folders = ["/".join(parts[: depth + 1]) for depth in range(len(parts) - 1)]
+        is_hidden = any(part.startswith(".") for part in parts[:-1])
+        name = "/".join(parts)
+        return (
+            not is_hidden
+            and all(self._path_filter.should_enter(folder) for folder in folders)
+            and self._path_filter.matches(name)
+            and self._path_filter.skip_reason(name, 0) not in ("generated", "hidden")
+        )
+
+    def _read_bytes(self, path: str) -> bytes:
+        """Return a file's content as it is now. Raises `OSError`, also for a link that may not be followed any more."""
+        if self._path.is_file():
+            return self._path.read_bytes()
+        root = self._path.resolve()
+        target = root / path
+        if target.is_symlink():
+            target, reason = self._resolve_symlink(root, target)
+            if reason:
+                raise OSError(errno.ELOOP, reason, path)
+        return _read_without_links(root, target.relative_to(root))
+
     def _read(self, path: str) -> tuple[str, str] | None:
         try:
-            file = self._path if self._path.is_file() else self._path / path
-            data = file.read_bytes()
+            data = self._read_bytes(path)
         except OSError:
             return None
         kind = self._path_filter.get_kind(path) or "text"
         return None if unusable_reason(data, allow_binary=kind in DOCUMENT_KINDS) else read_document(path, kind, data)
+
+
+def _read_without_links(root: Path, path: PurePath) -> bytes:
+    """Return the content of a file below a folder. Raises `OSError` when any step of the path is a link by now."""
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in path.parts[:-1]:
+            child = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = child
+        # A pipe that took the file's place would wait for a writer.
+        descriptor = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    finally:
+        os.close(folder)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "no regular file", str(path))
+        return file.read()
 
 
 def _get_size(file: Path) -> int | None:

@@ -43,6 +43,19 @@ def test_bad_input_is_named_with_a_way_out(
     assert "Traceback" not in result.stderr
 
 
+def test_what_is_kept_is_closed_to_other_accounts(deployment: Deployment) -> None:
+    deployment.kimas("ingest")
+    deployment.kimas("ask", "How does it fly?")
+    data = deployment.folder / "data"
+    assert data.stat().st_mode & 0o077 == 0
+    open_to_others = [path for path in data.rglob("*") if path.stat().st_mode & 0o077]
+    assert open_to_others == []
+    # One that an earlier version left open to all; its group, perhaps a backup's, keeps what it may.
+    data.chmod(0o755)
+    deployment.kimas("ingest")
+    assert data.stat().st_mode & 0o777 == 0o750
+
+
 @pytest.mark.parametrize("command", [("ask", "How?"), ("ingest",), ("ingest", "--rebuild"), ("run",)])
 def test_a_data_directory_below_a_file_is_named(deployment: Deployment, command: tuple[str, ...]) -> None:
     (deployment.folder / "file").write_text("")

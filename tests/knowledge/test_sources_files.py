@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -109,6 +110,29 @@ async def test_links_are_taken_once_and_never_lead_outside(tmp_path: Path) -> No
     assert listing.skipped == {"link leading outside": 1, "link to a folder": 1, "broken link": 2}
     (tmp_path / "alias").symlink_to("root")
     assert set((await listed(tmp_path / "alias")).fingerprints) == set(listing.fingerprints)
+
+
+async def test_a_link_reaches_nothing_that_rules_keep_out(tmp_path: Path) -> None:
+    fill(tmp_path, "docs/a.md", ".git/config", "private/plan.md", "node_modules/x/readme.md", "src/notes.md")
+    for number, target in enumerate(("../.git/config", "../private/plan.md", "../node_modules/x/readme.md")):
+        (tmp_path / f"docs/link{number}.md").symlink_to(target)
+    listing = await listed(tmp_path, exclude=["private/"])
+    assert set(listing.fingerprints) == {"docs/a.md", "src/notes.md"}
+    assert listing.skipped == {"link to what is left out": 3}
+    (tmp_path / "docs/notes.md").symlink_to("../src/notes.md")
+    assert set((await listed(tmp_path, include=["docs/"])).fingerprints) == {"docs/a.md"}
+
+
+@pytest.mark.parametrize("swapped", ["docs/a.md", "docs"])
+async def test_what_becomes_a_link_after_listing_is_not_followed(tmp_path: Path, swapped: str) -> None:
+    root = tmp_path / "root"
+    fill(root, "docs/a.md", "b.md", "elsewhere/a.md")
+    fill(tmp_path, "outside/a.md")
+    folder = source(root)
+    listing = await folder.listing()
+    shutil.move(root / swapped, tmp_path / "moved")
+    (root / swapped).symlink_to(tmp_path / ("outside/a.md" if swapped.endswith(".md") else "outside"))
+    assert [document.path async for document in folder.documents(listing, ["docs/a.md", "b.md"])] == ["b.md"]
 
 
 @pytest.fixture

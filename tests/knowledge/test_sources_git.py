@@ -264,6 +264,25 @@ async def test_hooks_do_not_run_and_the_surroundings_do_not_mislead(
     assert not (tmp_path / "ran").exists()
 
 
+async def test_git_sees_no_secret_of_the_environment(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for git writes down its environment, then runs the real one."""
+    real = shutil.which("git")
+    stand_in = tmp_path / "bin/git"
+    stand_in.parent.mkdir()
+    stand_in.write_text(f'#!/bin/sh\nenv >> {tmp_path}/environment\nexec {real} "$@"\n')
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("PATH", str(stand_in.parent), prepend=os.pathsep)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
+    monkeypatch.setenv("TELEGRAM_TOKEN", "123:planted")
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    await remote(repository, tmp_path).listing()
+    environment = (tmp_path / "environment").read_text()
+    assert "planted" not in environment
+    assert "https_proxy=http://proxy.example:3128" in environment
+
+
 async def test_a_remote_is_cloned_once_and_fetched_after(repository: Path, tmp_path: Path) -> None:
     for number in range(3):
         commit(repository, {"README.md": f"# Title {number}\n"})

@@ -31,6 +31,16 @@ _OPTIONS = (
     "http.followRedirects=false",
 )
 _PROTOCOLS = "file:git:http:https:ssh"
+# Where programs, configuration, keys, certificates and proxies are. Any other variable may be secret.
+_INHERITED = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "TMPDIR", "SSH_AUTH_SOCK", "LD_LIBRARY_PATH"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "http_proxy", "https_proxy", "HTTPS_PROXY"),
+        *("all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"),
+        *("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"),
+    }
+)
+_INHERITED_PREFIXES = ("GIT_SSH", "GIT_SSL", "GIT_PROXY", "GIT_HTTP")
 _BATCH_SIZE = 64
 _READ_BYTES = 1 << 16
 _NO_ACCESS = GitAccess()
@@ -192,18 +202,9 @@ async def _wait_for_exit(process: asyncio.subprocess.Process) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without variables that point git elsewhere (it may itself be running a hook)."""
-    prefixes = (
-        "GIT_SSH",
-        "GIT_SSL",
-        "GIT_PROXY",
-        "GIT_HTTP",
-        "GIT_CONFIG_GLOBAL",
-        "GIT_CONFIG_SYSTEM",
-        "GIT_CONFIG_NOSYSTEM",
-    )
+    """Return what git needs of the environment: no secrets, and nothing that points it elsewhere, as a hook does."""
     inherited = {
-        key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key.startswith(prefixes)
+        key: value for key, value in os.environ.items() if key in _INHERITED or key.startswith(_INHERITED_PREFIXES)
     }
     return {
         **inherited,
