@@ -95,6 +95,10 @@ class Library(Protocol):
         """Return the cosine similarity of each text with the query (-1 to 1), to select sentences."""
         ...
 
+    async def term_weights(self, query: str) -> Mapping[str, float]:
+        """Return the IDF of each token of a query over all stored passages; empty where the store cannot count."""
+        ...
+
 
 class SourceRefresher(Protocol):
     """Keeps the stored sources up to date, as the bot's administrators see it.

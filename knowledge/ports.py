@@ -135,6 +135,10 @@ class Store(Protocol):
         """
         ...
 
+    async def term_weights(self, tokens: str) -> Mapping[str, float]:
+        """Return the IDF of each token over all passages, as BM25 has it; empty where the store cannot count them."""
+        ...
+
     async def vectors(self, source: str) -> Vectors:
         """Return all vectors of a source, shape (passages, dimension), for the routing centroids."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from core.ports import Library
@@ -45,6 +45,10 @@ class OverriddenLibrary:
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """Return how close each text is to the query."""
         return await self._library.similarity(query, texts)
+
+    async def term_weights(self, query: str) -> Mapping[str, float]:
+        """Return the weights of the wrapped library."""
+        return await self._library.term_weights(query)
 
     def _is_disabled(self, agent: str) -> bool:
         sources = self._sources.get(agent, ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from core.answering.context import AnswerDependencies
@@ -41,6 +41,10 @@ class ExcludingLibrary:
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """Return the similarities of the wrapped library."""
         return await self.library.similarity(query, texts)
+
+    async def term_weights(self, query: str) -> Mapping[str, float]:
+        """Return the weights of the wrapped library."""
+        return await self.library.term_weights(query)
 
 
 def to_retry_question(

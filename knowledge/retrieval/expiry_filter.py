@@ -67,6 +67,10 @@ class ExpiryFilteringStore:
             if passage.source not in visible_results or passage.path in visible_results[passage.source]
         ]
 
+    async def term_weights(self, tokens: str) -> Mapping[str, float]:
+        """Count as the store does."""
+        return await self._store.term_weights(tokens)
+
     async def vectors(self, source: str) -> Vectors:
         """Return all vectors of a source, expired ones too: they say what it is about."""
         return await self._store.vectors(source)

@@ -161,6 +161,10 @@ class KnowledgeLibrary:
             return _word_overlap(query, texts)
         return similarities
 
+    async def term_weights(self, query: str) -> Mapping[str, float]:
+        """Return the IDF of each token of a query over all stored passages; empty where the store cannot count."""
+        return await self._store.term_weights(query_tokens(query))
+
     async def close(self) -> None:
         """Cancel embeddings that nobody waits for, and close the live sources' connections. Idempotent."""
         await self._live_sources.close()

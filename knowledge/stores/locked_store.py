@@ -39,6 +39,10 @@ class LockedStore:
         """Search, at once."""
         return await self._store.search(tokens, vector, sources, limit)
 
+    async def term_weights(self, tokens: str) -> Mapping[str, float]:
+        """Count as the store does."""
+        return await self._store.term_weights(tokens)
+
     async def vectors(self, source: str) -> Vectors:
         """Return all vectors of a source."""
         return await self._store.vectors(source)

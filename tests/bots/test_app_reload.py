@@ -42,6 +42,9 @@ class Watched:
     ) -> Sequence[Passage]:
         return await self.store.search(tokens, vector, sources, limit)
 
+    async def term_weights(self, tokens: str) -> Mapping[str, float]:
+        return await self.store.term_weights(tokens)
+
     async def vectors(self, source: str) -> Vectors:
         self.read.append(source)
         return await self.store.vectors(source)

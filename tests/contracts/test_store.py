@@ -292,6 +292,23 @@ async def test_both_scores_are_true(store: Store, count: int, optimized: bool) -
     assert len(identifiers & set(nearest)) >= limit - 1  # the vector index is allowed to miss one
 
 
+async def test_rare_words_weigh_more_where_the_store_can_count(store: Store) -> None:
+    rows = [row(f"p{number}", f"{number}.md", tokens="often" + " rare" * (number == 0)) for number in range(20)]
+    await put(store, rows)
+    weights = await store.term_weights("often rare unknown")
+    if weights:
+        assert 0 < weights["often"] < weights["rare"] < weights["unknown"]
+        assert weights["rare"] == pytest.approx(np.log1p((20 - 1 + 0.5) / 1.5))
+    await store.replace("docs", {passage_row.passage.path for passage_row in rows}, [])
+    assert await store.term_weights("") == {}
+
+
+async def test_a_store_in_memory_counts_words(tmp_path: Path) -> None:
+    async with opened(tmp_path / "store") as store:
+        await put(store, [row("a", "a.md", tokens="word")])
+        assert set(await store.term_weights("word other")) == {"word", "other"}
+
+
 async def test_only_the_sources_asked_for(store: Store) -> None:
     for number, source in enumerate(("one", "two", "three")):
         await put(store, random_rows(40, source=source, seed=number + 1), source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.answering.context import AnswerDependencies
@@ -62,6 +62,9 @@ class InMemoryLibrary:
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         wanted = set(content_words(query))
         return [len(wanted & set(content_words(text))) / max(1, len(wanted)) for text in texts]
+
+    async def term_weights(self, query: str) -> Mapping[str, float]:
+        return {}
 
 
 class OrderKeeper:

@@ -8,7 +8,7 @@ what it changes, and both versions together take little more memory than one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -157,6 +157,10 @@ class InMemoryIndex:
             )
         cosines = None if unit_vector is None else await self._dense_scorer.score_batched(executor, unit_vector)
         return await run_in_executor(executor, partial(self._search, tokens, cosines, sources, limit))
+
+    def term_weights(self, tokens: str) -> Mapping[str, float]:
+        """Return the IDF of each token."""
+        return self._bm25.term_weights(tokens.split()) if self.views else {}
 
     def _search(self, tokens: str, cosines: Vectors | None, sources: Collection[str], limit: int) -> Sequence[Passage]:
         lexical_scores = self._bm25.scores(tokens)

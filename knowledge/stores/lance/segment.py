@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -108,7 +108,7 @@ class BM25Scorer:
             self._find_postings(list(query_counts)), query_counts.values(), strict=True
         ):
             if len(postings):
-                idf = query_count * float(np.log1p((self._passage_count - len(postings) + 0.5) / (len(postings) + 0.5)))
+                idf = query_count * self._idf(len(postings))
                 term_frequencies = frequencies.astype(np.float32)
                 scores[postings] += (
                     np.float32(idf * (BM25_K1 + 1))
@@ -116,6 +116,14 @@ class BM25Scorer:
                     / (term_frequencies + self._length_norms[postings])
                 )
         return scores
+
+    def term_weights(self, words: Sequence[str]) -> Mapping[str, float]:
+        """Return the IDF of each word; that of a word in no passage is the highest."""
+        postings = (postings for postings, _ in self._find_postings(words))
+        return {word: self._idf(len(places)) for word, places in zip(words, postings, strict=True)}
+
+    def _idf(self, count: int) -> float:
+        return float(np.log1p((self._passage_count - count + 0.5) / (count + 0.5)))
 
     def _find_postings(self, words: Sequence[str]) -> Iterator[tuple[NDArray[np.int32], CountArray]]:
         """Yield for each word which passages hold it, of those alive, and how often each does."""

@@ -171,6 +171,10 @@ class LanceStore:
             return []
         return await self._read(lambda snapshot: snapshot.search(tokens, vector, sources, limit), [])
 
+    async def term_weights(self, tokens: str) -> Mapping[str, float]:
+        """Return the IDF of each token over all passages; empty for a table too large for memory."""
+        return await self._read(lambda snapshot: snapshot.term_weights(tokens), {})
+
     async def vectors(self, source: str) -> Vectors:
         """Return all vectors of a source, shape (passages, dimension), float32."""
         return await self._read(lambda snapshot: snapshot.vectors(source), np.empty((0, self._dimension), np.float32))

@@ -165,6 +165,10 @@ class WeaviateStore:
             return []
         return await self._read(sources, lambda visibility: self._search(tokens, vector, visibility, limit))
 
+    async def term_weights(self, tokens: str) -> Mapping[str, float]:
+        """Return nothing: the server tells no document frequencies."""
+        return {}
+
     async def vectors(self, source: str) -> Vectors:
         """Return all vectors of a source, shape (passages, dimension), float32."""
         return await self._read([source], self._vectors, FULL_READ_FACTOR)
