@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from core.settings import HttpApiSource, LiveSource, RemoteRagSource, SearchApiSource, SourceSettings
-from knowledge.live.cache_and_quota import DailyQuota
 from knowledge.live.http_api import HttpApi
 from knowledge.live.remote_rag import RemoteRag
+from knowledge.live.retriever import DailyQuota, LiveRetriever
 from knowledge.live.search_api import to_http_api_source
 
 __all__ = ["LiveRetriever", "is_live", "open_live_source"]
-
-LiveRetriever = HttpApi | RemoteRag
 
 
 def is_live(settings: SourceSettings) -> bool:
@@ -25,9 +23,7 @@ def open_live_source(name: str, settings: SourceSettings, data_dir: Path | None 
 
     Raises `SourceError` for an invalid mapping or template, and for an option that the search service does not have.
     """
-    if not isinstance(settings, LiveSource):
-        raise TypeError(f"source {name} is not asked at question time")
-    limit = settings.requests_per_day
+    limit = settings.requests_per_day if isinstance(settings, LiveSource) else None
     quota = DailyQuota(name, data_dir.expanduser() / "live" / f"{name}.json", limit) if data_dir and limit else None
     if isinstance(settings, RemoteRagSource):
         return RemoteRag(name, settings, quota)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import html
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,9 +13,9 @@ from urllib.parse import quote
 from core.errors import SourceError
 from core.settings import HttpApiSource
 from core.types import Passage
-from knowledge.live.cache_and_quota import DailyQuota, LiveResult, ResultCache
-from knowledge.web.addresses import SCHEMES, redact_url
-from knowledge.web.client import Request, Response, WebClient, resolve_secret, to_text
+from knowledge.live.retriever import DailyQuota, LiveResult, LiveRetriever
+from knowledge.web.addresses import is_web_address, redact_url
+from knowledge.web.client import Request, read_json, to_text
 
 if TYPE_CHECKING:
     from jmespath.parser import ParsedResult
@@ -27,8 +26,6 @@ _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 _TAG = re.compile(
     r"<(?:script|style)\b.*?</(?:script|style)\s*>|<!--.*?-->|</?[a-zA-Z][^<>]*>", re.DOTALL | re.IGNORECASE
 )
-
-
 _DATE_LINE = re.compile(r"\n\(dated [^\n]{1,40}\)\Z")
 
 
@@ -38,45 +35,21 @@ def split_date(text: str) -> tuple[str, str]:
     return (text[: match.start()], match[0].strip()) if match else (text, "")
 
 
-class HttpApi:
-    """One API, queried at question time. Call `close` at the end."""
+class HttpApi(LiveRetriever):
+    """One API. The rank of a result is its score (1 down to 0)."""
 
     def __init__(self, name: str, settings: HttpApiSource, quota: DailyQuota | None = None) -> None:
-        self.name = name
+        super().__init__(name, settings, settings.url, quota)
         self._settings = settings
-        self._quota = quota
-        self._client = WebClient(settings.allow_private)
         self._expressions = {key: _compile_expression(name, key, getattr(settings, key)) for key in MAPPED_FIELDS}
-        self._cache = ResultCache(settings.cache_s)
         for template in _collect_strings([settings.url, settings.params, settings.headers, settings.body]):
             _check_template(name, template)
-
-    @property
-    def display_url(self) -> str:
-        """The API's address as messages may show it."""
-        return redact_url(self._settings.url)
-
-    async def search(self, query: str) -> Sequence[Passage]:
-        """Return the API's results for a query, best first, with the rank as score (1 down to 0).
-
-        Results of the same query are cached for `cache_s` seconds, and concurrent callers share the same requests.
-        Raises `SourceError` when the API cannot be reached, refuses, or answers with something else than what the
-        mapping expects, when its key is missing, and when the requests of the day are used up.
-        """
-        return await self._cache.get_or_fetch(query, self._search_uncached)
-
-    async def close(self) -> None:
-        """Let go of the connections. Idempotent."""
-        await self._client.close()
 
     async def _search_uncached(self, query: str) -> LiveResult:
         settings = self._settings
         is_paged = any("{page}" in text for text in _collect_strings([settings.url, settings.params, settings.body]))
         page_numbers = range(settings.first_page, settings.first_page + (settings.pages if is_paged else 1))
-        try:
-            key = await resolve_secret(settings.api_key)
-        except SourceError as error:
-            raise SourceError(f"source {self.name}: {error}") from error
+        key = await self._resolve_key(f"source {self.name}")
         if self._quota:
             await self._quota.reserve(len(page_numbers))
         pages = await asyncio.gather(*(self._fetch_page(query, number, key) for number in page_numbers))
@@ -86,9 +59,12 @@ class HttpApi:
     async def _fetch_page(self, query: str, page: int, key: str) -> list[Passage]:
         try:
             response = await self._client.fetch(self._build_request(query, page, key))
+            if response.status >= 400:
+                raise SourceError(f"{redact_url(response.url)} answered with status {response.status}")
+            payload = await read_json(response)
         except SourceError as error:
             raise SourceError(f"source {self.name}: {error}") from error
-        results = self._parse_results(response)
+        results = self._parse_results(payload)
         return [passage for passage in map(self._to_passage, results) if passage is not None]
 
     def _build_request(self, query: str, page: int, key: str) -> Request:
@@ -106,17 +82,7 @@ class HttpApi:
             settings.timeout_s,
         )
 
-    def _parse_results(self, response: Response) -> Sequence[Mapping[str, Any]]:
-        display_url = redact_url(response.url)
-        if response.status >= 400:
-            raise SourceError(f"source {self.name}: {display_url} answered with status {response.status}")
-        try:
-            payload = json.loads(response.text())
-        except (ValueError, RecursionError) as error:
-            content_type = response.headers.get("content-type", "nothing").split(";")[0]
-            raise SourceError(
-                f"source {self.name}: {display_url} answered with {content_type} instead of JSON"
-            ) from error
+    def _parse_results(self, payload: Any) -> Sequence[Mapping[str, Any]]:
         results = self._extract("results", payload)
         if results is None:
             return []
@@ -130,7 +96,7 @@ class HttpApi:
         )
         if not text and not title:
             return None
-        link = link if link.split("://")[0].lower() in SCHEMES else ""
+        link = link if is_web_address(link) else ""
         dated_text = f"{text}\n(dated {date[:40]})" if date else text
         path = link or title
         passage_id = hashlib.sha256("\n".join((self.name, path, text)).encode()).hexdigest()[:24]

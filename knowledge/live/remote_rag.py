@@ -14,9 +14,9 @@ from core.errors import SourceError
 from core.observability.logs import get_logger
 from core.settings import RemoteRagSource
 from core.types import Passage
-from knowledge.live.cache_and_quota import DailyQuota, LiveResult, ResultCache
-from knowledge.web.addresses import SCHEMES, redact_url
-from knowledge.web.client import Request, Response, WebClient, read_json, resolve_secret, to_line, to_text
+from knowledge.live.retriever import DailyQuota, LiveResult, LiveRetriever
+from knowledge.web.addresses import is_web_address, redact_url
+from knowledge.web.client import Request, Response, read_json, to_line, to_text
 from knowledge.web.markup import strip_hidden_markup
 
 MAX_TEXT_CHARS = 4000
@@ -31,35 +31,16 @@ NESTED_KEYS = ("metadata", "chunk", "document")
 LINK_KEYS = ("url", "link", "source_url")
 
 
-class RemoteRag:
-    """One service, queried at question time. Call `close` at the end."""
+class RemoteRag(LiveRetriever):
+    """One service. The scores of its bases are multiplied by their weights; a base that fails is logged and left out.
+
+    Only when all bases fail, so does the search.
+    """
 
     def __init__(self, name: str, settings: RemoteRagSource, quota: DailyQuota | None = None) -> None:
-        self.name = name
+        super().__init__(name, settings, settings.base_url, quota)
         self._settings = settings
-        self._quota = quota
-        self._client = WebClient(settings.allow_private)
         self._standard_until: dict[str, float] = {}
-        self._cache = ResultCache(settings.cache_s)
-
-    @property
-    def display_url(self) -> str:
-        """The service's address as messages may show it."""
-        return redact_url(self._settings.base_url)
-
-    async def search(self, query: str) -> Sequence[Passage]:
-        """Return the results of all bases for a query, best first; scores (0 to 1) are multiplied by the weights of
-        the bases.
-
-        A base that fails is logged and left out. Results of the same query are used again for `cache_s` seconds, unless
-        a base failed, and whoever asks it meanwhile waits for the same requests. Raises `SourceError` when all bases
-        fail, when the key is missing, and when the requests of the day are used up.
-        """
-        return await self._cache.get_or_fetch(query, self._search_uncached)
-
-    async def close(self) -> None:
-        """Let go of the connections. Idempotent."""
-        await self._client.close()
 
     async def _search_uncached(self, query: str) -> LiveResult:
         bases = self._settings.bases
@@ -96,10 +77,7 @@ class RemoteRag:
         answered.
         """
         settings = self._settings
-        try:
-            key = await resolve_secret(settings.api_key)
-        except SourceError as error:
-            raise SourceError(f"{self.display_url}: {error}") from error
+        key = await self._resolve_key(self.display_url)
         use_enhanced = settings.enhanced and self._standard_until.get(base, 0.0) <= time.monotonic()
         if use_enhanced:
             flags = {"use_rerank": settings.use_rerank, "use_compression": settings.use_compression}
@@ -133,7 +111,7 @@ class RemoteRag:
             if not text:
                 continue
             link = to_line(_first_text(result, LINK_KEYS), 2000)
-            link = link if link.split("://", maxsplit=1)[0].lower() in SCHEMES else ""
+            link = link if is_web_address(link) else ""
             title = to_line(_first_text(result, TITLE_KEYS)) or base
             passage_id = hashlib.sha256("\n".join((self.name, link, text)).encode()).hexdigest()[:24]
             path = f"{base}/{link or title}"[:500]

@@ -57,14 +57,8 @@ async def copy_source(
     if changed_documents or deleted_paths:
         await target.optimize()
     unchanged_count = len(origin_documents) - len(changed_documents)
-    return CopyReport(
-        source,
-        len(changed_documents),
-        len(deleted_paths),
-        unchanged_count,
-        passage_count,
-        time.monotonic() - started_at,
-    )
+    counts = (len(changed_documents), len(deleted_paths), unchanged_count, passage_count)
+    return CopyReport(source, *counts, time.monotonic() - started_at)
 
 
 async def _rows(origin: Store, source: str, paths: Collection[str], dimension: int) -> Sequence[PassageRow]:

@@ -52,6 +52,11 @@ def check_address(host: str, address: Address) -> None:
         )
 
 
+def is_web_address(text: str) -> bool:
+    """Return whether a text begins like an http(s) address."""
+    return text.split("://", maxsplit=1)[0].lower() in SCHEMES
+
+
 def redact_url(url: str) -> str:
     """Return an address without credentials, query and fragment, so that messages may show it.
 

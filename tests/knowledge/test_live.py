@@ -11,10 +11,10 @@ from pydantic import TypeAdapter
 
 from core.errors import SourceError
 from core.settings import Settings, SourceSettings
-from knowledge.ingestion.sync import refresh
+from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.live import open_live_source
-from knowledge.live.cache_and_quota import LiveResult, ResultCache
 from knowledge.live.http_api import HttpApi
+from knowledge.live.retriever import LiveResult, ResultCache
 from knowledge.live.search import LiveSources
 from knowledge.ports import Store
 from knowledge.retrieval.library import KnowledgeLibrary
@@ -275,7 +275,7 @@ def deployment(web: WebPeer, **agents: Any) -> Settings:
 @pytest.fixture
 async def filled(store: Store, embedder: WordEmbedder) -> Store:
     texts = {f"{name}.md": f"The {name} is a sweet fruit." for name in ("apple", "pear", "plum")}
-    await refresh(DictSource("fruit", texts), store, embedder, chunk_tokens=200)
+    await refresh(DictSource("fruit", texts), store, embedder, SyncOptions(200))
     return store
 
 

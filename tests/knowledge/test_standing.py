@@ -18,8 +18,8 @@ from core.settings import Settings, StandingSource
 from core.settings.loader import load_settings
 from core.types import Passage
 from knowledge.ingestion.refresh import RefreshContext, refresh_sources
-from knowledge.ingestion.sync import SyncReport, refresh
-from knowledge.live.cache_and_quota import DailyQuota
+from knowledge.ingestion.sync import SyncOptions, SyncReport, refresh
+from knowledge.live.retriever import DailyQuota
 from knowledge.live.search import deduplicate
 from knowledge.ports import Document, Listing, Store
 from knowledge.retrieval.expiry_filter import ExpiryFilteringStore, SourceVersions
@@ -80,7 +80,7 @@ class World:
         return StandingQueries("common", common, settings["web"], self.data, lambda: self.now)
 
     async def refresh(self) -> SyncReport:
-        return await refresh(self.source(), self.store, self.embedder, chunk_tokens=200)
+        return await refresh(self.source(), self.store, self.embedder, SyncOptions(200))
 
     async def library(self) -> KnowledgeLibrary:
         library = KnowledgeLibrary(self.settings(), self.store, self.embedder)
@@ -276,7 +276,7 @@ async def test_an_answer_made_from_it_is_not_given_again_either(world: World) ->
 async def test_expired_passages_take_no_place_from_other_sources(world: World) -> None:
     await world.refresh()
     docs = DictSource("docs", {"shed.md": "The rocket shed is behind the house, where all the tools are."})
-    await refresh(docs, world.store, world.embedder, chunk_tokens=200)
+    await refresh(docs, world.store, world.embedder, SyncOptions(200))
     both = ["common", "docs"]
     assert [result.source for result in await world.shown().search("rocket", None, both, 1)] == ["common"]
     world.now += 49 * HOUR
@@ -450,7 +450,7 @@ def test_without_agents_they_belong_to_what_they_ask(world: World) -> None:
 
 async def test_a_live_source_is_asked_while_nothing_of_its_standing_queries_is_stored(world: World) -> None:
     await refresh(
-        DictSource("docs", {"a.md": "The shed is behind the house."}), world.store, world.embedder, chunk_tokens=200
+        DictSource("docs", {"a.md": "The shed is behind the house."}), world.store, world.embedder, SyncOptions(200)
     )
     docs = {"kind": "files", "path": "/nowhere"}
     settings = world.settings().model_dump()

@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from core.errors import SourceError
-from knowledge.web.addresses import SCHEMES, redact_url
+from knowledge.web.addresses import is_web_address, redact_url
 from knowledge.web.client import Request, Response, WebClient
 
 TIMEOUT_S = 20.0
@@ -87,16 +87,22 @@ async def poll_feed(
         raise FeedRateLimited(f"{redact_url(url)} asks to wait {wait_s:.0f} s (status {response.status})", wait_s)
     if response.status >= 300:
         raise SourceError(f"{redact_url(url)} answered with status {response.status}")
-    return await asyncio.to_thread(_parse_feed, response, url, known_ids)
+    return await asyncio.to_thread(_to_update, response, url, known_ids)
 
 
-def _parse_feed(response: Response, url: str, known_ids: Collection[str] | None) -> FeedUpdate:
+def parse_feed(content: bytes, url: str) -> Any:
+    """Return a feed as feedparser reads it. Raises `SourceError` for what is none; `url` is for the message."""
     import feedparser
 
     # Bytes alone would be tried as the name of a file first.
-    feed = feedparser.parse(io.BytesIO(response.content), sanitize_html=False, resolve_relative_uris=False)
+    feed = feedparser.parse(io.BytesIO(content), sanitize_html=False, resolve_relative_uris=False)
     if not feed.entries and (feed.bozo or not feed.get("version")):
         raise SourceError(f"{redact_url(url)} is no feed that can be read")
+    return feed
+
+
+def _to_update(response: Response, url: str, known_ids: Collection[str] | None) -> FeedUpdate:
+    feed = parse_feed(response.content, url)
     entries = {entry_id: raw_entry for raw_entry in feed.entries if (entry_id := _to_entry_id(raw_entry, url))}
     new_entries = (
         []
@@ -118,18 +124,18 @@ def _to_entry(entry_id: str, raw_entry: Any) -> NewEntry:
     link = str(raw_entry.get("link") or "")
     bodies = [raw_entry.get("summary"), *(content.get("value") for content in raw_entry.get("content") or ())]
     body = next((str(text) for text in bodies if text), "")
-    date = raw_entry.get("published_parsed") or raw_entry.get("updated_parsed")
     return NewEntry(
         entry_id,
         _to_plain_line(raw_entry.get("title"), MAX_TITLE_CHARS),
         _to_plain_line(body, MAX_TEXT_CHARS),
-        link if link.split("://", maxsplit=1)[0].lower() in SCHEMES and len(link) <= MAX_LINK_CHARS else "",
-        to_timestamp(date),
+        link if is_web_address(link) and len(link) <= MAX_LINK_CHARS else "",
+        get_published(raw_entry),
     )
 
 
-def to_timestamp(date: Any) -> float | None:
-    """Return a date of feedparser's in seconds since 1970; None where there is none, or none that a clock has shown."""
+def get_published(raw_entry: Any) -> float | None:
+    """Return an entry's date in seconds since 1970; None where there is none, or none that a clock has shown."""
+    date = raw_entry.get("published_parsed") or raw_entry.get("updated_parsed")
     try:
         return float(calendar.timegm(date)) if date else None
     except (ValueError, OverflowError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import io
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import asdict, dataclass
@@ -15,13 +14,12 @@ from core.errors import SourceError
 from core.settings import FeedSource
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.state_files import read_json, write_json
-from knowledge.sources.feed.poll import to_timestamp
+from knowledge.sources.feed.poll import NOT_MODIFIED, get_published, parse_feed
 from knowledge.sources.formats.html import read_page
-from knowledge.web.addresses import SCHEMES, redact_url
+from knowledge.web.addresses import is_web_address, redact_url
 from knowledge.web.client import Request, WebClient
 
 DAY_S = 86_400
-NOT_MODIFIED = 304
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +30,6 @@ class FeedEntry:
     text: str
     link: str
     published: float
-
-    def fingerprint(self) -> str:
-        """Return a hash of what it says."""
-        return hashlib.sha256(f"{self.title}\n{self.link}\n{self.text}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +95,7 @@ class Feed:
         return _FeedState(recent_entries, etag, response.headers.get("last-modified", state.modified))
 
     def _parse(self, content: bytes) -> dict[str, FeedEntry]:
-        import feedparser
-
-        # Bytes alone would be tried as the name of a file first.
-        feed = feedparser.parse(io.BytesIO(content), sanitize_html=False, resolve_relative_uris=False)
-        if not feed.entries and (feed.bozo or not feed.get("version")):
-            raise SourceError(f"{redact_url(self._settings.url)} is no feed that can be read")
+        feed = parse_feed(content, self._settings.url)
         entries = (_to_entry(raw_entry) for raw_entry in feed.entries[: self._settings.max_entries])
         return {path: entry for path, entry in entries if entry.text}
 
@@ -126,17 +115,19 @@ class Feed:
 def _to_entry(raw_entry: Any) -> tuple[str, FeedEntry]:
     """Return an entry under the name by which it is known. One without a date counts as of now."""
     link = str(raw_entry.get("link") or "")
-    link = link if link.split("://", maxsplit=1)[0].lower() in SCHEMES else ""
+    link = link if is_web_address(link) else ""
     bodies = [str(content.get("value") or "") for content in raw_entry.get("content") or ()]
     html = max([*bodies, str(raw_entry.get("summary") or "")], key=len)
     title = " ".join(read_page(f"<p>{raw_entry.get('title') or ''}</p>".encode(), "").plain_text.split())
     page = read_page(f"<html><body><article>{html}</article></body></html>".encode(), link)
-    date = raw_entry.get("published_parsed") or raw_entry.get("updated_parsed")
-    timestamp = to_timestamp(date)
+    timestamp = get_published(raw_entry)
     published = time.time() if timestamp is None else timestamp
     entry_id = str(raw_entry.get("id") or link or title)
     return entry_id[:500], FeedEntry(title[:300], page.text or page.plain_text or title, link, published)
 
 
 def _fingerprints(entries: Mapping[str, FeedEntry]) -> dict[str, str]:
-    return {path: entry.fingerprint() for path, entry in entries.items()}
+    return {
+        path: hashlib.sha256(f"{entry.title}\n{entry.link}\n{entry.text}".encode()).hexdigest()
+        for path, entry in entries.items()
+    }

@@ -6,14 +6,14 @@ import math
 import re
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 from urllib.parse import urlencode, urlsplit
 
 from core.errors import SourceError
 from core.settings import ForgeSource
-from knowledge.web.addresses import SCHEMES, redact_url
+from knowledge.web.addresses import is_web_address, redact_url
 from knowledge.web.client import Request, Response, WebClient, read_json, to_line, to_text
 from knowledge.web.markup import FENCE, strip_hidden_markup
 
@@ -112,28 +112,17 @@ class ForgeApi:
     async def _send(self, request: Request) -> Response:
         if self._rate_limited_until > time.time():
             raise RateLimited(self._rate_limited_until)
-        settings = self._settings
-        response = await self._client.fetch(
-            Request(
-                request.url,
-                request.method,
-                headers={**self._headers, **request.headers},
-                body=request.body,
-                timeout_s=settings.timeout_s,
-                max_kb=settings.max_page_kb,
-            )
-        )
+        headers, settings = {**self._headers, **request.headers}, self._settings
+        request = replace(request, headers=headers, timeout_s=settings.timeout_s, max_kb=settings.max_page_kb)
+        response = await self._client.fetch(request)
         if _is_rate_limited(response):
             raise RateLimited(_rate_limit_reset(response.headers))
         if _rate_limit_header(response.headers, "remaining") == 0:
             # This reply still counts; the next request would be one too many.
             self._rate_limited_until = _rate_limit_reset(response.headers)
         if response.status >= 300 and response.status != NOT_MODIFIED:
-            hint = STATUS_HINTS.get(response.status, "")
-            message = f"{redact_url(request.url)} answered with status {response.status}" + (
-                f": {hint}" if hint else ""
-            )
-            raise SourceError(message)
+            hint = f": {STATUS_HINTS[response.status]}" if response.status in STATUS_HINTS else ""
+            raise SourceError(f"{redact_url(request.url)} answered with status {response.status}{hint}")
         return response
 
     def _build_url(self, path: str, params: Mapping[str, str]) -> str:
@@ -294,7 +283,7 @@ def format_iso8601(seconds: float) -> str:
 def to_url(value: Any) -> str:
     """Return a web address, or nothing for what is none."""
     address = to_line(value, 2000)
-    return address if address.split("://", maxsplit=1)[0].lower() in SCHEMES and " " not in address else ""
+    return address if is_web_address(address) and " " not in address else ""
 
 
 def dig(data: Any, *keys: str) -> Any:
@@ -320,6 +309,56 @@ def is_bot(author: Any) -> bool:
     account_types = (dig(author, "type"), dig(author, "__typename"))
     name = to_line(dig(author, "login") or dig(author, "username"))
     return "Bot" in account_types or dig(author, "bot") is True or _BOT_NAME.fullmatch(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceKeys:
+    """What a service calls the parts of an item or a comment; a name of several steps leads into objects."""
+
+    body: str = "body"
+    author: tuple[str, ...] = ("author", "login")
+    created: str = "created_at"
+    updated: str = "updated_at"
+    url: tuple[str, ...] = ("html_url",)
+
+
+def to_item(data: Mapping[str, Any], path: str, name: str, keys: ServiceKeys) -> Item:
+    """Return what all kinds of items share."""
+    return Item(
+        path=path,
+        name=name,
+        title=to_line(data.get("title")) or name,
+        url=to_url(dig(data, *keys.url)),
+        body=to_text(data.get(keys.body)),
+        author=to_line(dig(data, *keys.author), 60),
+        created_at=parse_timestamp(data.get(keys.created)),
+        updated_at=parse_timestamp(data.get(keys.updated)),
+        stamp="",
+    )
+
+
+def to_release(data: Mapping[str, Any], note: str, keys: ServiceKeys) -> Item | None:
+    """Return a release, with a note behind its name; None for one without a tag."""
+    tag = to_line(data.get("tag_name"), 200)
+    title = to_line(data.get("name")) or tag
+    item = to_item(data, f"releases/{tag}", f"release {tag}{note}", keys)
+    return replace(item, title=title if tag in title else f"{title} ({tag})") if tag else None
+
+
+def to_comment(data: Mapping[str, Any], keys: ServiceKeys) -> Comment:
+    """Return a comment; those of bots and hidden ones are excluded."""
+    return Comment(
+        author=to_line(dig(data, *keys.author), 60),
+        text=to_text(data.get(keys.body)),
+        created_at=parse_timestamp(data.get(keys.created)),
+        is_excluded=is_bot(data.get(keys.author[0])) or data.get("isMinimized") is True,
+    )
+
+
+def to_labels(labels: Any) -> tuple[str, ...]:
+    """Return names of labels; one may be given as a bare name."""
+    names = [dig(label, "name") or label for label in labels] if isinstance(labels, list) else []
+    return tuple(filter(None, (to_line(name, 60) for name in names)))
 
 
 def clean_markdown(text: str) -> str:

@@ -12,21 +12,22 @@ from knowledge.sources.forge.api import (
     Comment,
     ForgeApi,
     Item,
+    ServiceKeys,
     as_mappings,
     dig,
     format_iso8601,
     get_int,
-    is_bot,
-    parse_timestamp,
-    to_url,
+    to_comment,
+    to_item,
+    to_labels,
+    to_release,
 )
 from knowledge.web.client import to_line, to_text
 
 HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
-# What each kind calls its link, when it was written, when it changed, and who wrote it.
-ISSUE_KEYS = ("html_url", "created_at", "updated_at", "user")
-DISCUSSION_KEYS = ("url", "createdAt", "updatedAt", "author")
-RELEASE_KEYS = ("html_url", "published_at", "published_at", "author")
+ISSUE_KEYS = ServiceKeys(author=("user", "login"))
+DISCUSSION_KEYS = ServiceKeys(created="createdAt", updated="updatedAt", url=("url",))
+RELEASE_KEYS = ServiceKeys(created="published_at", updated="published_at")
 DISCUSSIONS_PER_PAGE = 20
 MAX_DISCUSSION_PAGES = 500
 DISCUSSIONS_QUERY = """
@@ -72,9 +73,7 @@ class Github:
         """Return the first comments of an issue, in one request."""
         path = f"{self._repository}/{item.path}/comments"
         data = await self._api.get(path, {"per_page": str(self._settings.max_comments)})
-        return [
-            _to_comment(comment, "created_at", "user") for comment in as_mappings(data)[: self._settings.max_comments]
-        ]
+        return [to_comment(comment, ISSUE_KEYS) for comment in as_mappings(data)[: self._settings.max_comments]]
 
     async def probe(self) -> str:
         """Return the repository's name, which is another after it was renamed."""
@@ -120,10 +119,10 @@ class Github:
     def _to_issue_item(self, issue: Mapping[str, Any]) -> Item | None:
         number = get_int(issue, "number")
         comment_count = get_int(issue, "comments")
-        item = _to_item(issue, path=f"issues/{number}", name=f"issue #{number}", keys=ISSUE_KEYS)
+        item = to_item(issue, f"issues/{number}", f"issue #{number}", ISSUE_KEYS)
         initial_comments = None if comment_count and self._settings.max_comments else ()
         stamp = f"{to_text(issue.get('updated_at'))} {comment_count}"
-        labels = _to_labels(issue.get("labels"))
+        labels = to_labels(issue.get("labels"))
         complete_item = replace(
             item, state=to_line(issue.get("state")), labels=labels, comments=initial_comments, stamp=stamp
         )
@@ -131,15 +130,17 @@ class Github:
 
     def _to_discussion_item(self, discussion: Mapping[str, Any]) -> Item | None:
         number = get_int(discussion, "number")
-        item = _to_item(discussion, path=f"discussions/{number}", name=f"discussion #{number}", keys=DISCUSSION_KEYS)
+        item = to_item(discussion, f"discussions/{number}", f"discussion #{number}", DISCUSSION_KEYS)
         answer = discussion.get("answer")
-        comments = [replace(_to_comment(answer), is_accepted=True)] if isinstance(answer, Mapping) else []
+        comments = (
+            [replace(to_comment(answer, DISCUSSION_KEYS), is_accepted=True)] if isinstance(answer, Mapping) else []
+        )
         for comment in as_mappings(dig(discussion, "comments", "nodes"))[: self._settings.max_comments]:
             for node in (comment, *as_mappings(dig(comment, "replies", "nodes"))):
                 if node.get("id") != dig(answer, "id") or answer is None:
-                    comments.append(_to_comment(node))
+                    comments.append(to_comment(node, DISCUSSION_KEYS))
         state = "closed" if discussion.get("closed") is True else "open"
-        labels = _to_labels(dig(discussion, "labels", "nodes"))
+        labels = to_labels(dig(discussion, "labels", "nodes"))
         stamp = (
             f"{to_text(discussion.get('updatedAt'))} {dig(discussion, 'comments', 'totalCount')} {dig(answer, 'id')}"
         )
@@ -148,42 +149,5 @@ class Github:
 
 
 def _to_release_item(release: Mapping[str, Any]) -> Item | None:
-    tag = to_line(release.get("tag_name"), 200)
-    name = f"release {tag}" + (" (a preview)" if release.get("prerelease") is True else "")
-    item = _to_item(release, path=f"releases/{tag}", name=name, keys=RELEASE_KEYS)
-    title = to_line(release.get("name")) or tag
-    title = title if tag in title else f"{title} ({tag})"
-    skip_reason = "draft" if release.get("draft") is True else ""
-    return replace(item, title=title, skip_reason=skip_reason) if tag else None
-
-
-def _to_item(data: Mapping[str, Any], *, path: str, name: str, keys: tuple[str, str, str, str]) -> Item:
-    """Return what all kinds share; `keys` are a kind's names for the link, both times and the author."""
-    url_key, created_key, updated_key, author_key = keys
-    return Item(
-        path=path,
-        name=name,
-        title=to_line(data.get("title")) or name,
-        url=to_url(data.get(url_key)),
-        body=to_text(data.get("body")),
-        author=to_line(dig(data.get(author_key), "login"), 60),
-        created_at=parse_timestamp(data.get(created_key)),
-        updated_at=parse_timestamp(data.get(updated_key)),
-        stamp="",
-    )
-
-
-def _to_comment(data: Mapping[str, Any], created_key: str = "createdAt", author_key: str = "author") -> Comment:
-    account = data.get(author_key)
-    return Comment(
-        author=to_line(dig(account, "login"), 60),
-        text=to_text(data.get("body")),
-        created_at=parse_timestamp(data.get(created_key)),
-        is_excluded=is_bot(account) or data.get("isMinimized") is True,
-    )
-
-
-def _to_labels(labels: Any) -> tuple[str, ...]:
-    """Return names of labels; an old one may be given as a bare name."""
-    names = [dig(label, "name") or label for label in labels] if isinstance(labels, list) else []
-    return tuple(filter(None, (to_line(name, 60) for name in names)))
+    item = to_release(release, " (a preview)" if release.get("prerelease") is True else "", RELEASE_KEYS)
+    return replace(item, skip_reason="draft") if item and release.get("draft") is True else item

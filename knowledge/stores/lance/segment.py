@@ -210,14 +210,8 @@ class Segment:
         sources = table.column("source").combine_chunks().dictionary_encode()
         source_names, source_numbers = tuple(sources.dictionary.to_pylist()), np.asarray(sources.indices)
         inverted_index = InvertedIndex.from_tokens(table.column("tokens").combine_chunks())
-        return cls(
-            PackedColumns.from_arrow(table),
-            hash_identities(table),
-            vectors,
-            inverted_index,
-            source_names,
-            source_numbers,
-        )
+        columns, identities = PackedColumns.from_arrow(table), hash_identities(table)
+        return cls(columns, identities, vectors, inverted_index, source_names, source_numbers)
 
 
 def hash_identities(table: Any) -> NDArray[np.int64]:

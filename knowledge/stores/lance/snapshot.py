@@ -18,6 +18,7 @@ from knowledge.ports import StoredDocument, Vectors
 from knowledge.stores.lance.in_memory_index import InMemoryIndex, load_memory_index
 from knowledge.stores.lance.segment import PASSAGE_COLUMNS, PLACEHOLDER_PREFIX, to_vectors
 from knowledge.stores.lance.table import fits_in_memory
+from knowledge.stores.vectors import compute_cosines
 
 MIN_PROBES = 20
 # How long the reading of a version may take: a hundred thousand passages take 5 s of a processor.
@@ -138,7 +139,7 @@ async def _bm25_scores(table: Any, tokens: str, where: str, limit: int) -> dict[
 
 
 def _to_passages(table: Any, lexical_scores: Sequence[float], rows: Vectors, vector: Vectors | None) -> list[Passage]:
-    similarities = [0.0] * len(lexical_scores) if vector is None else _cosines(rows, vector)
+    similarities = [0.0] * len(lexical_scores) if vector is None else compute_cosines(rows, vector)
     columns = [table.column(name).to_pylist() for name in PASSAGE_COLUMNS]
     return [Passage(*values) for values in zip(*columns, similarities, lexical_scores, strict=True)]
 
@@ -151,12 +152,6 @@ def _to_manifest(table: Any) -> Mapping[str, StoredDocument]:
         fingerprints[path] = fingerprint
         passages[path] = passages.get(path, 0) + (not identifier.startswith(PLACEHOLDER_PREFIX))
     return {path: StoredDocument(fingerprint, passages[path]) for path, fingerprint in fingerprints.items()}
-
-
-def _cosines(rows: Vectors, vector: Vectors) -> list[float]:
-    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(vector)
-    cosines: list[float] = (rows @ vector / np.maximum(lengths, np.finfo(np.float32).tiny)).clip(-1, 1).tolist()
-    return cosines
 
 
 def quote_sql(text: str) -> str:

@@ -18,15 +18,8 @@ import numpy as np
 from core.errors import StoreError, StoreMismatch
 from core.types import Passage
 from knowledge.ports import PassageRow, StoredDocument, Vectors
-from knowledge.stores.lance.lancedb_api import (
-    describe_mismatch,
-    explain_error,
-    import_lancedb,
-    map_errors,
-    trim_memory,
-    validate_vectors,
-)
-from knowledge.stores.lance.segment import PASSAGE_COLUMNS, to_vectors
+from knowledge.stores.lance.lancedb_api import explain_error, import_lancedb, map_errors, trim_memory
+from knowledge.stores.lance.segment import SEGMENT_COLUMNS, to_vectors
 from knowledge.stores.lance.snapshot import Snapshot, SnapshotLoader, quote_sql, to_sql_list
 from knowledge.stores.lance.table import (
     ensure_indexes,
@@ -38,6 +31,7 @@ from knowledge.stores.lance.table import (
     purge_tombstones,
     to_arrow_table,
 )
+from knowledge.stores.vectors import require_labels, validate_vectors
 
 T = TypeVar("T")
 
@@ -74,7 +68,7 @@ async def open_lance(
     await asyncio.to_thread(import_lancedb)
     import lancedb
 
-    async with map_errors(directory, "opened", read_timeout_s):
+    async with map_errors(f"the passage store {directory}", "opened", read_timeout_s):
         connection = await lancedb.connect_async(
             directory,
             read_consistency_interval=CONSISTENCY_INTERVAL,
@@ -102,6 +96,7 @@ class LanceStore:
     ) -> None:
         self._connection = connection
         self._directory = directory
+        self._store_name = f"the passage store {directory}"
         self._labels = {"embedder": embedder_name, "dimension": str(dimension), "format": SCHEMA_VERSION}
         self._dimension = dimension
         self._table: Any | None = None
@@ -119,12 +114,12 @@ class LanceStore:
 
     async def check(self) -> None:
         """Raise `StoreMismatch` or `StoreError` when the store cannot be used."""
-        async with map_errors(self._directory, "opened", self._read_timeout_s):
+        async with map_errors(self._store_name, "opened", self._read_timeout_s):
             await self._open_table()
 
     async def rebuild(self) -> None:
         """Empty the store, also one that is damaged or holds another model's vectors, in one commit where possible."""
-        async with self._write_lock, map_errors(self._directory, "rebuilt", WRITE_TIMEOUT_S):
+        async with self._write_lock, map_errors(self._store_name, "rebuilt", WRITE_TIMEOUT_S):
             try:
                 with suppress(StoreMismatch):
                     await self.check()
@@ -142,7 +137,7 @@ class LanceStore:
         """In one commit: these paths now consist of exactly these rows; `empty` keeps fingerprints of paths without."""
         if not (paths or rows or empty):
             return
-        async with self._write_lock, map_errors(self._directory, "written", WRITE_TIMEOUT_S):
+        async with self._write_lock, map_errors(self._store_name, "written", WRITE_TIMEOUT_S):
             table = await self._open_table()
             if table is None and not (rows or empty):
                 return
@@ -185,7 +180,7 @@ class LanceStore:
         Without it searches in a table too large for memory get slower with every `replace`; a table in memory is left
         alone until its files are many. Raises `StoreError`; nothing is lost then.
         """
-        async with self._write_lock, map_errors(self._directory, "written", WRITE_TIMEOUT_S):
+        async with self._write_lock, map_errors(self._store_name, "written", WRITE_TIMEOUT_S):
             table = await self._open_table()
             if table is None:
                 return
@@ -219,7 +214,7 @@ class LanceStore:
     async def _merge(
         self, table: Any, source: str, rows: Sequence[PassageRow], empty: Mapping[str, str], row_filter: str
     ) -> None:
-        await asyncio.to_thread(validate_vectors, self._directory, self._dimension, source, rows)
+        await asyncio.to_thread(validate_vectors, self._store_name, self._dimension, source, rows)
         current_ids = {row.passage.id for row in rows} | {make_placeholder_id(source, path) for path in empty}
         is_done = False
         while not is_done:
@@ -246,13 +241,15 @@ class LanceStore:
                     raise
                 # A process killed while it created the table leaves an empty folder; without a manifest, data is lost.
                 if await asyncio.to_thread(_has_files, self._directory / f"{TABLE_NAME}.lance" / "data"):
-                    raise StoreError(explain_error(self._directory, "opened", "its versions are missing")) from error
+                    raise StoreError(explain_error(self._store_name, "opened", "its versions are missing")) from error
                 return None
         metadata = (await self._table.schema()).metadata or {}
         stored_labels = {key: metadata.get(key.encode(), b"unknown").decode() for key in self._labels}
-        if stored_labels != self._labels:
+        try:
+            require_labels(self._store_name, stored_labels, self._labels)
+        except StoreMismatch:
             self._table = None
-            raise StoreMismatch(describe_mismatch(self._directory, stored_labels, self._labels))
+            raise
         self._creation_id = metadata.get(b"made", b"")
         return self._table
 
@@ -283,17 +280,15 @@ class LanceStore:
         return snapshot
 
     def _is_current(self, version: int) -> bool:
-        return self._snapshot is not None and (self._snapshot.version, self._snapshot.creation_id) == (
-            version,
-            self._creation_id,
-        )
+        snapshot = self._snapshot
+        return snapshot is not None and (snapshot.version, snapshot.creation_id) == (version, self._creation_id)
 
     async def _reload_after_write(self) -> None:
         """Load what was just written, in a process that searches: the next question need not wait for it."""
         if self._snapshot is None:
             return
         try:
-            async with map_errors(self._directory, "read", self._read_timeout_s):
+            async with map_errors(self._store_name, "read", self._read_timeout_s):
                 table = await self._open_table()
                 if table is not None:
                     await self._reload_snapshot(table, await table.version())
@@ -303,7 +298,7 @@ class LanceStore:
 
     async def _read(self, read: Callable[[Snapshot], Awaitable[T]], default: T) -> T:
         """Read from the table; on failure once more from a newly opened one: another process may have rebuilt it."""
-        async with map_errors(self._directory, "read", self._read_timeout_s, self._snapshot_loader.is_loading):
+        async with map_errors(self._store_name, "read", self._read_timeout_s, self._snapshot_loader.is_loading):
             try:
                 snapshot = await self._latest_snapshot()
                 return default if snapshot is None else await read(snapshot)
@@ -332,9 +327,6 @@ def _has_files(directory: Path) -> bool:
     return directory.is_dir() and next(directory.iterdir(), None) is not None
 
 
-EXTRA_COLUMNS = ["fingerprint", "tokens", "vector"]
-
-
 async def lance_rows(store: LanceStore, source: str, paths: Collection[str], dimension: int) -> Sequence[PassageRow]:
     """Return the rows of these paths of a source. Raises `StoreError`."""
 
@@ -342,18 +334,15 @@ async def lance_rows(store: LanceStore, source: str, paths: Collection[str], dim
         query = snapshot.table.query().where(
             f"source = {quote_sql(source)} AND vector IS NOT NULL AND path IN {to_sql_list(paths)}"
         )
-        table = await query.select([*PASSAGE_COLUMNS, *EXTRA_COLUMNS]).to_arrow()
+        table = await query.select(SEGMENT_COLUMNS).to_arrow()
         return await asyncio.to_thread(_rows, table, dimension)
 
     return await store._read(read, [])
 
 
 def _rows(table: Any, dimension: int) -> Sequence[PassageRow]:
-    passages = zip(*(table.column(name).to_pylist() for name in PASSAGE_COLUMNS), strict=True)
-    extra_columns = (table.column(name).to_pylist() for name in EXTRA_COLUMNS[:2])
+    columns = (table.column(name).to_pylist() for name in SEGMENT_COLUMNS[:-1])
     return [
         PassageRow(Passage(*values), fingerprint, tokens, vector)
-        for values, fingerprint, tokens, vector in zip(
-            passages, *extra_columns, to_vectors(table, dimension), strict=True
-        )
+        for *values, fingerprint, tokens, vector in zip(*columns, to_vectors(table, dimension), strict=True)
     ]

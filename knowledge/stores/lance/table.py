@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from knowledge.ports import PassageRow
-from knowledge.stores.lance.segment import PASSAGE_COLUMNS, PLACEHOLDER_PREFIX
+from knowledge.stores.lance.segment import PASSAGE_COLUMNS, PLACEHOLDER_PREFIX, SEGMENT_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,8 +31,8 @@ def make_schema(dimension: int, labels: Mapping[str, str]) -> pa.Schema:
 
     text_type, int_type = pa.string(), pa.int32()
     types = {"start_line": int_type, "end_line": int_type, "vector": pa.list_(pa.float32(), dimension)}
-    columns = (*PASSAGE_COLUMNS, "fingerprint", "tokens", "vector")
-    return pa.schema([pa.field(name, types.get(name, text_type), name == "vector") for name in columns], labels)
+    fields = [pa.field(name, types.get(name, text_type), name == "vector") for name in SEGMENT_COLUMNS]
+    return pa.schema(fields, labels)
 
 
 def to_arrow_table(
@@ -78,14 +78,8 @@ async def ensure_indexes(table: Any) -> None:
     if PRIMARY_KEY not in ((await table.schema()).field("id").metadata or {}):
         await table.set_unenforced_primary_key("id")
     # The tokens are ours: everything that would change them is switched off.
-    fts_config = FTS(
-        base_tokenizer="whitespace",
-        max_token_length=None,
-        lower_case=False,
-        stem=False,
-        remove_stop_words=False,
-        ascii_folding=False,
-    )
+    switches: dict[str, Any] = dict.fromkeys(("lower_case", "stem", "remove_stop_words", "ascii_folding"), False)
+    fts_config = FTS(base_tokenizer="whitespace", max_token_length=None, **switches)
     indexed_columns = {column for index in await table.list_indices() for column in index.columns}
     for column, config in {"tokens": fts_config, "source": Bitmap(), "id": BTree(), "path": BTree()}.items():
         if column not in indexed_columns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from core.errors import StoreError
@@ -72,15 +72,3 @@ def explain_error(store_name: str, action: str, reason: str) -> str:
     short_reason, lowered = " ".join(reason.split())[:300], reason.lower()
     hint = next((hint for markers, hint in HINTS if any(marker in lowered for marker in markers)), "")
     return f"{store_name} could not be {action}{hint and ': '}{hint} ({short_reason})"
-
-
-def describe_mismatch(store_name: str, stored_labels: Mapping[str, str], configured_labels: Mapping[str, str]) -> str:
-    """Say that the store was built for something else; both are given as embedder, dimension and format."""
-    stored_model, configured_model = (
-        f"{labels['embedder']} (dimension {labels['dimension']}, format {labels['format']})"
-        for labels in (stored_labels, configured_labels)
-    )
-    return (
-        f"{store_name} was built with {stored_model}, but the configuration asks for {configured_model}; "
-        "go back to that configuration, or run `kimas ingest --rebuild`"
-    )

@@ -69,69 +69,43 @@ def _replication_config(replicas: int) -> Any:
 
     if replicas == 1:
         return Configure.replication(factor=1)
-    return Configure.replication(
-        factor=replicas,
-        async_enabled=True,
-        deletion_strategy=ReplicationDeletionStrategy.TIME_BASED_RESOLUTION,
-    )
+    deletion = ReplicationDeletionStrategy.TIME_BASED_RESOLUTION
+    return Configure.replication(factor=replicas, async_enabled=True, deletion_strategy=deletion)
 
 
 def _passage_properties() -> list[Property]:
-    from weaviate.classes.config import DataType, Property, Tokenization
+    from weaviate.classes.config import Tokenization
 
-    tokens = Property(
-        name="tokens",
-        data_type=DataType.TEXT,
-        tokenization=Tokenization.WHITESPACE,
-        index_filterable=False,
-        index_searchable=True,
-    )
-    texts = ("name", "path", "title", "text", "url", "kind")
-    return [
-        *_filter_properties(),
-        tokens,
-        *map(_text_property, texts),
-        _int_property("start_line"),
-        _int_property("end_line"),
-    ]
+    tokens = _text_property("tokens", tokenization=Tokenization.WHITESPACE, index_searchable=True)
+    texts = map(_text_property, ("name", "path", "title", "text", "url", "kind"))
+    return [*_filter_properties(), tokens, *texts, *map(_int_property, ("start_line", "end_line"))]
 
 
 def _document_properties() -> list[Property]:
     texts = ("path", "fingerprint", "commit", "replaced", "owner", "embedder", "dimension", "format")
-    return [*_filter_properties(), *map(_text_property, texts), _int_property("passages"), _int_property("until")]
+    return [*_filter_properties(), *map(_text_property, texts), *map(_int_property, ("passages", "until"))]
 
 
 def _filter_properties() -> list[Property]:
     """Return what objects are filtered by."""
-    from weaviate.classes.config import DataType, Property, Tokenization
+    from weaviate.classes.config import Tokenization
 
-    def exact_property(name: str) -> Property:
-        return Property(
-            name=name,
-            data_type=DataType.TEXT,
-            tokenization=Tokenization.FIELD,
-            index_filterable=True,
-            index_searchable=False,
-        )
-
-    return [
-        exact_property("source"),
-        exact_property("document"),
-        _int_property("generation", is_ranged=True),
-        _int_property("slot", is_ranged=True),
-    ]
+    exact = {"tokenization": Tokenization.FIELD, "index_filterable": True}
+    texts = (_text_property(name, **exact) for name in ("source", "document"))
+    return [*texts, *(_int_property(name, index_range_filters=True) for name in ("generation", "slot"))]
 
 
-def _text_property(name: str) -> Property:
+def _text_property(name: str, **options: Any) -> Property:
     from weaviate.classes.config import DataType, Property
 
-    return Property(name=name, data_type=DataType.TEXT, index_filterable=False, index_searchable=False)
+    defaults = {"index_filterable": False, "index_searchable": False}
+    return Property(name=name, data_type=DataType.TEXT, **defaults | options)
 
 
-def _int_property(name: str, *, is_ranged: bool = False) -> Property:
+def _int_property(name: str, *, index_range_filters: bool = False) -> Property:
     from weaviate.classes.config import DataType, Property
 
-    return Property(name=name, data_type=DataType.INT, index_filterable=False, index_range_filters=is_ranged)
+    return Property(name=name, data_type=DataType.INT, index_filterable=False, index_range_filters=index_range_filters)
 
 
 @dataclass(frozen=True, slots=True)

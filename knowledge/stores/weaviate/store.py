@@ -14,12 +14,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from core.errors import StoreError, StoreMismatch
+from core.errors import StoreError
+from core.runtime.tasks import task_group
 from core.settings import WeaviateSettings
 from core.types import Passage
 from knowledge.ports import PassageRow, StoredDocument, Vectors
+from knowledge.stores.vectors import compute_cosines, require_labels, validate_vectors
 from knowledge.stores.weaviate.client import MAX_FILTER_VALUES, Cluster, connect
-from knowledge.stores.weaviate.errors import describe_mismatch
 from knowledge.stores.weaviate.schema import (
     DOCUMENTS,
     LABEL_KEY,
@@ -124,14 +125,7 @@ class WeaviateStore:
         documents = affected_documents(paths, rows, empty)
         if not documents:
             return
-        wrong_shape = next((row.vector.shape for row in rows if row.vector.shape != (self._dimension,)), None)
-        if wrong_shape:
-            raise StoreMismatch(f"{self._cluster.store_name} takes vectors of {self._dimension}, not {wrong_shape}")
-        invalid_passage = next((row.passage for row in rows if not np.isfinite(row.vector).all()), None)
-        if invalid_passage:
-            raise StoreError(
-                f"the vector of a passage of {source}, {invalid_passage.path}, is no number: it is not stored"
-            )
+        validate_vectors(self._cluster.store_name, self._dimension, source, rows)
         async with self._write_lock, hold_lease(self._cluster, source, self._lease_duration_s) as lease:
             previous_commit = (await self._load_commits([source]))[source]
             await self._purge_replaced(source, previous_commit)
@@ -188,8 +182,7 @@ class WeaviateStore:
         if LABEL_KEY not in properties_by_key:
             raise StoreError(f"{self._cluster.store_name} is being rebuilt, or was deleted")
         stored_labels = {name: str(properties_by_key[LABEL_KEY][name]) for name in self._labels}
-        if stored_labels != self._labels:
-            raise StoreMismatch(describe_mismatch(self._cluster.store_name, stored_labels, self._labels))
+        require_labels(self._cluster.store_name, stored_labels, self._labels)
         commits = {source: Commit.from_properties(properties_by_key.get(key)) for source, key in keys.items()}
         self._commit_cache |= commits
         return commits
@@ -224,14 +217,16 @@ class WeaviateStore:
     async def _search(self, tokens: str, vector: Vectors | None, visibility: Visibility, limit: int) -> list[Passage]:
         if not any(commit.id for commit in visibility.values()):
             return []
-        bm25_objects, nearest_objects = await _gather_two(
-            self._search_bm25(tokens, visibility, limit, vector), self._search_nearest(vector, visibility, limit)
-        )
+        async with task_group() as tasks:
+            bm25_task = tasks.create_task(self._search_bm25(tokens, visibility, limit, vector))
+            nearest_task = tasks.create_task(self._search_nearest(vector, visibility, limit))
+        bm25_objects, nearest_objects = bm25_task.result(), nearest_task.result()
         lexical_scores = {obj.id: obj.score for obj in bm25_objects}
         cosines = {obj.id: obj.score for obj in nearest_objects} if vector is not None else {}
         if vector is not None:
             missing_objects = [obj for obj in bm25_objects if obj.id not in cosines]
-            cosines |= dict(zip((obj.id for obj in missing_objects), _cosines(missing_objects, vector), strict=True))
+            rows = np.array([obj.vector for obj in missing_objects], np.float32).reshape(-1, self._dimension)
+            cosines |= dict(zip((obj.id for obj in missing_objects), compute_cosines(rows, vector), strict=True))
         unscored_ids = [obj.id for obj in nearest_objects if obj.id not in lexical_scores]
         if tokens and unscored_ids:
             lexical_scores |= {obj.id: obj.score for obj in await self._cluster.score_bm25(tokens, unscored_ids)}
@@ -244,11 +239,9 @@ class WeaviateStore:
     async def _search_bm25(
         self, tokens: str, visibility: Visibility, limit: int, vector: Vectors | None
     ) -> list[StoredObject]:
-        return (
-            await self._cluster.search_bm25(tokens, visibility, limit, with_vectors=vector is not None)
-            if tokens
-            else []
-        )
+        if not tokens:
+            return []
+        return await self._cluster.search_bm25(tokens, visibility, limit, with_vectors=vector is not None)
 
     async def _search_nearest(self, vector: Vectors | None, visibility: Visibility, limit: int) -> list[StoredObject]:
         return [] if vector is None else await self._cluster.search_nearest(vector, visibility, limit)
@@ -288,23 +281,3 @@ class WeaviateStore:
         if commit.replaced_documents:
             await self._cluster.delete_older(source, commit.generation, commit.replaced_documents)
             await self._write_commit(source, Commit(commit.generation, commit.id))
-
-
-async def _gather_two(first: Awaitable[T], second_awaitable: Awaitable[T]) -> tuple[T, T]:
-    """Await both at the same time; when one fails, the other is ended."""
-    task = asyncio.ensure_future(first)
-    try:
-        second = await second_awaitable
-        return await task, second
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-def _cosines(objects: Sequence[StoredObject], vector: Vectors) -> list[float]:
-    if not objects:
-        return []
-    rows = np.array([obj.vector for obj in objects], np.float32)
-    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(vector)
-    cosines: list[float] = (rows @ vector / np.maximum(lengths, np.finfo(np.float32).tiny)).tolist()
-    return cosines

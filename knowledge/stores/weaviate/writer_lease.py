@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from core.errors import StoreLocked
 from core.observability.logs import get_logger
@@ -50,7 +51,7 @@ class WriterLease:
         """Wait for the lease. Raises `StoreLocked`."""
         started_at, has_warned = time.monotonic(), False
         while not await self.cluster.create(self._make_object()):
-            stored_lease = (await self.cluster.get([lease_key(self.source)])).get(lease_key(self.source))
+            stored_lease = await self._load()
             if stored_lease is not None and int(stored_lease["until"]) < time.time() * 1000:
                 await self.cluster.remove(lease_key(self.source))
                 continue
@@ -71,21 +72,18 @@ class WriterLease:
         Raises `StoreLocked` when it expired and another writer has it now.
         """
         if force or self.expires_at - time.time() < self.duration_s / 2:
-            await self._check_owner()
+            if (await self._load() or {}).get("owner") != self.owner:
+                message = f"another process took over the writing of source {self.source}"
+                raise StoreLocked(f"{self.cluster.store_name}: {message}")
             await self.cluster.put(DOCUMENTS, [self._make_object()])
 
     async def release(self) -> None:
         """Release the lease, unless another writer has it now."""
-        stored_lease = (await self.cluster.get([lease_key(self.source)])).get(lease_key(self.source))
-        if stored_lease is not None and stored_lease["owner"] == self.owner:
+        if (await self._load() or {}).get("owner") == self.owner:
             await self.cluster.remove(lease_key(self.source))
 
-    async def _check_owner(self) -> None:
-        stored_lease = (await self.cluster.get([lease_key(self.source)])).get(lease_key(self.source))
-        if stored_lease is None or stored_lease["owner"] != self.owner:
-            raise StoreLocked(
-                f"{self.cluster.store_name}: another process took over the writing of source {self.source}"
-            )
+    async def _load(self) -> Mapping[str, Any] | None:
+        return (await self.cluster.get([lease_key(self.source)])).get(lease_key(self.source))
 
     def _make_object(self) -> NewObject:
         self.expires_at = time.time() + self.duration_s

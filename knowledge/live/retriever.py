@@ -1,4 +1,4 @@
-"""What saves requests to a live source: a cache of results, shared requests, and a quota for each day."""
+"""What all live sources share: a cache of results, shared requests, and a quota for each day."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from pathlib import Path
 
 from core.errors import SourceError
 from core.runtime.locks import blocking_file_lock
+from core.settings import LiveSource
 from core.types import Passage
+from knowledge.web.addresses import redact_url
+from knowledge.web.client import WebClient, resolve_secret
 
 MAX_CACHED_QUERIES = 256
 # "2026-11-20 00000123": always the same length, so that one write replaces the count.
@@ -125,3 +128,38 @@ class DailyQuota:
     def _parse_count(self, content: bytes) -> int:
         day, _, count = content.decode("ascii", "replace").partition(" ")
         return int(count) if day == self._today().isoformat() and count.isdecimal() else 0
+
+
+class LiveRetriever:
+    """The base of all live sources, each queried at question time. Call `close` at the end."""
+
+    def __init__(self, name: str, settings: LiveSource, url: str, quota: DailyQuota | None = None) -> None:
+        self.name = name
+        # The address as messages may show it.
+        self.display_url = redact_url(url)
+        self._api_key = settings.api_key
+        self._quota = quota
+        self._client = WebClient(settings.allow_private)
+        self._cache = ResultCache(settings.cache_s)
+
+    async def search(self, query: str) -> Sequence[Passage]:
+        """Return the results for a query, best first, with scores from 0 to 1.
+
+        Complete results of the same query are cached for `cache_s` seconds, and concurrent callers share the same
+        requests. Raises `SourceError` when nothing can be reached, refuses, or answers with something else than what
+        is expected, when the key is missing, and when the requests of the day are used up.
+        """
+        return await self._cache.get_or_fetch(query, self._search_uncached)
+
+    async def close(self) -> None:
+        """Let go of the connections. Idempotent."""
+        await self._client.close()
+
+    async def _search_uncached(self, query: str) -> LiveResult:
+        raise NotImplementedError
+
+    async def _resolve_key(self, owner: str) -> str:
+        try:
+            return await resolve_secret(self._api_key)
+        except SourceError as error:
+            raise SourceError(f"{owner}: {error}") from error
