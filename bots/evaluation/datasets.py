@@ -20,7 +20,7 @@ from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
 from core.settings import FilesSource, Settings
 from core.types import MessageRole, Passage, Question, Turn
-from knowledge.ingestion.sync import SyncProgress, refresh
+from knowledge.ingestion.sync import SyncOptions, SyncProgress, refresh
 from knowledge.ports import Document, Embedder, Listing, Store
 from knowledge.stores.lance.store import open_lance
 
@@ -253,7 +253,7 @@ async def corpus_store(
         try:
             for name in sorted({document.source for document in documents}):
                 source = CorpusSource(name, [document for document in documents if document.source == name])
-                await refresh(source, store, embedder, chunk_tokens=chunk_tokens, on_progress=on_progress)
+                await refresh(source, store, embedder, SyncOptions(chunk_tokens, on_progress=on_progress))
             yield store
         finally:
             await store.close()

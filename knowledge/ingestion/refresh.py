@@ -16,7 +16,7 @@ from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
 from core.settings import FaqSource, LinkedSource, SourceSettings
 from knowledge.ingestion.schedule import index_fingerprint, stored_sources
-from knowledge.ingestion.sync import SyncProgress, SyncReport, refresh
+from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, refresh
 from knowledge.ports import Document, Embedder, Listing, Source, Store
 from knowledge.sources.factory import open_source
 from knowledge.sources.git.state import delete_unused_clones
@@ -77,12 +77,15 @@ async def refresh_source(
         if context.refresh_states:
             await context.refresh_states.mark_started(name, index_fingerprint(settings, context.chunk_tokens))
         try:
-            async with _ConcurrencyLimited(
-                open_source(name, settings, context.data_dir, context.sources), read_slots
-            ) as source:
-                report = await _sync(
-                    context, source, settings, on_progress, partial(on_changed, [name]) if on_changed else None
+            opened_source = open_source(name, settings, context.data_dir, context.sources)
+            async with _ConcurrencyLimited(opened_source, read_slots) as source:
+                link = settings.link if isinstance(settings, LinkedSource | FaqSource) else ""
+                on_first_batch = partial(on_changed, [name]) if on_changed else None
+                options = SyncOptions(
+                    context.chunk_tokens, link, on_progress, on_first_batch, throttled=context.throttled
                 )
+                store = LockedStore(context.store, context.data_dir)
+                report = await refresh(source, store, context.embedder, options)
         except (asyncio.CancelledError, StoreLocked):
             if context.refresh_states:
                 await context.refresh_states.mark_aborted(name)
@@ -92,25 +95,6 @@ async def refresh_source(
             raise
         await _record_success(context, report)
     return report
-
-
-async def _sync(
-    context: RefreshContext,
-    source: Source,
-    settings: SourceSettings,
-    on_progress: Callable[[SyncProgress], None] | None,
-    on_first_batch: Callable[[], Awaitable[None]] | None,
-) -> SyncReport:
-    return await refresh(
-        source,
-        LockedStore(context.store, context.data_dir),
-        context.embedder,
-        chunk_tokens=context.chunk_tokens,
-        link=settings.link if isinstance(settings, LinkedSource | FaqSource) else "",
-        on_progress=on_progress,
-        on_first_batch=on_first_batch,
-        throttled=context.throttled,
-    )
 
 
 async def refresh_sources(

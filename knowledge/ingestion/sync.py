@@ -88,45 +88,32 @@ class _Batch:
         self.paths |= other.paths
 
 
-async def refresh(
-    source: Source,
-    store: Store,
-    embedder: Embedder,
-    *,
-    chunk_tokens: int,
-    link: str = "",
-    on_progress: Callable[[SyncProgress], None] | None = None,
-    on_first_batch: Callable[[], Awaitable[None]] | None = None,
-    batch_passages: int = BATCH_PASSAGES,
-    swap_passages: int = SWAP_PASSAGES,
-    throttled: bool = False,
-) -> SyncReport:
+@dataclass(frozen=True, slots=True)
+class SyncOptions:
+    """How a source is refreshed.
+
+    `chunk_tokens` is the length of a passage. `link` is the template of the source's links: when it changes, every
+    document is read again. A batch of new documents is written when it holds about `batch_passages`, a batch of changed
+    ones at about `swap_passages`. For a source that was empty, `on_first_batch` is awaited as soon as there is
+    something to find. `throttled` is for processes that answer questions at the same time.
+    """
+
+    chunk_tokens: int
+    link: str = ""
+    on_progress: Callable[[SyncProgress], None] | None = None
+    on_first_batch: Callable[[], Awaitable[None]] | None = None
+    batch_passages: int = BATCH_PASSAGES
+    swap_passages: int = SWAP_PASSAGES
+    throttled: bool = False
+
+
+async def refresh(source: Source, store: Store, embedder: Embedder, options: SyncOptions) -> SyncReport:
     """Bring a source's passages up to date. Hold `refresh_lock` around it.
 
-    `link` is the template of the source's links: when it changes, every document is read again. A batch of new
-    documents is written when it holds about `batch_passages`, a batch of changed ones at about `swap_passages`; the
-    rest and all deletions are one commit at the end. For a source that was empty, `on_first_batch` is awaited as soon
-    as there is something to find. `throttled` is for processes that answer questions at the same time. Raises
-    `SourceError`, `EmbeddingError` or `StoreError`; what was written before stays, and is complete per document.
+    What is not written in a batch before, and all deletions, are one commit at the end. Raises `SourceError`,
+    `EmbeddingError` or `StoreError`; what was written before stays, and is complete per document.
     """
-    report_progress = on_progress or (lambda _: None)
-    # Fingerprints stand for content alone.
-    fingerprint_suffix = f":{INDEX_FORMAT}:{chunk_tokens}" + (
-        f":{hashlib.sha256(link.encode()).hexdigest()[:8]}" if link else ""
-    )
-    batch_sizes = (batch_passages, swap_passages)
-    throttle_factor = THROTTLE_FACTOR if throttled else 0.0
-    return await _Refresh(
-        source,
-        store,
-        embedder,
-        chunk_tokens,
-        fingerprint_suffix,
-        *batch_sizes,
-        throttle_factor,
-        report_progress,
-        on_first_batch,
-    ).run()
+    return await _Refresh(source, store, embedder, options).run()
 
 
 @dataclass(slots=True)
@@ -136,27 +123,25 @@ class _Refresh:
     source: Source
     store: Store
     embedder: Embedder
-    chunk_tokens: int
-    fingerprint_suffix: str
-    batch_passages: int
-    swap_passages: int
-    throttle_factor: float
-    report_progress: Callable[[SyncProgress], None]
-    on_first_batch: Callable[[], Awaitable[None]] | None
+    options: SyncOptions
     started_at: float = field(default_factory=time.monotonic)
     target_fingerprints: Mapping[str, str] = field(default_factory=dict)
     stored_documents: Mapping[str, StoredDocument] = field(default_factory=dict)
     passage_counts: dict[str, int] = field(default_factory=dict)
     has_deletions: bool = False
+    has_passages: bool = False
     changed_count: int = 0
     embedded_count: int = 0
 
     async def run(self) -> SyncReport:
         self._report_stage("listing")
         listing = await self.source.listing()
-        self.target_fingerprints = {
-            path: fingerprint + self.fingerprint_suffix for path, fingerprint in listing.fingerprints.items()
-        }
+        # Fingerprints stand for content alone.
+        link = self.options.link
+        suffix = f":{INDEX_FORMAT}:{self.options.chunk_tokens}" + (
+            f":{hashlib.sha256(link.encode()).hexdigest()[:8]}" if link else ""
+        )
+        self.target_fingerprints = {path: text + suffix for path, text in listing.fingerprints.items()}
         self.stored_documents = await self.store.manifest(self.source.name)
         stored_fingerprints = {path: document.fingerprint for path, document in self.stored_documents.items()}
         changed_paths = [
@@ -190,10 +175,10 @@ class _Refresh:
         if changed_paths:
             async for document in self.source.documents(listing, changed_paths):
                 started_at = time.monotonic()
-                chunked_document = await asyncio.to_thread(
-                    _chunk_document, self.source.name, document, self.chunk_tokens
-                )
-                await asyncio.sleep(self.throttle_factor * (time.monotonic() - started_at))
+                chunk_tokens = self.options.chunk_tokens
+                chunked_document = await asyncio.to_thread(_chunk_document, self.source.name, document, chunk_tokens)
+                throttle_factor = THROTTLE_FACTOR if self.options.throttled else 0.0
+                await asyncio.sleep(throttle_factor * (time.monotonic() - started_at))
                 await chunked_documents.put(chunked_document)
         await chunked_documents.put(None)
 
@@ -210,10 +195,10 @@ class _Refresh:
                 continue
             await self._add_to_batches(pending_documents, new_batch, swap_batch)
             pending_documents = []
-            if len(new_batch.rows) >= self.batch_passages:
+            if len(new_batch.rows) >= self.options.batch_passages:
                 await batches.put(new_batch)
                 new_batch = _Batch()
-            if len(swap_batch.rows) >= self.swap_passages:
+            if len(swap_batch.rows) >= self.options.swap_passages:
                 await batches.put(swap_batch)
                 swap_batch = _Batch()
         await self._add_to_batches(pending_documents, new_batch, swap_batch)
@@ -251,18 +236,16 @@ class _Refresh:
             await self.store.replace(self.source.name, batch.paths, batch.rows, batch.empty)
             # After every batch: a first ingest takes minutes, and questions are answered from what is there already.
             await self.store.optimize()
-            if self.on_first_batch and not self.stored_documents and batch.rows:
-                await self.on_first_batch()
-                self.on_first_batch = None
+            if self.options.on_first_batch and not (self.stored_documents or self.has_passages) and batch.rows:
+                await self.options.on_first_batch()
+            self.has_passages = self.has_passages or bool(batch.rows)
 
     def _report_stage(self, stage: Stage) -> None:
         elapsed = time.monotonic() - self.started_at
         rate = self.embedded_count / elapsed if elapsed > 0 else 0.0
-        self.report_progress(
-            SyncProgress(
-                self.source.name, stage, len(self.passage_counts), self.changed_count, self.embedded_count, rate
-            )
-        )
+        counts = (len(self.passage_counts), self.changed_count, self.embedded_count)
+        if self.options.on_progress:
+            self.options.on_progress(SyncProgress(self.source.name, stage, *counts, rate))
 
     def _make_report(self, listing: Listing, deleted_paths: Collection[str]) -> SyncReport:
         unchanged_counts = [

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from knowledge.ingestion.sync import refresh
+from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.ports import Document, Listing, Store, Vectors
 from knowledge.stores.lance.store import open_lance
 from tests.benchmarks.figures import Figure, median, percentile
@@ -190,7 +190,7 @@ async def _refreshed(
 
     background = [asyncio.create_task(times.watch()), *(asyncio.create_task(search(lane)) for lane in range(lanes))]
     began = time.perf_counter()
-    report = await refresh(changed, store, changed, chunk_tokens=CHUNK_TOKENS, throttled=True)
+    report = await refresh(changed, store, changed, SyncOptions(CHUNK_TOKENS, throttled=True))
     if lanes == 1:
         results["refresh"] = time.perf_counter() - began
     for task in background:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from core.settings import EmbeddingSettings, GitSource
 from knowledge.embedding import open_embedder
-from knowledge.ingestion.sync import SyncReport, refresh
+from knowledge.ingestion.sync import SyncOptions, SyncReport, refresh
 from knowledge.ports import Embedder, Vectors
 from knowledge.sources.factory import open_source
 from knowledge.stores.lance.store import open_lance
@@ -102,6 +102,6 @@ async def _refreshed(folder: Path, embedder: Embedder, number: int) -> SyncRepor
     try:
         turns = LockedStore(store, place)
         source = open_source("code", settings, place)
-        return await refresh(source, turns, embedder, chunk_tokens=CHUNK_TOKENS)
+        return await refresh(source, turns, embedder, SyncOptions(CHUNK_TOKENS))
     finally:
         await store.close()

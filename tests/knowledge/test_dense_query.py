@@ -10,7 +10,7 @@ from core.answering.rewriting.rewrites import REWRITES
 from core.llm.prompts import Prompts
 from core.runtime.budget import Budget
 from core.settings import Settings
-from knowledge.ingestion.sync import refresh
+from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.ports import Store
 from knowledge.reranking.rerankers import make_reranker
 from knowledge.retrieval.library import KnowledgeLibrary
@@ -38,7 +38,7 @@ def settings(*rewrites: str) -> Settings:
 
 @pytest.fixture
 async def library(store: Store, embedder: WordEmbedder) -> KnowledgeLibrary:
-    await refresh(DictSource("docs", dict(TEXTS)), store, embedder, chunk_tokens=200)
+    await refresh(DictSource("docs", dict(TEXTS)), store, embedder, SyncOptions(200))
     embedder.embedded.clear()
     library = KnowledgeLibrary(settings(), store, embedder)
     await library.load()

@@ -13,7 +13,7 @@ from core.errors import UsageError
 from core.llm.prompts import Prompts
 from core.settings import Settings
 from core.types import Passage, Question
-from knowledge.ingestion.sync import refresh
+from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.ports import Store, Vectors
 from knowledge.retrieval.library import KnowledgeLibrary
 from tests.core.fixtures import MemorySink, OrderKeeper
@@ -34,7 +34,7 @@ def settings(**changes: object) -> Settings:
 @pytest.fixture
 async def filled(store: Store, embedder: WordEmbedder) -> Store:
     for name, texts in (("fruit", FRUIT), ("tools", TOOLS), ("chinese", CHINESE)):
-        await refresh(DictSource(name, dict(texts)), store, embedder, chunk_tokens=200)
+        await refresh(DictSource(name, dict(texts)), store, embedder, SyncOptions(200))
     embedder.embedded.clear()
     return store
 
@@ -215,11 +215,11 @@ async def test_new_knowledge_is_seen_after_a_reload(
     await library.load()
     assert library.is_empty
     assert await names(library, "sweet fruit") == await names(library, "安装") == []
-    await refresh(DictSource("fruit", dict(FRUIT)), store, embedder, chunk_tokens=200)
+    await refresh(DictSource("fruit", dict(FRUIT)), store, embedder, SyncOptions(200))
     await library.reload()
     assert not library.is_empty
     assert await names(library, "sweet fruit") == ["cook"]
-    await refresh(DictSource("fruit", {}), store, embedder, chunk_tokens=200)
+    await refresh(DictSource("fruit", {}), store, embedder, SyncOptions(200))
     await library.reload()
     assert library.is_empty
     assert await names(library, "sweet fruit") == []
@@ -323,7 +323,7 @@ async def test_only_the_agents_of_refreshed_sources_are_reloaded(filled: Store, 
     await library.load()
     assert sorted(watched.read) == ["chinese", "fruit", "tools"]
     watched.read.clear()
-    await refresh(DictSource("fruit", {"new.md": "The plum is purple."}), filled, embedder, chunk_tokens=200)
+    await refresh(DictSource("fruit", {"new.md": "The plum is purple."}), filled, embedder, SyncOptions(200))
     await library.reload(["fruit", "nothing"])
     assert watched.read == ["fruit"]
     assert (await names(library, "purple plum"))[0] == "cook"
@@ -337,7 +337,7 @@ async def test_of_reloads_at_once_the_newest_counts(filled: Store, embedder: Wor
     old = asyncio.create_task(library.load())
     while not watched.read:
         await asyncio.sleep(0.001)
-    await refresh(DictSource("fruit", {}), filled, embedder, chunk_tokens=200)
+    await refresh(DictSource("fruit", {}), filled, embedder, SyncOptions(200))
     new = asyncio.create_task(library.reload())
     await asyncio.sleep(0.01)
     watched.ready.set()

@@ -14,7 +14,7 @@ import pytest
 from core.errors import SourceError
 from core.settings import OwnSource
 from core.settings.loader import load_settings
-from knowledge.ingestion.sync import SyncReport, refresh
+from knowledge.ingestion.sync import SyncOptions, SyncReport, refresh
 from knowledge.ports import Source, Store
 from knowledge.sources.factory import open_source
 from knowledge.sources.plugin import find_plugin
@@ -46,7 +46,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def update(store: Store, tmp_path: Path) -> Update:
     async def run(settings: OwnSource) -> SyncReport:
         source = open_source("own", settings, tmp_path / "data")
-        return await refresh(source, store, WordEmbedder(), chunk_tokens=200)
+        return await refresh(source, store, WordEmbedder(), SyncOptions(200))
 
     return run
 
@@ -70,7 +70,7 @@ async def test_the_documented_example_is_installed_ingested_and_found(
     settings = load_settings([file], (), {}).sources["terms"]
 
     async def update() -> SyncReport:
-        return await refresh(open_source("terms", settings, tmp_path), store, WordEmbedder(), chunk_tokens=200)
+        return await refresh(open_source("terms", settings, tmp_path), store, WordEmbedder(), SyncOptions(200))
 
     report = await update()
     assert (report.added, report.passages) == (2, 2)

@@ -14,7 +14,7 @@ from core.settings import FeedSource, FilesSource, GitSource, SourceSettings
 from core.storage.engine import Database
 from core.storage.refresh_state import RefreshStateRepository
 from knowledge.ingestion.refresh import RefreshContext, RefreshResult, refresh_source, refresh_sources
-from knowledge.ingestion.sync import refresh
+from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.ports import Store
 from knowledge.retrieval.library import KnowledgeLibrary
 from knowledge.stores.lance.store import open_lance
@@ -83,7 +83,7 @@ async def test_questions_find_the_first_batch_of_a_source_that_is_still_read(
 
     fruit = DictSource("fruit", {f"{number}.md": f"An apple, number {number}." for number in range(600)})
     for _ in range(2):
-        await refresh(fruit, store, embedder, chunk_tokens=200, on_first_batch=first_batch, batch_passages=200)
+        await refresh(fruit, store, embedder, SyncOptions(200, on_first_batch=first_batch, batch_passages=200))
         fruit.texts["0.md"] += " It is red."
     assert len(observed) == 1, "once, and only for a source that held nothing"
     documents, agents = observed[0]
@@ -199,7 +199,7 @@ async def test_a_source_that_is_no_longer_configured_is_forgotten_by_a_whole_ing
     sources = {name: folder(tmp_path / name, "apple", "pear") for name in ("fruit", "trees")}
     await refresh_sources(RefreshContext(sources, store, embedder, tmp_path, 200, record))
     # Another deployment's, whose refreshes are not on record here.
-    await refresh(DictSource("others", {"a.md": "plum"}), store, embedder, chunk_tokens=200)
+    await refresh(DictSource("others", {"a.md": "plum"}), store, embedder, SyncOptions(200))
     left = RefreshContext({"fruit": sources["fruit"]}, store, embedder, tmp_path, 200, record)
 
     await refresh_sources(left, ["fruit"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from knowledge.ingestion.sync import refresh
+from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.ports import Store, StoredDocument
 from knowledge.retrieval.expiry_filter import SourceVersions
 from tests.knowledge.conftest import DictSource, WordEmbedder
@@ -19,7 +19,7 @@ async def test_a_version_changes_with_any_document(source: DictSource, store: St
         {"a.md": "One."},
     ):
         source.texts = texts
-        await refresh(source, store, embedder, chunk_tokens=100)
+        await refresh(source, store, embedder, SyncOptions(100))
         observed.append((await SourceVersions(store).get_versions([source.name], 0))[source.name])
     assert len(set(observed)) == 4
     assert observed[0] == observed[4], "the same documents are the same version, on every machine"

@@ -17,7 +17,7 @@ from core.errors import SourceError
 from core.settings import Settings, SourceSettings
 from core.text.tokens import query_tokens
 from knowledge.chunking import chunk
-from knowledge.ingestion.sync import refresh
+from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.ports import Document, Store
 from knowledge.sources.forge.api import clean_markdown
 from knowledge.sources.forge.source import ForgeProject
@@ -414,13 +414,13 @@ async def test_a_damaged_record_is_made_anew(forge: ForgePeer, tmp_path: Path, d
 async def test_passages_lead_to_the_very_item(
     forge: ForgePeer, tmp_path: Path, store: Store, embedder: WordEmbedder
 ) -> None:
-    report = await refresh(project(forge, tmp_path), store, embedder, chunk_tokens=200)
+    report = await refresh(project(forge, tmp_path), store, embedder, SyncOptions(200))
     assert (report.added, report.stale) == (5, "")
     passages = await store.search(query_tokens("it crashes when I start it"), None, ["tickets"], 5)
     best = max(passages, key=lambda passage: passage.lexical)
     assert (best.path, best.url) == ("issues/1", f"https://github.example/{REPOSITORY}/issues/1")
     forge.tickets[1].body, forge.tickets[1].age = "When I stop it.", 1
-    again = await refresh(project(forge, tmp_path), store, embedder, chunk_tokens=200)
+    again = await refresh(project(forge, tmp_path), store, embedder, SyncOptions(200))
     assert (again.updated, again.unchanged, again.deleted) == (1, 4, 0)
 
 

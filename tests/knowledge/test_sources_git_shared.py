@@ -14,7 +14,7 @@ import pytest
 from core.errors import SourceError
 from core.settings import GitSource
 from core.settings.loader import load_settings
-from knowledge.ingestion.sync import refresh
+from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.ports import Source
 from knowledge.sources.factory import open_source
 from knowledge.sources.git.clone import clone_name
@@ -193,7 +193,7 @@ async def test_several_branches_in_one_source(form: str, server: GitServer, repo
     assert documents["v1:docs/a.md"].kind == "markdown"
     store = await open_lance(tmp_path / "passages", "words", 32)
     try:
-        await refresh(item, store, WordEmbedder(), chunk_tokens=200)
+        await refresh(item, store, WordEmbedder(), SyncOptions(200))
         passages = await store.search("version", None, ["docs"], 9)
     finally:
         await store.close()

@@ -12,7 +12,7 @@ import pytest
 from core.errors import EmbeddingError, StoreError, StoreLocked
 from core.runtime.locks import DAEMON_LOCK, REFRESH_LOCK, daemon_lock, refresh_lock
 from core.text.tokens import query_tokens
-from knowledge.ingestion.sync import SyncProgress, SyncReport, make_passage_id, refresh
+from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, make_passage_id, refresh
 from knowledge.ports import PassageRow, Store
 from tests.knowledge.conftest import DictSource, WordEmbedder
 
@@ -26,7 +26,7 @@ def counts(report: SyncReport) -> tuple[int, int, int, int]:
 async def run(source: DictSource, store: Store, embedder: WordEmbedder, tokens: int = 200) -> SyncReport:
     embedder.embedded.clear()
     source.read.clear()
-    return await refresh(source, store, embedder, chunk_tokens=tokens)
+    return await refresh(source, store, embedder, SyncOptions(tokens))
 
 
 async def texts_in(store: Store, source: str, word: str) -> list[str]:
@@ -151,7 +151,7 @@ async def test_staleness_is_passed_on(source: DictSource, store: Store, embedder
 async def test_progress_is_told(source: DictSource, store: Store, embedder: WordEmbedder, markdown: Markdown) -> None:
     source.texts = {f"{number}.md": markdown(*["apple"] * 8) for number in range(100)}
     progresses: list[SyncProgress] = []
-    report = await refresh(source, store, embedder, chunk_tokens=200, on_progress=progresses.append)
+    report = await refresh(source, store, embedder, SyncOptions(200, on_progress=progresses.append))
     assert [progresses[0].stage, progresses[-1].stage] == ["listing", "done"]
     assert len([progress for progress in progresses if progress.stage == "embedding"]) > 3
     assert [progress.documents_done for progress in progresses] == sorted(
@@ -192,7 +192,7 @@ async def test_a_failed_write_keeps_the_batches_before_it(
 ) -> None:
     source.texts = {f"{number}.md": markdown("apple", "pear") for number in range(300)}
     with pytest.raises(StoreError, match="no space"):
-        await refresh(source, Interrupted(store, 3, full), embedder, chunk_tokens=200, batch_passages=150)
+        await refresh(source, Interrupted(store, 3, full), embedder, SyncOptions(200, batch_passages=150))
     retained = await store.manifest("docs")
     per_document = {stored_document.passage_count for stored_document in retained.values()}
     assert 0 < len(retained) < 300
@@ -209,7 +209,7 @@ async def test_a_cancelled_refresh_leaves_whole_documents(
     source.texts = {f"{number}.md": markdown("apple", "pear") for number in range(300)}
     tasks: list[asyncio.Task[SyncReport]] = []
     interrupted = Interrupted(store, 2, lambda: tasks[0].cancel() and None)
-    tasks.append(asyncio.create_task(refresh(source, interrupted, embedder, chunk_tokens=200, batch_passages=150)))
+    tasks.append(asyncio.create_task(refresh(source, interrupted, embedder, SyncOptions(200, batch_passages=150))))
     with pytest.raises(asyncio.CancelledError):
         await tasks[0]
     retained = await store.manifest("docs")

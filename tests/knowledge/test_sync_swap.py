@@ -11,7 +11,7 @@ import pytest
 
 from core.errors import StoreError
 from core.text.tokens import query_tokens
-from knowledge.ingestion.sync import BATCH_PASSAGES, refresh
+from knowledge.ingestion.sync import BATCH_PASSAGES, SyncOptions, refresh
 from knowledge.ports import PassageRow, Store
 from knowledge.stores.lance.store import open_lance
 from tests.knowledge.conftest import DictSource, WordEmbedder
@@ -54,7 +54,7 @@ async def seen_in(store: Store) -> Counter[str]:
 
 
 async def test_more_passages_than_a_batch_are_replaced_in_one_commit(store: Store, embedder: WordEmbedder) -> None:
-    first = await refresh(edition("apple"), store, embedder, chunk_tokens=50)
+    first = await refresh(edition("apple"), store, embedder, SyncOptions(50))
     assert first.passages > BATCH_PASSAGES
     await asyncio.sleep(1.1)
     states: list[tuple[str, ...]] = []
@@ -68,7 +68,7 @@ async def test_more_passages_than_a_batch_are_replaced_in_one_commit(store: Stor
     async with asyncio.timeout(60):
         while not states:
             await asyncio.sleep(0.01)
-    second = await refresh(edition("banana"), store, embedder, chunk_tokens=50)
+    second = await refresh(edition("banana"), store, embedder, SyncOptions(50))
     async with asyncio.timeout(60):
         while states[-1:] != [("banana",)]:
             await asyncio.sleep(0.05)
@@ -81,9 +81,9 @@ async def test_more_passages_than_a_batch_are_replaced_in_one_commit(store: Stor
 async def test_what_is_new_is_committed_as_it_comes_and_the_rest_with_what_is_replaced(
     store: Store, embedder: WordEmbedder
 ) -> None:
-    await refresh(edition("apple", range(20)), store, embedder, chunk_tokens=50)
+    await refresh(edition("apple", range(20)), store, embedder, SyncOptions(50))
     counted = Counted(store)
-    report = await refresh(edition("banana", range(60)), counted, embedder, chunk_tokens=50, batch_passages=200)
+    report = await refresh(edition("banana", range(60)), counted, embedder, SyncOptions(50, batch_passages=200))
     assert (report.added, report.updated) == (40, 20)
     assert len(counted.commits) > 1
     assert sum(counted.commits) == 60, "each document once"
@@ -91,9 +91,9 @@ async def test_what_is_new_is_committed_as_it_comes_and_the_rest_with_what_is_re
 
 
 async def test_where_documents_moved_nothing_is_there_twice(store: Store, embedder: WordEmbedder) -> None:
-    await refresh(edition("apple", range(20)), store, embedder, chunk_tokens=50)
+    await refresh(edition("apple", range(20)), store, embedder, SyncOptions(50))
     counted = Counted(store)
-    report = await refresh(edition("apple", range(20, 80)), counted, embedder, chunk_tokens=50, batch_passages=200)
+    report = await refresh(edition("apple", range(20, 80)), counted, embedder, SyncOptions(50, batch_passages=200))
     assert (report.added, report.deleted) == (60, 20)
     assert counted.commits == [80], "what is new and what is gone, in one step"
 
@@ -103,14 +103,14 @@ async def test_a_refresh_that_fails_before_the_swap_leaves_the_old_edition_whole
 ) -> None:
     store = await open_lance(tmp_path / "passages", "words", 32)
     try:
-        await refresh(edition("apple", range(20)), store, embedder, chunk_tokens=50)
+        await refresh(edition("apple", range(20)), store, embedder, SyncOptions(50))
         source = edition("banana", range(60))
         with pytest.raises(StoreError, match="disk"):
-            await refresh(source, Counted(store, fail_after=1), embedder, chunk_tokens=50, batch_passages=200)
+            await refresh(source, Counted(store, fail_after=1), embedder, SyncOptions(50, batch_passages=200))
         retained = await store.manifest("docs")
         assert 20 < len(retained) < 60, "what is new stays"
         embedder.embedded.clear()
-        report = await refresh(source, store, embedder, chunk_tokens=50, batch_passages=200)
+        report = await refresh(source, store, embedder, SyncOptions(50, batch_passages=200))
         assert (report.added, report.updated) == (60 - len(retained), 20)
         await asyncio.sleep(1.1)
         assert set(await seen_in(store)) == {"banana"}
@@ -121,9 +121,9 @@ async def test_a_refresh_that_fails_before_the_swap_leaves_the_old_edition_whole
 async def test_more_than_fits_is_swapped_in_several_commits_of_whole_documents(
     store: Store, embedder: WordEmbedder
 ) -> None:
-    await refresh(edition("apple", range(60)), store, embedder, chunk_tokens=50)
+    await refresh(edition("apple", range(60)), store, embedder, SyncOptions(50))
     counted = Counted(store)
-    await refresh(edition("banana", range(60)), counted, embedder, chunk_tokens=50, swap_passages=300)
+    await refresh(edition("banana", range(60)), counted, embedder, SyncOptions(50, swap_passages=300))
     assert len(counted.commits) > 1
     assert sum(counted.commits) == 60
     await asyncio.sleep(1.1)

@@ -36,7 +36,7 @@ async def test_it_rests_many_times_as_long_as_it_cut_a_document(
 
     async def gap(name: str, *, gently: bool) -> float:
         source = TimedSource(name, {"a.md": text})
-        await sync.refresh(source, store, embedder, chunk_tokens=200, throttled=gently)
+        await sync.refresh(source, store, embedder, sync.SyncOptions(200, throttled=gently))
         [seconds] = source.gaps
         return seconds
 
