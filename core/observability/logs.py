@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 from urllib.parse import quote
 
 if TYPE_CHECKING:
@@ -59,13 +59,19 @@ def configure_logs(settings: LogOptions, stream: TextIO | None = None, secrets: 
 
     stream = stream or sys.stderr
     is_console = settings.format == "console" or (settings.format == "auto" and stream.isatty())
-    renderers: list[Processor] = _console_renderers() if is_console else _json_renderers()
+    # The library's default traceback prints local variables, which may contain secrets.
+    renderers: list[Processor] = (
+        [structlog.dev.ConsoleRenderer(colors=True, exception_formatter=structlog.dev.plain_traceback)]
+        if is_console
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False, default=str)]
+    )
+    redact = make_redactor(secrets)
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=_shared_processors(),
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             *renderers,
-            _redaction_processor(secrets),
+            lambda _logger, _method, line: redact(str(line)),
         ],
     )
     handler = _LogHandler(stream)
@@ -140,39 +146,9 @@ def _shared_processors() -> list[Processor]:
     ]
 
 
-def _json_renderers() -> list[Processor]:
-    import structlog
-
-    return [
-        structlog.processors.format_exc_info,
-        structlog.processors.JSONRenderer(ensure_ascii=False, default=str),
-    ]
-
-
-def _console_renderers() -> list[Processor]:
-    import structlog
-
-    # The library's default traceback prints local variables, which may contain secrets.
-    return [structlog.dev.ConsoleRenderer(colors=True, exception_formatter=structlog.dev.plain_traceback)]
-
-
-def _redaction_processor(secrets: Collection[str]) -> Processor:
-    redact = make_redactor(secrets)
-
-    def process(_logger: Any, _method: str, line: Any) -> str:
-        return redact(line)
-
-    return process
-
-
 def _secret_encodings(secret: str) -> set[str]:
     """Return the encodings of a secret in a line; none for very short values, which would redact ordinary words."""
     if len(secret) < 4:
         return set()
-    return {
-        secret,
-        json.dumps(secret)[1:-1],
-        json.dumps(secret, ensure_ascii=False)[1:-1],
-        repr(secret)[1:-1],
-        quote(secret, safe=""),
-    }
+    escaped = (json.dumps(secret), json.dumps(secret, ensure_ascii=False), repr(secret))
+    return {secret, quote(secret, safe=""), *(text[1:-1] for text in escaped)}

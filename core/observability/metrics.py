@@ -272,28 +272,22 @@ def _platform_metrics(states: Sequence[PlatformState]) -> Iterable[Metric]:
 
 
 def _source_metrics(states: Sequence[SourceState]) -> Iterable[Metric]:
-    def source_gauge(name: str, documentation: str, get_value: Callable[[SourceState], float | None]) -> Metric:
-        samples = [((state.name,), value) for state in states if (value := get_value(state)) is not None]
+    def source_gauge(name: str, documentation: str, get_value: Callable[[SourceState], float]) -> Metric:
+        samples = [((state.name,), get_value(state)) for state in states]
         return _make_gauge(f"source_{name}", documentation, samples, ("source",))
+
+    def time_gauge(name: str, documentation: str, get_time: Callable[[SourceState], datetime | None]) -> Metric:
+        samples = [((state.name,), moment.timestamp()) for state in states if (moment := get_time(state))]
+        return _make_gauge(f"source_{name}_timestamp_seconds", documentation, samples, ("source",))
 
     yield source_gauge("passages", "Passages stored", lambda state: state.passages)
     yield source_gauge("documents", "Documents stored", lambda state: state.documents)
-    yield source_gauge(
-        "last_try_timestamp_seconds", "Last begin of a refresh", lambda state: _to_timestamp(state.last_try)
-    )
-    yield source_gauge(
-        "last_success_timestamp_seconds", "Last good end of one", lambda state: _to_timestamp(state.last_success)
-    )
-    yield source_gauge(
-        "next_refresh_timestamp_seconds", "When the next is due", lambda state: _to_timestamp(state.next_run)
-    )
+    yield time_gauge("last_try", "Last begin of a refresh", lambda state: state.last_try)
+    yield time_gauge("last_success", "Last good end of one", lambda state: state.last_success)
+    yield time_gauge("next_refresh", "When the next is due", lambda state: state.next_run)
     yield source_gauge("failing", "1 when the last refresh failed", lambda state: bool(state.error))
     yield source_gauge("paused", "1 while refreshed only when asked", lambda state: state.paused)
     yield source_gauge("refreshing", "1 during a refresh", lambda state: state.running)
-
-
-def _to_timestamp(moment: datetime | None) -> float | None:
-    return None if moment is None else moment.timestamp()
 
 
 def _get_host(base_url: str) -> str:

@@ -12,7 +12,7 @@ import os
 import stat
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -119,8 +119,7 @@ async def writing_lock(data_dir: Path) -> AsyncIterator[None]:
         lock.release()
 
 
-@contextmanager
-def daemon_lock(data_dir: Path) -> Iterator[None]:
+def daemon_lock(data_dir: Path) -> AbstractContextManager[None]:
     """Hold the daemon's lock on a data directory and its journal. Raises `StoreLocked` when another daemon has it.
 
     Two daemons on one journal would both recover its pending messages and answer them twice.
@@ -130,20 +129,17 @@ def daemon_lock(data_dir: Path) -> Iterator[None]:
         f"another `kimas run` answers from {data_dir} and holds {path}; stop it, or give this one its own data_dir "
         f"({STALE_LOCK_HINT})"
     )
-    with _hold(path, message):
-        yield
+    return _hold(path, message)
 
 
-@contextmanager
-def group_lock(folder: Path) -> Iterator[None]:
+def group_lock(folder: Path) -> AbstractContextManager[None]:
     """Hold the lock of a simulated group in a folder. Raises `StoreLocked` when another process has it."""
     path = folder / GROUP_LOCK
     message = (
         f"another `kimas chat --group` is at {folder} and holds {path}; end it, or name another "
         f"folder ({STALE_LOCK_HINT})"
     )
-    with _hold(path, message):
-        yield
+    return _hold(path, message)
 
 
 @contextmanager

@@ -133,11 +133,11 @@ class RuntimeOverrides:
 
     def is_off(self, source: str) -> bool:
         """Return whether a source is switched off."""
-        return (GLOBAL_SCOPE, f"{_OFF_PREFIX}{source}") in self._values
+        return self.is_set(GLOBAL_SCOPE, off_key(source))
 
     def scale(self, source: str) -> float:
         """Return the weight of a source's passages; 1 by default."""
-        return float(self._values.get((GLOBAL_SCOPE, f"{_SCALE_PREFIX}{source}"), 1.0))
+        return float(self._values.get((GLOBAL_SCOPE, scale_key(source)), 1.0))
 
     @property
     def has_source_overrides(self) -> bool:
@@ -146,7 +146,7 @@ class RuntimeOverrides:
 
     def limit(self, name: str, configured: float | None) -> float | None:
         """Return a daily limit: its override, or else its configured value; None for no limit."""
-        value = self._values.get((GLOBAL_SCOPE, f"{_LIMIT_PREFIX}{name}"))
+        value = self._values.get((GLOBAL_SCOPE, limit_key(name)))
         if value is None:
             return configured
         return None if value == NO_LIMIT else float(value)
@@ -167,12 +167,9 @@ class RuntimeOverrides:
             old_value = await connection.scalar(removal.returning(overrides.c.value))
             if value is not None:
                 await connection.execute(insert(overrides).values(scope=scope, name=name, value=value))
-            subject = f"{scope} {name}".strip()
+            before = before if old_value is None else str(old_value)
             after = "as configured" if value is None else value
-            await _write_entry(
-                connection,
-                new_entry(message, "changed", subject, before if old_value is None else str(old_value), after),
-            )
+            await _write_entry(connection, new_entry(message, "changed", f"{scope} {name}".strip(), before, after))
         # After a read in progress, which may not include this change and must not overwrite it.
         async with self._load_lock:
             await self._read()

@@ -18,6 +18,7 @@ from core.ports import Adapter, AnswerFunction, Delivery, Library, Sink
 from core.settings import AutoCommentSettings, Settings
 from core.storage.auto_comments import AutoCommentRepository
 from core.storage.messages import Journal
+from core.storage.overrides import get_chat_name
 from core.types import Message, Question, Reply, ReplyOptions, Skip, SkipReason, skip
 
 IN_DOUBT_REASON = "the comment was being posted at the deadline; whether it is there is not known"
@@ -55,19 +56,21 @@ class Commenter:
                 await self._comment(adapter, message, delivery)
             finally:
                 # Not before it is in the journal, which counts it from then on.
-                self._in_progress.discard((_chat_name(message), message.id))
+                self._in_progress.discard((get_chat_name(message), message.id))
 
     def _is_target(self, message: Message) -> bool:
         """Say whether a post is to get a comment; one that addresses the bot gets an answer like any question."""
         is_unaddressed = not (message.addressed or message.command)
-        is_followed = _chat_name(message) in self._settings.chats or get_feed(message) in self._settings.feeds
+        is_followed = get_chat_name(message) in self._settings.chats or get_feed(message) in self._settings.feeds
         return is_unaddressed and is_post(message) and is_followed
 
     async def _comment(self, adapter: Adapter, post: Message, delivery: AwaitableDelivery) -> None:
         guarded_delivery = GuardedDelivery(delivery, lambda: self._lost_race_reason(post))
         # Where the network can compare for itself, no rival slips in between our last look and its post.
         limited_post = replace(post, reply_options=ReplyOptions(max_bot_replies=self._settings.replies_per_post))
-        sink_message = detach_thread(post) if get_feed(post) else limited_post
+        # An entry is in no thread of its chat, for there is none before the comment.
+        detached_post = replace(post, key=replace(post.key, thread=""))
+        sink_message = detached_post if get_feed(post) else limited_post
         sink = BufferedSink(adapter.sink(sink_message, guarded_delivery), self._unfit_reason, entry_heading(post))
         reply, error = await self._comment_before_deadline(post, sink, guarded_delivery)
         if reply is None and guarded_delivery.is_posted:
@@ -131,15 +134,8 @@ class Commenter:
         """Return why other comments make ours useless, or None."""
         if _age_s(post) >= self._settings.deadline_s:
             return self._too_late_reason()
-        competitor_count, max_replies = (
-            await self._repository.count_competitor_replies(post),
-            self._settings.replies_per_post,
-        )
-        return (
-            skip(SkipReason.COMPETITORS, count=competitor_count, limit=max_replies)
-            if competitor_count >= max_replies
-            else None
-        )
+        count, limit = await self._repository.count_competitor_replies(post), self._settings.replies_per_post
+        return skip(SkipReason.COMPETITORS, count=count, limit=limit) if count >= limit else None
 
     async def _irrelevant_reason(self, post: Message) -> Skip | None:
         min_relevance = self._settings.min_relevance
@@ -148,12 +144,8 @@ class Commenter:
         if self._library is None:
             return skip(SkipReason.NO_KNOWLEDGE_FOR_POST)
         scores = await self._library.route(post.text[: self._max_question_chars])
-        best_score = max((agent_score.score for agent_score in scores), default=-1.0)
-        return (
-            skip(SkipReason.IRRELEVANT_POST, score=best_score, minimum=min_relevance)
-            if best_score < min_relevance
-            else None
-        )
+        score = max((agent_score.score for agent_score in scores), default=-1.0)
+        return skip(SkipReason.IRRELEVANT_POST, score=score, minimum=min_relevance) if score < min_relevance else None
 
     async def _over_rate_reason(self, post: Message) -> Skip | None:
         """Return that the hour is used up, or nothing; this comment then has its place in the hour."""
@@ -162,11 +154,11 @@ class Commenter:
             return None
         # One after the other, or two at the same moment would take the same last place.
         async with self._rate_lock:
-            in_progress = {post_id for chat, post_id in self._in_progress if chat == _chat_name(post)}
+            in_progress = {post_id for chat, post_id in self._in_progress if chat == get_chat_name(post)}
             comment_count = len(in_progress) + await self._repository.count_recent_comments(post, in_progress)
             if comment_count >= max_per_hour:
                 return skip(SkipReason.COMMENT_LIMIT, count=comment_count)
-            self._in_progress.add((_chat_name(post), post.id))
+            self._in_progress.add((get_chat_name(post), post.id))
         return None
 
     def _unfit_reason(self, reply: Reply) -> Skip | None:
@@ -186,18 +178,13 @@ class Commenter:
 def _to_skip(error: CommentSuppressed | MessageDeleted | UsageError) -> Skip:
     if isinstance(error, CommentSuppressed):
         return error.skip
-    return skip(
-        SkipReason.POST_DELETED if isinstance(error, MessageDeleted) else SkipReason.COMMENT_REFUSED, error=error
-    )
+    reason = SkipReason.POST_DELETED if isinstance(error, MessageDeleted) else SkipReason.COMMENT_REFUSED
+    return skip(reason, error=error)
 
 
 def _age_s(post: Message) -> float:
     """Return the seconds since the post was sent; a clock ahead of ours makes no post younger than new."""
     return max(0.0, (datetime.now(UTC) - post.sent_at).total_seconds())
-
-
-def _chat_name(message: Message) -> str:
-    return f"{message.key.platform}:{message.key.chat}"
 
 
 MAX_TITLE_CHARS = 200
@@ -211,11 +198,6 @@ _UNSAFE_URL_CHARS = re.compile(r"[\x00-\x20\x7f<>\\`]")
 def get_feed(post: Message) -> str:
     """Return the name of the feed that a post is an entry of, "" for any other post."""
     return post.feed_entry.feed if post.feed_entry else ""
-
-
-def detach_thread(post: Message) -> Message:
-    """Return an entry as a sink is to see it: in no thread of its chat, for there is none before the comment."""
-    return replace(post, key=replace(post.key, thread=""))
 
 
 def entry_heading(post: Message) -> str:

@@ -121,8 +121,6 @@ def _format_seconds(milliseconds: float) -> str:
 
 
 MAX_LISTED = 10
-
-
 DECISIONS: dict[str, ReviewState] = {"approve": "approved", "reject": "rejected"}
 
 

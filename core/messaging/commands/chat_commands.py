@@ -27,11 +27,9 @@ _USER = re.compile(r"<@!?([A-Za-z0-9]{1,64})(?:\|[^>]*)?>|([A-Za-z0-9]{1,64})")
 
 async def pause(context: CommandContext, request: CommandRequest) -> str:
     """Silence the bot in the chat; commands still work."""
-    minutes = request.arguments.get("minutes")
     until = INDEFINITELY
-    if minutes:
-        moment = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=float(minutes))
-        until = moment.isoformat()
+    if minutes := request.arguments.get("minutes"):
+        until = (datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=float(minutes))).isoformat()
     await context.overrides.change(request.message, request.chat, "pause", until, before="not paused")
     return request.texts.paused.format(until=format_until(until, request.texts))
 

@@ -9,7 +9,7 @@ from core.errors import ConfigurationError, UsageError
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.command_table import CONFIGURED_VALUE, LIMITS
 from core.storage.answer_cache import delete_replies
-from core.storage.overrides import GLOBAL_SCOPE, AuditOutcome, limit_key, new_entry, off_key, scale_key
+from core.storage.overrides import GLOBAL_SCOPE, limit_key, new_entry, off_key, scale_key
 from core.storage.usage import UsageRepository, UsageTotals
 from core.text.catalogue import Messages
 from core.text.formatting import NO_LIMIT, format_code, format_duration, today
@@ -109,16 +109,12 @@ async def reload(context: CommandContext, request: CommandRequest) -> str:
     try:
         new_settings = await context.reload_settings()
     except ConfigurationError as error:
-        await _record(context, request, "failed", f"{len(error.errors)} faults")
+        await context.audit.record(new_entry(request.message, "failed", f"{len(error.errors)} faults"))
         error_lines = "\n".join(f"- {format_code(message)}" for message in error.errors[:MAX_SHOWN_ERRORS])
         return f"{request.texts.configuration_invalid}\n\n{error_lines}"
     live_sections, restart_sections = context.live.reload(new_settings)
-    await _record(
-        context,
-        request,
-        "changed",
-        f"changed: {_format_names(live_sections)}; restart needed: {_format_names(restart_sections)}",
-    )
+    subject = f"changed: {_format_names(live_sections)}; restart needed: {_format_names(restart_sections)}"
+    await context.audit.record(new_entry(request.message, "changed", subject))
     if not live_sections and not restart_sections:
         return request.texts.configuration_unchanged
     lines = [request.texts.changed_now.format(names=_format_names(live_sections))] if live_sections else []
@@ -137,10 +133,6 @@ async def _set_paused(context: CommandContext, request: CommandRequest, *, pause
     change = (labels[was_paused.get(name, False)], labels[paused])
     await context.audit.record(new_entry(request.message, "changed", f"refresh of {name}", *change))
     return name, change[0] != change[1]
-
-
-async def _record(context: CommandContext, request: CommandRequest, outcome: AuditOutcome, subject: str) -> None:
-    await context.audit.record(new_entry(request.message, outcome, subject))
 
 
 async def _format_limits(context: CommandContext, request: CommandRequest) -> str:

@@ -31,6 +31,7 @@ async def show_status(context: CommandContext, request: CommandRequest) -> str:
         for platform in sorted(context.platforms)
     )
     running_s = time.monotonic() - context.started_at
+    mode = context.live.mode(request.chat, private=request.message.private)
     lines = [
         texts.status_version.format(version=_version(), duration=format_duration(running_s, texts)),
         texts.status_platforms.format(platforms=platforms or texts.none),
@@ -43,7 +44,7 @@ async def show_status(context: CommandContext, request: CommandRequest) -> str:
             pending=pending_count,
         ),
         texts.status_cost.format(tokens=f"{today_statistics.tokens:,}", cost=format_cost(today_statistics.cost, texts)),
-        texts.status_chat.format(mode=_get_mode(context, request)) + _format_pause(context, request),
+        texts.status_chat.format(mode=mode) + _format_pause(context, request),
     ]
     return "\n".join(lines)
 
@@ -146,11 +147,6 @@ def _format_overrides(context: CommandContext, name: str, texts: Messages) -> st
     if not context.overrides.is_set(GLOBAL_SCOPE, scale_key(name)):
         return off_text
     return off_text + texts.source_weight.format(factor=f"{context.overrides.scale(name):g}")
-
-
-def _get_mode(context: CommandContext, request: CommandRequest) -> str:
-    gate, chat = context.settings.gate, request.chat
-    return context.overrides.mode(chat) or gate.get_mode(chat, private=request.message.private)
 
 
 def _format_pause(context: CommandContext, request: CommandRequest) -> str:

@@ -8,13 +8,7 @@ from dataclasses import dataclass, replace
 
 from core.answering.retry import to_retry_question
 from core.errors import PlatformError
-from core.messaging.feedback.rating_buttons import (
-    CHOICES,
-    REASONS,
-    make_buttons,
-    with_buttons,
-    with_ratings,
-)
+from core.messaging.feedback.rating_buttons import CHOICES, REASONS, make_buttons, with_buttons, with_ratings
 from core.observability.logs import get_logger
 from core.ports import Adapter, Delivery
 from core.settings import Settings

@@ -134,11 +134,7 @@ class Command:
 
 
 _TABLE = (
-    Command(
-        "ask",
-        arguments=(Argument("question", is_required=True),),
-        is_ephemeral=False,
-    ),
+    Command("ask", arguments=(Argument("question", is_required=True),), is_ephemeral=False),
     Command("help"),
     Command(
         "sources",
@@ -149,22 +145,12 @@ _TABLE = (
         ),
         owner_only_values=("on", "off", "scale"),
     ),
-    Command(
-        "why",
-        arguments=(Argument("message"),),
-    ),
+    Command("why", arguments=(Argument("message"),)),
     Command("forget"),
-    Command(
-        "escalate",
-        arguments=(Argument("question"),),
-    ),
+    Command("escalate", arguments=(Argument("question"),)),
     Command("start"),
     Command("status", required_role="admin"),
-    Command(
-        "refresh",
-        required_role="admin",
-        arguments=(Argument("source", kind="source"),),
-    ),
+    Command("refresh", required_role="admin", arguments=(Argument("source", kind="source"),)),
     Command(
         "pause",
         required_role="admin",
@@ -173,11 +159,7 @@ _TABLE = (
             Argument("source", kind="source", is_alternative=True),
         ),
     ),
-    Command(
-        "resume",
-        required_role="admin",
-        arguments=(Argument("source", kind="source"),),
-    ),
+    Command("resume", required_role="admin", arguments=(Argument("source", kind="source"),)),
     Command(
         "mode",
         required_role="admin",
@@ -187,52 +169,26 @@ _TABLE = (
         "threshold",
         required_role="admin",
         arguments=(
-            Argument(
-                "value",
-                kind="number",
-                choices=(CONFIGURED_VALUE, CALIBRATED_VALUE),
-                min_value=0,
-                max_value=1,
-            ),
+            Argument("value", kind="number", choices=(CONFIGURED_VALUE, CALIBRATED_VALUE), min_value=0, max_value=1),
         ),
     ),
-    Command(
-        "stats",
-        required_role="admin",
-        arguments=(Argument("days", kind="integer", min_value=1, max_value=366),),
-    ),
+    Command("stats", required_role="admin", arguments=(Argument("days", kind="integer", min_value=1, max_value=366),)),
     Command(
         "quota",
         required_role="admin",
         arguments=(
             Argument("limit", kind="choice", choices=LIMITS),
-            Argument(
-                "value",
-                kind="number",
-                choices=(NO_LIMIT, CONFIGURED_VALUE),
-                min_value=0,
-                max_value=1e12,
-            ),
+            Argument("value", kind="number", choices=(NO_LIMIT, CONFIGURED_VALUE), min_value=0, max_value=1e12),
         ),
         owner_only_values=LIMITS,
     ),
     Command(
         "admins",
         required_role="admin",
-        arguments=(
-            Argument("action", kind="choice", choices=("list", "add", "remove")),
-            Argument("user"),
-        ),
+        arguments=(Argument("action", kind="choice", choices=("list", "add", "remove")), Argument("user")),
         owner_only_values=("add", "remove"),
     ),
-    Command(
-        "learn",
-        arguments=(
-            Argument(
-                "question",
-            ),
-        ),
-    ),
+    Command("learn", arguments=(Argument("question"),)),
     Command(
         "faq",
         required_role="admin",
@@ -245,9 +201,7 @@ _TABLE = (
     Command("settings", required_role="admin"),
     Command("reload", required_role="owner"),
     Command(
-        "audit",
-        required_role="admin",
-        arguments=(Argument("entries", kind="integer", min_value=1, max_value=100),),
+        "audit", required_role="admin", arguments=(Argument("entries", kind="integer", min_value=1, max_value=100),)
     ),
 )
 
