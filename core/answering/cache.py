@@ -15,7 +15,7 @@ from core.observability.logs import get_logger
 from core.ports import Library, Sink
 from core.runtime.budget import Budget
 from core.settings import Settings
-from core.text.keywords import get_author_turns
+from core.text.follow_ups import get_author_turns
 from core.text.question_matching import canonical_form, is_self_contained, normalize
 from core.types import Citation, Passage, Question, Reply
 

@@ -27,7 +27,7 @@ from core.runtime.tasks import uncancellable
 from core.settings import Settings
 from core.storage.messages import Journal
 from core.text.catalogue import messages_for
-from core.text.keywords import get_author_turns
+from core.text.follow_ups import get_author_turns
 from core.text.tokens import detect_language
 from core.types import ConversationKey, Message, Question, Reply, SkipReason, Turn, skip
 
@@ -239,7 +239,8 @@ class MessageProcessor:
         if message.command and not has_content(message):
             return await _send_text(sink, await self._dispatcher.dispatch(replace(message, command="help"), adapter))
         text = await self._journal.begin_answer(message)
-        history = await self._journal.get_history(message.key, self._settings.answer.history_turns)
+        limits = self._settings.answer
+        history = await self._journal.get_history(message.key, limits.history_turns, 3600 * limits.history_hours)
         if not text.strip():
             text = message.quoted[: self._settings.answer.max_question_chars]
         elif message.quoted:

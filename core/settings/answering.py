@@ -40,6 +40,7 @@ class AnswerSettings(Section):
     """How answers are made."""
 
     history_turns: int = Field(10, ge=0, le=100, description="Number of earlier messages of a conversation to consider")
+    history_hours: PositiveFloat = Field(6, description="Older messages of a conversation are forgotten, hours")
     passages: PositiveInt = Field(8, description="Maximum number of passages for the summarizer")
     max_question_chars: PositiveInt = Field(4000, description="Longer questions are rejected with a hint")
     persona: str = Field("", description="Added to the summarizer's instructions")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +141,8 @@ class Journal:
             result = await connection.execute(sending.values(state="failed", **end_values))
         return result.rowcount
 
-    async def get_history(self, key: ConversationKey, limit: int) -> Sequence[Turn]:
-        """Return the last `limit` turns of answered questions, oldest first."""
+    async def get_history(self, key: ConversationKey, limit: int, max_age_s: float | None = None) -> Sequence[Turn]:
+        """Return the last `limit` turns of questions answered within `max_age_s` (None: at any time), oldest first."""
         query = (
             select(*(messages.c[name] for name in _TURN_COLUMNS))
             .filter_by(**chat_values(key), thread=key.thread, state="answered")
@@ -150,6 +150,8 @@ class Journal:
             .order_by(messages.c.number.desc())
             .limit((limit + 1) // 2)
         )
+        if max_age_s is not None:
+            query = query.where(messages.c.settled_at > datetime.now(UTC) - timedelta(seconds=max_age_s))
         rows = await self.database.fetch_all(query)
         turns = [turn for row in reversed(rows) for turn in _to_turns(row)]
         return turns[-limit:] if limit else []

@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Sequence
 
 from core.text.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs
-from core.types import Turn
 
-MAX_CARRIED_TERMS = 8
-
-# A question that depends on the conversation: pronouns, demonstratives, or an opening that continues.
-_ANAPHORA = re.compile(
-    r"\b(it|its|that|this|these|those|they|them|their|there|he|she|one|ones|same|else|instead|former|latter)\b"
-    r"|^\s*(and|but|or|so|then|also|what about|how about)\b"
-    r"|[它这那其该]|他们|上面|刚才|前者|后者|继续",
-    re.IGNORECASE,
-)
 _LETTER = rf"(?:(?![{CJK_CHARACTERS}])\w)"
 _WORD = re.compile(rf"[{CJK_CHARACTERS}]{{2,}}|(?!\d){_LETTER}(?:(?:{_LETTER}|[.\-])*{_LETTER})?|\d[\d.a-zA-Z_]*")
-_CITATION = re.compile(r"\[\d+\]")
-# With fewer content words a question depends on its context; with more, its pronouns refer to the question itself.
-_SHORT_QUESTION_WORDS = 3
-_LONG_QUESTION_WORDS = 7
 # Polite phrases around a question, and words without content.
 _FILLERS = re.compile(
     r"\b(?:(?:hi|hello|hey|dear)(?: (?:there|all|everyone|everybody|folks|team|guys))*\b[,!.]*"
@@ -54,14 +38,6 @@ _STOPWORDS = frozenset(
     will with would you your yours
     """.split()  # noqa: SIM905 (one word a line would hide the code)
 )
-
-
-def depends_on_history(question: str) -> bool:
-    """Return whether a question is probably incomplete without the conversation."""
-    word_count = len(content_words(question))
-    return word_count < _SHORT_QUESTION_WORDS or (
-        word_count < _LONG_QUESTION_WORDS and bool(_ANAPHORA.search(question))
-    )
 
 
 def content_words(text: str) -> list[str]:
@@ -113,38 +89,3 @@ def extract_noun_phrases(text: str) -> list[str]:
     for phrase in noun_phrases:
         unique_phrases.setdefault(phrase.lower(), phrase)
     return list(unique_phrases.values())
-
-
-def expand_with_history(question: str, history: Sequence[Turn], author_id: str = "") -> str:
-    """Complete a question with the most important terms of the asker's last turns.
-
-    The weight of a term depends on its frequency, recency and speaker: the asker's own words count double, other
-    people's questions count nothing. A self-contained question is returned unchanged.
-    """
-    turns = get_author_turns(history, author_id)
-    if not turns or not depends_on_history(question):
-        return question
-    weights: dict[str, float] = defaultdict(float)
-    question_words = set(content_words(question))
-    for age, turn in enumerate(reversed(turns[-4:])):
-        factor = (2.0 if turn.role == "user" else 1.0) / (1 + age)
-        # An answer mentions much besides its topic: only its beginning counts.
-        words = content_words(turn.text if turn.role == "user" else _CITATION.sub("", turn.text[:300]))
-        for word in set(words) - question_words:
-            weights[word] += factor * (1 + 0.25 * (words.count(word) - 1))
-    carried_terms = sorted(weights, key=lambda word: (-weights[word], word))[:MAX_CARRIED_TERMS]
-    return f"{question} {' '.join(carried_terms)}" if carried_terms else question
-
-
-def get_author_turns(history: Sequence[Turn], author_id: str) -> list[Turn]:
-    """Return the turns of one asker: their messages and the answers to them."""
-    if not author_id:
-        return list(history)
-    turns: list[Turn] = []
-    is_own = False
-    for turn in history:
-        if turn.role == "user":
-            is_own = turn.author_id in ("", author_id)
-        if is_own:
-            turns.append(turn)
-    return turns

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from core.text.keywords import content_words, depends_on_history
+from core.text.follow_ups import names_own_subject
+from core.text.keywords import content_words
 from core.text.tokens import CJK_CHARACTER, stem
 from core.types import Question
 
@@ -93,8 +94,10 @@ def is_self_contained(question: Question) -> bool:
     # In a group with names, a turn without an author is the message that this one replies to.
     if question.author_id and any(turn.role == "user" and not turn.author_id for turn in question.history):
         return False
-    is_dependent = depends_on_history(question.text) or bool(_CONVERSATION_REFERENCE.search(question.text))
-    return not (question.history and is_dependent)
+    # When in doubt, the conversation counts: a cached answer has none.
+    return not question.history or (
+        names_own_subject(question.text) and not _CONVERSATION_REFERENCE.search(question.text)
+    )
 
 
 def normalize(text: str) -> str:

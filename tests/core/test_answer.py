@@ -84,7 +84,7 @@ async def test_without_history_there_is_one_model_call(peer: LanguageModelPeer) 
 async def test_history_costs_two_light_calls_at_once_and_the_completed_question_is_searched() -> None:
     def reply(body: dict[str, object]) -> str:
         rewriting = "search query" in str(body["messages"])
-        return "Does the memory module need a database?" if rewriting else "Yes [p1]."
+        return "Does the memory module need a database server?" if rewriting else "Yes [p1]."
 
     library = InMemoryLibrary()
     async with LanguageModelPeer(reply=reply) as peer:
@@ -94,7 +94,7 @@ async def test_history_costs_two_light_calls_at_once_and_the_completed_question_
         result = await answer(FOLLOW_UP, MemorySink(), parts(library, model, configuration))
         await model.close()
         assert len(peer.requests) == 3, "the rewrite, the selection, the answer"
-    assert result.trace.query == "Does the memory module need a database?"
+    assert result.trace.query == "Does the memory module need a database server?"
     assert rule_based_query(FOLLOW_UP) in library.queries, "what the rules make of it is searched meanwhile"
     assert result.trace.query in library.queries
     assert result.citations[0].passage_id == "memory"

@@ -3,16 +3,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import text, update
 
 from core.errors import MessageDeleted, PlatformError, ServiceError, UsageError
 from core.messaging.processor import MAX_QUOTED_CHARS, MessageProcessor
 from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
+from core.storage.tables import messages
 from core.types import ConversationKey, Message, Question, Reply, Turn
 from tests.core.fixtures import InMemoryLibrary, MemorySink, settings
 from tests.wiring import make_processor
@@ -318,6 +319,18 @@ async def test_an_answer_replied_to_is_in_the_conversation_once(
     message = replace(ASKED, id="2", author=author, text="Why?", reply_to="9", quoted="So.")
     question = await asked_in_reply(journal, message, answer={"history_turns": turns})
     assert question.history == expected
+
+
+async def test_old_messages_are_no_conversation_any_more(journal: Journal) -> None:
+    await journal.record_message(ASKED)
+    await journal.mark_answered(ASKED, Reply("So."))
+    message = replace(ASKED, id="2", text="Why?")
+    assert len((await asked_in_reply(journal, message)).history) == 2
+    async with journal.database.transaction() as connection:
+        await connection.execute(update(messages).values(settled_at=datetime.now(UTC) - timedelta(hours=7)))
+    assert (await asked_in_reply(journal, replace(message, id="3"))).history == ()
+    older = await asked_in_reply(journal, replace(message, id="4"), answer={"history_hours": 8})
+    assert [turn.text for turn in older.history][:2] == ["How?", "So."]
 
 
 NOW_ASKED = replace(ASKED, addressed=False, text="How do I install the package with pip?")

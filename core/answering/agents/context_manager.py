@@ -15,13 +15,14 @@ from core.llm.prompts import Prompts
 from core.llm.reply_parsing import extract_json, strip_reasoning
 from core.ports import ChatModel
 from core.runtime.budget import Budget
-from core.text.keywords import (
+from core.text.follow_ups import (
     MAX_CARRIED_TERMS,
-    content_words,
     depends_on_history,
+    distinctive_words,
     expand_with_history,
     get_author_turns,
 )
+from core.text.keywords import content_words
 from core.text.tokens import CJK_CHARACTER
 from core.types import Question, Turn
 
@@ -80,8 +81,8 @@ def rule_based_query(question: Question) -> str:
     previous_question = find_rephrased_question(question)
     if not previous_question:
         return expand_with_history(question.text, relevant_turns(question))
-    question_words = set(content_words(question.text))
-    missing_words = [word for word in dict.fromkeys(content_words(previous_question)) if word not in question_words]
+    question_words = set(distinctive_words(question.text))
+    missing_words = [word for word in dict.fromkeys(distinctive_words(previous_question)) if word not in question_words]
     return " ".join([question.text, *missing_words[:MAX_CARRIED_TERMS]])
 
 
@@ -100,7 +101,7 @@ def find_rephrased_question(question: Question) -> str:
     if not question_positions:
         return ""
     previous_text = turns[question_positions[-1]].text
-    current_words, previous_words = set(content_words(question.text)), set(content_words(previous_text))
+    current_words, previous_words = set(distinctive_words(question.text)), set(distinctive_words(previous_text))
     shared_count = len(current_words & previous_words)
     is_repeated = shared_count >= MIN_REPEAT_WORDS and shared_count >= MIN_REPEAT_SHARE * min(
         len(current_words), len(previous_words)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from core.errors import UsageError
 from core.grounding.evidence import escape_delimiters
-from core.text.catalogue import messages_for
-from core.text.keywords import get_author_turns
+from core.text.catalogue import languages, messages_for
+from core.text.follow_ups import depends_on_history, get_author_turns
 from core.text.tokens import detect_language
 from core.types import Question, Turn
 
@@ -89,13 +89,26 @@ def format_numbered_turns(question: Question, turns: Sequence[Turn]) -> str:
 def relevant_turns(question: Question) -> list[Turn]:
     """Return the messages that may complete a question: the asker's, their answers, and those of people it names.
 
-    Messages of others in a group are left out: they are not the asker's subject unless the asker refers to them.
+    Messages of others in a group are left out: they are not the asker's subject unless the asker refers to them. But an
+    asker without messages whose question points to some follows up on the last speaker's. What the bot says when it
+    finds nothing is left out as well.
     """
     turn_ids = {id(turn) for turn in get_author_turns(question.history, question.author_id)}
     if question.author_id:
         for author_id in mentioned_people(question):
             turn_ids |= {id(turn) for turn in get_author_turns(question.history, author_id)}
-    return [turn for turn in question.history if id(turn) in turn_ids]
+    if not turn_ids and question.history and depends_on_history(question.text):
+        last_speaker = next((turn.author_id for turn in reversed(question.history) if turn.role == "user"), "")
+        turn_ids = {id(turn) for turn in get_author_turns(question.history, last_speaker)}
+    return [turn for turn in question.history if id(turn) in turn_ids and not is_apology(turn)]
+
+
+def is_apology(turn: Turn) -> bool:
+    """Return whether a message is what the bot says when it finds nothing, in any of its languages."""
+    return turn.role == "assistant" and any(
+        turn.text.startswith(prefix) and turn.text.endswith(suffix)
+        for prefix, _, suffix in (messages_for(code).no_evidence.partition("{sources}") for code in languages())
+    )
 
 
 def mentioned_people(question: Question) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, fields
 
-from core.answering.agents.conversation import format_numbered_turns, label_speakers
+from core.answering.agents.conversation import format_numbered_turns, is_apology, label_speakers
 from core.answering.context import AnswerDependencies
 from core.errors import ServiceError
 from core.grounding.evidence import escape_delimiters
@@ -23,7 +23,7 @@ from core.llm.structured_output import parse_structured_reply
 from core.observability.logs import get_logger
 from core.ports import ChatModel
 from core.runtime.budget import Budget, DegradeReason
-from core.text.keywords import content_words
+from core.text.follow_ups import distinctive_words
 from core.types import Question, Turn
 
 # The analysis after the indices is read until it pauses for this long: with fast models none of it is lost.
@@ -206,14 +206,22 @@ class HistorySelector:
 
 def rule_based_positions(question: Question) -> tuple[int, ...]:
     """Return the positions of the exchanges (a message with its answers) that share words with a question."""
-    question_words = set(content_words(question.text))
+    question_words = set(distinctive_words(question.text))
     exchanges: list[list[int]] = []
     for position, turn in enumerate(question.history):
         if turn.role == "user" or not exchanges:
             exchanges.append([])
         exchanges[-1].append(position)
     exchange_words = [
-        (exchange, {word for position in exchange for word in content_words(question.history[position].text)})
+        (
+            exchange,
+            {
+                word
+                for position in exchange
+                if not is_apology(question.history[position])
+                for word in distinctive_words(question.history[position].text)
+            },
+        )
         for exchange in exchanges
     ]
     return tuple(
