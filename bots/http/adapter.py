@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bots.common.dry_run import make_read_only
 from bots.common.events import MessageDeletion
 from bots.http.client import CallbackClient, HttpIntervals
-from bots.http.convert import decode_content, to_message
+from bots.http.convert import check_namespace, decode_content, to_message
 from bots.http.server import EventServer
 from bots.http.sink import Deletions, HttpRatingSink, HttpSink, HttpSinkContext
 from core.errors import PlatformError
@@ -30,7 +30,8 @@ class HttpAdapter(Adapter):
     """One network.
 
     An event is confirmed only after `receive` returned. `port` is where it listens, once it does; `event_counts`
-    counts events by kind. With `read_only` no callback is ever sent.
+    counts events by kind. With `read_only` no callback is ever sent. Ids that end in one of `reserved_suffixes` are
+    refused: they belong to other networks.
     """
 
     name = "http"
@@ -39,9 +40,15 @@ class HttpAdapter(Adapter):
     can_take_over = False
 
     def __init__(
-        self, settings: HttpSettings, intervals: HttpIntervals | None = None, *, read_only: bool = False
+        self,
+        settings: HttpSettings,
+        intervals: HttpIntervals | None = None,
+        *,
+        read_only: bool = False,
+        reserved_suffixes: tuple[str, ...] = (),
     ) -> None:
         self._read_only = read_only
+        self._reserved_suffixes = reserved_suffixes
         self._settings = settings
         self._intervals = intervals or HttpIntervals()
         self._deletions = Deletions()
@@ -103,6 +110,7 @@ class HttpAdapter(Adapter):
         return self._client
 
     async def _handle_event(self, event: object, receive: MessageHandler) -> None:
+        check_namespace(event, self._reserved_suffixes)
         incoming = to_message(event, datetime.now(UTC))
         if isinstance(incoming, MessageDeletion):
             self._deletions.add((incoming.chat, incoming.message_id))

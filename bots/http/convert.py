@@ -80,6 +80,19 @@ def parse_event_key(event: object) -> tuple[str, str]:
     return _get_short_text(fields, "chat", required=True), _get_short_text(fields, "id", required=True)
 
 
+def check_namespace(event: object, reserved_suffixes: tuple[str, ...]) -> None:
+    """Refuse ids that would stand for a chat or a person of another network. Raises `MalformedEvent`.
+
+    The journal writes those of a named network with its name at the end (`room@support`).
+    """
+    fields = _validate_fields(event)
+    author = fields.get("author")
+    author_id = author.get("id") if isinstance(author, Mapping) else None
+    for path, value in (("chat", fields.get("chat")), ("author.id", author_id)):
+        if isinstance(value, str) and value.endswith(reserved_suffixes):
+            raise MalformedEvent(f"{path} must not end in {value[value.rindex('@') :]}: another network has that name")
+
+
 def to_message(event: object, now: datetime) -> Message | MessageDeletion:
     """Convert one event (docs/http.md describes it). Raises `MalformedEvent`.
 

@@ -306,6 +306,37 @@ async def test_two_http_networks_answer_each_their_own(deployment: Deployment) -
             assert peer.secret not in deployment.log()
 
 
+async def test_the_unnamed_network_cannot_speak_for_a_named_one(deployment: Deployment) -> None:
+    async with CallbackPeer() as public, CallbackPeer(f"{SECRET}, another one") as support:
+        ports = {"public": free_port(), "support": free_port()}
+        deployment.environment.update(PUBLIC=public.secret, SUPPORT=support.secret)
+
+        def section(name: str, peer: CallbackPeer) -> dict[str, Any]:
+            place = {"callback_url": peer.url, "port": ports[name], "allow_private": ["127.0.0.1"]}
+            return {"secret": {"env": name.upper()}, **place}
+
+        deployment.settings["http"] = section("public", public)
+        deployment.settings["bots"] = {"support": {"http": section("support", support)}}
+        owner = {"id": "9", "name": "Olga"}
+        question = {"id": "1", "chat": "dm9", "kind": "message", "author": owner, "private": True, "text": QUESTION}
+        async with deployment.daemon() as process:
+            await accepted(support, ports["support"], question)
+            await settled(deployment, 1)
+            for forged in (
+                {**question, "id": "2", "chat": "dm9@support", "author": {"id": "9@support", "name": "Olga"}},
+                {**question, "id": "3", "author": {"id": "9@support", "name": "Olga"}},
+                {"id": "4", "chat": "dm9@support", "kind": "delete", "changes": "1"},
+            ):
+                status, body, *_ = await public.send(ports["public"], forged)
+                assert status == 422
+                assert "@support" in str(body)
+            # Another address in an id means nothing.
+            await accepted(public, ports["public"], {**question, "id": "5", "chat": "ann@example.org"})
+            await settled(deployment, 2)
+            await stopped(process)
+        assert sorted(rows(deployment, "chat, id")) == [("ann@example.org", "5"), ("dm9@support", "1")]
+
+
 async def accepted(peer: CallbackPeer, port: int, event: dict[str, Any]) -> None:
     """Send an event as soon as the daemon listens."""
     async with asyncio.timeout(READY_S):
