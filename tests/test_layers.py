@@ -23,7 +23,8 @@ VENDORS = {
     "aiogram": ["bots/telegram/"],
     # openai sends through aiohttp, whose exceptions come through.
     "aiohttp": [
-        *("bots/discord/", "bots/http/server.py", "bots/daemon/monitor.py", "bots/slack/", "bots/common/downloads.py"),
+        *("bots/discord/", "bots/http/server.py", "bots/daemon/monitor.py", "bots/slack/"),
+        *("bots/common/downloads.py", "bots/common/web_server.py"),
         *("core/llm/client.py", "knowledge/web/client.py"),
     ],
     "alembic": ["core/storage/"],

@@ -9,12 +9,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from bots.common.web_server import refuse_other_hosts, serve_application
 from core.errors import StoreError, UsageError
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder
 from core.ports import Adapter, AnswerFunction, ConnectionStatus, SourceRefresher
 from core.runtime.tasks import task_group
-from core.settings import Settings
+from core.settings import MetricsSettings, Settings
 
 if TYPE_CHECKING:
     from core.llm.role_models import RoleChatModel
@@ -140,8 +141,7 @@ async def open_monitor(settings: Settings) -> AsyncIterator[Monitor]:
 
     Raises `UsageError` for an address that cannot be listened on.
     """
-    host, port = settings.metrics.host, settings.metrics.port
-    if port is None:
+    if settings.metrics.port is None:
         yield Monitor()
         return
     from core.observability.metrics import PrometheusMetrics
@@ -149,7 +149,7 @@ async def open_monitor(settings: Settings) -> AsyncIterator[Monitor]:
     # Its package takes a moment to load.
     metrics = await asyncio.to_thread(PrometheusMetrics, settings.budget.deadline_s)
     monitor = Monitor(metrics)
-    async with task_group() as tasks, serve_metrics(monitor, metrics, host, port):
+    async with task_group() as tasks, serve_metrics(monitor, metrics, settings.metrics):
         lag_task = tasks.create_task(monitor.lag.watch())
         try:
             yield monitor
@@ -158,7 +158,7 @@ async def open_monitor(settings: Settings) -> AsyncIterator[Monitor]:
 
 
 @asynccontextmanager
-async def serve_metrics(monitor: Monitor, metrics: PrometheusMetrics, host: str, port: int) -> AsyncIterator[int]:
+async def serve_metrics(monitor: Monitor, metrics: PrometheusMetrics, settings: MetricsSettings) -> AsyncIterator[int]:
     """Answer `/metrics`, `/healthz` and `/readyz` inside the block, which receives the port.
 
     Raises `UsageError` for an address that cannot be listened on.
@@ -184,16 +184,9 @@ async def serve_metrics(monitor: Monitor, metrics: PrometheusMetrics, host: str,
     application.router.add_get("/metrics", handle_metrics)
     application.router.add_get("/healthz", handle_health)
     application.router.add_get("/readyz", handle_readiness)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, host, port).start()
-        except OSError as error:
-            message = f"metrics.host and metrics.port cannot be listened on: {host}:{port}: {error}"
-            raise UsageError(message) from error
-        bound_port = int(runner.addresses[0][1])
-        get_logger(__name__).info("metrics.listening", host=host, port=bound_port)
+    refuse_other_hosts(application, settings.host, settings.allowed_hosts)
+    async with serve_application(
+        application, settings.host, settings.port or 0, section="metrics", error_class=UsageError
+    ) as bound_port:
+        get_logger(__name__).info("metrics.listening", host=settings.host, port=bound_port)
         yield bound_port
-    finally:
-        await runner.cleanup()

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from bots.common.web_server import serve_application
 from bots.http.convert import MalformedEvent, parse_event_key
 from bots.http.signing import MAX_CLOCK_SKEW_S, SIGNATURE, TIMESTAMP, IdempotencyKeys, verify
 from core.errors import PlatformError
@@ -48,16 +49,8 @@ class EventServer:
         application = web.Application(client_max_size=self._settings.max_kb * 1024, middlewares=[_errors_as_json])
         application.router.add_post("/v1/events", self._handle_request)
         application.router.add_get("/health", _health)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=2)
-        await runner.setup()
-        try:
-            try:
-                await web.TCPSite(runner, host, port).start()
-            except OSError as error:
-                raise PlatformError(f"http.host and http.port cannot be listened on: {host}:{port}: {error}") from error
-            yield int(runner.addresses[0][1])
-        finally:
-            await runner.cleanup()
+        async with serve_application(application, host, port, section="http", error_class=PlatformError) as bound_port:
+            yield bound_port
 
     async def _handle_request(self, request: web.Request) -> web.Response:
         event = _parse_json(await self._read_verified_body(request))

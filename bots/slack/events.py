@@ -18,6 +18,7 @@ from slack_bolt.middleware.async_middleware import AsyncMiddleware
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
+from bots.common.web_server import serve_application
 from bots.slack.client import get_quiet_logger, redact_error
 from bots.slack.connection import Unreachable
 from core.errors import PlatformError
@@ -69,15 +70,8 @@ class EventReceiver:
         """Listen for requests over HTTP inside the block; its value is the port. Raises `PlatformError`."""
         application = web.Application(client_max_size=MAX_MESSAGE_BYTES)
         application.router.add_post(path, self._handle_request)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=2)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, host, port).start()
-            yield int(runner.addresses[0][1])
-        except OSError as error:
-            raise PlatformError(f"slack.host and slack.port cannot be listened on: {host}:{port}: {error}") from error
-        finally:
-            await runner.cleanup()
+        async with serve_application(application, host, port, section="slack", error_class=PlatformError) as bound_port:
+            yield bound_port
 
     async def _handle_frame(
         self, socket: aiohttp.ClientWebSocketResponse, text: str, on_connected: Callable[[], None]

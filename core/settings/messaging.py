@@ -115,6 +115,7 @@ class MetricsSettings(Section):
 
     host: str = Field("127.0.0.1", description="The address to listen on")
     port: int | None = Field(None, ge=0, le=65535, description="The port to listen on; null: no endpoint")
+    allowed_hosts: tuple[str, ...] = Field((), description="Host names that requests may use beside this machine's own")
 
 
 class JournalSettings(Section):

@@ -1,0 +1,86 @@
+"""Serving over HTTP: silent connections end, names of other hosts are refused, taken ports are told."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from bots.common import web_server
+from bots.common.web_server import refuse_other_hosts, serve_application
+from core.errors import PlatformError
+
+
+def application(listen_host: str = "", *allowed: str) -> web.Application:
+    made = web.Application()
+
+    async def hello(request: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    made.router.add_get("/", hello)
+    refuse_other_hosts(made, listen_host, allowed)
+    return made
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "])
+async def test_a_connection_without_a_whole_request_is_closed(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr(web_server, "HEADER_TIMEOUT_S", 0.2)
+    async with serve_application(application(), "127.0.0.1", 0, section="http", error_class=PlatformError) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        async with asyncio.timeout(20):
+            with suppress(OSError):
+                # Single bytes prolong nothing.
+                while not reader.at_eof():
+                    writer.write(b"x")
+                    await writer.drain()
+                    await asyncio.sleep(0.02)
+        writer.close()
+
+
+async def test_a_request_in_time_is_served_however_long_the_connection_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_server, "HEADER_TIMEOUT_S", 0.2)
+    async with (
+        serve_application(application(), "127.0.0.1", 0, section="http", error_class=PlatformError) as port,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session,
+    ):
+        for _ in range(3):
+            async with session.get(f"http://127.0.0.1:{port}/") as response:
+                assert await response.text() == "hello"
+            await asyncio.sleep(0.15)
+
+
+@pytest.mark.parametrize(
+    ("listen_host", "name", "status"),
+    [
+        ("127.0.0.1", "127.0.0.1", 200),
+        ("127.0.0.1", "localhost", 200),
+        ("::1", "[::1]:9090", 200),
+        ("127.0.0.1", "metrics.example", 200),
+        ("127.0.0.1", "rebound.example", 421),
+        ("127.0.0.1", "127.0.0.1.rebound.example", 421),
+        ("localhost", "rebound.example:80", 421),
+        # Whoever listens to a network is reached by names that we cannot know.
+        ("0.0.0.0", "bot.example", 200),  # noqa: S104
+    ],
+)
+async def test_names_of_other_hosts_are_refused(listen_host: str, name: str, status: int) -> None:
+    served = application(listen_host, "metrics.example")
+    async with (
+        serve_application(served, "127.0.0.1", 0, section="metrics", error_class=PlatformError) as port,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}/", headers={"Host": name}) as response,
+    ):
+        assert response.status == status
+
+
+async def test_a_taken_port_is_told_by_its_keys() -> None:
+    async with serve_application(application(), "127.0.0.1", 0, section="http", error_class=PlatformError) as port:
+        with pytest.raises(PlatformError, match=r"metrics\.host and metrics\.port cannot be listened on: 127"):
+            async with serve_application(
+                application(), "127.0.0.1", port, section="metrics", error_class=PlatformError
+            ):
+                pytest.fail("two listen")
