@@ -59,7 +59,10 @@ class ChatModel(Protocol):
     def stream(
         self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: RequestBudget, agent: str = ""
     ) -> AsyncGenerator[str]:
-        """Yield the reply in chunks; joined they are the whole reply. There is no retry after the first chunk."""
+        """Yield the reply in chunks, without its reasoning; `core.llm.reasoning.append_visible` joins them.
+
+        There is no retry after the first chunk.
+        """
         ...
 
     async def complete(

@@ -134,10 +134,20 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that a model made of a tool. `id` is unique within its conversation."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """One earlier message of a conversation; sequences of turns are oldest first.
 
-    `images` are for a model that accepts images.
+    `images` are for a model that accepts images. `tool_call` is what the assistant called, or what a message of the
+    user is the result of: endpoints with tools get it in their own form, others the text.
     """
 
     role: MessageRole
@@ -145,6 +155,7 @@ class Turn:
     author: str = ""
     author_id: str = ""
     images: tuple[Image, ...] = ()
+    tool_call: ToolCall | None = None
 
 
 # Fetches the bytes of one attached image from its platform. Raises `PlatformError`.
@@ -298,10 +309,7 @@ class SkipReason(Enum):
     REPEATED = "repeated", "the same was answered in this chat before"
     NO_KNOWLEDGE = "not_judged", "there is no knowledge to judge by"
     RELEVANCE_UNKNOWN = "not_judged", "whether it is about the knowledge could not be told"
-    NO_KNOWLEDGE_FOR_POST = (
-        "not_judged",
-        "there is no knowledge to compare the post with (auto_comment.min_relevance)",
-    )
+    NO_KNOWLEDGE_FOR_POST = "not_judged", "no knowledge to compare the post with (auto_comment.min_relevance)"
     TOO_OLD = "too_late", "it is too old to be answered unasked"
     ENTRY_TOO_OLD = "too_late", "too old to be answered: the entry came while nobody looked at the feed"
     DEADLINE = "too_late", "not done within {seconds:g} s from the post (auto_comment.deadline_s)"
@@ -374,12 +382,7 @@ class SourceState:
     next_run: datetime | None = None
 
 
-ESCALATION_COMMAND = "handoff"
-
-
-RATING_COMMAND = "thumbs"
-
-
+ESCALATION_COMMAND, RATING_COMMAND = "handoff", "thumbs"
 UP, DOWN, RETRY = "up", "down", "again"
 
 

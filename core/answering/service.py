@@ -1,17 +1,20 @@
-"""Answering as a whole: a cached reply if there is one, else a new one, within the daily limits and on record."""
+"""Answering as a whole: courtesies, a cached reply if there is one, else a new one, within the limits and on record."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from core.answering.agents.conversation import get_asker_language
 from core.answering.cache import CachedAnswers, answer_with_cache
 from core.answering.context import AnswerDependencies
 from core.answering.pipeline import answer
 from core.answering.quota import QuotaLimiter, answer_with_quota, record_usage
 from core.answering.retry import RetryQuestion, with_more_effort
+from core.answering.small_talk import courtesy_reply
 from core.ports import Sink
 from core.runtime.budget import Budget
+from core.text.catalogue import messages_for
 from core.types import Question, Reply
 
 if TYPE_CHECKING:
@@ -35,6 +38,11 @@ class AnswerService:
 
         Raises `UsageError` when a limit is used up, and what `core.answering.pipeline.answer` raises.
         """
+        if text := courtesy_reply(question, self.deps.settings, messages_for(get_asker_language(question))):
+            await sink.open()
+            reply = Reply(text)
+            await sink.finish(reply)
+            return reply
         if isinstance(question, RetryQuestion):
             # The cached reply is the one that did not satisfy.
             return await replace(self, deps=with_more_effort(self.deps, question), cached_answers=None)._answer_cached(

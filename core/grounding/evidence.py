@@ -34,6 +34,20 @@ _CHAT_TEMPLATE_TOKEN = re.compile(
 # Every tag begins with one of these.
 _TAG_START = re.compile(r"[<&\[]")
 _MAX_ATTRIBUTE_CHARS = 200
+_KIND_NAMES = {
+    **dict.fromkeys(("markdown", "rst", "asciidoc", "html"), "documentation"),
+    **dict.fromkeys(("pdf", "docx"), "document"),
+    **{"text": "text", "pptx": "slides", "xlsx": "spreadsheet", "csv": "table", "notebook": "notebook"},
+    **{name: f"{name} code" for name in ("python", "javascript", "typescript", "go", "rust", "java", "php", "ruby")},
+    **{name: f"{name} code" for name in ("kotlin", "swift", "shell")},
+    **{"c": "C code", "cpp": "C++ code", "csharp": "C# code"},
+    **{"faq": "question and answer", "web": "web page", "issue": "issue thread", "release": "release notes"},
+}
+# What a path says of its passage: `posts/2026-03-01-release.md`, `docs/v1.2/install.md`.
+_PATH_FACTS = {
+    "date": re.compile(r"(?<!\d)((?:19|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]))(?!\d)"),
+    "version": re.compile(r"(?:^|[/@])v?(\d{1,4}(?:\.\d{1,6}){1,3}|\d{1,4}\.x)(?=/|$)"),
+}
 # Most paths and titles match this; escaping the others takes ten times as long.
 _SAFE_ATTRIBUTE = re.compile(rf"[A-Za-z0-9_./:,()#+@ -]{{0,{_MAX_ATTRIBUTE_CHARS}}}")
 
@@ -52,9 +66,10 @@ def passage_ref(position: int) -> str:
 def render_passages(passages: Sequence[Passage], max_passage_tokens: int, layout: Layout = "structured") -> str:
     """Return the passages as one context, each fenced as data.
 
-    The header of the layout `structured` has the passage's id, source, path, title, kind and score; that of `flat` has
-    only the id, for citations. A passage longer than `max_passage_tokens` is shortened. Text that looks like one of our
-    fences is broken, so that a passage cannot pretend to end.
+    The header of the layout `structured` has the passage's id, source, path, title, kind in a reader's words, and the
+    date and the version that its path names; that of `flat` has only the id, for citations. A passage longer than
+    `max_passage_tokens` is shortened. Text that looks like one of our fences is broken, so that a passage cannot
+    pretend to end.
     """
     return "\n".join(
         f"{render_header(passage, position, layout)}\n"
@@ -67,9 +82,24 @@ def render_header(passage: Passage, position: int, layout: Layout = "structured"
     """Return the tag that opens a passage in a context."""
     if layout == "flat":
         return f'<passage id="{passage_ref(position)}">'
-    values = {"source": passage.source, "path": passage.path, "title": passage.title, "kind": passage.kind}
+    values = {
+        "source": passage.source,
+        "path": passage.path,
+        "title": passage.title,
+        "kind": describe_kind(passage.kind),
+    }
+    values |= {name: match[1] for name, pattern in _PATH_FACTS.items() if (match := pattern.search(passage.path))}
     attributes = " ".join(f'{name}="{_escape_attribute(value)}"' for name, value in values.items())
-    return f'<passage id="{passage_ref(position)}" {attributes} score="{passage.score:.2f}">'
+    return f'<passage id="{passage_ref(position)}" {attributes}>'
+
+
+def describe_kind(kind: str) -> str:
+    """Return the kind of a passage in the words of its readers.
+
+    >>> describe_kind("markdown"), describe_kind("python")
+    ('documentation', 'python code')
+    """
+    return _KIND_NAMES.get(kind, kind)
 
 
 def escape_delimiters(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ class OpenAIClient:
         self._client_task: asyncio.Task[AsyncOpenAI] | None = None
         self._unsupported_parameters: set[str] = set()
         self._active_streams = 0
+        # Learned from replies: the chat template opens a block of reasoning that only its end is sent of.
+        self.starts_in_reasoning = False
 
     @classmethod
     def open(cls, base_url: str, api_key: str, timeout_s: float) -> OpenAIClient:
@@ -150,14 +153,14 @@ class OpenAIClient:
     async def _post_completion(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
         import openai
 
-        body = {name: value for name, value in request.items() if name not in self._unsupported_parameters}
+        body = _without({**request}, self._unsupported_parameters)
         optional_names = OPTIONAL_PARAMETERS & body.keys()
         try:
             return await self._post(client, body)
         except openai.APIStatusError as error:
             if not optional_names or error.status_code not in UNSUPPORTED_STATUSES:
                 raise
-        response = await self._post(client, {name: value for name, value in body.items() if name not in optional_names})
+        response = await self._post(client, _without(body, optional_names))
         # Only now is it certain that the endpoint rejected the optional parameters.
         self._unsupported_parameters |= optional_names
         return response
@@ -207,6 +210,19 @@ class OpenAIClient:
             ) from error
         except (openai.OpenAIError, httpx2.HTTPError, ValueError, RecursionError) as error:
             raise error_class(f"{prefix}: {type(error).__name__}: {str(error)[:300]}") from error
+
+
+def _without(body: dict[str, Any], names: AbstractSet[str]) -> dict[str, Any]:
+    """Return a body without some parameters; without tools, earlier calls of a tool are text."""
+    remaining = {name: value for name, value in body.items() if name not in names}
+    if "tools" in remaining:
+        return remaining
+    messages = []
+    for message in remaining["messages"]:
+        is_result = message["role"] == "tool"
+        text_message = {name: message[name] for name in message if name not in ("tool_calls", "tool_call_id")}
+        messages.append({**text_message, "role": "user"} if is_result else text_message)
+    return {**remaining, "messages": messages}
 
 
 def _make_error(

@@ -49,12 +49,22 @@ class SchemaField:
 
 @dataclass(frozen=True, slots=True)
 class DecisionSchema:
-    """A decision. A value without a key belongs to the first field; `argument` is the field for a bracket action."""
+    """A decision: its fields in the order in which the model is to write them.
+
+    A value without a key belongs to the field `main`, by default the first one; `argument` is the field for a bracket
+    action.
+    """
 
     name: str
     description: str
     fields: tuple[SchemaField, ...]
     argument: str = ""
+    main: str = ""
+
+    @property
+    def main_field(self) -> SchemaField:
+        """The field that decides."""
+        return next((schema_field for schema_field in self.fields if schema_field.name == self.main), self.fields[0])
 
     def to_response_schema(self) -> ResponseSchema:
         """Return the JSON Schema of the decision."""
@@ -75,8 +85,8 @@ class DecisionSchema:
         )
 
     def choice_aliases(self) -> dict[str, str]:
-        """Return every synonym of the first field's choices, with its choice."""
-        return {alias: name for name, aliases in self.fields[0].choices.items() for alias in (name, *aliases)}
+        """Return every synonym of the main field's choices, with its choice."""
+        return {alias: name for name, aliases in self.main_field.choices.items() for alias in (name, *aliases)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,20 +124,20 @@ def iter_parsed_replies(reply: str, schema: DecisionSchema) -> Iterator[ParsedRe
 
 
 def _iter_values(text: str, schema: DecisionSchema) -> Iterator[dict[str, object]]:
-    first_field = schema.fields[0]
+    main_field = schema.main_field
     # An object without its braces.
     is_bare_object = bool(re.match(r"[\s,]*[\"'“]\w{1,30}[\"'”]\s*[:：=]", text))
     is_explicit = False
     for value in extract_json("{" + text + "}" if is_bare_object else text):
         # Several arrays are no array but ids in a sentence: [p1] and [p4].
         if isinstance(value, list) and (
-            first_field.kind == "texts" or (first_field.kind == "ids" and text.count("[") == 1)
+            main_field.kind == "texts" or (main_field.kind == "ids" and text.count("[") == 1)
         ):
-            yield {first_field.name: value}
+            yield {main_field.name: value}
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, Mapping):
                 field_values = map_to_fields(item, schema)
-                is_explicit = is_explicit or first_field.name in field_values
+                is_explicit = is_explicit or main_field.name in field_values
                 yield field_values
     if is_explicit:
         # It was said in so many words, and did not make sense: nothing better is hidden between them.
@@ -136,20 +146,20 @@ def _iter_values(text: str, schema: DecisionSchema) -> Iterator[dict[str, object
     yield map_to_fields(dict(reversed(tags)), schema)
     yield from _parse_actions(text, schema)
     yield _parse_lines(text, schema)
-    yield {first_field.name: text if first_field.kind != "texts" or re.search(r"[?？\n]", text) else []}
+    yield {main_field.name: text if main_field.kind != "texts" or re.search(r"[?？\n]", text) else []}
 
 
 def map_to_fields(data: Mapping[Any, Any], schema: DecisionSchema, depth: int = 0) -> dict[str, object]:
     """Sort the values of an object into fields: keys in any spelling, nested objects, choices used as keys."""
     values: dict[str, object] = {}
     choices_by_alias = {normalize_key(alias): choice_name for alias, choice_name in schema.choice_aliases().items()}
-    first_field = schema.fields[0]
+    main_field = schema.main_field
     if (
-        first_field.kind == "ids"
+        main_field.kind == "ids"
         and data
         and all(re.fullmatch(r"(?i)(?:passage)?\s*p?\d{1,3}", str(key)) for key in data)
     ):
-        return {first_field.name: dict(data)}
+        return {main_field.name: dict(data)}
     nested_objects: list[Mapping[Any, Any]] = []
     implied_values: dict[str, object] = {}
     for key, value in data.items():
@@ -179,17 +189,15 @@ def _parse_nested(value: object) -> Mapping[Any, Any] | None:
 
 def _imply_values(choice: str, value: object, schema: DecisionSchema) -> dict[str, object]:
     """Return the meaning of a choice used as a key: yes or no, or the argument of the choice."""
-    first_field = schema.fields[0]
+    main_field = schema.main_field
     flag = parse_bool(value)
     if flag is None:
         return {
-            first_field.name: choice,
+            main_field.name: choice,
             **({schema.argument: value} if schema.argument and not _parse_nested(value) else {}),
         }
-    other_choices = [name for name in first_field.choices if name != choice]
-    return (
-        {first_field.name: choice} if flag else {first_field.name: other_choices[0]} if len(other_choices) == 1 else {}
-    )
+    other_choices = [name for name in main_field.choices if name != choice]
+    return {main_field.name: choice} if flag else {main_field.name: other_choices[0]} if len(other_choices) == 1 else {}
 
 
 def _build_pattern(words: Iterable[str]) -> str:
@@ -220,7 +228,7 @@ def _parse_actions(text: str, schema: DecisionSchema) -> Iterator[dict[str, obje
             {argument_field.name: argument_text.strip(" \t)）]】")} if argument_text.strip() else {}
         )
         choice = choices_by_key.get(normalize_key(match[1]))
-        yield {**({schema.fields[0].name: choice} if choice else {}), **values}
+        yield {**({schema.main_field.name: choice} if choice else {}), **values}
 
 
 def _parse_lines(text: str, schema: DecisionSchema) -> dict[str, object]:
@@ -248,14 +256,14 @@ def _parse_lines(text: str, schema: DecisionSchema) -> dict[str, object]:
 
 def _fill_argument(values: dict[str, object], schema: DecisionSchema) -> dict[str, object]:
     """Split an action into the action and its argument: `search for the memory module`."""
-    first_field = schema.fields[0]
-    choice_text = _to_text(values.get(first_field.name))
+    main_field = schema.main_field
+    choice_text = _to_text(values.get(main_field.name))
     if not schema.argument or values.get(schema.argument) or not choice_text:
         return values
-    choice = match_choice(choice_text, first_field.choices)
+    choice = match_choice(choice_text, main_field.choices)
     if not choice:
         return values
-    choice_pattern = rf"(?<![a-z\d])(?:{_build_pattern([choice, *first_field.choices[choice]])})"
+    choice_pattern = rf"(?<![a-z\d])(?:{_build_pattern([choice, *main_field.choices[choice]])})"
     quoted_match = re.search(
         rf"(?i){choice_pattern}[^\"“「'\n]{{0,40}}[\"“「']([^\"”」\n]{{3,}}?)[\"”」']", choice_text
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
@@ -11,11 +12,12 @@ from typing import Any
 from core.errors import ModelError
 from core.llm.client import OpenAIClient
 from core.llm.failover import Attempt, CircuitBreaker, Deployment, FailoverCall, FailoverClient
+from core.llm.reasoning import ReasoningFilter, remove_reasoning
 from core.llm.sse import StreamChunk
 from core.observability.metrics import MetricsRecorder
 from core.ports import ModelRole, RequestBudget
 from core.settings.answering import CircuitSettings, FallbackSettings, ModelSettings, ModelsSettings
-from core.types import ResponseSchema, Turn
+from core.types import ResponseSchema, ToolCall, Turn
 
 OPENAI_HOST = "api.openai.com"
 TOKENS_PER_PRICE_UNIT = 1_000_000
@@ -49,7 +51,10 @@ class RoleChatModel:
     async def stream(
         self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: RequestBudget, agent: str = ""
     ) -> AsyncGenerator[str]:
-        """Yield the reply piece by piece. Raises `ModelError`, also when the budget's deadline passes."""
+        """Yield the reply piece by piece, without its reasoning (`append_visible` joins the pieces).
+
+        Raises `ModelError`, also when the budget's deadline passes.
+        """
         client, settings = self._roles[role]
         on_usage = partial(_record_usage, budget, agent or role)
 
@@ -60,11 +65,16 @@ class RoleChatModel:
         # Nobody cancels a stream for being slow, but because the answer is not needed any more.
         call = FailoverCall(start, ModelStream.close, settings.first_token_s, cancel_means_timeout=False)
         model_stream = await client.first_success(call, budget)
+        reasoning_filter = ReasoningFilter(starts_inside=model_stream.starts_in_reasoning)
         try:
             while model_stream.text:
-                yield model_stream.text
+                if visible := reasoning_filter.feed(model_stream.text):
+                    yield visible
                 await model_stream.advance(settings.stall_s)
+            if visible := reasoning_filter.flush():
+                yield visible
         finally:
+            model_stream.learn(reasoning_filter)
             await model_stream.close()
 
     async def complete(
@@ -77,7 +87,7 @@ class RoleChatModel:
         response_schema: ResponseSchema | None = None,
         agent: str = "",
     ) -> str:
-        """Return the whole reply. Raises `ModelError`, also when the budget's deadline passes."""
+        """Return the whole reply without its reasoning. Raises `ModelError`, also when the budget's deadline passes."""
         client, settings = self._roles[role]
 
         async def start(attempt: Attempt) -> str:
@@ -90,7 +100,9 @@ class RoleChatModel:
             # Counted here, because a hedge that comes second has used tokens too.
             _record_usage(budget, agent or role, attempt, completion)
             attempt.record_success()
-            return completion.text
+            text = remove_reasoning(completion.text, starts_inside=deployment_settings.starts_in_reasoning)
+            # A decision may stand within reasoning that was cut off: its parser looks for it there.
+            return text or (completion.text if response_schema else "")
 
         return await client.first_success(FailoverCall(start, _discard_nothing, settings.whole_s), budget)
 
@@ -150,7 +162,9 @@ async def _discard_nothing(_reply: str) -> None:
 def _build_request(settings: FallbackSettings, system: str, turns: Sequence[Turn]) -> dict[str, Any]:
     messages: list[dict[str, Any]] = [{"role": "system", "content": system}]
     for turn in turns:
-        if turn.images:
+        if turn.tool_call and settings.tools:
+            messages.append(_to_tool_message(turn, turn.tool_call))
+        elif turn.images:
             image_parts = [{"type": "image_url", "image_url": {"url": image.url}} for image in turn.images]
             messages.append({"role": turn.role, "content": [{"type": "text", "text": turn.text}, *image_parts]})
         # Some chat templates reject two consecutive messages of one role, such as a quoted message and a question.
@@ -166,6 +180,15 @@ def _build_request(settings: FallbackSettings, system: str, turns: Sequence[Turn
     if settings.extra_body:
         request["extra_body"] = dict(settings.extra_body)
     return request
+
+
+def _to_tool_message(turn: Turn, call: ToolCall) -> dict[str, Any]:
+    if turn.role == "user":
+        return {"role": "tool", "tool_call_id": call.id, "content": turn.text}
+    function = {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)}
+    tool_calls = [{"id": call.id, "type": "function", "function": function}]
+    # The text is for an endpoint that turns out to support no tools.
+    return {"role": "assistant", "content": turn.text, "tool_calls": tool_calls}
 
 
 def _response_format(settings: FallbackSettings, response_schema: ResponseSchema | None) -> dict[str, Any]:
@@ -204,6 +227,19 @@ class ModelStream:
             await stream._close_connection()
             raise
         return stream
+
+    @property
+    def starts_in_reasoning(self) -> bool:
+        """Whether the reply begins within a block of reasoning, as configured or learned from an earlier reply."""
+        deployment = self._attempt.deployment
+        return deployment.settings.starts_in_reasoning or deployment.client.starts_in_reasoning
+
+    def learn(self, reasoning_filter: ReasoningFilter) -> None:
+        """Remember for the next reply whether this one ended a block that it had not opened."""
+        client = self._attempt.deployment.client
+        # A reply that ended within what was only supposed to be a block may have been no reasoning at all.
+        is_refuted = self._is_finished and reasoning_filter.is_inside
+        client.starts_in_reasoning = reasoning_filter.has_stray_end or (client.starts_in_reasoning and not is_refuted)
 
     async def advance(self, stall_s: float) -> None:
         """Read the next text. Raises `ModelError`, also after a silence of `stall_s` seconds."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 DONE = "[DONE]"
+REASONING_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
 MAX_TOKEN_COUNT = 1_000_000_000
 
 
@@ -149,7 +150,8 @@ def _filter_mappings(values: object) -> list[Mapping[str, Any]]:
 def _content_text(content: object) -> str:
     """Return the text of a message's content: a string, or the text parts of a list."""
     if not isinstance(content, str):
-        return "".join(_content_text(part.get("text")) for part in _filter_mappings(content))
+        parts = (part for part in _filter_mappings(content) if part.get("type") not in REASONING_PARTS)
+        return "".join(_content_text(part.get("text")) for part in parts)
     # Half a surrogate pair, from an emoji cut in two, cannot be encoded.
     return content if content.isascii() else content.encode("utf-8", "replace").decode()
 

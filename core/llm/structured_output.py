@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from core.errors import ServiceError
-from core.llm.decision_schema import DecisionSchema, ParsedReply, iter_parsed_replies
+from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField, iter_parsed_replies
 from core.llm.prompts import Prompts
+from core.llm.reply_parsing import clean_line, strip_reasoning
 from core.observability.logs import get_logger
 from core.ports import ChatModel
 from core.runtime.budget import Budget, DegradeReason
@@ -125,12 +126,9 @@ async def _request_decision(
     if decision is not None or 2 * spent_s > allowed_s or (request.call_budget and not request.call_budget.try_take()):
         return decision
     get_logger(__name__).info("decision.repair", stage=request.stage, characters=len(reply))
-    field_list = "\n".join(
-        f'- "{schema_field.name}": {schema_field.description}' for schema_field in request.schema.fields
-    )
     repair_turns = [
         Turn("assistant", reply[:MAX_REPAIR_CHARS].strip() or "..."),
-        Turn("user", prompts.fill("repair", keys=field_list)),
+        Turn("user", _make_repair_request(reply, request.schema, prompts)),
     ]
     all_turns = [*request.turns, *repair_turns]
     repaired_reply = await model.complete(
@@ -142,3 +140,24 @@ async def _request_decision(
         agent=request.stage,
     )
     return parse_structured_reply(repaired_reply, request.schema, accept)
+
+
+def _make_repair_request(reply: str, schema: DecisionSchema, prompts: Prompts) -> str:
+    """Ask for the decision again: where the reply could be read but names what is not allowed, with the choices."""
+    field_list = "\n".join(f'- "{schema_field.name}": {schema_field.description}' for schema_field in schema.fields)
+    choices = "\n".join(
+        f'- "{schema_field.name}": {", ".join(schema_field.choices)}'
+        for schema_field in schema.fields
+        if schema_field.choices and _names_disallowed_value(reply, schema, schema_field)
+    )
+    if choices:
+        return prompts.fill("repair_choice", keys=field_list, choices=choices)
+    return prompts.fill("repair", keys=field_list)
+
+
+def _names_disallowed_value(reply: str, schema: DecisionSchema, schema_field: SchemaField) -> bool:
+    """Say whether a reply gives a field a value of its own under its key, and none that is allowed."""
+    parsed_reply = next(iter_parsed_replies(reply, schema), None)
+    value = parsed_reply.get_text(schema_field.name) if parsed_reply else ""
+    has_key = parsed_reply is not None and len(value) < len(clean_line(strip_reasoning(reply)))
+    return bool(value) and has_key and parsed_reply is not None and not parsed_reply.get_choice(schema_field.name)

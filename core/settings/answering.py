@@ -44,6 +44,14 @@ class AnswerSettings(Section):
     passages: PositiveInt = Field(8, description="Maximum number of passages for the summarizer")
     max_question_chars: PositiveInt = Field(4000, description="Longer questions are rejected with a hint")
     persona: str = Field("", description="Added to the summarizer's instructions")
+    personas: dict[Name, str] = Field(
+        default_factory=dict,
+        description="By language code (zh): replaces persona for questions in that language",
+    )
+
+    def get_persona(self, language: str) -> str:
+        """Return the persona for a language code of `detect_language`."""
+        return self.personas.get(language, self.persona)
 
 
 class ContextSettings(Section):
@@ -224,6 +232,9 @@ class FallbackSettings(Section):
     timeout_s: PositiveFloat = Field(60, description="Time limit for one whole call, seconds")
     json_schema: bool = Field(False, description="The endpoint accepts a JSON Schema for the reply")
     tools: bool = Field(False, description="The endpoint and the model support tool calling")
+    starts_in_reasoning: bool = Field(
+        False, description="The chat template opens a block of reasoning itself, so that replies only hold its end"
+    )
     extra_body: dict[str, Any] = Field(default_factory=dict, description="Extra fields of the request body")
     price_prompt: NonNegativeFloat | None = Field(
         None, description="Price of a million prompt tokens, in any currency; null: unknown"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from core.text.courtesies import find_courtesy
 from core.text.tokens import CJK_CHARACTER, count_cjk
 from core.types import SkipReason
 
@@ -160,7 +161,7 @@ def unanswerable_reason(text: str) -> SkipReason | None:
         return SkipReason.CODE_ONLY if normalized.strip() else SkipReason.NO_WORDS
     cjk_count, word_count = count_cjk(prose), len(_WORD.findall(prose))
     remainder = _COURTESY.sub("", prose)
-    if not (_WORD.search(remainder) or CJK_CHARACTER.search(remainder)):
+    if find_courtesy(text) or not (_WORD.search(remainder) or CJK_CHARACTER.search(remainder)):
         return SkipReason.COURTESY
     return SkipReason.TOO_SHORT if word_count < 2 and cjk_count < 4 else None
 

@@ -13,7 +13,7 @@ from core.settings import ModelsSettings
 from tests.peers.language_model import BODY, LanguageModelPeer, Refusal
 
 Body = dict[str, Any]
-REPAIR = "Your reply could not be read"
+REPAIR = ("Your reply could not be read", "Your reply names a value that is not allowed")
 # By words of their instructions.
 AGENTS = {
     "You choose how to search": "choose",

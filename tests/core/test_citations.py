@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from core.answering.pipeline import answer
 from core.grounding.citations import (
     insert_markers,
     resolve_markers,
@@ -12,7 +13,9 @@ from core.grounding.citations import (
     trim_partial_marker,
 )
 from core.grounding.support import find_support_by_overlap
-from tests.core.fixtures import INSTALL, MEMORY, passage
+from core.types import Question
+from tests.core.fixtures import INSTALL, MEMORY, MemorySink, parts, passage
+from tests.core.scripted import ScriptedPeer, models
 
 PASSAGES = (INSTALL, MEMORY)
 
@@ -126,3 +129,23 @@ def test_shared_words_support_a_sentence_and_marks_go_before_its_end() -> None:
     text = "Long-term memory needs a vector database. Bananas are yellow."
     marked = insert_markers(text, find_support_by_overlap(text, PASSAGES))
     assert marked == "Long-term memory needs a vector database [p2]. Bananas are yellow."
+
+
+@pytest.mark.parametrize(
+    ("text", "is_asked"),
+    [
+        ("The documentation does not mention vector databases.", False),
+        ("I could not find anything about this in the documentation.", False),
+        ("文档中没有提到向量数据库。", False),
+        ("Use pip. The documentation does not say which version.", True),
+        ("Your machine cannot find pip: install it first.", True),
+        ("The memory module stores messages.", True),
+    ],
+)
+async def test_nobody_looks_back_for_an_answer_that_found_nothing(text: str, is_asked: bool) -> None:
+    async with ScriptedPeer(write=text, look_back="none") as peer:
+        model = models(peer)
+        reply = await answer(Question("How do I install the package with pip?"), MemorySink(), parts(model=model))
+        await model.close()
+    assert ("look_back" in peer.agents, reply.citations) == (is_asked, ())
+    assert reply.text == text

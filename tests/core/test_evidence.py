@@ -33,7 +33,7 @@ def test_the_best_passage_is_shortened_rather_than_lost() -> None:
 
 def test_the_context_names_where_each_passage_is_from() -> None:
     passages = render_passages([INSTALL, MEMORY], 500)
-    assert '<passage id="p1" source="docs" path="install.md" title="Install" kind="markdown" score="0.60">' in passages
+    assert '<passage id="p1" source="docs" path="install.md" title="Install" kind="documentation">' in passages
     assert '<passage id="p2"' in passages
 
 
@@ -137,3 +137,19 @@ def test_every_fence_of_our_prompts_is_broken_in_data() -> None:
 
 def test_a_long_title_is_cut() -> None:
     assert len(render_passages([replace(INSTALL, title="t" * 5000)], 500)) < 600
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "attributes"),
+    [
+        ("posts/2026-03-01-release.md", "markdown", 'kind="documentation" date="2026-03-01"'),
+        ("docs/v1.2/install.rst", "rst", 'kind="documentation" version="1.2"'),
+        ("docs/3.x/install.md", "web", 'kind="web page" version="3.x"'),
+        ("src/agent.py", "python", 'kind="python code"'),
+        ("build-2026-13-01/10.5.md", "custom", 'kind="custom"'),
+    ],
+)
+def test_a_header_says_what_a_reader_would(path: str, kind: str, attributes: str) -> None:
+    header = render_passages([replace(INSTALL, path=path, kind=kind)], 500).partition("\n")[0]
+    assert header.endswith(f" {attributes}>")
+    assert "score" not in header

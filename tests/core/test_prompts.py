@@ -1,5 +1,6 @@
 """Templates: overridden by the configuration, for one retrieval agent, and in the asker's language."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,8 +50,6 @@ def test_the_asker_is_spoken_to_in_their_language() -> None:
 
 
 def test_a_translation_has_the_same_places() -> None:
-    import re
-
     templates = Prompts.read().templates
     translated = [name for name in templates if name[-3:] == "-zh"]
     assert translated
@@ -112,3 +111,29 @@ async def test_any_template_may_have_versions_in_languages(tmp_path: Path) -> No
     assert not any(item.startswith("This is") for item in (*message[""], *message["zh"]))
     assert any("from the evidence" in item for item in message[""])
     assert any("根据给定的资料" in item for item in message["zh"])
+
+
+def test_a_prompt_gives_the_date_in_its_language() -> None:
+    prompts = Prompts.read()
+    english = prompts.fill("summarizer", name="N", persona="")
+    chinese = prompts.for_language("zh").fill("summarizer", name="N", persona="")
+    assert re.search(r"Today is [A-Z][a-z]+day, \d{4}-\d\d-\d\d \d\d:\d\d", english)
+    assert re.search(r"今天是 \d{4}-\d\d-\d\d，星期[一二三四五六日]，\d\d:\d\d", chinese)
+    assert not re.search(r"[A-Z][a-z]+day\b", chinese)
+
+
+async def test_a_persona_in_the_askers_language() -> None:
+    configuration = settings(answer={"persona": "Be brief.", "personas": {"zh": "请简短。"}})
+    async with ScriptedPeer() as peer:
+        model = models(peer)
+        deps = parts(model=model, configuration=configuration)
+        for text, persona, other in (
+            ("怎么用 pip 安装？", "请简短。", "Be brief."),
+            ("How do I use pip?", "Be brief.", "请简短。"),
+        ):
+            peer.requests.clear()
+            await answer(Question(text), MemorySink(), deps)
+            system = peer.sent("write")[0]["messages"][0]["content"]
+            assert persona in system
+            assert other not in system
+        await model.close()

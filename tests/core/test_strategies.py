@@ -394,6 +394,16 @@ async def test_react_uses_tool_calling_where_it_works(peer: ScriptedPeer) -> Non
     assert peer.agents == ["react", "react", "react", "write"]
     function = peer.requests[0]["tools"][0]["function"]
     assert (function["name"], function["parameters"]["required"]) == ("retrieve_knowledge", ["query"])
+    assert [message["role"] for message in peer.sent("react")[-1]["messages"]] == [
+        *("system", "user", "assistant", "tool", "assistant", "tool"),
+    ]
+    first_call, result = peer.sent("react")[-1]["messages"][2:4]
+    assert first_call["tool_calls"][0]["function"] == {
+        "name": "retrieve_knowledge",
+        "arguments": '{"query": "memory module"}',
+    }
+    assert result["tool_call_id"] == first_call["tool_calls"][0]["id"]
+    assert "<evidence>" in result["content"]
 
 
 async def test_react_goes_on_with_brackets_where_tools_are_refused(peer: ScriptedPeer) -> None:
@@ -404,6 +414,9 @@ async def test_react_goes_on_with_brackets_where_tools_are_refused(peer: Scripte
     assert library.queries == ["memory module", "vector database"]
     assert sum("tools" in body for body in peer.requests) == 1
     assert reply.trace.cut == ()
+    last_messages = peer.sent("react")[-1]["messages"]
+    assert [message["role"] for message in last_messages] == ["system", *(["user", "assistant"] * 2), "user"]
+    assert last_messages[2] == {"role": "assistant", "content": "[retrieve_knowledge: memory module]"}
 
 
 async def test_react_searches_at_most_so_often(peer: ScriptedPeer) -> None:
@@ -601,3 +614,19 @@ def test_the_presets_are_two_settings_of_one_router() -> None:
         "simple": ("simple",),
         "react": ("react",),
     }
+
+
+async def test_the_prompts_that_choose_and_plan_say_what_is_known(peer: ScriptedPeer) -> None:
+    peer.replies |= {"choose": '{"strategy": "planning"}', **DECIDING}
+    agents = {"docs": {"sources": ["docs"], "description": "How to install it"}}
+    await ask(COMPARE, peer, allowing("single", "planning", agents=agents))
+    for agent in ("choose", "plan"):
+        assert "- **docs**: How to install it" in peer.sent(agent)[0]["messages"][0]["content"]
+
+
+async def test_small_talk_gets_no_evidence_but_what_is_known(peer: ScriptedPeer) -> None:
+    peer.replies |= {"choose": '{"strategy": "none"}', "talk": "Four."}
+    await ask(Question("What is two and two?"), peer, allowing("none", "single"))
+    system, request = (message["content"] for message in peer.sent("talk")[0]["messages"])
+    assert "- **docs**" in system
+    assert "evidence" not in request

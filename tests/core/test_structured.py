@@ -222,3 +222,36 @@ def test_every_shape_has_a_schema() -> None:
         schema = shape.to_response_schema().schema
         assert schema["type"] == "object"
         assert schema["required"] == [slot.name for slot in shape.fields]
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_choice"),
+    [
+        ('{"strategy": "planing ahead"}', True),
+        ('{"strategy": "react"}', True),
+        ("strategy: react", True),
+        ("Bananas are yellow.", False),
+        ("", False),
+    ],
+)
+async def test_a_choice_that_is_not_allowed_is_repaired_by_naming_those_that_are(reply: str, is_choice: bool) -> None:
+    async with ScriptedPeer(choose=reply, repair='{"strategy": "single"}') as peer:
+        model = models(peer)
+        deps = parts(model=model)
+        request = DecisionRequest("choose", "choose", ROUTER, "You choose how to search", [Turn("user", "Which?")])
+        choice = await decide(
+            request, lambda parsed: parsed.get_choice("strategy") or None, "none", deps, Budget(BudgetSettings())
+        )
+        await model.close()
+    asked = peer.sent("repair")[0]["messages"][-1]["content"]
+    assert choice == "single"
+    assert ("Choose only from the listed values" in asked, '- "strategy": none, single, planning' in asked) == (
+        is_choice,
+        is_choice,
+    )
+
+
+def test_a_decision_gives_its_reason_before_it_acts() -> None:
+    schema = decision_maker.DECISION_SCHEMA.to_response_schema().schema
+    assert list(schema["properties"]) == schema["required"] == ["quality", "reason", "action", "query"]
+    assert list(information_filter.SCHEMA.to_response_schema().schema["properties"]) == ["keep", "missing"]

@@ -285,6 +285,9 @@ def _check_chat(body: Body, extra: Collection[str]) -> None:
             raise Refusal(400, f"Invalid value: {message.get('role')!r}.", f"{place}.role", "invalid_value")
         if not isinstance(message.get("content"), str | list) and not message.get("tool_calls"):
             raise Refusal(400, f"Invalid content of '{place}'.", f"{place}.content", "invalid_type")
+        calls = body["messages"][index - 1].get("tool_calls") or () if index else ()
+        if message["role"] == "tool" and message.get("tool_call_id") not in [call["id"] for call in calls]:
+            raise Refusal(400, "Messages with role 'tool' must answer a preceding message with 'tool_calls'.", place)
         for part in message["content"] if isinstance(message.get("content"), list) else ():
             _check_part(part, message["role"], place)
     if body.get("stream_options") is not None and not body.get("stream"):

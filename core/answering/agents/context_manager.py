@@ -12,6 +12,7 @@ from contextlib import aclosing
 from core.answering.agents.conversation import format_numbered_turns, mentioned_people, relevant_turns
 from core.grounding.evidence import escape_delimiters
 from core.llm.prompts import Prompts
+from core.llm.reasoning import append_visible
 from core.llm.reply_parsing import extract_json, strip_reasoning
 from core.ports import ChatModel
 from core.runtime.budget import Budget
@@ -129,7 +130,7 @@ async def _read_query_line(chunks: AsyncGenerator[str]) -> str:
     text = ""
     async with aclosing(chunks):
         async for chunk in chunks:
-            text += chunk
+            text = append_visible(text, chunk)
             line = _parse_query(text, is_complete=False)
             if line:
                 return line

@@ -56,8 +56,6 @@ DECISION_SCHEMA = DecisionSchema(
     "decision",
     "What comes next: answer, or search once more",
     (
-        SchemaField("action", "choice", "answer or search", ACTION_KEYS, ACTIONS),
-        SchemaField("query", "text", "the next search query; empty for answer", QUERY_KEYS),
         SchemaField(
             "quality",
             "choice",
@@ -66,7 +64,10 @@ DECISION_SCHEMA = DecisionSchema(
             QUALITIES,
         ),
         SchemaField("reason", "text", "why, in a few words", REASON_KEYS),
+        SchemaField("action", "choice", "answer or search", ACTION_KEYS, ACTIONS),
+        SchemaField("query", "text", "the next search query; empty for answer", QUERY_KEYS),
     ),
+    main="action",
     argument="query",
 )
 

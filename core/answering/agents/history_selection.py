@@ -18,6 +18,7 @@ from core.answering.context import AnswerDependencies
 from core.errors import ServiceError
 from core.grounding.evidence import escape_delimiters
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
+from core.llm.reasoning import append_visible
 from core.llm.reply_parsing import strip_reasoning
 from core.llm.structured_output import parse_structured_reply
 from core.observability.logs import get_logger
@@ -134,7 +135,7 @@ class HistorySelector:
             with self._budget.timed("context"):
                 async with aclosing(chunks):
                     async for chunk in chunks:
-                        self._reply_text += chunk
+                        self._reply_text = append_visible(self._reply_text, chunk)
                         self._text_received.set()
                         if len(self._reply_text) > MAX_REPLY_CHARS:
                             break

@@ -13,6 +13,7 @@ from core.grounding.evidence import escape_delimiters, render_to_budget
 from core.grounding.support import find_support_by_overlap
 from core.ports import ChatModel
 from core.runtime.budget import Budget
+from core.text.nothing_found import says_nothing_was_found
 from core.types import Passage, Turn
 
 _SUPPORT_LINE = re.compile(r"^\W*(\d{1,3})\W*[:：]\s*(.*)$", re.MULTILINE)
@@ -29,10 +30,11 @@ async def look_back(
 ) -> ResolvedCitations:
     """Return an answer without citations with those that its sentences turn out to have; any other as it is.
 
-    The light model names the passage behind each sentence; when it fails or is too slow, shared words decide.
-    `question` needs no support: what it says itself is left out of the comparison.
+    The light model names the passage behind each sentence; when it fails or is too slow, shared words decide. An answer
+    that says that nothing was found cites nothing and costs no call. `question` needs no support: what it says
+    itself is left out of the comparison.
     """
-    if cited_answer.citations or not passages or deps.model is None:
+    if cited_answer.citations or not passages or deps.model is None or says_nothing_was_found(cited_answer.text):
         return cited_answer
     text = cited_answer.text
     llm_support = await budget.run_stage("look_back", find_support(deps.model, text, passages, deps, budget), dict)

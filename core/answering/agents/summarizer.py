@@ -14,6 +14,7 @@ from core.errors import ModelError
 from core.grounding.citations import resolve_markers, trim_partial_marker
 from core.grounding.evidence import escape_delimiters, estimate_tokens, render_passages
 from core.grounding.extractive import extract_answer
+from core.llm.reasoning import append_visible
 from core.observability.logs import get_logger
 from core.ports import ChatModel, Sink
 from core.runtime.budget import Budget
@@ -71,7 +72,7 @@ async def _stream_into_sink(
             async for chunk in chunks:
                 if not text:
                     budget.record_time("first_token")
-                text += chunk
+                text = append_visible(text, chunk)
                 # Each update resolves the markers of the whole text: too much work for every token of a long answer.
                 if time.monotonic() >= next_update:
                     await sink.update(resolve_markers(trim_partial_marker(text), passages).text)
@@ -124,10 +125,14 @@ def build_prompt(question: Question, retrieval: RetrievalResult, deps: AnswerDep
     message that needed no search gets the prompt for small talk.
     """
     settings = deps.settings
-    evidence_text = render_passages(retrieval.passages, settings.evidence_tokens(), settings.evidence.layout)
-    evidence_text = evidence_text or "(no passages were found)"
-    template = "summarizer" if retrieval.was_searched else "talk"
-    system = deps.prompts.fill(template, name=settings.name, persona=settings.answer.persona)
+    persona = settings.answer.get_persona(deps.prompts.language)
+    if retrieval.was_searched:
+        evidence_text = render_passages(retrieval.passages, settings.evidence_tokens(), settings.evidence.layout)
+        evidence = f"<evidence>\n{evidence_text or '(no passages were found)'}\n</evidence>\n"
+        system = deps.prompts.fill("summarizer", name=settings.name, persona=persona)
+    else:
+        evidence = ""
+        system = deps.prompts.fill("talk", name=settings.name, persona=persona, descriptions=deps.describe_knowledge())
     low_quality_reason = retrieval.low_quality_reason()
     analysis = question.analysis if isinstance(question, ContextualQuestion) else ""
     # We put no markup into an analysis: whatever looks like a tag came from the conversation.
@@ -140,7 +145,7 @@ def build_prompt(question: Question, retrieval: RetrievalResult, deps: AnswerDep
     question_block = f"<question{to_asked_by_attribute(question)}>\n{escape_delimiters(question.text)}\n</question>"
     return system, [
         *_get_recent_turns(question),
-        Turn("user", f"<evidence>\n{evidence_text}\n</evidence>\n{guidance}{question_block}"),
+        Turn("user", f"{evidence}{guidance}{question_block}"),
     ]
 
 

@@ -8,12 +8,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from core.answering.small_talk import describe_sources
 from core.llm.prompts import Prompts
 from core.observability.logs import get_logger
 from core.ports import ChatModel, Library, Reranker
 from core.runtime.budget import Budget, DegradeReason
 from core.runtime.tasks import CpuTurnstile
 from core.settings import AgentSettings, Settings, Strategy
+from core.text.catalogue import messages_for
 from core.types import Passage, Question, SearchRound, Trace
 
 T = TypeVar("T")
@@ -36,6 +38,10 @@ class AnswerDependencies:
     prompts: Prompts
     rewrites: Mapping[str, Rewrite]
     turnstile: CpuTurnstile = field(default_factory=CpuTurnstile)
+
+    def describe_knowledge(self) -> str:
+        """Return what the sources know, one line for each retrieval agent, for the prompts that choose and plan."""
+        return describe_sources(self.settings, messages_for(self.prompts.language))
 
 
 @dataclass(frozen=True, slots=True)

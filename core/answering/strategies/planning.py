@@ -181,7 +181,7 @@ async def _make_plan(
         steps = tuple(step for step in parsed_reply.get_texts("steps") if content_words(step))
         return steps[:MAX_STEPS] or None
 
-    system = deps.prompts.fill("plan", most=str(MAX_STEPS))
+    system = deps.prompts.fill("plan", most=str(MAX_STEPS), descriptions=deps.describe_knowledge())
     decision_request = DecisionRequest(
         "plan", "step", SCHEMA, system, [Turn("user", format_question(question))], call_budget=call_budget
     )

@@ -21,7 +21,7 @@ from core.llm.decision_schema import ParsedReply
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget
 from core.runtime.tasks import capture_error, task_group
-from core.types import Question, ResponseSchema, Turn
+from core.types import Question, ResponseSchema, ToolCall, Turn
 
 SearchFunction = Callable[[str], Awaitable[SearchResult | KimasError]]
 MAX_SHOWN_PASSAGES = 5
@@ -95,8 +95,9 @@ async def _run_loop(
         results += collect_results([result])
         shown_passages = results[-1].passages[:MAX_SHOWN_PASSAGES]
         evidence_text = render_to_budget(shown_passages, max_tokens // max_shown_searches) or "(no passages were found)"
-        turns.append(Turn("assistant", f"[{RETRIEVE_TOOL.name}: {decision.query}]"))
-        turns.append(Turn("user", f"<evidence>\n{evidence_text}\n</evidence>"))
+        call = ToolCall(f"call_{len(results)}", RETRIEVE_TOOL.name, {"query": decision.query})
+        turns.append(Turn("assistant", f"[{RETRIEVE_TOOL.name}: {decision.query}]", tool_call=call))
+        turns.append(Turn("user", f"<evidence>\n{evidence_text}\n</evidence>", tool_call=call))
 
 
 def _parse_after_search(parsed_reply: ParsedReply) -> Decision | None:

@@ -2,8 +2,8 @@
 
 The set of allowed strategies makes the preset: `none, single, planning` is the reasoning router of the three agents,
 `single, parallel, planning` are SRSA's search strategies. The model is not called when only one strategy is allowed,
-nor for plain greetings and thanks, which get `none`. Without a model the strategy is `single`, else `simple`, else the
-first allowed one that searches.
+nor for plain greetings and thanks, which get `none` whatever is allowed. Without a model the strategy is `single`, else
+`simple`, else the first allowed one that searches.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from core.settings import Strategy
 from core.types import Question, Turn
 
 DESCRIPTIONS: dict[Strategy, str] = {
-    "none": "no search: greetings, thanks, small talk, arithmetic, the date and time, or what needs no documents",
+    "none": "no search: greetings, thanks, small talk, arithmetic, the date and time, or what has nothing to do "
+    "with that",
     "single": "one search: a question about one thing",
     "parallel": "several searches at once: a comparison, or a question with independent parts",
     "planning": "searches one after the other: what to look for next depends on what was found before",
@@ -127,9 +128,9 @@ def rule_based_strategy(question: Question, deps: AnswerDependencies) -> Strateg
         # Without a model every strategy is one search; without a search there would be nothing to quote.
         preferences: tuple[Strategy, ...] = ("single", "simple", *allowed_strategies)
         return next((name for name in preferences if name in allowed_strategies and name != "none"), "single")
-    if len(set(allowed_strategies)) == 1:
-        return allowed_strategies[0]
-    return "none" if "none" in allowed_strategies and _is_pleasantry(question.text) else None
+    if _is_pleasantry(question.text):
+        return "none"
+    return allowed_strategies[0] if len(set(allowed_strategies)) == 1 else None
 
 
 def may_use_history(question: Question, deps: AnswerDependencies) -> bool:
@@ -153,7 +154,9 @@ async def llm_strategy(question: Question, deps: AnswerDependencies, budget: Bud
         {str(name): choices[name] for name in choices},
     )
     options = "\n".join(f"{number}. {name}: {DESCRIPTIONS[name]}" for number, name in enumerate(choices, 1))
-    system = deps.prompts.fill("strategy", strategies=options, example=settings.default)
+    system = deps.prompts.fill(
+        "strategy", strategies=options, example=settings.default, descriptions=deps.describe_knowledge()
+    )
 
     def accept(parsed_reply: ParsedReply) -> Strategy | None:
         return next((name for name in choices if name == parsed_reply.get_choice("strategy")), None)

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from core.errors import ConfigurationError
+from core.text.catalogue import messages_for
 
 PROMPTS_DIR = Path(__file__).parent
 _LANGUAGE_SUFFIX = re.compile(r"-[a-z]{2}\Z")
@@ -54,10 +55,15 @@ class Prompts:
 
     def fill(self, template: str, /, **values: str) -> str:
         """Return a template with its values and the current date and time. Raises `KeyError` for an unknown one."""
-        now = datetime.now().astimezone()
-        all_values = {"now": now.strftime("%A, %Y-%m-%d %H:%M %Z"), **values}
+        all_values = {"now": _format_now(datetime.now().astimezone(), self.language), **values}
         # In one pass: a placeholder inside a value is data.
         return _PLACEHOLDER.sub(lambda match: all_values.get(match[1], match[0]), self.templates[template]).strip()
+
+
+def _format_now(now: datetime, language: str) -> str:
+    texts = messages_for(language)
+    weekday = texts.weekdays.split()[now.weekday()]
+    return texts.moment.format(weekday=weekday, date=f"{now:%Y-%m-%d}", time=f"{now:%H:%M %Z}")
 
 
 def _override_templates(templates: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from core.answering.small_talk import describe_sources
 from core.errors import UsageError
 from core.settings import Settings
 from core.text.catalogue import ENGLISH, Messages
@@ -267,17 +268,13 @@ def looks_like_arguments(command: Command, text: str) -> bool:
 
 def help_text(settings: Settings, role: UserRole = "everyone", texts: Messages = ENGLISH) -> str:
     """Return the Markdown that `/help` and `/start` show to people of a role."""
-    agents = settings.retrieval_agents()
-    sources = "\n".join(
-        f"- **{name}**" + (f": {agent.description}" if agent.description else "") for name, agent in agents.items()
-    )
     commands = "\n".join(
         f"- `{command.usage}`: {texts.command_summaries[command.name]}"
         for command in COMMANDS
         if command.name != "start" and has_role(role, command.required_role)
     )
     intro = texts.help_intro.format(name=settings.name)
-    paragraphs = (intro, sources or texts.help_no_sources, texts.help_how_to_ask, texts.help_commands, commands)
+    paragraphs = (intro, describe_sources(settings, texts), texts.help_how_to_ask, texts.help_commands, commands)
     return "\n\n".join(paragraphs)
 
 

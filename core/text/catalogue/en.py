@@ -104,6 +104,8 @@ class English:
     )
 
     # Amounts, times, and what stands for nothing
+    moment = "{weekday}, {date} {time}"
+    weekdays = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
     days_short = "{amount} d"
     hours_short = "{amount} h"
     minutes_short = "{amount} min"
@@ -153,7 +155,11 @@ class English:
         "`/mode`, `/threshold` and `/sources` change the same."
     )
 
-    # /help, /forget
+    # Courtesies, what the bot is, /help, /forget
+    greeting = "Hello! I am {name}. Ask me a question; this is what I answer from:\n\n{sources}"
+    you_are_welcome = "You are welcome!"
+    goodbye = "Goodbye!"
+    self_description = "{intro}\n\n{sources}\n\n{how_to_ask} `/help` lists my commands."
     help_intro = "I am {name}. I answer questions from these sources and say where each statement comes from:"
     help_no_sources = "- no sources are configured yet"
     help_how_to_ask = (

@@ -91,6 +91,8 @@ class Chinese(English):
     )
 
     # Amounts, times, and what stands for nothing
+    moment = "{date}，{weekday}，{time}"
+    weekdays = "星期一 星期二 星期三 星期四 星期五 星期六 星期日"
     days_short = "{amount} 天"
     hours_short = "{amount} 小时"
     minutes_short = "{amount} 分钟"
@@ -136,7 +138,11 @@ class Chinese(English):
         "表单没能打开：{error}。未作任何更改。请再发一次命令；`/mode`、`/threshold` 和 `/sources` 可以更改同样的内容。"
     )
 
-    # /help, /forget
+    # Courtesies, what the bot is, /help, /forget
+    greeting = "你好！我是 {name}。请提问，我根据以下资料回答：\n\n{sources}"
+    you_are_welcome = "不客气！"
+    goodbye = "再见！"
+    self_description = "{intro}\n\n{sources}\n\n{how_to_ask}`/help` 会列出我的命令。"
     help_intro = "我是 {name}。我根据以下资料回答问题，并注明每句话的出处："
     help_no_sources = "- 尚未配置任何资料源"
     help_how_to_ask = (

@@ -1,0 +1,36 @@
+"""What the bot says of itself: courtesies, who it is and what it can do are answered from the configuration.
+
+No source is searched and no model is called, so such a reply cites nothing and is the same with every strategy.
+"""
+
+from __future__ import annotations
+
+from core.settings import Settings
+from core.text.catalogue import Messages
+from core.text.courtesies import find_courtesy
+from core.types import Question
+
+
+def courtesy_reply(question: Question, settings: Settings, texts: Messages) -> str:
+    """Return the reply to a courtesy or to a question about the bot itself; "" for every other message."""
+    kind = None if question.image_loaders or question.unsupported_attachments else find_courtesy(question.text)
+    if kind is None:
+        return ""
+    if kind == "thanks":
+        return texts.you_are_welcome
+    if kind == "farewell":
+        return texts.goodbye
+    sources = describe_sources(settings, texts)
+    if kind == "greeting":
+        return texts.greeting.format(name=settings.name, sources=sources)
+    intro = texts.help_intro.format(name=settings.name)
+    return texts.self_description.format(intro=intro, sources=sources, how_to_ask=texts.help_how_to_ask)
+
+
+def describe_sources(settings: Settings, texts: Messages) -> str:
+    """Return what the bot answers from, a Markdown line for each retrieval agent with its description."""
+    lines = (
+        f"- **{name}**" + (f": {agent.description}" if agent.description else "")
+        for name, agent in settings.retrieval_agents().items()
+    )
+    return "\n".join(lines) or texts.help_no_sources

@@ -1,0 +1,122 @@
+"""What the bot says of itself: from the configuration, with and without a model, with every strategy, never cited."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from core.answering.service import AnswerService
+from core.messaging.feedback.escalation import escalation_reason
+from core.messaging.policy.command_table import help_text
+from core.settings import Settings, Strategy
+from core.storage.engine import Database
+from core.text.courtesies import find_courtesy
+from core.text.question_detection import continues_question, no_question_reason
+from core.types import Question, Reply
+from tests.core.fixtures import InMemoryLibrary, MemorySink, parts, settings
+from tests.core.scripted import ScriptedPeer, models
+from tests.core.test_usage import answering
+
+KNOWLEDGE = "How to install and configure it"
+COURTESIES = {
+    "hello": "I am KIMAs helper",
+    "Hi there!": "I am KIMAs helper",
+    "thanks": "You are welcome!",
+    "Thank you so much for your help 🙏": "You are welcome!",
+    "bye": "Goodbye!",
+    "who are you?": "I am KIMAs helper",
+    "Hi! Are you a bot?": "say where each statement comes from",
+    "What can you do?": "say where each statement comes from",
+    "help": "say where each statement comes from",
+    "你好": "我是 KIMAs helper",
+    "谢谢！": "不客气！",
+    "你是谁？": "我是 KIMAs helper",
+    "你能做什么？": "我根据以下资料回答问题",
+    "帮助": "我根据以下资料回答问题",
+    "再见": "再见！",
+}
+QUESTIONS = (
+    *(
+        "help me with the installation",
+        "Thanks, but how do I install it?",
+        "What can you do about error 5?",
+        "Hello world",
+    ),
+    *(
+        "Who are the maintainers?",
+        "what do you know about memory?",
+        "谢谢，怎么安装？",
+        "帮我安装",
+        "你能做什么样的检索",
+        "",
+        "?",
+    ),
+)
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[ScriptedPeer]:
+    async with ScriptedPeer() as running:
+        yield running
+
+
+def named(**changes: object) -> Settings:
+    agents = {"guide": {"sources": ["docs"], "description": KNOWLEDGE}}
+    return settings(name="KIMAs helper", agents=agents, **changes)
+
+
+async def ask(text: str, peer: ScriptedPeer | None, configuration: Settings, library: InMemoryLibrary) -> Reply:
+    model = models(peer) if peer else None
+    service = AnswerService(parts(library, model, configuration))
+    try:
+        return await service.answer(Question(text), MemorySink())
+    finally:
+        if model:
+            await model.close()
+
+
+@pytest.mark.parametrize("has_model", [True, False])
+@pytest.mark.parametrize("text", COURTESIES)
+async def test_a_courtesy_is_answered_from_the_configuration(text: str, has_model: bool, peer: ScriptedPeer) -> None:
+    for strategy in get_args(Strategy):
+        library = InMemoryLibrary()
+        reply = await ask(text, peer if has_model else None, named(strategies={"allowed": [strategy]}), library)
+        assert COURTESIES[text] in reply.text
+        assert (reply.citations, reply.passages, reply.trace.query, library.queries) == ((), (), "", [])
+        assert escalation_reason(reply) is None
+    assert peer.requests == []
+
+
+@pytest.mark.parametrize("text", ["hello", "who are you?", "what can you do?", "help", "你好", "你会什么"])
+async def test_what_the_sources_know_is_told(text: str) -> None:
+    reply = await ask(text, None, named(), InMemoryLibrary())
+    assert f"- **guide**: {KNOWLEDGE}" in reply.text
+    assert f"- **guide**: {KNOWLEDGE}" in help_text(named())
+
+
+@pytest.mark.parametrize("text", QUESTIONS)
+def test_more_than_a_courtesy_is_a_question(text: str) -> None:
+    assert find_courtesy(text) is None
+
+
+async def test_a_courtesy_is_answered_when_the_limit_is_used_up(peer: ScriptedPeer, tmp_path: Path) -> None:
+    """It costs nothing, so that no limit refuses it; and it is no answer that anybody could be given again."""
+    database = await Database.open(tmp_path / "journal.db")
+    model = models(peer)
+    service = answering(database, model, limits={"daily_tokens": 1}, cache={"enabled": True})
+    sink = MemorySink()
+    for _ in range(2):
+        reply = await service.answer(Question("thanks!"), sink)
+        assert (reply.text, reply.trace.cached) == ("You are welcome!", False)
+    assert (len(sink.replies), sink.opened, peer.requests) == (2, 2, [])
+    await model.close()
+    await database.close()
+
+
+@pytest.mark.parametrize("text", COURTESIES)
+def test_in_a_group_who_is_polite_to_others_gets_no_answer(text: str) -> None:
+    assert no_question_reason(text) is not None
+    assert not continues_question(text)
