@@ -1,8 +1,8 @@
 """Removes the reasoning that some models write into their replies, from whole texts and from streams.
 
-Known forms: `<think>` and its synonyms, `[THINK]`, `◁think▷`, begin and end tokens of a thought, and Harmony's channels,
-of which only the final one is for people. A closing tag without an opening one ends a block that the chat template began: all
-before it is reasoning. A block that is never closed hides the rest. Tags within code are text.
+Known forms: `<think>` and its synonyms, `[THINK]`, `◁think▷`, begin and end tokens of a thought, and Harmony's
+channels, of which only the final one is for people. A closing tag without an opening one ends a block that the chat
+template began: all before it is reasoning. A block that is never closed hides the rest. Tags within code are text.
 """
 
 from __future__ import annotations
@@ -109,14 +109,14 @@ class ReasoningFilter:
             return TAKE_BACK
         return ""
 
-    def _switch_channel(self, token: str) -> None:
+    def _switch_channel(self, marker: str) -> None:
         """Follow Harmony's tokens: a header stands between `start` or `channel` and `message`."""
         self._trims_blanks = True
-        if token == "channel":
+        if marker == "channel":
             self._channel = ""
-        elif token == "start":
+        elif marker == "start":
             self._channel = "final "
-        elif token == "message":
+        elif marker == "message":
             is_final = (self._channel or "final").split()[:1] == ["final"]
             self._channel = None if is_final else "hidden "
         else:

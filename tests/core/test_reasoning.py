@@ -30,7 +30,7 @@ VISIBLE = {
     "[THINK]Hm.[/THINK]Use pip.": "Use pip.",
     "◁think▷嗯。◁/think▷用 pip。": "用 pip。",
     "<|begin_of_thought|>Hm.<|end_of_thought|>Use pip.": "Use pip.",
-    "<|channel|>analysis<|message|>Hm <think> `<|end|><|start|>assistant<|channel|>final<|message|>Use pip.<|return|>": (
+    "<|channel|>analysis<|message|>Hm <think> `<|end|><|start|>assistant<|channel|>final<|message|>Use pip.<|end|>": (
         "Use pip."
     ),
     "<|channel|>commentary to=functions.search<|message|>{}<|call|>": "",
@@ -38,7 +38,7 @@ VISIBLE = {
     "analysisThe user wants pip.assistantfinalUse pip.": "Use pip.",
     # What only looks like it:
     "analysis of the log: use pip.": "analysis of the log: use pip.",
-    "Set `<think>` and `</think>` in the ``template <think>``.": "Set `<think>` and `</think>` in the ``template <think>``.",
+    "Set `<think>`, not `</think>`, in ``a <think>``.": "Set `<think>`, not `</think>`, in ``a <think>``.",
     "Use:\n\n```xml\n<think>kept</think>\n```\n\nDone.": "Use:\n\n```xml\n<think>kept</think>\n```\n\nDone.",
     "If a < b and b > c, List[int] [1] <b>x</b> <thin": "If a < b and b > c, List[int] [1] <b>x</b> <thin",
 }
