@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
