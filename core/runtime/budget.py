@@ -8,10 +8,13 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from core.errors import ServiceError
 from core.observability.logs import get_logger
+
+if TYPE_CHECKING:
+    from core.settings import BudgetSettings
 
 T = TypeVar("T")
 # Why a stage used its fallback: it overran, its service failed, or its reply made no sense.
@@ -29,20 +32,6 @@ class Span:
     spent_ms: float
 
 
-class BudgetShares(Protocol):
-    """The deadline of an answer in seconds, and each stage's share of it (0 to 1) as an attribute of its name."""
-
-    @property
-    def deadline_s(self) -> float:
-        """Seconds from the question to the end of the answer."""
-        ...
-
-    @property
-    def write(self) -> float:
-        """The share that is reserved for writing the answer."""
-        ...
-
-
 class Budget:
     """The time budget of one answer. It starts with the question and goes through the whole pipeline.
 
@@ -51,7 +40,7 @@ class Budget:
     "agent.prompt" and "agent.completion", `cost` the cost by agent.
     """
 
-    def __init__(self, shares: BudgetShares) -> None:
+    def __init__(self, shares: BudgetSettings) -> None:
         self._shares = shares
         self._started = time.monotonic()
         self.timings_ms: dict[str, float] = {}

@@ -8,6 +8,7 @@ free.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import stat
 import time
@@ -101,18 +102,12 @@ def is_refreshing(data_dir: Path, source: str) -> bool:
 async def writing_lock(data_dir: Path) -> AsyncIterator[None]:
     """Wait for the lock on writing passages and hold it: across processes there is one short write at a time."""
     path = data_dir / WRITING_LOCK
-    started_at, has_warned = time.monotonic(), False
-    while True:
-        try:
-            lock = _try_acquire(path, "")
-            break
-        except StoreLocked:
-            if not has_warned and time.monotonic() - started_at > WARN_AFTER_S:
-                get_logger(__name__).warning(
-                    "store.waiting", lock=str(path), reason="another process is writing passages"
-                )
-                has_warned = True
-        await asyncio.sleep(POLL_INTERVAL_S)
+    try:
+        lock = await _acquire_with_timeout(path, "", WARN_AFTER_S)
+    except StoreLocked:
+        reason = "another process is writing passages"
+        get_logger(__name__).warning("store.waiting", lock=str(path), reason=reason)
+        lock = await _acquire_with_timeout(path, "", math.inf)
     try:
         yield
     finally:

@@ -9,18 +9,15 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import delete, func, insert, or_, select, update
 
 from core.runtime.tasks import uncancellable
-from core.storage.engine import Database
+from core.storage.engine import Repository
 from core.storage.tables import bot_values, chat_values, feeds, identity_values, messages
 from core.types import Message
 
 HOUR = timedelta(hours=1)
 
 
-class AutoCommentRepository:
+class AutoCommentRepository(Repository):
     """The journal's data about posts and comments. Every method raises `StoreError` when the database fails."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def count_competitor_replies(self, post: Message) -> int:
         """Return how many replies of other bots are below a post."""
@@ -70,11 +67,8 @@ class FeedState:
     modified: str = ""
 
 
-class FeedStateRepository:
+class FeedStateRepository(Repository):
     """The states of all feeds. Every method raises `StoreError` when the database fails."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def load(self, feed: str) -> FeedState | None:
         """Return the state of a feed, or None before the first poll."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select, update
 
-from core.storage.engine import Database
+from core.storage.engine import Repository
 from core.storage.tables import bot_values, chat_values, identity_values, messages
 from core.types import ESCALATION_COMMAND, RATING_COMMAND, ConversationKey, Message
 
@@ -75,11 +75,8 @@ class DuplicateDelivery:
     is_addressed: bool
 
 
-class ChatHistory:
+class ChatHistory(Repository):
     """Reads recent messages. Every method raises `StoreError` when the database fails."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def get_recent_messages(self, message: Message, seconds: float) -> Sequence[HistoryMessage]:
         """Return the other messages of people in the chat in the last seconds, oldest first."""

@@ -194,3 +194,10 @@ def _set_pragmas(connection: Any, _record: object) -> None:
 
 def _cause(error: SQLAlchemyError) -> str:
     return str(getattr(error, "orig", None) or error)
+
+
+class Repository:
+    """The base of all repositories. Every method raises `StoreError` when the database fails."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database

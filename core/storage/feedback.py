@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.runtime.tasks import uncancellable
 from core.storage.answer_cache import in_chat
-from core.storage.engine import Database
+from core.storage.engine import Repository
 from core.storage.messages import to_message
 from core.storage.tables import bot_values, feedback, messages, replies
 from core.types import DOWN, UP, Message
@@ -65,11 +65,8 @@ class LabelledQuestion:
     is_good: bool
 
 
-class FeedbackRepository:
+class FeedbackRepository(Repository):
     """Ratings of answers. Every method raises `StoreError` when the database fails."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def find_answer(self, press: Message) -> JournaledAnswer | None:
         """Return the answer that a button press rates, by the id of its question or of the reply.

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from core.errors import UsageError
 from core.runtime.tasks import uncancellable
-from core.storage.engine import Database
+from core.storage.engine import Repository
 from core.storage.tables import chat_values, learned
 from core.types import Message
 
@@ -38,11 +38,8 @@ class TaughtAnswer:
     reviewed_at: datetime | None = None
 
 
-class TaughtAnswerRepository:
+class TaughtAnswerRepository(Repository):
     """All taught answers. Every method raises `StoreError` when the database fails."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @uncancellable
     async def submit(self, message: Message, asked_by: str, question: str, answer: str) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, or_, select
 
 from core.storage.chat_history import is_readable_from
-from core.storage.engine import Database
+from core.storage.engine import Repository
 from core.storage.messages import to_message
 from core.storage.tables import bot_values, chat_values, messages
 from core.text.tokens import detect_language
@@ -42,11 +42,8 @@ class MessageOutcome:
     trace: Mapping[str, Any]
 
 
-class MessageLookup:
+class MessageLookup(Repository):
     """Finds messages of a command's chat. Every method raises `StoreError` when the database fails."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def get_message(self, message: Message, message_id: str) -> StoredMessage | None:
         """Return the message with an id that the same bot received in the same chat, or None."""

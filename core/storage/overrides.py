@@ -30,7 +30,6 @@ MAX_TEXT_CHARS = 300
 MAX_DAYS = 36_500
 CACHE_TTL_S = 2.0
 GLOBAL_SCOPE = ""
-_ADMIN_PREFIX, _SCALE_PREFIX, _OFF_PREFIX, _LIMIT_PREFIX = "admin.", "scale.", "off.", "limit."
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,25 +127,25 @@ class RuntimeOverrides:
 
     def admins(self, chat: str) -> tuple[str, ...]:
         """Return the ids of the delegated administrators of a chat."""
-        names = (name for scope, name in self._values if scope == chat and name.startswith(_ADMIN_PREFIX))
-        return tuple(sorted(name.removeprefix(_ADMIN_PREFIX) for name in names))
+        names = (name.partition(".") for scope, name in self._values if scope == chat)
+        return tuple(sorted(user for kind, _, user in names if kind == "admin"))
 
     def is_off(self, source: str) -> bool:
         """Return whether a source is switched off."""
-        return self.is_set(GLOBAL_SCOPE, off_key(source))
+        return self.is_set(GLOBAL_SCOPE, override_key("off", source))
 
     def scale(self, source: str) -> float:
         """Return the weight of a source's passages; 1 by default."""
-        return float(self._values.get((GLOBAL_SCOPE, scale_key(source)), 1.0))
+        return float(self._values.get((GLOBAL_SCOPE, override_key("scale", source)), 1.0))
 
     @property
     def has_source_overrides(self) -> bool:
         """Whether any source is switched off or has a weight."""
-        return any(name.startswith((_OFF_PREFIX, _SCALE_PREFIX)) for _, name in self._values)
+        return any(name.startswith(("off.", "scale.")) for _, name in self._values)
 
     def limit(self, name: str, configured: float | None) -> float | None:
         """Return a daily limit: its override, or else its configured value; None for no limit."""
-        value = self._values.get((GLOBAL_SCOPE, limit_key(name)))
+        value = self._values.get((GLOBAL_SCOPE, override_key("limit", name)))
         if value is None:
             return configured
         return None if value == NO_LIMIT else float(value)
@@ -179,24 +178,9 @@ class RuntimeOverrides:
         self._loaded_at = time.monotonic()
 
 
-def admin_key(user: str) -> str:
-    """Return the name that a delegated administrator is kept under."""
-    return f"{_ADMIN_PREFIX}{user}"
-
-
-def off_key(source: str) -> str:
-    """Return the name that a source switched off is kept under."""
-    return f"{_OFF_PREFIX}{source}"
-
-
-def scale_key(source: str) -> str:
-    """Return the name that a source's weight is kept under."""
-    return f"{_SCALE_PREFIX}{source}"
-
-
-def limit_key(limit: str) -> str:
-    """Return the name that a limit is kept under."""
-    return f"{_LIMIT_PREFIX}{limit}"
+def override_key(kind: Literal["admin", "off", "scale", "limit"], name: str) -> str:
+    """Return what an administrator, a source's switch or weight, or a limit is kept under."""
+    return f"{kind}.{name}"
 
 
 def get_chat_name(message: Message) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Row as ResultRow, case, delete, insert, null, select, update
 
 from core.runtime.tasks import uncancellable
-from core.storage.engine import Database
+from core.storage.engine import Repository
 from core.storage.tables import refreshes
 
 
@@ -49,11 +49,8 @@ class RefreshState:
         return self.is_requested or (self.asked_at is not None and self.unfinished)
 
 
-class RefreshStateRepository:
+class RefreshStateRepository(Repository):
     """The refresh states that all processes share. Every method raises `StoreError` when the database fails."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def get_states(self) -> Mapping[str, RefreshState]:
         """Return the state of every source that was ever refreshed, requested or paused, by name."""

@@ -4,198 +4,191 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
-    Column,
-    DateTime,
-    Dialect,
-    Float,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    TypeDecorator,
-    false,
-)
+import sqlalchemy as sa
 
 from core.types import ConversationKey, Message
 
-metadata = MetaData()
+metadata = sa.MetaData()
 
 
-class UtcDateTime(TypeDecorator[datetime]):
+class UtcDateTime(sa.TypeDecorator[datetime]):
     """A moment with its zone. SQLite keeps none: all are written in UTC, and read as such."""
 
-    impl = DateTime(timezone=True)
+    impl = sa.DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
         """Return a moment as it is written."""
         return None if value is None else value.astimezone(UTC)
 
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
         """Return a moment in UTC, whatever the zone of the database's session."""
         if value is None:
             return None
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
 
 
-messages = Table(
+messages = sa.Table(
     "messages",
     metadata,
-    Column("number", Integer, primary_key=True),
-    *(Column(name, String(128), nullable=False) for name in ("platform", "bot", "chat", "thread", "id", "author_id")),
-    *(Column(name, Text, nullable=False) for name in ("author", "text", "command", "reply_to", "quoted")),
-    *(Column(name, Boolean, nullable=False) for name in ("private", "addressed")),
-    Column("reference", JSON, nullable=False),
-    *(Column(name, UtcDateTime, nullable=False) for name in ("sent_at", "received_at")),
-    Column("state", String(16), nullable=False),
-    *(Column(name, Text, nullable=False, default="") for name in ("reason", "reply_id", "reply")),
-    *(Column(name, JSON) for name in ("citations", "trace")),
-    Column("settled_at", UtcDateTime),
+    sa.Column("number", sa.Integer, primary_key=True),
+    *(
+        sa.Column(name, sa.String(128), nullable=False)
+        for name in ("platform", "bot", "chat", "thread", "id", "author_id")
+    ),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("author", "text", "command", "reply_to", "quoted")),
+    *(sa.Column(name, sa.Boolean, nullable=False) for name in ("private", "addressed")),
+    sa.Column("reference", sa.JSON, nullable=False),
+    *(sa.Column(name, UtcDateTime, nullable=False) for name in ("sent_at", "received_at")),
+    sa.Column("state", sa.String(16), nullable=False),
+    *(sa.Column(name, sa.Text, nullable=False, default="") for name in ("reason", "reply_id", "reply")),
+    *(sa.Column(name, sa.JSON) for name in ("citations", "trace")),
+    sa.Column("settled_at", UtcDateTime),
     # What else came with it: where it can be fetched, over HTTP its bytes; and what its pictures showed.
-    Column("attachments", JSON),
-    Column("seen", Text),
+    sa.Column("attachments", sa.JSON),
+    sa.Column("seen", sa.Text),
     # What its platform says of it, and of a message of the bot's own making what it is for.
     *(
-        Column(name, Boolean, nullable=False, default=False, server_default=false())
+        sa.Column(name, sa.Boolean, nullable=False, default=False, server_default=sa.false())
         for name in ("is_by_bot", "in_restricted_thread", "in_main_chat", "is_question_hidden")
     ),
-    *(Column(name, Boolean) for name in ("is_post", "is_shared_thread")),
-    Column("thread_started_at", Float),
+    *(sa.Column(name, sa.Boolean) for name in ("is_post", "is_shared_thread")),
+    sa.Column("thread_started_at", sa.Float),
     *(
-        Column(name, String(128), nullable=False, default="", server_default="")
+        sa.Column(name, sa.String(128), nullable=False, default="", server_default="")
         for name in ("parent_id", "language", "purpose", "root_id", "retry_reason")
     ),
-    *(Column(name, JSON) for name in ("feed_entry", "mentioned_users")),
-    Index("messages_identity", "platform", "bot", "chat", "id", unique=True),
-    Index("messages_conversation", "platform", "chat", "thread", "number"),
-    Index("messages_state", "state"),
+    *(sa.Column(name, sa.JSON) for name in ("feed_entry", "mentioned_users")),
+    sa.Index("messages_identity", "platform", "bot", "chat", "id", unique=True),
+    sa.Index("messages_conversation", "platform", "chat", "thread", "number"),
+    sa.Index("messages_state", "state"),
 )
 
-cursors = Table(
-    "cursors", metadata, Column("name", String(128), primary_key=True), Column("position", BigInteger, nullable=False)
+cursors = sa.Table(
+    "cursors",
+    metadata,
+    sa.Column("name", sa.String(128), primary_key=True),
+    sa.Column("position", sa.BigInteger, nullable=False),
 )
 
 # How far each feed was followed: `looked_at` is the last look that succeeded, in seconds since 1970, `known` holds the
 # entries that were there, `etag` and `modified` what the server called that state.
-feeds = Table(
+feeds = sa.Table(
     "feeds",
     metadata,
-    Column("feed", String(64), primary_key=True),
-    Column("looked_at", Float, nullable=False),
-    *(Column(name, Text, nullable=False) for name in ("etag", "modified")),
-    Column("known", JSON, nullable=False),
+    sa.Column("feed", sa.String(64), primary_key=True),
+    sa.Column("looked_at", sa.Float, nullable=False),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("etag", "modified")),
+    sa.Column("known", sa.JSON, nullable=False),
 )
 
 # What answers consumed: one row per answer, and one per agent that called a model for it. `day` is the local date.
-answers = Table(
+answers = sa.Table(
     "answers",
     metadata,
-    Column("number", Integer, primary_key=True),
-    Column("day", String(10), nullable=False),
-    *(Column(name, String(128), nullable=False) for name in ("platform", "chat", "author_id", "question_id")),
-    Column("outcome", String(16), nullable=False),
-    *(Column(name, Integer, nullable=False) for name in ("prompt", "completion")),
-    Column("cost", Float, nullable=False),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("day", sa.String(10), nullable=False),
+    *(sa.Column(name, sa.String(128), nullable=False) for name in ("platform", "chat", "author_id", "question_id")),
+    sa.Column("outcome", sa.String(16), nullable=False),
+    *(sa.Column(name, sa.Integer, nullable=False) for name in ("prompt", "completion")),
+    sa.Column("cost", sa.Float, nullable=False),
     # The limits are looked at before every answer.
-    Index("answers_day", "day", "prompt", "completion", "cost"),
-    Index("answers_chat", "day", "platform", "chat"),
-    Index("answers_user", "day", "platform", "author_id"),
+    sa.Index("answers_day", "day", "prompt", "completion", "cost"),
+    sa.Index("answers_chat", "day", "platform", "chat"),
+    sa.Index("answers_user", "day", "platform", "author_id"),
 )
 
-spending = Table(
+spending = sa.Table(
     "spending",
     metadata,
-    Column("answer", Integer, primary_key=True),
-    Column("agent", String(128), primary_key=True),
-    Column("day", String(10), nullable=False),
-    *(Column(name, Integer, nullable=False) for name in ("prompt", "completion")),
-    Column("cost", Float, nullable=False),
-    Index("spending_day", "day"),
+    sa.Column("answer", sa.Integer, primary_key=True),
+    sa.Column("agent", sa.String(128), primary_key=True),
+    sa.Column("day", sa.String(10), nullable=False),
+    *(sa.Column(name, sa.Integer, nullable=False) for name in ("prompt", "completion")),
+    sa.Column("cost", sa.Float, nullable=False),
+    sa.Index("spending_day", "day"),
 )
 
 # Replies to be given again. `scope` is the chat they belong to, `question` its normal form, `sense` what it is about,
 # `made_by` a fingerprint of the configuration, `versions` the version of every cited source by name.
-replies = Table(
+replies = sa.Table(
     "replies",
     metadata,
-    Column("number", Integer, primary_key=True),
-    Column("scope", String(300), nullable=False),
-    Column("made_by", String(64), nullable=False),
-    *(Column(name, Text, nullable=False) for name in ("question", "sense", "asked")),
-    *(Column(name, JSON, nullable=False) for name in ("versions", "reply")),
-    Column("made_at", Float, nullable=False),
-    Index("replies_question", "scope", "question"),
-    Index("replies_sense", "scope", "sense"),
-    Index("replies_made_at", "made_at"),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("scope", sa.String(300), nullable=False),
+    sa.Column("made_by", sa.String(64), nullable=False),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("question", "sense", "asked")),
+    *(sa.Column(name, sa.JSON, nullable=False) for name in ("versions", "reply")),
+    sa.Column("made_at", sa.Float, nullable=False),
+    sa.Index("replies_question", "scope", "question"),
+    sa.Index("replies_sense", "scope", "sense"),
+    sa.Index("replies_made_at", "made_at"),
 )
 
 # What commands changed: `scope` is "platform:chat", or "" for the whole deployment.
-overrides = Table(
+overrides = sa.Table(
     "overrides",
     metadata,
-    Column("scope", String(300), primary_key=True),
-    Column("name", String(200), primary_key=True),
-    Column("value", Text, nullable=False),
+    sa.Column("scope", sa.String(300), primary_key=True),
+    sa.Column("name", sa.String(200), primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
 )
 
 # Who gave which command that changes something, and what it changed or why it did not.
-audit = Table(
+audit = sa.Table(
     "audit",
     metadata,
-    Column("number", Integer, primary_key=True),
-    Column("at", UtcDateTime, nullable=False),
-    *(Column(name, String(128), nullable=False) for name in ("platform", "chat", "author_id")),
-    Column("outcome", String(16), nullable=False),
-    *(Column(name, Text, nullable=False) for name in ("command", "what", "before", "after")),
-    Index("audit_chat", "platform", "chat"),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("at", UtcDateTime, nullable=False),
+    *(sa.Column(name, sa.String(128), nullable=False) for name in ("platform", "chat", "author_id")),
+    sa.Column("outcome", sa.String(16), nullable=False),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("command", "what", "before", "after")),
+    sa.Index("audit_chat", "platform", "chat"),
 )
 
 # How each stored source stands. `unfinished` holds from the beginning of a try to its end: what dies in between leaves
 # it behind. `failures` counts the tries since the last success, `made_by` is a fingerprint of what the last one read.
-refreshes = Table(
+refreshes = sa.Table(
     "refreshes",
     metadata,
-    Column("source", String(63), primary_key=True),
-    *(Column(name, UtcDateTime) for name in ("last_try", "ended_at", "last_success", "changed_at", "asked_at")),
-    *(Column(name, Boolean, nullable=False, default=False) for name in ("unfinished", "paused")),
-    *(Column(name, Integer, nullable=False, default=0) for name in ("failures", "passages", "documents")),
-    *(Column(name, Text, nullable=False, default="") for name in ("error", "made_by")),
-    Column("counts", JSON),
+    sa.Column("source", sa.String(63), primary_key=True),
+    *(sa.Column(name, UtcDateTime) for name in ("last_try", "ended_at", "last_success", "changed_at", "asked_at")),
+    *(sa.Column(name, sa.Boolean, nullable=False, default=False) for name in ("unfinished", "paused")),
+    *(sa.Column(name, sa.Integer, nullable=False, default=0) for name in ("failures", "passages", "documents")),
+    *(sa.Column(name, sa.Text, nullable=False, default="") for name in ("error", "made_by")),
+    sa.Column("counts", sa.JSON),
 )
 
 # What people say about answers: one row per person and answer, which `question` names by the message it answers. A
 # verdict that was taken back is empty; `press` is the id of the last press that counted.
-feedback = Table(
+feedback = sa.Table(
     "feedback",
     metadata,
-    Column("number", Integer, primary_key=True),
-    *(Column(name, String(128), nullable=False) for name in ("platform", "bot", "chat", "question", "author_id")),
-    *(Column(name, String(16), nullable=False) for name in ("verdict", "reason")),
-    Column("press", String(128), nullable=False),
-    Column("at", UtcDateTime, nullable=False),
-    Index("feedback_person", "platform", "bot", "chat", "question", "author_id", unique=True),
-    Index("feedback_at", "at"),
+    sa.Column("number", sa.Integer, primary_key=True),
+    *(sa.Column(name, sa.String(128), nullable=False) for name in ("platform", "bot", "chat", "question", "author_id")),
+    *(sa.Column(name, sa.String(16), nullable=False) for name in ("verdict", "reason")),
+    sa.Column("press", sa.String(128), nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Index("feedback_person", "platform", "bot", "chat", "question", "author_id", unique=True),
+    sa.Index("feedback_at", "at"),
 )
 
 # Answers that people gave, each with its question: `state` is pending, approved or rejected. `lesson` is the id of the
 # message that the answer was taken from.
-learned = Table(
+learned = sa.Table(
     "learned",
     metadata,
-    Column("number", Integer, primary_key=True),
-    *(Column(name, String(128), nullable=False) for name in ("platform", "chat", "lesson", "asked_by", "taught_by")),
-    *(Column(name, Text, nullable=False) for name in ("teacher", "question", "answer", "reviewer")),
-    Column("state", String(16), nullable=False),
-    Column("at", UtcDateTime, nullable=False),
-    Column("reviewed_at", UtcDateTime),
-    Index("learned_lesson", "platform", "chat", "lesson", unique=True),
-    Index("learned_state", "state"),
+    sa.Column("number", sa.Integer, primary_key=True),
+    *(
+        sa.Column(name, sa.String(128), nullable=False)
+        for name in ("platform", "chat", "lesson", "asked_by", "taught_by")
+    ),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("teacher", "question", "answer", "reviewer")),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("reviewed_at", UtcDateTime),
+    sa.Index("learned_lesson", "platform", "chat", "lesson", unique=True),
+    sa.Index("learned_state", "state"),
     # A number that people have seen never becomes that of another answer.
     sqlite_autoincrement=True,
 )

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, String, Table, case, cast, func, insert, s
 
 from core.runtime.tasks import uncancellable
 from core.storage.chat_history import is_user_message
-from core.storage.engine import Database
+from core.storage.engine import Repository
 from core.storage.tables import answers, chat_values, messages, spending
 from core.types import Question
 
@@ -69,11 +69,8 @@ class AgentUsage:
     usage: TokenUsage
 
 
-class UsageRepository:
+class UsageRepository(Repository):
     """The usage of answers. Every method raises `StoreError` when the database fails."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @uncancellable
     async def record(
@@ -168,11 +165,8 @@ class DailyStatistics:
     cost: float = 0.0
 
 
-class StatisticsRepository:
+class StatisticsRepository(Repository):
     """Counts over messages and usage, of all chats or of one. Every method raises `StoreError`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def get_daily_statistics(self, since: date, chat: ChatFilter = None) -> Mapping[date, DailyStatistics]:
         """Return the days since `since` that had messages, newest first."""

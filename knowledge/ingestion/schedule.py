@@ -89,18 +89,9 @@ def _make_source_state(name: str, settings: Settings, state: RefreshState, start
         next_run = None if state.paused else schedule.next_after(state.last_try, _jitter_fraction(name, state.last_try))
     else:
         next_run = next_refresh_at(name, state, schedule, fingerprint, now=datetime.now(UTC), started_at=started_at)
-    return SourceState(
-        name=name,
-        kind=source.kind,
-        passages=state.passages,
-        documents=state.documents,
-        last_try=state.last_try,
-        last_success=state.last_success,
-        error=state.error,
-        paused=state.paused,
-        running=is_running,
-        next_run=next_run,
-    )
+    shared_names = ("passages", "documents", "last_try", "last_success", "error", "paused")
+    shared_values = {shared_name: getattr(state, shared_name) for shared_name in shared_names}
+    return SourceState(name=name, kind=source.kind, running=is_running, next_run=next_run, **shared_values)
 
 
 def _backoff(failures: int) -> timedelta:

@@ -158,12 +158,6 @@ def _parse_tags(value: Any) -> tuple[str, ...]:
 _SLUG_CHARS = 40
 
 
-@dataclass(frozen=True, slots=True)
-class _Contents:
-    entries: dict[str, FaqEntry]
-    skipped: dict[str, int]
-
-
 class FaqFile:
     """A file of questions with answers, each pair a document named after its question, wherever it stands."""
 
@@ -174,15 +168,14 @@ class FaqFile:
 
     async def listing(self) -> Listing:
         """List the entries. Raises `SourceError` for a missing, broken or empty file, with the line where it breaks."""
-        contents = await asyncio.to_thread(self._read)
-        fingerprints = {path: _content_hash(entry) for path, entry in contents.entries.items()}
-        return Listing(fingerprints, skipped=contents.skipped)
+        entries, skipped = await asyncio.to_thread(self._read)
+        return Listing({path: _content_hash(entry) for path, entry in entries.items()}, skipped=skipped)
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield the entries as they are now; one that was removed meanwhile is left out."""
-        contents = await asyncio.to_thread(self._read)
+        entries, _ = await asyncio.to_thread(self._read)
         for path in paths:
-            entry = contents.entries.get(path)
+            entry = entries.get(path)
             if entry is not None and path in listing.fingerprints:
                 yield Document(path, _to_text(entry), "faq", entry.question, self._url(entry))
 
@@ -192,7 +185,7 @@ class FaqFile:
         line = str(entry.line)
         return fill_template(self._settings.link, self._path.name).replace("{start}", line).replace("{end}", line)
 
-    def _read(self) -> _Contents:
+    def _read(self) -> tuple[dict[str, FaqEntry], dict[str, int]]:
         try:
             parsed_entries, incomplete = read_entries(self._path)
         except ValueError as error:
@@ -211,7 +204,7 @@ class FaqFile:
             entries[f"{path}-{fingerprint(entry.answer.encode())[:6]}" if path in entries else path] = entry
         if not entries:
             raise SourceError(f"source {self.name}: {self._path} has no question with an answer. See docs/sources.md.")
-        return _Contents(entries, dict(skipped))
+        return entries, dict(skipped)
 
 
 def _to_text(entry: FaqEntry) -> str:

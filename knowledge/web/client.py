@@ -7,8 +7,7 @@ import ipaddress
 import json
 import re
 import socket
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
@@ -150,13 +149,6 @@ class WebClient:
             # No cookies are kept, and no proxy of the environment may see what is asked.
             self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
         return self._session
-
-
-@asynccontextmanager
-async def web_client(allowed_hosts: Collection[str] = ()) -> AsyncIterator[WebClient]:
-    """Open a client for the block."""
-    async with WebClient(allowed_hosts) as client:
-        yield client
 
 
 def _resolve_location(url: str, location: str) -> str:

@@ -27,7 +27,7 @@ from core.storage.feedback import FeedbackRepository, LabelledQuestion, Rating
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
-from core.storage.overrides import Audit, RuntimeOverrides, new_entry, off_key
+from core.storage.overrides import Audit, RuntimeOverrides, new_entry, override_key
 from core.storage.refresh_state import RefreshState, RefreshStateRepository
 from core.storage.tables import cursors, metadata
 from core.storage.usage import AgentUsage, StatisticsRepository, TokenUsage, UsageRepository
@@ -403,7 +403,7 @@ class TestOverrides:
         overrides, others = (RuntimeOverrides(database, cache_ttl_s=0) for _ in range(2))
         command = replace(ASKED, command="mode", text="mention")
         await overrides.change(command, "telegram:-100", "mode", "mention", before="auto")
-        await overrides.change(command, "", off_key("docs"), "1")
+        await overrides.change(command, "", override_key("off", "docs"), "1")
         await others.load()
         assert (others.mode("telegram:-100"), others.mode("telegram:-2"), others.is_off("docs")) == (
             "mention",

@@ -17,7 +17,7 @@ from core.ports import Library
 from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.feedback import FeedbackRepository
-from core.storage.overrides import RuntimeOverrides, admin_key, get_chat_name
+from core.storage.overrides import RuntimeOverrides, get_chat_name, override_key
 from core.text.catalogue import ENGLISH, Messages
 from core.text.formatting import INDEFINITELY, format_code, format_until
 from core.types import ConversationKey, Message
@@ -83,15 +83,15 @@ async def change_admins(context: CommandContext, request: CommandRequest) -> str
     # On every platform the id of a user has digits. Names do not count: they change and can be taken over.
     if not re.search(r"\d", user_id):
         raise UsageError(texts.user_id_expected)
-    is_admin = user_id in context.overrides.admins(request.chat)
+    is_admin, key = user_id in context.overrides.admins(request.chat), override_key("admin", user_id)
     if action == "add":
         if is_admin:
             return texts.already_admin.format(user=format_code(user_id))
-        await context.overrides.change(request.message, request.chat, admin_key(user_id), "added", before="not there")
+        await context.overrides.change(request.message, request.chat, key, "added", before="not there")
         return texts.admin_added.format(user=format_code(user_id))
     if not is_admin:
         return texts.no_admin.format(user=format_code(user_id))
-    await context.overrides.change(request.message, request.chat, admin_key(user_id), None)
+    await context.overrides.change(request.message, request.chat, key, None)
     return texts.admin_removed.format(user=format_code(user_id))
 
 

@@ -9,7 +9,7 @@ from core.errors import ConfigurationError, UsageError
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.command_table import CONFIGURED_VALUE, LIMITS
 from core.storage.answer_cache import delete_replies
-from core.storage.overrides import GLOBAL_SCOPE, limit_key, new_entry, off_key, scale_key
+from core.storage.overrides import GLOBAL_SCOPE, new_entry, override_key
 from core.storage.usage import UsageRepository, UsageTotals
 from core.text.catalogue import Messages
 from core.text.formatting import NO_LIMIT, format_code, format_duration, today
@@ -71,12 +71,12 @@ async def switch(context: CommandContext, request: CommandRequest) -> str:
             raise UsageError(texts.factor_missing)
         value = f"{float(factor):g}"
         await overrides.change(
-            request.message, GLOBAL_SCOPE, scale_key(name), None if value == "1" else value, before="1"
+            request.message, GLOBAL_SCOPE, override_key("scale", name), None if value == "1" else value, before="1"
         )
         reply = texts.source_weighs.format(source=format_code(name), factor=value)
     else:
         off_value = "off" if action == "off" else None
-        await overrides.change(request.message, GLOBAL_SCOPE, off_key(name), off_value, before="on")
+        await overrides.change(request.message, GLOBAL_SCOPE, override_key("off", name), off_value, before="on")
         reply = (texts.source_off if off_value else texts.source_on).format(source=format_code(name))
     # Earlier answers were made from other knowledge.
     await delete_replies(context.journal.database, time.time())
@@ -98,7 +98,7 @@ async def quota(context: CommandContext, request: CommandRequest) -> str:
         value = str(int(number)) if "tokens" in name else repr(number)
     new_value = None if value == CONFIGURED_VALUE else value
     before = NO_LIMIT if configured is None else f"{configured:g}"
-    await context.overrides.change(request.message, GLOBAL_SCOPE, limit_key(name), new_value, before=before)
+    await context.overrides.change(request.message, GLOBAL_SCOPE, override_key("limit", name), new_value, before=before)
     return f"- {_format_limit(context, name, request.texts)}"
 
 
@@ -149,7 +149,7 @@ async def _format_limits(context: CommandContext, request: CommandRequest) -> st
 
 def _format_limit(context: CommandContext, name: str, texts: Messages) -> str:
     limit = context.live.limit(name)
-    origin = texts.set_by_command if context.overrides.is_set(GLOBAL_SCOPE, limit_key(name)) else ""
+    origin = texts.set_by_command if context.overrides.is_set(GLOBAL_SCOPE, override_key("limit", name)) else ""
     return f"`{name}`: {texts.no_limit if limit is None else f'{limit:,g}'}{origin}"
 
 

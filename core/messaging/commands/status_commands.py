@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.command_table import help_text
-from core.storage.overrides import GLOBAL_SCOPE, AuditEntry, scale_key
+from core.storage.overrides import GLOBAL_SCOPE, AuditEntry, override_key
 from core.storage.usage import DailyStatistics, StatisticsRepository, first_day
 from core.text.catalogue import Messages
 from core.text.formatting import format_age, format_code, format_cost, format_duration, format_until, today
@@ -144,7 +144,7 @@ def _format_count(count: int, singular: str, plural: str) -> str:
 
 def _format_overrides(context: CommandContext, name: str, texts: Messages) -> str:
     off_text = texts.source_switched_off if context.overrides.is_off(name) else ""
-    if not context.overrides.is_set(GLOBAL_SCOPE, scale_key(name)):
+    if not context.overrides.is_set(GLOBAL_SCOPE, override_key("scale", name)):
         return off_text
     return off_text + texts.source_weight.format(factor=f"{context.overrides.scale(name):g}")
 

@@ -96,8 +96,6 @@ def fingerprint(data: bytes) -> str:
 
 # Never taken: installed or compiled by tools.
 _INSTALLED = ("node_modules/", "bower_components/", "__pycache__/", "site-packages/")
-
-
 # Taken only by a source that has include globs: written by tools, or by somebody else.
 _GENERATED = (
     *("*.lock", "*-lock.json", "*-lock.yaml", "npm-shrinkwrap.json", "go.sum", "*.snap", "*.generated.*"),
@@ -105,11 +103,6 @@ _GENERATED = (
     *("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*.pb.go", "*.pb.cc", "*.pb.h"),
     *("dist/", "vendor/", "third_party/", "venv/"),
 )
-
-
-_HIDDEN = (".*",)
-
-
 _KINDS = {
     "markdown": ".md .markdown .mdx .mdown",
     "rst": ".rst .rest",
@@ -142,22 +135,14 @@ _KINDS = {
         .service
     """,
 }
-
-
 # Of these most bytes are no text.
 DOCUMENT_KINDS = frozenset({"pdf", "docx", "pptx", "xlsx", "html", "notebook"})
-
-
 _KIND_BY_SUFFIX = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
-
-
 _NAMES = """
     dockerfile containerfile makefile gnumakefile justfile jenkinsfile vagrantfile procfile rakefile gemfile brewfile
     cmakelists.txt license licence copying notice readme changelog changes news authors contributors contributing
     install todo faq codeowners maintainers security support
 """
-
-
 _TEXT_NAMES = frozenset(_NAMES.split())
 
 
@@ -186,7 +171,7 @@ class PathFilter:
         self._has_negation = any(pattern.startswith("!") for pattern in settings.exclude)
         uses_defaults = not settings.include
         self._generated = _compile_globs(name, "exclude", _INSTALLED + (_GENERATED if uses_defaults else ()))
-        self._hidden = _compile_globs(name, "exclude", _HIDDEN if uses_defaults else ())
+        self._hidden = _compile_globs(name, "exclude", (".*",) if uses_defaults else ())
         self._included_suffixes = {PurePosixPath(pattern).suffix.lower() for pattern in settings.include} - {""}
         self._max_bytes = settings.max_file_kb * 1024
         self._max_document_bytes = settings.max_document_kb * 1024

@@ -26,12 +26,7 @@ from knowledge.sources.common.documents import redact_credentials, unusable_reas
 from knowledge.sources.common.state_files import read_json, write_atomically
 from knowledge.sources.git.access import build_access, get_advice
 from knowledge.sources.git.command import Git, GitError, GitTimeout
-from knowledge.sources.git.state import (
-    CloneState,
-    read_state,
-    unfollow_other_clones,
-    write_state,
-)
+from knowledge.sources.git.state import CloneState, read_state, unfollow_other_clones, write_state
 
 _NON_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]+")
 # Raise it when the rules for what can be used change.
@@ -90,8 +85,7 @@ class GitClone:
             try:
                 output = await git.run("ls-remote", "--", self._url, *references)
             except GitError as error:
-                problem = f"source {self.name}: {self._display_url} cannot be reached: {error}."
-                raise SourceError(f"{problem} {get_advice(str(error))}.") from error
+                raise self._unreachable_error(error, "reached") from error
             if not output:
                 raise SourceError(f"source {self.name}: {self._display_url} has no branch or tag {branch or 'HEAD'!r}.")
             commits.append(output.split()[0].decode())
@@ -192,10 +186,9 @@ class GitClone:
             return error
         return SourceError(f"source {self.name}: {self._display_url} cannot be fetched: {fetch_error}.")
 
-    def _unreachable_error(self, error: GitError) -> SourceError:
-        return SourceError(
-            f"source {self.name}: {self._display_url} cannot be fetched: {error}. {get_advice(str(error))}."
-        )
+    def _unreachable_error(self, error: GitError, action: str = "fetched") -> SourceError:
+        problem = f"source {self.name}: {self._display_url} cannot be {action}: {error}"
+        return SourceError(f"{problem}. {get_advice(str(error))}.")
 
     async def _require_branches(self, fetch_error: GitError, directory: Path) -> None:
         """Raise `GitError` when the remote does not answer either, `SourceError` when it lacks a branch."""
@@ -212,13 +205,11 @@ class GitClone:
             for name in reference_names
             if name.startswith(kind)
         ]
-        for branch in self._branches:
-            if branch not in ("", *branch_names):
-                raise SourceError(unknown_branch_message(self.name, self._display_url, branch, branch_names))
+        missing_names = [branch for branch in self._branches if branch not in ("", *branch_names)]
         if "" in self._branches and "HEAD" not in reference_names:
-            raise SourceError(
-                unknown_branch_message(self.name, self._display_url, "(its default branch)", branch_names)
-            )
+            missing_names.append("(its default branch)")
+        if missing_names:
+            raise SourceError(unknown_branch_message(self.name, self._display_url, missing_names[0], branch_names))
 
 
 def clone_name(url: str) -> str:
@@ -278,7 +269,9 @@ class BlobCheckCache:
         reasons = {key: cached[key] for key in keys.values() if key in cached}
         async with aclosing(git.blobs(sorted(blob for blob, key in keys.items() if key not in reasons))) as contents:
             async for blob, data in contents:
-                reasons[keys[blob]] = blob_unusable_reason(data, allow_binary=blob in binary_blobs)
+                is_pointer = len(data) <= _MAX_LFS_POINTER_BYTES and data.startswith(_LFS_POINTER)
+                reason = unusable_reason(data, allow_binary=blob in binary_blobs)
+                reasons[keys[blob]] = "LFS pointer" if is_pointer else reason
         if reasons != cached:
             await asyncio.to_thread(self._write, reasons)
         self._reasons = reasons
@@ -307,10 +300,3 @@ class BlobCheckCache:
             write_atomically(self._file, json.dumps({"format": _FORMAT, "faults": keys_by_reason}))
         except OSError as error:
             get_logger(__name__).warning("source.not_remembered", source=self._name, error=str(error))
-
-
-def blob_unusable_reason(data: bytes, *, allow_binary: bool) -> str:
-    """Return why content cannot be used, or an empty text."""
-    if len(data) <= _MAX_LFS_POINTER_BYTES and data.startswith(_LFS_POINTER):
-        return "LFS pointer"
-    return unusable_reason(data, allow_binary=allow_binary)

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from core.errors import SourceError
 from knowledge.sources.common.documents import redact_credentials
@@ -44,6 +44,7 @@ _INHERITED_PREFIXES = ("GIT_SSH", "GIT_SSL", "GIT_PROXY", "GIT_HTTP")
 _BATCH_SIZE = 64
 _READ_BYTES = 1 << 16
 _NO_ACCESS = GitAccess()
+Stream = TypeVar("Stream")
 # Files for what a command writes, and for its errors.
 OutputFiles = tuple[IO[bytes], IO[bytes]]
 _HOST_KEY_CHANGED = b"REMOTE HOST IDENTIFICATION HAS CHANGED"
@@ -110,14 +111,14 @@ class Git:
             for start in range(0, len(ids), _BATCH_SIZE):
                 batch = ids[start : start + _BATCH_SIZE]
                 # A batch of names fits into the pipe, so that writing cannot wait for reading.
-                _stdin(process).write("".join(f"{blob_id}\n" for blob_id in batch).encode())
+                _require(process.stdin).write("".join(f"{blob_id}\n" for blob_id in batch).encode())
                 for blob_id in batch:
                     content = await self._read_blob(process)
                     if content is not None:
                         yield blob_id, content
 
     async def _read_blob(self, process: asyncio.subprocess.Process) -> bytes | None:
-        output = _stdout(process)
+        output = _require(process.stdout)
         try:
             async with asyncio.timeout(self._timeout):
                 header = (await output.readline()).split()
@@ -218,16 +219,10 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _stdin(process: asyncio.subprocess.Process) -> asyncio.StreamWriter:
-    if process.stdin is None:
-        raise GitError("git was started without an input")
-    return process.stdin
-
-
-def _stdout(process: asyncio.subprocess.Process) -> asyncio.StreamReader:
-    if process.stdout is None:
-        raise GitError("git was started without an output")
-    return process.stdout
+def _require(stream: Stream | None) -> Stream:
+    if stream is None:
+        raise GitError("git was started without its pipes")
+    return stream
 
 
 def _first_error_line(errors: bytes) -> str:

@@ -39,11 +39,6 @@ class Tree:
     submodules: list[str] = field(default_factory=list)
 
 
-async def list_tree(git: Git, commit: str) -> bytes:
-    """Return all entries of a commit as git writes them. Raises `GitError`."""
-    return await git.run("ls-tree", "-r", "-z", "--long", commit)
-
-
 def filter_tree(output: bytes, path_filter: PathFilter) -> Tree:
     """Judge the entries of a commit by their names, modes and sizes. Blocking: a large repository takes a while."""
     tree = Tree()
@@ -120,7 +115,7 @@ class GitRepository:
             return await self._list(branch_commits)
         except GitError as error:
             if self._clone is None:
-                raise SourceError(f"source {self.name}: {self._display_url} cannot be read: {error}.") from error
+                raise self._read_error(error) from error
         branch_commits = await self._clone.recreate()
         try:
             return await self._list(branch_commits)
@@ -148,7 +143,7 @@ class GitRepository:
         except GitError as error:
             # The next listing is to notice what is wrong.
             await self._check_cache.clear()
-            raise SourceError(f"source {self.name}: {self._display_url} cannot be read: {error}.") from error
+            raise self._read_error(error) from error
 
     async def latest_commit(self) -> str:
         """Return the commit that the first branch is at, changing nothing; a remote is asked. Raises `SourceError`."""
@@ -157,7 +152,7 @@ class GitRepository:
         try:
             return (await self._local_branch_commits()).commits[self._branches[0]]
         except GitError as error:
-            raise SourceError(f"source {self.name}: {self._display_url} cannot be read: {error}.") from error
+            raise self._read_error(error) from error
 
     async def _to_document(self, path: str, data: bytes, template: str, commits: Mapping[str, str]) -> Document:
         branch, inner_path = self._split_branch(path)
@@ -181,10 +176,11 @@ class GitRepository:
         parts = (part.rpartition("=") for part in revision.split())
         return {branch: commit for branch, _, commit in parts}
 
+    def _read_error(self, error: GitError) -> SourceError:
+        return SourceError(f"source {self.name}: {self._display_url} cannot be read: {error}.")
+
     def _git(self) -> Git:
-        if self._clone:
-            return Git(self._clone.directory, self._settings.timeout_s)
-        return Git(self._local_directory(), self._settings.timeout_s)
+        return Git(self._clone.directory if self._clone else self._local_directory(), self._settings.timeout_s)
 
     def _local_directory(self) -> Path:
         path = Path(self._settings.url).expanduser()
@@ -227,7 +223,8 @@ class GitRepository:
 
     async def _read_tree(self, git: Git, commit: str) -> Tree:
         """Return the files of a commit, as far as can be told without their content. Raises `GitError`."""
-        tree = await asyncio.to_thread(filter_tree, await list_tree(git, commit), self._path_filter)
+        output = await git.run("ls-tree", "-r", "-z", "--long", commit)
+        tree = await asyncio.to_thread(filter_tree, output, self._path_filter)
         if tree.skipped[MISSING] and self._clone:
             raise GitError(f"{tree.skipped[MISSING]} files are missing in the clone")
         if tree.submodules:

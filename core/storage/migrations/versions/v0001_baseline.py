@@ -5,156 +5,151 @@ A copy, and not an import: this stays what it was when `tables.py` moves on.
 
 from __future__ import annotations
 
+import sqlalchemy as sa
 from alembic import op
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
-    Column,
-    DateTime,
-    Float,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    inspect,
-)
 
 revision = "0001"
 down_revision = None
 
-metadata = MetaData()
+metadata = sa.MetaData()
 
-Table(
+sa.Table(
     "messages",
     metadata,
-    Column("number", Integer, primary_key=True),
-    *(Column(name, String(128), nullable=False) for name in ("platform", "bot", "chat", "thread", "id", "author_id")),
-    *(Column(name, Text, nullable=False) for name in ("author", "text", "command", "reply_to", "quoted")),
-    *(Column(name, Boolean, nullable=False) for name in ("private", "addressed")),
-    Column("reference", JSON, nullable=False),
-    *(Column(name, DateTime(timezone=True), nullable=False) for name in ("sent_at", "received_at")),
-    Column("state", String(16), nullable=False),
-    *(Column(name, Text, nullable=False, default="") for name in ("reason", "reply_id", "reply")),
-    *(Column(name, JSON) for name in ("citations", "trace")),
-    Column("settled_at", DateTime(timezone=True)),
-    Column("attachments", JSON),
-    Column("seen", Text),
-    Index("messages_identity", "platform", "bot", "chat", "id", unique=True),
-    Index("messages_conversation", "platform", "chat", "thread", "number"),
-    Index("messages_state", "state"),
+    sa.Column("number", sa.Integer, primary_key=True),
+    *(
+        sa.Column(name, sa.String(128), nullable=False)
+        for name in ("platform", "bot", "chat", "thread", "id", "author_id")
+    ),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("author", "text", "command", "reply_to", "quoted")),
+    *(sa.Column(name, sa.Boolean, nullable=False) for name in ("private", "addressed")),
+    sa.Column("reference", sa.JSON, nullable=False),
+    *(sa.Column(name, sa.DateTime(timezone=True), nullable=False) for name in ("sent_at", "received_at")),
+    sa.Column("state", sa.String(16), nullable=False),
+    *(sa.Column(name, sa.Text, nullable=False, default="") for name in ("reason", "reply_id", "reply")),
+    *(sa.Column(name, sa.JSON) for name in ("citations", "trace")),
+    sa.Column("settled_at", sa.DateTime(timezone=True)),
+    sa.Column("attachments", sa.JSON),
+    sa.Column("seen", sa.Text),
+    sa.Index("messages_identity", "platform", "bot", "chat", "id", unique=True),
+    sa.Index("messages_conversation", "platform", "chat", "thread", "number"),
+    sa.Index("messages_state", "state"),
 )
 
-Table(
-    "cursors", metadata, Column("name", String(128), primary_key=True), Column("position", BigInteger, nullable=False)
+sa.Table(
+    "cursors",
+    metadata,
+    sa.Column("name", sa.String(128), primary_key=True),
+    sa.Column("position", sa.BigInteger, nullable=False),
 )
 
-Table(
+sa.Table(
     "feeds",
     metadata,
-    Column("feed", String(64), primary_key=True),
-    Column("looked_at", Float, nullable=False),
-    *(Column(name, Text, nullable=False) for name in ("etag", "modified")),
-    Column("known", JSON, nullable=False),
+    sa.Column("feed", sa.String(64), primary_key=True),
+    sa.Column("looked_at", sa.Float, nullable=False),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("etag", "modified")),
+    sa.Column("known", sa.JSON, nullable=False),
 )
 
-Table(
+sa.Table(
     "answers",
     metadata,
-    Column("number", Integer, primary_key=True),
-    Column("day", String(10), nullable=False),
-    *(Column(name, String(128), nullable=False) for name in ("platform", "chat", "author_id", "question_id")),
-    Column("outcome", String(16), nullable=False),
-    *(Column(name, Integer, nullable=False) for name in ("prompt", "completion")),
-    Column("cost", Float, nullable=False),
-    Index("answers_day", "day", "prompt", "completion", "cost"),
-    Index("answers_chat", "day", "platform", "chat"),
-    Index("answers_user", "day", "platform", "author_id"),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("day", sa.String(10), nullable=False),
+    *(sa.Column(name, sa.String(128), nullable=False) for name in ("platform", "chat", "author_id", "question_id")),
+    sa.Column("outcome", sa.String(16), nullable=False),
+    *(sa.Column(name, sa.Integer, nullable=False) for name in ("prompt", "completion")),
+    sa.Column("cost", sa.Float, nullable=False),
+    sa.Index("answers_day", "day", "prompt", "completion", "cost"),
+    sa.Index("answers_chat", "day", "platform", "chat"),
+    sa.Index("answers_user", "day", "platform", "author_id"),
 )
 
-Table(
+sa.Table(
     "spending",
     metadata,
-    Column("answer", Integer, primary_key=True),
-    Column("agent", String(128), primary_key=True),
-    Column("day", String(10), nullable=False),
-    *(Column(name, Integer, nullable=False) for name in ("prompt", "completion")),
-    Column("cost", Float, nullable=False),
-    Index("spending_day", "day"),
+    sa.Column("answer", sa.Integer, primary_key=True),
+    sa.Column("agent", sa.String(128), primary_key=True),
+    sa.Column("day", sa.String(10), nullable=False),
+    *(sa.Column(name, sa.Integer, nullable=False) for name in ("prompt", "completion")),
+    sa.Column("cost", sa.Float, nullable=False),
+    sa.Index("spending_day", "day"),
 )
 
-Table(
+sa.Table(
     "replies",
     metadata,
-    Column("number", Integer, primary_key=True),
-    Column("scope", String(300), nullable=False),
-    Column("made_by", String(64), nullable=False),
-    *(Column(name, Text, nullable=False) for name in ("question", "sense", "asked")),
-    *(Column(name, JSON, nullable=False) for name in ("versions", "reply")),
-    Column("made_at", Float, nullable=False),
-    Index("replies_question", "scope", "question"),
-    Index("replies_sense", "scope", "sense"),
-    Index("replies_made_at", "made_at"),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("scope", sa.String(300), nullable=False),
+    sa.Column("made_by", sa.String(64), nullable=False),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("question", "sense", "asked")),
+    *(sa.Column(name, sa.JSON, nullable=False) for name in ("versions", "reply")),
+    sa.Column("made_at", sa.Float, nullable=False),
+    sa.Index("replies_question", "scope", "question"),
+    sa.Index("replies_sense", "scope", "sense"),
+    sa.Index("replies_made_at", "made_at"),
 )
 
-Table(
+sa.Table(
     "overrides",
     metadata,
-    Column("scope", String(300), primary_key=True),
-    Column("name", String(200), primary_key=True),
-    Column("value", Text, nullable=False),
+    sa.Column("scope", sa.String(300), primary_key=True),
+    sa.Column("name", sa.String(200), primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
 )
 
-Table(
+sa.Table(
     "audit",
     metadata,
-    Column("number", Integer, primary_key=True),
-    Column("at", DateTime(timezone=True), nullable=False),
-    *(Column(name, String(128), nullable=False) for name in ("platform", "chat", "author_id")),
-    Column("outcome", String(16), nullable=False),
-    *(Column(name, Text, nullable=False) for name in ("command", "what", "before", "after")),
-    Index("audit_chat", "platform", "chat"),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    *(sa.Column(name, sa.String(128), nullable=False) for name in ("platform", "chat", "author_id")),
+    sa.Column("outcome", sa.String(16), nullable=False),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("command", "what", "before", "after")),
+    sa.Index("audit_chat", "platform", "chat"),
 )
 
-Table(
+sa.Table(
     "refreshes",
     metadata,
-    Column("source", String(63), primary_key=True),
+    sa.Column("source", sa.String(63), primary_key=True),
     *(
-        Column(name, DateTime(timezone=True))
+        sa.Column(name, sa.DateTime(timezone=True))
         for name in ("last_try", "ended_at", "last_success", "changed_at", "asked_at")
     ),
-    *(Column(name, Boolean, nullable=False, default=False) for name in ("unfinished", "paused")),
-    *(Column(name, Integer, nullable=False, default=0) for name in ("failures", "passages", "documents")),
-    *(Column(name, Text, nullable=False, default="") for name in ("error", "made_by")),
-    Column("counts", JSON),
+    *(sa.Column(name, sa.Boolean, nullable=False, default=False) for name in ("unfinished", "paused")),
+    *(sa.Column(name, sa.Integer, nullable=False, default=0) for name in ("failures", "passages", "documents")),
+    *(sa.Column(name, sa.Text, nullable=False, default="") for name in ("error", "made_by")),
+    sa.Column("counts", sa.JSON),
 )
 
-Table(
+sa.Table(
     "feedback",
     metadata,
-    Column("number", Integer, primary_key=True),
-    *(Column(name, String(128), nullable=False) for name in ("platform", "bot", "chat", "question", "author_id")),
-    *(Column(name, String(16), nullable=False) for name in ("verdict", "reason")),
-    Column("press", String(128), nullable=False),
-    Column("at", DateTime(timezone=True), nullable=False),
-    Index("feedback_person", "platform", "bot", "chat", "question", "author_id", unique=True),
-    Index("feedback_at", "at"),
+    sa.Column("number", sa.Integer, primary_key=True),
+    *(sa.Column(name, sa.String(128), nullable=False) for name in ("platform", "bot", "chat", "question", "author_id")),
+    *(sa.Column(name, sa.String(16), nullable=False) for name in ("verdict", "reason")),
+    sa.Column("press", sa.String(128), nullable=False),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Index("feedback_person", "platform", "bot", "chat", "question", "author_id", unique=True),
+    sa.Index("feedback_at", "at"),
 )
 
-Table(
+sa.Table(
     "learned",
     metadata,
-    Column("number", Integer, primary_key=True),
-    *(Column(name, String(128), nullable=False) for name in ("platform", "chat", "lesson", "asked_by", "taught_by")),
-    *(Column(name, Text, nullable=False) for name in ("teacher", "question", "answer", "reviewer")),
-    Column("state", String(16), nullable=False),
-    Column("at", DateTime(timezone=True), nullable=False),
-    Column("reviewed_at", DateTime(timezone=True)),
-    Index("learned_lesson", "platform", "chat", "lesson", unique=True),
-    Index("learned_state", "state"),
+    sa.Column("number", sa.Integer, primary_key=True),
+    *(
+        sa.Column(name, sa.String(128), nullable=False)
+        for name in ("platform", "chat", "lesson", "asked_by", "taught_by")
+    ),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("teacher", "question", "answer", "reviewer")),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("reviewed_at", sa.DateTime(timezone=True)),
+    sa.Index("learned_lesson", "platform", "chat", "lesson", unique=True),
+    sa.Index("learned_state", "state"),
     sqlite_autoincrement=True,
 )
 
@@ -163,9 +158,9 @@ def upgrade() -> None:
     """Make what is missing. Only columns that may be empty can be added: older rows have nothing for them."""
     connection = op.get_bind()
     metadata.create_all(connection)
-    inspector = inspect(connection)
+    inspector = sa.inspect(connection)
     for table in metadata.sorted_tables:
         existing_columns = {column["name"] for column in inspector.get_columns(table.name)}
         for column in table.columns:
             if column.name not in existing_columns and column.nullable:
-                op.add_column(table.name, Column(column.name, column.type))
+                op.add_column(table.name, sa.Column(column.name, column.type))

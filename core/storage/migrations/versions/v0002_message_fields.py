@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import sqlalchemy as sa
 from alembic import op
 from alembic.util import CommandError
-from sqlalchemy import (
-    JSON,
-    Boolean,
-    Column,
-    Float,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    false,
-    inspect,
-    select,
-    update,
-)
 
 revision = "0002"
 down_revision = "0001"
@@ -42,40 +28,40 @@ MOVED_KEYS = {
 }
 
 COLUMNS = (
-    *(Column(name, Boolean, nullable=False, server_default=false()) for name in FLAGS),
-    *(Column(name, Boolean) for name in ("is_post", "is_shared_thread")),
-    Column("thread_started_at", Float),
+    *(sa.Column(name, sa.Boolean, nullable=False, server_default=sa.false()) for name in FLAGS),
+    *(sa.Column(name, sa.Boolean) for name in ("is_post", "is_shared_thread")),
+    sa.Column("thread_started_at", sa.Float),
     *(
-        Column(name, String(128), nullable=False, server_default="")
+        sa.Column(name, sa.String(128), nullable=False, server_default="")
         for name in ("parent_id", "language", "purpose", "root_id", "retry_reason")
     ),
-    *(Column(name, JSON(none_as_null=True)) for name in ("feed_entry", "mentioned_users")),
+    *(sa.Column(name, sa.JSON(none_as_null=True)) for name in ("feed_entry", "mentioned_users")),
 )
-messages = Table(
+messages = sa.Table(
     "messages",
-    MetaData(),
-    Column("number", Integer, primary_key=True),
-    Column("id", String(128)),
-    Column("command", Text),
-    Column("reference", JSON),
-    *(Column(column.name, column.type) for column in COLUMNS),
+    sa.MetaData(),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("id", sa.String(128)),
+    sa.Column("command", sa.Text),
+    sa.Column("reference", sa.JSON),
+    *(sa.Column(column.name, column.type) for column in COLUMNS),
 )
 
 
 def upgrade() -> None:
     """Add the columns and move what they hold now out of references and ids, which stay unique as they are."""
     connection, columns, last_number = op.get_bind(), messages.c, 0
-    existing_names = {column["name"] for column in inspect(connection).get_columns("messages")}
+    existing_names = {column["name"] for column in sa.inspect(connection).get_columns("messages")}
     for column in COLUMNS:
         if column.name not in existing_names:
             op.add_column("messages", column)
     if missing_names := {column.name for column in columns} - existing_names - {column.name for column in COLUMNS}:
         raise CommandError(f"no such column: messages.{min(missing_names)}")
-    query = select(columns.number, columns.id, columns.command, columns.reference).order_by(columns.number)
+    query = sa.select(columns.number, columns.id, columns.command, columns.reference).order_by(columns.number)
     while rows := connection.execute(query.where(columns.number > last_number).limit(BATCH_SIZE)).all():
         for row in rows:
             if values := move_values(row.id, row.command, row.reference or {}):
-                connection.execute(update(messages).where(columns.number == row.number).values(values))
+                connection.execute(sa.update(messages).where(columns.number == row.number).values(values))
         last_number = rows[-1].number
 
 
