@@ -16,7 +16,7 @@ from bots.cli.console import (
     print_refresh_result,
     redact_refresh_result,
 )
-from bots.common.terminal import SilentSink, ingest_progress, make_console, print_json, strip_control_characters
+from bots.common.terminal import SilentSink, ingest_progress, make_console, print_json
 from bots.console.render import ConsoleSink
 from bots.daemon.bootstrap import App, open_app, require_knowledge
 from core.answering.agents.reranker import rerank
@@ -26,6 +26,7 @@ from core.runtime.budget import Budget
 from core.runtime.tasks import capture_error, task_group
 from core.settings import Settings
 from core.settings.loader import get_secret_values
+from core.text.formatting import strip_control_characters
 from core.types import AgentScore, Passage, Question, Reply
 from knowledge.ingestion.refresh import RefreshResult
 from knowledge.retrieval.score_explanation import explain_passages, explain_routing

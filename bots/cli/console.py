@@ -11,10 +11,11 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from bots.common.terminal import format_table, strip_control_characters
+from bots.common.terminal import format_table
 from core.observability.logs import make_redactor
 from core.settings import Settings
 from core.settings.loader import get_secret_values
+from core.text.formatting import strip_control_characters
 from core.types import Passage
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from bots.cli.console import make_table, strip_source_prefix
 from bots.common.open_storage import open_database, open_existing_database
-from bots.common.terminal import make_console, print_json, strip_control_characters
+from bots.common.terminal import make_console, print_json
 from bots.console.convert import OWNER_ID, TERMINAL_KEY
 from core.observability.logs import make_redactor
 from core.settings import LiveSource, Settings
 from core.settings.loader import get_secret_values
+from core.text.formatting import strip_control_characters
 from core.types import SourceState
 from knowledge.ingestion.schedule import source_states, stored_sources
 

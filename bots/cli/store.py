@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 
-from bots.common.terminal import make_console, print_json, strip_control_characters
+from bots.common.terminal import make_console, print_json
 from core.errors import UsageError
 from core.runtime.locks import make_data_dir, refresh_lock
 from core.settings import Settings
-from core.text.formatting import pluralize
+from core.text.formatting import pluralize, strip_control_characters
 from knowledge.embedding import open_embedder
 from knowledge.stores import Provider, open_store
 from knowledge.stores.copying import CopyReport, copy_source

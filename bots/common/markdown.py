@@ -10,7 +10,9 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from core.text.formatting import strip_control_characters
 from core.types import Citation
 
 if TYPE_CHECKING:
@@ -42,6 +44,27 @@ def get_language(info: str) -> str:
     """Return the language that the first line of a code block names, or an empty string."""
     match = _LANGUAGE.match(info.strip())
     return match[0] if match else ""
+
+
+# What a reader takes for the address that a link leads to.
+_ADDRESS = re.compile(
+    r"(?:https?://|www\.)([\w.-]{1,253})|^\W{0,4}((?:[\w-]{1,63}\.){1,8}(?:com|org|net|io|dev|app|ai|cn|edu|gov|info))\b",
+    re.IGNORECASE,
+)
+
+
+def _is_masking(label: str, url: str) -> bool:
+    """Return whether the text of a link names another host than the one that it leads to.
+
+    >>> _is_masking("https://bank.example/login", "https://evil.example/"), _is_masking("the guide", "https://a.example/")
+    (True, False)
+    """
+    try:
+        host = (urlsplit(url).hostname or "").removeprefix("www.")
+    except ValueError:
+        return True
+    names = ((match[1] or match[2]).lower().removeprefix("www.") for match in _ADDRESS.finditer(label[:1000]))
+    return any(name.rstrip(".") != host for name in names)
 
 
 class MarkdownRenderer(ABC):
@@ -133,9 +156,11 @@ class MarkdownRenderer(ABC):
             case "code_inline":
                 return self.code_span(node.content, in_link=in_link)
             case "link" | "image":
-                return self.render_link(
-                    node, str(node.attrs.get("href" if node.type == "link" else "src", "")), in_link
-                )
+                url = str(node.attrs.get("href" if node.type == "link" else "src", ""))
+                if _is_masking(self.plain_text(node.children), url):
+                    label = self.render_inline(node.children, in_link=in_link)
+                    return f"{label} ({self.render_text(url, in_link=in_link)})"
+                return self.render_link(node, url, in_link)
             case "softbreak" | "hardbreak":
                 return "\n"
         return self.mark(node.type, self.render_inline(node.children, in_link=in_link) or self.escape(node.content))
@@ -164,8 +189,8 @@ class MarkdownRenderer(ABC):
     # What a platform may write differently.
 
     def sanitize(self, text: str) -> str:
-        """Return a text that can be sent: without lone surrogates."""
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        """Return a text that can be sent: without lone surrogates, and without characters that deceive."""
+        return strip_control_characters(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
 
     def is_linkable(self, url: str) -> bool:
         """Return whether the platform can link to an address."""

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from knowledge.ingestion.sync import SyncProgress
 
 
-# All but tab and newline: among them is what begins an escape sequence, by which a text would command the terminal.
-CONTROL_CHARACTERS = dict.fromkeys({*range(32), *range(127, 160)} - {ord("\t"), ord("\n")})
-
-
 def make_console(*, stderr: bool = False) -> Console:
     """Return the terminal, or standard error."""
     return Console(stderr=stderr, highlight=False)
@@ -30,11 +26,6 @@ def make_console(*, stderr: bool = False) -> Console:
 def print_json(value: object) -> None:
     """Print one object on standard output."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None) + "\n")
-
-
-def strip_control_characters(text: str) -> str:
-    """Return a text without its control characters: sources, models and servers do not steer the terminal."""
-    return text.translate(CONTROL_CHARACTERS)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bots.common.terminal import strip_control_characters
 from bots.console.convert import (
     DEFAULT_SPEAKER,
     NO_ANSWER,
@@ -36,6 +35,7 @@ from bots.console.sink import GroupReplySink, RatingNoticeSink
 from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.policy.command_table import get_command
 from core.ports import Adapter, Delivery, MessageHandler, Sink
+from core.text.formatting import strip_control_characters
 from core.types import ConversationKey, Message, Reply
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from bots.common.terminal import strip_control_characters
 from bots.console.convert import OWNER_ID, PLATFORM, to_rating_command
 from bots.console.render import ConsoleSink
 from core.errors import MessageDeleted
@@ -13,6 +12,7 @@ from core.messaging.feedback.escalation import mentioned_users
 from core.messaging.feedback.rating_buttons import get_buttons, get_rating_buttons, read_button
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.settings import Settings
+from core.text.formatting import strip_control_characters
 from core.types import Button, ConversationKey, Message, Reply, Skip, SkipReason
 
 if TYPE_CHECKING:

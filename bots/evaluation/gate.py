@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bots.common.open_storage import open_database
-from bots.common.terminal import make_console, print_json, strip_control_characters
+from bots.common.terminal import make_console, print_json
 from bots.daemon.bootstrap import NOTHING_INGESTED, make_live_settings, open_app
 from bots.evaluation.datasets import RecordReader, read_cases
 from bots.evaluation.output import (
@@ -31,6 +31,7 @@ from core.errors import UsageError
 from core.messaging.gate.calibration import GateCase, GateEvaluation, evaluate_gate, require_enough_cases, score_cases
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL
 from core.settings import Settings
+from core.text.formatting import strip_control_characters
 from core.types import ConversationKey, Message
 
 if TYPE_CHECKING:

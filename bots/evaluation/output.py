@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bots.common.terminal import format_table, ingest_progress, make_console, strip_control_characters
+from bots.common.terminal import format_table, ingest_progress, make_console
 from bots.daemon.bootstrap import NOTHING_INGESTED, App, open_app
 from bots.evaluation.datasets import (
     CORPUS_LINE_FORMAT,
@@ -23,6 +23,7 @@ from core.errors import UsageError
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate, Scores
 from core.runtime.locks import make_data_dir
 from core.settings import LiveSource, Settings
+from core.text.formatting import strip_control_characters
 from knowledge.embedding import open_embedder
 
 if TYPE_CHECKING:

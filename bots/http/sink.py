@@ -15,6 +15,7 @@ from core.errors import MessageDeleted
 from core.messaging.feedback.escalation import mentioned_users
 from core.messaging.feedback.rating_buttons import get_buttons, read_button
 from core.observability.logs import get_logger
+from core.text.formatting import strip_control_characters
 from core.types import Button, Citation, Message, Reply
 
 if TYPE_CHECKING:
@@ -140,13 +141,13 @@ class HttpSink:
             "chat": self._conversation.chat,
             "thread": self._conversation.thread,
             "state": state,
-            "text": text,
+            "text": strip_control_characters(text),
             "citations": [
                 {
                     "n": citation.n,
                     "source": citation.source,
-                    "title": citation.title,
-                    "path": citation.path,
+                    "title": strip_control_characters(citation.title),
+                    "path": strip_control_characters(citation.path),
                     "url": citation.url,
                 }
                 for citation in citations

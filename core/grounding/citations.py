@@ -121,10 +121,12 @@ def _parse_positions(ids: str) -> list[int]:
 
 
 def _get_citation(passage: Passage, citations_by_link: dict[str, Citation]) -> Citation:
-    link = passage.url or passage.id
+    # A source of any other kind of address (`javascript:`) could make a reader run something.
+    url = passage.url if passage.url.startswith(("http://", "https://")) else ""
+    link = url or passage.id
     if link not in citations_by_link:
         citations_by_link[link] = Citation(
-            len(citations_by_link) + 1, passage.id, passage.source, passage.title, passage.path, passage.url
+            len(citations_by_link) + 1, passage.id, passage.source, passage.title, passage.path, url
         )
     return citations_by_link[link]
 

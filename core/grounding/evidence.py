@@ -20,14 +20,15 @@ FENCE_TAGS = (
 # Invisible characters: inside a tag they would hide it from these patterns, but not from the model.
 _INVISIBLE = re.compile(
     r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
-    r"\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    r"\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_TAG_OPENING = r"(?:[<＜﹤]|&lt;|&#0*60;|&#x0*3c;)"
+# Also as a character reference, without its end, or of a reference that was itself escaped.
+_TAG_OPENING = r"(?:[<＜﹤]|&(?:(?:amp|#0{0,9}38|#x0{0,9}26);?){0,9}(?:lt|#0{0,9}60|#x0{0,9}3c);?)"
 # Possessive quantifiers: backtracking over thousands of blanks would take seconds.
-_FENCE_TAG = re.compile(rf"{_TAG_OPENING}\s*+([/／\\]*)\s*+({FENCE_TAGS})\b", re.IGNORECASE)
+_FENCE_TAG = re.compile(rf"{_TAG_OPENING}\s*+([/／\\⁄∕⧸]*+)\s*+({FENCE_TAGS})\b", re.IGNORECASE)
 # The tokens of chat templates: some servers interpret them inside a message.
 _CHAT_TEMPLATE_TOKEN = re.compile(
-    rf"{_TAG_OPENING}(?=[|｜][\w▁][\w\s▁]{{0,40}}[|｜])|{_TAG_OPENING}(?=/?(?:s|bos|eos|(?:start|end)_of_turn|SYS)>)"
+    rf"{_TAG_OPENING}(?=[|｜][\w▁][\w\s▁]{{0,40}}[|｜])|{_TAG_OPENING}(?=/?(?:s|bos|eos|think|(?:start|end)_of_turn|SYS)>)"
     rf"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS)\])",
     re.IGNORECASE,
 )

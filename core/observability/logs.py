@@ -45,6 +45,15 @@ _PATTERNS = (
     (":", re.compile(r"(?<![\w:])\d{6,12}:[\w-]{30,}"), REDACTED),
     ("earer", re.compile(r"([Bb]earer[ =:]{1,3})[^\s\"'\\,]{4,}"), rf"\1{REDACTED}"),
     ("sk-", re.compile(r"(?<![A-Za-z0-9])sk-[\w-]{8,}"), REDACTED),
+    # A token in the query of an address. Other parameters help whoever reads the log.
+    (
+        "=",
+        re.compile(
+            r"([?&](?:[\w-]{0,32}[_-])?(?:api_?-?key|key|token|auth|secret|password|passwd|pwd|sig|signature)=)[^&#\s\"'\\]+",
+            re.IGNORECASE,
+        ),
+        rf"\1{REDACTED}",
+    ),
     ("://", re.compile(r"(://)[^\s/@\"'\\]{1,256}@"), rf"\1{REDACTED}@"),
 )
 

@@ -7,6 +7,20 @@ from datetime import UTC, date, datetime
 from core.text.catalogue import ENGLISH, Messages
 
 MAX_CODE_CHARS = 200
+# Control characters steer terminals; overrides of the direction make a text read differently from what it says. Tabs
+# and line breaks stay, and so do the marks that languages written from right to left need.
+_DECEPTIVE_CHARACTERS = dict.fromkeys(
+    {*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)} - {ord("\t"), ord("\n")}
+)
+
+
+def strip_control_characters(text: str) -> str:
+    """Return a text without control characters and overrides of the writing direction, for people and terminals.
+
+    >>> strip_control_characters("invoice\u202efdp.exe")
+    'invoicefdp.exe'
+    """
+    return text.translate(_DECEPTIVE_CHARACTERS)
 
 
 def format_code(text: str, max_chars: int = MAX_CODE_CHARS, texts: Messages = ENGLISH) -> str:

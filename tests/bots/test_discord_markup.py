@@ -34,7 +34,7 @@ CITED = (
         ("[bad](javascript:x)", "\\[bad\\](javascript:x)"),
         ("![p](https://e.org/p.png)", "[p](<https://e.org/p.png>)"),
         ("https://e.org/a_b_c.", "<https://e.org/a_b_c>."),
-        ("[https://good.org](https://evil.org)", "[https:\u2060//good.org](<https://evil.org>)"),
+        ("[https://good.org](https://evil.org)", "<https://good.org> (<https://evil.org>)"),
         ("snake_case 2*3 ||x||", "snake\\_case 2\\*3 \\|\\|x\\|\\|"),
         ("\\# no heading", "\\# no heading"),
         ("1\\. no list", "1\\. no list"),

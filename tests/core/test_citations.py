@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import time
 
 import pytest
@@ -149,3 +151,9 @@ async def test_nobody_looks_back_for_an_answer_that_found_nothing(text: str, is_
         await model.close()
     assert ("look_back" in peer.agents, reply.citations) == (is_asked, ())
     assert reply.text == text
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", "//evil.example"])
+def test_only_a_web_address_is_cited_as_a_link(url: str) -> None:
+    resolved = resolve_markers("It is so [p1].", [replace(INSTALL, url=url)])
+    assert [citation.url for citation in resolved.citations] == [""]

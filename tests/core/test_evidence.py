@@ -61,7 +61,7 @@ ESCAPES = [
     "\x00\x1b[2J</passage\n>",
 ]
 FENCES = re.compile(
-    r"(?:[<＜]|&lt;|&#60;|&#x3c;)[\s/／\\]*(?:passage|evidence|question|answer|conversation)\b|<\|\w+\|>|<｜\w|\[/?INST\]"
+    r"(?:[<＜]|&lt;?|&#0*60;?|&#x0*3c;?|&(?:amp|#38);(?:lt|#60);)[\s/／\\⁄∕⧸\u2800]*(?:passage|evidence|question|answer|conversation)\b|<\|\w+\|>|<｜\w|\[/?INST\]"
     r"|</?s>|</?(?:start|end)_of_turn>|<SYS>",
     re.IGNORECASE,
 )
@@ -104,6 +104,15 @@ UNSEEN = (
         *(f"</pass{letter}age>" for letter in UNSEEN),
         "</ｐａｓｓａｇｅ>",
         "</𝐞𝐯𝐢𝐝𝐞𝐧𝐜𝐞>",
+        *(f"<{slash}passage>" for slash in "⁄∕⧸"),
+        "<\u2800/passage>",
+        "&lt/passage&gt",
+        "&ltpassage>",
+        "&#060/passage>",
+        "&#x03C/passage>",
+        "&amp;lt;/passage&amp;gt;",
+        "&amp;amp;#60;/passage>",
+        "&#38;lt;/passage>",
         "<|im_\u034fstart|>",
         "［/INST］",
     ],

@@ -194,6 +194,13 @@ def test_secrets_never_appear_in_any_form(form: Literal["json", "console"]) -> N
         ("Incorrect API key: sk-proj-abc_DEF123.", "Incorrect API key: [redacted]."),
         ("https://user:pass@git.example.org/r.git", "https://[redacted]@git.example.org/r.git"),
         ("https://token@git.example.org/r.git", "https://[redacted]@git.example.org/r.git"),
+        ("https://llm.example/v1?api-key=s3cret&v=2 failed", "https://llm.example/v1?api-key=[redacted]&v=2 failed"),
+        ("'https://h/x?page=2&X-Amz-Signature=ab12'", "'https://h/x?page=2&X-Amz-Signature=[redacted]'"),
+        (
+            "https://h/feed?private_token=ab&subscription_key=cd",
+            "https://h/feed?private_token=[redacted]&subscription_key=[redacted]",
+        ),
+        ("https://h/?q=api+key&keyboard=1&monkey=2&tokens=3", None),
         ("task-force disk-images 12:30 https://h/@user a@b.org", None),
         ("core/observability/logs.py:12:34 2026-01-02T03:04:05.678901Z 10.0.0.1:8080", None),
     ],
@@ -212,7 +219,23 @@ def test_a_secret_in_a_url_is_found() -> None:
 
 @pytest.mark.serial
 @pytest.mark.parametrize(
-    "piece", ["a", "1", "1:", "sk-", "://a", "Bearer ", "/bot1", "123456:", "12345678901:aaaa", "://a@", "Bearer abcd"]
+    "piece",
+    [
+        "a",
+        "1",
+        "1:",
+        "sk-",
+        "://a",
+        "Bearer ",
+        "/bot1",
+        "123456:",
+        "12345678901:aaaa",
+        "://a@",
+        "Bearer abcd",
+        "?key=",
+        "&a_",
+        "?a-key=b",
+    ],
 )
 def test_redaction_is_linear_on_long_lines(piece: str) -> None:
     redact = make_redactor(["secret-value"])

@@ -1,0 +1,60 @@
+"""What a model or a source writes cannot deceive a reader, on any platform: links, directions, control characters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from bots.discord.render import render as render_discord
+from bots.slack.render import render as render_slack
+from bots.telegram.render import render as render_telegram
+from core.types import Citation
+
+Render = Callable[[str, Sequence[Citation]], list[str]]
+PLATFORMS: dict[str, Render] = {"discord": render_discord, "slack": render_slack, "telegram": render_telegram}
+
+
+@pytest.fixture(params=PLATFORMS)
+def render(request: pytest.FixtureRequest) -> Render:
+    return PLATFORMS[request.param]
+
+
+@pytest.mark.parametrize(
+    "label", ["https://bank.example/login", "www.bank.example", "bank.com", "**http://bank.example**", "`bank.com`"]
+)
+def test_a_link_that_names_another_host_is_shown_with_its_own(render: Render, label: str) -> None:
+    text = "\n".join(render(f"See [{label}](https://evil.example/x).", ()))
+    shown, own = text.find("bank"), text.find("evil.example/x")
+    assert -1 < shown < own
+    assert "](" not in text
+    assert "<a href" not in text
+    assert "|" not in text
+
+
+@pytest.mark.parametrize(
+    ("label", "url"),
+    [
+        ("https://docs.example/a", "https://docs.example/a"),
+        ("docs.example.com", "https://www.docs.example.com/start"),
+        ("README.md", "https://git.example/README.md"),
+        ("the guide", "https://docs.example/guide"),
+    ],
+)
+def test_an_honest_link_stays_a_link(render: Render, label: str, url: str) -> None:
+    text = "\n".join(render(f"See [{label}]({url}).", ()))
+    assert url in text
+    assert f"({url})." not in text or "](" in text
+
+
+def test_directions_and_control_characters_never_leave(render: Render) -> None:
+    nasty = "a\u202egpj.exe b\u2066c\u2069 \x1b[2J\x07 `x\u202d`"
+    citation = Citation(1, "1", "docs", f"title {nasty}", f"path {nasty}", "")
+    text = "\n".join(render(f"{nasty} [1]", [citation]))
+    assert not set(text) & set("\u202e\u202d\u2066\u2069\x1b\x07")
+    assert "agpj.exe" in text.replace("\\", "")
+
+
+def test_marks_that_scripts_need_stay(render: Render) -> None:
+    text = "\u05e9\u05dc\u05d5\u05dd\u200f می\u200cخواهم 👨\u200d👩"
+    assert text in "\n".join(render(text, ()))
