@@ -344,13 +344,13 @@ class SkipReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A silence with its reason and its text for the journal. Created by `skip`."""
+    """A silence with its reason and the values of its text, which is for the journal. Created by `skip`."""
 
     reason: SkipReason
-    text: str
+    values: Mapping[str, object]
 
     def __str__(self) -> str:
-        return self.text
+        return self.reason.text.format(**self.values)
 
 
 def skip(reason: SkipReason, **values: object) -> Skip:
@@ -359,7 +359,7 @@ def skip(reason: SkipReason, **values: object) -> Skip:
     >>> str(skip(SkipReason.CHAT_NOT_LISTED, chat="telegram:5"))
     'telegram:5 is not among gate.chats'
     """
-    return Skip(reason, reason.text.format(**values))
+    return Skip(reason, values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,6 +172,7 @@ class Conversation:
             extra_handlers={"forget": self._forget, "why": self._explain},
         )
         self._context = dispatcher.context
+        self._context.session = self._session_journal
         repository = SessionFeedback(self._session_journal, kept_journal, self._replies)
         return make_message_processor(
             self._session_journal, self._answer_question, dispatcher, feedback_repository=repository

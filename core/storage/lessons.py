@@ -14,6 +14,7 @@ from core.errors import UsageError
 from core.runtime.tasks import uncancellable
 from core.storage.engine import Repository
 from core.storage.tables import chat_values, learned
+from core.text.catalogue import ENGLISH, Messages
 from core.types import Message
 
 ReviewState = Literal["pending", "approved", "rejected"]
@@ -72,32 +73,32 @@ class TaughtAnswerRepository(Repository):
         return [_to_taught_answer(row) for row in await self._database.fetch_all(query)]
 
     @uncancellable
-    async def decide(self, number: int, state: ReviewState, reviewer: str) -> TaughtAnswer:
+    async def decide(self, number: int, state: ReviewState, reviewer: str, texts: Messages = ENGLISH) -> TaughtAnswer:
         """Approve or reject an answer. Raises `UsageError` for an unknown number."""
         values = {"state": state, "reviewer": reviewer, "reviewed_at": datetime.now(UTC)}
-        return await self._change(number, values)
+        return await self._change(number, values, texts)
 
     @uncancellable
-    async def edit(self, number: int, answer: str) -> TaughtAnswer:
+    async def edit(self, number: int, answer: str, texts: Messages = ENGLISH) -> TaughtAnswer:
         """Replace the text of an answer, which then waits for a review again.
 
         Raises `UsageError` for an unknown number and for an empty text.
         """
         if not answer.strip():
-            raise UsageError("Write the new answer behind the number.")
+            raise UsageError(texts.new_answer_missing)
         review_reset = {"state": "pending", "reviewer": "", "reviewed_at": None}
-        return await self._change(number, {"answer": answer.strip()[:MAX_ANSWER_CHARS], **review_reset})
+        return await self._change(number, {"answer": answer.strip()[:MAX_ANSWER_CHARS], **review_reset}, texts)
 
     async def erase_before(self, before: datetime) -> int:
         """Remove answers from before a time that were never approved; return how many."""
         return await self._database.write(delete(learned).where(learned.c.at < before, learned.c.state != "approved"))
 
-    async def _change(self, number: int, values: dict[str, object]) -> TaughtAnswer:
+    async def _change(self, number: int, values: dict[str, object], texts: Messages) -> TaughtAnswer:
         async with self._database.transaction() as connection:
             await connection.execute(update(learned).filter_by(number=number).values(values))
             row = (await connection.execute(select(learned).filter_by(number=number))).first()
         if row is None:
-            raise UsageError(f"There is no answer {number}. `/faq list` shows those that wait for a review.")
+            raise UsageError(texts.no_such_answer.format(number=number))
         return _to_taught_answer(row)
 
 

@@ -114,7 +114,9 @@ class Journal:
 
     async def mark_skipped(self, message: Message, skip: Skip) -> None:
         """Close a message without an answer, with the reason."""
-        await self._complete(message, "silent", skip, reason=str(skip))
+        values = {name: value if isinstance(value, int | float) else str(value) for name, value in skip.values.items()}
+        trace = {"skip": skip.reason.name, "values": values}
+        await self._complete(message, "silent", skip, reason=str(skip), trace=trace)
 
     async def mark_failed(self, message: Message, reason: str) -> None:
         """Close a message whose answer failed."""

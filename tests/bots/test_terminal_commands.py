@@ -20,6 +20,7 @@ from core.ports import Sink, SourceRefresher
 from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.tables import feedback, messages
+from core.text.catalogue import ENGLISH, messages_for
 from core.types import Citation, Message, Question, Reply, Trace
 from tests.core.fixtures import settings
 from tests.core.test_administration import FolderUpkeep
@@ -132,6 +133,14 @@ async def test_why_explains_the_answer_that_was_given_here(whole: Settings) -> N
         output = (await typed.hear("How?", "/why"))[1]
         for piece in ("`parallel`", "`install package`", "`docs` (1)", "1.5 s", "`rerank`"):
             assert piece in output
+
+
+async def test_a_command_without_words_has_the_language_of_the_conversation(whole: Settings) -> None:
+    async with Typed(whole) as typed:
+        await typed.hear("怎么安装这个软件？")
+        assert messages_for("zh").help_commands in await typed.told("/help")
+        await typed.hear("How do I install it?")
+        assert ENGLISH.help_commands in await typed.told("/help")
 
 
 async def test_what_was_rated_here_can_be_forgotten_here(whole: Settings) -> None:

@@ -668,8 +668,12 @@ async def test_why_explains_a_silence_and_a_failure_that_is_replied_to(journal: 
     assert await bot.hear(says("why", who=ANN, reply_to=chatter.id)) == (
         "I was silent because: the bot was not addressed."
     )
+    chinese_chatter = replace(says("", "今天天气不错", who=ANN), addressed=False)
+    await bot.hear(chinese_chatter)
+    explanation = await bot.hear(says("why", who=ANN, reply_to=chinese_chatter.id))
+    assert explanation == "我没有说话，原因是：没有人在叫我。"
     bot.intake._answer = fail
-    message = says("", "How?", who=ANN)
+    message = says("", "How do I install it?", who=ANN)
     await bot.hear(message)
     assert "secret-host" not in await bot.hear(says("why", who=ANN, reply_to=message.id))
     assert "secret-host" in await bot.hear(says("why", reply_to=message.id))

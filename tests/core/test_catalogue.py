@@ -6,14 +6,19 @@ import importlib
 import string
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import core.text.catalogue as catalogue
+from core.messaging.commands.answer_commands import format_explanation
 from core.messaging.policy.command_table import COMMANDS
+from core.storage.message_lookup import MessageOutcome
 from core.text.catalogue import ENGLISH, Messages, languages, messages_for
+from core.text.formatting import INDEFINITELY, format_until
 from core.text.tokens import detect_language
+from core.types import SkipReason, skip
 
 TRANSLATIONS = [language for language in languages() if language != "en"]
 # What is the same in both, as nothing in it is a word.
@@ -79,6 +84,19 @@ def test_every_command_and_argument_is_described() -> None:
     assert set(ENGLISH.argument_summaries) == {
         f"{command.name} {argument.name}" for command in COMMANDS for argument in command.arguments
     }
+
+
+def test_every_silence_is_explained_in_the_language_of_whoever_asks() -> None:
+    paused = skip(SkipReason.PAUSED, chat="slack:C1", until=format_until(INDEFINITELY), moment=INDEFINITELY)
+    trace = {"skip": "PAUSED", "values": dict(paused.values)}
+    outcome = MessageOutcome("silent", str(paused), "", (), trace)
+    assert format_explanation(outcome) == f"I was silent because: {paused}."
+    assert format_explanation(outcome, messages_for("zh")) == (
+        "我没有说话，原因是：slack:C1 已暂停，直到 /resume 为止（/pause）。"
+    )
+    # The journal of an earlier version has only the text.
+    earlier = replace(outcome, trace={})
+    assert format_explanation(earlier, messages_for("zh")) == f"我没有说话，原因是：{paused}。"
 
 
 @pytest.fixture

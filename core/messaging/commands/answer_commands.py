@@ -18,7 +18,7 @@ from core.storage.message_lookup import MessageLookup, MessageOutcome
 from core.storage.overrides import new_entry
 from core.storage.usage import total_usage
 from core.text.catalogue import ENGLISH, Messages
-from core.text.formatting import format_code, format_cost
+from core.text.formatting import format_code, format_cost, format_until
 
 
 async def explain_command(context: CommandContext, request: CommandRequest) -> str:
@@ -37,7 +37,7 @@ async def explain_command(context: CommandContext, request: CommandRequest) -> s
 def format_explanation(outcome: MessageOutcome, texts: Messages = ENGLISH, *, is_admin: bool = False) -> str:
     """Return the explanation. With `is_admin` it has what is only for those who look after the bot: errors and cost."""
     if outcome.state == "silent":
-        return texts.silent_because.format(reason=outcome.reason or texts.no_reason)
+        return texts.silent_because.format(reason=_format_skip(outcome, texts))
     if outcome.state == "failed":
         return texts.message_failed.format(reason=format_code(outcome.reason) if is_admin else texts.reason_in_log)
     if outcome.state != "answered":
@@ -50,6 +50,17 @@ def format_explanation(outcome: MessageOutcome, texts: Messages = ENGLISH, *, is
     if not outcome.reply:
         return texts.answer_forgotten
     return "\n".join(_format_lines(outcome, texts, is_admin))
+
+
+def _format_skip(outcome: MessageOutcome, texts: Messages) -> str:
+    """Return why the bot was silent; in English for a journal that has only the text."""
+    template = texts.skip_reasons.get(str(outcome.trace.get("skip")))
+    if template is None:
+        return outcome.reason or texts.no_reason
+    values = dict(outcome.trace["values"])
+    if "moment" in values:
+        values["until"] = format_until(values["moment"], texts)
+    return template.format(**values)
 
 
 def _format_lines(outcome: MessageOutcome, texts: Messages, is_admin: bool) -> list[str]:
@@ -164,11 +175,9 @@ async def review_faq(context: CommandContext, request: CommandRequest) -> str:
 async def _apply_decision(repository: TaughtAnswerRepository, number: int, request: CommandRequest) -> str:
     action, texts = request.arguments["action"], request.texts
     if action != "edit":
-        await repository.decide(number, DECISIONS[action], request.message.author)
+        await repository.decide(number, DECISIONS[action], request.message.author, texts)
         return texts.answer_approved if action == "approve" else texts.answer_rejected
-    if not request.arguments.get("text", "").strip():
-        raise UsageError(texts.new_answer_missing)
-    await repository.edit(number, request.arguments["text"])
+    await repository.edit(number, request.arguments.get("text", ""), texts)
     return texts.answer_edited
 
 

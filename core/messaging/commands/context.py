@@ -25,7 +25,8 @@ class CommandContext:
     """What the handlers of commands read and change.
 
     Without a `refresher` nobody knows the state of the sources, without `reload_settings` the configuration cannot be
-    read again, without a `library` no threshold can be fitted.
+    read again, without a `library` no threshold can be fitted. `session` has the conversation, where that is not in
+    the `journal`: the language of a command's author is looked up there.
     """
 
     live: LiveSettings
@@ -35,6 +36,7 @@ class CommandContext:
     refresher: SourceRefresher | None = None
     reload_settings: SettingsLoader | None = None
     library: Library | None = None
+    session: Journal | None = None
     platforms: set[str] = field(default_factory=set)
     started_at: float = field(default_factory=time.monotonic)
     # When each source was last asked for by /refresh; "" stands for all of them.

@@ -103,7 +103,8 @@ class CommandDispatcher:
         that make no sense, and what the handler raises.
         """
         await self.context.live.load()
-        texts = messages_for(await MessageLookup(self.context.journal.database).get_language(message))
+        conversation = self.context.session or self.context.journal
+        texts = messages_for(await MessageLookup(conversation.database).get_language(message))
         command = get_command(message.command, self._commands)
         handler = self._handlers.get(message.command)
         if command is None or handler is None:

@@ -92,7 +92,9 @@ class ChatPolicy:
     def paused_reason(self, message: Message) -> Skip | None:
         """Return until when the chat is paused, as a reason, or None."""
         until = self._live.paused_until(get_chat_name(message))
-        return skip(SkipReason.PAUSED, chat=get_chat_name(message), until=format_until(until)) if until else None
+        if not until:
+            return None
+        return skip(SkipReason.PAUSED, chat=get_chat_name(message), until=format_until(until), moment=until)
 
     def mode(self, message: Message) -> GateMode:
         """Return the chat's mode."""

@@ -13,8 +13,8 @@ __all__ = ["ENGLISH", "Messages", "languages", "messages_for"]
 
 @lru_cache(maxsize=1)
 def languages() -> tuple[str, ...]:
-    """Return the codes of the languages that have texts."""
-    return tuple(module.name for module in pkgutil.iter_modules(__path__))
+    """Return the codes of the languages that have texts: the modules' names, but for parts of a language."""
+    return tuple(module.name for module in pkgutil.iter_modules(__path__) if "_" not in module.name)
 
 
 @lru_cache(maxsize=32)

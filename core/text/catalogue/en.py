@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.types import RETRY
+from core.types import RETRY, SkipReason
 
 
 class English:
@@ -213,6 +213,7 @@ class English:
     message_answering = "That message is being answered."
     message_sending = "The answer to that message is being posted."
     silent_because = "I was silent because: {reason}."
+    skip_reasons: Mapping[str, str] = {reason.name: reason.text for reason in SkipReason}
     no_reason = "no reason is recorded"
     message_failed = "The answer to that message failed: {reason}."
     reason_in_log = "the log says why, to whoever runs me"

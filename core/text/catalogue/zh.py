@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.text.catalogue.en import English
+from core.text.catalogue.zh_silence import SKIP_REASONS
 from core.types import RETRY
 
 
@@ -189,6 +190,7 @@ class Chinese(English):
     message_answering = "那条消息正在回答中。"
     message_sending = "那条消息的回答正在发送。"
     silent_because = "我没有说话，原因是：{reason}。"
+    skip_reasons: Mapping[str, str] = SKIP_REASONS
     no_reason = "没有记录原因"
     message_failed = "那条消息没能回答：{reason}。"
     reason_in_log = "原因记在运行者的日志里"
