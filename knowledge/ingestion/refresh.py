@@ -231,7 +231,7 @@ async def purge_removed_sources(
     return purged_names
 
 
-async def _delete_documents(store: Store, name: str) -> int:
+async def _delete_documents(store: LockedStore, name: str) -> int:
     """Delete all documents of a source, and return how many there were."""
     paths = list(await store.manifest(name))
     remaining_paths = iter(paths)

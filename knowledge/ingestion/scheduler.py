@@ -129,11 +129,9 @@ class RefreshScheduler:
                 self._context.store, self._context.data_dir, self._source_names, self._refresh_states
             ):
                 await self._notify(purged_names)
-        except KimasError as error:
-            get_logger(__name__).error("upkeep.failed", error=str(error))
         except Exception as error:
             # The configured sources are kept up to date all the same.
-            get_logger(__name__).exception("upkeep.failed", error=str(error) or type(error).__name__)
+            _log_failure(error)
 
     async def _refresh_loop(self, name: str, timers: Timers) -> None:
         """Refresh one source whenever it is due: never two runs of it at once."""
@@ -141,12 +139,9 @@ class RefreshScheduler:
         while True:
             try:
                 next_check_at = await self._refresh_if_due(name)
-            except KimasError as error:
-                get_logger(__name__).error("upkeep.failed", source=name, error=str(error))
-                next_check_at = datetime.now(UTC) + self._retry_delay
             except Exception as error:
                 # Whatever failed: one failed refresh must not stop a source from being refreshed for good.
-                get_logger(__name__).exception("upkeep.failed", source=name, error=str(error) or type(error).__name__)
+                _log_failure(error, source=name)
                 next_check_at = datetime.now(UTC) + self._retry_delay
             timers.set(name, next_check_at, wake_event.set)
             await wake_event.wait()
@@ -224,14 +219,14 @@ class RefreshScheduler:
             self._wake_events[name].set()
 
 
+def _log_failure(error: Exception, **keys: str) -> None:
+    """Log an error; with its traceback, where it is none of ours."""
+    logger = get_logger(__name__)
+    log = logger.error if isinstance(error, KimasError) else logger.exception
+    log("upkeep.failed", **keys, error=str(error) or type(error).__name__)
+
+
 def _log(report: SyncReport) -> None:
-    get_logger(__name__).info(
-        "source.refreshed",
-        source=report.name,
-        added=report.added,
-        updated=report.updated,
-        deleted=report.deleted,
-        passages=report.passages,
-        skipped=dict(report.skipped),
-        seconds=round(report.seconds, 2),
-    )
+    counts = {name: getattr(report, name) for name in ("added", "updated", "deleted", "passages")}
+    keys = {**counts, "skipped": dict(report.skipped), "seconds": round(report.seconds, 2)}
+    get_logger(__name__).info("source.refreshed", source=report.name, **keys)

@@ -21,6 +21,7 @@ from core.types import Passage
 from knowledge.chunking import chunk
 from knowledge.ingestion.schedule import INDEX_FORMAT
 from knowledge.ports import Document, Embedder, Listing, PassageRow, Source, Store, StoredDocument
+from knowledge.stores.locked_store import LockedStore
 
 BATCH_PASSAGES = 2000
 # Changed passages are kept in memory until the end, about 4 kB each; more than this many go into several commits.
@@ -107,7 +108,7 @@ class SyncOptions:
     throttled: bool = False
 
 
-async def refresh(source: Source, store: Store, embedder: Embedder, options: SyncOptions) -> SyncReport:
+async def refresh(source: Source, store: Store | LockedStore, embedder: Embedder, options: SyncOptions) -> SyncReport:
     """Bring a source's passages up to date. Hold `refresh_lock` around it.
 
     What is not written in a batch before, and all deletions, are one commit at the end. Raises `SourceError`,
@@ -121,7 +122,7 @@ class _Refresh:
     """A running refresh: its inputs, then its state so far."""
 
     source: Source
-    store: Store
+    store: Store | LockedStore
     embedder: Embedder
     options: SyncOptions
     started_at: float = field(default_factory=time.monotonic)

@@ -136,14 +136,8 @@ def _to_result(passage: Passage, query: str, now: float) -> StandingResult:
 
 
 def _parse_result(data: Mapping[str, Any]) -> StandingResult:
-    return StandingResult(
-        title=str(data["title"]),
-        text=str(data["text"]),
-        url=str(data["url"]),
-        dated=str(data["dated"]),
-        seen=float(data["seen"]),
-        queries=tuple(map(str, data["queries"])),
-    )
+    title, text, url, dated = (str(data[name]) for name in ("title", "text", "url", "dated"))
+    return StandingResult(title, text, url, dated, float(data["seen"]), tuple(map(str, data["queries"])))
 
 
 MAX_QUERIES = 1000

@@ -6,12 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from core.runtime.locks import writing_lock
-from core.types import Passage
-from knowledge.ports import PassageRow, Store, StoredDocument, Vectors
+from knowledge.ports import PassageRow, Store, StoredDocument
 
 
 class LockedStore:
-    """A `Store` whose writes wait for those of other processes."""
+    """What a refresh needs of a store; its writes wait for those of other processes."""
 
     def __init__(self, store: Store, data_dir: Path) -> None:
         self._store = store
@@ -32,21 +31,3 @@ class LockedStore:
         """Bring files and indexes up to date when it is our turn."""
         async with writing_lock(self._data_dir):
             await self._store.optimize()
-
-    async def search(
-        self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
-    ) -> Sequence[Passage]:
-        """Search, at once."""
-        return await self._store.search(tokens, vector, sources, limit)
-
-    async def term_weights(self, tokens: str) -> Mapping[str, float]:
-        """Count as the store does."""
-        return await self._store.term_weights(tokens)
-
-    async def vectors(self, source: str) -> Vectors:
-        """Return all vectors of a source."""
-        return await self._store.vectors(source)
-
-    async def close(self) -> None:
-        """Close the store."""
-        await self._store.close()

@@ -85,15 +85,3 @@ def resolve_target(message: Message) -> Message:
     first, *rest = message.text.split(maxsplit=1) or [""]
     match = None if message.reply_to else _MESSAGE_LINK.fullmatch(first)
     return replace(message, reply_to=match[1] or match[2], text="".join(rest)) if match else message
-
-
-def parent_id(message: Message, target: Message | None) -> str:
-    """Return the id of the message to which the one that a command is about replies, or nothing."""
-    reply_to = target.reply_to if target else ""
-    return reply_to or message.parent_id
-
-
-def thread_root(message: Message, target: Message | None) -> str:
-    """Return the id of the message that began the thread of the one that a command is about, where ids are shared."""
-    thread = (target or message).key.thread
-    return "" if target and target.id == thread else thread

@@ -14,9 +14,7 @@ from core.messaging.feedback.escalation import (
     format_question,
     get_people,
     mentioned_users,
-    parent_id,
     resolve_target,
-    thread_root,
 )
 from core.messaging.feedback.handler import AdminCheck, StartAnswer
 from core.observability.logs import get_logger
@@ -171,7 +169,10 @@ class EscalationHandler:
 
     async def _find_answered_question(self, message: Message, answer_message: Message | None) -> Message | None:
         """Return what the message that is learned from replies to, or the question that its thread began with."""
-        lookup = self._lookup.get_readable_message
-        question = await lookup(message, parent_id(message, answer_message))
-        root_message = None if question else await lookup(message, thread_root(message, answer_message))
+        lookup, thread = self._lookup.get_readable_message, (answer_message or message).key.thread
+        parent_id = (answer_message.reply_to if answer_message else "") or message.parent_id
+        question = await lookup(message, parent_id)
+        # Where ids are shared, the message that began a thread has its id.
+        root_id = "" if answer_message and answer_message.id == thread else thread
+        root_message = None if question else await lookup(message, root_id)
         return root_message if root_message and question_score(root_message.text) >= QUESTION_THRESHOLD else question

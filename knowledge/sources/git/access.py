@@ -8,7 +8,7 @@ import re
 import shlex
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -135,19 +135,13 @@ async def resolve_redirect(url: str, access: GitAccess) -> str:
             message = f"it redirects to another host ({_host(target)}), which is not followed"
             raise SourceError(f"{message}. If it is meant, give that address as url")
 
+    request = Request(refs_url, headers=_PROTOCOL_HEADER, timeout_s=_TIMEOUT_S, max_kb=_MAX_REFERENCES_KB)
     async with WebClient({parts.hostname or ""}) as client:
-        response = await client.fetch(
-            Request(refs_url, headers=_PROTOCOL_HEADER, timeout_s=_TIMEOUT_S, max_kb=_MAX_REFERENCES_KB), check_redirect
-        )
+        response = await client.fetch(request, check_redirect)
         if response.status == _UNAUTHORIZED and login:
             auth_header = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
             # Where it led without a login: from there it may lead on with one.
-            request = Request(
-                response.url,
-                headers={**_PROTOCOL_HEADER, **auth_header},
-                timeout_s=_TIMEOUT_S,
-                max_kb=_MAX_REFERENCES_KB,
-            )
+            request = replace(request, url=response.url, headers={**_PROTOCOL_HEADER, **auth_header})
             response = await client.fetch(request, check_redirect)
     return _to_repository_url(url, response)
 

@@ -67,14 +67,7 @@ async def open_weaviate(
             await cluster.drop()
         await cluster.ensure_collections()
         duration_s = LEASE_FACTOR * settings.write_timeout_s if lease_duration_s is None else lease_duration_s
-        store = WeaviateStore(
-            cluster,
-            embedder_name,
-            dimension,
-            batch_size=settings.batch,
-            read_timeout_s=settings.read_timeout_s,
-            lease_duration_s=duration_s,
-        )
+        store = WeaviateStore(cluster, settings, embedder_name, dimension, lease_duration_s=duration_s)
         await store.ensure_label()
     except BaseException:
         await cluster.close()
@@ -88,18 +81,17 @@ class WeaviateStore:
     def __init__(
         self,
         cluster: Cluster,
+        settings: WeaviateSettings,
         embedder_name: str,
         dimension: int,
         *,
-        batch_size: int,
-        read_timeout_s: float,
         lease_duration_s: float,
     ) -> None:
         self._cluster = cluster
-        self._batch_size = batch_size
+        self._batch_size = settings.batch
         self._labels = {"embedder": embedder_name, "dimension": str(dimension), "format": SCHEMA_VERSION}
         self._dimension = dimension
-        self._read_timeout_s = read_timeout_s
+        self._read_timeout_s = settings.read_timeout_s
         self._lease_duration_s = lease_duration_s
         self._commit_cache: dict[str, Commit] = {}
         self._write_lock = asyncio.Lock()
