@@ -98,6 +98,10 @@ class Library(Protocol):
         """Return the cosine similarity of each text with the query (-1 to 1), to select sentences."""
         ...
 
+    def languages(self) -> Mapping[str, Sequence[str]]:
+        """Return the codes of the languages that each agent's sources are in, most frequent first, where known."""
+        ...
+
     async def term_weights(self, query: str) -> Mapping[str, float]:
         """Return the IDF of each token of a query over all stored passages; empty where the store cannot count."""
         ...

@@ -46,6 +46,10 @@ class OverriddenLibrary:
         """Return how close each text is to the query."""
         return await self._library.similarity(query, texts)
 
+    def languages(self) -> Mapping[str, Sequence[str]]:
+        """Return the languages of the agents whose sources are not all off."""
+        return {name: codes for name, codes in self._library.languages().items() if not self._is_disabled(name)}
+
     async def term_weights(self, query: str) -> Mapping[str, float]:
         """Return the weights of the wrapped library."""
         return await self._library.term_weights(query)

@@ -42,6 +42,10 @@ class ExcludingLibrary:
         """Return the similarities of the wrapped library."""
         return await self.library.similarity(query, texts)
 
+    def languages(self) -> Mapping[str, Sequence[str]]:
+        """Return the languages of the wrapped library."""
+        return self.library.languages()
+
     async def term_weights(self, query: str) -> Mapping[str, float]:
         """Return the weights of the wrapped library."""
         return await self.library.term_weights(query)

@@ -49,6 +49,13 @@ class Budget:
         self.degrade_reasons: dict[str, DegradeReason] = {}
         self.tokens: Counter[str] = Counter()
         self.cost: defaultdict[str, float] = defaultdict(float)
+        self._claimed: set[str] = set()
+
+    def claim(self, name: str) -> bool:
+        """Return True for the first caller with this name: what is done once per answer, by whoever comes first."""
+        is_first = name not in self._claimed
+        self._claimed.add(name)
+        return is_first
 
     def remaining(self) -> float:
         """Return the seconds left before the deadline, never below zero."""

@@ -61,6 +61,10 @@ class ContextSettings(Section):
     select: bool = Field(
         True, description="Show the summarizer only the relevant messages of the conversation, with an analysis"
     )
+    translate: bool = Field(
+        True,
+        description="Also search a question in the sources' language, when it is in another: one call per question",
+    )
     head_start: bool = Field(
         True, description="Start the answer on the rules' result while a light model call runs; keep it if both agree"
     )

@@ -62,7 +62,7 @@ _SCRIPTS = (
 )
 # Words of prose; identifiers such as ReActAgent and GPU belong to no language.
 _WORD = re.compile(r"\b[A-ZÀ-Þ]?[a-zß-ɏ]+\b")
-_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+", re.DOTALL)
+CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+", re.DOTALL)
 # A character of these scripts stands for about this many Latin letters.
 _LETTERS_PER_CHARACTER = {"ja": 3, "ko": 3, "zh": 3}
 
@@ -165,7 +165,7 @@ def detect_language(text: str) -> str:
     >>> detect_language("How do I install it?")
     ''
     """
-    prose = _CODE.sub(" ", text)
+    prose = CODE.sub(" ", text)
     latin_letter_count = sum(len(word) for word in _WORD.findall(prose))
     for code, script in _SCRIPTS:
         letter_count = len(script.findall(prose)) * _LETTERS_PER_CHARACTER.get(code, 1)

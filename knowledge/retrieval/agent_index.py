@@ -9,8 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from core.settings import AgentSettings, Settings
+from core.text.languages import identify_languages, to_language_code
 from knowledge.ports import Embedder, Store, Vectors
 from knowledge.retrieval.routing import AgentIndex, MixInText, cluster
+
+# Passages are looked at around so many centroids, so many at each.
+LANGUAGE_SAMPLES, SAMPLE_SIZE = 8, 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,10 +27,14 @@ class MixIn:
 
 @dataclass(frozen=True, slots=True)
 class AgentIndexEntry:
-    """An agent's index (None when there is nothing to compare with), and the number of its stored passages."""
+    """An agent's index (None when there is nothing to compare with), and the number of its stored passages.
+
+    `languages` are those of a sample of its passages, the most frequent first.
+    """
 
     index: AgentIndex | None
     passage_count: int
+    languages: tuple[str, ...] = ()
 
 
 async def embed_mix_in(agent: AgentSettings, embedder: Embedder) -> MixIn:
@@ -63,12 +71,25 @@ async def index_agent(
         [[mix_in_text.weight * max(sources_by_scale)] for mix_in_text in mix_in.texts], np.float32
     ).reshape(-1, 1)
     all_centroids = _concatenate(centroid_groups)
+    languages = await _identify_languages(agent, all_centroids, store)
     if not len(all_centroids) and not len(mix_in.vectors):
-        return AgentIndexEntry(None, passage_count)
+        return AgentIndexEntry(None, passage_count, languages)
     mix_in_vectors = weights * mix_in.vectors
-    return AgentIndexEntry(
-        AgentIndex(name, all_centroids, mix_in_vectors, agent.mix_in_weight, agent.scale, mix_in.texts), passage_count
-    )
+    index = AgentIndex(name, all_centroids, mix_in_vectors, agent.mix_in_weight, agent.scale, mix_in.texts)
+    return AgentIndexEntry(index, passage_count, languages)
+
+
+async def _identify_languages(agent: AgentSettings, centroids: Vectors, store: Store) -> tuple[str, ...]:
+    """Return the configured language of an agent, or those of the passages around some of its centroids."""
+    if configured_language := to_language_code(agent.language):
+        return (configured_language,)
+    step = max(1, len(centroids) // LANGUAGE_SAMPLES)
+    samples = [
+        await store.search("", centroid, agent.sources, SAMPLE_SIZE)
+        for centroid in centroids[::step][:LANGUAGE_SAMPLES]
+    ]
+    texts = {passage.id: passage.text for passages in samples for passage in passages}
+    return identify_languages(texts.values())
 
 
 async def make_indexes(settings: Settings, store: Store, embedder: Embedder) -> Sequence[AgentIndex]:

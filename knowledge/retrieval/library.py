@@ -93,6 +93,10 @@ class KnowledgeLibrary:
                     index_entries[name] = await index_agent(name, agent, mix_in, self._settings, self._store)
             self._index_entries = index_entries
 
+    def languages(self) -> Mapping[str, Sequence[str]]:
+        """Return the languages of each agent's sources, as of the last `load`."""
+        return {name: entry.languages for name, entry in self._index_entries.items() if entry.languages}
+
     async def reload(self, sources: Collection[str] = ()) -> None:
         """Load again after these sources (all when none is named) were refreshed; the next question uses it."""
         await self.load(sources)

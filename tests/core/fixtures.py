@@ -63,6 +63,9 @@ class InMemoryLibrary:
         wanted = set(content_words(query))
         return [len(wanted & set(content_words(text))) / max(1, len(wanted)) for text in texts]
 
+    def languages(self) -> Mapping[str, Sequence[str]]:
+        return {}
+
     async def term_weights(self, query: str) -> Mapping[str, float]:
         return {}
 

@@ -12,6 +12,7 @@ from core.answering.rewriting.rewrites import REWRITES
 from core.errors import UsageError
 from core.llm.prompts import Prompts
 from core.settings import Settings
+from core.text.languages import identify_languages
 from core.types import Passage, Question
 from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.ports import Store, Vectors
@@ -55,6 +56,26 @@ async def test_questions_find_their_agents(library: KnowledgeLibrary) -> None:
     assert (await names(library, "a saw or a hammer?"))[0] == "smith"
     scores = [agent.score for agent in await library.route("is a pear sweet fruit?")]
     assert scores == sorted(scores, reverse=True)
+
+
+async def test_agents_know_the_languages_of_their_sources(filled: Store, embedder: WordEmbedder) -> None:
+    agents = {
+        "cook": {"sources": ["fruit"]},
+        "chinese": {"sources": ["chinese"]},
+        "told": {"sources": ["tools"], "language": "German"},
+        "empty": {"sources": ["nothing"]},
+    }
+    knowledge_library = KnowledgeLibrary(settings(agents=agents), filled, embedder)
+    assert knowledge_library.languages() == {}
+    await knowledge_library.load()
+    assert knowledge_library.languages() == {"cook": ("en",), "chinese": ("zh",), "told": ("de",)}
+
+
+def test_texts_of_two_languages_have_both() -> None:
+    english, chinese = "The apple and the pear are sweet.", "苹果和梨都很甜。"
+    assert identify_languages([english, english, chinese, "x = 1"]) == ("en", "zh")
+    assert identify_languages([english] * 9 + [chinese]) == ("en",)
+    assert identify_languages(["x = 1"]) == ()
 
 
 async def test_the_limit_and_the_threshold_hold(filled: Store, embedder: WordEmbedder) -> None:

@@ -10,12 +10,13 @@ from itertools import chain, zip_longest
 from typing import TypeVar
 
 from core.answering.agents.reranker import rerank
+from core.answering.agents.translation import translate_once
 from core.answering.context import AnswerDependencies, Query, RewriteContext
 from core.answering.rewriting.runner import QueryResults, merge, rewrite
 from core.errors import KimasError, ServiceError
 from core.observability.logs import get_logger
 from core.runtime.budget import Budget
-from core.runtime.tasks import task_group
+from core.runtime.tasks import capture_error, task_group
 from core.settings import AgentSettings
 from core.types import AgentScore, Passage
 
@@ -34,14 +35,32 @@ class SearchResult:
 async def search(query: str, deps: AnswerDependencies, budget: Budget, *, with_rewrites: bool = True) -> SearchResult:
     """Route a query to agents and search it there; each agent rewrites it as configured, unless `with_rewrites` is off.
 
+    Meanwhile a question in another language than the agents' sources is translated, and searched in theirs as well.
     Raises `ServiceError` when no agent could search.
     """
     agent_settings = deps.settings.retrieval_agents()
     agents = await budget.run_stage(
         "route", deps.library.route(query), lambda: [AgentScore(name, 0.0) for name in agent_settings]
     )
-    passages = await retrieve(query, agents, deps, budget, with_rewrites=with_rewrites)
+    async with task_group() as tasks:
+        translation_search = tasks.create_task(search_translation(query, deps, budget)) if with_rewrites else None
+        passages = await retrieve(query, agents, deps, budget, with_rewrites=with_rewrites)
+        passages += await translation_search if translation_search else []
     return SearchResult(query, tuple(agent.name for agent in agents), tuple(passages))
+
+
+async def search_translation(query: str, deps: AnswerDependencies, budget: Budget) -> list[Passage]:
+    """Return the passages for the translation of a query; none when it needs none, or nothing can be searched."""
+    translation = await translate_once(query, deps, budget)
+    if not translation.text:
+        return []
+    # Only in their own language the agents can tell what a question is about.
+    routes = await budget.run_stage(
+        "route", deps.library.route(translation.text), lambda: [AgentScore(name, 0.0) for name in translation.agents]
+    )
+    agents = [agent for agent in routes if agent.name in translation.agents]
+    passages = await capture_error(retrieve(translation.text, agents, deps, budget, with_rewrites=False))
+    return [] if isinstance(passages, KimasError) else passages
 
 
 async def ranked_search(query: str, deps: AnswerDependencies, budget: Budget) -> SearchResult:

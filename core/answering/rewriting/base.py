@@ -69,61 +69,6 @@ def _match_phrases(text: str, synonym_map: Mapping[str, Sequence[str]]) -> Itera
             yield phrase, pattern
 
 
-# The names that a configuration may use, by language code. The first nine languages have a script of their own.
-_LANGUAGE_NAMES = {
-    "zh": "chinese mandarin 中文 汉语",
-    "ja": "japanese 日本語",
-    "ko": "korean 한국어",
-    "ru": "russian русский",
-    "el": "greek ελληνικά",
-    "ar": "arabic العربية",
-    "he": "hebrew עברית",
-    "th": "thai ไทย",
-    "hi": "hindi हिन्दी",
-    "en": "english",
-    "de": "german deutsch",
-    "fr": "french français francais",
-    "es": "spanish español espanol",
-    "it": "italian italiano",
-    "pt": "portuguese português portugues",
-    "nl": "dutch nederlands",
-}
-_COMMON_WORDS = {
-    "en": "the is are do does how what which why where when can to of in for and my with it this not",
-    "de": "der die das ist sind wie was welche warum wo wann kann ich zu von für und mit ein eine nicht wird den",
-    "fr": "le la les est sont comment que quel quelle pourquoi où quand peut je de des du pour et avec un une ne pas",
-    "es": "el la los las es son cómo como qué cuál por dónde cuándo puedo de del para y con un una no se",
-    "it": "il lo gli è sono come che quale perché dove quando posso di del per e con un una non si",
-    "pt": "o os as é são como que qual porque onde quando posso de do da para e com um uma não se",
-    "nl": "de het is zijn hoe wat welke waarom waar wanneer kan ik van voor en met een niet wordt",
-}
-_COMMON_WORD_SETS = {code: frozenset(words.split()) for code, words in _COMMON_WORDS.items()}
-
-
-def to_language_code(language: str) -> str:
-    """Return the code of a language from its code or name; an empty string for an unknown language."""
-    language_name = language.strip().lower()
-    primary_tag = language_name.split("-")[0].split("_")[0]
-    return next(
-        (code for code, names in _LANGUAGE_NAMES.items() if primary_tag == code or language_name in names.split()), ""
-    )
-
-
-def is_in_language(text: str, language: str) -> bool | None:
-    """Say whether a text is in a language; None when neither its script nor its words show it."""
-    expected_code, script_code = to_language_code(language), detect_language(text)
-    if not expected_code:
-        return None
-    if script_code or expected_code not in _COMMON_WORD_SETS:
-        return script_code == expected_code
-    words = re.findall(r"[^\W\d_]+", text.lower())
-    hit_counts = {code: sum(word in common_words for word in words) for code, common_words in _COMMON_WORD_SETS.items()}
-    max_hits = max(hit_counts.values())
-    if hit_counts[expected_code] < max_hits:
-        return False
-    return True if max_hits and list(hit_counts.values()).count(max_hits) == 1 else None
-
-
 def has_same_script(text: str, other: str) -> bool:
     """Say whether two texts are in the same script."""
     return detect_language(text) == detect_language(other)
@@ -192,9 +137,12 @@ def fence_query(query: Query) -> str:
 def is_valid_rewrite(text: str, query: Query, max_chars: int = MAX_QUERY_CHARS) -> bool:
     """Say whether a model's rewrite can be searched: it has content words, is no refusal, and is not too long."""
     has_content = bool(content_words(text)) and any(map(str.isalpha, text)) and not _UNPARSED_MARKUP.search(text)
-    # A question such as "Why can't I ..." begins like a refusal itself.
-    is_refusal = bool(_REFUSAL.match(text)) and not _REFUSAL.match(query.text)
-    return has_content and not is_refusal and len(text) <= max_chars
+    return has_content and not is_refusal(text, query.text) and len(text) <= max_chars
+
+
+def is_refusal(text: str, query: str) -> bool:
+    """Say whether a model refused to rewrite. A question such as "Why can't I ..." begins like a refusal itself."""
+    return bool(_REFUSAL.match(text)) and not _REFUSAL.match(query)
 
 
 def shares_terms(text: str, query: Query, context: RewriteContext) -> bool:

@@ -18,7 +18,6 @@ from core.answering.rewriting.base import (
     fence_query,
     find_synonyms,
     has_same_script,
-    is_in_language,
     is_valid_rewrite,
     join_terms,
     replace_synonyms,
@@ -30,6 +29,7 @@ from core.answering.rewriting.base import (
 from core.grounding.evidence import escape_delimiters
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.text.keywords import content_words, extract_noun_phrases, strip_fillers
+from core.text.languages import extract_names, is_in_language
 from core.text.question_detection import strip_question_words
 from core.text.tokens import CJK_CHARACTERS, detect_language
 from core.types import Passage
@@ -195,10 +195,6 @@ def _rule_based_hyde(query: Query, context: RewriteContext) -> Sequence[Query]:
     return [replace(query, dense=f"{statement[:1].upper()}{statement[1:]}.")] if content_words(statement) else [query]
 
 
-# Latin letters in a question of another script are a name.
-_LATIN_NAME = re.compile(r"(?<![^\W_])[A-Za-z][\w.\-]*\w")
-
-
 async def translation(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
     """Return every query translated into the agent's language, unless it is in that language or none is configured.
 
@@ -218,11 +214,11 @@ async def translation(queries: Sequence[Query], context: RewriteContext) -> Sequ
 
 async def _llm_translation(query: Query, context: RewriteContext) -> Sequence[Query] | None:
     # Only in a question of another script are Latin words certainly names.
-    names = _extract_names(query.text) if detect_language(query.text) else set()
+    names = extract_names(query.text) if detect_language(query.text) else set()
 
     def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
         text = parsed_reply.get_text("query")
-        is_wrong = is_in_language(text, context.agent.language) is False or not names <= _extract_names(text)
+        is_wrong = is_in_language(text, context.agent.language) is False or not names <= extract_names(text)
         return [Query(text)] if is_valid_rewrite(text, query) and not is_wrong else None
 
     return await ask_llm("rewrite_translation", QUERY_SCHEMA, fence_query(query), accept, context)
@@ -231,10 +227,6 @@ async def _llm_translation(query: Query, context: RewriteContext) -> Sequence[Qu
 def _rule_based_translation(query: Query, context: RewriteContext) -> Sequence[Query]:
     text = replace_synonyms(query.text, context.agent.synonyms)
     return [Query(text) if text != query.text else query]
-
-
-def _extract_names(text: str) -> set[str]:
-    return {name.lower() for name in _LATIN_NAME.findall(text)}
 
 
 MAX_SUB_QUERIES = 3

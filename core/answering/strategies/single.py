@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from core.answering.agents.compression import compress
 from core.answering.agents.context_manager import complete_question, needs_model, rule_based_query
-from core.answering.agents.search import SearchResult, collect_results, search
+from core.answering.agents.search import SearchResult, collect_results, search, search_translation
+from core.answering.agents.translation import get_foreign_agents
 from core.answering.context import AnswerDependencies, RetrievalResult
 from core.errors import KimasError
 from core.runtime.budget import Budget
@@ -55,7 +57,8 @@ async def search_once(
         query = await completion_task
         if not _has_rewrites(deps) and set(content_words(query)) == set(content_words(rule_query)):
             rule_result = collect_results([await rule_search])[0]
-            return SearchResult(query, rule_result.agents, rule_result.passages)
+            passages = await search_translation(query, deps, budget)
+            return replace(rule_result, query=query, passages=(*rule_result.passages, *passages))
         result = await search(query, deps, budget)
         if not result.passages:
             # The completed question found nothing: the passages of the rule-based query are better than none.
@@ -85,6 +88,7 @@ async def _search_rule_query(
         and not completion_task.done()
         and not has_compression
         and not _has_rewrites(deps)
+        and not get_foreign_agents(rule_query, deps)[0]
     ):
         on_partial_result(RetrievalResult(result.query, result.agents, result.passages))
     return result

@@ -1,0 +1,81 @@
+"""The translated question: one call per question, when the knowledge is in another language than the question.
+
+Beside the question itself its translation is searched, at the agents whose sources are in that language. The languages
+of sources come from a sample of their passages (`knowledge.retrieval.agent_index`), or from `agents.NAME.language`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from core.answering.context import MAX_QUERY_CHARS, AnswerDependencies
+from core.answering.rewriting.base import QUERY_SCHEMA, is_refusal
+from core.grounding.evidence import escape_delimiters
+from core.llm.decision_schema import ParsedReply
+from core.llm.structured_output import DecisionRequest, decide
+from core.observability.logs import get_logger
+from core.runtime.budget import Budget
+from core.text.keywords import content_words
+from core.text.languages import extract_names, identify_language, is_in_language, language_name
+from core.text.tokens import detect_language
+from core.types import Turn
+
+STAGE = "translate"
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A query in the language of the sources of `agents` (names); both are empty when there is none."""
+
+    text: str = ""
+    agents: tuple[str, ...] = ()
+
+
+def get_foreign_agents(query: str, deps: AnswerDependencies) -> tuple[str, tuple[str, ...]]:
+    """Return the language to translate a query into, and the agents whose sources are in it; ("", ()) for none.
+
+    An agent with a rewrite `translation` translates for itself.
+    """
+    language = identify_language(query) if deps.model and deps.settings.context.translate else ""
+    settings = deps.settings.retrieval_agents()
+    foreign_agents = {
+        name: codes
+        for name, codes in deps.library.languages().items()
+        if language and language not in codes and "translation" not in settings[name].rewrites
+    }
+    if not foreign_agents:
+        return "", ()
+    target = Counter(codes[0] for codes in foreign_agents.values()).most_common(1)[0][0]
+    return target, tuple(name for name, codes in foreign_agents.items() if target in codes)
+
+
+async def translate_once(query: str, deps: AnswerDependencies, budget: Budget) -> Translation:
+    """Return the translation of a query: of the first of a question that needs one, and never of a second.
+
+    The call has the share `requery` of the budget; when it fails, only the question itself is searched.
+    """
+    target, foreign_agents = get_foreign_agents(query, deps)
+    if not target or not budget.claim(STAGE):
+        return Translation()
+    names = extract_names(query) if detect_language(query) else set()
+
+    def accept(parsed_reply: ParsedReply) -> str | None:
+        text = parsed_reply.get_text("query")
+        is_usable = bool(content_words(text)) and len(text) <= MAX_QUERY_CHARS and not is_refusal(text, query)
+        is_translated = is_in_language(text, target) is not False and names <= extract_names(text)
+        return text if is_usable and is_translated else None
+
+    settings = deps.settings.retrieval_agents()
+    descriptions = [settings[name].description for name in foreign_agents]
+    system = deps.prompts.fill(
+        "rewrite_translation",
+        language=language_name(target),
+        description=" ".join(filter(None, descriptions)) or "(nothing is said about it)",
+    )
+    turns = [Turn("user", f"<question>\n{escape_delimiters(query)}\n</question>")]
+    text = await decide(DecisionRequest(STAGE, "requery", QUERY_SCHEMA, system, turns), accept, "", deps, budget)
+    if not text:
+        return Translation()
+    get_logger(__name__).info("question.translated", language=target, query=text)
+    return Translation(text, foreign_agents)

@@ -1,0 +1,105 @@
+"""Languages: names, codes, and which one a text is in."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from core.text.tokens import CODE, detect_language
+
+# Of the texts whose language is known, a language needs this share to be one of theirs.
+MIN_LANGUAGE_SHARE = 0.2
+# Two common words of one language, and fewer of every other: names and code have none.
+MIN_COMMON_WORDS = 2
+MAX_CHARS = 2000
+_LATIN_NAME = re.compile(r"(?<![^\W_])[A-Za-z][\w.\-]*\w")
+
+# The names that a configuration may use, by language code. The first nine languages have a script of their own.
+_LANGUAGE_NAMES = {
+    "zh": "chinese mandarin 中文 汉语",
+    "ja": "japanese 日本語",
+    "ko": "korean 한국어",
+    "ru": "russian русский",
+    "el": "greek ελληνικά",
+    "ar": "arabic العربية",
+    "he": "hebrew עברית",
+    "th": "thai ไทย",
+    "hi": "hindi हिन्दी",
+    "en": "english",
+    "de": "german deutsch",
+    "fr": "french français francais",
+    "es": "spanish español espanol",
+    "it": "italian italiano",
+    "pt": "portuguese português portugues",
+    "nl": "dutch nederlands",
+}
+_COMMON_WORDS = {
+    "en": "the is are do does how what which why where when can to of in for and my with it this not",
+    "de": "der die das ist sind wie was welche warum wo wann kann ich zu von für und mit ein eine nicht wird den",
+    "fr": "le la les est sont comment que quel quelle pourquoi où quand peut je de des du pour et avec un une ne pas",
+    "es": "el la los las es son cómo como qué cuál por dónde cuándo puedo de del para y con un una no se",
+    "it": "il lo gli è sono come che quale perché dove quando posso di del per e con un una non si",
+    "pt": "o os as é são como que qual porque onde quando posso de do da para e com um uma não se",
+    "nl": "de het is zijn hoe wat welke waarom waar wanneer kan ik van voor en met een niet wordt",
+}
+_COMMON_WORD_SETS = {code: frozenset(words.split()) for code, words in _COMMON_WORDS.items()}
+
+
+def to_language_code(language: str) -> str:
+    """Return the code of a language from its code or name; an empty string for an unknown language."""
+    language_name = language.strip().lower()
+    primary_tag = language_name.split("-")[0].split("_")[0]
+    return next(
+        (code for code, names in _LANGUAGE_NAMES.items() if primary_tag == code or language_name in names.split()), ""
+    )
+
+
+def is_in_language(text: str, language: str) -> bool | None:
+    """Say whether a text is in a language; None when neither its script nor its words show it."""
+    expected_code, script_code = to_language_code(language), detect_language(text)
+    if not expected_code:
+        return None
+    if script_code or expected_code not in _COMMON_WORD_SETS:
+        return script_code == expected_code
+    hit_counts = _count_common_words(text)
+    max_hits = max(hit_counts.values())
+    if hit_counts[expected_code] < max_hits:
+        return False
+    return True if max_hits and list(hit_counts.values()).count(max_hits) == 1 else None
+
+
+def language_name(code: str) -> str:
+    """Return the English name of a language, or the code where none is known."""
+    return _LANGUAGE_NAMES[code].split()[0].capitalize() if code in _LANGUAGE_NAMES else code
+
+
+def identify_language(text: str) -> str:
+    """Return the code of the language that a text is in by its script or its common words; "" when they do not tell.
+
+    >>> [identify_language(text) for text in ("Wie installiere ich das Paket?", "怎么安装？", "pip 3.1")]
+    ['de', 'zh', '']
+    """
+    text = text[:MAX_CHARS]
+    if script_code := detect_language(text):
+        return script_code
+    first, second = _count_common_words(CODE.sub(" ", text)).most_common(2)
+    return first[0] if first[1] >= MIN_COMMON_WORDS and first[1] > second[1] else ""
+
+
+def identify_languages(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the languages of a sample of texts, the most frequent first; empty when none shows."""
+    counts = Counter(code for code in map(identify_language, texts) if code)
+    return tuple(code for code, count in counts.most_common() if count >= MIN_LANGUAGE_SHARE * counts.total())
+
+
+def extract_names(text: str) -> set[str]:
+    """Return the Latin words of a text of another script, lower-case: they are names, which a translation keeps."""
+    return {name.lower() for name in _LATIN_NAME.findall(text)}
+
+
+def _count_common_words(text: str) -> Counter[str]:
+    words = re.findall(r"[^\W\d_]+", text.lower())
+    return Counter(
+        {code: sum(word in common_words for word in words) for code, common_words in _COMMON_WORD_SETS.items()}
+    )

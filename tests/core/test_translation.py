@@ -1,0 +1,133 @@
+"""A question in another language than the sources': translated once, and both are searched."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from core.answering.pipeline import answer
+from core.runtime.budget import Budget
+from core.types import Question, Reply, Turn
+from tests.core.fixtures import InMemoryLibrary, MemorySink, parts, settings
+from tests.core.scripted import ScriptedPeer, models
+
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
+TRANSLATED = '{"query": "How do I install the package?"}'
+
+
+@dataclass
+class ForeignLibrary(InMemoryLibrary):
+    """A library whose sources are in these languages."""
+
+    codes: tuple[str, ...] = ("en",)
+
+    def languages(self) -> Mapping[str, Sequence[str]]:
+        return {passage.source: self.codes for passage in self.passages if self.codes}
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[ScriptedPeer]:
+    async with ScriptedPeer(rewrite_translation=TRANSLATED) as running:
+        yield running
+
+
+async def ask(
+    peer: ScriptedPeer,
+    library: InMemoryLibrary,
+    text: str = "怎么安装？",
+    *,
+    history: tuple[Turn, ...] = (),
+    **changes: object,
+) -> Reply:
+    opened = models(peer)
+    await opened.warm_up()
+    configuration = settings(**changes)
+    try:
+        return await answer(Question(text, history), MemorySink(), parts(library, opened, configuration))
+    finally:
+        await opened.close()
+
+
+async def test_the_translation_is_searched_beside_the_question(peer: ScriptedPeer) -> None:
+    library = ForeignLibrary()
+    reply = await ask(peer, library)
+    assert peer.agents == ["rewrite_translation", "write"]
+    assert library.queries == ["怎么安装？", "How do I install the package?"]
+    assert [passage.id for passage in reply.passages] == ["install"]
+    assert "translate" in reply.trace.timings_ms
+    assert reply.trace.query == "怎么安装？"
+    assert reply.trace.tokens["translate.prompt"] > 0, "the call is in the usage"
+    assert "English" in peer.sent("rewrite_translation")[0]["messages"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("text", "languages", "changes"),
+    [
+        ("怎么安装？", ("en", "zh"), {}),
+        ("怎么安装？", (), {}),
+        ("How do I install the package?", ("en",), {}),
+        ("pip install", ("zh",), {}),
+        ("怎么安装？", ("en",), {"context": {"translate": False}}),
+        ("怎么安装？", ("en",), {"strategies": {"allowed": ["simple"]}}),
+    ],
+)
+async def test_what_needs_no_translation_costs_no_call(
+    peer: ScriptedPeer, text: str, languages: tuple[str, ...], changes: dict[str, object]
+) -> None:
+    await ask(peer, ForeignLibrary(codes=languages), text, **changes)
+    assert "rewrite_translation" not in peer.agents
+
+
+async def test_a_question_in_latin_script_is_translated_too(peer: ScriptedPeer) -> None:
+    peer.replies["rewrite_translation"] = '{"query": "如何安装这个包？"}'
+    library = ForeignLibrary(codes=("zh",))
+    await ask(peer, library, "How do I install the package?")
+    assert library.queries[-1] == "如何安装这个包？"
+
+
+async def test_two_agents_and_sub_questions_cost_one_call(peer: ScriptedPeer) -> None:
+    peer.replies["split"] = '{"questions": ["怎么安装软件包？", "记忆模块做什么？"]}'
+    sources = {name: {"kind": "faq", "path": "faq.yaml"} for name in ("docs", "more")}
+    more = [replace(passage, id=f"more-{passage.id}", source="more") for passage in ForeignLibrary().passages]
+    library = ForeignLibrary((*ForeignLibrary().passages, *more))
+    await ask(peer, library, "怎么安装软件包，记忆模块做什么？", sources=sources, strategies={"allowed": ["parallel"]})
+    assert peer.agents.count("rewrite_translation") == 1
+    assert library.queries.count("How do I install the package?") == 2, "once at each agent"
+
+
+async def test_the_completed_question_is_translated(peer: ScriptedPeer) -> None:
+    peer.replies |= {"rewrite": "怎么安装记忆模块？", "context": "1\n怎么安装"}
+    history = (Turn("user", "记忆模块是什么？"), Turn("assistant", "它保存消息 [1]。"))
+    await ask(peer, ForeignLibrary(), "怎么安装它？", history=history)
+    [request] = peer.sent("rewrite_translation")
+    assert "怎么安装记忆模块？" in request["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["Sorry, I cannot translate that.", '{"query": "怎么安装？"}', '{"query": ""}', "{", '{"query": "Install Rocket"}'],
+)
+async def test_a_bad_translation_is_not_searched(peer: ScriptedPeer, reply: str) -> None:
+    peer.replies |= {"rewrite_translation": reply, "repair": reply}
+    library = ForeignLibrary()
+    await ask(peer, library, "RocketX 怎么安装？")
+    assert library.queries == ["RocketX 怎么安装？"]
+
+
+async def test_a_translation_that_fails_or_is_late_leaves_the_question(peer: ScriptedPeer) -> None:
+    peer.failing = {"rewrite_translation"}
+    library = ForeignLibrary()
+    reply = await ask(peer, library)
+    assert library.queries == ["怎么安装？"]
+    assert reply.trace.why_cut["translate"] == "failed"
+    peer.failing, peer.hanging = set(), {"rewrite_translation"}
+    reply = await ask(peer, library)
+    assert reply.trace.why_cut["translate"] == "late"
+
+
+def test_a_name_is_claimed_once() -> None:
+    budget = Budget(settings().budget)
+    assert [budget.claim("a"), budget.claim("a"), budget.claim("b")] == [True, False, True]
