@@ -30,18 +30,13 @@ from core.types import Message
 ContextHandler = Callable[[CommandContext, CommandRequest], Awaitable[str]]
 
 
-async def _handle_sources(context: CommandContext, request: CommandRequest) -> str:
-    return await (source_commands.switch if "action" in request.arguments else status_commands.show_sources)(
-        context, request
-    )
+def _choose(argument: str, handler: ContextHandler, fallback: ContextHandler) -> ContextHandler:
+    """Return a handler that takes `handler` where an argument is given."""
 
+    async def handle(context: CommandContext, request: CommandRequest) -> str:
+        return await (handler if argument in request.arguments else fallback)(context, request)
 
-async def _handle_pause(context: CommandContext, request: CommandRequest) -> str:
-    return await (source_commands.pause if "source" in request.arguments else chat_commands.pause)(context, request)
-
-
-async def _handle_resume(context: CommandContext, request: CommandRequest) -> str:
-    return await (source_commands.resume if "source" in request.arguments else chat_commands.resume)(context, request)
+    return handle
 
 
 async def _handle_forget(context: CommandContext, request: CommandRequest) -> str:
@@ -53,7 +48,7 @@ HANDLERS: Mapping[str, ContextHandler] = {
     "start": status_commands.show_help,
     "forget": _handle_forget,
     "why": answer_commands.explain_command,
-    "sources": _handle_sources,
+    "sources": _choose("action", source_commands.switch, status_commands.show_sources),
     "status": status_commands.show_status,
     "stats": status_commands.show_statistics,
     "audit": status_commands.show_audit,
@@ -61,8 +56,8 @@ HANDLERS: Mapping[str, ContextHandler] = {
     "refresh": source_commands.refresh,
     "quota": source_commands.quota,
     "reload": source_commands.reload,
-    "pause": _handle_pause,
-    "resume": _handle_resume,
+    "pause": _choose("source", source_commands.pause, chat_commands.pause),
+    "resume": _choose("source", source_commands.resume, chat_commands.resume),
     "mode": chat_commands.change_mode,
     "threshold": chat_commands.change_threshold,
     "admins": chat_commands.change_admins,
