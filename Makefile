@@ -34,7 +34,7 @@ $(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
 
 demo: $(VENV)/.runtime  ## ask this repository a question: no key, no server
 	@$(BIN)/kimas --config config/demo.yaml ingest
-	@$(BIN)/kimas --config config/demo.yaml ask "What happens to a question when the daemon is killed before it has replied?"
+	@$(BIN)/kimas --config config/demo.yaml ask "How do I check that the configuration works?"
 	@echo
 	@echo "Next: $(BIN)/kimas --config config/demo.yaml chat     ask your own questions"
 	@echo "      $(BIN)/kimas init                             write a configuration for your sources"

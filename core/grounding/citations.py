@@ -74,16 +74,22 @@ def resolve_markers(
     """
     citations_by_link: dict[str, Citation] = {}
     segments: list[str] = []
+    numbers: list[int] = []
     dropped_count = end = 0
     for index, marker in enumerate(find_markers(text, allow_bare=allow_bare)):
-        labels: dict[str, None] = {}
+        between = text[end : marker.start]
+        if between.strip() or not numbers:
+            segments += [between, ""]
+            numbers = []
         for position in marker.positions:
             if not 0 <= position < len(passages) or (index, position) in rejections:
                 dropped_count += 1
-                continue
-            labels[f"[{_get_citation(passages[position], citations_by_link).n}]"] = None
-        space = text[marker.start] if text[marker.start].isspace() and labels else ""
-        segments += [text[end : marker.start], space, *labels]
+            else:
+                numbers.append(_get_citation(passages[position], citations_by_link).n)
+        # Markers in a row are one, with its numbers in order.
+        if numbers and not segments[-1]:
+            segments[-2] += text[marker.start] if text[marker.start].isspace() else ""
+        segments[-1] = "".join(f"[{number}]" for number in sorted(set(numbers)))
         end = marker.end
     return ResolvedCitations("".join([*segments, text[end:]]), tuple(citations_by_link.values()), dropped_count)
 
@@ -125,10 +131,35 @@ def _get_citation(passage: Passage, citations_by_link: dict[str, Citation]) -> C
     url = passage.url if passage.url.startswith(("http://", "https://")) else ""
     link = url or passage.id
     if link not in citations_by_link:
+        title = get_readable_title(passage.title)
         citations_by_link[link] = Citation(
-            len(citations_by_link) + 1, passage.id, passage.source, passage.title, passage.path, url
+            len(citations_by_link) + 1, passage.id, passage.source, title, passage.path, url
         )
     return citations_by_link[link]
+
+
+def get_readable_title(title: str) -> str:
+    """Return a title as people read it: definitions without their signatures, files by name, never a path.
+
+    >>> get_readable_title("src/click/core.py > class Context > def invoke(self, callback: str) -> Any")
+    'core.py > Context > invoke'
+    """
+    return " > ".join(to_name(part) for part in title.split(" > "))
+
+
+def to_name(heading: str) -> str:
+    """Return the name in a heading: a definition without its keyword and signature, a path without its folders."""
+    heading = heading.strip()
+    if match := _SIGNATURE.match(heading):
+        return match[1] or match[2]
+    return heading.rpartition("/")[2] if _PATH.fullmatch(heading) else heading
+
+
+_SIGNATURE = re.compile(
+    r"(?:(?:export|public|private|static|abstract|async|default)\s+)*+"
+    r"(?:(?:def|class|function|func|fn|struct|interface|enum|trait|impl|type)\s+([\w.$]+)|([\w.$]+)\()"
+)
+_PATH = re.compile(r"[\w.@+-]+(?:/[\w.@+-]+)+\.\w{1,8}")
 
 
 def split_sentences(text: str) -> list[str]:

@@ -4,177 +4,239 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from core.errors import ServiceError
-from core.grounding.citations import strip_markers
-from core.grounding.evidence import estimate_tokens, passage_ref
+from core.grounding.citations import strip_markers, to_name
+from core.grounding.evidence import passage_ref
+from core.grounding.fact_extraction import extract_identifiers
+from core.grounding.fusion import NON_CODE_KINDS
+from core.grounding.quotable import Quotable, get_quotables
+from core.grounding.subject import Subject
 from core.observability.logs import get_logger
 from core.ports import Library
-from core.text.keywords import content_words
+from core.text.tokens import lexical_tokens
 from core.types import Passage
 
-MAX_PASSAGES = 5
-MAX_CANDIDATES = 40
-MAX_QUOTES = 4
-MAX_QUOTES_PER_PASSAGE = 2
-MAX_CODE_LINES, MIN_CODE_LINES = 12, 3
-_MIN_TOKENS, _MAX_CHARS = 5, 400
-_WINDOW_CHARS = 300
-_DENSE_WEIGHT = 0.6
+MAX_PASSAGES, MAX_CANDIDATES = 8, 60
+MAX_QUOTES, MAX_QUOTES_PER_PASSAGE = 3, 2
+MAX_CODE_LINES, MIN_CODE_LINES = 16, 3
+MAX_FAQ_CHARS = 400
+# The best passage must have this share of the question's words, weighted by how rare they are, to be quoted at all.
+MIN_COVERAGE = 0.5
+# A further quote must fit this well, compared with the best.
+MIN_RELATIVE_SCORE = 0.75
+# The same for code of the passage whose prose fits best.
+MIN_EXAMPLE_SCORE = 0.4
+_DENSE_WEIGHT, _RANK_WEIGHT, _CODE_BONUS, _CODE_FACTOR = 0.4, 0.25, 0.1, 0.75
 
-# The description of a picture is not a sentence of the text.
-_IMAGE = r"!\[[^\]\n]{0,300}\]\([^)\s]{0,500}\)"
-_BLOCK = re.compile(
-    r"(?s:```.*?(?:```|\Z))|" + _IMAGE + r"|^[ \t]*(?:\|.*\||#{1,6}\s.*|[=\-~*^]{3,}|\.\. .*)$", re.MULTILINE
-)
-_PARAGRAPH = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*+•]|\d+[.)])\s)")
-_SENTENCE_BOUNDARY = re.compile(r"(?<=[.!?])\s+(?=[\"'(`*_A-Z0-9])|(?<=[。！？])")
-_TABLE_HEAD = re.compile(r"^[ \t]*\|.*\|[ \t]*\n[ \t]*\|[-:| \t]+\|[ \t]*$", re.MULTILINE)
-_ROW = re.compile(r"^[ \t]*\|(.*)\|[ \t]*$", re.MULTILINE)
-_LIST_MARKER = re.compile(r"^\s*(?:[-*+•]|\d+[.)]|>|#+)\s+")
+_HOW_TO = re.compile(r"\bhow\b|\bcommand\b|\bexample\b|怎么|怎样|如何|命令|示例", re.IGNORECASE)
+# A heading of one word is a name if it looks like code.
+_NAME = re.compile(r"(?:--?)?[A-Za-z]\w*(?:[._-]\w+)+|[A-Za-z]+[A-Z]\w*|[A-Z][A-Z0-9]{2,}|[a-z]\w*")
 _IMPORT = re.compile(r"\s*(?:import|from|package|use|using|#include)\b")
 _DOCSTRING = re.compile(r'(?s)[rRbBuUfF]?("""|\'\'\')(.*?)\1')
 _COMMENT = re.compile(r"(?m)^[^\S\n]*(?:#|//|\*)\s?(?!!)(.*)$")
-PROSE_KINDS = frozenset({"markdown", "rst", "text", "faq", "html"})
 
 
 @dataclass(frozen=True, slots=True)
-class ExtractedSentence:
-    """A sentence with the position of its passage (from 0) and how well it fits (0 to 1)."""
+class Candidate:
+    """A piece of the passage at a position (from 0); `context` are the tokens of its titles."""
 
-    text: str
+    quotable: Quotable
     position: int
+    context: frozenset[str]
+    is_prose: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredQuote:
+    """A candidate, how well it fits (0 to about 1), and its tokens."""
+
+    candidate: Candidate
     score: float
+    tokens: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    text: str
+    subject: Subject
+    timeout_s: float
+
+    @property
+    def wants_code(self) -> bool:
+        """Whether it asks how something is done."""
+        return bool(_HOW_TO.search(self.text))
+
+    @property
+    def names_code(self) -> bool:
+        """Whether it names a function, an option or the like; else prose answers better than a definition."""
+        return bool(extract_identifiers(self.text))
 
 
 async def extract_answer(question: str, passages: Sequence[Passage], library: Library, timeout_s: float = 5.0) -> str:
-    """Return Markdown with the sentences that fit the question best, each with its passage's id; empty for none.
+    """Return Markdown with what fits the question best, each piece with its passage's id; empty when nothing does.
 
-    Comparing vectors may take `timeout_s` seconds; after that shared words alone decide.
+    The passages are ranked, best first. Comparing vectors may take `timeout_s` seconds; after that shared words alone
+    decide.
     """
-    quotes = await _get_best_quotes(question, passages, library, timeout_s)
-    blocks = [
-        f"> {_get_quote_subject(passages[quote.position])}{strip_markers(quote.text)} [{passage_ref(quote.position)}]"
-        for quote in quotes
-    ]
-    # Code without a quote from its passage matched by its names only, and is seldom the answer.
-    is_code_relevant = not quotes or any(quote.position == 0 for quote in quotes)
-    code = (
-        _format_code_block(passages[0]) if is_code_relevant and passages and passages[0].kind not in PROSE_KINDS else ""
-    )
-    return "\n\n".join([*blocks, f"{code}\n\n[{passage_ref(0)}]"] if code else blocks)
-
-
-def _get_quote_subject(passage: Passage) -> str:
-    """Return the name that a quote from code describes: a docstring rarely repeats it."""
-    return "" if passage.kind in PROSE_KINDS else f"`{passage.title.rpartition(' > ')[2]}`: "
-
-
-async def _get_best_quotes(
-    question: str, passages: Sequence[Passage], library: Library, timeout_s: float
-) -> list[ExtractedSentence]:
-    # By score, not by position: the best passages may be at both ends.
-    read_positions = sorted(range(len(passages)), key=lambda position: -passages[position].score)[:MAX_PASSAGES]
+    passages = passages[:MAX_PASSAGES]
+    subject = Subject.from_question(question, await library.term_weights(question))
+    tokens = [_tokenize(f"{passage.title}\n{passage.path}\n{passage.text}") for passage in passages]
     candidates = [
-        (sentence, position)
-        for position in read_positions
-        for sentence in _get_quotable_texts(passages[position])[: MAX_CANDIDATES // max(1, len(read_positions))]
+        Candidate(quotable, position, _tokenize(f"{quotable.heading} {passage.title}"), passage.kind in NON_CODE_KINDS)
+        for position, passage in enumerate(passages)
+        if subject.get_coverage(tokens[position]) >= MIN_COVERAGE
+        for quotable in _get_quotables(passage)
     ]
     if not candidates:
-        return []
-    similarities: Sequence[float] = [0.0] * len(candidates)
-    try:
-        async with asyncio.timeout(timeout_s):
-            similarities = await library.similarity(question, [sentence for sentence, _ in candidates])
-    except (TimeoutError, ServiceError) as error:
-        get_logger(__name__).warning("extract.by_words", error=str(error) or f"not in {timeout_s:.1f} s")
-    question_words = set(content_words(question))
-    ranked_quotes = sorted(
-        (
-            ExtractedSentence(
-                sentence, position, _score_sentence(sentence, similarity, question_words, passages[position].score)
-            )
-            for (sentence, position), similarity in zip(candidates, similarities, strict=True)
-        ),
-        key=lambda quote: -quote.score,
-    )
-    return _select_diverse(ranked_quotes)
-
-
-def _score_sentence(sentence: str, similarity: float, question_words: set[str], passage_score: float) -> float:
-    overlap = len(question_words & set(content_words(sentence))) / max(1, len(question_words))
-    relevance = _DENSE_WEIGHT * max(0.0, similarity) + (1 - _DENSE_WEIGHT) * overlap
-    return relevance * (0.75 + 0.25 * passage_score)
-
-
-def _select_diverse(ranked_quotes: Sequence[ExtractedSentence]) -> list[ExtractedSentence]:
-    selected_quotes: list[ExtractedSentence] = []
-    for quote in ranked_quotes:
-        words = set(content_words(quote.text))
-        if sum(
-            selected_quote.position == quote.position for selected_quote in selected_quotes
-        ) >= MAX_QUOTES_PER_PASSAGE or any(
-            _is_similar(words, set(content_words(selected_quote.text))) for selected_quote in selected_quotes
-        ):
-            continue
-        if selected_quotes and quote.score < 0.5 * selected_quotes[0].score:
-            break
-        selected_quotes.append(quote)
-        if len(selected_quotes) == MAX_QUOTES:
-            break
-    return selected_quotes
-
-
-def _is_similar(words: set[str], other_words: set[str]) -> bool:
-    return len(words & other_words) > 0.7 * min(len(words), len(other_words))
-
-
-def _get_quotable_texts(passage: Passage) -> list[str]:
-    """Return the quotable texts of a passage: table rows, and sentences with as many of the next ones as fit."""
-    text = passage.text
-    if passage.kind == "faq" and len(answer := _get_faq_answer(text)) <= _MAX_CHARS:
-        return [answer]
-    if passage.kind not in PROSE_KINDS:
-        docstrings = [match[2] for match in _DOCSTRING.finditer(text)]
-        comments = "\n".join(match[1] for match in _COMMENT.finditer(_DOCSTRING.sub("", text)))
-        text = "\n\n".join([*docstrings, comments])
-    rows = _ROW.findall(_TABLE_HEAD.sub("", text))
-    quotable_texts = [": ".join(cell.strip() for cell in row.split("|") if cell.strip()) for row in rows]
-    quotable_texts = [row for row in quotable_texts if _is_quotable(row)]
-    for paragraph in _PARAGRAPH.split(_BLOCK.sub("\n\n", text)):
-        sentences = _SENTENCE_BOUNDARY.split(" ".join(_LIST_MARKER.sub("", paragraph).split()))
-        windows = [_build_window(sentences[start:]) for start in range(len(sentences))]
-        quotable_texts += [window for window in windows if _is_quotable(window)]
-    return quotable_texts
-
-
-def _get_faq_answer(entry: str) -> str:
-    """Return the answer of a FAQ entry, whose text is the question, an empty line, and the answer."""
-    return " ".join(entry.partition("\n\n")[2].split())
-
-
-def _is_quotable(text: str) -> bool:
-    # A character of Chinese says about as much as three of Latin script.
-    return estimate_tokens(text) >= _MIN_TOKENS and len(text) <= _MAX_CHARS and len(content_words(text)) > 2
-
-
-def _build_window(sentences: Sequence[str]) -> str:
-    """Return a sentence with those that follow it in its paragraph, as far as they fit: alone it may say too little."""
-    window = sentences[0].strip()
-    for sentence in sentences[1:]:
-        if len(window) + len(sentence) > _WINDOW_CHARS:
-            break
-        window = f"{window} {sentence.strip()}"
-    return window
-
-
-def _format_code_block(passage: Passage) -> str:
-    lines = _DOCSTRING.sub("", passage.text).split("\n")
-    lines = [line for line in lines if line.strip()]
-    lines = [line for line in lines if not _IMPORT.match(line)]
-    if len(lines) < MIN_CODE_LINES:
         return ""
+    asked = _Question(question, subject, timeout_s)
+    quotes = _select(asked, await _rank(asked, candidates, library))
+    quotes.sort(key=lambda quote: (quote.candidate.position, min(quote.candidate.quotable.sentences)))
+    return "\n\n".join(_render(quote, passages[quote.candidate.position]) for quote in quotes)
+
+
+def _tokenize(text: str) -> frozenset[str]:
+    return frozenset(lexical_tokens(text).split())
+
+
+async def _rank(question: _Question, candidates: Sequence[Candidate], library: Library) -> list[ScoredQuote]:
+    """Return the candidates with their scores, best first."""
+    tokens = [_tokenize(candidate.quotable.content) for candidate in candidates]
+    overlaps = [
+        _score_words(question.subject, candidate, own) for candidate, own in zip(candidates, tokens, strict=True)
+    ]
+    # Comparing vectors takes time: only for those that share the most words.
+    best = sorted(range(len(candidates)), key=lambda index: -overlaps[index])[:MAX_CANDIDATES]
+    texts = [f"{candidates[index].quotable.heading}. {candidates[index].quotable.text}" for index in best]
+    similarities: Sequence[float] = [0.0] * len(best)
+    try:
+        async with asyncio.timeout(question.timeout_s):
+            similarities = await library.similarity(question.text, texts)
+    except (TimeoutError, ServiceError) as error:
+        get_logger(__name__).warning("extract.by_words", error=str(error) or f"not in {question.timeout_s:.1f} s")
+    quotes = []
+    for index, similarity in zip(best, similarities, strict=True):
+        candidate = candidates[index]
+        score = (1 - _DENSE_WEIGHT) * overlaps[index] + _DENSE_WEIGHT * max(0.0, similarity)
+        score *= 1 - _RANK_WEIGHT * min(1.0, candidate.position / MAX_PASSAGES)
+        if candidate.is_prose:
+            score += _CODE_BONUS if question.wants_code and candidate.quotable.code else 0.0
+        elif not question.names_code:
+            score *= _CODE_FACTOR
+        quotes.append(ScoredQuote(candidate, score, tokens[index]))
+    return sorted(quotes, key=lambda quote: -quote.score)
+
+
+def _score_words(subject: Subject, candidate: Candidate, tokens: frozenset[str]) -> float:
+    """Return how much of the subject a candidate has. The first piece below a matching heading fits best."""
+    heading = subject.get_coverage(_tokenize(candidate.quotable.heading))
+    own = subject.get_coverage(tokens)
+    together = subject.get_coverage(tokens | candidate.context)
+    return 0.5 * own + 0.2 * together + 0.3 * heading / (1 + candidate.quotable.rank)
+
+
+def _select(question: _Question, ranked_quotes: Sequence[ScoredQuote]) -> list[ScoredQuote]:
+    """Return the best quotes that say different things; one of them has code when the question asks how."""
+    selected: list[ScoredQuote] = []
+    for quote in ranked_quotes:
+        if selected and quote.score < MIN_RELATIVE_SCORE * selected[0].score:
+            break
+        if len(selected) < MAX_QUOTES and _adds_something(quote, selected):
+            selected.append(quote)
+    if question.wants_code and not any(quote.candidate.quotable.code for quote in selected):
+        example = next((quote for quote in ranked_quotes if _is_example(quote, selected[0])), None)
+        if example and _adds_something(example, selected[: MAX_QUOTES - 1]):
+            selected = [*selected[: MAX_QUOTES - 1], example]
+    return selected
+
+
+def _is_example(quote: ScoredQuote, best: ScoredQuote) -> bool:
+    """Say whether a quote is the code that belongs to the best one, which has none."""
+    is_near = quote.candidate.position == best.candidate.position
+    return is_near and bool(quote.candidate.quotable.code) and quote.score >= MIN_EXAMPLE_SCORE * best.score
+
+
+def _adds_something(quote: ScoredQuote, selected: Sequence[ScoredQuote]) -> bool:
+    if any(_is_repeated(quote, other) for other in selected):
+        return False
+    return sum(other.candidate.position == quote.candidate.position for other in selected) < MAX_QUOTES_PER_PASSAGE
+
+
+def _is_repeated(quote: ScoredQuote, other: ScoredQuote) -> bool:
+    own, others = quote.candidate, other.candidate
+    if own.position == others.position and own.quotable.sentences & others.quotable.sentences:
+        return True
+    return len(quote.tokens & other.tokens) > 0.7 * min(len(quote.tokens), len(other.tokens))
+
+
+def _get_quotables(passage: Passage) -> list[Quotable]:
+    title = passage.title.rpartition(" > ")[2]
+    if passage.kind == "faq":
+        question, _, answer = passage.text.partition("\n\n")
+        whole = " ".join(answer.split())
+        # A short answer is one piece, unless it has blocks of its own.
+        if whole and len(whole) <= MAX_FAQ_CHARS and "```" not in answer:
+            return [Quotable(whole, question, sentences=frozenset((0,)))]
+        return [quotable for quotable in get_quotables(answer, question) if _is_quotable(quotable)]
+    if passage.kind in NON_CODE_KINDS:
+        return [quotable for quotable in get_quotables(passage.text, title) if _is_quotable(quotable)]
+    return list(_get_code_quotables(passage, title))
+
+
+def _get_code_quotables(passage: Passage, title: str) -> Iterator[Quotable]:
+    """Yield what a passage of code says in its docstrings and comments; the first piece brings a short definition."""
+    docstrings = [_dedent_docstring(match[2]) for match in _DOCSTRING.finditer(passage.text)]
+    rest = _DOCSTRING.sub("", passage.text)
+    comments = "\n".join(match[1] for match in _COMMENT.finditer(rest))
+    definition = _get_definition(rest) if docstrings else ""
+    for quotable in get_quotables("\n\n".join([*docstrings, comments]), title):
+        if _is_quotable(quotable):
+            is_first = 0 in quotable.sentences and not quotable.code and not quotable.items
+            yield replace(quotable, code=definition, language=passage.kind) if is_first and definition else quotable
+
+
+def _dedent_docstring(text: str) -> str:
+    first, _, rest = text.partition("\n")
+    lines = rest.split("\n")
+    margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    return "\n".join([first.strip(), *(line[margin:] for line in lines)])
+
+
+def _get_definition(code: str) -> str:
+    lines = [line for line in code.split("\n") if line.strip() and not _IMPORT.match(line)]
+    return "\n".join(lines) if MIN_CODE_LINES <= len(lines) <= MAX_CODE_LINES else ""
+
+
+def _is_quotable(quotable: Quotable) -> bool:
+    if quotable.code:
+        return True
+    # A character of Chinese says about as much as three of Latin script.
+    tokens = lexical_tokens(quotable.content).split()
+    return len(tokens) > 2
+
+
+def _render(quote: ScoredQuote, passage: Passage) -> str:
+    quotable, reference = quote.candidate.quotable, f"[{passage_ref(quote.candidate.position)}]"
+    text = strip_markers(quotable.text)
+    subject = _get_quote_subject(quotable, passage)
+    lines = [f"{subject}: {text}" if subject and text else text or subject or strip_markers(quotable.heading)]
+    lines += [f"- {strip_markers(item)}" for item in quotable.items]
+    rendered = "\n".join(f"> {line}" for line in lines) + f" {reference}"
+    return f"{rendered}\n\n{_format_code_block(quotable.code, quotable.language)}" if quotable.code else rendered
+
+
+def _get_quote_subject(quotable: Quotable, passage: Passage) -> str:
+    """Return the name that a quote describes, as code: what stands below a name seldom repeats it."""
+    is_code = passage.kind not in NON_CODE_KINDS
+    name = to_name(passage.title.rpartition(" > ")[2] if is_code else quotable.heading)
+    return f"`{name}`" if (is_code or _NAME.fullmatch(name)) and name not in quotable.text else ""
+
+
+def _format_code_block(code: str, language: str) -> str:
+    lines = code.replace("```", "'''").split("\n")
     ellipsis = "\n…" if len(lines) > MAX_CODE_LINES else ""
-    return f"```{passage.kind}\n" + "\n".join(lines[:MAX_CODE_LINES]).replace("```", "'''") + f"{ellipsis}\n```"
+    name = language if re.fullmatch(r"[\w+#.-]{1,20}", language) else ""
+    return f"```{name}\n" + "\n".join(lines[:MAX_CODE_LINES]) + f"{ellipsis}\n```"

@@ -168,7 +168,7 @@ async def test_prose_is_quoted_by_sentence_and_code_by_block() -> None:
     )
     quoted = await extract_answer("How do I connect to the host?", [code, INSTALL], InMemoryLibrary())
     assert "> `Client`: Connect to the host and return a session that is ready to use. [p1]" in quoted
-    assert "```python\ndef connect(host):\n    session = Session(host)\n    return session\n```\n\n[p1]" in quoted
+    assert "```python\ndef connect(host):\n    session = Session(host)\n    return session\n```" in quoted
     assert "pip" not in quoted, "a sentence that fits far less is left out"
 
 
@@ -203,7 +203,7 @@ async def test_marks_of_a_source_are_not_taken_for_ours() -> None:
 async def test_what_a_picture_shows_is_not_quoted() -> None:
     text = "The pump. ![How the pump connects to the tank of the house.](pump.svg) It needs a valve for the tank."
     quoted = await extract_answer("How does the pump connect to the tank?", [passage("page", text)], InMemoryLibrary())
-    assert quoted == "> It needs a valve for the tank. [p1]"
+    assert quoted == "> The pump. It needs a valve for the tank. [p1]"
 
 
 async def test_imports_are_no_code_worth_quoting() -> None:

@@ -44,8 +44,8 @@ YOU = Author("1001", "you", "You")
 CHANNEL = "C1"
 AVATAR, BESIDE, SMALL, HIGH, BROAD = 36, 50, 9, 28, 44
 COLUMNS = 100
-DEMO = "What happens to a question when the daemon is killed before it has replied?"
-BLOCK = re.compile(r"(?<=so the answer consists of quotes:\n\n```text\n).*?(?=```)", re.S)
+DEMO = "How do I check that the configuration works?"
+BLOCK = re.compile(r"(?<=so the answer consists of quotes:\n\n````text\n).*?(?=````)", re.S)
 FONT = "ui-monospace, Menlo, Consolas, monospace"
 
 SHARED = """

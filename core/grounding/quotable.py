@@ -1,0 +1,338 @@
+"""What of a passage can be quoted: sentences, list items and table rows, with the code and lists that they announce.
+
+Markdown, MyST and reStructuredText are read alike, for a docstring or a feed may hold any of them. All patterns are
+linear: passages are foreign text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+MAX_LIST_ITEMS, MAX_LIST_CHARS = 8, 700
+WINDOW_CHARS, MAX_PROSE_CHARS = 300, 500
+_OPEN_ENDS = (":", "：", "::")
+
+BlockKind = Literal["prose", "item", "row", "code", "heading", "break"]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A piece of a document: prose in one line, or code as it stands with the language that it names."""
+
+    kind: BlockKind
+    text: str
+    language: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Quotable:
+    """A piece of a passage that can stand alone.
+
+    `sentences` are the numbers of its sentences in the passage, by which overlapping pieces are known; `heading` is
+    what it stands under, as the piece of that number from 0 (`rank`). `code` and `items` are what it announces,
+    `language` is that of the code.
+    """
+
+    text: str
+    heading: str = ""
+    code: str = ""
+    language: str = ""
+    items: tuple[str, ...] = ()
+    sentences: frozenset[int] = frozenset()
+    rank: int = 0
+
+    @property
+    def content(self) -> str:
+        """All of its words, without the heading."""
+        return "\n".join((self.text, *self.items, self.code))
+
+
+_FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t]*(\{?[\w:+.#-]*\}?)[^`\n]*$")
+_MYST_CODE = re.compile(r"\{(?:code|code-block|code-cell|sourcecode|click:(?:example|run)|prompt|parsed-literal)\}")
+_DIRECTIVE = re.compile(r"([ \t]*)\.\.[ \t]+(?:([\w:-]+)::[ \t]*(.*)|.*)$")
+_CODE_DIRECTIVES = frozenset(("code", "code-block", "sourcecode", "prompt", "parsed-literal", "click:example"))
+_PROSE_DIRECTIVES = frozenset(
+    """
+    note warning tip hint important attention caution danger seealso admonition versionadded versionchanged deprecated
+    rubric topic tab tab-item tab-set container only describe
+    """.split()  # noqa: SIM905 (one word a line would hide the code)
+)
+_OPTION = re.compile(r"[ \t]*:[\w-]+:")
+_HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(.*?)[ \t]*#*$")
+_UNDERLINE = re.compile(r"([=\-~^\"'`*+#.])\1{2,}[ \t]*$")
+_ITEM = re.compile(r"([ \t]*)(?:[-*+•]|\d{1,3}[.)、]|#\.)[ \t]+(?=\S)")
+_TABLE_RULE = re.compile(r"[ \t]*(?:\|?[-:=+| \t]*[-=]{2,}[-:=+| \t]*\|?)$")
+_FIELD = re.compile(r":(?:param|parameter|arg|argument|keyword|kwarg)(?: [\w.\[\], |]+)? (\*{0,2}\w+): *")
+_OTHER_FIELD = re.compile(r":(?:type|rtype|meta|raises?|returns?|var|ivar)\b[^:\n]*: *")
+_ONLY_LINK = re.compile(r"[\s*_]*\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)[\s*_.,;]*")
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+
+
+def parse_blocks(text: str) -> list[Block]:
+    """Return the blocks of a text in order. A table row is one block, its cells joined; directives are none."""
+    return _BlockReader(_COMMENT.sub("", text).replace("\t", "    ").split("\n")).read()
+
+
+class _BlockReader:
+    """Reads lines from top to bottom; `_paragraph` holds those of a paragraph or list item that has not ended."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines = lines
+        self._number = 0
+        self._blocks: list[Block] = []
+        self._paragraph: list[str] = []
+        self._is_item = False
+
+    def read(self) -> list[Block]:
+        while self._number < len(self._lines):
+            line = self._lines[self._number]
+            if not line.strip():
+                self._read_blank_line()
+            elif not self._read_block(line):
+                self._read_prose(line)
+                self._number += 1
+        self._end_paragraph()
+        return self._blocks
+
+    def _end_paragraph(self) -> None:
+        text = " ".join(" ".join(self._paragraph).split())
+        # A table of contents says nothing.
+        if text and not _ONLY_LINK.fullmatch(text) and (prose := clean_inline(text)):
+            self._blocks.append(Block("item" if self._is_item else "prose", prose))
+        self._paragraph.clear()
+        self._is_item = False
+
+    def _read_blank_line(self) -> None:
+        is_literal = bool(self._paragraph) and self._paragraph[-1].endswith("::")
+        self._end_paragraph()
+        self._number += 1
+        if is_literal:
+            code, self._number = _take_indented(self._lines, self._number, 0)
+            self._blocks += [Block("code", code)] if code else []
+
+    def _read_block(self, line: str) -> bool:
+        """Read a block that starts with this line, if it is no prose."""
+        stripped = line.strip()
+        if fence := _FENCE.match(line):
+            blocks, end = _read_fence(self._lines, self._number, fence)
+        elif stripped.startswith("..") and (directive := _DIRECTIVE.match(line)):
+            blocks, end = _read_directive(self._lines, self._number, directive)
+        elif stripped.startswith(">>>"):
+            end = self._number
+            while end < len(self._lines) and self._lines[end].strip():
+                end += 1
+            blocks = [Block("code", _dedent(self._lines[self._number : end]), "python")]
+        elif heading := _read_heading(self._lines, self._number, bool(self._paragraph)):
+            blocks, end = [Block("heading", clean_inline(heading[0]))], heading[1]
+        else:
+            return False
+        self._end_paragraph()
+        self._blocks += blocks
+        self._number = end
+        return True
+
+    def _read_prose(self, line: str) -> None:
+        stripped = line.strip()
+        if _TABLE_RULE.match(line) or (_UNDERLINE.match(stripped) and not self._paragraph):
+            self._end_paragraph()
+            self._blocks.append(Block("break", ""))
+        elif stripped.startswith("|") and stripped.endswith("|") and len(stripped) > 2:
+            self._end_paragraph()
+            # The line above a rule is the table's head.
+            if not any(map(_TABLE_RULE.match, self._lines[self._number + 1 : self._number + 2])):
+                cells = [clean_inline(cell.strip()) for cell in stripped.strip("|").split("|")]
+                self._blocks.append(Block("row", ": ".join(cell for cell in cells if cell)))
+        elif item := _ITEM.match(line):
+            self._end_paragraph()
+            self._is_item = True
+            self._paragraph.append(line[item.end() :])
+        elif _FIELD.match(stripped) or _OTHER_FIELD.match(stripped):
+            self._end_paragraph()
+            self._paragraph.append(_OTHER_FIELD.sub("", _FIELD.sub(r"`\1`: ", stripped)))
+        else:
+            self._paragraph.append(stripped)
+
+
+def _read_fence(lines: Sequence[str], number: int, fence: re.Match[str]) -> tuple[list[Block], int]:
+    """Return the blocks of a fence, and the line after it. A MyST directive that is no code holds prose."""
+    marker, info = fence[2], fence[3]
+    end = number + 1
+    while end < len(lines):
+        closing = lines[end].strip()
+        if closing.startswith(marker) and not closing.strip(marker[0]):
+            break
+        end += 1
+    body = list(lines[number + 1 : end])
+    if info.startswith("{"):
+        while body and (_OPTION.match(body[0]) or not body[0].strip()):
+            body.pop(0)
+        if not _MYST_CODE.match(info):
+            return parse_blocks("\n".join(body)), end + 1
+        words = lines[number].split("}", 1)[1].split()
+        info = "python" if info.startswith("{click") else words[0] if words else ""
+    code = _dedent(body)
+    return ([Block("code", code, info.lower())] if code.strip() else []), end + 1
+
+
+def _read_directive(lines: Sequence[str], number: int, directive: re.Match[str]) -> tuple[list[Block], int]:
+    """Return the blocks of a directive of reStructuredText, and the line after it; comments and labels have none."""
+    indent, name, argument = len(directive[1]), (directive[2] or "").lower(), directive[3] or ""
+    start = number + 1
+    while start < len(lines) and _OPTION.match(lines[start]):
+        start += 1
+    body, end = _take_indented(lines, start, indent)
+    if name in _CODE_DIRECTIVES:
+        language = "python" if name == "click:example" else argument.split(" ")[0].lower()
+        return ([Block("code", body, language)] if body else []), end
+    if name not in _PROSE_DIRECTIVES:
+        return [], end
+    introduction = argument if name in ("note", "warning", "tip", "hint", "important", "seealso", "rubric") else ""
+    return parse_blocks(f"{introduction}\n{body}"), end
+
+
+def _take_indented(lines: Sequence[str], start: int, indent: int) -> tuple[str, int]:
+    """Return the lines from `start` that are blank or deeper than `indent`, dedented, and the line after them."""
+    end = start
+    while end < len(lines) and (not lines[end].strip() or len(lines[end]) - len(lines[end].lstrip()) > indent):
+        end += 1
+    return _dedent(lines[start:end]), end
+
+
+def _dedent(lines: Sequence[str]) -> str:
+    widths = [len(line) - len(line.lstrip()) for line in lines if line.strip()]
+    margin = min(widths, default=0)
+    return "\n".join(line[margin:].rstrip() for line in lines).strip("\n")
+
+
+def _read_heading(lines: Sequence[str], number: int, is_in_paragraph: bool) -> tuple[str, int] | None:
+    if match := _HEADING.match(lines[number]):
+        return match[1], number + 1
+    if is_in_paragraph or number + 1 >= len(lines) or lines[number][:1].isspace():
+        return None
+    line, underline = lines[number].strip(), lines[number + 1].strip()
+    if _UNDERLINE.match(underline) and not _UNDERLINE.match(line) and not line.startswith("|"):
+        return line, number + 2
+    return None
+
+
+# The description of a picture is not a sentence of the text.
+_IMAGE = re.compile(r"!\[[^\]\n]{0,300}\]\([^)\s]{0,500}\)")
+_LINK = re.compile(r"(?<!!)\[([^\[\]\n]{1,300})\]\((?!https?://)[^()\s]{0,500}\)")
+_CODE_ROLES = (
+    "func|class|meth|mod|attr|exc|data|obj|option|envvar|file|command|setting|signal|reqmeta|const|program|code|samp"
+)
+_ROLE = re.compile(r"(?<!`)(?::((?:\w+:)?[\w-]+):|\{((?:\w+:)?[\w-]+)\})`([^`\n]{1,300})`(?!`)")
+_REFERENCE = re.compile(r"(?<![`\w])`([^`<\n]{1,200}?)(?:[ ]<[^>`\n]{1,500}>)?`__?(?!\w)")
+_LITERAL = re.compile(r"``([^`\n]{1,300})``")
+_FOOTNOTE = re.compile(r"[ ]?\[(?:#\w*|\^[\w-]+)\]_?")
+_TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:[ ][^<>\n]{0,500})?/?>")
+_ESCAPE = re.compile(r"\\([\[\]<>_*`#|\\.!()-])")
+_SUBSTITUTION = re.compile(r"(?<!\|)\|([A-Za-z][\w -]{0,40})\|(?!\|)")
+_INLINE_CODE = re.compile(r"(`[^`\n]+`)")
+
+
+def clean_inline(text: str) -> str:
+    """Return prose without the markup that a chat would show as it stands; links to pages, bold and code stay.
+
+    >>> clean_inline("See :ref:`the guide <guide>` of {func}`click.echo`, ``x`` and [here](a.md).")
+    'See the guide of `click.echo`, `x` and here.'
+    """
+    text = _IMAGE.sub("", text)
+    text = _ROLE.sub(_replace_role, text)
+    text = _LITERAL.sub(r"`\1`", text)
+    text = _REFERENCE.sub(r"\1", text)
+    text = _FOOTNOTE.sub("", _LINK.sub(r"\1", text))
+    pieces = _INLINE_CODE.split(text)
+    pieces[::2] = [_SUBSTITUTION.sub(r"\1", _ESCAPE.sub(r"\1", _TAG.sub("", piece))) for piece in pieces[::2]]
+    text = "".join(pieces).strip()
+    return text[:-1] if text.endswith("::") else text
+
+
+def _replace_role(match: re.Match[str]) -> str:
+    role, content = (match[1] or match[2]).rpartition(":")[2], match[3]
+    name, _, _ = content.partition(" <")
+    if re.fullmatch(_CODE_ROLES, role):
+        return f"`{name.rpartition('.')[2] if name.startswith('~') else name.lstrip('!')}`"
+    return name.strip("~!")
+
+
+_BOUNDARY = re.compile(r"(?<=[.!?])[ ]+(?=[\"'(`*_A-Z0-9])|(?<=[。！？])")
+
+
+def get_quotables(text: str, heading: str = "") -> list[Quotable]:
+    """Return everything quotable in a text: windows of sentences, items, rows, and code with what announces it."""
+    quotables: list[Quotable] = []
+    blocks = parse_blocks(text)
+    sentence_count = rank = 0
+    for index, block in enumerate(blocks):
+        if block.kind == "heading":
+            heading, rank = block.text, 0
+        elif block.kind == "code":
+            if index == 0 or blocks[index - 1].kind not in ("prose", "item"):
+                numbers = frozenset((sentence_count,))
+                quotables.append(Quotable("", heading, block.text, block.language, (), numbers, rank))
+                sentence_count, rank = sentence_count + 1, rank + 1
+        elif block.text:
+            sentences = [sentence for sentence in _BOUNDARY.split(block.text) if sentence.strip()]
+            context = Quotable("", heading, rank=rank)
+            following = blocks[index + 1 : index + 2 + MAX_LIST_ITEMS]
+            quotables += _to_quotables(sentences, sentence_count, context, following)
+            sentence_count, rank = sentence_count + len(sentences), rank + 1
+    return quotables
+
+
+def _to_quotables(
+    sentences: Sequence[str], first_number: int, context: Quotable, following: Sequence[Block]
+) -> list[Quotable]:
+    """Return windows of the sentences of one block; what the last sentence announces belongs to it."""
+    is_open = sentences[-1].rstrip().endswith(_OPEN_ENDS)
+    code, items = _get_announced(following, is_open)
+    if is_open and not code and not items:
+        # What it announces is in another passage.
+        sentences = sentences[:-1]
+    windows: list[Quotable] = []
+    last_end = 0
+    for start in range(len(sentences)):
+        end = _get_window_end(sentences, start)
+        # A window that ends with the one before it says less.
+        if end == last_end:
+            continue
+        last_end = end
+        text = " ".join(sentence.strip() for sentence in sentences[start:end])
+        numbers = frozenset(range(first_number + start, first_number + end))
+        window = replace(context, text=text, sentences=numbers)
+        if end == len(sentences) and code:
+            window = replace(window, code=code.text, language=code.language)
+        elif end == len(sentences):
+            window = replace(window, items=items)
+        if len(text) <= MAX_PROSE_CHARS or window.code:
+            windows.append(window)
+    return windows
+
+
+def _get_announced(following: Sequence[Block], is_open: bool) -> tuple[Block | None, tuple[str, ...]]:
+    """Return the code right after a block, or, after a colon, the list or rows that follow it."""
+    if following and following[0].kind == "code":
+        return following[0], ()
+    items: list[str] = []
+    for block in following if is_open else ():
+        is_too_long = sum(map(len, items)) + len(block.text) > MAX_LIST_CHARS
+        is_listed = block.kind in ("item", "row") or (block.kind == "prose" and not items)
+        if is_too_long or not is_listed:
+            break
+        items.append(block.text)
+        if block.kind == "prose":
+            break
+    return None, tuple(item for item in items if not item.endswith(_OPEN_ENDS))
+
+
+def _get_window_end(sentences: Sequence[str], start: int) -> int:
+    """Return where a window ends that starts with this sentence: after as many as fit."""
+    end, length = start + 1, len(sentences[start])
+    while end < len(sentences) and length + len(sentences[end]) <= WINDOW_CHARS:
+        length += len(sentences[end])
+        end += 1
+    return end

@@ -1,0 +1,67 @@
+"""What a question is about, as weighted terms, and how much of it a text has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from core.text.keywords import strip_fillers
+from core.text.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs, query_tokens
+
+# Words of questions of every kind: they say nothing about the subject.
+_GENERIC_WORDS = frozenset(
+    query_tokens(
+        "anyone anybody somebody something know work problem issue question way possible thing try want need find found"
+        " get got make right wrong good best better recommend help use using mean means difference between example"
+        " happen do does write without not new old see give take several many much one two every each own there what"
+        " when where who before after like let same other change",
+        limit=200,
+    ).split()
+)
+# Characters that are particles, ask without saying for what, or stand in questions of every kind.
+_PARTICLES = re.compile(
+    "什么|怎么|怎样|怎么办|如何|为什么|哪些|哪里|多少|时候|可以|应该|需要|有没有|是否|原因|办法|区别"
+    "|[的了吗呢吧啊是在和与及或把被对从到请问有没能可会不要想我你您他她哪几谁这那以里上下为因就都还再让给用么些个好太]"
+)
+_CJK_RUN = re.compile(f"[{CJK_CHARACTERS}]+")
+
+
+# Another word for the same thing is common in Chinese: a pair that no passage has counts less than an unknown name.
+MAX_PAIR_WEIGHT = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The terms of a question with their weights.
+
+    A term is the tokens of which a text must have one: a word is a single token; a character of Chinese, kana or Hangul
+    is the two pairs that it is part of, for a pair over the border of two words is in no text.
+    """
+
+    terms: tuple[tuple[frozenset[str], float], ...]
+
+    @classmethod
+    def from_question(cls, question: str, idf: Mapping[str, float]) -> Subject:
+        """Return the subject of a question. Tokens without an `idf` weigh the same."""
+        text = strip_fillers(question)
+        tokens = query_tokens(text).split()
+        words = [token for token in tokens if not CJK_CHARACTER.match(token)]
+        specific_words = [word for word in words if word not in _GENERIC_WORDS]
+        terms = [(frozenset((word,)), idf.get(word, 1.0)) for word in specific_words]
+        for run in _CJK_RUN.findall(text):
+            for segment in _PARTICLES.split(run):
+                if len(segment) > 1:
+                    pairs = cut_into_pairs(segment)
+                    # Two characters weigh as much as a word.
+                    terms += [
+                        (term, min(MAX_PAIR_WEIGHT, *(idf.get(pair, 1.0) for pair in term)) / 2)
+                        for term in map(frozenset, zip([pairs[0], *pairs], [*pairs, pairs[-1]], strict=True))
+                    ]
+        return cls(tuple(terms) or tuple((frozenset((token,)), 1.0) for token in tokens))
+
+    def get_coverage(self, tokens: Collection[str]) -> float:
+        """Return the share of the subject that a text with these tokens has, 0 to 1."""
+        total = sum(weight for _, weight in self.terms)
+        present = sum(weight for term, weight in self.terms if not term.isdisjoint(tokens))
+        return present / total if total else 0.0

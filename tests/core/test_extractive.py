@@ -1,0 +1,208 @@
+"""Answers without a model: what is quoted, with what it announces, and what is left out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from core.grounding.citations import get_readable_title, resolve_markers
+from core.grounding.extractive import extract_answer
+from core.grounding.quotable import clean_inline, get_quotables, parse_blocks
+from core.grounding.subject import Subject
+from tests.core.fixtures import InMemoryLibrary, passage
+
+INSTALL_PAGE = """\
+# Tarn
+
+Tarn keeps tables. It is small.
+
+## Install
+
+Install it with pip:
+
+```bash
+pip install tarn
+```
+
+Then start the server.
+"""
+
+
+async def quote(question: str, *texts: str, kind: str = "markdown") -> str:
+    passages = [passage(f"page{number}", text, kind=kind) for number, text in enumerate(texts)]
+    return await extract_answer(question, passages, InMemoryLibrary())
+
+
+async def test_a_colon_brings_the_command_that_it_announces() -> None:
+    quoted = await quote("How do I install tarn?", INSTALL_PAGE)
+    assert "> Install it with pip: [p1]\n\n```bash\npip install tarn\n```" in quoted
+
+
+async def test_a_colon_brings_the_list_that_it_announces() -> None:
+    text = (
+        "A backup of tarn has two parts:\n\n- the data folder\n- the configuration file of the server\n\nThat is all."
+    )
+    assert "> A backup of tarn has two parts:\n> - the data folder\n> - the conf" in await quote("tarn backup?", text)
+
+
+async def test_a_colon_that_announces_nothing_is_not_quoted() -> None:
+    assert await quote("How do I install tarn?", "Install tarn with pip:") == ""
+    quoted = await quote("How do I install tarn?", "Tarn needs Python to install. Install tarn with pip:")
+    assert quoted == "> Tarn needs Python to install. [p1]"
+
+
+async def test_chinese_commands_are_quoted_as_well() -> None:
+    text = "# 备份\n\n停止服务后，执行以下命令备份数据：\n\n```shell\ntarn backup out.tar\n```\n\n完成。"
+    quoted = await quote("怎么备份数据？", text)
+    assert quoted == "> 停止服务后，执行以下命令备份数据： [p1]\n\n```shell\ntarn backup out.tar\n```"
+
+
+@pytest.mark.parametrize("kind", ["web", "issue", "release", "html", "asciidoc", "text"])
+async def test_every_kind_of_prose_is_quoted(kind: str) -> None:
+    assert "rotated every night" in await quote(
+        "When is the key rotated?", "The key is rotated every night.", kind=kind
+    )
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["How do I configure nginx for WordPress?", "Who won the football match yesterday?", "红烧肉怎么做好吃？"],
+)
+async def test_nothing_is_quoted_about_what_the_sources_do_not_know(question: str) -> None:
+    pages = (
+        "Configure the server with tarn.toml. Who may read it is yours to say.",
+        "怎么做备份？停止服务，复制数据目录。",
+    )
+    assert await quote(question, *pages) == ""
+
+
+async def test_a_rare_word_weighs_more_than_common_ones() -> None:
+    class Known(InMemoryLibrary):
+        async def term_weights(self, query: str) -> Mapping[str, float]:
+            return {"server": 0.2, "start": 0.3, "telemetri": 6.0}
+
+    page = passage("page", "The telemetry goes to a file that you name.")
+    assert "telemetry" in await extract_answer("Start the server's telemetry?", [page], Known())
+    other = passage("page", "Start the server with tarn serve on any machine.")
+    assert await extract_answer("Start the server's telemetry?", [other], Known()) == ""
+
+
+async def test_the_best_passage_comes_first_and_nothing_twice() -> None:
+    text = "The key is rotated every night. Old keys stay valid for a day after the key was rotated."
+    quoted = await quote(
+        "When is the key rotated?", text, f"Keys\n\n{text}", "A key is rotated by hand on demand, too."
+    )
+    assert quoted.startswith("> The key is rotated every night.")
+    assert quoted.count("every night") == 1
+    assert quoted.index("[p1]") < quoted.index("[p3]")
+
+
+async def test_a_setting_is_quoted_with_its_name() -> None:
+    text = "max_peers\n---------\n\nThe number of peers that may connect to the server at the same time."
+    assert (await quote("How many peers may connect?", text, kind="rst")).startswith("> `max_peers`: The number")
+
+
+async def test_a_definition_is_named_without_its_signature() -> None:
+    code = passage("core", '"""Rotate the key that signs all tokens."""', kind="python")
+    code = replace(code, title="core.py > class Ring > rotate(self, key: str = '') -> None")
+    assert await extract_answer("rotate key", [code], InMemoryLibrary()) == (
+        "> `rotate`: Rotate the key that signs all tokens. [p1]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("markup", "plain"),
+    [
+        ("See {ref}`the guide <guide>` and {func}`~click.echo`.", "See the guide and `echo`."),
+        ("Set :setting:`DEBUG` as :ref:`shown <x>`, not ``off``.", "Set `DEBUG` as shown, not `off`."),
+        ("Read [the page](page.md#top) or [the site](https://x.org).", "Read the page or [the site](https://x.org)."),
+        ("A <b>bold</b> <br/>word\\_here [#note]_", "A bold word_here"),
+        ("`Tarn <https://tarn.org>`_ is |small|.", "Tarn is small."),
+        ("Keep `a<b>` and 1 < 2.", "Keep `a<b>` and 1 < 2."),
+        ("It may hold `{start}` and `{end}`.", "It may hold `{start}` and `{end}`."),
+        ("As follows::", "As follows:"),
+    ],
+)
+def test_no_markup_is_left(markup: str, plain: str) -> None:
+    assert clean_inline(markup) == plain
+
+
+def test_fields_directives_and_rules_are_no_sentences() -> None:
+    text = """\
+.. _label:
+
+Title
+=====
+
+.. note:: This is important to know.
+
+.. code-block:: python
+   :caption: x
+
+   run()
+
+Example::
+
+    tarn serve
+
+:param host: The host to connect to.
+:returns: A session.
+
+- [Only a link](#link)
+- A real item
+
+| a | b |
+|---|---|
+| 1 | one |
+
+<!-- hidden -->
+"""
+    blocks = [(block.kind, block.text) for block in parse_blocks(text) if block.kind != "break"]
+    assert blocks == [
+        ("heading", "Title"),
+        ("prose", "This is important to know."),
+        ("code", "run()"),
+        ("prose", "Example:"),
+        ("code", "tarn serve"),
+        ("prose", "`host`: The host to connect to."),
+        ("prose", "A session."),
+        ("item", "A real item"),
+        ("row", "1: one"),
+    ]
+
+
+def test_a_chinese_pair_over_the_border_of_two_words_does_not_count() -> None:
+    subject = Subject.from_question("量化支持", {"量化": 1.0, "化支": 6.0, "支持": 1.0})
+    assert subject.get_coverage({"量化", "支持"}) == 1
+
+
+@pytest.mark.parametrize(
+    ("title", "readable"),
+    [
+        ("client.py > class Client(Base) > connect(self, host: str) -> Session", "client.py > Client > connect"),
+        ("docs/zh_cn/get_started.md", "get_started.md"),
+        ("Guide > Install (Linux) / Windows", "Guide > Install (Linux) / Windows"),
+        ("def run", "run"),
+    ],
+)
+def test_titles_of_links_are_names(title: str, readable: str) -> None:
+    assert get_readable_title(title) == readable
+
+
+def test_marks_are_numbered_in_the_order_of_their_first_use() -> None:
+    passages = [passage(name, "text") for name in ("a", "b", "c")]
+    assert resolve_markers("One [p3][p1]. Two [p2, p3].", passages).text == "One [1][2]. Two [1][3]."
+    assert resolve_markers("One [p3]. Two [p2, p3].", passages).text == "One [1]. Two [1][2]."
+
+
+@pytest.mark.serial
+def test_reading_blocks_is_linear() -> None:
+    hard = ("`" * 20_000, "|" * 20_000, "[" * 20_000, ":a" * 10_000, "<a " * 10_000, "``a" * 8_000, "- " * 10_000)
+    lines = ("| a\n" * 5_000, "```\n" * 5_001, ".. note::\n" * 3_000, "a:\n\n" * 3_000, "=====\na\n" * 3_000)
+    for text in (*hard, *lines):
+        started = time.thread_time()
+        get_quotables(text)
+        assert time.thread_time() - started < 3, text[:20]
