@@ -146,7 +146,7 @@ def test_the_demo_is_the_same_in_the_picture_and_in_the_text() -> None:
 
 def bare(text: str) -> str:
     """Return a text without blanks and without what Markdown or its rendering adds."""
-    return re.sub(r"[\s>▌*`]", "", text)
+    return re.sub(r"```\w*|[\s>▌*`]", "", text)
 
 
 def test_an_answer_is_printed_as_it_is_drawn() -> None:
