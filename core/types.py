@@ -366,8 +366,8 @@ def skip(reason: SkipReason, **values: object) -> Skip:
 class SourceState:
     """How a stored source stands: its last refreshes, and when the next one is due.
 
-    `error` is why the last try failed, "" after a success. `passages` and `documents` are what is stored. Times are
-    None for "never" and, for `next_run`, for "only when asked".
+    `error` is why the last try failed, "" after a success. `passages` and `documents` are what is stored, `unreadable`
+    names what could not be read, and why. Times are None for "never" and, for `next_run`, for "only when asked".
     """
 
     name: str
@@ -380,10 +380,10 @@ class SourceState:
     paused: bool = False
     running: bool = False
     next_run: datetime | None = None
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
-ESCALATION_COMMAND, RATING_COMMAND = "handoff", "thumbs"
-UP, DOWN, RETRY = "up", "down", "again"
+ESCALATION_COMMAND, RATING_COMMAND, UP, DOWN, RETRY = "handoff", "thumbs", "up", "down", "again"
 
 
 @dataclass(frozen=True, slots=True)

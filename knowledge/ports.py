@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from core.types import Passage
 
-Vectors = NDArray[np.float32]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# As a text: worker processes, which cut documents, do without NumPy.
+Vectors: TypeAlias = "NDArray[np.float32]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +21,15 @@ class Listing:
     """What a source holds right now: a fingerprint per path (a hash of the content) and what was passed over.
 
     `revision` names the state (a commit for git). `skipped` counts by reason ("binary", "too large", ...). `stale` is
-    empty, or says why the listing is not the newest (a remote that cannot be reached).
+    empty, or says why the listing is not the newest (a remote that cannot be reached). `unreadable` names documents
+    that were passed over because they cannot be read, with the reason.
     """
 
     fingerprints: Mapping[str, str]
     revision: str = ""
     skipped: Mapping[str, int] = field(default_factory=dict)
     stale: str = ""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,7 @@ class Document:
 
     `url` may carry the placeholders `{start}` and `{end}`, filled with each chunk's line range. `edition` tells it from
     others of the same path, such as the same file in another branch; the titles of all its passages carry it.
+    `unreadable_reason` is empty, or says why the document has no text.
     """
 
     path: str
@@ -42,6 +47,7 @@ class Document:
     title: str = ""
     url: str = ""
     edition: str = ""
+    unreadable_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

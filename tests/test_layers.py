@@ -55,7 +55,8 @@ VENDORS = {
     "pptx": ["knowledge/sources/formats/"],
     "pyarrow": ["knowledge/stores/lance/"],
     # The settings are pydantic models. aiogram's types are, too: what it refuses, pydantic refuses.
-    "pydantic": ["core/settings/", "bots/telegram/"],
+    # It checks what a worker process replies.
+    "pydantic": ["core/settings/", "bots/telegram/", "knowledge/parsing/pool.py"],
     "pydantic_core": ["core/settings/"],
     "pypdf": ["knowledge/sources/formats/"],
     "rich": ["bots/cli/", "bots/console/", "bots/common/terminal.py"],

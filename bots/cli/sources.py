@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from bots.cli.console import make_table, strip_source_prefix
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 MINUTE, HOUR, DAY = 60, 3600, 86400
 STORED_SOURCE_KEYS = (
     *("passages", "documents", "last_try", "last_success", "age_s", "next_run", "error", "paused", "running"),
+    "unreadable",
 )
+MAX_NAMED_DOCUMENTS = 10
 
 
 async def sources(settings: Settings, *, as_json: bool) -> int:
@@ -49,7 +52,17 @@ async def sources(settings: Settings, *, as_json: bool) -> int:
         if state.error:
             message = redact(f"{state.name} failed: {strip_source_prefix(state.name, state.error)}")
             out.print(strip_control_characters(message), style="red", markup=False, soft_wrap=True)
+        for line in _describe_unreadable(state):
+            out.print(strip_control_characters(redact(line)), style="yellow", markup=False, soft_wrap=True)
     return 0
+
+
+def _describe_unreadable(state: SourceState) -> Sequence[str]:
+    """Return a line for each document that could not be read, at most `MAX_NAMED_DOCUMENTS`."""
+    names = list(islice(state.unreadable.items(), MAX_NAMED_DOCUMENTS))
+    more_count = len(state.unreadable) - len(names)
+    more_line = [f"{state.name} skipped {more_count} more"] if more_count else []
+    return [f"{state.name} skipped {path}: {reason}" for path, reason in names] + more_line
 
 
 async def set_paused(settings: Settings, name: str, *, paused: bool) -> int:
@@ -115,6 +128,7 @@ def _as_json(name: str, settings: Settings, state: SourceState | None, now: date
         "error": make_redactor(get_secret_values(settings))(state.error),
         "paused": state.paused,
         "running": state.running,
+        "unreadable": dict(state.unreadable),
     }
 
 

@@ -31,6 +31,8 @@ from knowledge.embedding import open_embedder
 from knowledge.ingestion.refresh import RefreshContext, RefreshResult, refresh_sources
 from knowledge.ingestion.schedule import stored_sources
 from knowledge.ingestion.scheduler import RefreshScheduler
+from knowledge.parsing.parser import Parser
+from knowledge.parsing.pool import WorkerPool
 from knowledge.ports import Embedder, Store
 from knowledge.reranking.rerankers import make_reranker
 from knowledge.retrieval.expiry_filter import ExpiryFilteringStore, SourceVersions
@@ -70,6 +72,7 @@ class App:
     embedder: Embedder
     models: RoleChatModel | None
     answer_service: AnswerService
+    parser: Parser
 
     async def warm_up(self) -> None:
         """Load what the first question would otherwise wait for: the model's client, and the passages into memory."""
@@ -106,11 +109,10 @@ class App:
         """Return the scheduler that refreshes the sources in a daemon; `database` keeps its states."""
         from core.storage.refresh_state import RefreshStateRepository
 
-        refresh_repository = RefreshStateRepository(database)
-        refresh_context = replace(self._make_refresh_context(refresh_repository), throttled=True)
-        return RefreshScheduler(
-            self.settings, refresh_context, refresh_repository, self.library.reload, metrics_recorder=metrics_recorder
-        )
+        repository = RefreshStateRepository(database)
+        context = replace(self._make_refresh_context(repository), throttled=True)
+        reload = self.library.reload
+        return RefreshScheduler(self.settings, context, repository, reload, metrics_recorder=metrics_recorder)
 
     def _make_refresh_context(self, refresh_repository: RefreshStateRepository) -> RefreshContext:
         settings = self.settings
@@ -122,6 +124,7 @@ class App:
             settings.knowledge.chunking.tokens,
             refresh_repository,
             make_redactor(get_secret_values(settings)),
+            parser=self.parser,
         )
 
 
@@ -136,6 +139,7 @@ async def open_app(
     database: Database | None = None,
     live: LiveSettings | None = None,
     metrics_recorder: MetricsRecorder | None = None,
+    parser: Parser | None = None,
     with_answers: bool = True,
     rebuild: bool = False,
 ) -> AsyncIterator[App]:
@@ -163,7 +167,8 @@ async def open_app(
         deps = await _make_deps(settings, answer_library, reranker, model, stack)
         answer_service = _make_answer_service(deps, store, database if with_answers else None, live)
         _tune_interpreter()
-        yield App(settings, deps, library, store, embedder, models, answer_service)
+        pool = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
+        yield App(settings, deps, library, store, embedder, models, answer_service, parser or pool)
 
 
 def _make_answer_service(
@@ -236,17 +241,15 @@ def make_answer_service(
     from core.storage.usage import UsageRepository
 
     settings = deps.settings
-    cached_answers = None
+    answers = None
     if settings.cache.enabled:
         cache = AnswerCache(database, settings.cache, fingerprint(settings, deps.prompts))
-        cached_answers = CachedAnswers(
-            cache, deps.library, versions, tuple(settings.sources), settings.cache.similarity
-        )
+        answers = CachedAnswers(cache, deps.library, versions, tuple(settings.sources), settings.cache.similarity)
     if deps.model is None:
-        return AnswerService(deps, cached_answers=cached_answers)
+        return AnswerService(deps, cached_answers=answers)
     usage_repository = UsageRepository(database)
     limiter = QuotaLimiter(live, usage_repository, _max_usage_per_call(settings))
-    return AnswerService(deps, limiter, usage_repository, cached_answers)
+    return AnswerService(deps, limiter, usage_repository, answers)
 
 
 def _max_usage_per_call(settings: Settings) -> TokenUsage:
@@ -352,21 +355,21 @@ async def open_daemon(
     platform_adapters = adapters = make_adapters(settings, journal, read_only=dry_run)
     if dry_run:
         adapters = [DryRunAdapter(adapter) for adapter in adapters]
-    feed_followers = make_feed_followers(settings, adapters, journal)
+    parser = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
+    feed_followers = make_feed_followers(settings, adapters, journal, parser)
     for adapter in adapters:
         stack.push_async_callback(adapter.close)
     async with task_group() as startup_tasks:
         for adapter in adapters:
             startup_tasks.create_task(adapter.open())
         app = await stack.enter_async_context(
-            open_app(settings, database=journal.database, live=live, metrics_recorder=metrics_recorder)
+            open_app(settings, database=journal.database, live=live, metrics_recorder=metrics_recorder, parser=parser)
         )
     library, refresh_scheduler = app.deps.library, app.make_refresh_scheduler(journal.database, metrics_recorder)
     dispatcher = make_dispatcher(
         live, journal, refresher=refresh_scheduler, reload_settings=reload_settings, library=library
     )
-    answer = monitor.instrument_answer(app.answer)
-    processor = make_message_processor(journal, answer, dispatcher, library=library)
+    processor = make_message_processor(journal, monitor.instrument_answer(app.answer), dispatcher, library=library)
     stack.push_async_callback(processor.drain, 0)
     monitor.attach(platform_adapters, processor, refresh_scheduler, app.models)
     return Daemon(app, adapters, feed_followers, processor, journal, refresh_scheduler, monitor)

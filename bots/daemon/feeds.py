@@ -18,7 +18,9 @@ from core.settings.messaging import FollowedFeedSettings
 from core.storage.auto_comments import FeedState, FeedStateRepository, merge_known_ids
 from core.storage.messages import Journal
 from core.types import ConversationKey, FeedEntry, Message
-from knowledge.sources.feed.poll import FeedRateLimited, FeedUpdate, NewEntry, poll_feed
+from knowledge.parsing.parser import Parser
+from knowledge.sources.feed.parsing import NewEntry
+from knowledge.sources.feed.poll import FeedRateLimited, FeedUpdate, poll_feed
 from knowledge.web.addresses import check_url, redact_url
 
 MINUTE_S = 60.0
@@ -40,7 +42,9 @@ class FeedFollower:
         feed_states: FeedStateRepository,
         *,
         minute_s: float = MINUTE_S,
+        parser: Parser | None = None,
     ) -> None:
+        self._parser = parser
         self.name = name
         self.adapter = adapter
         self._feed = feed = settings.auto_comment.feeds[name]
@@ -69,8 +73,14 @@ class FeedFollower:
         stored_state, now = await self._feed_states.load(self._state_key), time.time()
         state = stored_state or FeedState(now)
         known_ids = None if stored_state is None else frozenset(stored_state.known_ids)
-        url, allow_private = self._feed.url, self._feed.allow_private
-        feed_update = await poll_feed(url, allow_private, known_ids=known_ids, etag=state.etag, modified=state.modified)
+        feed_update = await poll_feed(
+            self._feed.url,
+            self._feed.allow_private,
+            known_ids=known_ids,
+            etag=state.etag,
+            modified=state.modified,
+            parser=self._parser,
+        )
         if feed_update is None:
             await self._feed_states.save(self._state_key, replace(state, looked_at=now))
             return
@@ -117,13 +127,15 @@ class FeedFollower:
         self._is_down = False
 
 
-def make_feed_followers(settings: Settings, adapters: Sequence[Adapter], journal: Journal) -> list[FeedFollower]:
+def make_feed_followers(
+    settings: Settings, adapters: Sequence[Adapter], journal: Journal, parser: Parser
+) -> list[FeedFollower]:
     """Return a follower per configured feed. Raises `UsageError` for one whose chat no bot can write to."""
     if errors := find_misplaced_feeds(settings):
         raise UsageError("\n".join(errors.values()))
     feed_states = FeedStateRepository(journal.database)
     return [
-        FeedFollower(name, settings, _find_posting_adapter(feed, adapters), feed_states)
+        FeedFollower(name, settings, _find_posting_adapter(feed, adapters), feed_states, parser=parser)
         for name, feed in settings.auto_comment.feeds.items()
     ]
 

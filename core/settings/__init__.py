@@ -35,6 +35,7 @@ from core.settings.knowledge import (
     ChunkingSettings as ChunkingSettings,
     EmbeddingSettings as EmbeddingSettings,
     KnowledgeSettings as KnowledgeSettings,
+    ParsingSettings as ParsingSettings,
     RoutingSettings as RoutingSettings,
     SearchSettings as SearchSettings,
     StoreSettings as StoreSettings,

@@ -134,11 +134,23 @@ class StoreSettings(Section):
     weaviate: WeaviateSettings = WeaviateSettings()
 
 
+class ParsingSettings(Section):
+    """The worker processes that read and cut documents. A document beyond a limit is skipped, counted and named."""
+
+    workers: int = Field(2, ge=1, le=32, description="Maximum number of worker processes; they start when needed")
+    memory_mb: int = Field(256, ge=64, description="Memory of one worker, MB (on Linux)")
+    cpu_s: PositiveInt = Field(60, description="Processor time for one document, seconds")
+    wall_s: PositiveFloat = Field(180, description="Time limit for one document, seconds")
+    output_mb: PositiveInt = Field(32, description="Text that one document may yield, MB")
+    max_passages: PositiveInt = Field(10_000, description="Passages that one document may yield")
+
+
 class KnowledgeSettings(Section):
     """Everything about the passage store and how it is filled."""
 
     store: StoreSettings = StoreSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
+    parsing: ParsingSettings = ParsingSettings()
     chunking: ChunkingSettings = ChunkingSettings()
     routing: RoutingSettings = RoutingSettings()
     search: SearchSettings = SearchSettings()

@@ -125,6 +125,8 @@ class LinkedSource(StoredSource):
     link: str = Field("", description="Template of links with {path}, {start}, {end} and, for git, {commit}")
     max_file_kb: PositiveInt = Field(1024, description="Larger files are skipped and counted, KB")
     max_document_kb: PositiveInt = Field(20480, description="The same for PDF, office documents, HTML and notebooks")
+    max_documents: PositiveInt = Field(100_000, description="Further files are skipped and counted")
+    max_total_mb: PositiveInt = Field(4096, description="Files beyond this sum of sizes are skipped and counted, MB")
 
 
 class FilesSource(LinkedSource):

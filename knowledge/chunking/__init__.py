@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from core.text.tokens import lexical_tokens
 from knowledge.chunking.code import LANGUAGES, chunk_code
 from knowledge.chunking.lines import chunk_faq, chunk_plain
 from knowledge.chunking.markdown import chunk_markdown
 from knowledge.chunking.python import chunk_python
 from knowledge.chunking.rst import chunk_rst
+from knowledge.parsing.limits import FormatError
 from knowledge.ports import Chunk, Document
 
-__all__ = ["chunk"]
+__all__ = ["TokenizedChunk", "chunk", "chunk_and_tokenize"]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizedChunk:
+    """A chunk ready for the store: `title` is never empty, `tokens` are those of path, title and text."""
+
+    text: str
+    title: str
+    start_line: int
+    end_line: int
+    tokens: str
+
+
+def chunk_and_tokenize(document: Document, tokens: int, max_chunks: int) -> list[TokenizedChunk]:
+    """Cut a document into chunks of about `tokens`, and each chunk into lexical tokens. Blocking.
+
+    Raises `FormatError` for a document of more than `max_chunks`.
+    """
+    chunks = chunk(document, tokens)
+    if len(chunks) > max_chunks:
+        raise FormatError(f"it makes more than {max_chunks} passages")
+    tokenized_chunks = []
+    for piece in chunks:
+        title = piece.title or document.title or document.path
+        if document.edition:
+            title += f" ({document.edition})"
+        lexical = lexical_tokens(f"{document.path}\n{title}\n{piece.text}")
+        tokenized_chunks.append(TokenizedChunk(piece.text, title, piece.start_line, piece.end_line, lexical))
+    return tokenized_chunks
 
 
 def chunk(document: Document, tokens: int = 200) -> list[Chunk]:

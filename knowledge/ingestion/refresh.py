@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -15,8 +15,9 @@ from core.errors import EmbeddingError, KimasError, SourceError, StoreError, Sto
 from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
 from core.settings import FaqSource, LinkedSource, SourceSettings
-from knowledge.ingestion.schedule import index_fingerprint, stored_sources
+from knowledge.ingestion.schedule import UNREADABLE, index_fingerprint, stored_sources
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, refresh
+from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Embedder, Listing, Source, Store
 from knowledge.sources.factory import open_source
 from knowledge.sources.git.state import delete_unused_clones
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 ChangeCallback = Callable[[Collection[str]], Awaitable[None]]
 # Documents deleted in one commit.
 DELETE_BATCH_SIZE = 2_000
+# How many documents that could not be read the record of a refresh names.
+MAX_NAMED_DOCUMENTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,8 @@ class RefreshResult:
 class RefreshContext:
     """What refreshes work with. `refresh_states` records them; `redact` removes secrets from the recorded errors.
 
-    `throttled` slows the work down in processes that answer questions at the same time.
+    `throttled` slows the work down in processes that answer questions at the same time. `parser` reads and cuts the
+    documents.
     """
 
     sources: Mapping[str, SourceSettings]
@@ -55,6 +59,7 @@ class RefreshContext:
     refresh_states: RefreshStateRepository | None = None
     redact: Callable[[str], str] = str
     throttled: bool = False
+    parser: Parser = field(default_factory=ThreadParser)
 
 
 async def refresh_source(
@@ -77,15 +82,10 @@ async def refresh_source(
         if context.refresh_states:
             await context.refresh_states.mark_started(name, index_fingerprint(settings, context.chunk_tokens))
         try:
-            opened_source = open_source(name, settings, context.data_dir, context.sources)
+            opened_source = open_source(name, settings, context.data_dir, context.sources, context.parser)
             async with _ConcurrencyLimited(opened_source, read_slots) as source:
-                link = settings.link if isinstance(settings, LinkedSource | FaqSource) else ""
-                on_first_batch = partial(on_changed, [name]) if on_changed else None
-                options = SyncOptions(
-                    context.chunk_tokens, link, on_progress, on_first_batch, throttled=context.throttled
-                )
-                store = LockedStore(context.store, context.data_dir)
-                report = await refresh(source, store, context.embedder, options)
+                options = await _make_options(context, name, on_progress, on_changed)
+                report = await refresh(source, LockedStore(context.store, context.data_dir), context.embedder, options)
         except (asyncio.CancelledError, StoreLocked):
             if context.refresh_states:
                 await context.refresh_states.mark_aborted(name)
@@ -95,6 +95,27 @@ async def refresh_source(
             raise
         await _record_success(context, report)
     return report
+
+
+async def _make_options(
+    context: RefreshContext,
+    name: str,
+    on_progress: Callable[[SyncProgress], None] | None,
+    on_changed: ChangeCallback | None,
+) -> SyncOptions:
+    """Return how a source is refreshed; the last success says which documents cannot be read."""
+    settings, known_unreadable = context.sources[name], dict[str, str]()
+    if context.refresh_states:
+        known_unreadable = (await context.refresh_states.get_state(name)).counts.get(UNREADABLE, {})
+    return SyncOptions(
+        context.chunk_tokens,
+        settings.link if isinstance(settings, LinkedSource | FaqSource) else "",
+        on_progress,
+        partial(on_changed, [name]) if on_changed else None,
+        throttled=context.throttled,
+        parser=context.parser,
+        known_unreadable=known_unreadable,
+    )
 
 
 async def refresh_sources(
@@ -156,7 +177,13 @@ async def _record_success(context: RefreshContext, report: SyncReport) -> None:
         )
         return
     document_counts = {name: getattr(report, name) for name in ("added", "updated", "deleted", "unchanged")}
-    counts = {**document_counts, "skipped": dict(report.skipped), "seconds": round(report.seconds, 3)}
+    unreadable = {path: context.redact(reason) for path, reason in report.unreadable.items()}
+    counts = {
+        **document_counts,
+        "skipped": dict(report.skipped),
+        "seconds": round(report.seconds, 3),
+        UNREADABLE: dict(islice(unreadable.items(), MAX_NAMED_DOCUMENTS)),
+    }
     await context.refresh_states.mark_succeeded(
         report.name, passages=report.passages, documents=document_count, counts=counts, changed=has_changed(report)
     )

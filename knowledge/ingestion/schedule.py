@@ -16,6 +16,8 @@ from core.types import SourceState
 if TYPE_CHECKING:
     from core.storage.refresh_state import RefreshState
 
+# The key under which a refresh's record names the documents that could not be read.
+UNREADABLE = "unreadable"
 # After a failure a source is retried sooner than scheduled: after a minute, then two, then four, at most an hour.
 MIN_RETRY_DELAY = timedelta(minutes=1)
 MAX_RETRY_DELAY = timedelta(hours=1)
@@ -91,7 +93,14 @@ def _make_source_state(name: str, settings: Settings, state: RefreshState, start
         next_run = next_refresh_at(name, state, schedule, fingerprint, now=datetime.now(UTC), started_at=started_at)
     shared_names = ("passages", "documents", "last_try", "last_success", "error", "paused")
     shared_values = {shared_name: getattr(state, shared_name) for shared_name in shared_names}
-    return SourceState(name=name, kind=source.kind, running=is_running, next_run=next_run, **shared_values)
+    return SourceState(
+        name=name,
+        kind=source.kind,
+        running=is_running,
+        next_run=next_run,
+        unreadable=state.counts.get(UNREADABLE, {}),
+        **shared_values,
+    )
 
 
 def _backoff(failures: int) -> timedelta:

@@ -11,15 +11,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
-from core.text.tokens import lexical_tokens
 from core.types import Passage
-from knowledge.chunking import chunk
+from knowledge.chunking import TokenizedChunk, chunk_and_tokenize
 from knowledge.ingestion.schedule import INDEX_FORMAT
+from knowledge.parsing.limits import FormatError
+from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Embedder, Listing, PassageRow, Source, Store, StoredDocument
 from knowledge.stores.locked_store import LockedStore
 
@@ -53,7 +55,10 @@ class SyncProgress:
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """What a refresh changed, in documents. `passages` is how many the source holds now; `stale` as in `Listing`."""
+    """What a refresh changed, in documents. `passages` is how many the source holds now; `stale` as in `Listing`.
+
+    `unreadable` names every document of the source that could not be read or cut, with the reason.
+    """
 
     name: str
     added: int
@@ -64,6 +69,7 @@ class SyncReport:
     skipped: Mapping[str, int]
     stale: str
     seconds: float
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,8 @@ class SyncOptions:
     `chunk_tokens` is the length of a passage. `link` is the template of the source's links: when it changes, every
     document is read again. A batch of new documents is written when it holds about `batch_passages`, a batch of changed
     ones at about `swap_passages`. For a source that was empty, `on_first_batch` is awaited as soon as there is
-    something to find. `throttled` is for processes that answer questions at the same time.
+    something to find. `throttled` is for processes that answer questions at the same time. `parser` cuts the documents.
+    One that cannot be read is skipped until it changes: `known_unreadable` are those of earlier refreshes.
     """
 
     chunk_tokens: int
@@ -106,6 +113,8 @@ class SyncOptions:
     batch_passages: int = BATCH_PASSAGES
     swap_passages: int = SWAP_PASSAGES
     throttled: bool = False
+    parser: Parser = field(default_factory=ThreadParser)
+    known_unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
 async def refresh(source: Source, store: Store | LockedStore, embedder: Embedder, options: SyncOptions) -> SyncReport:
@@ -129,6 +138,7 @@ class _Refresh:
     target_fingerprints: Mapping[str, str] = field(default_factory=dict)
     stored_documents: Mapping[str, StoredDocument] = field(default_factory=dict)
     passage_counts: dict[str, int] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
     has_deletions: bool = False
     has_passages: bool = False
     changed_count: int = 0
@@ -152,6 +162,10 @@ class _Refresh:
         ]
         deleted_paths = stored_fingerprints.keys() - self.target_fingerprints.keys()
         self.changed_count = len(changed_paths)
+        # What is read again is judged anew.
+        unchanged_paths = self.target_fingerprints.keys() - set(changed_paths)
+        known_reasons = self.options.known_unreadable.items()
+        self.unreadable = {path: reason for path, reason in known_reasons if path in unchanged_paths}
         # A document that has only moved is a new one and a deleted one: both belong into one step.
         self.has_deletions = bool(deleted_paths)
         if changed_paths or deleted_paths:
@@ -176,12 +190,27 @@ class _Refresh:
         if changed_paths:
             async for document in self.source.documents(listing, changed_paths):
                 started_at = time.monotonic()
-                chunk_tokens = self.options.chunk_tokens
-                chunked_document = await asyncio.to_thread(_chunk_document, self.source.name, document, chunk_tokens)
+                chunked_document = await self._chunk_document(document)
                 throttle_factor = THROTTLE_FACTOR if self.options.throttled else 0.0
                 await asyncio.sleep(throttle_factor * (time.monotonic() - started_at))
                 await chunked_documents.put(chunked_document)
         await chunked_documents.put(None)
+
+    async def _chunk_document(self, document: Document) -> _ChunkedDocument:
+        """Chunk a document; one that cannot be read has no passages, is named in the report, and stops no others."""
+        reason, chunks = document.unreadable_reason, list[TokenizedChunk]()
+        if not reason:
+            parser, chunk_tokens = self.options.parser, self.options.chunk_tokens
+            try:
+                chunks = await parser.run(chunk_and_tokenize, document, chunk_tokens, parser.max_passages)
+            except FormatError as error:
+                reason = str(error)
+        if reason:
+            self.unreadable[document.path] = reason
+            get_logger(__name__).warning(
+                "document.unreadable", source=self.source.name, path=document.path, reason=reason
+            )
+        return _to_passages(self.source.name, document, chunks)
 
     async def _embed_documents(
         self,
@@ -265,30 +294,27 @@ class _Refresh:
             skipped=dict(listing.skipped),
             stale=listing.stale,
             seconds=time.monotonic() - self.started_at,
+            unreadable={**listing.unreadable, **self.unreadable},
         )
 
 
-def _chunk_document(source: str, document: Document, chunk_tokens: int) -> _ChunkedDocument:
-    """Chunk a document. Its title goes into the embedded text, its title and path into the lexical tokens."""
+def _to_passages(source: str, document: Document, chunks: Sequence[TokenizedChunk]) -> _ChunkedDocument:
+    """Return the passages of a document. Its title goes into the embedded text."""
     passages = []
-    for ordinal, text_chunk in enumerate(chunk(document, chunk_tokens)):
-        title = text_chunk.title or document.title or document.path
-        if document.edition:
-            title += f" ({document.edition})"
+    for ordinal, text_chunk in enumerate(chunks):
         url = document.url.replace("{start}", str(text_chunk.start_line)).replace("{end}", str(text_chunk.end_line))
         passage = Passage(
             id=make_passage_id(source, document.path, ordinal),
             source=source,
             path=document.path,
-            title=title,
+            title=text_chunk.title,
             text=text_chunk.text,
             url=url,
             kind=document.kind,
             start_line=text_chunk.start_line,
             end_line=text_chunk.end_line,
         )
-        tokens = lexical_tokens(f"{document.path}\n{title}\n{text_chunk.text}")
-        passages.append((passage, f"{title}\n{text_chunk.text}", tokens))
+        passages.append((passage, f"{text_chunk.title}\n{text_chunk.text}", text_chunk.tokens))
     return _ChunkedDocument(document.path, tuple(passages))
 
 

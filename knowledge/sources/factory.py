@@ -20,6 +20,7 @@ from core.settings import (
     StandingSource,
     WebsiteSource,
 )
+from knowledge.parsing.parser import Parser
 from knowledge.ports import Source
 from knowledge.sources.faq import FaqFile
 from knowledge.sources.feed.source import Feed
@@ -35,28 +36,33 @@ __all__ = ["open_source"]
 
 
 def open_source(
-    name: str, settings: SourceSettings, data_dir: Path, sources: Mapping[str, SourceSettings] = MappingProxyType({})
+    name: str,
+    settings: SourceSettings,
+    data_dir: Path,
+    sources: Mapping[str, SourceSettings] = MappingProxyType({}),
+    parser: Parser | None = None,
 ) -> Source:
     """Return the source that the settings describe. Nothing is read yet; clones go to `data_dir/git`, pages to
     `data_dir/web/<name>`, issues and releases to `data_dir/forge/<name>`, results of standing queries to
-    `data_dir/standing/<name>`. `sources` are all that are configured, for those that ask another one.
+    `data_dir/standing/<name>`. `sources` are all that are configured, for those that ask another one. `parser` reads
+    the documents; None reads them in threads, without limits.
 
     Raises `SourceError` for globs or a branch name that cannot be used, for a source that is asked live, and for
     standing queries of none such.
     """
     if isinstance(settings, FilesSource | FaqSource):
-        return FilesFolder(name, settings) if isinstance(settings, FilesSource) else FaqFile(name, settings)
+        return FilesFolder(name, settings, parser) if isinstance(settings, FilesSource) else FaqFile(name, settings)
     if isinstance(settings, WebsiteSource | FeedSource):
         page_directory = data_dir.expanduser() / "web" / name
         return (
-            Website(name, settings, page_directory)
+            Website(name, settings, page_directory, parser)
             if isinstance(settings, WebsiteSource)
-            else Feed(name, settings, page_directory)
+            else Feed(name, settings, page_directory, parser)
         )
     if isinstance(settings, GithubSource | GitlabSource):
         return ForgeProject(name, settings, data_dir.expanduser() / "forge" / name)
     if isinstance(settings, GitSource):
-        return GitRepository(name, settings, data_dir.expanduser() / "git")
+        return GitRepository(name, settings, data_dir.expanduser() / "git", parser)
     if isinstance(settings, StandingSource):
         return StandingQueries(name, settings, sources.get(settings.of), data_dir)
     if isinstance(settings, OwnSource | LearnedSource):

@@ -12,9 +12,17 @@ from pathlib import Path, PurePath
 
 from core.errors import SourceError
 from core.settings import FilesSource
+from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
-from knowledge.sources.common.documents import DOCUMENT_KINDS, PathFilter, fill_template, fingerprint, unusable_reason
-from knowledge.sources.formats import read_document
+from knowledge.sources.common.documents import (
+    DOCUMENT_KINDS,
+    DocumentBudget,
+    PathFilter,
+    fill_template,
+    fingerprint,
+    unusable_reason,
+)
+from knowledge.sources.formats import parse_document
 
 
 class FilesFolder:
@@ -25,8 +33,9 @@ class FilesFolder:
     `exclude` keep out stays out. Files are opened without following links, in case one is swapped for a link.
     """
 
-    def __init__(self, name: str, settings: FilesSource) -> None:
+    def __init__(self, name: str, settings: FilesSource, parser: Parser | None = None) -> None:
         self.name = name
+        self._parser = parser or ThreadParser()
         self._settings = settings
         self._path = settings.path.expanduser()
         self._path_filter = PathFilter(name, settings)
@@ -44,10 +53,12 @@ class FilesFolder:
         for path in paths:
             if path not in listing.fingerprints:
                 continue
-            content = await asyncio.to_thread(self._read, path)
-            if content is not None:
-                text, kind = content
-                yield Document(path=path, text=text, kind=kind, url=fill_template(self._settings.link, path))
+            kind = self._path_filter.get_kind(path) or "text"
+            data = await asyncio.to_thread(self._read, path, kind)
+            if data is not None:
+                text, kind, reason = await parse_document(self._parser, path, kind, data)
+                url = fill_template(self._settings.link, path)
+                yield Document(path=path, text=text, kind=kind, url=url, unreadable_reason=reason)
 
     def _list(self) -> Listing:
         skipped: Counter[str] = Counter()
@@ -84,10 +95,11 @@ class FilesFolder:
             raise SourceError(f"source {self.name}: {self._path} does not exist. Check path, or create the folder.")
         # One that cannot be listed at all is an error; below it, that is counted.
         os.listdir(self._path)
+        budget = DocumentBudget(self._settings)
         for path, size in self._walk(skipped):
             if not self._path_filter.matches(path):
                 continue
-            reason = self._path_filter.skip_reason(path, size)
+            reason = self._path_filter.skip_reason(path, size) or budget.skip_reason(size)
             if reason:
                 skipped[reason] += 1
             else:
@@ -179,13 +191,12 @@ class FilesFolder:
                 raise OSError(errno.ELOOP, reason, path)
         return _read_without_links(root, target.relative_to(root))
 
-    def _read(self, path: str) -> tuple[str, str] | None:
+    def _read(self, path: str, kind: str) -> bytes | None:
         try:
             data = self._read_bytes(path)
         except OSError:
             return None
-        kind = self._path_filter.get_kind(path) or "text"
-        return None if unusable_reason(data, allow_binary=kind in DOCUMENT_KINDS) else read_document(path, kind, data)
+        return None if unusable_reason(data, allow_binary=kind in DOCUMENT_KINDS) else data
 
 
 def _read_without_links(root: Path, path: PurePath) -> bytes:

@@ -37,6 +37,7 @@ from core.storage.auto_comments import MAX_REMEMBERED_IDS, FeedStateRepository, 
 from core.storage.messages import Journal
 from core.storage.tables import feeds, messages
 from core.types import Citation, ConversationKey, FeedEntry, Message, Question, Reply, SkipReason
+from knowledge.parsing.parser import ThreadParser
 from knowledge.sources.feed.poll import MAX_WAIT_S, FeedRateLimited, poll_feed
 from tests.bots import discord_helpers, slack_helpers
 from tests.bots.http_helpers import QUICK, event, http_settings
@@ -638,7 +639,7 @@ async def test_a_chat_that_no_bot_writes_to_is_a_fault_of_the_configuration(
     if told:
         assert told in finding.text
         with pytest.raises(UsageError) as error_info:
-            make_feed_followers(configuration, (), journal)
+            make_feed_followers(configuration, (), journal, ThreadParser())
         assert told in str(error_info.value)
     else:
         assert find_misplaced_feeds(configuration) == {}
@@ -669,7 +670,7 @@ async def test_a_chat_may_name_the_bot_that_writes(
         configuration = following(web, chat).model_copy(
             update={"bots": settings(bots={"forum": {"http": section}}).bots}
         )
-        (follower,) = make_feed_followers(configuration, adapters, journal)
+        (follower,) = make_feed_followers(configuration, adapters, journal, ThreadParser())
         feed = configuration.auto_comment.feeds["games"]
         assert resolve_chat(feed, follower.adapter) == writes
 

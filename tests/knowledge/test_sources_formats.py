@@ -14,6 +14,7 @@ import pypdf
 import pytest
 
 from core.settings import FilesSource
+from knowledge.parsing.limits import FormatError
 from knowledge.ports import Document
 from knowledge.sources.files import FilesFolder
 from knowledge.sources.formats import read_document
@@ -191,13 +192,15 @@ def test_what_unpacks_into_too_much_is_refused() -> None:
             archive.writestr(f"word/{number}.xml", b"0" * (80 << 20))
     assert len(buffer.getvalue()) < 1 << 20
     for kind in ("docx", "pptx", "xlsx"):
-        assert read_document(f"bomb.{kind}", kind, buffer.getvalue()) == ("", kind)
+        with pytest.raises(FormatError, match="too large when unpacked"):
+            read_document(f"bomb.{kind}", kind, buffer.getvalue())
 
 
 def test_an_encrypted_pdf_is_left_out() -> None:
     writer = pypdf.PdfWriter(io.BytesIO(pdf("Secret")))
     writer.encrypt("password", algorithm="RC4-128")
-    assert read_document("x.pdf", "pdf", saved(Writing(writer))) == ("", "pdf")
+    with pytest.raises(FormatError, match="encrypted"):
+        read_document("x.pdf", "pdf", saved(Writing(writer)))
 
 
 class Writing:
@@ -209,7 +212,8 @@ class Writing:
 
 
 def test_a_scan_is_left_out() -> None:
-    assert read_document("x.pdf", "pdf", pdf("")) == ("", "pdf")
+    with pytest.raises(FormatError, match="holds no text"):
+        read_document("x.pdf", "pdf", pdf(""))
 
 
 async def test_their_size_has_its_own_limit(tmp_path: Path) -> None:

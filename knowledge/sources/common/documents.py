@@ -7,12 +7,15 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-import pathspec
-
 from core.errors import SourceError
-from core.settings import LinkedSource
+
+if TYPE_CHECKING:
+    import pathspec
+
+    from core.settings import LinkedSource
 
 _SCP_ADDRESS = re.compile(r"(?:[^@/:]+@)?([^/:\[\]]+):(?!//)(.+)")
 _LINK_TEMPLATES = (
@@ -204,6 +207,24 @@ class PathFilter:
         return detect_kind(path) or ("text" if _suffix(_base_name(path)) in self._included_suffixes else "")
 
 
+class DocumentBudget:
+    """What is left of the documents and bytes that one listing of a source may take."""
+
+    def __init__(self, settings: LinkedSource) -> None:
+        self._documents_left = settings.max_documents
+        self._bytes_left = settings.max_total_mb << 20
+
+    def skip_reason(self, size: int) -> str:
+        """Take a document of `size` bytes, and return an empty string; or return why it is skipped."""
+        if self._documents_left <= 0:
+            return "beyond max_documents"
+        if size > self._bytes_left:
+            return "beyond max_total_mb"
+        self._documents_left -= 1
+        self._bytes_left -= size
+        return ""
+
+
 def detect_kind(path: str) -> str:
     """Return the kind of a path by its suffix or name, or an empty string.
 
@@ -225,6 +246,8 @@ def _suffix(name: str) -> str:
 
 
 def _compile_globs(name: str, key: str, patterns: Sequence[str]) -> pathspec.GitIgnoreSpec:
+    import pathspec
+
     try:
         return pathspec.GitIgnoreSpec.from_lines(patterns)
     except ValueError as error:

@@ -8,28 +8,19 @@ import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from core.errors import SourceError
 from core.settings import FeedSource
+from knowledge.parsing.limits import FormatError
+from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.state_files import read_json, write_json
-from knowledge.sources.feed.poll import NOT_MODIFIED, get_published, parse_feed
-from knowledge.sources.formats.html import read_page
-from knowledge.web.addresses import is_web_address, redact_url
+from knowledge.sources.feed.parsing import FeedEntry, parse_entries
+from knowledge.sources.feed.poll import NOT_MODIFIED
+from knowledge.web.addresses import redact_url
 from knowledge.web.client import Request, WebClient
 
 DAY_S = 86_400
-
-
-@dataclass(frozen=True, slots=True)
-class FeedEntry:
-    """One entry as it was last seen; `published` is in seconds since 1970."""
-
-    title: str
-    text: str
-    link: str
-    published: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +35,9 @@ class _FeedState:
 class Feed:
     """One feed. Its record is kept below `directory`."""
 
-    def __init__(self, name: str, settings: FeedSource, directory: Path) -> None:
+    def __init__(self, name: str, settings: FeedSource, directory: Path, parser: Parser | None = None) -> None:
         self.name = name
+        self._parser = parser or ThreadParser()
         self._settings = settings
         self._file = directory / "entries.json"
 
@@ -85,7 +77,7 @@ class Feed:
         if response.status != NOT_MODIFIED:
             if response.status >= 300:
                 raise SourceError(f"{redact_url(settings.url)} answered with status {response.status}")
-            entries |= await asyncio.to_thread(self._parse, response.content)
+            entries |= await self._parse(response.content)
         cutoff = time.time() - settings.keep_days * DAY_S
         newest = sorted(entries.items(), key=lambda item: -item[1].published)[: settings.max_entries]
         recent_entries = {path: entry for path, entry in newest if entry.published >= cutoff}
@@ -94,10 +86,11 @@ class Feed:
         etag = response.headers.get("etag", state.etag)
         return _FeedState(recent_entries, etag, response.headers.get("last-modified", state.modified))
 
-    def _parse(self, content: bytes) -> dict[str, FeedEntry]:
-        feed = parse_feed(content, self._settings.url)
-        entries = (_to_entry(raw_entry) for raw_entry in feed.entries[: self._settings.max_entries])
-        return {path: entry for path, entry in entries if entry.text}
+    async def _parse(self, content: bytes) -> dict[str, FeedEntry]:
+        try:
+            return dict(await self._parser.run(parse_entries, content, self._settings.max_entries))
+        except FormatError as error:
+            raise SourceError(f"{redact_url(self._settings.url)} {error}") from error
 
     def _load(self) -> _FeedState:
         try:
@@ -110,20 +103,6 @@ class Feed:
 
     def _save(self, state: _FeedState) -> None:
         write_json(self._file, asdict(state), f"source {self.name}")
-
-
-def _to_entry(raw_entry: Any) -> tuple[str, FeedEntry]:
-    """Return an entry under the name by which it is known. One without a date counts as of now."""
-    link = str(raw_entry.get("link") or "")
-    link = link if is_web_address(link) else ""
-    bodies = [str(content.get("value") or "") for content in raw_entry.get("content") or ()]
-    html = max([*bodies, str(raw_entry.get("summary") or "")], key=len)
-    title = " ".join(read_page(f"<p>{raw_entry.get('title') or ''}</p>".encode(), "").plain_text.split())
-    page = read_page(f"<html><body><article>{html}</article></body></html>".encode(), link)
-    timestamp = get_published(raw_entry)
-    published = time.time() if timestamp is None else timestamp
-    entry_id = str(raw_entry.get("id") or link or title)
-    return entry_id[:500], FeedEntry(title[:300], page.text or page.plain_text or title, link, published)
 
 
 def _fingerprints(entries: Mapping[str, FeedEntry]) -> dict[str, str]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from knowledge.sources.formats.limits import FormatError, ParseLimits, check_archive, map_parser_errors
+from knowledge.parsing.limits import FormatError, ParseLimits, check_archive, map_parser_errors
 
 MAX_HEADING_LEVEL = 6
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from core.settings.yaml_file import YamlFileError, parse_yaml
-from knowledge.sources.formats.limits import ParseLimits, map_parser_errors
+from knowledge.parsing.limits import ParseLimits, map_parser_errors
 from knowledge.sources.formats.office import format_table
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
@@ -32,6 +31,8 @@ def read_openapi(text: str) -> str:
     is_json = text.lstrip().startswith("{")
     if not (_YAML_MARK.search(text[:HEAD_CHARS]) or (is_json and _JSON_MARK.search(text))):
         return ""
+    from core.settings.yaml_file import YamlFileError, parse_yaml
+
     try:
         spec = json.loads(text) if is_json else parse_yaml(text.encode(), Path("-")).data
     except (ValueError, RecursionError, YamlFileError):

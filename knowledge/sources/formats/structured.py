@@ -8,7 +8,7 @@ import json
 import re
 from typing import Any
 
-from knowledge.sources.formats.limits import FormatError, ParseLimits, map_parser_errors
+from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
 from knowledge.sources.formats.office import format_records
 
 _ASCIIDOC_TITLE = re.compile(r"^(={1,6})[ \t]+(\S.*)$", re.MULTILINE)

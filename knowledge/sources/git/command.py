@@ -102,6 +102,26 @@ class Git:
             raise error_class(message.replace(self._access.secret, "***") if self._access.secret else message)
         return output
 
+    async def run_bounded(self, max_bytes: int, *arguments: str) -> bytes | None:
+        """Return what a command in this repository alone writes, or None when that is more than `max_bytes`.
+
+        Raises `GitError`; a command that writes more, or is late, is killed.
+        """
+        output = bytearray()
+        async with _git_process(self.directory, arguments, self._access) as process:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    while part := await _require(process.stdout).read(_READ_BYTES):
+                        output += part
+                        if len(output) > max_bytes:
+                            return None
+                    await process.wait()
+            except TimeoutError as error:
+                raise GitTimeout(f"no answer within {self._timeout:g} s") from error
+        if process.returncode:
+            raise GitError(f"git {arguments[0]} ended with code {process.returncode}")
+        return bytes(output)
+
     async def blobs(self, ids: Sequence[str]) -> AsyncGenerator[tuple[str, bytes], None]:
         """Yield the content of objects in their order. Missing ones are left out.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -13,15 +13,17 @@ from pathlib import Path, PurePosixPath
 from core.errors import SourceError
 from core.observability.logs import get_logger
 from core.settings import GitSource
+from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.documents import (
     DOCUMENT_KINDS,
+    DocumentBudget,
     PathFilter,
     derive_template,
     fill_template,
     redact_credentials,
 )
-from knowledge.sources.formats import read_document
+from knowledge.sources.formats import parse_document
 from knowledge.sources.git.clone import BlobCheckCache, BranchCommits, GitClone, unknown_branch_message
 from knowledge.sources.git.command import Git, GitError
 
@@ -39,10 +41,10 @@ class Tree:
     submodules: list[str] = field(default_factory=list)
 
 
-def filter_tree(output: bytes, path_filter: PathFilter) -> Tree:
+def filter_tree(output: bytes, path_filter: PathFilter, budget: DocumentBudget) -> Tree:
     """Judge the entries of a commit by their names, modes and sizes. Blocking: a large repository takes a while."""
     tree = Tree()
-    for line in output.split(b"\0"):
+    for line in _split_entries(output):
         fields, _, name = line.partition(b"\t")
         # A path that is no valid text is judged by what can be read of it: it may lie where nothing is taken.
         path = name.decode("utf-8", "replace")
@@ -54,6 +56,7 @@ def filter_tree(output: bytes, path_filter: PathFilter) -> Tree:
             skip_reason = "unreadable name"
         if mode == _SUBMODULE_MODE:
             tree.submodules.append(path)
+        skip_reason = skip_reason or budget.skip_reason(int(size))
         if skip_reason:
             tree.skipped[skip_reason] += 1
             continue
@@ -61,6 +64,14 @@ def filter_tree(output: bytes, path_filter: PathFilter) -> Tree:
         if path_filter.get_kind(path) in DOCUMENT_KINDS:
             tree.binary_blobs.add(tree.blobs[path])
     return tree
+
+
+def _split_entries(output: bytes) -> Iterator[bytes]:
+    """Yield entries one by one: a list of all would take more memory than the output itself."""
+    start = 0
+    while (end := output.find(b"\0", start)) >= 0:
+        yield output[start:end]
+        start = end + 1
 
 
 def _get_skip_reason(mode: bytes, size: bytes, path: str, path_filter: PathFilter) -> str:
@@ -83,6 +94,8 @@ def _is_utf8(name: bytes) -> bool:
 
 _BAD_IN_BRANCH = re.compile(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|[/.]$")
 _MAX_LOGGED_SUBMODULES = 5
+# The listing of a commit, in which a path takes some 100 bytes; most of a repository's files may be no documents.
+_MIN_TREE_BYTES, _TREE_BYTES_PER_DOCUMENT = 16 << 20, 400
 
 
 class GitRepository:
@@ -92,8 +105,9 @@ class GitRepository:
     file that an earlier branch holds unchanged is not listed again.
     """
 
-    def __init__(self, name: str, settings: GitSource, folder: Path) -> None:
+    def __init__(self, name: str, settings: GitSource, folder: Path, parser: Parser | None = None) -> None:
         self.name = name
+        self._parser = parser or ThreadParser()
         self._settings = settings
         self._branches = settings.branches or (settings.branch,)
         self._path_filter = PathFilter(name, settings)
@@ -156,12 +170,13 @@ class GitRepository:
 
     async def _to_document(self, path: str, data: bytes, template: str, commits: Mapping[str, str]) -> Document:
         branch, inner_path = self._split_branch(path)
-        text, kind = await asyncio.to_thread(read_document, inner_path, self._path_filter.get_kind(inner_path), data)
+        kind = self._path_filter.get_kind(inner_path)
+        text, kind, reason = await parse_document(self._parser, inner_path, kind, data)
         parts = PurePosixPath(inner_path).parts
         is_multi_branch = len(commits) > 1
         title = "/".join(parts[-2:]) if is_multi_branch else ""
         url = fill_template(template, inner_path, commits[branch])
-        return Document(path, text, kind, title, url, branch if is_multi_branch else "")
+        return Document(path, text, kind, title, url, branch if is_multi_branch else "", reason)
 
     def _split_branch(self, path: str) -> tuple[str, str]:
         """Return the branch and the path in it of a listed path."""
@@ -194,6 +209,7 @@ class GitRepository:
 
     async def _list(self, branch_commits: BranchCommits) -> Listing:
         git = self._git()
+        # One commit may have the files of another: each commit has the whole budget.
         trees = {branch: await self._read_tree(git, commit) for branch, commit in branch_commits.commits.items()}
         blobs = {blob for tree in trees.values() for blob in tree.blobs.values()}
         binary_blobs = {blob for tree in trees.values() for blob in tree.binary_blobs}
@@ -222,9 +238,17 @@ class GitRepository:
         return Listing(fingerprints, revision, dict(skipped), branch_commits.stale_reason)
 
     async def _read_tree(self, git: Git, commit: str) -> Tree:
-        """Return the files of a commit, as far as can be told without their content. Raises `GitError`."""
-        output = await git.run("ls-tree", "-r", "-z", "--long", commit)
-        tree = await asyncio.to_thread(filter_tree, output, self._path_filter)
+        """Return the files of a commit, as far as can be told without their content. Raises `GitError`.
+
+        Raises `SourceError` for a commit of far more entries than may be taken: a few kilobytes can hold millions.
+        """
+        max_documents = self._settings.max_documents
+        max_bytes = max(_MIN_TREE_BYTES, _TREE_BYTES_PER_DOCUMENT * max_documents)
+        output = await git.run_bounded(max_bytes, "ls-tree", "-r", "-z", "--long", commit)
+        if output is None:
+            problem = f"source {self.name}: {self._display_url} lists more than {max_bytes >> 20} MB of paths"
+            raise SourceError(f"{problem}. If it is meant, raise max_documents (now {max_documents}).")
+        tree = await asyncio.to_thread(filter_tree, output, self._path_filter, DocumentBudget(self._settings))
         if tree.skipped[MISSING] and self._clone:
             raise GitError(f"{tree.skipped[MISSING]} files are missing in the clone")
         if tree.submodules:

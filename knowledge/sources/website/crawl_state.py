@@ -65,6 +65,7 @@ class CrawlState:
     max_pages: int
     found_pages: dict[str, PageState] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
+    unreadable: dict[str, str] = field(default_factory=dict)
     queue: deque[tuple[str, int]] = field(default_factory=deque)
     seen_urls: set[str] = field(default_factory=set)
     answered_paths: set[str] = field(default_factory=set)

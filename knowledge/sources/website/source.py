@@ -6,11 +6,8 @@ robots.txt says which of them may be fetched.
 from __future__ import annotations
 
 import asyncio
-import gzip
 import hashlib
-import io
 import time
-import zlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,10 +17,13 @@ from urllib.robotparser import RobotFileParser
 
 from core.errors import SourceError
 from core.settings import WebsiteSource
+from knowledge.parsing.limits import FormatError
+from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.documents import PathGlobs
 from knowledge.sources.formats.html import HTML_TYPES, read_page
 from knowledge.sources.website.crawl_state import REQUESTS_PER_PAGE, CrawlState, PageState, PageStateStore, get_path
+from knowledge.sources.website.parsing import MAX_SITEMAP_KB, parse_robots, parse_sitemap
 from knowledge.web.addresses import redact_url
 from knowledge.web.client import USER_AGENT, Request, Response, ResponseTooLarge, WebClient
 
@@ -34,8 +34,9 @@ NOT_MODIFIED = 304
 # What is fetched between two writes of the record, so that an interrupted first visit is not lost.
 SAVE_INTERVAL = 50
 ROBOT_NAME = USER_AGENT.split("/", maxsplit=1)[0]
-MAX_SITEMAP_KB = 51_200  # the protocol's own limit
 MAX_SITEMAPS = 50
+# Of all sitemaps of one visit together.
+MAX_SITEMAPS_BYTES = 200 << 20
 MAX_DELAY_S = 10.0
 
 
@@ -46,8 +47,9 @@ class _PageSkipped(SourceError):
 class Website:
     """The pages of one host. Its record of them is kept below `directory`."""
 
-    def __init__(self, name: str, settings: WebsiteSource, directory: Path) -> None:
+    def __init__(self, name: str, settings: WebsiteSource, directory: Path, parser: Parser | None = None) -> None:
         self.name = name
+        self._parser = parser or ThreadParser()
         self._settings = settings
         self._store = PageStateStore(name, directory)
         self._host = urlsplit(settings.url).netloc
@@ -64,7 +66,7 @@ class Website:
         crawl = CrawlState(known_pages, self._settings.max_pages)
         try:
             async with WebClient(self._settings.allow_private) as client:
-                robots = await read_robots(client, self._settings.url, self._settings.timeout_s)
+                robots = await read_robots(client, self._parser, self._settings.url, self._settings.timeout_s)
                 crawl.start(max(robots.delay_s, self._settings.delay_s))
                 await self._seed_queue(crawl, client, robots)
                 await self._crawl(crawl, client, robots)
@@ -76,7 +78,12 @@ class Website:
                 raise SourceError(f"source {self.name}: {error}") from error
             return Listing(_fingerprints(known_pages), stale=str(error))
         await asyncio.to_thread(self._store.save_pages, pages)
-        return Listing(_fingerprints(pages), skipped=dict(crawl.skipped), stale=crawl.stale_reason())
+        return Listing(
+            _fingerprints(pages),
+            skipped=dict(crawl.skipped),
+            stale=crawl.stale_reason(),
+            unreadable=crawl.unreadable,
+        )
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield pages as they were at the last visit."""
@@ -93,8 +100,9 @@ class Website:
         crawl.enqueue(settings.url, 0)
         if settings.sitemap:
             limit = settings.max_pages * REQUESTS_PER_PAGE
+            request = Request(settings.url, timeout_s=settings.timeout_s, max_kb=MAX_SITEMAP_KB)
             urls = await read_sitemaps(
-                client, settings.url, robots.sitemaps, settings.timeout_s, limit=limit, deadline=crawl.deadline
+                client, self._parser, request, robots.sitemaps, limit=limit, deadline=crawl.deadline
             )
             for url in urls:
                 # What the sitemap lists is complete: its pages' links are not followed.
@@ -195,7 +203,12 @@ class Website:
         if response.headers.get("content-type", "").split(";")[0].strip().lower() not in HTML_TYPES:
             crawl.skipped["no HTML"] += 1
             return None
-        page = await asyncio.to_thread(read_page, response.content, response.url)
+        try:
+            page = await self._parser.run(read_page, response.content, response.url)
+        except FormatError as error:
+            crawl.skipped["unreadable"] += 1
+            crawl.unreadable[get_path(url)] = str(error)
+            return None
         page_state = PageState("", page.title, page.canonical or response.url, page.links)
         if not page.text:
             crawl.skipped["no text"] += 1
@@ -230,7 +243,7 @@ class Robots:
         return self.rules.can_fetch(ROBOT_NAME, url)
 
 
-async def read_robots(client: WebClient, site_url: str, timeout_s: float) -> Robots:
+async def read_robots(client: WebClient, parser: Parser, site_url: str, timeout_s: float) -> Robots:
     """Read a site's robots.txt; a site without one allows everything.
 
     Raises `SourceError` when it cannot be told: a site that fails is not to be fetched (RFC 9309, 2.3.1.4).
@@ -238,58 +251,45 @@ async def read_robots(client: WebClient, site_url: str, timeout_s: float) -> Rob
     response = await client.fetch(Request(urljoin(site_url, "/robots.txt"), timeout_s=timeout_s, max_kb=512))
     if response.status >= 500:
         raise SourceError(f"{urljoin(site_url, '/robots.txt')} answered with status {response.status}")
-    rules = RobotFileParser()
-    rules.parse(response.text().splitlines() if response.status < 400 else [])
-    crawl_delay = rules.crawl_delay(ROBOT_NAME)
-    delay_s = min(float(crawl_delay), MAX_DELAY_S) if crawl_delay else 0.0
-    return Robots(rules, delay_s, tuple(rules.site_maps() or ()))
+    try:
+        rules = await parser.run(parse_robots, response.text() if response.status < 400 else "", ROBOT_NAME)
+    except FormatError as error:
+        raise SourceError(f"{urljoin(site_url, '/robots.txt')} cannot be used: {error}") from error
+    robots_file = RobotFileParser()
+    robots_file.parse(rules.lines)
+    return Robots(robots_file, min(rules.delay_s, MAX_DELAY_S), rules.sitemaps)
 
 
 async def read_sitemaps(
-    client: WebClient, site_url: str, sitemap_urls: Sequence[str], timeout_s: float, *, limit: int, deadline: float
+    client: WebClient, parser: Parser, request: Request, sitemap_urls: Sequence[str], *, limit: int, deadline: float
 ) -> list[str]:
     """Return the pages that a site's sitemaps list, at most `limit`; none when there is no usable sitemap.
 
-    No sitemap is asked for after `deadline`, on the clock of `time.monotonic`.
+    `request` is one for the site's first page. No sitemap is asked for after `deadline`, on the clock of
+    `time.monotonic`.
     """
-    queue = list(sitemap_urls) or [urljoin(site_url, "/sitemap.xml")]
+    queue, bytes_left = list(sitemap_urls) or [urljoin(request.url, "/sitemap.xml")], MAX_SITEMAPS_BYTES
     seen_urls: set[str] = set()
     pages: dict[str, None] = {}
-    while queue and len(seen_urls) < MAX_SITEMAPS and len(pages) < limit and time.monotonic() < deadline:
+    while (
+        queue
+        and len(seen_urls) < MAX_SITEMAPS
+        and len(pages) < limit
+        and bytes_left > 0
+        and time.monotonic() < deadline
+    ):
         url = queue.pop(0)
         if url in seen_urls:
             continue
         seen_urls.add(url)
         try:
-            response = await client.fetch(Request(url, timeout_s=timeout_s, max_kb=MAX_SITEMAP_KB))
-        except SourceError:
+            response = await client.fetch(replace(request, url=url))
+            content = response.content if response.status < 400 else b""
+            nested_sitemaps, page_urls = await parser.run(parse_sitemap, content, limit)
+        except (SourceError, FormatError):
             # A site without a usable sitemap is crawled.
             continue
-        if response.status < 400:
-            nested_sitemaps, page_urls = _parse_sitemap(response.content)
-            queue += nested_sitemaps
-            pages |= dict.fromkeys(page_urls)
+        bytes_left -= len(content)
+        queue += nested_sitemaps
+        pages |= dict.fromkeys(page_urls)
     return list(pages)[:limit]
-
-
-def _parse_sitemap(content: bytes) -> tuple[list[str], list[str]]:
-    """Return the sitemaps and the pages that a sitemap names; nothing for what is none."""
-    from lxml import etree
-
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False, recover=True)
-    try:
-        root = etree.fromstring(_decompress(content), parser)
-    except (etree.XMLSyntaxError, ValueError, OSError, EOFError, zlib.error):
-        return [], []
-    if root is None:
-        return [], []
-    urls = [(element.text or "").strip() for element in root.iter("{*}loc")]
-    return (urls, []) if etree.QName(root).localname == "sitemapindex" else ([], urls)
-
-
-def _decompress(content: bytes) -> bytes:
-    """Return a sitemap that is gzipped as a file unpacked, up to its allowed size."""
-    if not content.startswith(b"\x1f\x8b"):
-        return content
-    with gzip.open(io.BytesIO(content)) as file:
-        return file.read(MAX_SITEMAP_KB * 1024)

@@ -1,0 +1,139 @@
+"""What a feed says. Run these functions by a `Parser`: the library's patterns take quadratic time on some feeds."""
+
+from __future__ import annotations
+
+import calendar
+import hashlib
+import io
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from knowledge.parsing.limits import FormatError
+from knowledge.sources.formats.html import read_page
+from knowledge.web.addresses import is_web_address
+
+MAX_TITLE_CHARS, MAX_TEXT_CHARS, MAX_LINK_CHARS = 300, 2000, 2000
+# Of a text with its markup; more is not looked at.
+MAX_MARKUP_CHARS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class FeedEntry:
+    """One entry as it was last seen; `published` is in seconds since 1970."""
+
+    title: str
+    text: str
+    link: str
+    published: float
+
+
+@dataclass(frozen=True, slots=True)
+class NewEntry:
+    """One entry as plain text. `id` stays the same when the entry is edited.
+
+    `link` is an http address or empty; `published` is in seconds since 1970, None where the feed gives no date.
+    """
+
+    id: str
+    title: str
+    text: str
+    link: str
+    published: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedContent:
+    """A feed's own title, the ids of all its entries, and those that are new, oldest first."""
+
+    title: str
+    entry_ids: tuple[str, ...]
+    new_entries: tuple[NewEntry, ...]
+
+
+def parse_entries(content: bytes, max_entries: int) -> list[tuple[str, FeedEntry]]:
+    """Return the entries with a text, each with the name by which it is known. Raises `FormatError` for no feed."""
+    entries = (_to_feed_entry(raw_entry) for raw_entry in _parse(content).entries[:max_entries])
+    return [(name, entry) for name, entry in entries if entry.text]
+
+
+def parse_new_entries(content: bytes, url: str, known_ids: Collection[str] | None) -> FeedContent:
+    """Return what a feed holds beside the `known_ids` entries; with None nothing is new. Raises `FormatError`."""
+    feed = _parse(content)
+    entries = {entry_id: raw_entry for raw_entry in feed.entries if (entry_id := _to_entry_id(raw_entry, url))}
+    new_entries = (
+        []
+        if known_ids is None
+        else [
+            _to_new_entry(entry_id, raw_entry) for entry_id, raw_entry in entries.items() if entry_id not in known_ids
+        ]
+    )
+    title = _to_plain_line(feed.feed.get("title"), MAX_TITLE_CHARS)
+    return FeedContent(title, tuple(entries), tuple(reversed(new_entries)))
+
+
+def _parse(content: bytes) -> Any:
+    import feedparser
+
+    # Bytes alone would be tried as the name of a file first.
+    feed = feedparser.parse(io.BytesIO(content), sanitize_html=False, resolve_relative_uris=False)
+    if not feed.entries and (feed.bozo or not feed.get("version")):
+        raise FormatError("is no feed that can be read")
+    return feed
+
+
+def _to_feed_entry(raw_entry: Any) -> tuple[str, FeedEntry]:
+    """Return an entry under the name by which it is known. One without a date counts as of now."""
+    link = str(raw_entry.get("link") or "")
+    link = link if is_web_address(link) else ""
+    bodies = [str(content.get("value") or "") for content in raw_entry.get("content") or ()]
+    html = max([*bodies, str(raw_entry.get("summary") or "")], key=len)
+    title = " ".join(read_page(f"<p>{raw_entry.get('title') or ''}</p>".encode(), "").plain_text.split())
+    page = read_page(f"<html><body><article>{html}</article></body></html>".encode(), link)
+    timestamp = _get_timestamp(raw_entry)
+    published = time.time() if timestamp is None else timestamp
+    entry_id = str(raw_entry.get("id") or link or title)
+    return entry_id[:500], FeedEntry(title[:300], page.text or page.plain_text or title, link, published)
+
+
+def _to_entry_id(raw_entry: Any, url: str) -> str:
+    """Return by what an entry is known, or nothing where it has no mark of its own."""
+    identity = str(raw_entry.get("id") or raw_entry.get("link") or raw_entry.get("title") or "")
+    return hashlib.sha256(f"{url}\n{identity}".encode("utf-8", "replace")).hexdigest()[:16] if identity else ""
+
+
+def _to_new_entry(entry_id: str, raw_entry: Any) -> NewEntry:
+    link = str(raw_entry.get("link") or "")
+    bodies = [raw_entry.get("summary"), *(content.get("value") for content in raw_entry.get("content") or ())]
+    body = next((str(text) for text in bodies if text), "")
+    return NewEntry(
+        entry_id,
+        _to_plain_line(raw_entry.get("title"), MAX_TITLE_CHARS),
+        _to_plain_line(body, MAX_TEXT_CHARS),
+        link if is_web_address(link) and len(link) <= MAX_LINK_CHARS else "",
+        _get_timestamp(raw_entry),
+    )
+
+
+def _get_timestamp(raw_entry: Any) -> float | None:
+    """Return an entry's date in seconds since 1970; None where there is none, or none that a clock has shown."""
+    date = raw_entry.get("published_parsed") or raw_entry.get("updated_parsed")
+    try:
+        return float(calendar.timegm(date)) if date else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _to_plain_line(html: object, max_chars: int) -> str:
+    """Return HTML as one line of plain text, nothing for what cannot be read."""
+    from lxml import etree, html as parser
+
+    page = f"<html><body><p>{str(html or '')[:MAX_MARKUP_CHARS]}</p></body></html>".encode("utf-8", "replace")
+    try:
+        tree = parser.document_fromstring(page, parser=parser.HTMLParser(encoding="utf-8"))
+    except (etree.LxmlError, ValueError):
+        return ""
+    pieces = tree.xpath("//body//text()[not(parent::script or parent::style)]")
+    text = " ".join(" ".join(map(str, pieces)).split())
+    return text if len(text) <= max_chars else f"{text[:max_chars].rstrip()}…"
