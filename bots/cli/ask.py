@@ -16,7 +16,8 @@ from bots.cli.console import (
     print_refresh_result,
     redact_refresh_result,
 )
-from bots.common.terminal import SilentSink, ingest_progress, make_console, print_json
+from bots.common.reply_sink import SilentSink
+from bots.common.terminal import ingest_progress, make_console, print_json
 from bots.console.render import ConsoleSink
 from bots.daemon.bootstrap import App, open_app, require_knowledge
 from core.answering.agents.reranker import rerank

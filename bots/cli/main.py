@@ -15,6 +15,8 @@ import click
 
 from bots.cli.options import as_json_option, config_options, import_by_path, make_settings_reloader, run, run_command
 
+Command = Callable[..., None]
+
 days_option = click.option(
     "--days", default=7, show_default=True, type=click.IntRange(1, 36500), help="Days to show, including today."
 )
@@ -68,44 +70,61 @@ def chat(group: bool, keep: Path | None, **options: Any) -> None:
         run_command("bots.cli.chat:chat", **options)
 
 
-@main.command()
-@config_options
-@as_json_option
-@click.option("--agent", default="", metavar="NAME", help="Search this agent's sources only.")
-@click.option("--top-k", default=8, show_default=True, type=click.IntRange(1, 1000), help="Passages to show.")
-@click.option("--explain", is_flag=True, help="Show every score: of all agents, and behind each passage.")
-@click.argument("query")
-def search(**options: Any) -> None:
-    """Retrieve passages, without a language model."""
-    run_command("bots.cli.ask:search", **options)
+def _add_command(
+    group: click.Group,
+    path: str,
+    help_text: str,
+    *parameters: Callable[[Command], Command],
+    name: str = "",
+    as_json: bool = True,
+    **fixed_options: Any,
+) -> None:
+    """Add a command that runs the function at `path`, after whose name it is called unless `name` says another."""
+
+    def command(**options: Any) -> None:
+        run_command(path, **options, **fixed_options)
+
+    for add_parameter in reversed((config_options, *([as_json_option] if as_json else []), *parameters)):
+        command = add_parameter(command)
+    group.command(name or path.rpartition(":")[2], help=help_text)(command)
 
 
-@main.command()
-@config_options
-@as_json_option
-@click.option("--rebuild", is_flag=True, help="Empty the store first: for another embedding model or a damaged store.")
-@click.argument("names", metavar="[SOURCES]...", nargs=-1)
-def ingest(**options: Any) -> None:
-    """Refresh knowledge: all sources, or the named ones."""
-    run_command("bots.cli.ask:ingest", **options)
-
-
-@main.command()
-@config_options
-@as_json_option
-@click.option("--live", is_flag=True, help="Also reach the models and platforms.")
-def check(**options: Any) -> None:
-    """Validate the configuration, credentials and reachability."""
-    run_command("bots.cli.check:run_check", **options)
-
-
-@main.command()
-@config_options
-@as_json_option
-@days_option
-def usage(**options: Any) -> None:
-    """Show the tokens and the cost of answers, by day and by agent."""
-    run_command("bots.cli.records:usage", **options)
+_add_command(
+    main,
+    "bots.cli.ask:search",
+    "Retrieve passages, without a language model.",
+    click.option("--agent", default="", metavar="NAME", help="Search this agent's sources only."),
+    click.option("--top-k", default=8, show_default=True, type=click.IntRange(1, 1000), help="Passages to show."),
+    click.option("--explain", is_flag=True, help="Show every score: of all agents, and behind each passage."),
+    click.argument("query"),
+)
+_add_command(
+    main,
+    "bots.cli.ask:ingest",
+    "Refresh knowledge: all sources, or the named ones.",
+    click.option(
+        "--rebuild", is_flag=True, help="Empty the store first: for another embedding model or a damaged store."
+    ),
+    click.argument("names", metavar="[SOURCES]...", nargs=-1),
+)
+_add_command(
+    main,
+    "bots.cli.check:run_check",
+    "Validate the configuration, credentials and reachability.",
+    click.option("--live", is_flag=True, help="Also reach the models and platforms."),
+    name="check",
+)
+_add_command(
+    main, "bots.cli.records:usage", "Show the tokens and the cost of answers, by day and by agent.", days_option
+)
+_add_command(
+    main,
+    "bots.cli.records:audit",
+    "Show who changed what by a command.\n\nThe newest entries first, including refused commands.",
+    click.option(
+        "--entries", "limit", default=20, show_default=True, type=click.IntRange(1, 100_000), help="How many to show."
+    ),
+)
 
 
 @main.command()
@@ -129,32 +148,15 @@ def store() -> None:
     """Work on the whole passage store."""
 
 
-@store.command("copy")
-@config_options
-@as_json_option
-@click.option(
-    "--to", "target_provider", required=True, type=click.Choice(["weaviate", "lance"]), help="The store to fill."
+_add_command(
+    store,
+    "bots.cli.store:copy_knowledge",
+    "Copy knowledge into the other store.\n\nWith its vectors: nothing is embedded again.",
+    click.option(
+        "--to", "target_provider", required=True, type=click.Choice(["weaviate", "lance"]), help="The store to fill."
+    ),
+    name="copy",
 )
-def copy_store(**options: Any) -> None:
-    """Copy knowledge into the other store.
-
-    With its vectors: nothing is embedded again.
-    """
-    run_command("bots.cli.store:copy_knowledge", **options)
-
-
-@main.command()
-@config_options
-@as_json_option
-@click.option(
-    "--entries", "limit", default=20, show_default=True, type=click.IntRange(1, 100_000), help="How many to show."
-)
-def audit(**options: Any) -> None:
-    """Show who changed what by a command.
-
-    The newest entries first, including refused commands.
-    """
-    run_command("bots.cli.records:audit", **options)
 
 
 @main.group(invoke_without_command=True)
@@ -173,23 +175,13 @@ def sources(context: click.Context, files: tuple[Path, ...], overrides: tuple[st
     root.obj = ((*root.obj[0], *files), (*root.obj[1], *overrides))
 
 
-@sources.command()
-@config_options
-@click.argument("name")
-def pause(**options: Any) -> None:
-    """Stop the scheduled refreshes of a source.
+SET_PAUSED, NAME = "bots.cli.sources:set_paused", click.argument("name")
+PAUSE_HELP = """Stop the scheduled refreshes of a source.
 
-    Its knowledge stays in use. A running daemon notices within a minute.
-    """
-    run_command("bots.cli.sources:set_paused", paused=True, **options)
-
-
-@sources.command()
-@config_options
-@click.argument("name")
-def resume(**options: Any) -> None:
-    """Resume the scheduled refreshes of a source; missed ones run once."""
-    run_command("bots.cli.sources:set_paused", paused=False, **options)
+Its knowledge stays in use. A running daemon notices within a minute."""
+RESUME_HELP = "Resume the scheduled refreshes of a source; missed ones run once."
+_add_command(sources, SET_PAUSED, PAUSE_HELP, NAME, name="pause", as_json=False, paused=True)
+_add_command(sources, SET_PAUSED, RESUME_HELP, NAME, name="resume", as_json=False, paused=False)
 
 
 @main.command()
@@ -230,32 +222,18 @@ def list_answers(state: str, **options: Any) -> None:
     run_command("bots.cli.records:list_answers", state=None if state == "all" else state, **options)
 
 
-@faq.command()
-@config_options
-@as_json_option
-@click.argument("number", type=click.IntRange(1))
-def approve(**options: Any) -> None:
-    """Make an answer knowledge, from the next refresh on."""
-    run_command("bots.cli.records:review_answer", state="approved", **options)
-
-
-@faq.command()
-@config_options
-@as_json_option
-@click.argument("number", type=click.IntRange(1))
-def reject(**options: Any) -> None:
-    """Keep an answer from becoming knowledge, or take it out again."""
-    run_command("bots.cli.records:review_answer", state="rejected", **options)
-
-
-@faq.command()
-@config_options
-def export(**options: Any) -> None:
-    """Print the approved answers as JSON Lines.
-
-    A source of the kind faq reads them.
-    """
-    run_command("bots.cli.records:export_answers", **options)
+REVIEW, NUMBER = "bots.cli.records:review_answer", click.argument("number", type=click.IntRange(1))
+APPROVE_HELP = "Make an answer knowledge, from the next refresh on."
+REJECT_HELP = "Keep an answer from becoming knowledge, or take it out again."
+_add_command(faq, REVIEW, APPROVE_HELP, NUMBER, name="approve", state="approved")
+_add_command(faq, REVIEW, REJECT_HELP, NUMBER, name="reject", state="rejected")
+_add_command(
+    faq,
+    "bots.cli.records:export_answers",
+    "Print the approved answers as JSON Lines.\n\nA source of the kind faq reads them.",
+    name="export",
+    as_json=False,
+)
 
 
 @main.group("eval")
@@ -263,73 +241,45 @@ def evaluate() -> None:
     """Measure parts of the pipeline on labelled data (JSON Lines)."""
 
 
-_Command = Callable[..., None]
+def _add_measurement(name: str, help_text: str, fit_help: str = "", *, has_corpus: bool = True) -> None:
+    """Add a measurement; `fit_help` says what --fit fits, where there is one."""
+    path_type = click.Path(path_type=Path)
+    corpus_help = "Documents (JSON Lines) in place of the sources."
+    parameters = [
+        *([click.option("--corpus", type=path_type, metavar="FILE", help=corpus_help)] if has_corpus else []),
+        click.option("--plot", type=path_type, metavar="F.png", help="Also draw it, as PNG."),
+        *([click.option("--fit", is_flag=True, help=f"Also fit {fit_help} as YAML.")] if fit_help else []),
+        click.argument("data", type=path_type),
+    ]
+    _add_command(evaluate, f"bots.evaluation.{name}:{name}", help_text, *parameters)
 
 
-def _eval_options(fit_help: str = "", *, has_corpus: bool = True) -> Callable[[_Command], _Command]:
-    """Take what the measurements share; `fit_help` says what --fit fits, where there is one."""
-
-    def add_options(command: _Command) -> _Command:
-        command = click.argument("data", type=click.Path(path_type=Path))(command)
-        if fit_help:
-            command = click.option("--fit", is_flag=True, help=f"Also fit {fit_help} as YAML.")(command)
-        png_path = click.Path(path_type=Path)
-        command = click.option("--plot", type=png_path, metavar="F.png", help="Also draw it, as PNG.")(command)
-        if has_corpus:
-            corpus_help = "Documents (JSON Lines) in place of the sources."
-            command = click.option("--corpus", type=click.Path(path_type=Path), metavar="FILE", help=corpus_help)(
-                command
-            )
-        return config_options(as_json_option(command))
-
-    return add_options
-
-
-@evaluate.command()
-@_eval_options(has_corpus=False)
-def citations(**options: Any) -> None:
-    """Measure how well citations are found and false ones removed.
-
-    It measures the look-back and the citation check.
-    """
-    run_command("bots.evaluation.citations:citations", **options)
-
-
-@evaluate.command()
-@_eval_options("the weight of meaning against words, and print it")
-def retrieval(**options: Any) -> None:
-    """Measure how well questions find their documents.
-
-    As asked, rewritten by rule, and rewritten by the light model.
-    """
-    run_command("bots.evaluation.retrieval:retrieval", **options)
-
-
-@evaluate.command()
-@_eval_options("mix, scales and threshold, and print them")
-def routing(**options: Any) -> None:
-    """Measure how well questions find their agents.
-
-    And how many searches that saves.
-    """
-    run_command("bots.evaluation.routing:routing", **options)
-
-
-@evaluate.command()
-@_eval_options("the weights and the threshold, and print them")
-def gate(**options: Any) -> None:
-    """Measure how well the bot knows when to speak unasked."""
-    run_command("bots.evaluation.gate:gate", **options)
-
-
-@evaluate.command()
-@_eval_options()
-def answers(**options: Any) -> None:
-    """Measure whole answers: words, citations, times.
-
-    Every question is asked as `kimas ask` does, which costs what answers cost.
-    """
-    run_command("bots.evaluation.answers:answers", **options)
+_add_measurement(
+    "citations",
+    "Measure how well citations are found and false ones removed.\n\nIt measures the look-back and the citation check.",
+    has_corpus=False,
+)
+_add_measurement(
+    "retrieval",
+    "Measure how well questions find their documents.\n\n"
+    "As asked, rewritten by rule, and rewritten by the light model.",
+    "the weight of meaning against words, and print it",
+)
+_add_measurement(
+    "routing",
+    "Measure how well questions find their agents.\n\nAnd how many searches that saves.",
+    "mix, scales and threshold, and print them",
+)
+_add_measurement(
+    "gate",
+    "Measure how well the bot knows when to speak unasked.",
+    "the weights and the threshold, and print them",
+)
+_add_measurement(
+    "answers",
+    "Measure whole answers: words, citations, times.\n\n"
+    "Every question is asked as `kimas ask` does, which costs what answers cost.",
+)
 
 
 def _require_stdin() -> None:

@@ -119,12 +119,16 @@ class RetryLoop:
             get_logger(__name__).info(f"{self._event}_resumed", failures=self._failure_count)
         self._failure_count, self._last_error_type = 0, None
 
-    async def retry_until_ok(self, call: Callable[[], Awaitable[Result]]) -> Result:
-        """Repeat a call until it succeeds: the network may come up later than the bot."""
+    async def retry_until_ok(
+        self,
+        call: Callable[[], Awaitable[Result]],
+        errors: tuple[type[Exception], ...] = (RetryLater, Unreachable),
+    ) -> Result:
+        """Repeat a call until it raises none of these errors: the network may come up later than the bot."""
         while True:
             try:
                 result = await call()
-            except (RetryLater, Unreachable) as error:
+            except errors as error:
                 await self.wait(error)
             else:
                 self.mark_recovered()

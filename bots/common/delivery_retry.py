@@ -61,7 +61,15 @@ class DeliveryRetry:
             else:
                 return
 
-    async def run_uncancelled(self, call: Coroutine[None, None, None]) -> None:
+    async def post(self, delivery: Delivery, post: Callable[[], Awaitable[str]]) -> None:
+        """Post the first part of a reply, uncancelled, and note it in the journal before and after.
+
+        `post` returns the reply's id. A definite refusal is noted, so that a later try is no second post. Where no
+        answer came, the part may have arrived all the same, and the journal keeps it as posting.
+        """
+        await self._run_uncancelled(_post_journaled(delivery, post))
+
+    async def _run_uncancelled(self, call: Coroutine[None, None, None]) -> None:
         """Make a call whose outcome must be known: when cancelled, wait `shutdown_grace_s` for it first."""
         task = asyncio.create_task(call, name=f"{self._platform} reply: post")
         try:
@@ -79,12 +87,7 @@ class DeliveryRetry:
         await asyncio.sleep(wait_s)
 
 
-async def post_journaled(delivery: Delivery, post: Callable[[], Awaitable[str]]) -> None:
-    """Post the first part of a reply, and note it in the journal before and after.
-
-    `post` returns the reply's id. A definite refusal is noted, so that a later try is no second post. Where no answer
-    came, the part may have arrived all the same, and the journal keeps it as posting.
-    """
+async def _post_journaled(delivery: Delivery, post: Callable[[], Awaitable[str]]) -> None:
     await delivery.mark_posting()
     try:
         reply_id = await post()

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
-from aiohttp import ClientError
+from aiohttp import ClientError, ClientSession
 
 from bots.common.connection import Unreachable
 from core.errors import PlatformError
+
+CHUNK_BYTES = 65536
+
+
+async def download(session: ClientSession, url: str, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+    """Return a file; no redirect is followed, for the headers are for this address. Raises as `read_limited`."""
+    try:
+        async with session.get(url, headers=headers, allow_redirects=False) as response:
+            if response.status != 200:
+                raise Unreachable(f"the file was not handed over: status {response.status}")
+            return await read_limited(response.content.iter_chunked(CHUNK_BYTES), max_bytes)
+    except (ClientError, OSError) as error:
+        raise Unreachable(f"the file was not handed over: {type(error).__name__}") from error
 
 
 async def read_limited(chunks: AsyncIterator[bytes], max_bytes: int) -> bytes:

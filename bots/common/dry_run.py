@@ -43,19 +43,12 @@ class LogSink(FinalTextSink):
         self._message = message
         self._delivery = delivery
 
-    async def finish(self, reply: Reply) -> None:
-        """Log the reply with the titles of its sources."""
-        await self._log_reply(reply.text, [citation.title for citation in reply.citations])
-
-    async def fail(self, text: str) -> None:
-        """Log the text that would have been posted in place of a reply."""
-        await self._log_reply(text, [])
-
-    async def _log_reply(self, text: str, sources: list[str]) -> None:
+    async def _show(self, reply: Reply, *, is_error: bool) -> None:
         # A comment is checked for the last time here, and may still be suppressed.
         await self._delivery.mark_posting()
+        sources, message = [citation.title for citation in reply.citations], self._message
         get_logger(__name__).info(
-            "reply.withheld", asked_by=self._message.author, asked=self._message.text, text=text, sources=sources
+            "reply.withheld", asked_by=message.author, asked=message.text, text=reply.text, sources=sources
         )
         await self._delivery.mark_posted(DRY_RUN_REPLY_ID)
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
-from bots.common.connection import Intervals, wait_for
+from bots.common.connection import Intervals, RetryLater, Unreachable, wait_for
 from bots.common.delivery_retry import DeliveryRetry
+from bots.common.markdown import EMPTY_REPLY
 from core.errors import KimasError, PlatformError
 from core.messaging.feedback.rating_buttons import get_rating_buttons
-from core.ports import Delivery
+from core.observability.logs import get_logger
+from core.ports import Delivery, Sink
 from core.types import Button, Citation, Message, Reply
 
 
-class FinalTextSink:
-    """What a sink does that shows nothing before the reply is complete: nothing in `open` and `update`."""
+class FinalTextSink(Sink):
+    """A sink that shows nothing before the reply is complete."""
 
     async def open(self) -> None:
         """Do nothing: the platform has acknowledged the message already."""
@@ -24,15 +27,38 @@ class FinalTextSink:
     async def update(self, text: str) -> None:
         """Do nothing: the reply is shown once."""
 
+    async def finish(self, reply: Reply) -> None:
+        """Show the reply."""
+        await self._show(reply, is_error=False)
+
+    async def fail(self, text: str) -> None:
+        """Show the text in place of the reply."""
+        await self._show(Reply(text), is_error=True)
+
+    @abstractmethod
+    async def _show(self, reply: Reply, *, is_error: bool) -> None:
+        """Show a reply, or why there is none."""
+
+
+class SilentSink(FinalTextSink):
+    """Takes a reply and shows nothing: `--json` prints it as data."""
+
+    async def _show(self, reply: Reply, *, is_error: bool) -> None:
+        pass
+
 
 class ReplySink(ABC):
     """Writes the reply to one message: its first part grows while the answer is being written.
 
     States that could not be shown in time are skipped. The final reply takes as many messages as it needs; the rating
-    buttons stand below the last one. `_recover` is asked about failures, see `DeliveryRetry`.
+    buttons stand below the last one. `_recover` is asked about failures, see `DeliveryRetry`. A state that raises one
+    of `skipped_errors` is left to the next one.
     """
 
+    skipped_errors: tuple[type[PlatformError], ...] = (Unreachable,)
+
     def __init__(self, platform: str, message: Message, delivery: Delivery, intervals: Intervals) -> None:
+        self._platform = platform
         self._message = message
         self._delivery = delivery
         self._shown_text = ""
@@ -63,10 +89,25 @@ class ReplySink(ABC):
         if first != self._shown_text or first_buttons or self._is_unfinished():
             await self._retry.run(lambda: self._show_first_part(first, first_buttons))
         for number, part in enumerate(further_parts, 1):
-            await self._show_further_part(part, number, buttons if number == len(further_parts) else ())
+            part_buttons = buttons if number == len(further_parts) else ()
+            await self._retry.run(partial(self._send_part, part, number, part_buttons))
 
-    async def _show_further_part(self, text: str, number: int, buttons: Sequence[Button]) -> None:
-        await self._retry.run(lambda: self._send_part(text, number, buttons))
+    async def _show_state(self, show: Callable[[str], Awaitable[None]], pause_s: float) -> float:
+        """Show the newest state; return for how long not to show another one."""
+        text = (await asyncio.to_thread(self._render, self._preview.text))[0]
+        if text in (self._shown_text, EMPTY_REPLY):
+            return 0
+        try:
+            await show(text)
+        except RetryLater as error:
+            self._retry.note_retry_after(error)
+            self._preview.changed.set()
+            return max(pause_s, error.seconds)
+        except self.skipped_errors as error:
+            get_logger(__name__).debug(f"{self._platform}.state_skipped", error=str(error))
+        else:
+            self._shown_text = text
+        return pause_s
 
     def _recover(self, error: PlatformError) -> None:
         """Change something so that the call that failed can be made again. Raises when there is no way out."""

@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from core.text.formatting import pluralize
-from core.types import Reply
 
 if TYPE_CHECKING:
     from knowledge.ingestion.sync import SyncProgress
@@ -74,19 +73,3 @@ def format_table(rows: Sequence[Sequence[str]], left_columns: Sequence[int] = (0
         ).rstrip()
         for row in rows
     ]
-
-
-class SilentSink:
-    """Takes a reply and shows nothing: `--json` prints it as data."""
-
-    async def open(self) -> None:
-        """Show nothing."""
-
-    async def update(self, text: str) -> None:
-        """Show nothing."""
-
-    async def finish(self, reply: Reply) -> None:
-        """Show nothing."""
-
-    async def fail(self, text: str) -> None:
-        """Show nothing."""

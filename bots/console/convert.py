@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from core.messaging.feedback import rating_buttons as thumbs
@@ -128,20 +128,20 @@ def to_message(line: TypedLine, message_id: str, last_message: LastMessage) -> M
         if command_match and (line.is_private or commands.get_command(command_match["name"].lower()))
         else ""
     )
-    return Message(
-        id=message_id,
-        key=line.key,
-        author_id=line.author_id,
-        author=line.name,
+    return replace(
+        _to_base_message(line, message_id),
         text=(command_match["text"] or "") if command_match and command else _MENTION_PATTERN.sub("", line.text),
-        sent_at=datetime.now(UTC),
-        private=line.is_private,
         addressed=bool(line.is_private or command or quoted_message.is_from_bot or _MENTION_PATTERN.search(line.text)),
         command=command,
         reply_to=quoted_message.id,
         quoted=quoted_message.text,
         is_shared_thread=True if line.thread and not line.is_private else None,
     )
+
+
+def _to_base_message(line: TypedLine, message_id: str) -> Message:
+    now = datetime.now(UTC)
+    return Message(message_id, line.key, line.author_id, line.name, line.text, now, private=line.is_private)
 
 
 def to_rating(line: TypedLine, message_id: str, answer_id: str) -> Message | IgnoredLine:
@@ -151,18 +151,7 @@ def to_rating(line: TypedLine, message_id: str, answer_id: str) -> Message | Ign
     choice, reason = RATING_CHOICES[line.action], line.argument.lower()
     if reason and (choice != DOWN or reason not in thumbs.REASONS):
         return IgnoredLine(USAGE)
-    return thumbs.to_rating_message(
-        reason or choice,
-        answer_id,
-        message_id=message_id,
-        platform=PLATFORM,
-        chat=line.key.chat,
-        author_id=line.author_id,
-        author=line.name,
-        sent_at=datetime.now(UTC),
-        reference={},
-        private=line.is_private,
-    )
+    return thumbs.to_press(_to_base_message(line, message_id), reason or choice, answer_id)
 
 
 def to_change(line: TypedLine, message_id: str) -> Message | Deletion | IgnoredLine:
@@ -176,16 +165,7 @@ def to_change(line: TypedLine, message_id: str) -> Message | Deletion | IgnoredL
         return Deletion(message_id)
     if not text:
         return IgnoredLine(NO_NEW_TEXT)
-    return Message(
-        id=message_id,
-        key=line.key,
-        author_id=line.author_id,
-        author=line.name,
-        text=text,
-        sent_at=datetime.now(UTC),
-        private=line.is_private,
-        is_edit=True,
-    )
+    return replace(_to_base_message(line, message_id), text=text, is_edit=True)
 
 
 def to_rating_command(choice: str) -> str:

@@ -7,23 +7,15 @@ import sys
 import threading
 import time
 import warnings
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from bots.common.dry_run import make_read_only
+from bots.common.adapter import ClientAdapter, read_secret
+from bots.common.connection import RetryLater, TokenRefused
 from bots.discord.application_commands import build_message_commands, build_slash_commands, has_ephemeral_reply
-from bots.discord.connection import (
-    INTERRUPTED,
-    DiscordIntervals,
-    GatewayRefused,
-    IntentRefused,
-    RetryLater,
-    TokenRefused,
-    make_retry_loop,
-)
+from bots.discord.connection import INTERRUPTED, DiscordIntervals, GatewayRefused, IntentRefused, hint
 from bots.discord.convert import Identity
 from bots.discord.feedback import MESSAGE_COMPONENT, DiscordRatingSink, handle_button_click
 from bots.discord.history import ChannelState, EventReader, PositionStore
@@ -35,16 +27,13 @@ from core.messaging.feedback.escalation import mentioned_users
 from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.policy.command_table import COMMANDS
 from core.observability.logs import get_logger
-from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
+from core.ports import Delivery, MessageHandler, Sink
 from core.runtime.tasks import task_group
 from core.types import Attachment, ConversationKey, Message
 
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
     from core.settings import DiscordSettings
-
-
-Result = TypeVar("Result")
 
 UNREADABLE_MESSAGE = (
     "discord.token cannot be read: {error}. Get the bot's token from https://discord.com/developers/applications"
@@ -54,25 +43,24 @@ MESSAGE_CONTENT_HINT = (
     "mentions, replies to it, private chats and slash commands, and no follow-ups in threads"
 )
 MAX_QUESTION_CHARS = 300
-# The client's calls that show nothing to anybody.
-READ_ONLY_CALLS = frozenset(
-    ("get_identity", "get_gateway_info", "listen", "get_channel", "get_messages", "download_file", "close")
-)
 # Several bots load at once, each in its own thread, and warning filters apply to all threads.
 _LOAD_LOCK = threading.Lock()
 
 
-class DiscordAdapter(Adapter):
+class DiscordAdapter(ClientAdapter["DiscordClient"]):
     """One Discord bot.
 
     Discord delivers an event once, and what happens while nobody listens it never delivers. So events are handled in
     order, how far each channel was read is kept in `positions`, and every new session begins by reading what was
-    missed. `skipped` counts events that became no message, by reason. In `bot_message_chats` the messages of other bots
-    are delivered as well, to be counted. With `read_only` nothing is ever shown.
+    missed. In `bot_message_chats` the messages of other bots are delivered as well, to be counted.
     """
 
     name = "discord"
-    can_fetch_attachments = True
+    title = "Discord"
+    read_only_calls = (
+        *("get_identity", "get_gateway_info", "listen", "get_channel", "get_messages", "download_file", "close"),
+    )
+    _intervals: DiscordIntervals
 
     def __init__(
         self,
@@ -84,43 +72,33 @@ class DiscordAdapter(Adapter):
         sources: Sequence[str] = (),
         read_only: bool = False,
     ) -> None:
-        self._read_only = read_only
+        super().__init__(intervals or DiscordIntervals(), read_only=read_only)
         self._sources = sources
         self._settings = settings
         self._bot_message_chats = bot_message_chats
         self._positions = positions
-        self.connection: ConnectionStatus = ConnectionStatus()
-        self._intervals = intervals or DiscordIntervals()
-        self._client: DiscordClient | None = None
         self._me = Identity("", "", "")
         self._interactions: InteractionHandler | None = None
         self._typing_tracker: TypingTracker | None = None
         self._sinks: WeakValueDictionary[str, DiscordSink] = WeakValueDictionary()
-        self.skipped: Counter[str] = Counter()
 
     @property
     def bot_id(self) -> str:
         """The bot's own id, once it is open."""
         return self._me.id
 
-    async def open(self) -> None:
-        """Learn who the bot is and register its slash commands.
+    async def _connect(self) -> DiscordClient:
+        return await _connect(self._settings, self._intervals)
 
-        Outages are waited out. Raises `PlatformError` for a token that is missing or refused.
-        """
-        client = (await asyncio.to_thread(_make_client_factory, self._settings))(self._intervals)
-        self._client = client = make_read_only(client, READ_ONLY_CALLS) if self._read_only else client
+    async def _set_up(self, client: DiscordClient) -> None:
+        """Learn who the bot is and register its slash commands."""
+        self._me = await self._retry_until_ok(client.get_identity)
+        self._interactions = InteractionHandler(client, self._me, self._intervals, self._sources)
         try:
-            self._me = await self._retry_until_ok(client.get_identity)
-            self._interactions = InteractionHandler(client, self._me, self._intervals, self._sources)
-            try:
-                app_commands = [*build_slash_commands(COMMANDS), *build_message_commands()]
-                await client.register_commands(self._me.application_id, app_commands)
-            except PlatformError as error:
-                get_logger(__name__).warning("discord.commands_not_registered", error=str(error))
-        except BaseException:
-            await self.close()
-            raise
+            app_commands = [*build_slash_commands(COMMANDS), *build_message_commands()]
+            await client.register_commands(self._me.application_id, app_commands)
+        except PlatformError as error:
+            get_logger(__name__).warning("discord.commands_not_registered", error=str(error))
         get_logger(__name__).info("discord.open", bot=self._me.name, reads_all_messages=self._me.can_read_all)
 
     async def listen(self, receive: MessageHandler) -> None:
@@ -215,16 +193,8 @@ class DiscordAdapter(Adapter):
         """Say whether a person is writing in a channel or thread right now, as Discord tells."""
         return self._typing_tracker is not None and self._typing_tracker.is_typing(key)
 
-    async def close(self) -> None:
-        """Close the connections. Idempotent."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
-
-    def _get_client(self) -> DiscordClient:
-        if self._client is None:
-            raise PlatformError("the Discord adapter is not open")
-        return self._client
+    def _hint(self, error: Exception) -> str:
+        return hint(error)
 
     def _note_connection(self, kind: str) -> None:
         """Note what an event says about the connection."""
@@ -241,7 +211,7 @@ class DiscordAdapter(Adapter):
 
     async def _run_sessions(self, client: DiscordClient, on_event: Callable[[str, dict[str, Any]], None]) -> None:
         """Begin a session whenever there is none. Raises `TokenRefused` and `GatewayRefused`."""
-        retry_loop = make_retry_loop("gateway", self._intervals, self.connection)
+        retry_loop = self._make_retry_loop("gateway", self.connection)
         loop = asyncio.get_running_loop()
         can_read_all = self._me.can_read_all
         if not can_read_all:
@@ -257,7 +227,7 @@ class DiscordAdapter(Adapter):
                 get_logger(__name__).warning("discord.message_content_off", error=str(error), hint=MESSAGE_CONTENT_HINT)
                 can_read_all = False
             except TokenRefused as error:
-                await self._check_token()
+                await self._check_token(client.get_identity)
                 await retry_loop.wait(error)
             except GatewayRefused:
                 raise
@@ -267,35 +237,20 @@ class DiscordAdapter(Adapter):
                     retry_loop.mark_recovered()
                 await retry_loop.wait(error)
 
-    def _retry_until_ok(self, call: Callable[[], Awaitable[Result]]) -> Awaitable[Result]:
-        return make_retry_loop("opening", self._intervals).retry_until_ok(call)
-
-    async def _check_token(self) -> None:
-        """Raise `TokenRefused` if the token is refused again: a single refusal may be a hiccup of Discord's."""
-        try:
-            await self._get_client().get_identity()
-        except TokenRefused:
-            raise
-        except PlatformError as error:
-            get_logger(__name__).debug("discord.token_not_checked", error=str(error))
-
 
 async def identify(settings: DiscordSettings) -> str:
     """Return the name of the bot that the token belongs to, changing nothing. Raises `PlatformError`."""
-    client = (await asyncio.to_thread(_make_client_factory, settings))(DiscordIntervals())
+    client = await _connect(settings, DiscordIntervals())
     try:
         return (await client.get_identity()).name
     finally:
         await client.close()
 
 
-def _make_client_factory(settings: DiscordSettings) -> Callable[[DiscordIntervals], DiscordClient]:
-    """Read the token and load discord.py, which takes a moment: for a worker thread."""
-    try:
-        token = settings.token.value()
-    except (KeyError, OSError, UnicodeDecodeError) as error:
-        raise PlatformError(UNREADABLE_MESSAGE.format(error=error)) from error
-    return partial(load_client().create, token, settings.api_url)
+async def _connect(settings: DiscordSettings, intervals: DiscordIntervals) -> DiscordClient:
+    """Read the token and load discord.py in a worker thread, and make a client."""
+    token = await asyncio.to_thread(read_secret, settings.token, UNREADABLE_MESSAGE)
+    return (await asyncio.to_thread(load_client)).create(token, settings.api_url, intervals)
 
 
 class TypingTracker:

@@ -15,16 +15,8 @@ import aiohttp
 import discord
 from discord.http import Route
 
-from bots.discord.connection import (
-    AlreadyAcknowledged,
-    DiscordIntervals,
-    InteractionExpired,
-    NotAllowed,
-    ReplyRefused,
-    RetryLater,
-    TokenRefused,
-    Unreachable,
-)
+from bots.common.connection import NotAllowed, RetryLater, TokenRefused, Unreachable
+from bots.discord.connection import AlreadyAcknowledged, DiscordIntervals, InteractionExpired, ReplyRefused
 from bots.discord.convert import Identity, get_file_url
 from bots.discord.gateway import OnEvent, run_session
 from bots.discord.http import DiscordHttp
@@ -41,6 +33,8 @@ TOKEN_PATTERN = re.compile(r"[\w-]{1,100}(?:\.[\w-]{1,100}){0,3}", re.ASCII)
 # No answer notifies anybody, and no link shows a preview.
 SILENT = {"allowed_mentions": {"parse": [], "replied_user": False}, "flags": 1 << 2}
 EPHEMERAL = 1 << 6
+MESSAGE_PATH = "/channels/{channel_id}/messages/{message_id}"
+ORIGINAL_RESPONSE_PATH = "/webhooks/{webhook_id}/{webhook_token}/messages/@original"
 MESSAGE_CONTENT_FLAGS = 1 << 18 | 1 << 19
 CHANNEL_MESSAGE, DEFERRED_CHANNEL_MESSAGE, UPDATE_MESSAGE, AUTOCOMPLETE_RESULT = 4, 5, 7, 8
 
@@ -73,20 +67,18 @@ class GatewayInfo:
 class DiscordClient:
     """One bot's calls. Each raises a `PlatformError` of `bots/discord/connection.py`, chained with discord.py's."""
 
-    def __init__(self, http: DiscordHttp, token: str, intervals: DiscordIntervals) -> None:
-        self._http = http
+    def __init__(self, token: str, api_url: str, intervals: DiscordIntervals) -> None:
+        self._http = DiscordHttp(token, api_url, intervals)
         self._token = token
+        self._api_url = api_url
         self._intervals = intervals
-        self._api_url = ""
 
     @classmethod
     def create(cls, token: str, api_url: str, intervals: DiscordIntervals) -> DiscordClient:
         """Make a client; nothing is sent yet. Raises `TokenRefused` for a text that cannot be a token."""
         if not TOKEN_PATTERN.fullmatch(token):
             raise TokenRefused(REFUSED_MESSAGE)
-        client = cls(DiscordHttp(token, api_url, intervals), token, intervals)
-        client._api_url = api_url
-        return client
+        return cls(token, api_url, intervals)
 
     async def get_identity(self) -> Identity:
         """Return who the bot is, and whether it may read what is not meant for it."""
@@ -104,8 +96,8 @@ class DiscordClient:
 
     async def register_commands(self, application_id: str, commands: Sequence[Mapping[str, Any]]) -> None:
         """Set the application's slash commands, in all servers and in private chats."""
-        path_params = {"application": application_id}
-        await self._call("PUT", "/applications/{application}/commands", path_params, json=list(commands))
+        path = "/applications/{application}/commands"
+        await self._call("PUT", path, json=list(commands), application=application_id)
 
     async def get_gateway_info(self) -> GatewayInfo:
         """Return where the gateway is."""
@@ -129,23 +121,20 @@ class DiscordClient:
 
     async def get_channel(self, channel_id: str) -> Json:
         """Return a channel or thread."""
-        response: Json = await self._call("GET", "/channels/{channel_id}", {"channel_id": channel_id})
+        response: Json = await self._call("GET", "/channels/{channel_id}", channel_id=channel_id)
         return response
 
     async def get_messages(self, channel_id: str, after: int, limit: int) -> list[Json]:
         """Return the next messages of a channel after an id, oldest first."""
-        query_params = {"after": str(after), "limit": str(limit)}
-        response = await self._call(
-            "GET", "/channels/{channel_id}/messages", {"channel_id": channel_id}, params=query_params
-        )
+        params = {"after": str(after), "limit": str(limit)}
+        response = await self._call("GET", "/channels/{channel_id}/messages", params=params, channel_id=channel_id)
         return _parse_response(
             lambda: sorted(list[Json](response), key=lambda message: int(message["id"])), "a channel's history"
         )
 
     async def download_file(self, channel_id: str, message_id: str, attachment_id: str, max_bytes: int) -> bytes:
         """Return a file of a message. Raises `PlatformError` for one of more than `max_bytes` bytes."""
-        path_params = {"channel_id": channel_id, "message_id": message_id}
-        response = await self._call("GET", "/channels/{channel_id}/messages/{message_id}", path_params)
+        response = await self._call("GET", MESSAGE_PATH, channel_id=channel_id, message_id=message_id)
         url = _parse_response(lambda: get_file_url(response, attachment_id, self._api_url), "a file")
         if not url:
             raise PlatformError("the file is gone, or not on Discord's servers")
@@ -153,7 +142,7 @@ class DiscordClient:
 
     async def send_typing(self, channel_id: str) -> None:
         """Show for about 10 s that the bot is typing."""
-        await self._call("POST", "/channels/{channel_id}/typing", {"channel_id": channel_id})
+        await self._call("POST", "/channels/{channel_id}/typing", channel_id=channel_id)
 
     async def send_message(
         self,
@@ -174,26 +163,20 @@ class DiscordClient:
             body["allowed_mentions"] = {"parse": [], "users": list(mentions), "replied_user": False}
         if reply_to:
             body["message_reference"] = {"message_id": reply_to, "channel_id": channel_id, "fail_if_not_exists": True}
-        response = await self._call("POST", "/channels/{channel_id}/messages", {"channel_id": channel_id}, json=body)
+        response = await self._call("POST", "/channels/{channel_id}/messages", json=body, channel_id=channel_id)
         return _parse_response(lambda: str(response["id"]), "the message that was sent")
 
     async def edit_message(
         self, channel_id: str, message_id: str, text: str, *, components: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         """Replace the text of one of the bot's messages, and its `components`."""
-        path_params = {"channel_id": channel_id, "message_id": message_id}
-        await self._call(
-            "PATCH",
-            "/channels/{channel_id}/messages/{message_id}",
-            path_params,
-            json=_to_message_body(text, components),
-        )
+        body = _to_message_body(text, components)
+        await self._call("PATCH", MESSAGE_PATH, json=body, channel_id=channel_id, message_id=message_id)
 
     async def defer(self, interaction_id: str, token: str, *, is_ephemeral: bool) -> None:
         """Acknowledge a slash command: Discord shows that the bot is thinking. `is_ephemeral`: only to the asker."""
-        response = {"type": DEFERRED_CHANNEL_MESSAGE, "data": {"flags": EPHEMERAL if is_ephemeral else 0}}
-        path_params = {"interaction_id": interaction_id, "webhook_token": token}
-        await self._call("POST", "/interactions/{interaction_id}/{webhook_token}/callback", path_params, json=response)
+        data = {"flags": EPHEMERAL if is_ephemeral else 0}
+        await self._respond(interaction_id, token, DEFERRED_CHANNEL_MESSAGE, data)
 
     async def respond_to_button(
         self,
@@ -205,27 +188,21 @@ class DiscordClient:
         replace_original: bool,
     ) -> None:
         """Acknowledge the press of a button by a note for who pressed it, or by changing the note it stands below."""
-        data = {"content": text, "components": list(components), "flags": EPHEMERAL}
-        response = {
-            "type": UPDATE_MESSAGE if replace_original else CHANNEL_MESSAGE,
-            "data": {**data, "allowed_mentions": {"parse": []}},
-        }
-        path_params = {"interaction_id": interaction_id, "webhook_token": token}
-        await self._call("POST", "/interactions/{interaction_id}/{webhook_token}/callback", path_params, json=response)
+        data = {"content": text, "components": list(components), "flags": EPHEMERAL, "allowed_mentions": {"parse": []}}
+        await self._respond(interaction_id, token, UPDATE_MESSAGE if replace_original else CHANNEL_MESSAGE, data)
 
     async def respond_autocomplete(self, interaction_id: str, token: str, choices: Sequence[Mapping[str, str]]) -> None:
         """Offer these choices for the option that somebody is typing."""
-        path_params = {"interaction_id": interaction_id, "webhook_token": token}
-        response = {"type": AUTOCOMPLETE_RESULT, "data": {"choices": list(choices)}}
-        await self._call("POST", "/interactions/{interaction_id}/{webhook_token}/callback", path_params, json=response)
+        await self._respond(interaction_id, token, AUTOCOMPLETE_RESULT, {"choices": list(choices)})
 
     async def edit_original_response(
         self, application_id: str, token: str, text: str, *, components: Sequence[Mapping[str, Any]] = ()
     ) -> str:
         """Put a text in the place of what an acknowledged slash command shows; return the message's id."""
-        path_params = {"webhook_id": application_id, "webhook_token": token}
-        path = "/webhooks/{webhook_id}/{webhook_token}/messages/@original"
-        response = await self._call("PATCH", path, path_params, json=_to_message_body(text, components))
+        body = _to_message_body(text, components)
+        response = await self._call(
+            "PATCH", ORIGINAL_RESPONSE_PATH, json=body, webhook_id=application_id, webhook_token=token
+        )
         return _parse_response(lambda: str(response["id"]), "the response")
 
     async def send_followup(
@@ -238,27 +215,31 @@ class DiscordClient:
         is_ephemeral: bool = False,
     ) -> str:
         """Send a further message in answer to a slash command and return its id. `is_ephemeral`: only to the asker."""
-        path_params = {"webhook_id": application_id, "webhook_token": token}
-        body = _to_message_body(text, components)
+        path, body = "/webhooks/{webhook_id}/{webhook_token}", _to_message_body(text, components)
         if is_ephemeral:
             # Other than what stands in the place of the acknowledgement, it does not inherit that.
             body["flags"] |= EPHEMERAL
-        response = await self._call("POST", "/webhooks/{webhook_id}/{webhook_token}", path_params, json=body)
+        response = await self._call("POST", path, json=body, webhook_id=application_id, webhook_token=token)
         return _parse_response(lambda: str(response["id"]), "the message that was sent")
 
     async def delete_original_response(self, application_id: str, token: str) -> None:
         """Remove what an acknowledged slash command shows."""
-        path_params = {"webhook_id": application_id, "webhook_token": token}
-        await self._call("DELETE", "/webhooks/{webhook_id}/{webhook_token}/messages/@original", path_params)
+        await self._call("DELETE", ORIGINAL_RESPONSE_PATH, webhook_id=application_id, webhook_token=token)
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
         await self._http.close()
 
-    async def _call(self, method: str, path: str, path_params: Mapping[str, str] | None = None, **options: Any) -> Any:
+    async def _respond(self, interaction_id: str, token: str, response_type: int, data: Json) -> None:
+        path, body = "/interactions/{interaction_id}/{webhook_token}/callback", {"type": response_type, "data": data}
+        await self._call("POST", path, json=body, interaction_id=interaction_id, webhook_token=token)
+
+    async def _call(
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, json: Any = None, **path_params: str
+    ) -> Any:
         call = f"{method} {path}"
         try:
-            return await self._http.request(Route(method, path, **(path_params or {})), **options)
+            return await self._http.request(Route(method, path, **path_params), params=params, json=json)
         except discord.RateLimited as error:
             wait_s = error.retry_after
             raise RetryLater(f"Discord asks to wait {wait_s:.1f} s before {call}", wait_s) from error
@@ -266,7 +247,7 @@ class DiscordClient:
             raise _to_platform_error(error, call) from error
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             detail = str(error) or type(error).__name__
-            for secret in (self._token, (path_params or {}).get("webhook_token", "")):
+            for secret in (self._token, path_params.get("webhook_token", "")):
                 detail = detail.replace(secret, "<token>") if secret else detail
             raise Unreachable(f"Discord cannot be reached for {call}: {detail[:300]}") from error
 

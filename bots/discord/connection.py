@@ -1,32 +1,11 @@
-"""Discord's intervals and errors, told apart by what to do about them.
-
-PlatformError
-├── TokenRefused         the token is wrong or was revoked: nothing will work
-├── Unreachable          no answer, or one that makes no sense: try again
-├── RetryLater           too fast: try again after some seconds
-├── NotAllowed           the bot may not write in this channel
-├── IntentRefused        an intent is not granted: connect without it
-├── GatewayRefused       the gateway closes the connection for good
-├── ReplyRefused         the bot may write but not reply: post without a reference
-├── InteractionExpired   the token of a slash command is too old: write into the channel
-├── AlreadyAcknowledged  an earlier try arrived: nothing to do
-└── MessageDeleted       (of core.errors) the question, its channel or the bot's reply was deleted
-"""
+"""Discord's intervals, and its errors besides those of `bots/common/connection.py`, by what to do about them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bots.common.connection import (
-    Intervals,
-    NotAllowed,
-    RetryLater,
-    RetryLoop,
-    TokenRefused,
-    Unreachable,
-)
+from bots.common.connection import Intervals, RetryLoop
 from core.errors import PlatformError
-from core.ports import ConnectionStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +28,8 @@ class DiscordIntervals(Intervals):
     unanswered_timeout_s: float = 840.0
 
 
-__all__ = [
-    "AlreadyAcknowledged",
-    "GatewayRefused",
-    "IntentRefused",
-    "InteractionExpired",
-    "NotAllowed",
-    "ReplyRefused",
-    "RetryLater",
-    "TokenRefused",
-    "Unreachable",
-]
-
-
 class IntentRefused(PlatformError):
-    """The gateway refuses an intent that was not granted in the developer portal."""
+    """The gateway refuses an intent that was not granted in the developer portal: connect without it."""
 
 
 class GatewayRefused(PlatformError):
@@ -71,11 +37,11 @@ class GatewayRefused(PlatformError):
 
 
 class ReplyRefused(PlatformError):
-    """The bot may write in the channel but, without its history, not reply to a message."""
+    """The bot may write in the channel but, without its history, not reply to a message: post without that."""
 
 
 class InteractionExpired(PlatformError):
-    """A slash command can no longer be answered by its token, which lives 15 minutes."""
+    """A slash command can no longer be answered by its token, which lives 15 minutes: write into the channel."""
 
 
 class AlreadyAcknowledged(PlatformError):
@@ -86,14 +52,13 @@ class AlreadyAcknowledged(PlatformError):
 INTERRUPTED = "interrupted"
 
 
-def make_retry_loop(
-    activity: str, intervals: DiscordIntervals, connection: ConnectionStatus | None = None
-) -> RetryLoop:
+def make_retry_loop(activity: str, intervals: DiscordIntervals) -> RetryLoop:
     """Return the loop that waits out the failures of an activity."""
-    return RetryLoop("discord", activity, intervals, _hint, connection)
+    return RetryLoop("discord", activity, intervals, hint)
 
 
-def _hint(error: Exception) -> str:
+def hint(error: Exception) -> str:
+    """Return what happens to messages during an outage."""
     if isinstance(error, PlatformError):
         return "retrying; what was missed is read afterwards"
     return "a message could not be made safe"

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
+from bots.common.attachments import check_file_url, get_kind, select_pictures
 from bots.common.events import IgnoredEvent
 from bots.discord.application_commands import format_options, is_server_admin
-from core.types import Attachment, AttachmentKind, ConversationKey, Message
+from core.types import Attachment, ConversationKey, Message
 
 Json = Mapping[str, Any]
 
 OFFICIAL_API_URL = "https://discord.com/"
 FILE_HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
-_PICTURE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 
 
 def get_attachments(event: Json) -> tuple[Attachment, ...]:
@@ -36,21 +35,10 @@ def get_attachments(event: Json) -> tuple[Attachment, ...]:
     return (*attachments, *([Attachment("other", "poll")] if event.get("poll") else ()))
 
 
-def resolve_attachments(event: Json, replied_message: Json) -> tuple[Attachment, ...]:
-    """Return what came with a message, or the pictures that it replies to."""
-    return get_attachments(event) or tuple(
-        attachment for attachment in get_attachments(replied_message) if attachment.kind == "picture"
-    )
-
-
 def get_file_url(event: Json, attachment_id: str, api_url: str) -> str:
     """Return the address of one of a message's files; empty where it is gone, or not on Discord's own servers."""
     url = next((str(file.get("url") or "") for file in _iter_files(event) if str(file.get("id")) == attachment_id), "")
-    parts = urlsplit(url)
-    if api_url.startswith(OFFICIAL_API_URL):
-        return url if parts.scheme == "https" and parts.hostname in FILE_HOSTS else ""
-    api = urlsplit(api_url)
-    return url if (parts.scheme, parts.netloc) == (api.scheme, api.netloc) else ""
+    return check_file_url(url, api_url, OFFICIAL_API_URL, FILE_HOSTS.__contains__)
 
 
 def _iter_files(event: Json) -> Iterator[Json]:
@@ -60,16 +48,9 @@ def _iter_files(event: Json) -> Iterator[Json]:
 
 
 def _to_attachment(file: Json, event: Json) -> Attachment:
-    kind, size = _to_kind(str(file.get("content_type") or "").split(";")[0]), int(file.get("size") or 0)
+    kind, size = get_kind(str(file.get("content_type") or "").split(";")[0]), int(file.get("size") or 0)
     reference = {"channel": str(event.get("channel_id") or ""), "message": str(event["id"]), "id": str(file["id"])}
     return Attachment(kind, str(file.get("filename") or ""), size, reference if kind == "picture" else {})
-
-
-def _to_kind(media_type: str) -> AttachmentKind:
-    if media_type in _PICTURE_TYPES:
-        return "picture"
-    kinds: dict[str, AttachmentKind] = {"audio": "voice", "video": "video"}
-    return kinds.get(media_type.partition("/")[0], "file")
 
 
 DISCORD_EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
@@ -158,7 +139,7 @@ def to_message(
         quoted=_get_quote(event, replied_message, me),
         bot=me.id,
         reference={"channel": location.channel, "message": str(event["id"])},
-        attachments=resolve_attachments(event, replied_message),
+        attachments=get_attachments(event) or select_pictures(get_attachments(replied_message)),
         is_edit=edited,
         is_by_bot=bool(bot_kind) and not is_post,
         is_post=is_post or (False if bot_kind else None),
@@ -181,20 +162,24 @@ def to_command(event: Json, me: Identity) -> Message | IgnoredEvent:
     data = _as_object(event.get("data"))
     if event.get("type") != 2 or data.get("type", 1) != 1:
         return IgnoredEvent("an interaction that is no slash command", is_expected=False)
+    command = str(data["name"]).lower()
+    return replace(to_interaction(event, me), command=command, text=format_options(command, data.get("options") or ()))
+
+
+def to_interaction(event: Json, me: Identity) -> Message:
+    """Return a command or a click as a message without text."""
     location = to_location({"guild_id": event.get("guild_id"), **event["channel"]})
     member = _as_object(event.get("member"))
     author = member.get("user") or event["user"]
-    command = str(data["name"]).lower()
     return Message(
         id=str(event["id"]),
         key=ConversationKey("discord", location.chat, location.thread),
         author_id=_get_user_id(author),
         author=_get_display_name(author, member),
-        text=format_options(command, data.get("options") or ()),
+        text="",
         sent_at=snowflake_time(str(event["id"])),
         private=location.is_private,
         addressed=True,
-        command=command,
         bot=me.id,
         reference={
             "channel": location.channel,

@@ -14,14 +14,8 @@ from typing import Any
 import aiohttp
 import discord
 
-from bots.discord.connection import (
-    INTERRUPTED,
-    DiscordIntervals,
-    GatewayRefused,
-    IntentRefused,
-    TokenRefused,
-    Unreachable,
-)
+from bots.common.connection import TokenRefused, Unreachable
+from bots.discord.connection import INTERRUPTED, DiscordIntervals, GatewayRefused, IntentRefused
 from bots.discord.http import DiscordHttp
 from core.errors import PlatformError
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bots.common.connection import RetryLater, TokenRefused, Unreachable
 from bots.common.events import IgnoredEvent, record_ignored
-from bots.discord.connection import DiscordIntervals, RetryLater, TokenRefused, Unreachable, make_retry_loop
+from bots.discord.connection import DiscordIntervals, make_retry_loop
 from bots.discord.convert import PRIVATE_KINDS, Identity, Location, time_snowflake, to_location, to_message
 from core.errors import KimasError, PlatformError
 from core.observability.logs import get_logger
@@ -323,21 +324,16 @@ class EventReader:
         return after
 
     async def _get_page(self, channel_id: str, after: int) -> Sequence[Json]:
-        retry_loop = make_retry_loop("reading", self._intervals)
-        while True:
-            try:
-                page = await self._client.get_messages(channel_id, after, PAGE_SIZE)
-            except (RetryLater, Unreachable) as error:
-                await retry_loop.wait(error)
-            except TokenRefused:
-                raise
-            except PlatformError as error:
-                get_logger(__name__).debug("discord.history_refused", channel=channel_id, error=str(error))
-                self._unreadable_channels.add(channel_id)
-                return ()
-            else:
-                retry_loop.mark_recovered()
-                return page
+        try:
+            return await make_retry_loop("reading", self._intervals).retry_until_ok(
+                lambda: self._client.get_messages(channel_id, after, PAGE_SIZE)
+            )
+        except TokenRefused:
+            raise
+        except PlatformError as error:
+            get_logger(__name__).debug("discord.history_refused", channel=channel_id, error=str(error))
+            self._unreadable_channels.add(channel_id)
+            return ()
 
     def _skip(self, ignored: IgnoredEvent, kind: str, **details: object) -> None:
         record_ignored(self._skipped, "discord.event_skipped", ignored, kind=kind, **details)
@@ -345,13 +341,5 @@ class EventReader:
 
 async def deliver(receive: MessageHandler, message: Message, intervals: DiscordIntervals) -> None:
     """Call `receive` until the message is safe: Discord delivers nothing twice."""
-    retry_loop = make_retry_loop("receiving", intervals)
-    while True:
-        try:
-            await receive(message)
-        except Exception as error:
-            # Whatever it is: a later message must not count as read before this one.
-            await retry_loop.wait(error)
-        else:
-            retry_loop.mark_recovered()
-            return
+    # Whatever the error is: a later message must not count as read before this one.
+    await make_retry_loop("receiving", intervals).retry_until_ok(lambda: receive(message), errors=(Exception,))

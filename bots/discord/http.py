@@ -17,13 +17,12 @@ import aiohttp
 import discord
 from discord.http import HTTPClient, Route
 
-from bots.common.downloads import read_limited
-from bots.discord.connection import DiscordIntervals, Unreachable
+from bots.common.downloads import download
+from bots.discord.connection import DiscordIntervals
 
 RESPONSE_TIMEOUT_S = 20
 HANDSHAKE_TIMEOUT_S = 20
 CLOSE_TIMEOUT_S = 2.0
-CHUNK_BYTES = 65536
 
 
 class RateLimits:
@@ -106,10 +105,10 @@ class DiscordHttp(HTTPClient):
             raise discord.RateLimited(wait_s)
         headers = {"User-Agent": self.user_agent, "Authorization": f"Bot {self.token}"}
         url = self._api_url + route.url.removeprefix(Route.BASE)
-        request_options = {"params": options.get("params"), **({"json": options["json"]} if "json" in options else {})}
+        params, json = options.get("params"), options.get("json")
         async with (
             asyncio.timeout(RESPONSE_TIMEOUT_S),
-            self._get_session().request(route.method, url, headers=headers, **request_options) as response,
+            self._get_session().request(route.method, url, headers=headers, params=params, json=json) as response,
         ):
             data: Any = await (response.json() if response.content_type == "application/json" else response.text())
             self._rate_limits.update(route, response)
@@ -123,16 +122,8 @@ class DiscordHttp(HTTPClient):
 
     async def download(self, url: str, max_bytes: int) -> bytes:
         """Return a file. Its address holds its own permission: the token is not sent along, no redirect followed."""
-        try:
-            async with (
-                asyncio.timeout(RESPONSE_TIMEOUT_S),
-                self._get_session().get(url, allow_redirects=False) as response,
-            ):
-                if response.status != 200:
-                    raise Unreachable(f"Discord did not hand over a file: status {response.status}")
-                return await read_limited(response.content.iter_chunked(CHUNK_BYTES), max_bytes)
-        except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"Discord did not hand over a file: {type(error).__name__}") from error
+        async with asyncio.timeout(RESPONSE_TIMEOUT_S):
+            return await download(self._get_session(), url, max_bytes)
 
     async def ws_connect(self, url: str, *, compress: int = 0) -> aiohttp.ClientWebSocketResponse:
         """Open the gateway's WebSocket. Connections that break early are followed by growing pauses."""

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from bots.common.connection import wait_for
 from bots.common.events import IgnoredEvent
 from bots.discord.application_commands import MESSAGE_COMMAND, has_ephemeral_reply, suggest_sources
-from bots.discord.connection import AlreadyAcknowledged, DiscordIntervals, Unreachable
+from bots.discord.connection import DiscordIntervals
 from bots.discord.convert import Identity, to_command, to_location, to_message
+from bots.discord.feedback import acknowledge
 from bots.discord.history import deliver
 from core.errors import PlatformError
 from core.messaging.feedback.escalation import LEARN_FROM_THIS
@@ -138,26 +139,16 @@ class InteractionHandler:
             get_logger(__name__).debug("discord.not_suggested", error=str(error))
 
     async def _acknowledge(self, message: Message, acknowledged: asyncio.Future[bool]) -> None:
-        reference = message.reference
-        is_done = False
+        interaction, token = message.reference["interaction"], message.reference["token"]
+        is_ephemeral, is_done = has_ephemeral_reply(message.command), False
         try:
-            async with asyncio.timeout(self._intervals.acknowledge_timeout_s):
-                while not is_done:
-                    is_done = await self._defer(reference, is_ephemeral=has_ephemeral_reply(message.command))
+            await acknowledge(
+                lambda: self._client.defer(interaction, token, is_ephemeral=is_ephemeral), self._intervals
+            )
+            is_done = True
         except (PlatformError, TimeoutError) as error:
             get_logger(__name__).warning("discord.command_not_acknowledged", error=str(error) or "it took too long")
         acknowledged.set_result(is_done)
-
-    async def _defer(self, reference: Mapping[str, Any], *, is_ephemeral: bool) -> bool:
-        try:
-            await self._client.defer(reference["interaction"], reference["token"], is_ephemeral=is_ephemeral)
-        except AlreadyAcknowledged:
-            return True
-        except Unreachable as error:
-            get_logger(__name__).debug("discord.acknowledgement_lost", error=str(error))
-            await asyncio.sleep(self._intervals.backoff(1) / 4)
-            return False
-        return True
 
     async def _delete_response(self, message: Message) -> None:
         try:

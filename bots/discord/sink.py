@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bots.common.delivery_retry import post_journaled
-from bots.common.markdown import EMPTY_REPLY
+from bots.common.connection import NotAllowed, RetryLater, TokenRefused, Unreachable
 from bots.common.reply_sink import ReplySink
-from bots.discord.connection import InteractionExpired, NotAllowed, ReplyRefused, RetryLater, TokenRefused, Unreachable
+from bots.discord.connection import InteractionExpired, ReplyRefused
 from bots.discord.feedback import to_components
 from bots.discord.render import render
 from core.errors import MessageDeleted, PlatformError
@@ -179,7 +178,11 @@ class DiscordSink(ReplySink):
             self._preview.error = MessageDeleted("the question was deleted")
 
     async def _run_preview(self) -> None:
-        await self._preview.run_updates(self._show_state, self._send_typing, self._intervals.typing_s)
+        await self._preview.run_updates(
+            lambda: self._show_state(self._show_preview, self._intervals.edit_s),
+            self._send_typing,
+            self._intervals.typing_s,
+        )
 
     def _render(self, text: str, citations: Sequence[Citation] = ()) -> list[str]:
         return render(text, citations)
@@ -197,24 +200,12 @@ class DiscordSink(ReplySink):
         except PlatformError as error:
             get_logger(__name__).debug("discord.typing_failed", error=str(error))
 
-    async def _show_state(self) -> float:
-        """Show the newest state; return for how long not to show another one."""
-        text = (await asyncio.to_thread(self._render, self._preview.text))[0]
-        if text in (self._shown_text, EMPTY_REPLY):
-            return 0
+    async def _show_preview(self, text: str) -> None:
         try:
             await self._show_first_part(text)
-        except RetryLater as error:
-            self._retry.note_retry_after(error)
-            self._preview.changed.set()
-            return max(self._intervals.edit_s, error.seconds)
         except InteractionExpired as error:
             self._recover(error)
-        except Unreachable as error:
-            get_logger(__name__).debug("discord.state_skipped", error=str(error))
-        else:
-            self._shown_text = text
-        return self._intervals.edit_s
+            raise Unreachable(str(error)) from error
 
     async def _send_part(self, text: str, number: int, buttons: Sequence[Button]) -> str:
         return await self._target.send_followup(text, number, to_components(buttons))
@@ -226,7 +217,7 @@ class DiscordSink(ReplySink):
             return
         self._preview.raise_error()
         # Where no answer comes, the post's nonce keeps a second try from doubling it.
-        await self._retry.run_uncancelled(post_journaled(self._delivery, lambda: self._post(text, components)))
+        await self._retry.post(self._delivery, lambda: self._post(text, components))
         if self._is_in_doubt:
             # A try that seemed lost may have arrived: then the nonce returned that message, with its old text.
             await self._target.edit(self._reply_id, text, components)

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from bots.common.terminal import SilentSink, format_table, print_json
+from bots.common.reply_sink import SilentSink
+from bots.common.terminal import format_table, print_json
 from bots.evaluation.datasets import RecordReader, read_cases, read_question
 from bots.evaluation.metrics import mean_with_interval
 from bots.evaluation.output import (

@@ -7,16 +7,18 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bots.common.dry_run import make_read_only
+from bots.common.adapter import ClientAdapter, read_secret
+from bots.common.caches import BoundedDict
 from bots.common.events import MessageDeletion
 from bots.http.client import CallbackClient, HttpIntervals
 from bots.http.convert import check_namespace, decode_content, to_message
 from bots.http.server import EventServer
-from bots.http.sink import Deletions, HttpRatingSink, HttpSink, HttpSinkContext
+from bots.http.signing import EventKey
+from bots.http.sink import HttpRatingSink, HttpSink, HttpSinkContext
 from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press
 from core.observability.logs import get_logger
-from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
+from core.ports import Delivery, MessageHandler, Sink
 from core.types import Attachment, Message
 
 if TYPE_CHECKING:
@@ -24,18 +26,19 @@ if TYPE_CHECKING:
 
 UNREADABLE_MESSAGE = "http.secret cannot be read: {error}. Make one, for example with: openssl rand -hex 32"
 MIN_SECRET_CHARS = 16
+MAX_DELETIONS = 10_000
 
 
-class HttpAdapter(Adapter):
+class HttpAdapter(ClientAdapter[CallbackClient]):
     """One network.
 
     An event is confirmed only after `receive` returned. `port` is where it listens, once it does; `event_counts`
-    counts events by kind. With `read_only` no callback is ever sent. Ids that end in one of `reserved_suffixes` are
-    refused: they belong to other networks.
+    counts events by kind. Ids that end in one of `reserved_suffixes` are refused: they belong to other networks.
     """
 
     name = "http"
-    can_fetch_attachments = True
+    title = "HTTP"
+    _intervals: HttpIntervals
     # The messages of one network are not for another one.
     can_take_over = False
 
@@ -47,28 +50,20 @@ class HttpAdapter(Adapter):
         read_only: bool = False,
         reserved_suffixes: tuple[str, ...] = (),
     ) -> None:
-        self._read_only = read_only
+        super().__init__(intervals or HttpIntervals(), read_only=read_only)
         self._reserved_suffixes = reserved_suffixes
         self._settings = settings
-        self._intervals = intervals or HttpIntervals()
-        self._deletions = Deletions()
+        self._deletions = BoundedDict[EventKey, None](MAX_DELETIONS)
         self._secret = ""
-        self._client: CallbackClient | None = None
         self.port = 0
-        self.connection: ConnectionStatus = ConnectionStatus()
         self.ready = asyncio.Event()
         self.event_counts: Counter[str] = Counter()
 
-    async def open(self) -> None:
-        """Read the secret and check the callback's address. Raises `PlatformError` where either is of no use."""
-        try:
-            self._secret = await asyncio.to_thread(self._settings.secret.value)
-        except (KeyError, OSError, UnicodeDecodeError) as error:
-            raise PlatformError(UNREADABLE_MESSAGE.format(error=error)) from error
+    async def _connect(self) -> CallbackClient:
+        self._secret = await asyncio.to_thread(read_secret, self._settings.secret, UNREADABLE_MESSAGE)
         if len(self._secret) < MIN_SECRET_CHARS:
             raise PlatformError(f"http.secret is too short: give it at least {MIN_SECRET_CHARS} characters")
-        client = CallbackClient(self._settings, self._secret)
-        self._client = make_read_only(client, ("close",)) if self._read_only else client
+        return CallbackClient(self._settings, self._secret)
 
     async def listen(self, receive: MessageHandler) -> None:
         """Handle events until cancelled. Raises `PlatformError` for an address that cannot be listened on."""
@@ -98,22 +93,11 @@ class HttpAdapter(Adapter):
             raise PlatformError(f"the file is larger than {max_bytes} bytes")
         return content
 
-    async def close(self) -> None:
-        """Close the connections. Idempotent."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
-
-    def _get_client(self) -> CallbackClient:
-        if self._client is None:
-            raise PlatformError("the HTTP adapter is not open")
-        return self._client
-
     async def _handle_event(self, event: object, receive: MessageHandler) -> None:
         check_namespace(event, self._reserved_suffixes)
         incoming = to_message(event, datetime.now(UTC))
         if isinstance(incoming, MessageDeletion):
-            self._deletions.add((incoming.chat, incoming.message_id))
+            self._deletions[incoming.chat, incoming.message_id] = None
             self.event_counts["delete"] += 1
             return
         await receive(incoming)

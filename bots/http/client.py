@@ -29,9 +29,6 @@ class HttpIntervals(Intervals):
     max_retry_s: float = 30.0
 
 
-__all__ = ["RetryLater", "Unreachable"]
-
-
 MAX_RESPONSE_KB = 64
 MAX_RETRY_AFTER_S = 3600.0
 MAX_REPLY_ID_CHARS = 512

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, cast, get_args
 
 from bots.common.events import MessageDeletion
-from core.messaging.feedback.rating_buttons import CHOICES, to_rating_message
+from core.messaging.feedback.rating_buttons import CHOICES, to_press
 from core.messaging.policy import command_table as commands
 from core.types import Attachment, AttachmentKind, ConversationKey, Message
 
@@ -149,18 +149,18 @@ def _to_feedback_message(fields: Mapping[str, Any], now: datetime) -> Message:
     event_id, choice = _get_short_text(fields, "id", required=True), _get_text(fields, "text", required=True)
     if choice not in CHOICES:
         raise MalformedEvent(f"text must be one of {', '.join(CHOICES)}")
-    return to_rating_message(
-        choice,
-        _get_short_text(fields, "reply_to", required=True),
-        message_id=event_id,
-        platform="http",
-        chat=_get_short_text(fields, "chat", required=True),
-        author_id=author_id,
-        author=name,
-        sent_at=_parse_sent_at(fields, now),
+    question_id, chat = (_get_short_text(fields, name, required=True) for name in ("reply_to", "chat"))
+    press = Message(
+        event_id,
+        ConversationKey("http", chat),
+        author_id,
+        name,
+        "",
+        _parse_sent_at(fields, now),
         private=_get_flag(fields, "private"),
         reference={"event": event_id, "kind": "feedback"},
     )
+    return to_press(press, choice, question_id)
 
 
 def _parse_author(fields: Mapping[str, Any]) -> tuple[str, str, bool]:

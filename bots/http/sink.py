@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from bots.common.delivery_retry import DeliveryRetry, post_journaled
+from bots.common.caches import BoundedDict
+from bots.common.connection import RetryLater, Unreachable
+from bots.common.delivery_retry import DeliveryRetry
 from bots.common.reply_sink import FinalTextSink, LivePreview
-from bots.http.client import CallbackClient, HttpIntervals, RetryLater, Unreachable, make_idempotency_key
+from bots.http.client import CallbackClient, HttpIntervals, make_idempotency_key
 from bots.http.signing import EventKey
 from core.errors import MessageDeleted
 from core.messaging.feedback.escalation import mentioned_users
@@ -26,32 +27,12 @@ if TYPE_CHECKING:
 State = Literal["started", "partial", "final", "failed"]
 
 
-MAX_DELETIONS = 10_000
-
-
-class Deletions:
-    """The last messages that were deleted, at most `limit` of them, by chat and id."""
-
-    def __init__(self, limit: int = MAX_DELETIONS) -> None:
-        self._limit = limit
-        self._keys: OrderedDict[EventKey, None] = OrderedDict()
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._keys
-
-    def add(self, key: EventKey) -> None:
-        """Note a deletion, and forget the oldest one when there are too many."""
-        self._keys[key] = None
-        if len(self._keys) > self._limit:
-            self._keys.popitem(last=False)
-
-
 @dataclass(frozen=True, slots=True)
 class HttpSinkContext:
     """What all replies have in common."""
 
     client: CallbackClient
-    deletions: Deletions
+    deletions: BoundedDict[EventKey, None]
     intervals: HttpIntervals
     partials: bool
 
@@ -126,9 +107,7 @@ class HttpSink:
         if self._is_posted:
             await self._client.send({**payload, "reply_id": self._reply_id}, idempotency_key)
         else:
-            await self._retry.run_uncancelled(
-                post_journaled(self._delivery, lambda: self._post(payload, idempotency_key))
-            )
+            await self._retry.post(self._delivery, lambda: self._post(payload, idempotency_key))
 
     async def _post(self, payload: Mapping[str, Any], idempotency_key: str) -> str:
         reply_id = await self._client.send(payload, idempotency_key)
@@ -173,23 +152,12 @@ class HttpRatingSink(FinalTextSink):
         self._message = message
         self._retry = DeliveryRetry("http", intervals)
 
-    async def finish(self, reply: Reply) -> None:
-        """Send the confirmation."""
-        await self._send("noted", reply.text)
-
-    async def fail(self, text: str) -> None:
-        """Send why nothing was changed."""
-        await self._send("failed", text)
-
-    async def _send(self, state: str, text: str) -> None:
-        event_id, chat = self._message.id, self._message.key.chat
+    async def _show(self, reply: Reply, *, is_error: bool) -> None:
+        event_id, chat, state = self._message.id, self._message.key.chat, "failed" if is_error else "noted"
+        offers = [_to_button_payload(button) for button in get_buttons(self._message)]
         payload = {
-            **{"event_id": event_id, "chat": chat, "thread": "", "state": state, "text": text},
-            **{
-                "citations": [],
-                "reply_id": "",
-                "offers": [_to_button_payload(button) for button in get_buttons(self._message)],
-            },
+            **{"event_id": event_id, "chat": chat, "thread": "", "state": state, "text": reply.text},
+            **{"citations": [], "reply_id": "", "offers": offers},
         }
         await self._retry.run(lambda: self._client.send(payload, make_idempotency_key(chat, event_id, state)))
 

@@ -15,12 +15,12 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
-from bots.common.downloads import read_limited
-from bots.slack.connection import RetryLater, Unreachable, retry_after, to_platform_error
+from bots.common.connection import RetryLater, Unreachable
+from bots.common.downloads import download
+from bots.slack.connection import retry_after, to_platform_error
 from bots.slack.convert import Identity, get_file_url
 from core.errors import MessageDeleted, PlatformError
 
-CHUNK_BYTES = 65536
 # Slack's layout of a message, as JSON.
 Blocks = Sequence[dict[str, Any]]
 
@@ -114,13 +114,7 @@ class SlackClient:
         if not url:
             raise PlatformError("the file is gone, or not on Slack's servers")
         headers = {"Authorization": f"Bearer {self.web.token}"}
-        try:
-            async with self.session.get(url, headers=headers, allow_redirects=False) as response:
-                if response.status != 200:
-                    raise Unreachable(f"Slack did not hand over a file: status {response.status}")
-                return await read_limited(response.content.iter_chunked(CHUNK_BYTES), max_bytes)
-        except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"Slack did not hand over a file: {type(error).__name__}") from error
+        return await download(self.session, url, max_bytes, headers)
 
     async def is_admin(self, user_id: str) -> bool:
         """Say whether somebody is an administrator or owner of the workspace (scope users:read)."""
@@ -157,14 +151,9 @@ class SlackClient:
     async def _post_webhook(self, response_url: str, text: str, blocks: Blocks, **options: Any) -> None:
         webhook = AsyncWebhookClient(response_url, session=self.session, retry_handlers=[], logger=get_quiet_logger())
         webhook.proxy = None
-        payload: dict[str, Any] = {
-            "text": text,
-            "blocks": list(blocks) or None,
-            "unfurl_links": False,
-            "unfurl_media": False,
-        }
+        options |= {"blocks": list(blocks) or None, "unfurl_links": False, "unfurl_media": False}
         try:
-            response = await webhook.send(**payload, **options)
+            response = await webhook.send(text=text, **options)
         except (SlackClientError, aiohttp.ClientError, OSError, ValueError) as error:
             raise Unreachable(f"Slack cannot be reached to answer a command: {type(error).__name__}") from error
         if response.status_code == 429:

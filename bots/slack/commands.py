@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bots.common.delivery_retry import DeliveryRetry, post_journaled
+from bots.common.caches import TtlCache
+from bots.common.delivery_retry import DeliveryRetry
 from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink
-from bots.common.ttl_cache import TtlCache
 from bots.slack.connection import SlackIntervals
-from bots.slack.convert import Identity, to_plain_text
+from bots.slack.convert import Identity, to_interaction, to_plain_text
 from bots.slack.feedback import render_mentions, to_blocks
 from bots.slack.render import render
 from core.messaging.feedback.escalation import SHORTCUT_ID, mentioned_users
 from core.messaging.feedback.rating_buttons import get_rating_buttons
-from core.types import Button, Citation, ConversationKey, Message, Reply
+from core.types import Message, Reply
 
 if TYPE_CHECKING:
     from bots.slack.client import Blocks, SlackClient
@@ -34,29 +35,15 @@ def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message |
     """
     if payload["callback_id"] != SHORTCUT_ID:
         return IgnoredEvent("a shortcut that is not ours", is_expected=False)
-    user, target_message, channel = payload["user"], payload["message"], str(payload["channel"]["id"])
-    author_id, ts = str(user["id"]), str(payload["message_ts"])
+    target_message, channel, ts = payload["message"], str(payload["channel"]["id"]), str(payload["message_ts"])
     thread_ts = str(target_message.get("thread_ts") or ts)
     # The journal has the bot's own answers as they were before rendering.
     is_own_message = target_message.get("user") == me.user_id
-    return Message(
-        id=str(payload["trigger_id"]),
-        key=ConversationKey("slack", channel, f"command:{author_id}"),
-        author_id=author_id,
-        author=str(user.get("name") or user.get("username") or author_id),
-        text="",
-        sent_at=datetime.now(UTC),
-        private=channel.startswith("D"),
-        addressed=True,
+    return replace(
+        to_interaction(str(payload["trigger_id"]), channel, payload["user"], str(payload["response_url"]), me),
         command="learn",
         reply_to=ts,
         quoted="" if is_own_message else to_plain_text(str(target_message.get("text") or ""), me),
-        bot=me.user_id,
-        reference={
-            "channel": channel,
-            "user": author_id,
-            "response_url": str(payload["response_url"]),
-        },
         parent_id="" if thread_ts == ts else thread_ts,
     )
 
@@ -106,44 +93,23 @@ class CommandSink(FinalTextSink):
         self._previous_reply_id = previous_reply_id
         self._retry = DeliveryRetry("slack", intervals)
 
-    async def finish(self, reply: Reply) -> None:
-        """Post the reply with its sources, cut off after five messages.
-
-        After a command that opened a form there is nothing to post.
-        """
-        if not reply.text and self._message.command != "ask":
+    async def _show(self, reply: Reply, *, is_error: bool) -> None:
+        # After a command that opened a form there is nothing to post.
+        has_nothing_to_post = not is_error and not reply.text and self._message.command != "ask"
+        if self._previous_reply_id or has_nothing_to_post:
             return
-        await self._post_reply(
-            reply.text, reply.citations, in_channel=self._in_channel, buttons=get_rating_buttons(self._message, reply)
-        )
-
-    async def fail(self, text: str) -> None:
-        """Show the text to the asker alone."""
-        await self._post_reply(text, (), in_channel=False)
-
-    async def _post_reply(
-        self, text: str, citations: Sequence[Citation], *, in_channel: bool, buttons: Sequence[Button] = ()
-    ) -> None:
-        if self._previous_reply_id:
-            return
-        parts = await asyncio.to_thread(render, text, citations)
+        in_channel = self._in_channel and not is_error
+        buttons = () if is_error else get_rating_buttons(self._message, reply)
+        parts = await asyncio.to_thread(render, reply.text, reply.citations)
         parts = [render_mentions(self._message) + parts[0], *parts[1:]]
         if len(parts) > MAX_RESPONSES:
             parts = [*parts[: MAX_RESPONSES - 1], f"{parts[MAX_RESPONSES - 1]}\n\n…"]
         # The buttons stand below the last part.
         last_index = len(parts) - 1
         messages = [(part, to_blocks(part, buttons if index == last_index else ())) for index, part in enumerate(parts)]
-        await self._retry.run(
-            lambda: self._retry.run_uncancelled(
-                post_journaled(self._delivery, lambda: self._post(*messages[0], in_channel))
-            )
-        )
+        await self._retry.run(lambda: self._retry.post(self._delivery, lambda: self._post(*messages[0], in_channel)))
         for part, blocks in messages[1:]:
-            await self._retry.run(
-                lambda part=part, blocks=blocks: self._client.respond(  # type: ignore[misc]
-                    self._url, part, in_channel=in_channel, blocks=blocks
-                )
-            )
+            await self._retry.run(partial(self._post, part, blocks, in_channel))
 
     async def _post(self, text: str, blocks: Blocks, in_channel: bool) -> str:
         await self._client.respond(self._url, text, in_channel=in_channel, blocks=blocks)

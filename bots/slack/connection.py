@@ -1,17 +1,4 @@
-"""Slack's intervals, rate limits and errors, told apart by what to do about them.
-
-PlatformError
-├── TokenRefused       the token is wrong or was revoked: nothing will work
-├── Unreachable        no answer, or one that makes no sense: try again
-├── RetryLater         too fast: try again after some seconds
-├── NotAllowed         the bot may not write in this channel
-├── MethodUnavailable  the workspace, channel or scopes lack the method: do without it
-├── StreamClosed       a streamed message takes no more text: edit it
-├── StillStreaming     a streamed message cannot be edited yet: stop the stream
-├── NotEditable        the message is there but cannot be edited any more
-├── TriggerExpired     too late to open a modal
-└── MessageDeleted     (of core.errors) the question or the bot's reply was deleted
-"""
+"""Slack's intervals and rate limits, and its errors besides those of `bots/common/connection.py`."""
 
 from __future__ import annotations
 
@@ -56,29 +43,16 @@ class RateLimiter:
         return slot - now
 
 
-__all__ = [
-    "MethodUnavailable",
-    "NotAllowed",
-    "NotEditable",
-    "RetryLater",
-    "StillStreaming",
-    "StreamClosed",
-    "TokenRefused",
-    "TriggerExpired",
-    "Unreachable",
-]
-
-
 class MethodUnavailable(PlatformError):
-    """The workspace, the channel or the token's scopes do not have this method."""
+    """The workspace, the channel or the token's scopes do not have this method: do without it."""
 
 
 class StreamClosed(PlatformError):
-    """A streamed message was closed: by Slack after some minutes, by a person, or because it is full."""
+    """A streamed message was closed: by Slack after some minutes, by a person, or because it is full: edit it."""
 
 
 class StillStreaming(PlatformError):
-    """A message cannot be edited while it is being streamed."""
+    """A message cannot be edited while it is being streamed: stop the stream."""
 
 
 class TriggerExpired(PlatformError):

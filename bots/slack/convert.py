@@ -7,20 +7,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from html import unescape
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import Any
 
+from bots.common.attachments import check_file_url, get_kind
 from bots.common.events import IgnoredEvent, MessageDeletion
 from core.messaging.policy.command_table import get_command, looks_like_arguments
-from core.types import Attachment, AttachmentKind, ConversationKey, Message
-
-if TYPE_CHECKING:
-    pass
+from core.types import Attachment, ConversationKey, Message
 
 Json = Mapping[str, Any]
 
 OFFICIAL_API_URL = "https://slack.com/"
-_PICTURE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 
 
 def get_attachments(event: Json) -> tuple[Attachment, ...]:
@@ -36,28 +32,15 @@ def get_attachments(event: Json) -> tuple[Attachment, ...]:
 def get_file_url(file: Json, api_url: str) -> str:
     """Return the address of a file; empty where it is not on Slack's own servers, for the token is sent there."""
     url = str(file.get("url_private_download") or file.get("url_private") or "")
-    parts = urlsplit(url)
-    if api_url.startswith(OFFICIAL_API_URL):
-        host = parts.hostname or ""
-        return url if parts.scheme == "https" and (host == "slack.com" or host.endswith(".slack.com")) else ""
-    api = urlsplit(api_url)
-    return url if (parts.scheme, parts.netloc) == (api.scheme, api.netloc) else ""
+    return check_file_url(url, api_url, OFFICIAL_API_URL, lambda host: f".{host}".endswith(".slack.com"))
 
 
 def _to_attachment(file: Json) -> Attachment:
-    kind = _to_kind(str(file.get("mimetype") or ""), str(file.get("subtype") or ""))
+    # A clip of the voice comes as a video without a picture.
+    kind = "voice" if file.get("subtype") == "slack_audio" else get_kind(str(file.get("mimetype") or ""))
     size = file.get("size")
     reference = {"file": str(file.get("id") or "")} if kind == "picture" else {}
     return Attachment(kind, str(file.get("name") or ""), size if isinstance(size, int) else 0, reference)
-
-
-def _to_kind(media_type: str, subtype: str) -> AttachmentKind:
-    if media_type in _PICTURE_TYPES:
-        return "picture"
-    # A clip of the voice comes as a video without a picture.
-    if media_type.startswith("audio/") or subtype == "slack_audio":
-        return "voice"
-    return "video" if media_type.startswith("video/") else "file"
 
 
 # What people write themselves; every other subtype is a notice of something that happened.
@@ -113,20 +96,27 @@ def from_command(payload: Mapping[str, Any], me: Identity) -> Message:
     `reference` holds `channel`, `user` and `response_url`, where the answer goes. Raises `ValueError` for a malformed
     payload.
     """
-    channel, author_id = _require_text(payload, "channel_id"), _require_text(payload, "user_id")
     command, text = parse_subcommand(unescape(str(payload.get("text", ""))).strip())
+    channel, response_url = _require_text(payload, "channel_id"), _require_text(payload, "response_url")
+    user = {"id": _require_text(payload, "user_id"), "name": payload.get("user_name")}
+    message = to_interaction(_require_text(payload, "trigger_id"), channel, user, response_url, me)
+    return replace(message, command=command, text=text)
+
+
+def to_interaction(message_id: str, channel: str, user: Mapping[str, Any], response_url: str, me: Identity) -> Message:
+    """Return a command, a click or a form as a message without text. What one person gives is handled in order."""
+    author_id = str(user["id"])
     return Message(
-        id=_require_text(payload, "trigger_id"),
+        id=message_id,
         key=ConversationKey("slack", channel, f"command:{author_id}"),
         author_id=author_id,
-        author=str(payload.get("user_name") or author_id),
-        text=text,
+        author=str(user.get("name") or user.get("username") or author_id),
+        text="",
         sent_at=datetime.now(UTC),
         private=channel.startswith("D"),
         addressed=True,
-        command=command,
         bot=me.user_id,
-        reference={"channel": channel, "user": author_id, "response_url": _require_text(payload, "response_url")},
+        reference={"channel": channel, "user": author_id, "response_url": response_url},
     )
 
 

@@ -18,9 +18,9 @@ from slack_bolt.middleware.async_middleware import AsyncMiddleware
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
+from bots.common.connection import Unreachable
 from bots.common.web_server import serve_application
 from bots.slack.client import get_quiet_logger, redact_error
-from bots.slack.connection import Unreachable
 from core.errors import PlatformError
 from core.observability.logs import get_logger
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bots.common.delivery_retry import DeliveryRetry
 from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink
-from bots.slack.convert import Identity
+from bots.slack.convert import Identity, to_interaction
 from bots.slack.render import split_message
 from core.messaging.feedback.escalation import mentioned_users
-from core.messaging.feedback.rating_buttons import get_buttons, read_button, to_rating_message
+from core.messaging.feedback.rating_buttons import get_buttons, read_button, to_press
 from core.types import Button, Message, Reply
 
 if TYPE_CHECKING:
@@ -34,25 +34,10 @@ def from_block_action(payload: Mapping[str, Any], me: Identity) -> Message | Ign
     choice_and_question = read_button(actions[0].get("value")) if len(actions) == 1 else None
     if choice_and_question is None:
         return IgnoredEvent("a press of a button that is not ours", is_expected=False)
-    user, container = payload["user"], payload.get("container") or {}
-    channel = str(payload["channel"]["id"])
-    return to_rating_message(
-        *choice_and_question,
-        message_id=str(payload["trigger_id"]),
-        platform="slack",
-        chat=channel,
-        author_id=str(user["id"]),
-        author=str(user.get("name") or user.get("username") or user["id"]),
-        sent_at=datetime.now(UTC),
-        bot=me.user_id,
-        private=channel.startswith("D"),
-        reference={
-            "channel": channel,
-            "user": str(user["id"]),
-            "response_url": str(payload["response_url"]),
-            "hidden": container.get("is_ephemeral") is True,
-        },
-    )
+    channel, response_url = str(payload["channel"]["id"]), str(payload["response_url"])
+    message = to_interaction(str(payload["trigger_id"]), channel, payload["user"], response_url, me)
+    is_hidden = (payload.get("container") or {}).get("is_ephemeral") is True
+    return to_press(replace(message, reference={**message.reference, "hidden": is_hidden}), *choice_and_question)
 
 
 def to_blocks(text: str, buttons: Sequence[Button]) -> list[dict[str, Any]]:
@@ -82,7 +67,10 @@ def render_mentions(message: Message) -> str:
 
 
 class SlackRatingSink(FinalTextSink):
-    """Answers one click by a note that only that user sees, with further buttons."""
+    """Answers one click by a note that only that user sees, with further buttons.
+
+    It takes the place of an earlier note where the button stands below that.
+    """
 
     def __init__(self, client: SlackClient, message: Message, intervals: SlackIntervals) -> None:
         self._client = client
@@ -90,17 +78,9 @@ class SlackRatingSink(FinalTextSink):
         self._buttons = get_buttons(message)
         self._retry = DeliveryRetry("slack", intervals)
 
-    async def finish(self, reply: Reply) -> None:
-        """Show the note, in the place of an earlier one where the button stands below that."""
-        await self._show(reply.text, self._buttons)
-
-    async def fail(self, text: str) -> None:
-        """Show why nothing was changed."""
-        await self._show(text, ())
-
-    async def _show(self, text: str, buttons: Sequence[Button]) -> None:
+    async def _show(self, reply: Reply, *, is_error: bool) -> None:
         url, replace_original = str(self._reference["response_url"]), bool(self._reference.get("hidden"))
-        blocks = to_blocks(text, buttons)
+        blocks = to_blocks(reply.text, () if is_error else self._buttons)
         await self._retry.run(
-            lambda: self._client.respond_to_action(url, text, blocks, replace_original=replace_original)
+            lambda: self._client.respond_to_action(url, reply.text, blocks, replace_original=replace_original)
         )

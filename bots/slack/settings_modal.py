@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from bots.common.caches import BoundedDict
 from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink
-from bots.slack.convert import Identity
+from bots.slack.convert import Identity, to_interaction
 from bots.slack.render import render
-from bots.slack.thread_cache import put_bounded
+from bots.slack.thread_cache import MAX_ENTRIES
 from core.errors import PlatformError, UsageError
 from core.messaging.policy.command_table import get_command, parse_arguments
 from core.observability.logs import get_logger
 from core.ports import VALUE_PLACEHOLDER, FormField, MessageHandler, SettingsForm
 from core.text.catalogue import ENGLISH, Messages, messages_for
-from core.types import ConversationKey, Message, Reply
+from core.types import Message, Reply
 
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient
@@ -102,8 +101,8 @@ class SubmissionHandler:
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._outcomes: OrderedDict[str, asyncio.Future[str]] = OrderedDict()
-        self._saved_values: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._outcomes = BoundedDict[str, asyncio.Future[str]](MAX_ENTRIES)
+        self._saved_values = BoundedDict[tuple[str, str], str](MAX_ENTRIES)
 
     async def handle(self, submission: Submission, receive: MessageHandler) -> Mapping[str, Any]:
         """Return the answer to Slack: nothing closes the modal, errors keep it open.
@@ -141,11 +140,11 @@ class SubmissionHandler:
                 self._outcomes.pop(change.message.id, None)
                 errors[change.field] = submission.texts.form_save_timeout
                 # The new value is not known yet: whatever is saved next is a change.
-                put_bounded(self._saved_values, (submission.view_id, change.field), "")
+                self._saved_values[submission.view_id, change.field] = ""
             elif outcome.result():
                 errors[change.field] = _strip_markup(outcome.result())
             else:
-                put_bounded(self._saved_values, (submission.view_id, change.field), change.value)
+                self._saved_values[submission.view_id, change.field] = change.value
         return errors
 
     def _get_current_value(self, submission: Submission, change: FieldChange) -> str:
@@ -155,7 +154,7 @@ class SubmissionHandler:
     def _get_outcome(self, message_id: str) -> asyncio.Future[str]:
         """Return where the outcome of a message will be; a second delivery has that of the first one."""
         outcome = self._outcomes.get(message_id) or asyncio.get_running_loop().create_future()
-        put_bounded(self._outcomes, message_id, outcome)
+        self._outcomes[message_id] = outcome
         return outcome
 
 
@@ -167,18 +166,10 @@ class FieldSink(FinalTextSink):
         self._submissions = submissions
         self._message = message
 
-    async def finish(self, reply: Reply) -> None:
-        """Let the modal close."""
-        await self._report("", reply.text)
-
-    async def fail(self, text: str) -> None:
-        """Show at the field why nothing was changed."""
-        await self._report(text, text)
-
-    async def _report(self, error_text: str, text: str) -> None:
-        if self._submissions.resolve(self._message, error_text):
+    async def _show(self, reply: Reply, *, is_error: bool) -> None:
+        if self._submissions.resolve(self._message, reply.text if is_error else ""):
             return
-        note = (await asyncio.to_thread(render, text))[0]
+        note = (await asyncio.to_thread(render, reply.text))[0]
         try:
             await self._client.respond(str(self._message.reference["response_url"]), note, in_channel=False)
         except PlatformError as error:
@@ -187,23 +178,11 @@ class FieldSink(FinalTextSink):
 
 
 def _to_message(payload: Mapping[str, Any], index: int, field: str, value: str, me: Identity) -> Message:
-    user, metadata = payload["user"], json.loads(payload["view"]["private_metadata"])
-    author_id, channel = str(user["id"]), str(metadata["channel"])
+    metadata, message_id = json.loads(payload["view"]["private_metadata"]), f"{payload['trigger_id']}.{index}"
     command, _, text = field.replace(VALUE_PLACEHOLDER, value).partition(" ")
-    return Message(
-        id=f"{payload['trigger_id']}.{index}",
-        # They are queued with the commands that the author types.
-        key=ConversationKey("slack", channel, f"command:{author_id}"),
-        author_id=author_id,
-        author=str(user.get("name") or user.get("username") or author_id),
-        text=text,
-        sent_at=datetime.now(UTC),
-        private=channel.startswith("D"),
-        addressed=True,
-        command=command,
-        bot=me.user_id,
-        reference={"channel": channel, "user": author_id, "response_url": str(metadata["response_url"]), FIELD: field},
-    )
+    response_url = str(metadata["response_url"])
+    message = to_interaction(message_id, str(metadata["channel"]), payload["user"], response_url, me)
+    return replace(message, command=command, text=text, reference={**message.reference, FIELD: field})
 
 
 def _to_input_block(field: FormField) -> dict[str, Any]:

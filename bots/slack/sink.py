@@ -7,21 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bots.common.connection import wait_for
-from bots.common.delivery_retry import post_journaled
+from bots.common.connection import NotAllowed, NotEditable, RetryLater, Unreachable, wait_for
 from bots.common.markdown import EMPTY_REPLY
 from bots.common.reply_sink import ReplySink
-from bots.slack.connection import (
-    MethodUnavailable,
-    NotAllowed,
-    NotEditable,
-    RateLimiter,
-    RetryLater,
-    SlackIntervals,
-    StillStreaming,
-    StreamClosed,
-    Unreachable,
-)
+from bots.slack.connection import MethodUnavailable, RateLimiter, SlackIntervals, StillStreaming, StreamClosed
 from bots.slack.feedback import render_mentions, to_blocks
 from bots.slack.render import MAX_STREAM_CHARS, get_streamable_prefix, render
 from core.errors import MessageDeleted, PlatformError
@@ -84,9 +73,9 @@ class SlackSink(ReplySink):
         if not await self._status_indicator.show() and not self._reply_ts and not closed.is_set():
             self._is_streaming = False
             await self._try_show(lambda: self._show_first_part(PLACEHOLDER))
-        await self._preview.run_updates(self._show_state)
+        await self._preview.run_updates(self._show_next_state)
 
-    async def _show_state(self) -> float:
+    async def _show_next_state(self) -> float:
         """Show the newest state when it is its turn; return for how long not to show another one."""
         limit_name, interval_s = (
             ("append", self._intervals.append_s) if self._is_streaming else ("edit", self._intervals.edit_s)
@@ -202,7 +191,7 @@ class SlackSink(ReplySink):
             self._mark_thread_answered()
             return self._reply_ts
 
-        await self._retry.run_uncancelled(post_journaled(self._delivery, post))
+        await self._retry.post(self._delivery, post)
 
     def _mark_thread_answered(self) -> None:
         if self._thread_ts is not None:

@@ -6,18 +6,16 @@ of it is bounded; what must survive a restart is read from the journal.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TypeVar
 
+from bots.common.attachments import select_pictures
+from bots.common.caches import BoundedDict
 from bots.common.events import MessageDeletion
 from core.types import Attachment, ConversationKey, Message
 
 MAX_ENTRIES = 2000
 QUOTED_CHARS = 1000
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 
 # Whether the bot has answered in a conversation before.
 HasAnswered = Callable[[ConversationKey], Awaitable[bool]]
@@ -28,20 +26,21 @@ class ThreadCache:
 
     def __init__(self, has_answered: HasAnswered) -> None:
         self._has_answered = has_answered
-        self._answered_threads: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self._texts: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self._pictures: OrderedDict[tuple[str, str], tuple[Attachment, ...]] = OrderedDict()
-        self._deleted_messages: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._answered_threads = BoundedDict[tuple[str, str], None](MAX_ENTRIES)
+        self._texts = BoundedDict[tuple[str, str], str](MAX_ENTRIES)
+        self._pictures = BoundedDict[tuple[str, str], tuple[Attachment, ...]](MAX_ENTRIES)
+        self._deleted_messages = BoundedDict[tuple[str, str], None](MAX_ENTRIES)
 
     def mark_answered(self, channel: str, thread_ts: str) -> None:
         """Note that the bot answers in a thread."""
-        put_bounded(self._answered_threads, (channel, thread_ts), "")
+        self._answered_threads[channel, thread_ts] = None
 
     def mark_deleted(self, deletion: MessageDeletion) -> None:
         """Note that a message is gone."""
-        put_bounded(self._deleted_messages, (deletion.chat, deletion.message_id), "")
-        self._texts.pop((deletion.chat, deletion.message_id), None)
-        self._pictures.pop((deletion.chat, deletion.message_id), None)
+        key = deletion.chat, deletion.message_id
+        self._deleted_messages[key] = None
+        self._texts.pop(key, None)
+        self._pictures.pop(key, None)
 
     def is_deleted(self, channel: str, ts: str) -> bool:
         """Say whether a message was deleted, as far as is known."""
@@ -54,9 +53,9 @@ class ThreadCache:
         the message's where that has none of its own. Raises `StoreError` when the journal cannot be read.
         """
         channel, thread_ts = message.key.chat, message.key.thread
-        put_bounded(self._texts, (channel, message.id), message.text[:QUOTED_CHARS])
-        if pictures := tuple(attachment for attachment in message.attachments if attachment.kind == "picture"):
-            put_bounded(self._pictures, (channel, message.id), pictures)
+        self._texts[channel, message.id] = message.text[:QUOTED_CHARS]
+        if pictures := select_pictures(message.attachments):
+            self._pictures[channel, message.id] = pictures
         if message.private or not message.reply_to or await self._is_bot_thread(message.key):
             return message
         thread_root = (channel, thread_ts)
@@ -66,13 +65,5 @@ class ThreadCache:
     async def _is_bot_thread(self, key: ConversationKey) -> bool:
         thread_key = (key.chat, key.thread)
         if thread_key not in self._answered_threads and await self._has_answered(key):
-            put_bounded(self._answered_threads, thread_key, "")
+            self._answered_threads[thread_key] = None
         return thread_key in self._answered_threads
-
-
-def put_bounded(cache: OrderedDict[Key, Value], key: Key, value: Value) -> None:
-    """Note something as the newest, and let go of the oldest where it is too much."""
-    cache[key] = value
-    cache.move_to_end(key)
-    if len(cache) > MAX_ENTRIES:
-        cache.popitem(last=False)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
-from bots.common.connection import RetryLoop, TokenRefused
-from bots.common.dry_run import make_read_only
+from bots.common.adapter import ClientAdapter, read_secret
+from bots.common.connection import TokenRefused
 from bots.common.events import IgnoredEvent, record_ignored
 from bots.telegram.commands import AdministratorCache, build_menus
 from bots.telegram.connection import Conflict, TelegramIntervals
@@ -22,21 +21,14 @@ from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.policy.command_table import COMMANDS
 from core.observability.logs import get_logger
-from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
+from core.ports import Delivery, MessageHandler, Sink
 from core.types import Attachment, Message
 
 if TYPE_CHECKING:
     from bots.telegram.client import TelegramClient
     from core.settings import TelegramSettings
 
-
-Result = TypeVar("Result")
-
 UNREADABLE_MESSAGE = "telegram.token cannot be read: {error}. Get the bot's token from @BotFather (/newbot, or /mybots)"
-# The client's calls that show nothing to anybody.
-READ_ONLY_CALLS = frozenset(
-    ("get_identity", "get_updates", "parse_update", "get_administrators", "download_file", "close")
-)
 # Several bots load at once, each in its own thread: half a library must not be taken for a whole one.
 _LOAD_LOCK = threading.Lock()
 
@@ -53,16 +45,18 @@ class OffsetStore(Protocol):
         ...
 
 
-class TelegramAdapter(Adapter):
+class TelegramAdapter(ClientAdapter["TelegramClient"]):
     """One Telegram bot.
 
     Telegram forgets an update as soon as getUpdates asks for a later one. So every message of a batch is handed to
-    `receive`, which makes it durable, then the offset is saved, and only then the next batch is asked for. `skipped`
-    counts updates that became no message, by reason. With `read_only` nothing is ever shown, and a webhook stays.
+    `receive`, which makes it durable, then the offset is saved, and only then the next batch is asked for. With
+    `read_only` a webhook stays.
     """
 
     name = "telegram"
-    can_fetch_attachments = True
+    title = "Telegram"
+    read_only_calls = ("get_identity", "get_updates", "parse_update", "get_administrators", "download_file", "close")
+    _intervals: TelegramIntervals
 
     def __init__(
         self,
@@ -72,44 +66,27 @@ class TelegramAdapter(Adapter):
         *,
         read_only: bool = False,
     ) -> None:
-        self._read_only = read_only
+        super().__init__(intervals or TelegramIntervals(), read_only=read_only)
         self._settings = settings
         self._offsets = offsets
-        self._intervals = intervals or TelegramIntervals()
-        self.connection: ConnectionStatus = ConnectionStatus()
-        self._client: TelegramClient | None = None
         self._me = Identity(0, "")
         self._administrators = AdministratorCache()
-        self.skipped: Counter[str] = Counter()
 
     @property
     def bot_id(self) -> str:
         """The bot's own id, once it is open."""
         return str(self._me.id)
 
-    async def open(self) -> None:
-        """Learn who the bot is, remove a webhook, set the command menu.
-
-        Outages are waited out. Raises `PlatformError` for a token that is missing or refused.
-        """
-        client = await asyncio.to_thread(_connect, self._settings)
-        self._client = client = make_read_only(client, READ_ONLY_CALLS) if self._read_only else client
-        try:
-            await self._set_up(client)
-        except BaseException:
-            await self.close()
-            raise
-
     async def listen(self, receive: MessageHandler) -> None:
         """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
-        retry_loop = RetryLoop("telegram", "polling", self._intervals, _hint, self.connection)
+        retry_loop = self._make_retry_loop("polling", self.connection)
         offset = await self._offsets.load()
         while True:
             try:
                 batch = await self._fetch_updates(offset)
             except PlatformError as error:
                 if isinstance(error, TokenRefused):
-                    await self._check_token()
+                    await self._check_token(self._get_client().get_identity)
                 await retry_loop.wait(error)
                 continue
             next_offset, delivery_error = await self._deliver_batch(batch, offset, receive)
@@ -137,18 +114,11 @@ class TelegramAdapter(Adapter):
         """Return the content of an attachment. Raises `PlatformError`."""
         return await self._get_client().download_file(str(attachment.reference["file_id"]), max_bytes)
 
-    async def close(self) -> None:
-        """Close the connection. Idempotent."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
-
-    def _get_client(self) -> TelegramClient:
-        if self._client is None:
-            raise PlatformError("the Telegram adapter is not open")
-        return self._client
+    async def _connect(self) -> TelegramClient:
+        return await asyncio.to_thread(_connect, self._settings)
 
     async def _set_up(self, client: TelegramClient) -> None:
+        """Learn who the bot is, remove a webhook, set the command menu."""
         self._me = await self._retry_until_ok(client.get_identity)
         webhook = "" if self._read_only else await self._retry_until_ok(client.remove_webhook)
         if webhook:
@@ -171,17 +141,12 @@ class TelegramAdapter(Adapter):
         await asyncio.sleep(ALBUM_WAIT_S)
         return await client.get_updates(offset, 0)
 
-    def _retry_until_ok(self, call: Callable[[], Awaitable[Result]]) -> Awaitable[Result]:
-        return RetryLoop("telegram", "opening", self._intervals, _hint).retry_until_ok(call)
-
-    async def _check_token(self) -> None:
-        """Raise `TokenRefused` if the token is refused again: a single refusal may be a temporary fault of Telegram."""
-        try:
-            await self._get_client().get_identity()
-        except TokenRefused:
-            raise
-        except PlatformError as error:
-            get_logger(__name__).debug("telegram.token_not_checked", error=str(error))
+    def _hint(self, error: Exception) -> str:
+        if isinstance(error, Conflict):
+            return "stop the other program, or give this one its own bot; retrying until then"
+        if isinstance(error, PlatformError):
+            return "retrying; messages wait on Telegram's servers for up to 24 hours"
+        return "a message could not be made safe; Telegram keeps it until it can"
 
     async def _deliver_batch(
         self, batch: list[Any], offset: int | None, receive: MessageHandler
@@ -237,20 +202,9 @@ async def identify(settings: TelegramSettings) -> str:
         await client.close()
 
 
-def _hint(error: Exception) -> str:
-    if isinstance(error, Conflict):
-        return "stop the other program, or give this one its own bot; retrying until then"
-    if isinstance(error, PlatformError):
-        return "retrying; messages wait on Telegram's servers for up to 24 hours"
-    return "a message could not be made safe; Telegram keeps it until it can"
-
-
 def _connect(settings: TelegramSettings) -> TelegramClient:
     """Read the token and load aiogram, which takes seconds: for a worker thread."""
-    try:
-        token = settings.token.value()
-    except (KeyError, OSError, UnicodeDecodeError) as error:
-        raise PlatformError(UNREADABLE_MESSAGE.format(error=error)) from error
+    token = read_secret(settings.token, UNREADABLE_MESSAGE)
     return load_client().connect(token, settings.api_url)
 
 

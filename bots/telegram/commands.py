@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bots.common.ttl_cache import TtlCache
+from bots.common.caches import TtlCache
 from core.messaging.policy.command_table import Command
 from core.types import Message
 

@@ -1,16 +1,4 @@
-"""Telegram's intervals and errors, told apart by what to do about them.
-
-PlatformError
-├── TokenRefused      the token is wrong or was revoked: nothing will work
-├── Unreachable       no answer, or one that makes no sense: try again
-├── RetryLater        too fast: try again after some seconds
-├── Conflict          another poller or a webhook takes the updates
-├── NotAllowed        the bot may not write in this chat
-├── MarkupRejected    the entities cannot be parsed: send it as plain text
-├── NotModified       the message already looks like that
-├── NotEditable       the message is there but cannot be edited any more
-├── ChatMigrated      the group became a supergroup with the id `chat_id`
-└── MessageDeleted    (of core.errors) the question, its topic or the bot's reply was deleted
+"""Telegram's intervals, and its errors besides those of `bots/common/connection.py`, by what to do about them.
 
 Importing this module imports nothing of aiogram.
 """
@@ -42,11 +30,11 @@ class Conflict(PlatformError):
 
 
 class MarkupRejected(PlatformError):
-    """Telegram cannot parse the entities of a text."""
+    """Telegram cannot parse the entities of a text: send it without."""
 
 
 class NotModified(PlatformError):
-    """An edit changes nothing."""
+    """An edit changes nothing: the message looks like that already."""
 
 
 class ChatMigrated(PlatformError):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from bots.common.attachments import PICTURE_TYPES, select_pictures
 from bots.common.events import IgnoredEvent
 from core.llm.images import MAX_BYTES
 from core.messaging.policy import command_table as commands
@@ -28,7 +29,6 @@ _KIND_BY_FIELD: tuple[tuple[str, AttachmentKind], ...] = (
     *((name, "sticker") for name in ("sticker", "dice")),
     *((name, "other") for name in ("poll", "location", "venue", "contact", "story", "checklist")),
 )
-_PICTURE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 
 
 def get_attachments(event: TelegramMessage) -> tuple[Attachment, ...]:
@@ -43,18 +43,10 @@ def get_attachments(event: TelegramMessage) -> tuple[Attachment, ...]:
             return (Attachment(kind, name),)
     if event.document is not None:
         name, size = event.document.file_name or "", event.document.file_size or 0
-        if event.document.mime_type in _PICTURE_TYPES:
+        if event.document.mime_type in PICTURE_TYPES:
             return (Attachment("picture", name, size, {"file_id": event.document.file_id}),)
         return (Attachment("file", name, size),)
     return ()
-
-
-def resolve_attachments(event: TelegramMessage, replied_message: TelegramMessage | None) -> tuple[Attachment, ...]:
-    """Return the attachments of a message, or the picture that it replies to: "what does this mean?" is about that."""
-    attachments = get_attachments(event)
-    if attachments or replied_message is None:
-        return attachments
-    return tuple(attachment for attachment in get_attachments(replied_message) if attachment.kind == "picture")
 
 
 def _get_language(event: TelegramMessage) -> str:
@@ -177,7 +169,8 @@ def _build_message(event: TelegramMessage, content: _ParsedText, me: Identity, *
             "username": (event.from_user.username or "") if event.from_user and not event.sender_chat else "",
             **({ALBUM_KEY: event.media_group_id} if event.media_group_id else {}),
         },
-        attachments=resolve_attachments(event, replied_message),
+        attachments=get_attachments(event)
+        or (select_pictures(get_attachments(replied_message)) if replied_message is not None else ()),
         is_edit=edited,
         is_post=True if event.is_automatic_forward else None,
         language=_get_language(event),

@@ -13,14 +13,9 @@ from bots.telegram.connection import NotModified
 from bots.telegram.convert import Identity
 from core.errors import MessageDeleted
 from core.messaging.feedback.escalation import mentioned_users
-from core.messaging.feedback.rating_buttons import (
-    get_buttons,
-    make_rating_buttons,
-    read_button,
-    to_rating_message,
-)
+from core.messaging.feedback.rating_buttons import get_buttons, make_rating_buttons, read_button, to_press
 from core.observability.logs import get_logger
-from core.types import Button, Message, Reply
+from core.types import Button, ConversationKey, Message, Reply
 
 if TYPE_CHECKING:
     from aiogram.types import CallbackQuery
@@ -42,14 +37,13 @@ def from_callback_query(query: CallbackQuery, me: Identity) -> Message | Ignored
     if choice_and_question is None or button_message is None:
         return IgnoredEvent("a press of a button that is not ours", is_expected=False)
     keyboard = getattr(button_message, "reply_markup", None)
-    return to_rating_message(
-        *choice_and_question,
-        message_id=query.id,
-        platform="telegram",
-        chat=str(button_message.chat.id),
-        author_id=str(query.from_user.id),
-        author=query.from_user.full_name,
-        sent_at=datetime.now(UTC),
+    press = Message(
+        query.id,
+        ConversationKey("telegram", str(button_message.chat.id)),
+        str(query.from_user.id),
+        query.from_user.full_name,
+        "",
+        datetime.now(UTC),
         bot=str(me.id),
         private=button_message.chat.type == "private",
         reference={
@@ -59,6 +53,7 @@ def from_callback_query(query: CallbackQuery, me: Identity) -> Message | Ignored
             "rows": len(keyboard.inline_keyboard) if keyboard is not None else 1,
         },
     )
+    return to_press(press, *choice_and_question)
 
 
 def to_button_rows(buttons: Sequence[Button]) -> list[list[tuple[str, str]]]:
@@ -84,10 +79,10 @@ class TelegramRatingSink(FinalTextSink):
         self._message = message
         self._reference = message.reference
 
-    async def finish(self, reply: Reply) -> None:
-        """Show the notice. Everybody sees the same buttons, so they are added once and stay."""
+    async def _show(self, reply: Reply, *, is_error: bool) -> None:
         await self._client.answer_callback_query(str(self._reference["query"]), reply.text[:MAX_NOTICE_CHARS])
-        further_buttons = get_buttons(self._message)
+        further_buttons = () if is_error else get_buttons(self._message)
+        # Everybody sees the same buttons, so they are added once and stay.
         if further_buttons and self._reference.get("rows", 1) == 1:
             buttons = (*make_rating_buttons(self._message.reply_to), *further_buttons)
             target = int(self._reference["chat_id"]), int(self._reference["message_id"])
@@ -98,7 +93,3 @@ class TelegramRatingSink(FinalTextSink):
                 return
             except (RetryLater, Unreachable, NotEditable, MessageDeleted) as error:
                 get_logger(__name__).info("telegram.buttons_not_shown", error=str(error))
-
-    async def fail(self, text: str) -> None:
-        """Show why nothing was changed."""
-        await self._client.answer_callback_query(str(self._reference["query"]), text[:MAX_NOTICE_CHARS])

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bots.common.connection import NotAllowed, NotEditable, RetryLater, Unreachable
-from bots.common.delivery_retry import post_journaled
-from bots.common.markdown import EMPTY_REPLY
 from bots.common.message_split import strip_tags
 from bots.common.reply_sink import ReplySink
 from bots.telegram.connection import ChatMigrated, MarkupRejected, NotModified
@@ -31,6 +28,8 @@ class TelegramSink(ReplySink):
     replies to the question is edited.
     """
 
+    skipped_errors = (Unreachable, ChatMigrated)
+
     def __init__(
         self,
         client: TelegramClient,
@@ -52,7 +51,11 @@ class TelegramSink(ReplySink):
         self._uses_drafts = message.private and not previous_reply_id
 
     async def _run_preview(self) -> None:
-        await self._preview.run_updates(self._show_state, self._send_typing, self._intervals.typing_s)
+        pause_s = self._intervals.draft_s if self._uses_drafts else self._intervals.edit_s
+        show = self._send_draft if self._uses_drafts else self._show_first_part
+        await self._preview.run_updates(
+            lambda: self._show_state(show, pause_s), self._send_typing, self._intervals.typing_s
+        )
 
     def _render(self, text: str, citations: Sequence[Citation] = ()) -> list[str]:
         return render(text, citations, self._asker_username)
@@ -74,26 +77,6 @@ class TelegramSink(ReplySink):
         except PlatformError as error:
             get_logger(__name__).debug("telegram.typing_failed", error=str(error))
 
-    async def _show_state(self) -> float:
-        """Show the newest state; return for how long not to show another one."""
-        pause_s = self._intervals.draft_s if self._uses_drafts else self._intervals.edit_s
-        html = (await asyncio.to_thread(self._render, self._preview.text))[0]
-        if html in (self._shown_text, EMPTY_REPLY):
-            return 0
-        try:
-            await self._send_draft(html) if self._uses_drafts else await self._show_first_part(html)
-        except NotModified:
-            self._shown_text = html
-        except RetryLater as error:
-            self._retry.note_retry_after(error)
-            self._preview.changed.set()
-            return max(pause_s, error.seconds)
-        except (Unreachable, ChatMigrated) as error:
-            get_logger(__name__).debug("telegram.state_skipped", error=str(error))
-        else:
-            self._shown_text = html
-        return pause_s
-
     async def _send_draft(self, html: str) -> None:
         target = (self._chat_id, self._thread_id, self._draft_id)
         try:
@@ -101,6 +84,8 @@ class TelegramSink(ReplySink):
                 await self._client.send_draft(*target, html, is_html=True)
             except MarkupRejected:
                 await self._client.send_draft(*target, strip_tags(html), is_html=False)
+        except NotModified:
+            return
         except (NotAllowed, MessageDeleted, RetryLater, Unreachable):
             raise
         except PlatformError as error:
@@ -120,9 +105,7 @@ class TelegramSink(ReplySink):
             except NotEditable as error:
                 get_logger(__name__).info("telegram.reply_not_editable", error=str(error))
                 self._reply_id = None
-        await self._retry.run_uncancelled(
-            post_journaled(self._delivery, lambda: self._post(text, to_button_rows(buttons)))
-        )
+        await self._retry.post(self._delivery, lambda: self._post(text, to_button_rows(buttons)))
 
     async def _send_part(self, text: str, number: int, buttons: Sequence[Button]) -> int:
         return await self._send(text, None, to_button_rows(buttons))

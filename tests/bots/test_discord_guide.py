@@ -44,4 +44,4 @@ def test_the_messages_it_explains_exist() -> None:
         assert text in GUIDE
         assert text in code
     assert "discord.gateway_stopped" in GUIDE
-    assert 'make_retry_loop("gateway", self._intervals, self.connection)' in code
+    assert 'self._make_retry_loop("gateway", self.connection)' in code

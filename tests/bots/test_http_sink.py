@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from bots.common.caches import BoundedDict
 from bots.http.signing import IdempotencyKeys
-from bots.http.sink import Deletions
 from core.ports import Sink
 from core.types import Question, Reply
 from tests.bots.http_helpers import CITED, echo, event, open_harness
@@ -131,9 +131,9 @@ async def test_after_a_stop_in_the_middle_the_same_reply_is_brought_to_its_end(t
 
 
 def test_memories_are_bounded() -> None:
-    gone = Deletions(limit=2)
+    gone = BoundedDict[tuple[str, str], None](limit=2)
     for number in ("1", "2", "3"):
-        gone.add(("room", number))
+        gone["room", number] = None
     assert [("room", number) in gone for number in ("1", "2", "3")] == [False, True, True]
     taken = IdempotencyKeys(window_s=10)
     assert taken.add(("room", "1"), now=0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 
-from core.messaging.feedback.rating_buttons import to_rating_message
+from core.messaging.feedback.rating_buttons import to_press
 from core.messaging.processor import MessageProcessor
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
@@ -49,18 +49,7 @@ async def rate(journal: Journal, key: ConversationKey, texts: Sequence[str], ver
         question, who = f"asked-{number}", str(9000 + number)
         await receive(Message(question, key, who, who, text, now, addressed=True))
         await _settled(intake)
-        pressed = to_rating_message(
-            verdict,
-            question,
-            message_id=f"press-{number}",
-            platform=key.platform,
-            chat=key.chat,
-            author_id=who,
-            author=who,
-            sent_at=now,
-            reference={},
-        )
-        await receive(pressed)
+        await receive(to_press(Message(f"press-{number}", key, who, who, "", now), verdict, question))
         await _settled(intake)
 
 

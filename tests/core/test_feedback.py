@@ -21,7 +21,7 @@ from core.messaging.feedback.rating_buttons import (
     get_rating_buttons,
     make_buttons,
     read_button,
-    to_rating_message,
+    to_press,
 )
 from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
 from core.storage.feedback import FeedbackRepository
@@ -93,17 +93,7 @@ async def cited(question: Question, sink: Sink) -> Reply:
 
 
 def pressed(choice: str, number: str, who: str = "42", about: str = "1", chat: str = "room") -> Message:
-    return to_rating_message(
-        choice,
-        about,
-        message_id=number,
-        platform="test",
-        chat=chat,
-        author_id=who,
-        author=who,
-        sent_at=datetime.now(UTC),
-        reference={},
-    )
+    return to_press(Message(number, ConversationKey("test", chat), who, who, "", datetime.now(UTC)), choice, about)
 
 
 async def deliver(

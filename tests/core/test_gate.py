@@ -16,7 +16,7 @@ from sqlalchemy import update
 
 from core.errors import ServiceError
 from core.messaging.feedback.escalation import escalation_message
-from core.messaging.feedback.rating_buttons import to_rating_message
+from core.messaging.feedback.rating_buttons import to_press
 from core.messaging.gate.gate import MAX_QUESTION_AGE_S, Gate, GateDecision
 from core.messaging.gate.relevance import GateFeatures, answer_probability, fit, measure_relevance
 from core.messaging.gate.replies import MAX_EXCERPT_CHARS, clarifying_question, duplicate_notice, offer_text
@@ -190,17 +190,8 @@ async def test_a_pressed_button_is_nobody_talking(journal: Journal) -> None:
     await group.answered(replace(request, addressed=True))
     await group.answered(replace(request, id="second", root_id=request.id, purpose="retry"))
     await group.answered(escalation_message(request, ["9"]))
-    pressed = to_rating_message(
-        "down",
-        request.id,
-        message_id="p",
-        platform="test",
-        chat="room",
-        author_id="bob",
-        author="",
-        sent_at=request.sent_at,
-        reference={},
-    )
+    press = Message("p", ConversationKey("test", "room"), "bob", "", "", request.sent_at)
+    pressed = to_press(press, "down", request.id)
     await group.silent(pressed)
     recent_messages = await ChatHistory(journal.database).get_recent_messages(message(2), 600)
     assert [recent_message.id for recent_message in recent_messages] == [request.id]

@@ -7,12 +7,10 @@ does not count as part of the conversation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
-from typing import Any
 
-from core.types import DOWN, RATING_COMMAND, RETRY, UP, Button, ConversationKey, Message, Reply, ReplyOptions
+from core.types import DOWN, RATING_COMMAND, RETRY, UP, Button, Message, Reply, ReplyOptions
 
 THREAD = "thumbs"
 REASONS = ("wrong", "outdated", "other", "unclear")
@@ -66,35 +64,10 @@ def read_button(data: object) -> tuple[str, str] | None:
     return (choice, question_id) if prefix == _PREFIX and choice in CHOICES and question_id else None
 
 
-def to_rating_message(
-    choice: str,
-    question_id: str,
-    *,
-    message_id: str,
-    platform: str,
-    chat: str,
-    author_id: str,
-    author: str,
-    sent_at: datetime,
-    reference: Mapping[str, Any],
-    bot: str = "",
-    private: bool = False,
-) -> Message:
-    """Return a press as a message. `message_id` is the same whenever the platform delivers this press."""
-    return Message(
-        id=message_id,
-        key=ConversationKey(platform, chat, THREAD),
-        author_id=author_id,
-        author=author,
-        text=choice,
-        sent_at=sent_at,
-        private=private,
-        addressed=True,
-        command=RATING_COMMAND,
-        reply_to=question_id,
-        bot=bot,
-        reference=reference,
-    )
+def to_press(message: Message, choice: str, question_id: str) -> Message:
+    """Return a message as the press of a button. Its id is the same whenever the platform delivers this press."""
+    key = replace(message.key, thread=THREAD)
+    return replace(message, key=key, text=choice, addressed=True, command=RATING_COMMAND, reply_to=question_id)
 
 
 def is_press(message: Message) -> bool:

@@ -1,12 +1,28 @@
-"""Answers of a platform that are remembered for a moment."""
+"""What is remembered of a platform: for a moment, or the newest of it."""
 
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+Key = TypeVar("Key")
 Value = TypeVar("Value")
+
+
+class BoundedDict(OrderedDict[Key, Value]):
+    """The `limit` newest entries."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._limit:
+            self.popitem(last=False)
 
 
 class TtlCache(Generic[Value]):

@@ -1,0 +1,103 @@
+"""What the adapters of all platforms share: a client that is opened and closed, and waiting out outages."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection
+from typing import Generic, Protocol, TypeVar
+
+from bots.common.connection import Intervals, RetryLoop, TokenRefused
+from bots.common.dry_run import make_read_only
+from core.errors import PlatformError
+from core.observability.logs import get_logger
+from core.ports import Adapter, ConnectionStatus
+from core.settings import Secret
+
+
+class Client(Protocol):
+    """The calls of a platform's API."""
+
+    async def close(self) -> None:
+        """Close the connections. Idempotent."""
+
+
+ClientType = TypeVar("ClientType", bound=Client)
+Result = TypeVar("Result")
+
+
+class ClientAdapter(Adapter, Generic[ClientType]):
+    """An adapter that reaches its platform, called `title`, through a client.
+
+    `skipped` counts events that became no message, by reason. With `read_only` nothing is ever shown: only the client's
+    `read_only_calls` are made.
+    """
+
+    title: str
+    can_fetch_attachments = True
+    read_only_calls: Collection[str] = ("close",)
+
+    def __init__(self, intervals: Intervals, *, read_only: bool) -> None:
+        self._intervals = intervals
+        self._read_only = read_only
+        self._client: ClientType | None = None
+        self.connection: ConnectionStatus = ConnectionStatus()
+        self.skipped: Counter[str] = Counter()
+
+    async def open(self) -> None:
+        """Connect, and learn who the bot is.
+
+        Outages are waited out. Raises `PlatformError` for a credential that is missing or refused.
+        """
+        client = await self._connect()
+        self._client = client = make_read_only(client, self.read_only_calls) if self._read_only else client
+        try:
+            await self._set_up(client)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Close the connections. Idempotent."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    @abstractmethod
+    async def _connect(self) -> ClientType:
+        """Read the credentials, load the platform's library, and make a client."""
+
+    async def _set_up(self, client: ClientType) -> None:
+        """Make the first calls."""
+
+    def _hint(self, error: Exception) -> str:
+        """Return what happens to messages during an outage."""
+        return "retrying"
+
+    def _get_client(self) -> ClientType:
+        if self._client is None:
+            raise PlatformError(f"the {self.title} adapter is not open")
+        return self._client
+
+    def _make_retry_loop(self, activity: str, connection: ConnectionStatus | None = None) -> RetryLoop:
+        return RetryLoop(self.name, activity, self._intervals, self._hint, connection)
+
+    async def _retry_until_ok(self, call: Callable[[], Awaitable[Result]]) -> Result:
+        return await self._make_retry_loop("opening").retry_until_ok(call)
+
+    async def _check_token(self, get_identity: Callable[[], Awaitable[object]]) -> None:
+        """Raise `TokenRefused` if the token is refused again: a single refusal may be a temporary fault."""
+        try:
+            await get_identity()
+        except TokenRefused:
+            raise
+        except PlatformError as error:
+            get_logger(__name__).debug(f"{self.name}.token_not_checked", error=str(error))
+
+
+def read_secret(secret: Secret, message: str) -> str:
+    """Return a credential. Raises `PlatformError` with the message, which says the `error`. Blocking."""
+    try:
+        return secret.value()
+    except (KeyError, OSError, UnicodeDecodeError) as error:
+        raise PlatformError(message.format(error=error)) from error
