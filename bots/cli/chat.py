@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+
 from bots.cli.console import print_refresh_result, redact_refresh_result
 from bots.common.open_storage import open_journal, open_refresh_repository
 from bots.common.terminal import ingest_progress, make_console
@@ -36,7 +38,7 @@ from core.messaging.commands.answer_commands import explain_command
 from core.messaging.policy.command_table import forget_text, is_ask_command
 from core.observability.logs import make_redactor
 from core.observability.metrics import ProcessingOutcome
-from core.ports import AnswerFunction, Sink
+from core.ports import AnswerFunction, Sink, SourceRefresher
 from core.runtime.tasks import task_group
 from core.settings import HandoffSettings, Settings
 from core.settings.loader import get_secret_values
@@ -46,11 +48,8 @@ from core.storage.messages import Journal
 from core.types import Message, Question, Reply, Turn
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from core.messaging.commands.context import CommandRequest
     from core.messaging.processor import MessageProcessor
-    from core.ports import SourceRefresher
 
 EXIT_WORDS = frozenset({"exit", "quit", ":q"})
 WARM_UP_START_S = 0.01

@@ -13,19 +13,15 @@ from rich.text import Text
 
 from bots.common.terminal import format_table
 from core.observability.logs import make_redactor
-from core.settings import Settings
+from core.settings import KnowledgeSettings, Settings
 from core.settings.loader import get_secret_values
 from core.text.formatting import strip_control_characters
 from core.types import Passage
 
 if TYPE_CHECKING:
-    from core.settings import KnowledgeSettings, Settings
-    from knowledge.retrieval.score_explanation import AgentExplanation, PassageExplanation, RoutingMethod
-
-if TYPE_CHECKING:
     from knowledge.ingestion.refresh import RefreshResult
     from knowledge.ingestion.sync import SyncReport
-
+    from knowledge.retrieval.score_explanation import AgentExplanation, PassageExplanation, RoutingMethod
 
 LEVEL_LABELS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "error": "[red]error[/]"}
 Level = Literal["ok", "warning", "error"]

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from bots.cli.sources import read_states
 from bots.common.terminal import make_console
@@ -32,9 +33,6 @@ from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.messages import Journal
 from core.types import Message, SkipReason, SourceState, skip
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 # How long the next line waits for the reply to this one: lines from a file come faster than anybody types.
 REPLY_WAIT_S = 2.0

@@ -81,10 +81,12 @@ def _add_command(
 ) -> None:
     """Add a command that runs the function at `path`, after whose name it is called unless `name` says another."""
 
-    def command(**options: Any) -> None:
+    def run_function(**options: Any) -> None:
         run_command(path, **options, **fixed_options)
 
-    for add_parameter in reversed((config_options, *([as_json_option] if as_json else []), *parameters)):
+    command: Command = run_function
+    shared: list[Callable[[Command], Command]] = [config_options, *([as_json_option] if as_json else [])]
+    for add_parameter in reversed([*shared, *parameters]):
         command = add_parameter(command)
     group.command(name or path.rpartition(":")[2], help=help_text)(command)
 

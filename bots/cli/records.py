@@ -13,6 +13,8 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from rich.table import Table
+
 from bots.cli.console import make_table
 from bots.common.open_storage import open_existing_database
 from bots.common.terminal import make_console, print_json
@@ -25,8 +27,6 @@ from core.text.formatting import strip_control_characters
 from core.types import DOWN, UP
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from core.storage.feedback import DailyRatings, LabelledQuestion
     from core.storage.lessons import ReviewState, TaughtAnswer
     from core.storage.overrides import AuditEntry

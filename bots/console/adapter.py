@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from bots.console.convert import (
     DEFAULT_SPEAKER,
@@ -37,15 +38,6 @@ from core.messaging.policy.command_table import get_command
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.text.formatting import strip_control_characters
 from core.types import ConversationKey, Message, Reply
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from core.ports import Delivery, MessageHandler, Sink
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 POLL_INTERVAL_S, READ_BYTES = 0.05, 65536
 

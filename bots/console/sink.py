@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+from rich.console import Console
 
 from bots.console.convert import OWNER_ID, PLATFORM, to_rating_command
 from bots.console.render import ConsoleSink
@@ -11,14 +13,10 @@ from core.errors import MessageDeleted
 from core.messaging.feedback.escalation import mentioned_users
 from core.messaging.feedback.rating_buttons import get_buttons, get_rating_buttons, read_button
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
+from core.ports import Delivery
 from core.settings import Settings
 from core.text.formatting import strip_control_characters
 from core.types import Button, ConversationKey, Message, Reply, Skip, SkipReason
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from core.ports import Delivery
 
 
 class GroupState(Protocol):

@@ -16,11 +16,11 @@ from core.observability.metrics import MetricsRecorder
 from core.ports import Adapter, AnswerFunction, ConnectionStatus, SourceRefresher
 from core.runtime.tasks import task_group
 from core.settings import MetricsSettings, Settings
+from core.types import SourceState
 
 if TYPE_CHECKING:
     from core.llm.role_models import RoleChatModel
     from core.observability.metrics import PrometheusMetrics
-    from core.types import SourceState
 
 LAG_SAMPLE_INTERVAL_S = 0.25
 # The reported lag is the longest within so many seconds.

@@ -29,11 +29,11 @@ from core.messaging.policy.command_table import COMMANDS
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
 from core.runtime.tasks import task_group
+from core.settings import DiscordSettings
 from core.types import Attachment, ConversationKey, Message
 
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
-    from core.settings import DiscordSettings
 
 UNREADABLE_MESSAGE = (
     "discord.token cannot be read: {error}. Get the bot's token from https://discord.com/developers/applications"

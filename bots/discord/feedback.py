@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 from bots.common.connection import Unreachable
 from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink
-from bots.discord.connection import AlreadyAcknowledged
+from bots.discord.connection import AlreadyAcknowledged, DiscordIntervals
 from bots.discord.convert import Identity, to_interaction
 from bots.discord.history import deliver
 from core.messaging.feedback.rating_buttons import get_buttons, read_button, to_press
 from core.observability.logs import get_logger
+from core.ports import MessageHandler
 from core.types import Button, Message, Reply
 
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
-    from bots.discord.connection import DiscordIntervals
-    from core.ports import MessageHandler
 
 MESSAGE_COMPONENT = 3
 EPHEMERAL = 1 << 6

@@ -14,12 +14,12 @@ from bots.discord.connection import DiscordIntervals, make_retry_loop
 from bots.discord.convert import PRIVATE_KINDS, Identity, Location, time_snowflake, to_location, to_message
 from core.errors import KimasError, PlatformError
 from core.observability.logs import get_logger
+from core.ports import MessageHandler
 from core.runtime.tasks import task_group
 from core.types import Message
 
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
-    from core.ports import MessageHandler
 
 # Where messages are written; the others hold threads, or nothing.
 READABLE_KINDS = (0, 2, 5, 10, 11, 12, 13)

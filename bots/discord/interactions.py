@@ -20,12 +20,12 @@ from bots.discord.history import deliver
 from core.errors import PlatformError
 from core.messaging.feedback.escalation import LEARN_FROM_THIS
 from core.observability.logs import get_logger
+from core.ports import MessageHandler
 from core.runtime.tasks import task_group
 from core.types import Message
 
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
-    from core.ports import MessageHandler
 
 FORWARDED = 1
 

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bots.common.connection import NotAllowed, RetryLater, TokenRefused, Unreachable
 from bots.common.reply_sink import ReplySink
-from bots.discord.connection import InteractionExpired, ReplyRefused
+from bots.discord.connection import DiscordIntervals, InteractionExpired, ReplyRefused
 from bots.discord.feedback import to_components
 from bots.discord.render import render
 from core.errors import MessageDeleted, PlatformError
 from core.observability.logs import get_logger
+from core.ports import Delivery
 from core.types import Button, Citation, Message
 
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
-    from bots.discord.connection import DiscordIntervals
-    from core.ports import Delivery
 
 Components = Sequence[Mapping[str, Any]]
 

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bots.common.open_storage import open_database
 from bots.common.terminal import make_console, print_json
@@ -28,18 +28,19 @@ from bots.evaluation.output import (
     to_yaml_lines,
 )
 from core.errors import UsageError
-from core.messaging.gate.calibration import GateCase, GateEvaluation, evaluate_gate, require_enough_cases, score_cases
+from core.messaging.gate.calibration import (
+    CalibrationResult,
+    GateCase,
+    GateEvaluation,
+    ScoredCase,
+    evaluate_gate,
+    require_enough_cases,
+    score_cases,
+)
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL
-from core.settings import Settings
+from core.settings import GateSettings, Settings
 from core.text.formatting import strip_control_characters
 from core.types import ConversationKey, Message
-
-if TYPE_CHECKING:
-    from core.messaging.gate.calibration import CalibrationResult
-
-if TYPE_CHECKING:
-    from core.messaging.gate.calibration import GateEvaluation, ScoredCase
-    from core.settings import GateSettings
 
 
 async def gate(

@@ -19,6 +19,7 @@ from bots.evaluation.datasets import (
     read_corpus_document,
     with_corpus,
 )
+from bots.evaluation.metrics import TuningComparison
 from core.errors import UsageError
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate, Scores
 from core.runtime.locks import make_data_dir
@@ -29,9 +30,6 @@ from knowledge.embedding import open_embedder
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
     from PIL.ImageFont import FreeTypeFont, ImageFont
-
-if TYPE_CHECKING:
-    from bots.evaluation.metrics import TuningComparison
 
 _KEEP_CONFIGURED_NOTE = "On questions not fitted to, the fitted values do worse than the configured ones: keep those."
 _HEADINGS = ("precision", "recall", "F1", "right", "wrong", "missed")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.caches import BoundedDict
@@ -19,10 +18,8 @@ from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
+from core.settings import HttpSettings
 from core.types import Attachment, Message
-
-if TYPE_CHECKING:
-    from core.settings import HttpSettings
 
 UNREADABLE_MESSAGE = "http.secret cannot be read: {error}. Make one, for example with: openssl rand -hex 32"
 MIN_SECRET_CHARS = 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from bots.common.caches import BoundedDict
 from bots.common.connection import RetryLater, Unreachable
@@ -16,13 +16,9 @@ from core.errors import MessageDeleted
 from core.messaging.feedback.escalation import mentioned_users
 from core.messaging.feedback.rating_buttons import get_buttons, read_button
 from core.observability.logs import get_logger
+from core.ports import Delivery
 from core.text.formatting import strip_control_characters
 from core.types import Button, Citation, Message, Reply
-
-if TYPE_CHECKING:
-    from bots.http.client import HttpIntervals
-    from core.ports import Delivery
-
 
 State = Literal["started", "partial", "final", "failed"]
 

@@ -28,11 +28,11 @@ from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, SettingsForm, Sink
+from core.settings import Secret, SlackSettings
 from core.types import Attachment, Message
 
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient
-    from core.settings import Secret, SlackSettings
 
 
 class SlackAdapter(ClientAdapter["SlackClient"]):

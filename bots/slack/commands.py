@@ -18,11 +18,11 @@ from bots.slack.feedback import render_mentions, to_blocks
 from bots.slack.render import render
 from core.messaging.feedback.escalation import SHORTCUT_ID, mentioned_users
 from core.messaging.feedback.rating_buttons import get_rating_buttons
+from core.ports import Delivery
 from core.types import Message, Reply
 
 if TYPE_CHECKING:
     from bots.slack.client import Blocks, SlackClient
-    from core.ports import Delivery
 
 MESSAGE_ACTION = "message_action"
 

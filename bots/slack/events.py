@@ -7,7 +7,7 @@ acknowledged, and Slack delivers it again.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,6 @@ from core.errors import PlatformError
 from core.observability.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from bots.slack.client import SlackClient
 
 # Makes a payload durable and returns the body of the answer to Slack, if there is one.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bots.common.delivery_retry import DeliveryRetry
 from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink
+from bots.slack.connection import SlackIntervals
 from bots.slack.convert import Identity, to_interaction
 from bots.slack.render import split_message
 from core.messaging.feedback.escalation import mentioned_users
@@ -17,7 +18,6 @@ from core.types import Button, Message, Reply
 
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient
-    from bots.slack.connection import SlackIntervals
 
 BLOCK_ACTIONS = "block_actions"
 # A section takes 3,000 characters, a message 50 blocks.

@@ -13,16 +13,14 @@ from bots.common.reply_sink import ReplySink
 from bots.slack.connection import MethodUnavailable, RateLimiter, SlackIntervals, StillStreaming, StreamClosed
 from bots.slack.feedback import render_mentions, to_blocks
 from bots.slack.render import MAX_STREAM_CHARS, get_streamable_prefix, render
+from bots.slack.thread_cache import ThreadCache
 from core.errors import MessageDeleted, PlatformError
 from core.observability.logs import get_logger
+from core.ports import Delivery
 from core.types import Button, Citation, Message
 
 if TYPE_CHECKING:
     from bots.slack.client import Blocks, SlackClient
-    from bots.slack.thread_cache import ThreadCache
-    from core.ports import Delivery
-    from core.types import Message
-
 
 PLACEHOLDER = "_Looking it up…_"
 STATUS = "is looking it up…"

@@ -22,11 +22,11 @@ from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.policy.command_table import COMMANDS
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
+from core.settings import TelegramSettings
 from core.types import Attachment, Message
 
 if TYPE_CHECKING:
     from bots.telegram.client import TelegramClient
-    from core.settings import TelegramSettings
 
 UNREADABLE_MESSAGE = "telegram.token cannot be read: {error}. Get the bot's token from @BotFather (/newbot, or /mybots)"
 # Several bots load at once, each in its own thread: half a library must not be taken for a whole one.

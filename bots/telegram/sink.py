@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 from bots.common.connection import NotAllowed, NotEditable, RetryLater, Unreachable
 from bots.common.message_split import strip_tags
 from bots.common.reply_sink import ReplySink
-from bots.telegram.connection import ChatMigrated, MarkupRejected, NotModified
+from bots.telegram.connection import ChatMigrated, MarkupRejected, NotModified, TelegramIntervals
 from bots.telegram.feedback import render_mentions, to_button_rows
 from bots.telegram.render import render
 from core.errors import MessageDeleted, PlatformError
 from core.observability.logs import get_logger
+from core.ports import Delivery
 from core.types import Button, Citation, Message
 
 if TYPE_CHECKING:
     from bots.telegram.client import ButtonRows, TelegramClient
-    from bots.telegram.connection import TelegramIntervals
-    from core.ports import Delivery
 
 
 class TelegramSink(ReplySink):
