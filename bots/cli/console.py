@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 LEVEL_LABELS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "error": "[red]error[/]"}
 Level = Literal["ok", "warning", "error"]
+MAX_MATCHED_TEXT_CHARS = 90
+_ROUTING_DESCRIPTIONS = {
+    "vectors": "routed by meaning: score = scale x ((1 - weight) x centroid + weight x mix-in)",
+    "words": "routed by words: the embedding model does not know the query's, or did not answer",
+    "option": "not routed: --agent names the agent",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +114,6 @@ def print_findings(console: Console, findings: Sequence[Finding]) -> None:
             Text(strip_control_characters(f"{finding.subject}: {finding.text}")),
             soft_wrap=True,
         )
-
-
-MAX_MATCHED_TEXT_CHARS = 90
-
-
-_ROUTING_DESCRIPTIONS = {
-    "vectors": "routed by meaning: score = scale x ((1 - weight) x centroid + weight x mix-in)",
-    "words": "routed by words: the embedding model does not know the query's, or did not answer",
-    "option": "not routed: --agent names the agent",
-}
 
 
 @dataclass(frozen=True, slots=True)

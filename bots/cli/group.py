@@ -48,6 +48,7 @@ another bot.
 `Ben: /good`, `/bad` and `/again` are about the last answer; `/edit text` and `/delete` change what Ben said last. \
 /mode auto lets the bot speak unasked.
 {kept}"""
+EDITED, EDITED_LATE = "(edited)", "(too late: it is being answered, or settled already)"
 
 
 async def run_group_chat(settings: Settings, file_descriptor: int | None = None, folder: Path | None = None) -> int:
@@ -121,9 +122,6 @@ async def wait_until_idle(processor: MessageProcessor, max_wait_s: float, progre
         if progress() != last_progress:
             last_progress, deadline = progress(), time.monotonic() + max_wait_s
     return processor.in_flight
-
-
-EDITED, EDITED_LATE = "(edited)", "(too late: it is being answered, or settled already)"
 
 
 class GroupJournal(Journal):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SECRETS_META_KEY = "kimas.secrets"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 def config_options(function: Function) -> Function:
@@ -37,9 +38,6 @@ def config_options(function: Function) -> Function:
         metavar="FILE",
         help="A configuration file; repeatable, later ones win.",
     )(function)
-
-
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 def load_cli_settings(files: tuple[Path, ...], overrides: tuple[str, ...], *, is_daemon: bool = False) -> Settings:

@@ -14,6 +14,8 @@ from core.observability.logs import get_logger
 from core.ports import Adapter, ConnectionStatus
 from core.settings import Secret
 
+Result = TypeVar("Result")
+
 
 class Client(Protocol):
     """The calls of a platform's API."""
@@ -23,7 +25,6 @@ class Client(Protocol):
 
 
 ClientType = TypeVar("ClientType", bound=Client)
-Result = TypeVar("Result")
 
 
 class ClientAdapter(Adapter, Generic[ClientType]):

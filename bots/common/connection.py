@@ -20,6 +20,8 @@ from core.errors import PlatformError
 from core.observability.logs import get_logger
 from core.ports import ConnectionStatus
 
+Result = TypeVar("Result")
+
 
 class TokenRefused(PlatformError):
     """The credential is wrong or was revoked."""
@@ -72,9 +74,6 @@ async def wait_for(event: asyncio.Event, timeout_s: float | None) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-Result = TypeVar("Result")
 
 
 class RetryLoop:

@@ -44,6 +44,8 @@ POLL_INTERVAL_S, READ_BYTES = 0.05, 65536
 DELETED, DELETED_LATE = "deleted", "deleted; what came of it before stays"
 # Completes a deleted message, by its id; False when it was completed before.
 CompleteDeleted = Callable[[str], Awaitable[bool]]
+COMMAND_PATTERN = re.compile(r"/[A-Za-z_]+")
+GROUP_COMMANDS = frozenset({"/escalate", "/learn"})
 
 
 async def _already_completed(_message_id: str) -> bool:
@@ -172,12 +174,6 @@ async def _read_lines(file_descriptor: int) -> AsyncIterator[str]:
         if not chunk:
             yield buffer.decode("utf-8", "replace")
             return
-
-
-COMMAND_PATTERN = re.compile(r"/[A-Za-z_]+")
-
-
-GROUP_COMMANDS = frozenset({"/escalate", "/learn"})
 
 
 class TerminalAdapter(Adapter):

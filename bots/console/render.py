@@ -15,6 +15,8 @@ from bots.common.markdown import is_web_url, make_parser
 from core.text.formatting import strip_control_characters
 from core.types import Citation, Reply
 
+REDRAWS_PER_SECOND = 12
+
 
 class _WebLinksOnlyParser(MarkdownIt):
     """A parser that treats links outside the web as text: a click must not start other programs."""
@@ -29,9 +31,6 @@ def _render_markdown(markdown: str) -> Markdown:
     document.markup = strip_control_characters(markdown)
     document.parsed = make_parser(_WebLinksOnlyParser).parse(document.markup)
     return document
-
-
-REDRAWS_PER_SECOND = 12
 
 
 class ConsoleSink:

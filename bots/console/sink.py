@@ -18,6 +18,9 @@ from core.settings import Settings
 from core.text.formatting import strip_control_characters
 from core.types import Button, ConversationKey, Message, Reply, Skip, SkipReason
 
+# Ratings and deletions end without an answer, and their authors already know the result.
+_REPORTED_REASONS = (SkipReason.DELETED, *(reason for reason in SkipReason if reason.label == "feedback"))
+
 
 class GroupState(Protocol):
     """What a reply reads from the group and records in it."""
@@ -116,10 +119,6 @@ def _print_buttons(out: Console, buttons: Sequence[Button]) -> None:
     choices = [(button_data[0], button.label) for button in buttons if (button_data := read_button(button.data))]
     line = " · ".join(f"{to_rating_command(choice)}: {label}" for choice, label in choices)
     out.print(line, style="dim", markup=False, soft_wrap=True)
-
-
-# Ratings and deletions end without an answer, and their authors already know the result.
-_REPORTED_REASONS = (SkipReason.DELETED, *(reason for reason in SkipReason if reason.label == "feedback"))
 
 
 class OutcomePrinter(MetricsRecorder):

@@ -18,6 +18,7 @@ NO_PLATFORM = (
     "no platform is configured: add a telegram, discord, slack or http section "
     "(docs/telegram.md, docs/discord.md, docs/slack.md and docs/http.md say how)"
 )
+ALL_INTERFACES = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 (compared with, not listened on)
 
 
 def make_adapters(settings: Settings, journal: Journal, *, read_only: bool = False) -> list[Adapter]:
@@ -63,9 +64,6 @@ def find_port_conflicts(settings: Settings) -> list[str]:
         for other_path, other_host, other_port in active_listeners[:index]
         if port == other_port and (host == other_host or ALL_INTERFACES & {host, other_host})
     ]
-
-
-ALL_INTERFACES = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 (compared with, not listened on)
 
 
 def get_section_path(name: str, platform: str) -> str:

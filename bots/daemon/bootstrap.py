@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 # How long a thread may keep the interpreter from the event loop, in seconds; Python's own is five times as long. With
 # 200 conversations at once that made 41 ms of processor time an answer 31, and the longest stall a third shorter.
 THREAD_SWITCH_INTERVAL_S = 0.001
+NOTHING_INGESTED = "nothing has been ingested yet: run `kimas ingest` first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,9 +389,6 @@ async def _open_daemon_journal(
     journal = await open_journal(settings, JOURNAL_COPY_NAME if dry_run else "journal.db", metrics_recorder)
     stack.push_async_callback(journal.close)
     return journal
-
-
-NOTHING_INGESTED = "nothing has been ingested yet: run `kimas ingest` first"
 
 
 def require_knowledge(app: App) -> None:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from bots.common.connection import Intervals, RetryLoop
 from core.errors import PlatformError
 
+# Not an event of Discord: a connection ended, and another one is being opened.
+INTERRUPTED = "interrupted"
+
 
 @dataclass(frozen=True, slots=True)
 class DiscordIntervals(Intervals):
@@ -46,10 +49,6 @@ class InteractionExpired(PlatformError):
 
 class AlreadyAcknowledged(PlatformError):
     """A slash command was acknowledged before: the answer to the first try was lost."""
-
-
-# Not an event of Discord: a connection ended, and another one is being opened.
-INTERRUPTED = "interrupted"
 
 
 def make_retry_loop(activity: str, intervals: DiscordIntervals) -> RetryLoop:

@@ -20,6 +20,15 @@ Json = Mapping[str, Any]
 
 OFFICIAL_API_URL = "https://discord.com/"
 FILE_HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
+DISCORD_EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
+MESSAGE, REPLY = 0, 19
+ANNOUNCEMENT_KIND = 5
+THREAD_KINDS = (10, 11, 12)
+PRIVATE_THREAD_KIND = 12
+PRIVATE_KINDS = (1, 3)
+# A post that a followed channel of another server has published here.
+CROSSPOSTED = 1 << 1
+_MENTION = re.compile(r"<(?:@!?(?P<user>\d{1,20})|@&(?P<role>\d{1,20})|a?(?P<emoji>:\w{1,64}:)\d{1,20})>")
 
 
 def get_attachments(event: Json) -> tuple[Attachment, ...]:
@@ -51,18 +60,6 @@ def _to_attachment(file: Json, event: Json) -> Attachment:
     kind, size = get_kind(str(file.get("content_type") or "").split(";")[0]), int(file.get("size") or 0)
     reference = {"channel": str(event.get("channel_id") or ""), "message": str(event["id"]), "id": str(file["id"])}
     return Attachment(kind, str(file.get("filename") or ""), size, reference if kind == "picture" else {})
-
-
-DISCORD_EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
-MESSAGE, REPLY = 0, 19
-ANNOUNCEMENT_KIND = 5
-THREAD_KINDS = (10, 11, 12)
-PRIVATE_THREAD_KIND = 12
-PRIVATE_KINDS = (1, 3)
-# A post that a followed channel of another server has published here.
-CROSSPOSTED = 1 << 1
-
-_MENTION = re.compile(r"<(?:@!?(?P<user>\d{1,20})|@&(?P<role>\d{1,20})|a?(?P<emoji>:\w{1,64}:)\d{1,20})>")
 
 
 @dataclass(frozen=True, slots=True)

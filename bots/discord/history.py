@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 # Where messages are written; the others hold threads, or nothing.
 READABLE_KINDS = (0, 2, 5, 10, 11, 12, 13)
+Json = Mapping[str, Any]
+PAGE_SIZE = 100
+MAX_CONCURRENT_CHANNELS = 8
 
 
 class PositionStore(Protocol):
@@ -141,11 +144,6 @@ class ChannelState:
 
     def _private_keys(self, count: int) -> Iterator[str]:
         return (f"{self._bot_id}:private:{index}" for index in range(count))
-
-
-Json = Mapping[str, Any]
-PAGE_SIZE = 100
-MAX_CONCURRENT_CHANNELS = 8
 
 
 class EventReader:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
 
 FORWARDED = 1
+AUTOCOMPLETE = 4
 
 
 def is_message_command(event: Mapping[str, Any]) -> bool:
@@ -63,9 +64,6 @@ def to_learn_command(event: Mapping[str, Any], me: Identity) -> Message | Ignore
 def _get_replied_id(message: Mapping[str, Any]) -> str:
     message_reference = message.get("message_reference") or {}
     return "" if message_reference.get("type") == FORWARDED else str(message_reference.get("message_id") or "")
-
-
-AUTOCOMPLETE = 4
 
 
 @dataclass(slots=True)

@@ -27,6 +27,14 @@ from knowledge.stores.lance.store import open_lance
 T = TypeVar("T")
 Result = TypeVar("Result")
 _MAX_ERRORS = 100
+CONCURRENCY = 4
+RAW, RULE, MODEL = "raw", "rule", "model"
+SPEAKERS: Mapping[str, MessageRole] = {"user": "user", "assistant": "assistant"}
+CORPUS_LINE_FORMAT = '{"id", "text", "title"?, "url"?, "source"?} (docs/evaluate.md)'
+CORPUS = "corpus"
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+# Passages of each agent: enough that some 20 documents are among them where a document has several.
+PASSAGES_PER_AGENT = 60
 
 
 class RecordReader:
@@ -131,11 +139,6 @@ def _parse_record(raw: bytes) -> RecordReader | str:
     return RecordReader(value) if isinstance(value, dict) else "it is no JSON object"
 
 
-CONCURRENCY = 4
-RAW, RULE, MODEL = "raw", "rule", "model"
-SPEAKERS: Mapping[str, MessageRole] = {"user": "user", "assistant": "assistant"}
-
-
 @dataclass(frozen=True, slots=True)
 class QueryCase:
     """A question with its label: the relevant documents, or the agents that should get it."""
@@ -200,11 +203,6 @@ def read_question(line: RecordReader) -> Question:
         elif role:
             turn_line.add_error("role", "user or assistant")
     return Question(line.get_text("question"), tuple(turns), line.get_text("id"))
-
-
-CORPUS_LINE_FORMAT = '{"id", "text", "title"?, "url"?, "source"?} (docs/evaluate.md)'
-CORPUS = "corpus"
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,10 +277,6 @@ class CorpusSource:
         for path in paths:
             document = self._documents[path]
             yield Document(path, document.text, "text", document.title, document.url)
-
-
-# Passages of each agent: enough that some 20 documents are among them where a document has several.
-PASSAGES_PER_AGENT = 60
 
 
 def to_document_ids(passages: Sequence[Passage], expected_ids: Collection[str]) -> Sequence[str]:

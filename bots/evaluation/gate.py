@@ -42,6 +42,11 @@ from core.settings import GateSettings, Settings
 from core.text.formatting import strip_control_characters
 from core.types import ConversationKey, Message
 
+GATE_CASE_FORMAT = '{"id", "text", "should_answer": true or false} (docs/groups.md)'
+# The author of the change in the audit.
+OPERATOR = "command line"
+_APPLY_HINT = "Nothing was changed; --apply sets it."
+
 
 async def gate(
     settings: Settings, data: Path, corpus: Path | None, *, fit: bool, as_json: bool, plot: Path | None = None
@@ -96,9 +101,6 @@ def _format_auc(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-GATE_CASE_FORMAT = '{"id", "text", "should_answer": true or false} (docs/groups.md)'
-
-
 def parse_gate_case(record: RecordReader) -> GateCase:
     """Read one line of labelled data."""
     return GateCase(record.get_text("id"), record.get_text("text"), record.get_bool("should_answer"))
@@ -139,13 +141,6 @@ def precision_recall_curve(predictions: Sequence[tuple[float, bool]]) -> Sequenc
         ):
             points.append(Point(true_positives / positive_count, true_positives / count))
     return points
-
-
-# The author of the change in the audit.
-OPERATOR = "command line"
-
-
-_APPLY_HINT = "Nothing was changed; --apply sets it."
 
 
 async def calibrate(settings: Settings, chat: str, *, apply: bool, as_json: bool) -> int:

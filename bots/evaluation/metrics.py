@@ -32,6 +32,10 @@ MAIN_METRIC = "nDCG@10"
 CUTOFFS = (1, 3, 5, 10, 20)
 PLOTTED_METRICS = ("recall", "nDCG")
 _BATCH_SIZE = 50
+ROUTING_METRICS = ("accuracy", "coverage", "saved", "irrelevant")
+Indices = NDArray[np.int64]
+FOLDS = 5
+MIN_CASES = 20
 
 
 def compute_metrics(
@@ -79,9 +83,6 @@ def mean_with_interval(values: MetricValues) -> Estimate:
     return Estimate(float(values.mean()), float(low), float(high))
 
 
-ROUTING_METRICS = ("accuracy", "coverage", "saved", "irrelevant")
-
-
 def compute_routing_metrics(
     selected_agents: Sequence[Sequence[str]], expected_agents: Sequence[frozenset[str]], agents: int
 ) -> Mapping[str, MetricValues]:
@@ -107,15 +108,6 @@ def compute_routing_metrics(
 def summarize(values: Mapping[str, MetricValues]) -> Mapping[str, Estimate]:
     """Return the means with their intervals."""
     return {name: mean_with_interval(metric_values) for name, metric_values in values.items()}
-
-
-Indices = NDArray[np.int64]
-
-
-FOLDS = 5
-
-
-MIN_CASES = 20
 
 
 @dataclass(frozen=True, slots=True)

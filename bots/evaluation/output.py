@@ -33,6 +33,15 @@ if TYPE_CHECKING:
 
 _KEEP_CONFIGURED_NOTE = "On questions not fitted to, the fitted values do worse than the configured ones: keep those."
 _HEADINGS = ("precision", "recall", "F1", "right", "wrong", "missed")
+WIDTH, HEIGHT = 720, 520
+LEFT, RIGHT, TOP, BOTTOM = 78, 24, 58, 68
+# Told apart by people who see few colours, and by their marks.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+INK, GRID, PAPER = "#222222", "#dddddd", "#ffffff"
+TEXT_SIZE, HEADING_SIZE = 15, 18
+TICK_COUNT = 5
+INTERVALS_NOTE = f"bars hold {CONFIDENCE_LEVEL:.0%} of the resamples"
+_SCORE_NAMES = ("precision", "recall", "F1")
 
 
 def print_lines(lines: Sequence[str]) -> None:
@@ -147,25 +156,6 @@ def to_yaml_lines(values: Mapping[str, Any], indent: int = 0) -> list[str]:
 
 def _format_counts(scores: Scores) -> tuple[str, str, str]:
     return str(scores.counts.true_positives), str(scores.counts.false_positives), str(scores.counts.false_negatives)
-
-
-WIDTH, HEIGHT = 720, 520
-
-
-LEFT, RIGHT, TOP, BOTTOM = 78, 24, 58, 68
-
-
-# Told apart by people who see few colours, and by their marks.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-
-
-INK, GRID, PAPER = "#222222", "#dddddd", "#ffffff"
-
-
-TEXT_SIZE, HEADING_SIZE = 15, 18
-
-
-TICK_COUNT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,12 +290,6 @@ class _Panel:
                 self.pen.line([(x - 10, y), (x + 10, y)], colour, 2)
             self._draw_marker(x, y, colour, is_large=not series.is_joined)
             self.pen.text((x + 18, y), series.name, INK, self.font, "lm")
-
-
-INTERVALS_NOTE = f"bars hold {CONFIDENCE_LEVEL:.0%} of the resamples"
-
-
-_SCORE_NAMES = ("precision", "recall", "F1")
 
 
 def score_charts(rows: Mapping[str, Scores]) -> Sequence[Chart]:

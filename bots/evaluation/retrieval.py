@@ -68,6 +68,7 @@ from knowledge.ports import Embedder, Store
 from knowledge.retrieval.library import MIN_VOCABULARY_COVERAGE
 
 RETRIEVAL_LINE_FORMAT = '{"id", "question", "relevant": [document id or path], "history"?} (docs/evaluate.md)'
+ALPHAS = tuple(round(number / 20, 2) for number in range(21))
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,9 +280,6 @@ def retrieval_charts(measurement: RetrievalReport) -> Sequence[Chart]:
         )
         for name in PLOTTED_METRICS
     ]
-
-
-ALPHAS = tuple(round(number / 20, 2) for number in range(21))
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ from core.settings import Settings
 from knowledge.ports import Embedder, Store
 
 ROUTING_LINE_FORMAT = '{"id", "question", "agents": [name], "history"?} (docs/evaluate.md)'
+CURVE_STEPS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +86,6 @@ async def measure_routing(cases: Sequence[QueryCase], deps: AnswerDependencies) 
         for variant, texts in queries_by_variant.items()
     }
     return RoutingReport(len(cases), len(agent_names), fallback_count, variants)
-
-
-CURVE_STEPS = 24
 
 
 @dataclass(frozen=True, slots=True)

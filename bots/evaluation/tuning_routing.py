@@ -31,6 +31,18 @@ from knowledge.retrieval.library import MIN_VOCABULARY_COVERAGE
 from knowledge.retrieval.routing import AgentIndex
 
 MIX_IN_KINDS = tuple(MixInWeightSettings.model_fields)
+# Cosines of related and unrelated texts lie about a tenth apart: such a difference should count, and no more.
+TEMPERATURE = 0.05
+# What moving a weight away from where it was costs: with few questions it should not move at all.
+REGULARIZATION = 0.5
+SCALE_STEPS = (0.1, 0.03, 0.01)
+MIN_SCALE, MAX_SCALE = 0.5, 2.0
+WEIGHT_GRID = tuple(number / 10 for number in range(11))
+# The mix and the scales lean on each other; after the second round neither moves any more.
+ROUNDS = 2
+# A wanted agent that is not asked loses the answer, one asked in vain costs milliseconds.
+BETA = 2
+THRESHOLD_STEPS = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,20 +140,6 @@ def _configured_weights(agents: Sequence[AgentSettings]) -> MixWeights:
     kind_weights = [[getattr(agent.mix_in_weights, kind) for kind in MIX_IN_KINDS] for agent in agents]
     mix_in_weights = np.array([agent.mix_in_weight for agent in agents], np.float64)
     return MixWeights(mix_in_weights, np.array(kind_weights, np.float64).reshape(len(agents), len(MIX_IN_KINDS)))
-
-
-# Cosines of related and unrelated texts lie about a tenth apart: such a difference should count, and no more.
-TEMPERATURE = 0.05
-# What moving a weight away from where it was costs: with few questions it should not move at all.
-REGULARIZATION = 0.5
-SCALE_STEPS = (0.1, 0.03, 0.01)
-MIN_SCALE, MAX_SCALE = 0.5, 2.0
-WEIGHT_GRID = tuple(number / 10 for number in range(11))
-# The mix and the scales lean on each other; after the second round neither moves any more.
-ROUNDS = 2
-# A wanted agent that is not asked loses the answer, one asked in vain costs milliseconds.
-BETA = 2
-THRESHOLD_STEPS = 200
 
 
 @dataclass(frozen=True, slots=True)

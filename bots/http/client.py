@@ -19,6 +19,11 @@ from core.types import SkipReason, skip
 from knowledge.web.addresses import check_url
 from knowledge.web.client import Request, Response, WebClient
 
+MAX_RESPONSE_KB = 64
+MAX_RETRY_AFTER_S = 3600.0
+MAX_REPLY_ID_CHARS = 512
+RETRYABLE_STATUSES = (425, 429, 503)
+
 
 @dataclass(frozen=True, slots=True)
 class HttpIntervals(Intervals):
@@ -27,12 +32,6 @@ class HttpIntervals(Intervals):
     partial_s: float = 1.0
     retry_s: float = 0.5
     max_retry_s: float = 30.0
-
-
-MAX_RESPONSE_KB = 64
-MAX_RETRY_AFTER_S = 3600.0
-MAX_REPLY_ID_CHARS = 512
-RETRYABLE_STATUSES = (425, 429, 503)
 
 
 class CallbackClient:

@@ -16,6 +16,17 @@ from core.types import Attachment, AttachmentKind, ConversationKey, Message
 
 ATTACHMENT_KINDS: tuple[str, ...] = get_args(AttachmentKind)
 MAX_ATTACHMENTS = 10
+EventKind = Literal["message", "post", "comment", "edit", "delete", "feedback"]
+EVENT_KINDS: tuple[str, ...] = get_args(EventKind)
+EVENT_FIELDS = frozenset(
+    (
+        *("id", "chat", "thread", "author", "text", "kind", "reply_to", "quoted", "changes"),
+        *("private", "addressed", "sent_at", "attachments"),
+    )
+)
+MAX_ID_CHARS = 128
+_COMMAND = re.compile(r"/([A-Za-z0-9_]+)(?:\s+(.*))?", re.DOTALL)
+_COMMAND_NAMES = frozenset(command.name for command in commands.COMMANDS)
 
 
 def parse_attachments(value: object) -> tuple[Attachment, ...]:
@@ -54,20 +65,6 @@ def _parse_attachment(value: object, path: str) -> Attachment:
         raise ValueError(f"{path}.data is missing: a picture is sent with the event")
     reference: Mapping[str, Any] = {"data": encoded_data}
     return Attachment("picture", name[:200], size, reference)
-
-
-EventKind = Literal["message", "post", "comment", "edit", "delete", "feedback"]
-EVENT_KINDS: tuple[str, ...] = get_args(EventKind)
-EVENT_FIELDS = frozenset(
-    (
-        *("id", "chat", "thread", "author", "text", "kind", "reply_to", "quoted", "changes"),
-        *("private", "addressed", "sent_at", "attachments"),
-    )
-)
-MAX_ID_CHARS = 128
-
-_COMMAND = re.compile(r"/([A-Za-z0-9_]+)(?:\s+(.*))?", re.DOTALL)
-_COMMAND_NAMES = frozenset(command.name for command in commands.COMMANDS)
 
 
 class MalformedEvent(ValueError):

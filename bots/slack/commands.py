@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from bots.slack.client import Blocks, SlackClient
 
 MESSAGE_ACTION = "message_action"
+# How long it may take until the bot knows that somebody became an administrator, or is none any more.
+CACHE_TTL_S = 30.0
+MAX_USERS = 1000
+# How often Slack takes an answer to one command.
+MAX_RESPONSES = 5
+POSTED_REPLY_ID = "response_url"
+ACKNOWLEDGEMENT = "Looking it up…"
 
 
 def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message | IgnoredEvent:
@@ -48,11 +55,6 @@ def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message |
     )
 
 
-# How long it may take until the bot knows that somebody became an administrator, or is none any more.
-CACHE_TTL_S = 30.0
-MAX_USERS = 1000
-
-
 class AdministratorCache:
     """The administrators and owners of a workspace, each answer of Slack's remembered for a moment."""
 
@@ -62,12 +64,6 @@ class AdministratorCache:
     async def is_admin(self, client: SlackClient, message: Message) -> bool:
         """Say whether the author is one of them. Raises a `PlatformError` when Slack cannot be asked."""
         return await self._is_admin.get(message.author_id, lambda: client.is_admin(message.author_id))
-
-
-# How often Slack takes an answer to one command.
-MAX_RESPONSES = 5
-POSTED_REPLY_ID = "response_url"
-ACKNOWLEDGEMENT = "Looking it up…"
 
 
 class CommandSink(FinalTextSink):

@@ -9,6 +9,20 @@ from typing import Any
 from bots.common.connection import Intervals, NotAllowed, NotEditable, RetryLater, TokenRefused, Unreachable
 from core.errors import MessageDeleted, PlatformError
 
+REFUSED_MESSAGE = "slack.{which} was refused ({detail}): copy it again from api.slack.com/apps, {where}"
+_TOKEN_LOCATIONS = {
+    "bot_token": "OAuth & Permissions, Bot User OAuth Token (xoxb-)",
+    "app_token": "Basic Information, App-Level Tokens (xapp-), with the scope connections:write",
+}
+_TOKEN_ERRORS = (
+    "invalid_auth",
+    "not_authed",
+    "account_inactive",
+    "token_revoked",
+    "token_expired",
+    "not_allowed_token_type",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class SlackIntervals(Intervals):
@@ -59,20 +73,6 @@ class TriggerExpired(PlatformError):
     """A form can no longer be opened: the moment after the command is over, or was used for one already."""
 
 
-REFUSED_MESSAGE = "slack.{which} was refused ({detail}): copy it again from api.slack.com/apps, {where}"
-_TOKEN_LOCATIONS = {
-    "bot_token": "OAuth & Permissions, Bot User OAuth Token (xoxb-)",
-    "app_token": "Basic Information, App-Level Tokens (xapp-), with the scope connections:write",
-}
-
-_TOKEN_ERRORS = (
-    "invalid_auth",
-    "not_authed",
-    "account_inactive",
-    "token_revoked",
-    "token_expired",
-    "not_allowed_token_type",
-)
 _ERROR_MAPPING: tuple[tuple[tuple[str, ...], type[PlatformError], str], ...] = (
     (("message_not_found", "thread_not_found", "cannot_reply_to_message"), MessageDeleted, "the message was deleted"),
     (

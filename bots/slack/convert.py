@@ -17,6 +17,13 @@ from core.types import Attachment, ConversationKey, Message
 Json = Mapping[str, Any]
 
 OFFICIAL_API_URL = "https://slack.com/"
+# What people write themselves; every other subtype is a notice of something that happened.
+_USER_SUBTYPES = ("", "file_share", "thread_broadcast", "me_message")
+_REFERENCE = re.compile(r"<([^<>\n]*)>")
+_USER = re.compile(r"@([UW][A-Z0-9]+)(?:\|(.*))?")
+_LEADING_MENTION = re.compile(r"\s*<@([UW][A-Z0-9]+)(?:\|[^>]*)?>")
+# In a link to a message its timestamp stands without the dot.
+_LINK = re.compile(r"https://\S+/p(\d{10})(\d{6})\b\S*")
 
 
 def get_attachments(event: Json) -> tuple[Attachment, ...]:
@@ -41,13 +48,6 @@ def _to_attachment(file: Json) -> Attachment:
     size = file.get("size")
     reference = {"file": str(file.get("id") or "")} if kind == "picture" else {}
     return Attachment(kind, str(file.get("name") or ""), size if isinstance(size, int) else 0, reference)
-
-
-# What people write themselves; every other subtype is a notice of something that happened.
-_USER_SUBTYPES = ("", "file_share", "thread_broadcast", "me_message")
-_REFERENCE = re.compile(r"<([^<>\n]*)>")
-_USER = re.compile(r"@([UW][A-Z0-9]+)(?:\|(.*))?")
-_LEADING_MENTION = re.compile(r"\s*<@([UW][A-Z0-9]+)(?:\|[^>]*)?>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +229,6 @@ def _require_text(mapping: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError(f"{name} is missing")
     return value
-
-
-# In a link to a message its timestamp stands without the dot.
-_LINK = re.compile(r"https://\S+/p(\d{10})(\d{6})\b\S*")
 
 
 def parse_subcommand(text: str) -> tuple[str, str]:

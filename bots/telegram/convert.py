@@ -29,6 +29,8 @@ _KIND_BY_FIELD: tuple[tuple[str, AttachmentKind], ...] = (
     *((name, "sticker") for name in ("sticker", "dice")),
     *((name, "other") for name in ("poll", "location", "venue", "contact", "story", "checklist")),
 )
+_COMMAND = re.compile(r"/([A-Za-z0-9_]+)(?:@([A-Za-z0-9_]+))?")
+_COMMAND_NAMES = frozenset(command.name for command in commands.COMMANDS)
 
 
 def get_attachments(event: TelegramMessage) -> tuple[Attachment, ...]:
@@ -81,10 +83,6 @@ def merge_albums(batch: Sequence[Message | Other], placeholder: Other) -> list[M
                 replace(parts[main_index], attachments=pictures) if part_index == main_index else placeholder
             )
     return result
-
-
-_COMMAND = re.compile(r"/([A-Za-z0-9_]+)(?:@([A-Za-z0-9_]+))?")
-_COMMAND_NAMES = frozenset(command.name for command in commands.COMMANDS)
 
 
 @dataclass(frozen=True, slots=True)
