@@ -156,10 +156,7 @@ def format_explanation_lines(explanation: SearchExplanation, settings: Knowledge
     routing, search, agents = settings.routing, settings.search, explanation.agents
     description = _ROUTING_DESCRIPTIONS[explanation.routing_method]
     lines = [f"{description}; {routing.agents} at most, threshold {routing.threshold:g}"]
-    rows = [
-        ("agent", "score", "centroid", "mix-in", "weight", "mixed in", "scale", "asked"),
-        *map(_agent_row, agents),
-    ]
+    rows = [("agent", "score", "centroid", "mix-in", "weight", "mixed in", "scale", "asked"), *map(_agent_row, agents)]
     lines += ["", *format_table(rows), ""]
     lines += [_format_matched_text(agent) for agent in agents if agent.routing_score and agent.routing_score.best_text]
     lines += [""] if lines[-1] else []

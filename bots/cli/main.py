@@ -273,9 +273,7 @@ _add_measurement(
     "mix, scales and threshold, and print them",
 )
 _add_measurement(
-    "gate",
-    "Measure how well the bot knows when to speak unasked.",
-    "the weights and the threshold, and print them",
+    "gate", "Measure how well the bot knows when to speak unasked.", "the weights and the threshold, and print them"
 )
 _add_measurement(
     "answers",

@@ -119,9 +119,7 @@ class RetryLoop:
         self._failure_count, self._last_error_type = 0, None
 
     async def retry_until_ok(
-        self,
-        call: Callable[[], Awaitable[Result]],
-        errors: tuple[type[Exception], ...] = (RetryLater, Unreachable),
+        self, call: Callable[[], Awaitable[Result]], errors: tuple[type[Exception], ...] = (RetryLater, Unreachable)
     ) -> Result:
         """Repeat a call until it raises none of these errors: the network may come up later than the bot."""
         while True:

@@ -9,9 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bots.evaluation.datasets import (
-    QueryCase,
-)
+from bots.evaluation.datasets import QueryCase
 from core.errors import UsageError
 from core.messaging.gate.classification_metrics import (
     _SEED,

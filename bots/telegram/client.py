@@ -10,44 +10,9 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from aiogram import Bot, exceptions as aiogram_errors, types
+from aiogram import Bot, exceptions, methods, types
 from aiogram.client.session.aiohttp import AiohttpSession
 from aiogram.client.telegram import TelegramAPIServer
-from aiogram.methods import (
-    AnswerCallbackQuery,
-    DeleteWebhook,
-    EditMessageReplyMarkup,
-    EditMessageText,
-    GetChatAdministrators,
-    GetFile,
-    GetMe,
-    GetUpdates,
-    GetWebhookInfo,
-    SendChatAction,
-    SendMessage,
-    SendMessageDraft,
-    SetMyCommands,
-    TelegramMethod,
-)
-from aiogram.types import (
-    BotCommand,
-    BotCommandScopeAllChatAdministrators,
-    BotCommandScopeAllGroupChats,
-    BotCommandScopeAllPrivateChats,
-    BotCommandScopeDefault,
-    CallbackQuery,
-    File,
-    InaccessibleMessage,
-    InlineKeyboardButton,
-    InlineKeyboardMarkup,
-    LinkPreviewOptions,
-    Message,
-    ReplyParameters,
-    ResponseParameters,
-    Update,
-    User,
-    WebhookInfo,
-)
 from aiogram.utils.token import TokenValidationError
 from pydantic import ValidationError
 
@@ -59,7 +24,6 @@ from core.errors import MessageDeleted, PlatformError
 
 if TYPE_CHECKING:
     from aiogram.methods.base import TelegramType
-    from aiogram.types import Update
 
 
 ALLOWED_UPDATES = ["message", "edited_message", "callback_query"]
@@ -67,14 +31,25 @@ RESPONSE_TIMEOUT_S = 20
 REFUSED_MESSAGE = "telegram.token was refused: get the bot's token from @BotFather (/mybots, API Token), without spaces"
 
 # Every model that the calls below build or receive.
-_USED_MODELS = (
-    *(User, Message, Update, WebhookInfo, ResponseParameters),
-    *(ReplyParameters, LinkPreviewOptions, BotCommand, BotCommandScopeAllGroupChats, BotCommandScopeAllPrivateChats),
-    *(BotCommandScopeAllChatAdministrators, BotCommandScopeDefault, GetChatAdministrators),
-    *(GetMe, GetUpdates, GetWebhookInfo, DeleteWebhook, SetMyCommands, GetFile, File),
-    *(SendMessage, SendMessageDraft, EditMessageText, SendChatAction),
-    *(CallbackQuery, InaccessibleMessage, InlineKeyboardMarkup, InlineKeyboardButton),
-    *(AnswerCallbackQuery, EditMessageReplyMarkup),
+_USED_TYPES = (
+    *(
+        "User",
+        "Message",
+        "Update",
+        "WebhookInfo",
+        "ResponseParameters",
+        "ReplyParameters",
+        "LinkPreviewOptions",
+        "File",
+    ),
+    *("BotCommand", "BotCommandScopeAllGroupChats", "BotCommandScopeAllPrivateChats", "BotCommandScopeDefault"),
+    *("BotCommandScopeAllChatAdministrators", "CallbackQuery", "InaccessibleMessage", "File"),
+    *("InlineKeyboardMarkup", "InlineKeyboardButton"),
+)
+_USED_METHODS = (
+    *("GetMe", "GetUpdates", "GetWebhookInfo", "DeleteWebhook", "SetMyCommands", "GetFile", "GetChatAdministrators"),
+    *("SendMessage", "SendMessageDraft", "EditMessageText", "SendChatAction"),
+    *("AnswerCallbackQuery", "EditMessageReplyMarkup"),
 )
 
 CommandMenu = Sequence[tuple[str, str]]
@@ -98,16 +73,11 @@ _BAD_REQUEST_ERRORS: tuple[tuple[str, type[PlatformError], str], ...] = (
 )
 
 _ERROR_MAPPING: tuple[tuple[tuple[type[Exception], ...], type[PlatformError], str], ...] = (
-    ((aiogram_errors.TelegramUnauthorizedError, aiogram_errors.TelegramNotFound), TokenRefused, REFUSED_MESSAGE),
-    ((aiogram_errors.TelegramConflictError,), Conflict, "another program takes this bot's updates: {detail}"),
-    ((aiogram_errors.TelegramForbiddenError,), NotAllowed, "the bot may not write there: {detail}"),
+    ((exceptions.TelegramUnauthorizedError, exceptions.TelegramNotFound), TokenRefused, REFUSED_MESSAGE),
+    ((exceptions.TelegramConflictError,), Conflict, "another program takes this bot's updates: {detail}"),
+    ((exceptions.TelegramForbiddenError,), NotAllowed, "the bot may not write there: {detail}"),
     (
-        (
-            aiogram_errors.TelegramNetworkError,
-            aiogram_errors.TelegramServerError,
-            aiogram_errors.ClientDecodeError,
-            OSError,
-        ),
+        (exceptions.TelegramNetworkError, exceptions.TelegramServerError, exceptions.ClientDecodeError, OSError),
         Unreachable,
         "Telegram cannot be reached for {call}: {detail}",
     ),
@@ -118,7 +88,7 @@ _ERROR_MAPPING: tuple[tuple[tuple[type[Exception], ...], type[PlatformError], st
 def rebuild_models() -> None:
     """Complete the models that are used here, when aiogram was loaded without that."""
     names = {name: getattr(types, name) for name in types.__all__}
-    for model in _USED_MODELS:
+    for model in (*(names[name] for name in _USED_TYPES), *(getattr(methods, name) for name in _USED_METHODS)):
         model.model_rebuild(_types_namespace=names)
 
 
@@ -140,7 +110,7 @@ class TelegramClient:
 
     async def get_identity(self) -> Identity:
         """Return who the bot is."""
-        me = await self._call(GetMe())
+        me = await self._call(methods.GetMe())
         return Identity(me.id, me.username or "", bool(me.can_read_all_group_messages))
 
     async def get_updates(self, offset: int | None, wait_s: int) -> list[Any]:
@@ -148,31 +118,31 @@ class TelegramClient:
         method = RawUpdates(offset=offset, timeout=wait_s, allowed_updates=ALLOWED_UPDATES)
         return await self._call(method, timeout_s=wait_s + RESPONSE_TIMEOUT_S)
 
-    def parse_update(self, raw: object) -> Update:
+    def parse_update(self, raw: object) -> types.Update:
         """Read one raw update. Raises `ValueError` for a malformed one."""
-        return Update.model_validate(raw, context={"bot": self._bot})
+        return types.Update.model_validate(raw, context={"bot": self._bot})
 
     async def remove_webhook(self) -> str:
         """Remove a webhook, which would keep all updates from us, and return its URL; pending updates stay."""
-        url = (await self._call(GetWebhookInfo())).url
+        url = (await self._call(methods.GetWebhookInfo())).url
         if url:
-            await self._call(DeleteWebhook(drop_pending_updates=False))
+            await self._call(methods.DeleteWebhook(drop_pending_updates=False))
         return url
 
     async def set_commands(self, commands: CommandMenu, admin_commands: CommandMenu) -> None:
         """Set the command menus, as (name, description): everybody's, and that of a group's administrators."""
         for scope, entries in (
-            (BotCommandScopeDefault(), commands),
-            (BotCommandScopeAllPrivateChats(), commands),
-            (BotCommandScopeAllGroupChats(), commands),
-            (BotCommandScopeAllChatAdministrators(), admin_commands),
+            (types.BotCommandScopeDefault(), commands),
+            (types.BotCommandScopeAllPrivateChats(), commands),
+            (types.BotCommandScopeAllGroupChats(), commands),
+            (types.BotCommandScopeAllChatAdministrators(), admin_commands),
         ):
-            menu = [BotCommand(command=name, description=summary) for name, summary in entries]
-            await self._call(SetMyCommands(commands=menu, scope=scope))
+            menu = [types.BotCommand(command=name, description=summary) for name, summary in entries]
+            await self._call(methods.SetMyCommands(commands=menu, scope=scope))
 
     async def get_administrators(self, chat_id: int) -> frozenset[int]:
         """Return the ids of the people who administer a group; those who stay anonymous are among them."""
-        call: TelegramMethod[Any] = RawAdministrators(chat_id=chat_id)
+        call: methods.TelegramMethod[Any] = RawAdministrators(chat_id=chat_id)
         members = await self._call(call)
         people = (
             member["user"] for member in members if isinstance(member, dict) and isinstance(member.get("user"), dict)
@@ -190,15 +160,15 @@ class TelegramClient:
         buttons: ButtonRows = (),
     ) -> int:
         """Send a message and return its id. `is_html` says whether the text is HTML or plain."""
-        reply = ReplyParameters(message_id=reply_to) if reply_to is not None else None
-        method = SendMessage(
+        reply = types.ReplyParameters(message_id=reply_to) if reply_to is not None else None
+        method = methods.SendMessage(
             chat_id=chat_id,
             message_thread_id=thread_id,
             text=text,
             parse_mode="HTML" if is_html else None,
             reply_parameters=reply,
             reply_markup=_to_keyboard(buttons),
-            link_preview_options=LinkPreviewOptions(is_disabled=True),
+            link_preview_options=types.LinkPreviewOptions(is_disabled=True),
         )
         return (await self._call(method)).message_id
 
@@ -207,20 +177,20 @@ class TelegramClient:
     ) -> None:
         """Replace the text of one of the bot's messages, and its buttons."""
         await self._call(
-            EditMessageText(
+            methods.EditMessageText(
                 chat_id=chat_id,
                 message_id=message_id,
                 text=text,
                 parse_mode="HTML" if is_html else None,
                 reply_markup=_to_keyboard(buttons),
-                link_preview_options=LinkPreviewOptions(is_disabled=True),
+                link_preview_options=types.LinkPreviewOptions(is_disabled=True),
             )
         )
 
     async def send_draft(self, chat_id: int, thread_id: int | None, draft_id: int, text: str, *, is_html: bool) -> None:
         """Show a text that is still being written, in a private chat. `draft_id` is not zero."""
         await self._call(
-            SendMessageDraft(
+            methods.SendMessageDraft(
                 chat_id=chat_id,
                 message_thread_id=thread_id,
                 draft_id=draft_id,
@@ -231,20 +201,22 @@ class TelegramClient:
 
     async def send_typing(self, chat_id: int, thread_id: int | None) -> None:
         """Show for about 5 s that the bot is typing."""
-        await self._call(SendChatAction(chat_id=chat_id, message_thread_id=thread_id, action="typing"))
+        await self._call(methods.SendChatAction(chat_id=chat_id, message_thread_id=thread_id, action="typing"))
 
     async def edit_buttons(self, chat_id: int, message_id: int, buttons: ButtonRows) -> None:
         """Replace the buttons below one of the bot's messages."""
-        method = EditMessageReplyMarkup(chat_id=chat_id, message_id=message_id, reply_markup=_to_keyboard(buttons))
+        method = methods.EditMessageReplyMarkup(
+            chat_id=chat_id, message_id=message_id, reply_markup=_to_keyboard(buttons)
+        )
         await self._call(method)
 
     async def answer_callback_query(self, query_id: str, text: str) -> None:
         """Answer a click on a button with a notice that only that user sees."""
-        await self._call(AnswerCallbackQuery(callback_query_id=query_id, text=text))
+        await self._call(methods.AnswerCallbackQuery(callback_query_id=query_id, text=text))
 
     async def download_file(self, file_id: str, max_bytes: int) -> bytes:
         """Return a file's content. Raises `PlatformError` for one of more than `max_bytes` bytes."""
-        path = (await self._call(GetFile(file_id=file_id))).file_path or ""
+        path = (await self._call(methods.GetFile(file_id=file_id))).file_path or ""
         session = self._bot.session
         async with aclosing(session.stream_content(session.api.file_url(self._token, path))) as chunks:
             return await read_limited(chunks, max_bytes)
@@ -253,36 +225,36 @@ class TelegramClient:
         """Close the connections. Idempotent."""
         await self._bot.session.close()
 
-    async def _call(self, method: TelegramMethod[TelegramType], timeout_s: int | None = None) -> TelegramType:
+    async def _call(self, method: methods.TelegramMethod[TelegramType], timeout_s: int | None = None) -> TelegramType:
         try:
             result: TelegramType = await self._bot(method, request_timeout=timeout_s)
-        except (aiogram_errors.AiogramError, OSError, ValidationError) as error:
+        except (exceptions.AiogramError, OSError, ValidationError) as error:
             # Some network errors repeat the URL, and with it the token.
             detail = (getattr(error, "message", "") or str(error)).replace(self._token, "<token>")
             raise _to_platform_error(error, method.__api_method__, detail) from error
         return result
 
 
-def _to_keyboard(rows: ButtonRows) -> InlineKeyboardMarkup | None:
-    keyboard = [[InlineKeyboardButton(text=label, callback_data=data) for label, data in row] for row in rows]
-    return InlineKeyboardMarkup(inline_keyboard=keyboard) if keyboard else None
+def _to_keyboard(rows: ButtonRows) -> types.InlineKeyboardMarkup | None:
+    keyboard = [[types.InlineKeyboardButton(text=label, callback_data=data) for label, data in row] for row in rows]
+    return types.InlineKeyboardMarkup(inline_keyboard=keyboard) if keyboard else None
 
 
 def _to_platform_error(error: Exception, call: str, detail: str) -> PlatformError:
     """Return the error that an error of aiogram means."""
     lowered = detail.lower()
     platform_error: PlatformError = PlatformError(f"Telegram refused {call}: {detail}")
-    if isinstance(error, aiogram_errors.TelegramRetryAfter):
+    if isinstance(error, exceptions.TelegramRetryAfter):
         platform_error = RetryLater(
             f"Telegram asks to wait {error.retry_after} s before {call}", float(error.retry_after)
         )
     elif "too many requests" in lowered:
         platform_error = RetryLater(f"Telegram asks to slow down before {call}", 1.0)
-    elif isinstance(error, aiogram_errors.TelegramMigrateToChat):
+    elif isinstance(error, exceptions.TelegramMigrateToChat):
         platform_error = ChatMigrated(
             f"the group became the supergroup {error.migrate_to_chat_id}", error.migrate_to_chat_id
         )
-    elif isinstance(error, aiogram_errors.TelegramBadRequest):
+    elif isinstance(error, exceptions.TelegramBadRequest):
         for phrase, error_class, meaning in _BAD_REQUEST_ERRORS:
             if phrase in lowered:
                 return error_class(f"{meaning} (Telegram: {detail})")
@@ -293,13 +265,13 @@ def _to_platform_error(error: Exception, call: str, detail: str) -> PlatformErro
     return platform_error
 
 
-class RawUpdates(GetUpdates):
+class RawUpdates(methods.GetUpdates):
     """getUpdates with the updates as they came: aiogram's own refuses the whole batch for one bad update."""
 
     __returning__ = list[Any]
 
 
-class RawAdministrators(GetChatAdministrators):
+class RawAdministrators(methods.GetChatAdministrators):
     """getChatAdministrators with the members as they came: of their many kinds nothing but the user is needed."""
 
     __returning__ = list[Any]
