@@ -14,23 +14,9 @@ import numpy as np
 
 from bots.common.reply_sink import SilentSink
 from bots.common.terminal import format_table, print_json
+from bots.evaluation import output
 from bots.evaluation.datasets import RecordReader, read_cases, read_question
 from bots.evaluation.metrics import mean_with_interval
-from bots.evaluation.output import (
-    INTERVALS_NOTE,
-    Chart,
-    Series,
-    check_plot,
-    figure_as_json,
-    format_figure,
-    format_title,
-    interval_points,
-    open_knowledge,
-    print_lines,
-    read_corpus_entries,
-    save_charts,
-    scores_as_json,
-)
 from core.errors import KimasError
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Counts, Estimate, Scores, compute_scores
 from core.observability.logs import make_redactor
@@ -192,11 +178,11 @@ async def answers(
     settings: Settings, data: Path, corpus: Path | None, *, as_json: bool, plot: Path | None = None
 ) -> int:
     """Answer every question and measure the answers. The data is checked before anything is opened."""
-    check_plot(plot)
+    output.check_plot(plot)
     cases = await asyncio.to_thread(read_cases, data, read_answers, ANSWERS_LINE_FORMAT)
-    corpus_entries = await read_corpus_entries(corpus)
+    corpus_entries = await output.read_corpus_entries(corpus)
     redact = make_redactor(get_secret_values(settings))
-    async with open_knowledge(settings, corpus_entries) as app:
+    async with output.open_knowledge(settings, corpus_entries) as app:
 
         async def answer(question: Question) -> Reply:
             return await app.answer(question, SilentSink())
@@ -205,11 +191,11 @@ async def answers(
         await app.warm_up()
         measurement = await measure_answers(cases, answer)
     if plot:
-        await save_charts(answer_charts(measurement), plot)
+        await output.save_charts(answer_charts(measurement), plot)
     if as_json:
         print_json(answers_as_json(measurement, redact))
     else:
-        print_lines(_format_lines(measurement, redact))
+        output.print_lines(_format_lines(measurement, redact))
     return 0
 
 
@@ -219,9 +205,9 @@ def answers_as_json(measurement: AnswersReport, redact: Callable[[str], str]) ->
         "kind": "answers",
         "cases": len(measurement.results),
         "level": CONFIDENCE_LEVEL,
-        "answered": figure_as_json(measurement.answered_share),
-        "words": figure_as_json(measurement.word_recall),
-        "citations": scores_as_json(measurement.citations),
+        "answered": output.figure_as_json(measurement.answered_share),
+        "words": output.figure_as_json(measurement.word_recall),
+        "citations": output.scores_as_json(measurement.citations),
         "first_token_ms": dict(measurement.first_token_ms),
         "total_ms": dict(measurement.total_ms),
         "strategies": dict(measurement.strategies),
@@ -260,10 +246,10 @@ def _usage_as_json(token_usage: TokenUsage) -> Mapping[str, float]:
 def _format_lines(measurement: AnswersReport, redact: Callable[[str], str]) -> list[str]:
     answer_count, token_usage = len(measurement.results), measurement.usage
     rows = [
-        ("answered", format_figure(measurement.answered_share)),
-        ("words of the reference", format_figure(measurement.word_recall)),
-        ("citations, precision", format_figure(measurement.citations.precision)),
-        ("citations, recall", format_figure(measurement.citations.recall)),
+        ("answered", output.format_figure(measurement.answered_share)),
+        ("words of the reference", output.format_figure(measurement.word_recall)),
+        ("citations, precision", output.format_figure(measurement.citations.precision)),
+        ("citations, recall", output.format_figure(measurement.citations.recall)),
         ("first token", _format_times(measurement.first_token_ms)),
         ("whole answer", _format_times(measurement.total_ms)),
         ("strategies", _format_counts(measurement.strategies)),
@@ -278,7 +264,7 @@ def _format_lines(measurement: AnswersReport, redact: Callable[[str], str]) -> l
     error_lines = [
         f"{answer.case.question.id} failed: {redact(answer.error)}" for answer in measurement.results if answer.error
     ]
-    return [format_title(answer_count), *format_table([("", "value"), *rows]), *error_lines]
+    return [output.format_title(answer_count), *format_table([("", "value"), *rows]), *error_lines]
 
 
 def _format_times(percentiles: Mapping[str, float]) -> str:
@@ -289,7 +275,7 @@ def _format_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda item: -item[1])) or "-"
 
 
-def answer_charts(measurement: AnswersReport) -> Sequence[Chart]:
+def answer_charts(measurement: AnswersReport) -> Sequence[output.Chart]:
     """Return the shares with their intervals; unknown ones are left out."""
     figures = {
         "answered": measurement.answered_share,
@@ -297,13 +283,13 @@ def answer_charts(measurement: AnswersReport) -> Sequence[Chart]:
         "precision": measurement.citations.precision,
         "recall": measurement.citations.recall,
     }
-    title = f"{len(measurement.results)} answers; {INTERVALS_NOTE}"
+    title = f"{len(measurement.results)} answers; {output.INTERVALS_NOTE}"
     return [
-        Chart(
+        output.Chart(
             title,
             "",
             "share",
-            [Series("answers", interval_points([*figures.values()]), is_joined=False)],
+            [output.Series("answers", output.interval_points([*figures.values()]), is_joined=False)],
             list(figures),
         )
     ]

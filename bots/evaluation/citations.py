@@ -11,16 +11,8 @@ from typing import Any
 
 from bots.common.terminal import print_json
 from bots.daemon.bootstrap import open_app
+from bots.evaluation import output
 from bots.evaluation.datasets import RecordReader, read_cases, run_concurrently
-from bots.evaluation.output import (
-    check_plot,
-    format_title,
-    print_lines,
-    save_charts,
-    score_charts,
-    score_table,
-    scores_as_json,
-)
 from core.answering.agents.look_back import find_support
 from core.answering.context import AnswerDependencies
 from core.grounding.citation_check import find_unsupported
@@ -159,7 +151,7 @@ def _with_passage_refs(case: CitationCase) -> str:
 
 async def citations(settings: Settings, data: Path, *, as_json: bool, plot: Path | None = None) -> int:
     """Measure the look-back and the citation check. The data is checked before anything is opened."""
-    check_plot(plot)
+    output.check_plot(plot)
     cases = await asyncio.to_thread(read_cases, data, parse_citation_case, CITATION_CASE_FORMAT)
     async with open_app(settings) as app:
         measurement = await evaluate_citations(cases, app.deps)
@@ -167,11 +159,11 @@ async def citations(settings: Settings, data: Path, *, as_json: bool, plot: Path
     rows |= {f"citations, {variant}": scores for variant, scores in measurement.citations.items()}
     rows["removals"] = measurement.removals
     if plot:
-        await save_charts(score_charts(rows), plot)
+        await output.save_charts(output.score_charts(rows), plot)
     if as_json:
         print_json(citations_as_json(measurement))
         return 0
-    print_lines([format_title(measurement.cases), *score_table(rows)])
+    output.print_lines([output.format_title(measurement.cases), *output.score_table(rows)])
     return 0
 
 
@@ -181,7 +173,7 @@ def citations_as_json(measurement: CitationEvaluation) -> Mapping[str, Any]:
         "kind": "citations",
         "cases": measurement.cases,
         "level": CONFIDENCE_LEVEL,
-        "look_back": {variant: scores_as_json(scores) for variant, scores in measurement.look_back.items()},
-        "citations": {variant: scores_as_json(scores) for variant, scores in measurement.citations.items()},
-        "removals": scores_as_json(measurement.removals),
+        "look_back": {variant: output.scores_as_json(scores) for variant, scores in measurement.look_back.items()},
+        "citations": {variant: output.scores_as_json(scores) for variant, scores in measurement.citations.items()},
+        "removals": output.scores_as_json(measurement.removals),
     }

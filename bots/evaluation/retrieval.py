@@ -13,49 +13,7 @@ import numpy as np
 
 from bots.common.terminal import format_table, print_json
 from bots.daemon.bootstrap import App
-from bots.evaluation.datasets import (
-    PASSAGES_PER_AGENT,
-    RAW,
-    RULE,
-    QueryCase,
-    make_queries,
-    read_cases,
-    read_retrieval,
-    run_concurrently,
-    to_document_ids,
-)
-from bots.evaluation.metrics import (
-    CUTOFFS,
-    MAIN_METRIC,
-    METRICS,
-    PLOTTED_METRICS,
-    Indices,
-    MetricValues,
-    TuningComparison,
-    check_enough_cases,
-    compare_values,
-    compute_metrics,
-    cross_validate,
-    mean_with_interval,
-)
-from bots.evaluation.output import (
-    INTERVALS_NOTE,
-    Chart,
-    Series,
-    check_plot,
-    comparison_as_json,
-    figures_as_json,
-    format_difference,
-    format_figure,
-    format_fit_lines,
-    format_title,
-    interval_points,
-    open_knowledge,
-    print_lines,
-    read_corpus_entries,
-    save_charts,
-    without_live_sources,
-)
+from bots.evaluation import datasets, metrics, output
 from core.answering.agents.reranker import rerank
 from core.answering.context import AnswerDependencies
 from core.grounding.fusion import apply_kind_weights, fuse
@@ -98,7 +56,11 @@ class RetrievalReport:
 
 
 async def measure_retrieval(
-    cases: Sequence[QueryCase], deps: AnswerDependencies, document_names: Collection[str], *, curves: bool = False
+    cases: Sequence[datasets.QueryCase],
+    deps: AnswerDependencies,
+    document_names: Collection[str],
+    *,
+    curves: bool = False,
 ) -> RetrievalReport:
     """Search every question in every variant. `document_names` can be found, as cases name them.
 
@@ -106,7 +68,7 @@ async def measure_retrieval(
 
     Where the model fails, the rule's query replaces its query. Raises `StoreError`.
     """
-    queries_by_variant, fallback_count = await make_queries(cases, deps)
+    queries_by_variant, fallback_count = await datasets.make_queries(cases, deps)
     passages_by_query: dict[str, Sequence[Passage]] = {}
     budgets: list[Budget] = []
 
@@ -116,10 +78,10 @@ async def measure_retrieval(
         return query
 
     # Most questions are equal in all variants: each query is searched once.
-    await run_concurrently(
+    await datasets.run_concurrently(
         search, sorted({query for variant_queries in queries_by_variant.values() for query in variant_queries})
     )
-    metric_names = list(dict.fromkeys((*METRICS, *(_plotted_metric_names() if curves else ()))))
+    metric_names = list(dict.fromkeys((*metrics.METRICS, *(_plotted_metric_names() if curves else ()))))
     values_by_variant = await asyncio.to_thread(
         _compute_values, cases, queries_by_variant, passages_by_query, metric_names
     )
@@ -135,21 +97,21 @@ async def measure_retrieval(
 
 async def _search(query: str, deps: AnswerDependencies, budget: Budget) -> Sequence[Passage]:
     agents = await deps.library.route(query)
-    results = [await deps.library.search(agent.name, query, PASSAGES_PER_AGENT) for agent in agents]
+    results = [await deps.library.search(agent.name, query, datasets.PASSAGES_PER_AGENT) for agent in agents]
     return await rerank(query, [passage for passages in results for passage in passages], deps, budget)
 
 
 def _compute_values(
-    cases: Sequence[QueryCase],
+    cases: Sequence[datasets.QueryCase],
     queries_by_variant: Mapping[str, Sequence[str]],
     passages_by_query: Mapping[str, Sequence[Passage]],
     metric_names: Sequence[str],
-) -> Mapping[str, Mapping[str, MetricValues]]:
+) -> Mapping[str, Mapping[str, metrics.MetricValues]]:
     expected_ids = [case.expected_ids for case in cases]
     return {
-        variant: compute_metrics(
+        variant: metrics.compute_metrics(
             [
-                to_document_ids(passages_by_query[query], case_ids)
+                datasets.to_document_ids(passages_by_query[query], case_ids)
                 for query, case_ids in zip(texts, expected_ids, strict=True)
             ],
             expected_ids,
@@ -161,54 +123,56 @@ def _compute_values(
 
 def _make_variant_result(
     variant: str,
-    values_by_variant: Mapping[str, Mapping[str, MetricValues]],
+    values_by_variant: Mapping[str, Mapping[str, metrics.MetricValues]],
     queries_by_variant: Mapping[str, Sequence[str]],
 ) -> VariantResult:
     differences = (
-        {name: values_by_variant[variant][name] - values_by_variant[RAW][name] for name in METRICS}
-        if variant != RAW
+        {name: values_by_variant[variant][name] - values_by_variant[datasets.RAW][name] for name in metrics.METRICS}
+        if variant != datasets.RAW
         else {}
     )
     return VariantResult(
-        {name: mean_with_interval(values_by_variant[variant][name]) for name in METRICS},
-        {name: mean_with_interval(values) for name, values in differences.items()},
-        sum(map(operator.ne, queries_by_variant[variant], queries_by_variant[RAW])),
+        {name: metrics.mean_with_interval(values_by_variant[variant][name]) for name in metrics.METRICS},
+        {name: metrics.mean_with_interval(values) for name, values in differences.items()},
+        sum(map(operator.ne, queries_by_variant[variant], queries_by_variant[datasets.RAW])),
         {
-            name: [mean_with_interval(values_by_variant[variant][f"{name}@{k}"]) for k in CUTOFFS]
-            for name in PLOTTED_METRICS
+            name: [metrics.mean_with_interval(values_by_variant[variant][f"{name}@{k}"]) for k in metrics.CUTOFFS]
+            for name in metrics.PLOTTED_METRICS
             if f"{name}@1" in values_by_variant[variant]
         },
     )
 
 
 def _plotted_metric_names() -> Sequence[str]:
-    return [f"{name}@{k}" for name in PLOTTED_METRICS for k in CUTOFFS]
+    return [f"{name}@{k}" for name in metrics.PLOTTED_METRICS for k in metrics.CUTOFFS]
 
 
 async def retrieval(
     settings: Settings, data: Path, corpus: Path | None, *, fit: bool, as_json: bool, plot: Path | None = None
 ) -> int:
     """Measure how well questions find their documents. The data is checked before anything is opened."""
-    check_plot(plot)
-    cases = await asyncio.to_thread(read_cases, data, read_retrieval, RETRIEVAL_LINE_FORMAT)
+    output.check_plot(plot)
+    cases = await asyncio.to_thread(datasets.read_cases, data, datasets.read_retrieval, RETRIEVAL_LINE_FORMAT)
     if fit:
-        check_enough_cases(cases)
-    corpus_entries = await read_corpus_entries(corpus)
-    async with open_knowledge(settings if corpus_entries else without_live_sources(settings), corpus_entries) as app:
+        metrics.check_enough_cases(cases)
+    corpus_entries = await output.read_corpus_entries(corpus)
+    async with output.open_knowledge(
+        settings if corpus_entries else output.without_live_sources(settings), corpus_entries
+    ) as app:
         measurement = await measure_retrieval(cases, app.deps, await _read_document_names(app), curves=plot is not None)
         fit_result = await tune_alpha(cases, app.deps, app.store, app.embedder) if fit else None
     if plot:
-        await save_charts(retrieval_charts(measurement), plot)
+        await output.save_charts(retrieval_charts(measurement), plot)
     if as_json:
         print_json(retrieval_as_json(measurement, fit_result))
         return 0
     lines = _format_retrieval(measurement)
     if fit_result:
         section = {"knowledge": {"search": {"alpha": fit_result.alpha}}}
-        lines += format_fit_lines(
-            {MAIN_METRIC: fit_result.comparison}, section, keep_configured=fit_result.comparison.is_worse
+        lines += output.format_fit_lines(
+            {metrics.MAIN_METRIC: fit_result.comparison}, section, keep_configured=fit_result.comparison.is_worse
         )
-    print_lines(lines)
+    output.print_lines(lines)
     return 0
 
 
@@ -217,15 +181,15 @@ def retrieval_as_json(measurement: RetrievalReport, fit_result: AlphaTuning | No
     variants = {
         variant: {
             "changed": result.changed_count,
-            "measures": figures_as_json(result.metrics),
-            **({"differences": figures_as_json(result.differences)} if result.differences else {}),
+            "measures": output.figures_as_json(result.metrics),
+            **({"differences": output.figures_as_json(result.differences)} if result.differences else {}),
         }
         for variant, result in measurement.variants.items()
     }
     header = {"kind": "retrieval", "cases": measurement.cases, "level": CONFIDENCE_LEVEL}
     result = {**header, "missing": measurement.missing_count, "cut": measurement.fallback_count, "ways": variants}
     return result | (
-        {"fitted": {"alpha": fit_result.alpha, MAIN_METRIC: comparison_as_json(fit_result.comparison)}}
+        {"fitted": {"alpha": fit_result.alpha, metrics.MAIN_METRIC: output.comparison_as_json(fit_result.comparison)}}
         if fit_result
         else {}
     )
@@ -241,7 +205,7 @@ async def _read_document_names(app: App) -> frozenset[str]:
 
 
 def _format_retrieval(measurement: RetrievalReport) -> list[str]:
-    lines = [format_title(measurement.cases)]
+    lines = [output.format_title(measurement.cases)]
     if measurement.missing_count:
         lines.append(f"{measurement.missing_count} relevant documents are not in the knowledge: nothing can find them")
     if measurement.fallback_count:
@@ -259,26 +223,31 @@ def _format_retrieval(measurement: RetrievalReport) -> list[str]:
         )
     ]
     rows += [
-        (name, *(format_figure(result.metrics[name]) for result in measurement.variants.values())) for name in METRICS
+        (name, *(output.format_figure(result.metrics[name]) for result in measurement.variants.values()))
+        for name in metrics.METRICS
     ]
     lines += format_table(rows)
     for variant, result in measurement.variants.items():
         if result.changed_count:
-            lines.append(f"{variant} against raw: {MAIN_METRIC} {format_difference(result.differences[MAIN_METRIC])}")
+            difference = output.format_difference(result.differences[metrics.MAIN_METRIC])
+            lines.append(f"{variant} against raw: {metrics.MAIN_METRIC} {difference}")
     return lines
 
 
-def retrieval_charts(measurement: RetrievalReport) -> Sequence[Chart]:
+def retrieval_charts(measurement: RetrievalReport) -> Sequence[output.Chart]:
     """Return recall and nDCG at k, a line for every way to make the query, with intervals."""
     return [
-        Chart(
-            f"{name} at k, {measurement.cases} questions; {INTERVALS_NOTE}",
+        output.Chart(
+            f"{name} at k, {measurement.cases} questions; {output.INTERVALS_NOTE}",
             "k: documents looked at",
             name,
-            [Series(variant, interval_points(result.curves[name])) for variant, result in measurement.variants.items()],
-            [str(depth) for depth in CUTOFFS],
+            [
+                output.Series(variant, output.interval_points(result.curves[name]))
+                for variant, result in measurement.variants.items()
+            ],
+            [str(depth) for depth in metrics.CUTOFFS],
         )
-        for name in PLOTTED_METRICS
+        for name in metrics.PLOTTED_METRICS
     ]
 
 
@@ -287,15 +256,15 @@ class AlphaTuning:
     """The fitted weight of the dense score, and nDCG@10 with it."""
 
     alpha: float
-    comparison: TuningComparison
+    comparison: metrics.TuningComparison
 
 
 async def tune_alpha(
-    cases: Sequence[QueryCase], deps: AnswerDependencies, store: Store, embedder: Embedder
+    cases: Sequence[datasets.QueryCase], deps: AnswerDependencies, store: Store, embedder: Embedder
 ) -> AlphaTuning:
     """Fit `knowledge.search.alpha` to nDCG@10 of the rule's queries. Raises `UsageError` for too few questions."""
-    check_enough_cases(cases)
-    queries_by_variant, _ = await make_queries(cases, replace(deps, model=None))
+    metrics.check_enough_cases(cases)
+    queries_by_variant, _ = await datasets.make_queries(cases, replace(deps, model=None))
     search = deps.settings.knowledge.search
     candidates_by_query: dict[str, Sequence[Passage]] = {}
 
@@ -303,22 +272,28 @@ async def tune_alpha(
         candidates_by_query[query] = await _search_candidates(query, deps, store, embedder)
         return query
 
-    await run_concurrently(fetch_candidates, sorted(set(queries_by_variant[RULE])))
+    await datasets.run_concurrently(fetch_candidates, sorted(set(queries_by_variant[datasets.RULE])))
     values_by_alpha = await asyncio.to_thread(
-        _compute_alpha_values, [candidates_by_query[query] for query in queries_by_variant[RULE]], cases, search
+        _compute_alpha_values,
+        [candidates_by_query[query] for query in queries_by_variant[datasets.RULE]],
+        cases,
+        search,
     )
     # The configured value comes first: among equals it stays.
     alphas = sorted(values_by_alpha, key=lambda alpha: abs(alpha - search.alpha))
 
-    def find_best_alpha(case_indices: Indices) -> float:
+    def find_best_alpha(case_indices: metrics.Indices) -> float:
         return max(alphas, key=lambda alpha: round(float(values_by_alpha[alpha][case_indices].mean()), 6))
 
-    held_out_values = cross_validate(
-        len(cases), find_best_alpha, lambda alpha, case_indices: {MAIN_METRIC: values_by_alpha[alpha][case_indices]}
+    held_out_values = metrics.cross_validate(
+        len(cases),
+        find_best_alpha,
+        lambda alpha, case_indices: {metrics.MAIN_METRIC: values_by_alpha[alpha][case_indices]},
     )
     configured_values = values_by_alpha[search.alpha]
     return AlphaTuning(
-        find_best_alpha(np.arange(len(cases))), compare_values(configured_values, held_out_values[MAIN_METRIC])
+        find_best_alpha(np.arange(len(cases))),
+        metrics.compare_values(configured_values, held_out_values[metrics.MAIN_METRIC]),
     )
 
 
@@ -336,17 +311,20 @@ async def _search_candidates(
 
 
 def _compute_alpha_values(
-    candidates: Sequence[Sequence[Passage]], cases: Sequence[QueryCase], search: SearchSettings
-) -> Mapping[float, MetricValues]:
+    candidates: Sequence[Sequence[Passage]], cases: Sequence[datasets.QueryCase], search: SearchSettings
+) -> Mapping[float, metrics.MetricValues]:
     expected_ids = [case.expected_ids for case in cases]
     values_by_alpha = {}
     for alpha in {*ALPHAS, search.alpha}:
         rankings = [
-            apply_kind_weights(fuse(passages, alpha, PASSAGES_PER_AGENT), search.kind_weights)
+            apply_kind_weights(fuse(passages, alpha, datasets.PASSAGES_PER_AGENT), search.kind_weights)
             for passages in candidates
         ]
-        values_by_alpha[alpha] = compute_metrics(
-            [to_document_ids(ranking, case_ids) for ranking, case_ids in zip(rankings, expected_ids, strict=True)],
+        values_by_alpha[alpha] = metrics.compute_metrics(
+            [
+                datasets.to_document_ids(ranking, case_ids)
+                for ranking, case_ids in zip(rankings, expected_ids, strict=True)
+            ],
             expected_ids,
-        )[MAIN_METRIC]
+        )[metrics.MAIN_METRIC]
     return values_by_alpha

@@ -11,39 +11,7 @@ from typing import Any
 import numpy as np
 
 from bots.common.terminal import format_table, print_json
-from bots.evaluation.datasets import QueryCase, make_queries, read_cases, read_routing, run_concurrently, with_corpus
-from bots.evaluation.metrics import (
-    ROUTING_METRICS,
-    check_enough_cases,
-    compute_routing_metrics,
-    mean_with_interval,
-    summarize,
-)
-from bots.evaluation.output import (
-    INTERVALS_NOTE,
-    Chart,
-    Point,
-    Series,
-    check_plot,
-    comparison_as_json,
-    figures_as_json,
-    format_figure,
-    format_fit_lines,
-    format_title,
-    open_knowledge,
-    print_lines,
-    read_corpus_entries,
-    save_charts,
-    without_live_sources,
-)
-from bots.evaluation.tuning_routing import (
-    AgentComparison,
-    RoutingTuning,
-    RoutingWeights,
-    compare_agents,
-    select_agent_columns,
-    tune_routing,
-)
+from bots.evaluation import datasets, metrics, output, tuning_routing
 from core.answering.context import AnswerDependencies
 from core.errors import UsageError
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate
@@ -64,22 +32,22 @@ class RoutingReport:
     variants: Mapping[str, Mapping[str, Estimate]]
 
 
-async def measure_routing(cases: Sequence[QueryCase], deps: AnswerDependencies) -> RoutingReport:
+async def measure_routing(cases: Sequence[datasets.QueryCase], deps: AnswerDependencies) -> RoutingReport:
     """Route every question in every variant."""
-    queries_by_variant, fallback_count = await make_queries(cases, deps)
+    queries_by_variant, fallback_count = await datasets.make_queries(cases, deps)
     agents_by_query: dict[str, Sequence[str]] = {}
 
     async def route(query: str) -> str:
         agents_by_query[query] = [agent.name for agent in await deps.library.route(query)]
         return query
 
-    await run_concurrently(
+    await datasets.run_concurrently(
         route, sorted({query for variant_queries in queries_by_variant.values() for query in variant_queries})
     )
     agent_names = list(deps.settings.retrieval_agents())
     variants = {
-        variant: summarize(
-            compute_routing_metrics(
+        variant: metrics.summarize(
+            metrics.compute_routing_metrics(
                 [agents_by_query[query] for query in texts], [case.expected_ids for case in cases], len(agent_names)
             )
         )
@@ -106,29 +74,31 @@ class RoutingCurve:
 
 
 async def routing_curve(
-    cases: Sequence[QueryCase], deps: AnswerDependencies, store: Store, embedder: Embedder
+    cases: Sequence[datasets.QueryCase], deps: AnswerDependencies, store: Store, embedder: Embedder
 ) -> RoutingCurve:
     """Route questions with many thresholds, all else as configured; those that are routed by words are left out.
 
     Raises `StoreError`, `EmbeddingError`.
     """
-    return await asyncio.to_thread(_curve, await compare_agents(cases, deps, store, embedder), deps)
+    return await asyncio.to_thread(_curve, await tuning_routing.compare_agents(cases, deps, store, embedder), deps)
 
 
-def _curve(comparison: AgentComparison, deps: AnswerDependencies) -> RoutingCurve:
+def _curve(comparison: tuning_routing.AgentComparison, deps: AnswerDependencies) -> RoutingCurve:
     scores = comparison.cosines.mix_scores(comparison.configured_weights)
     expected_agents = [case.expected_ids for case in comparison.cases]
     routing, agents = deps.settings.knowledge.routing, len(deps.settings.retrieval_agents())
 
     def measure_at(threshold: float) -> ThresholdPoint:
-        agent_columns = select_agent_columns(scores, RoutingWeights(comparison.scales, threshold), routing.agents)
-        metric_values = compute_routing_metrics(
+        agent_columns = tuning_routing.select_agent_columns(
+            scores, tuning_routing.RoutingWeights(comparison.scales, threshold), routing.agents
+        )
+        metric_values = metrics.compute_routing_metrics(
             [[comparison.agent_names[column] for column in columns] for columns in agent_columns],
             expected_agents,
             agents,
         )
         figures: Mapping[str, Estimate] = {
-            name: mean_with_interval(metric_values[name]) for name in ("coverage", "saved")
+            name: metrics.mean_with_interval(metric_values[name]) for name in ("coverage", "saved")
         }
         return ThresholdPoint(threshold, figures["coverage"], figures["saved"])
 
@@ -142,19 +112,21 @@ async def routing(
     settings: Settings, data: Path, corpus: Path | None, *, fit: bool, as_json: bool, plot: Path | None = None
 ) -> int:
     """Measure how well questions find their agents. The data is checked before anything is opened."""
-    check_plot(plot)
-    cases = await asyncio.to_thread(read_cases, data, read_routing, ROUTING_LINE_FORMAT)
-    corpus_entries = await read_corpus_entries(corpus)
-    knowledge_settings = with_corpus(settings, corpus_entries) if corpus_entries else without_live_sources(settings)
+    output.check_plot(plot)
+    cases = await asyncio.to_thread(datasets.read_cases, data, datasets.read_routing, ROUTING_LINE_FORMAT)
+    corpus_entries = await output.read_corpus_entries(corpus)
+    knowledge_settings = (
+        datasets.with_corpus(settings, corpus_entries) if corpus_entries else output.without_live_sources(settings)
+    )
     _refuse_unknown_agents(cases, knowledge_settings, data)
     if fit:
-        check_enough_cases(cases)
-    async with open_knowledge(knowledge_settings, corpus_entries) as app:
+        metrics.check_enough_cases(cases)
+    async with output.open_knowledge(knowledge_settings, corpus_entries) as app:
         measurement = await measure_routing(cases, app.deps)
-        fit_result = await tune_routing(cases, app.deps, app.store, app.embedder) if fit else None
+        fit_result = await tuning_routing.tune_routing(cases, app.deps, app.store, app.embedder) if fit else None
         curve = await routing_curve(cases, app.deps, app.store, app.embedder) if plot else None
     if plot and curve:
-        await save_charts(routing_charts(curve), plot)
+        await output.save_charts(routing_charts(curve), plot)
     if as_json:
         print_json(routing_as_json(measurement, fit_result))
         return 0
@@ -162,18 +134,20 @@ async def routing(
     if fit_result:
         if fit_result.skipped:
             lines += ["", f"{fit_result.skipped} questions are routed by words and were not fitted to"]
-        lines += format_fit_lines(
+        lines += output.format_fit_lines(
             fit_result.comparisons,
             _weights_as_config(fit_result, knowledge_settings),
             keep_configured=fit_result.comparisons["accuracy"].is_worse,
         )
-    print_lines(lines)
+    output.print_lines(lines)
     return 0
 
 
-def routing_as_json(measurement: RoutingReport, fit_result: RoutingTuning | None) -> Mapping[str, Any]:
+def routing_as_json(measurement: RoutingReport, fit_result: tuning_routing.RoutingTuning | None) -> Mapping[str, Any]:
     """Return the object that `kimas eval routing --json` prints (a contract)."""
-    variants = {variant: {"measures": figures_as_json(figures)} for variant, figures in measurement.variants.items()}
+    variants = {
+        variant: {"measures": output.figures_as_json(figures)} for variant, figures in measurement.variants.items()
+    }
     header = {"kind": "routing", "cases": measurement.cases, "level": CONFIDENCE_LEVEL}
     result: dict[str, Any] = {
         **header,
@@ -182,7 +156,9 @@ def routing_as_json(measurement: RoutingReport, fit_result: RoutingTuning | None
         "ways": variants,
     }
     if fit_result:
-        comparisons = {name: comparison_as_json(comparison) for name, comparison in fit_result.comparisons.items()}
+        comparisons = {
+            name: output.comparison_as_json(comparison) for name, comparison in fit_result.comparisons.items()
+        }
         result["fitted"] = {
             "scales": fit_result.scales,
             "threshold": fit_result.threshold,
@@ -194,7 +170,7 @@ def routing_as_json(measurement: RoutingReport, fit_result: RoutingTuning | None
     return result
 
 
-def _refuse_unknown_agents(cases: Sequence[QueryCase], settings: Settings, data: Path) -> None:
+def _refuse_unknown_agents(cases: Sequence[datasets.QueryCase], settings: Settings, data: Path) -> None:
     known_agents = settings.retrieval_agents()
     unknown_agents = sorted({name for case in cases for name in case.expected_ids} - known_agents.keys())
     if unknown_agents:
@@ -208,19 +184,19 @@ def _format_routing(measurement: RoutingReport) -> list[str]:
     rows = [
         ("", *measurement.variants),
         *(
-            (name, *(format_figure(figures[name]) for figures in measurement.variants.values()))
-            for name in ROUTING_METRICS
+            (name, *(output.format_figure(figures[name]) for figures in measurement.variants.values()))
+            for name in metrics.ROUTING_METRICS
         ),
     ]
     cut_note = [f"{measurement.fallback_count} times the model's rewrite failed or was late: the rule's was measured"]
     return [
-        f"{format_title(measurement.cases)}; {measurement.agents} agents",
+        f"{output.format_title(measurement.cases)}; {measurement.agents} agents",
         *(cut_note if measurement.fallback_count else []),
         *format_table(rows),
     ]
 
 
-def _weights_as_config(fit_result: RoutingTuning, settings: Settings) -> Mapping[str, Any]:
+def _weights_as_config(fit_result: tuning_routing.RoutingTuning, settings: Settings) -> Mapping[str, Any]:
     """Return the fitted weights as configuration. Agents that are one per source have to be written down for it."""
     mix_in_config: dict[str, Any] = (
         {} if fit_result.mix_in_weight is None else {"mix_in_weight": fit_result.mix_in_weight}
@@ -239,22 +215,22 @@ def _weights_as_config(fit_result: RoutingTuning, settings: Settings) -> Mapping
     return {"agents": agents, "knowledge": {"routing": {"threshold": fit_result.threshold}}}
 
 
-def routing_charts(curve: RoutingCurve) -> Sequence[Chart]:
+def routing_charts(curve: RoutingCurve) -> Sequence[output.Chart]:
     """Return coverage against saved searches over thresholds, and where the configured one stands."""
     points = [point for threshold_result in curve.points if (point := _to_trade_off_point(threshold_result))]
     configured_point = _to_trade_off_point(curve.configured)
-    series = [Series("each threshold from low to high", points)]
+    series = [output.Series("each threshold from low to high", points)]
     if configured_point:
         label = f"threshold {curve.configured.threshold:g}"
-        series.append(Series("as configured", [configured_point], is_joined=False, label=label))
-    title = f"What a threshold saves; {INTERVALS_NOTE}"
-    return [Chart(title, "saved: share of the agents not asked", "coverage", series)]
+        series.append(output.Series("as configured", [configured_point], is_joined=False, label=label))
+    title = f"What a threshold saves; {output.INTERVALS_NOTE}"
+    return [output.Chart(title, "saved: share of the agents not asked", "coverage", series)]
 
 
-def _to_trade_off_point(threshold_result: ThresholdPoint) -> Point | None:
+def _to_trade_off_point(threshold_result: ThresholdPoint) -> output.Point | None:
     if threshold_result.saved.value is None or threshold_result.coverage.value is None:
         return None
-    return Point(
+    return output.Point(
         threshold_result.saved.value,
         threshold_result.coverage.value,
         threshold_result.coverage.low,

@@ -10,17 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from bots.evaluation import metrics
 from bots.evaluation.datasets import RULE, QueryCase, make_queries
-from bots.evaluation.metrics import (
-    ROUTING_METRICS,
-    Indices,
-    MetricValues,
-    TuningComparison,
-    check_enough_cases,
-    compare_values,
-    compute_routing_metrics,
-    cross_validate,
-)
 from core.answering.context import AnswerDependencies
 from core.errors import UsageError
 from core.settings import AgentSettings
@@ -49,8 +40,8 @@ THRESHOLD_STEPS = 200
 class MixWeights:
     """The weight of the mix-in per agent, shape (agents,), and of its kinds, shape (agents, kinds) or (1, kinds)."""
 
-    mix_in: MetricValues
-    kinds: MetricValues
+    mix_in: metrics.MetricValues
+    kinds: metrics.MetricValues
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,22 +51,22 @@ class Cosines:
     `centroid` has the shape (cases, agents), `kinds` (cases, agents, kinds).
     """
 
-    centroid: MetricValues
-    kinds: MetricValues
+    centroid: metrics.MetricValues
+    kinds: metrics.MetricValues
 
     def select(self, cases: NDArray[np.int64]) -> Cosines:
         """Return those of some cases."""
         return Cosines(self.centroid[cases], self.kinds[cases])
 
-    def mix_scores(self, weights: MixWeights) -> MetricValues:
+    def mix_scores(self, weights: MixWeights) -> metrics.MetricValues:
         """Return the scores before they are scaled, shape (cases, agents); minus infinity where nothing compares."""
         weighted_cosines = np.where(np.isnan(self.kinds) | (weights.kinds == 0), -np.inf, self.kinds * weights.kinds)
         mix_in_cosines = weighted_cosines.max(axis=2)
         has_no_centroids = np.isnan(self.centroid)
-        mixed_scores: MetricValues = (1 - weights.mix_in) * np.where(
+        mixed_scores: metrics.MetricValues = (1 - weights.mix_in) * np.where(
             has_no_centroids, 0, self.centroid
         ) + weights.mix_in * np.where(np.isinf(mix_in_cosines), 0, mix_in_cosines)
-        scores: MetricValues = np.where(
+        scores: metrics.MetricValues = np.where(
             has_no_centroids, mix_in_cosines, np.where(np.isinf(mix_in_cosines), self.centroid, mixed_scores)
         )
         return scores
@@ -89,7 +80,7 @@ class AgentComparison:
     cases: Sequence[QueryCase]
     cosines: Cosines
     configured_weights: MixWeights
-    scales: MetricValues
+    scales: metrics.MetricValues
     skipped: int
 
 
@@ -146,7 +137,7 @@ def _configured_weights(agents: Sequence[AgentSettings]) -> MixWeights:
 class RoutingWeights:
     """A scale per agent, the score below which none is asked, and the mix that the scores come from."""
 
-    scales: MetricValues
+    scales: metrics.MetricValues
     threshold: float
     mix: MixWeights | None = None
 
@@ -163,7 +154,7 @@ class RoutingTuning:
     threshold: float
     mix_in_weight: float | None
     mix_in_weights: Mapping[str, float]
-    comparisons: Mapping[str, TuningComparison]
+    comparisons: Mapping[str, metrics.TuningComparison]
     skipped: int
 
 
@@ -175,7 +166,7 @@ async def tune_routing(
     Raises `UsageError` for too few questions or agents.
     """
     comparison = await compare_agents(cases, deps, store, embedder)
-    check_enough_cases(comparison.cases)
+    metrics.check_enough_cases(comparison.cases)
     if len(comparison.agent_names) < 2:
         raise UsageError("--fit needs two agents at least that have knowledge or a description")
     return await asyncio.to_thread(_tune, comparison, deps)
@@ -187,17 +178,17 @@ def _tune(comparison: AgentComparison, deps: AnswerDependencies) -> RoutingTunin
     configured_weights = RoutingWeights(comparison.scales, routing.threshold, comparison.configured_weights)
     expected = np.array([[name in case.expected_ids for name in comparison.agent_names] for case in comparison.cases])
 
-    def evaluate(weights: RoutingWeights, case_indices: Indices) -> Mapping[str, MetricValues]:
+    def evaluate(weights: RoutingWeights, case_indices: metrics.Indices) -> Mapping[str, metrics.MetricValues]:
         scores = comparison.cosines.select(case_indices).mix_scores(weights.mix or comparison.configured_weights)
         agent_names = [
             [comparison.agent_names[column] for column in row]
             for row in select_agent_columns(scores, weights, routing.agents)
         ]
-        return compute_routing_metrics(
+        return metrics.compute_routing_metrics(
             agent_names, [comparison.cases[number].expected_ids for number in case_indices], agent_count
         )
 
-    def tune(case_indices: Indices) -> RoutingWeights:
+    def tune(case_indices: metrics.Indices) -> RoutingWeights:
         return tune_all(
             comparison.cosines.select(case_indices),
             expected[case_indices],
@@ -207,13 +198,15 @@ def _tune(comparison: AgentComparison, deps: AnswerDependencies) -> RoutingTunin
 
     all_cases = np.arange(len(comparison.cases))
     configured_values = evaluate(configured_weights, all_cases)
-    tuned_values = cross_validate(len(comparison.cases), tune, evaluate)
-    comparisons = {name: compare_values(configured_values[name], tuned_values[name]) for name in ROUTING_METRICS}
+    tuned_values = metrics.cross_validate(len(comparison.cases), tune, evaluate)
+    comparisons = {
+        name: metrics.compare_values(configured_values[name], tuned_values[name]) for name in metrics.ROUTING_METRICS
+    }
     return _make_result(comparison, tune(all_cases), comparisons)
 
 
 def _make_result(
-    comparison: AgentComparison, weights: RoutingWeights, comparisons: Mapping[str, TuningComparison]
+    comparison: AgentComparison, weights: RoutingWeights, comparisons: Mapping[str, metrics.TuningComparison]
 ) -> RoutingTuning:
     mix = weights.mix or comparison.configured_weights
     is_mix_tunable, kind_numbers = _find_tunable(comparison.cosines)
@@ -242,7 +235,7 @@ def tune_all(cosines: Cosines, expected: np.ndarray, configured_weights: MixWeig
     return RoutingWeights(tuned_weights.scales, tuned_weights.threshold, mix)
 
 
-def tune_scales_and_threshold(scores: MetricValues, expected: np.ndarray, limit: int) -> RoutingWeights:
+def tune_scales_and_threshold(scores: metrics.MetricValues, expected: np.ndarray, limit: int) -> RoutingWeights:
     """Return the scales and the threshold that fit labelled questions best.
 
     `scores` are unscaled, shape (cases, agents); `expected` marks the agents that should be asked, of the same shape.
@@ -258,7 +251,7 @@ def tune_scales_and_threshold(scores: MetricValues, expected: np.ndarray, limit:
     return RoutingWeights(scales, float(thresholds[int(np.argmax(np.round(f_scores, 6)))]))
 
 
-def select_agent_columns(scores: MetricValues, weights: RoutingWeights, limit: int) -> Sequence[Sequence[int]]:
+def select_agent_columns(scores: metrics.MetricValues, weights: RoutingWeights, limit: int) -> Sequence[Sequence[int]]:
     """Return the agents (columns) that every case goes to, best first. `scores` are mixed and not yet scaled."""
     scaled_scores = scores * weights.scales
     order = np.argsort(-scaled_scores, axis=1, kind="stable")[:, :limit]
@@ -279,7 +272,7 @@ def _find_tunable(cosines: Cosines) -> tuple[bool, Sequence[int]]:
 
 
 def _tune_mix(
-    cosines: Cosines, expected: np.ndarray, scales: MetricValues, configured_weights: MixWeights
+    cosines: Cosines, expected: np.ndarray, scales: metrics.MetricValues, configured_weights: MixWeights
 ) -> MixWeights:
     """Return one mix for all agents under which wanted agents stand out most, by moving one weight at a time."""
     positive_cases = np.flatnonzero(expected.any(axis=1))
@@ -289,7 +282,7 @@ def _tune_mix(
         return configured_weights
     cosines, expected = cosines.select(positive_cases), expected[positive_cases]
 
-    def objective(weights: MetricValues) -> float:
+    def objective(weights: metrics.MetricValues) -> float:
         penalty = (
             REGULARIZATION
             * float((weights - initial_weights) @ (weights - initial_weights))
@@ -310,17 +303,17 @@ def _tune_mix(
     return _to_shared_mix(best_weights, len(scales))
 
 
-def _to_shared_mix(weights: MetricValues, agent_count: int) -> MixWeights:
+def _to_shared_mix(weights: metrics.MetricValues, agent_count: int) -> MixWeights:
     return MixWeights(np.full(agent_count, weights[0]), weights[None, 1:])
 
 
-def _replace_at(values: MetricValues, position: int, value: float) -> MetricValues:
+def _replace_at(values: metrics.MetricValues, position: int, value: float) -> metrics.MetricValues:
     result = values.copy()
     result[position] = value
     return result
 
 
-def _tune_scales(scores: MetricValues, expected: np.ndarray) -> MetricValues:
+def _tune_scales(scores: metrics.MetricValues, expected: np.ndarray) -> metrics.MetricValues:
     """Return the scales under which wanted agents stand out most, by moving one at a time; about 1 on average."""
     positive_cases = expected.any(axis=1)
     scores, expected = scores[positive_cases], expected[positive_cases]
@@ -342,18 +335,18 @@ def _tune_scales(scores: MetricValues, expected: np.ndarray) -> MetricValues:
     return np.round(scales, 2)
 
 
-def _softmax_objective(scores: MetricValues, expected: np.ndarray, scales: MetricValues) -> float:
+def _softmax_objective(scores: metrics.MetricValues, expected: np.ndarray, scales: metrics.MetricValues) -> float:
     """Return the mean log share of the wanted agents in a soft choice, less what the scales' distance from 1 costs."""
     exponentials = scores * scales / TEMPERATURE
     exponentials = np.exp(exponentials - exponentials.max(axis=1, keepdims=True))
-    shares: MetricValues = (exponentials * expected).sum(axis=1) / exponentials.sum(axis=1)
-    logarithms: MetricValues = np.log(scales)
+    shares: metrics.MetricValues = (exponentials * expected).sum(axis=1) / exponentials.sum(axis=1)
+    logarithms: metrics.MetricValues = np.log(scales)
     penalty = REGULARIZATION * float(logarithms @ logarithms) / math.sqrt(len(scores))
-    log_shares: MetricValues = np.log(np.maximum(shares, 1e-9))
+    log_shares: metrics.MetricValues = np.log(np.maximum(shares, 1e-9))
     return float(log_shares.mean()) - penalty
 
 
-def _mean_f_score(scores: MetricValues, expected: np.ndarray, weights: RoutingWeights, limit: int) -> float:
+def _mean_f_score(scores: metrics.MetricValues, expected: np.ndarray, weights: RoutingWeights, limit: int) -> float:
     """Return the mean F-measure of the agents asked, with recall counting more; 1 where none is wanted or asked."""
     f_scores = []
     for case, columns in enumerate(select_agent_columns(scores, weights, limit)):
