@@ -160,5 +160,5 @@ async def _rating(connection: AsyncConnection, press: Message, question_id: str)
 
 
 def _to_daily_ratings(day: date, rows: Sequence[Any]) -> DailyRatings:
-    reasons = Counter(row.reason for row in rows if row.reason)
+    reasons = dict(Counter(row.reason for row in rows if row.reason))
     return DailyRatings(day, sum(row.verdict == UP for row in rows), sum(row.verdict == DOWN for row in rows), reasons)
