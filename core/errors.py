@@ -84,6 +84,10 @@ class StoreError(KimasError):
     """The passage store is damaged, full, or of an unknown version."""
 
 
+class JournalError(StoreError):
+    """The journal cannot be read or written now: the disk is full, say, or another process holds its lock."""
+
+
 class StoreMismatch(StoreError):
     """The store contains vectors of another embedding model."""
 

@@ -8,7 +8,7 @@ from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from core.errors import EmbeddingError, ModelError, ServiceError
-from core.llm.sse import ChatStreamDecoder, InvalidReplyError, StreamChunk, parse_completion
+from core.llm.sse import ChatStreamDecoder, InvalidReplyError, StreamChunk, parse_completion, parse_embeddings
 from core.observability.logs import get_logger
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ PLACEHOLDER_API_KEY = "none"
 OPTIONAL_PARAMETERS = frozenset({"response_format", "tools"})
 UNSUPPORTED_STATUSES = frozenset({400, 422, 501})
 CHAT_COMPLETIONS_PATH = "/chat/completions"
+EMBEDDINGS_PATH = "/embeddings"
 # The wait for the end of a complete reply, so that its connection can be reused.
 DRAIN_TIMEOUT_S = 0.2
 # The wait for the token counts after the last text.
@@ -166,10 +167,14 @@ class OpenAIClient:
 
     async def embed(self, model: str, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per text, in order. Raises `EmbeddingError`."""
+        import httpx2
+
         client = await self._client()
+        body = {"model": model, "input": list(texts), "encoding_format": "float"}
         with self._map_errors(EmbeddingError, model):
-            response = await client.embeddings.create(model=model, input=list(texts), encoding_format="float")
-        vectors = [item.embedding for item in sorted(response.data, key=lambda item: item.index)]
+            # Not the typed method, which hands on whatever a proxy answers in place of JSON.
+            response: Response = await client.post(EMBEDDINGS_PATH, cast_to=httpx2.Response, body=body)
+            vectors = parse_embeddings(_read_json(response))
         if len(vectors) != len(texts):
             raise EmbeddingError(f"{self.base_url}: {model} sent {len(vectors)} vectors for {len(texts)} texts")
         return vectors
@@ -209,6 +214,15 @@ class OpenAIClient:
             ) from error
         except (openai.OpenAIError, httpx2.HTTPError, ValueError, RecursionError) as error:
             raise error_class(f"{prefix}: {type(error).__name__}: {str(error)[:300]}") from error
+
+
+def _read_json(response: Response) -> object:
+    """Return the JSON values of a reply. Raises `InvalidReplyError` for anything else, such as a proxy's page."""
+    try:
+        return response.json()
+    except ValueError as error:
+        content_type = response.headers.get("content-type", "nothing").split(";")[0]
+        raise InvalidReplyError(f"{content_type[:60]} instead of JSON") from error
 
 
 def _without(body: dict[str, Any], names: AbstractSet[str]) -> dict[str, Any]:

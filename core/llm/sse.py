@@ -111,6 +111,20 @@ def parse_completion(body: object) -> StreamChunk:
     return StreamChunk(text, usage.prompt_tokens, usage.completion_tokens)
 
 
+def parse_embeddings(body: object) -> list[list[float]]:
+    """Return the vectors of a reply in the order of their texts. Raises `InvalidReplyError`."""
+    items = _filter_mappings(_require_reply(body).get("data"))
+    vectors: list[tuple[int, list[float]]] = []
+    for position, item in enumerate(items):
+        index, vector = item.get("index", position), item.get("embedding")
+        if not isinstance(index, int) or not isinstance(vector, list) or not vector:
+            raise InvalidReplyError("an embedding that is no list of numbers")
+        if not all(isinstance(value, int | float) for value in vector):
+            raise InvalidReplyError("an embedding that is no list of numbers")
+        vectors.append((index, vector))
+    return [vector for _, vector in sorted(vectors, key=lambda pair: pair[0])]
+
+
 def _merge_texts(chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
     """Join consecutive texts into one chunk. Chunks before a damaged one are yielded before its error."""
     texts: list[str] = []

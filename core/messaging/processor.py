@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakValueDictionary
 
-from core.errors import KimasError, MessageDeleted, PlatformError, ServiceError, UsageError
+from core.errors import JournalError, KimasError, MessageDeleted, PlatformError, ServiceError, UsageError
 from core.messaging.auto_comment.commenter import Commenter
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.feedback.escalation_handler import EscalationHandler
@@ -25,7 +25,7 @@ from core.observability.logs import get_logger, log_context
 from core.ports import Adapter, AnswerFunction, MessageHandler, Sink
 from core.runtime.tasks import uncancellable
 from core.settings import Settings
-from core.storage.messages import Journal
+from core.storage.messages import Journal, iter_retry_delays
 from core.text.catalogue import messages_for
 from core.text.follow_ups import get_author_turns
 from core.text.tokens import detect_language
@@ -92,6 +92,7 @@ class MessageProcessor:
         It does not wait for questions that people still have time to answer: the next start judges them again.
         """
         self._stopping.set()
+        self._journal.stop_retrying()
         deadline, cancelled_count = time.monotonic() + grace_s, 0
         # An answer may start another one: an escalation or a retry.
         while running := {task for task in self._tasks if not task.done()}:
@@ -131,36 +132,58 @@ class MessageProcessor:
         key = message.key
         with log_context(message=message.id, platform=key.platform, chat=key.chat):
             try:
-                if self._dispatcher.is_priority(message):
-                    async with lock:
-                        decision = await self._gate.judge(message, is_resumed=bool(previous_reply_id))
-                        await self._respond(adapter, message, previous_reply_id, decision)
-                    return
-                if is_press(message):
-                    async with lock:
-                        delivery = JournaledDelivery(self._journal, message)
-                        await self._feedback.handle_press(adapter, message, delivery, self._schedule)
-                    return
-                async with lock, self._worker_slots:
-                    if self._commenter.should_handle(message):
-                        await self._comment(adapter, message, previous_reply_id)
-                        return
-                    if await self._try_capture_answer(adapter, message):
-                        return
-                    decision = await self._gate.judge(message, is_resumed=bool(previous_reply_id))
-                    if not decision.wait_s:
-                        await self._respond(adapter, message, previous_reply_id, decision)
-                        return
-                if await self._wait_for_humans(decision.wait_s) and await wait_while_typing(
-                    adapter, message, decision.wait_s, self._wait_for_humans
-                ):
-                    async with lock, self._worker_slots:
-                        await self._respond(
-                            adapter, message, previous_reply_id, await self._gate.recheck(message, decision)
-                        )
+                await self._process_until_settled(lock, adapter, message, previous_reply_id)
             except Exception as error:
-                # Nobody handles the error after this. The journal itself may have failed, so only the log is left.
+                # Nobody handles the error after this: only the log is left.
                 get_logger(__name__).exception("message.unsettled", error=str(error))
+
+    async def _process_until_settled(
+        self, lock: asyncio.Lock, adapter: Adapter, message: Message, previous_reply_id: str
+    ) -> None:
+        """Process a message; take it up again for as long as the journal fails in the middle of it."""
+        is_first_try = True
+        for delay_s in iter_retry_delays():
+            try:
+                reply_id = previous_reply_id if is_first_try else await self._journal.find_unfinished(message)
+                if reply_id is not None:
+                    await self._process_once(lock, adapter, message, reply_id)
+            except JournalError as error:
+                get_logger(__name__).error("journal.unavailable", error=str(error), retry_s=delay_s)
+                is_first_try = False
+                if not await self._journal.wait_to_retry(delay_s):
+                    raise
+            else:
+                return
+
+    async def _process_once(
+        self, lock: asyncio.Lock, adapter: Adapter, message: Message, previous_reply_id: str
+    ) -> None:
+        is_resumed = bool(previous_reply_id)
+        if self._dispatcher.is_priority(message):
+            async with lock:
+                decision = await self._gate.judge(message, is_resumed=is_resumed)
+                await self._respond(adapter, message, previous_reply_id, decision)
+            return
+        if is_press(message):
+            async with lock:
+                delivery = JournaledDelivery(self._journal, message)
+                await self._feedback.handle_press(adapter, message, delivery, self._schedule)
+            return
+        async with lock, self._worker_slots:
+            if self._commenter.should_handle(message):
+                await self._comment(adapter, message, previous_reply_id)
+                return
+            if await self._try_capture_answer(adapter, message):
+                return
+            decision = await self._gate.judge(message, is_resumed=is_resumed)
+            if not decision.wait_s:
+                await self._respond(adapter, message, previous_reply_id, decision)
+                return
+        if await self._wait_for_humans(decision.wait_s) and await wait_while_typing(
+            adapter, message, decision.wait_s, self._wait_for_humans
+        ):
+            async with lock, self._worker_slots:
+                await self._respond(adapter, message, previous_reply_id, await self._gate.recheck(message, decision))
 
     async def _comment(self, adapter: Adapter, message: Message, previous_reply_id: str) -> None:
         await self._gate.chat_policy.refresh()
@@ -204,6 +227,9 @@ class MessageProcessor:
         except PlatformError as error:
             get_logger(__name__).error("reply.refused", error=str(error))
             await self._journal.mark_failed(message, str(error))
+        except JournalError:
+            # No fault of the question's: it is taken up again when the journal works.
+            raise
         except Exception as error:
             # Nobody asked, so nobody misses the answer: an apology would only disturb.
             is_unneeded = decision.is_proactive or (

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import delete, func, insert, or_, select, update
 
 from core.runtime.tasks import uncancellable
 from core.storage.engine import Repository
-from core.storage.tables import bot_values, chat_values, feeds, identity_values, messages
+from core.storage.tables import bot_values, chat_values, feeds, identity_values, messages, within_last
 from core.types import Message
 
-HOUR = timedelta(hours=1)
+HOUR_S = 3600.0
 
 
 class AutoCommentRepository(Repository):
@@ -39,7 +38,7 @@ class AutoCommentRepository(Repository):
                 columns.state == "answered",
                 columns.addressed.is_(False),
                 columns.id.not_in(excluded_ids),
-                columns.settled_at >= datetime.now(UTC) - HOUR,
+                within_last(columns.settled_at, HOUR_S),
             )
         )
         return int(await self._database.fetch_value(query))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select, update
 
 from core.storage.engine import Repository
-from core.storage.tables import bot_values, chat_values, identity_values, messages
+from core.storage.tables import bot_values, chat_values, identity_values, messages, within_last
 from core.types import ESCALATION_COMMAND, RATING_COMMAND, ConversationKey, Message
 
 # The number of newest messages of all chats to scan: faster than an index, because only recent messages are needed.
@@ -82,7 +82,7 @@ class ChatHistory(Repository):
         """Return the other messages of people in the chat in the last seconds, oldest first."""
         columns = messages.c
         query = _select_newest(message, *_COLUMN_NAMES).where(
-            columns.received_at > _time_before(seconds), columns.bot == message.bot, is_user_message()
+            within_last(columns.received_at, seconds), columns.bot == message.bot, is_user_message()
         )
         rows = await self._database.fetch_all(query)
         own_index = next((index for index, row in enumerate(rows) if row.id == message.id), len(rows))
@@ -103,7 +103,7 @@ class ChatHistory(Repository):
         query = _select_newest(message, "id").where(
             columns.author_id == message.author_id,
             columns.state.in_((*_ANSWERING_STATES, "failed")),
-            columns.received_at > _time_before(seconds),
+            within_last(columns.received_at, seconds),
             columns.id != message.id,
         )
         return len(await self._database.fetch_all(query))
@@ -115,7 +115,7 @@ class ChatHistory(Repository):
             columns.state == "answered",
             columns.reply != "",
             columns.command.in_(("", "ask")),
-            columns.settled_at > _time_before(seconds),
+            within_last(columns.settled_at, seconds),
             is_readable_from(message),
         )
         rows = await self._database.fetch_all(query)
@@ -164,7 +164,7 @@ class ChatHistory(Repository):
             or_(columns.thread == thread, columns.reply_id == thread),
             columns.state == "answered",
             columns.command.in_(("", "ask")),
-            columns.settled_at > _time_before(seconds),
+            within_last(columns.settled_at, seconds),
             columns.id != message.id,
         )
         return [_to_bot_answer(row) for row in await self._database.fetch_all(query)]
@@ -176,7 +176,7 @@ class ChatHistory(Repository):
     async def was_told(self, message: Message, text: str, seconds: float) -> bool:
         """Return whether the author got just this text in the chat in the last seconds."""
         values = {**chat_values(message.key), "author_id": message.author_id, "reply": text}
-        query = select(messages.c.number).filter_by(**values).where(messages.c.settled_at > _time_before(seconds))
+        query = select(messages.c.number).filter_by(**values).where(within_last(messages.c.settled_at, seconds))
         return await self._database.fetch_first(query.limit(1)) is not None
 
     async def get_replied_author(self, message: Message) -> str | None:
@@ -241,10 +241,6 @@ def _to_bot_answer(row: Row[Any]) -> BotAnswer:
         is_for_post=row.is_post is True,
         opens_thread=row.thread == row.id and not row.reply_to,
     )
-
-
-def _time_before(seconds: float) -> datetime:
-    return datetime.now(UTC) - timedelta(seconds=seconds)
 
 
 def _age_s(moment: datetime) -> float:

@@ -29,18 +29,20 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from core.errors import StoreError
+from core.errors import JournalError, StoreError
 from core.runtime.tasks import uncancellable
 from core.storage.tables import metadata
 
 # The newest revision in `migrations/versions/`.
 HEAD = "0002"
+# How long a statement waits for the lock of another process.
+BUSY_TIMEOUT_MS = 5000
 # As Alembic creates it.
 alembic_version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 
 
 class Database:
-    """An open database with all tables. Every transaction raises `StoreError` when the database fails."""
+    """An open database with all tables. Every transaction raises `JournalError` when the database fails."""
 
     def __init__(self, engine: AsyncEngine, location: str) -> None:
         self._engine = engine
@@ -79,7 +81,7 @@ class Database:
             async with self._write_lock, self._engine.begin() as connection:
                 yield connection
         except SQLAlchemyError as error:
-            raise StoreError(f"the journal {self._location} refuses to be written: {_cause(error)}") from error
+            raise JournalError(f"the journal {self._location} refuses to be written: {_cause(error)}") from error
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[AsyncConnection]:
@@ -88,7 +90,7 @@ class Database:
             async with self._engine.connect() as connection:
                 yield connection
         except SQLAlchemyError as error:
-            raise StoreError(f"the journal {self._location} cannot be read: {_cause(error)}") from error
+            raise JournalError(f"the journal {self._location} cannot be read: {_cause(error)}") from error
 
     async def fetch_all(self, query: Select[*tuple[Any, ...]]) -> Sequence[Row[*tuple[Any, ...]]]:
         """Return all rows of a query."""
@@ -187,7 +189,7 @@ def _set_pragmas(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
     # FULL: an update is acknowledged to the platform once it is stored, so it must survive a power cut.
     # Removed data must not stay readable in the file's free space.
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "secure_delete=ON"):
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={BUSY_TIMEOUT_MS}", "secure_delete=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 
@@ -197,7 +199,7 @@ def _cause(error: SQLAlchemyError) -> str:
 
 
 class Repository:
-    """The base of all repositories. Every method raises `StoreError` when the database fails."""
+    """The base of all repositories. Every method raises `JournalError` when the database fails."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

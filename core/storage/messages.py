@@ -6,7 +6,8 @@ next start.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +17,8 @@ from sqlalchemy import Row as ResultRow, Select, and_, delete, insert, null, or_
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.errors import JournalError
+from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.runtime.tasks import uncancellable
 from core.storage.answer_cache import in_chat
@@ -35,11 +38,16 @@ from core.types import Attachment, ConversationKey, FeedEntry, Message, Reply, S
 
 
 class Journal:
-    """The durable record of messages. Every method raises `StoreError` when the database fails."""
+    """The durable record of messages.
+
+    What a platform shows cannot be taken back. So the methods `mark_...` wait until the database can be written. The
+    others raise `JournalError` when it fails, and so do all once `stop_retrying` was called.
+    """
 
     def __init__(self, database: Database, metrics: MetricsRecorder | None = None) -> None:
         self.database = database
         self._metrics = metrics or MetricsRecorder()
+        self._stopping = asyncio.Event()
 
     @classmethod
     async def open(cls, path: Path) -> Journal:
@@ -127,6 +135,12 @@ class Journal:
         query = select(messages).filter_by(platform=platform).where(messages.c.state.in_(("received", "answering")))
         rows = await self.database.fetch_all(query.order_by(messages.c.number))
         return [(to_message(row), row.reply_id) for row in rows]
+
+    async def find_unfinished(self, message: Message) -> str | None:
+        """Return the id of an unfinished message's reply, or ""; None for a message that is finished."""
+        query = select(messages.c.reply_id).filter_by(**identity_values(message))
+        row = await self.database.fetch_first(query.where(messages.c.state.in_(("received", "answering"))))
+        return None if row is None else row.reply_id
 
     @uncancellable
     async def fail_uncertain(self, platform: str) -> int:
@@ -240,7 +254,41 @@ class Journal:
         self._metrics.record_message(message.key.platform, state, skip)
 
     async def _update_row(self, message: Message, **values: Any) -> None:
-        await self.database.write(update(messages).filter_by(**identity_values(message)).values(values))
+        statement = update(messages).filter_by(**identity_values(message)).values(values)
+        for delay_s in iter_retry_delays():
+            try:
+                await self.database.write(statement)
+            except JournalError as error:
+                get_logger(__name__).error("journal.unwritable", error=str(error), retry_s=delay_s)
+                if not await self.wait_to_retry(delay_s):
+                    raise
+            else:
+                return
+
+    async def wait_to_retry(self, delay_s: float) -> bool:
+        """Wait before a failed step is tried again; return whether to try: not once `stop_retrying` was called."""
+        try:
+            async with asyncio.timeout(delay_s):
+                await self._stopping.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    def stop_retrying(self) -> None:
+        """Let what cannot be written fail from now on: the next start takes it up."""
+        self._stopping.set()
+
+
+def iter_retry_delays() -> Iterator[float]:
+    """Yield for ever how many seconds to wait before the next try: twice as long each time, up to a maximum."""
+    delay_s = FIRST_RETRY_S
+    while True:
+        yield delay_s
+        delay_s = min(2 * delay_s, MAX_RETRY_S)
+
+
+FIRST_RETRY_S = 0.5
+MAX_RETRY_S = 15.0
 
 
 ERASE_BATCH_SIZE = 200

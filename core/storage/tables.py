@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
@@ -207,3 +207,16 @@ def bot_values(message: Message) -> dict[str, str]:
 def identity_values(message: Message) -> dict[str, str]:
     """Return the columns that name a message."""
     return {**bot_values(message), "id": message.id}
+
+
+def within_last(column: sa.Column[datetime], seconds: float) -> sa.ColumnElement[bool]:
+    """Return the condition that a moment lies in the last seconds.
+
+    Moments of the future do not: a clock that was set back would make them count for hours.
+    """
+    now = datetime.now(UTC)
+    return column.between(now - timedelta(seconds=seconds), now + CLOCK_TOLERANCE)
+
+
+# Another machine's clock may be ahead by so much.
+CLOCK_TOLERANCE = timedelta(minutes=1)

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from sqlalchemy import ClauseElement, event
+from sqlalchemy import ClauseElement, event, update
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql import visitors
@@ -29,7 +29,7 @@ from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
 from core.storage.overrides import Audit, RuntimeOverrides, new_entry, override_key
 from core.storage.refresh_state import RefreshState, RefreshStateRepository
-from core.storage.tables import cursors, metadata
+from core.storage.tables import cursors, messages, metadata
 from core.storage.usage import AgentUsage, StatisticsRepository, TokenUsage, UsageRepository
 from core.types import (
     DOWN,
@@ -205,6 +205,10 @@ class TestChatHistory:
         assert 0 <= other.age_s < 600
         assert await history.get_recent_messages(second, -1) == []
         assert await history.count_answers_to(replace(second, id="4"), 600) == 1
+        # The clock was set back since: what is dated ahead does not count for as long as it takes to catch up.
+        ahead = update(messages).values(received_at=datetime.now(UTC) + timedelta(hours=2))
+        await journal.database.write(ahead)
+        assert await history.count_answers_to(replace(second, id="4"), 600) == 0
         assert await history.get_replied_author(replace(ASKED, id="4", reply_to="2")) == "43"
 
     async def test_what_was_answered(self, journal: Journal, database: Database) -> None:

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from aiohttp import web
 
-from core.errors import ModelError
+from bots.common.web_server import serve_application
+from core.errors import EmbeddingError, ModelError, PlatformError
 from core.llm.client import USAGE_TIMEOUT_S, OpenAIClient
 from core.llm.sse import ChatStreamDecoder, InvalidReplyError, StreamChunk, parse_completion
 from tests.peers.language_model import Body, LanguageModelPeer
@@ -302,3 +303,32 @@ async def test_two_hundred_conversations_at_once_do_not_mix() -> None:
         replies = await asyncio.gather(*map(converse, range(200)))
         await endpoint.close()
     assert replies == [f"[{number}] " * 20 for number in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "says"),
+    [
+        ("text/html", "<html>maintenance</html>", "text/html instead of JSON"),
+        ("application/json", '"later"', "a reply that is no object but str"),
+        ("application/json", '{"error": {"message": "no such model"}}', "no such model"),
+        ("application/json", '{"data": [{"embedding": null}]}', "an embedding that is no list of numbers"),
+        ("application/json", '{"data": [{"embedding": ["a"]}]}', "an embedding that is no list of numbers"),
+        (
+            "application/json",
+            '{"data": [{"embedding": [0.5], "index": "0"}]}',
+            "an embedding that is no list of numbers",
+        ),
+        ("application/json", '{"data": []}', "sent 0 vectors for 1 texts"),
+    ],
+)
+async def test_what_is_no_embedding_is_an_error_of_the_endpoint(content_type: str, body: str, says: str) -> None:
+    async def embeddings(request: web.Request) -> web.Response:
+        return web.Response(text=body, content_type=content_type)
+
+    application = web.Application()
+    application.router.add_post("/v1/embeddings", embeddings)
+    async with serve_application(application, "127.0.0.1", 0, section="test", error_class=PlatformError) as port:
+        endpoint = OpenAIClient.open(f"http://127.0.0.1:{port}/v1", "key", 5)
+        with pytest.raises(EmbeddingError, match=re.escape(says)):
+            await endpoint.embed("m", ["text"])
+        await endpoint.close()

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -465,3 +467,60 @@ async def test_forget_empties_what_its_sender_said_here(journal: Journal) -> Non
     again = await deliver(journal, echo, replace(forget, id="10"))
     assert "nothing to forget" in again.sinks["10"].replies[0].text
     assert not await journal.record_message(ASKED), "still known, so that it is not answered again"
+
+
+@pytest.fixture
+async def lockable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Journal, sqlite3.Connection]]:
+    """A journal, and a foreign connection that can lock it."""
+    monkeypatch.setattr("core.storage.engine.BUSY_TIMEOUT_MS", 20)
+    journal = await Journal.open(tmp_path / "locked.db")
+    with closing(sqlite3.connect(tmp_path / "locked.db", isolation_level=None)) as other:
+        yield journal, other
+    await journal.close()
+
+
+@pytest.mark.parametrize("moment", ["before the answer", "after the answer"])
+async def test_what_a_locked_journal_holds_up_is_answered_once_it_is_free(
+    lockable: tuple[Journal, sqlite3.Connection], moment: str
+) -> None:
+    journal, other = lockable
+    answered = []
+
+    async def answer(question: Question, sink: Sink) -> Reply:
+        answered.append(question.text)
+        reply = await echo(question, sink)
+        if moment == "after the answer" and len(answered) == 1:
+            other.execute("BEGIN IMMEDIATE")
+        return reply
+
+    processor, room = make_processor(settings(), journal, answer), RecordingAdapter()
+    await processor.handler_for(room)(ASKED)
+    if moment == "before the answer":
+        other.execute("BEGIN IMMEDIATE")
+    for _ in range(50):
+        await asyncio.sleep(0.2)
+    assert processor.in_flight == 1
+    assert bool(answered) == (moment == "after the answer")
+    other.execute("ROLLBACK")
+    async with asyncio.timeout(600):
+        await processor.join()
+    assert len(answered) == 1
+    assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
+    assert await get_state(journal, ASKED) == ("answered", "")
+    later = replace(ASKED, id="2")
+    await processor.handler_for(room)(later)
+    await processor.join()
+    assert await get_state(journal, later) == ("answered", "")
+
+
+async def test_a_stop_does_not_wait_for_a_locked_journal(lockable: tuple[Journal, sqlite3.Connection]) -> None:
+    journal, other = lockable
+    processor, room = make_processor(settings(), journal, echo), RecordingAdapter()
+    await processor.handler_for(room)(ASKED)
+    other.execute("BEGIN IMMEDIATE")
+    await asyncio.sleep(1)
+    assert await processor.drain(60) == 0
+    other.execute("ROLLBACK")
+    assert [message.id for message, _ in await journal.get_pending("test")] == ["1"]
