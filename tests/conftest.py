@@ -14,7 +14,7 @@ import pytest
 from filelock import FileLock
 
 from core.storage.engine import Database
-from knowledge import embedding
+from knowledge.embedding import local as embedding
 from tests.deployment import logging_as_it_was
 from tests.timelapse import run_fast
 

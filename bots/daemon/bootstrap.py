@@ -200,7 +200,7 @@ async def _make_deps(
     settings: Settings, library: Library, reranker: Reranker | None, model: ChatModel | None, stack: AsyncExitStack
 ) -> AnswerDependencies:
     if reranker is None:
-        reranker = make_reranker(settings.knowledge.search)
+        reranker = make_reranker(settings.knowledge.search, settings.data_dir / "models")
         stack.push_async_callback(reranker.close)
     agent_prompts = {name: agent.prompts for name, agent in settings.agents.items()}
     prompts = await asyncio.to_thread(Prompts.read, settings.prompts, agent_prompts)

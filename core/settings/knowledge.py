@@ -25,11 +25,15 @@ class RoutingSettings(Section):
 
 
 class EmbeddingSettings(Section):
-    """The embedding model: the built-in MiniLM, or an OpenAI-compatible endpoint."""
+    """The embedding model: the built-in MiniLM, one that fastembed runs here, or an OpenAI-compatible endpoint."""
 
-    provider: Literal["local", "openai"] = Field("local", description="local needs no service and is for English")
+    provider: Literal["local", "fastembed", "openai"] = Field(
+        "local",
+        description="local: built in, for English; fastembed: another model on this machine; openai: an endpoint",
+    )
     base_url: str = Field("", description="For openai: the endpoint, for example http://localhost:11434/v1")
-    model: str = Field("", description="For openai: the model's name")
+    model: str = Field("", description="For openai: the model's name; for fastembed: its name there")
+    path: Path | None = Field(None, description="For fastembed: a folder with the model's files; nothing is downloaded")
     dimension: PositiveInt | None = Field(None, description="For openai: length of a vector")
     api_key: Secret | None = None
     batch: PositiveInt = Field(64, description="For openai: texts per request")
@@ -40,6 +44,8 @@ class EmbeddingSettings(Section):
     def _check_endpoint(self) -> EmbeddingSettings:
         if self.provider == "openai" and not (self.base_url and self.model and self.dimension):
             raise ValueError("provider openai needs base_url, model and dimension")
+        if self.provider == "fastembed" and not (self.model or self.path):
+            raise ValueError("provider fastembed needs model or path")
         return self
 
 
@@ -57,13 +63,13 @@ class RerankerSettings(Section):
         pattern=r"^(https?://[^/\s]+\S*)?$",
         description="For api: the endpoint, such as https://api.cohere.com/v2/rerank",
     )
-    model: str = Field("", description="For api: the model's name, if the service needs one")
+    model: str = Field("", description="For api: the model's name, if the service needs one; for fastembed: its name")
     api_key: Secret | None = Field(None, description="For api: omit it if the service needs none")
     texts_key: Literal["documents", "texts"] = Field(
         "documents", description="For api: texts for Text Embeddings Inference, documents for all others"
     )
     path: Path | None = Field(
-        None, description="For cross_encoder: a folder with an ONNX model (model.onnx) and its tokenizer.json"
+        None, description="For cross_encoder, fastembed: a folder with an ONNX model (model.onnx) and tokenizer.json"
     )
     timeout_s: PositiveFloat = Field(2.0, description="For api: time limit for one call, seconds")
     top_n: int = Field(
@@ -76,7 +82,7 @@ class SearchSettings(Section):
 
     alpha: float = Field(0.5, ge=0, le=1, description="Weight of the dense score against the lexical one")
     candidates: PositiveInt = Field(100, description="Candidates from each search (dense, lexical) before fusion")
-    rerank: Literal["embedding", "api", "model", "cross_encoder", "none"] = Field(
+    rerank: Literal["embedding", "api", "model", "cross_encoder", "fastembed", "none"] = Field(
         "embedding", description="How the passages of all agents are reranked"
     )
     reranker: RerankerSettings = RerankerSettings()
@@ -94,6 +100,8 @@ class SearchSettings(Section):
             raise ValueError("rerank api needs reranker.url")
         if self.rerank == "cross_encoder" and not self.reranker.path:
             raise ValueError("rerank cross_encoder needs reranker.path")
+        if self.rerank == "fastembed" and not (self.reranker.model or self.reranker.path):
+            raise ValueError("rerank fastembed needs reranker.model or reranker.path")
         return self
 
 

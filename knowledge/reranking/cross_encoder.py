@@ -1,6 +1,6 @@
-"""Reranking by a cross-encoder on this machine: a folder with an ONNX model and its tokenizer.
+"""Reranking by a cross-encoder on this machine: a folder with an ONNX model, or a model's name in fastembed.
 
-The only module that knows onnxruntime, which is no dependency of KIMAs: it is needed for this alone.
+The only module that knows onnxruntime, and the only one for reranking that knows fastembed: both come with an extra.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.util
+import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -39,12 +40,16 @@ class CrossEncoderReranker:
     The model is loaded for the first question. Raises `ConfigurationError` when it cannot be used at all.
     """
 
-    def __init__(self, settings: RerankerSettings, alpha: float) -> None:
-        self._folder = settings.path or Path()
+    def __init__(self, settings: RerankerSettings, alpha: float, models_dir: Path | None = None) -> None:
         self._top_n = settings.top_n
         self._alpha = alpha
-        self._model_file = _find_model_file(self._folder)
-        self._load_task: asyncio.Task[_Model] | None = None
+        if settings.path:
+            model_file, tokenizer_file = _find_model_file(settings.path), settings.path / TOKENIZER_FILE
+            self._load: Callable[[], _Scorer] = lambda: _load_model(model_file, tokenizer_file)
+        else:
+            _require_package("fastembed")
+            self._load = lambda: _load_named_model(settings.model, models_dir)
+        self._load_task: asyncio.Task[_Scorer] | None = None
         # One question at a time: in parallel all of them would be late.
         self._lock = asyncio.Lock()
 
@@ -54,9 +59,7 @@ class CrossEncoderReranker:
         if len(fused_passages) < 2 or not query.strip():
             return fused_passages
         if self._load_task is None or (self._load_task.done() and self._load_task.exception()):
-            self._load_task = asyncio.create_task(
-                asyncio.to_thread(_load_model, self._model_file, self._folder / TOKENIZER_FILE)
-            )
+            self._load_task = asyncio.create_task(asyncio.to_thread(self._load))
         # A question that runs out of time makes way for the next.
         model = await asyncio.shield(self._load_task)
         texts = [rerank_input(passage) for passage in fused_passages[: self._top_n]]
@@ -72,6 +75,33 @@ class CrossEncoderReranker:
         if self._load_task is not None:
             await asyncio.gather(self._load_task, return_exceptions=True)
             self._load_task = None
+
+
+class _Scorer(Protocol):
+    def score(self, query: str, texts: Sequence[str], cancel_event: threading.Event) -> Mapping[int, float]:
+        """Return a raw score per text, by position; fewer when it is given up. Blocking."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _NamedModel:
+    """A model of fastembed."""
+
+    encoder: Any
+
+    def score(self, query: str, texts: Sequence[str], cancel_event: threading.Event) -> Mapping[int, float]:
+        """Return a raw score per text, by position; fewer when it is given up. Blocking."""
+        scores: dict[int, float] = {}
+        for start in range(0, len(texts), BATCH_SIZE):
+            if cancel_event.is_set():
+                break
+            batch = texts[start : start + BATCH_SIZE]
+            try:
+                batch_scores = [float(score) for score in self.encoder.rerank(query, batch, batch_size=BATCH_SIZE)]
+            except Exception as error:  # The runtime's exceptions have no root of their own.
+                raise ServiceError(f"the cross-encoder failed: {error}") from error
+            scores.update(enumerate(batch_scores, start))
+        return _check_finite(scores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +137,13 @@ class _Model:
             raise ServiceError(f"the cross-encoder failed: {error}") from error
         # Two classes are no and yes.
         scores = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
-        if not np.isfinite(scores).all():
-            raise ServiceError("the cross-encoder failed: its scores are no numbers")
-        return [float(score) for score in scores]
+        return list(_check_finite({position: float(score) for position, score in enumerate(scores)}).values())
+
+
+def _check_finite(scores: Mapping[int, float]) -> Mapping[int, float]:
+    if not all(map(math.isfinite, scores.values())):
+        raise ServiceError("the cross-encoder failed: its scores are no numbers")
+    return scores
 
 
 def _find_model_file(folder: Path) -> Path:
@@ -120,11 +154,26 @@ def _find_model_file(folder: Path) -> Path:
         raise ConfigurationError([f"{setting}: {folder} holds none of {', '.join(MODEL_FILES)}"])
     if not (folder / TOKENIZER_FILE).is_file():
         raise ConfigurationError([f"{setting}: {folder} holds no {TOKENIZER_FILE}"])
-    if importlib.util.find_spec("onnxruntime") is None:
-        raise ConfigurationError(
-            ["knowledge.search.rerank: cross_encoder needs the package onnxruntime: pip install onnxruntime"]
-        )
+    _require_package("onnxruntime")
     return model_file
+
+
+def _require_package(name: str) -> None:
+    if importlib.util.find_spec(name) is None:
+        hint = "pip install 'kimas[fastembed]'"
+        raise ConfigurationError([f"knowledge.search.rerank: a cross-encoder needs the package {name}: {hint}"])
+
+
+def _load_named_model(name: str, models_dir: Path | None) -> _Scorer:
+    try:
+        library: Any = importlib.import_module("fastembed.rerank.cross_encoder")
+        cache_dir = str(models_dir / "fastembed") if models_dir else None
+        return _NamedModel(library.TextCrossEncoder(name, cache_dir=cache_dir, threads=THREADS, cuda=False))
+    except Exception as error:  # Its exceptions have no root of their own.
+        raise ServiceError(
+            f"the cross-encoder {name} cannot be loaded: {error}; fastembed has to know it and to download it once; "
+            "knowledge.search.reranker.path names a folder with the files of a model instead"
+        ) from error
 
 
 def _load_model(model_file: Path, tokenizer_file: Path) -> _Model:

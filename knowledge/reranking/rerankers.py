@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from core.grounding.fusion import apply_kind_weights, fuse
@@ -23,27 +24,27 @@ class ClosableReranker(Protocol):
         ...
 
 
-def make_reranker(settings: SearchSettings) -> ClosableReranker:
+def make_reranker(settings: SearchSettings, models_dir: Path | None = None) -> ClosableReranker:
     """Return the reranker that the settings name, with the weights of kinds on top.
 
-    For `model` it is the fused order: the model's needs the budget of one answer (`core.answering.agents.reranker`).
-    Raises `ConfigurationError` for a cross-encoder that cannot be used.
+    `models_dir` keeps what is downloaded. For `model` it is the fused order: the model's needs the budget of one answer
+    (`core.answering.agents.reranker`). Raises `ConfigurationError` for a cross-encoder that cannot be used.
     """
-    reranker = _make_unweighted(settings)
+    reranker = _make_unweighted(settings, models_dir)
     return WeightedReranker(reranker, settings.kind_weights) if settings.kind_weights else reranker
 
 
-def _make_unweighted(settings: SearchSettings) -> ClosableReranker:
+def _make_unweighted(settings: SearchSettings, models_dir: Path | None) -> ClosableReranker:
     if settings.rerank == "none":
         return NoOpReranker()
     if settings.rerank == "api":
         from knowledge.reranking.api import ApiReranker
 
         return ApiReranker(settings.reranker, settings.alpha)
-    if settings.rerank == "cross_encoder":
+    if settings.rerank in ("cross_encoder", "fastembed"):
         from knowledge.reranking.cross_encoder import CrossEncoderReranker
 
-        return CrossEncoderReranker(settings.reranker, settings.alpha)
+        return CrossEncoderReranker(settings.reranker, settings.alpha, models_dir)
     return FusionReranker(settings.alpha)
 
 

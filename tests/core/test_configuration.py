@@ -194,8 +194,8 @@ class TestFaults:
             f"{file}:18: agents.a.scale: must be greater than 0, not -1",
             f"{file}:19: agents.b.sources: must have at least 1 item",
             f"{file}:21: knowledge.search.alpha: must be less than or equal to 1, not 2",
-            f"{file}:21: knowledge.search.rerank: must be 'embedding', 'api', 'model', 'cross_encoder' or 'none', "
-            "not 'foo'",
+            f"{file}:21: knowledge.search.rerank: must be 'embedding', 'api', 'model', 'cross_encoder', "
+            "'fastembed' or 'none', not 'foo'",
             f"{file}:22: knowledge.embedding: provider openai needs base_url, model and dimension",
             f"{file}:23: log: must be a mapping, not nothing",
             f"{file}:24: run: must be a mapping, not a list",

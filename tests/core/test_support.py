@@ -27,7 +27,7 @@ from core.grounding.support import (
 from core.settings import Settings
 from core.types import Passage, Question, Reply
 from knowledge.chunking import chunk
-from knowledge.embedding import LocalEmbedder
+from knowledge.embedding.local import LocalEmbedder
 from knowledge.ports import Document
 from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, parts, passage, settings
 from tests.core.scripted import ScriptedPeer, models

@@ -16,7 +16,8 @@ import pytest
 
 from core.errors import EmbeddingError
 from core.settings import EmbeddingSettings, Secret
-from knowledge.embedding import LocalEmbedder, open_embedder
+from knowledge.embedding import open_embedder
+from knowledge.embedding.local import LocalEmbedder
 from knowledge.ports import Embedder
 from tests.peers.language_model import LanguageModelPeer
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from knowledge.embedding import NICENESS, lower_thread_priority
+from knowledge.embedding.batches import NICENESS, lower_thread_priority
 
 
 def niceness() -> int:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import importlib.util
+import json
+import shutil
 from pathlib import Path
 
 import pytest
+from fastembed.common.model_description import ModelSource
+from fastembed.rerank.cross_encoder import TextCrossEncoder
 
 from core.errors import ConfigurationError, ServiceError
 from core.settings import SearchSettings
 from core.types import Passage
 from knowledge.reranking.cross_encoder import CrossEncoderReranker
 from knowledge.reranking.rerankers import make_reranker
-
-INSTALLED = importlib.util.find_spec("onnxruntime") is not None
-needs_runtime = pytest.mark.skipif(not INSTALLED, reason="CROSS-ENCODERS ARE NOT TESTED: onnxruntime is not installed")
 
 # ReduceSum(input_ids * attention_mask * token_type_ids), opset 17.
 MODEL = base64.b64decode(
@@ -25,6 +26,7 @@ MODEL = base64.b64decode(
     "dF9pZHMSEAoOCAcSCgoDEgFiCgMSAXNaIgoOYXR0ZW50aW9uX21hc2sSEAoOCAcSCgoDEgFiCgMSAXNaIgoOdG9rZW5fdHlwZV9pZHMSEAoOCA"
     "cSCgoDEgFiCgMSAXNiGQoGbG9naXRzEg8KDQgBEgkKAxIBYgoCCAFCBAoAEBE="
 )
+SPECIAL = "special_tokens_map.json"
 WORDS = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "low": 4, "middle": 20, "high": 40}
 # The separator behind the passage counts too.
 PASSAGES = [
@@ -55,7 +57,6 @@ def opened(folder: Path, **changes: object) -> CrossEncoderReranker:
     return reranker
 
 
-@needs_runtime
 async def test_every_pair_is_scored_whatever_its_length(folder: Path) -> None:
     reranker = opened(folder)
     ranked = await reranker.rerank("low high high", PASSAGES)
@@ -73,7 +74,6 @@ async def test_every_pair_is_scored_whatever_its_length(folder: Path) -> None:
     await reranker.close()
 
 
-@needs_runtime
 async def test_only_the_best_are_scored(folder: Path) -> None:
     reranker = opened(folder, top_n=2)
     ranked = await reranker.rerank("low", PASSAGES)
@@ -81,7 +81,6 @@ async def test_only_the_best_are_scored(folder: Path) -> None:
     await reranker.close()
 
 
-@needs_runtime
 async def test_who_is_cut_off_leaves_the_model_to_the_next(folder: Path) -> None:
     reranker = opened(folder)
     first = asyncio.create_task(reranker.rerank("low", PASSAGES))
@@ -92,7 +91,6 @@ async def test_who_is_cut_off_leaves_the_model_to_the_next(folder: Path) -> None
     await reranker.close()
 
 
-@needs_runtime
 async def test_a_damaged_model_is_a_failure_of_its_service(folder: Path) -> None:
     (folder / "onnx" / "model.onnx").write_bytes(MODEL[:50])
     reranker = opened(folder)
@@ -104,9 +102,9 @@ async def test_a_damaged_model_is_a_failure_of_its_service(folder: Path) -> None
     await reranker.close()
 
 
-@pytest.mark.skipif(INSTALLED, reason="onnxruntime is installed")
-def test_what_has_to_be_installed_is_named(folder: Path) -> None:
-    with pytest.raises(ConfigurationError, match="pip install onnxruntime"):
+def test_what_has_to_be_installed_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(ConfigurationError, match=r"needs the package onnxruntime: pip install 'kimas\[fastembed\]'"):
         opened(folder)
 
 
@@ -119,3 +117,21 @@ def test_what_is_missing_in_the_folder_is_named(folder: Path) -> None:
         opened(folder)
     with pytest.raises(ValueError, match=r"rerank cross_encoder needs reranker\.path"):
         SearchSettings(rerank="cross_encoder")
+
+
+async def test_a_model_of_fastembed_is_taken_from_its_cache(folder: Path, tmp_path: Path) -> None:
+    """The files are where a download has put them: loading them again needs no network."""
+    TextCrossEncoder.add_custom_model("tests/adder", ModelSource(hf="tests/adder"), model_file="onnx/model.onnx")
+    cache = tmp_path / "models/fastembed/models--tests--adder"
+    snapshot = cache / "snapshots/1"
+    (cache / "refs").mkdir(parents=True)
+    (cache / "refs/main").write_text("1")
+    shutil.copytree(folder, snapshot, ignore=shutil.ignore_patterns("models"))
+    for name in ("config.json", "tokenizer_config.json", "special_tokens_map.json"):
+        content = {"pad_token_id": 0, "pad_token": "[PAD]", "model_max_length": 64} if name != SPECIAL else {}
+        (snapshot / name).write_text(json.dumps(content))
+    chosen = {"rerank": "fastembed", "reranker": {"model": "tests/adder"}}
+    reranker = make_reranker(SearchSettings.model_validate(chosen), tmp_path / "models")
+    ranked = await reranker.rerank("low high high", PASSAGES)
+    assert [passage.id for passage in ranked] == ["high 12", "high 1", "middle 1", "low 3", "low 1"]
+    await reranker.close()

@@ -19,7 +19,7 @@ from core.errors import StoreError
 from core.settings import Secret, WeaviateSettings
 from core.settings.yaml_file import read_yaml
 from core.text.tokens import query_tokens
-from knowledge.embedding import LOCAL_DIMENSION, LOCAL_NAME
+from knowledge.embedding.local import LOCAL_DIMENSION, LOCAL_NAME
 from knowledge.stores.weaviate import WeaviateStore, open_weaviate
 from tests.contracts.test_store import DIMENSION, put, random_rows, row, unit
 from tests.deployment import ROOT, Deployment

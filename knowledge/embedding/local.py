@@ -1,6 +1,6 @@
-"""What makes vectors: the built-in MiniLM through CTranslate2, or any OpenAI-compatible embeddings endpoint.
+"""The built-in all-MiniLM-L6-v2 through CTranslate2, for English.
 
-The only module that knows ctranslate2, safetensors and tokenizers; all three are imported when a model is opened.
+The only module that knows ctranslate2 and safetensors; they are imported when the model is opened.
 """
 
 from __future__ import annotations
@@ -9,43 +9,22 @@ import asyncio
 import hashlib
 import importlib.metadata
 import importlib.util
-import os
 import shutil
-import sys
 import tempfile
-import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from core.errors import EmbeddingError
-from core.llm.client import OpenAIClient
-from core.settings import EmbeddingSettings
-from knowledge.ports import Embedder, Vectors
+from knowledge.embedding.batches import WORKERS, ThreadedEncoder, lower_thread_priority, replace_surrogates
+from knowledge.ports import Vectors
 
 if TYPE_CHECKING:
     from ctranslate2 import Encoder
     from tokenizers import Tokenizer
-
-NICENESS = 10
-
-
-def lower_thread_priority() -> None:
-    """Lower the priority of this thread and of those it starts, where the system has priorities by thread.
-
-    The event loop works in short steps and must run at once. Without this, a few texts being embedded on few processors
-    stopped every conversation for tens of milliseconds.
-    """
-    if sys.platform == "linux":
-        thread_id = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, thread_id, max(NICENESS, os.getpriority(os.PRIO_PROCESS, thread_id)))
-
-
-Batch = Sequence[int]  # indices of texts
 
 LOCAL_NAME, LOCAL_DIMENSION = "minilm-l6-v2-int8", 384
 UNKNOWN_TOKEN, UNKNOWN_TOKEN_ID = "[UNK]", 100
@@ -56,24 +35,6 @@ CHECKSUMS = {
 }
 # 256 tokens of English never take more characters than this; the rest need not be tokenised.
 MAX_TOKENS, MAX_CHARACTERS = 256, 8192
-# Small batches take no longer per text, need a third of the memory, and let questions in sooner.
-MAX_BATCH_SIZE, MAX_BATCH_CHARACTERS = 8, 2400
-# Bulk jobs use two threads. The third is for questions, which would otherwise wait for a whole batch.
-BULK_WORKERS, WORKERS = 2, 3
-# Up to this many characters (about 12 passages) a job counts as a question's, not as bulk.
-INTERACTIVE_CHARACTERS = 12_000
-MAX_CONCURRENT_REQUESTS = 4
-
-
-async def open_embedder(settings: EmbeddingSettings, cache_dir: Path) -> Embedder:
-    """Open the embedder that the settings name. `cache_dir` keeps the converted local model (23 MB).
-
-    Raises `EmbeddingError` when the local model's weights are missing or damaged, or cannot be cached.
-    """
-    if settings.provider == "local":
-        return await LocalEmbedder.open(cache_dir)
-    key = await asyncio.to_thread(settings.api_key.value) if settings.api_key else ""
-    return RemoteEmbedder(OpenAIClient.open(settings.base_url, key, settings.timeout_s), settings)
 
 
 class LocalEmbedder:
@@ -82,8 +43,7 @@ class LocalEmbedder:
     def __init__(self, encoder: Encoder, tokenizer: Tokenizer) -> None:
         self.name, self.dimension = LOCAL_NAME, LOCAL_DIMENSION
         self._encoder, self._tokenizer = encoder, tokenizer
-        self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="embedding")
-        self._bulk_slots = asyncio.Semaphore(BULK_WORKERS)
+        self._threads = ThreadedEncoder(LOCAL_NAME, LOCAL_DIMENSION, self._encode)
 
     @classmethod
     async def open(cls, cache_dir: Path, package_dir: Path | None = None) -> LocalEmbedder:
@@ -99,127 +59,23 @@ class LocalEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Return unit vectors, shape (len(texts), 384); a small job overtakes a big one. Raises `EmbeddingError`."""
-        loop = asyncio.get_running_loop()
-        vectors = np.empty((len(texts), LOCAL_DIMENSION), np.float32)
-        slot = nullcontext() if sum(map(len, texts)) <= INTERACTIVE_CHARACTERS else self._bulk_slots
-
-        async def embed_batch(batch: Batch) -> None:
-            async with slot:
-                try:
-                    batch_vectors = await loop.run_in_executor(
-                        self._executor, self._encode, [texts[index] for index in batch]
-                    )
-                except (RuntimeError, ValueError) as error:
-                    raise EmbeddingError(f"{self.name}: {len(batch)} texts could not be embedded: {error}") from error
-            vectors[batch] = batch_vectors
-
-        await _run_batches(BULK_WORKERS, embed_batch, _batch_by_length(texts))
-        return vectors
+        return await self._threads.embed(texts)
 
     def vocabulary_coverage(self, text: str) -> float:
         """Return which share of the tokens is not [UNK] (0 to 1); 0 for a text without tokens."""
-        ids = self._tokenizer.encode(_replace_surrogates(text[:MAX_CHARACTERS]), add_special_tokens=False).ids
+        ids = self._tokenizer.encode(replace_surrogates(text[:MAX_CHARACTERS]), add_special_tokens=False).ids
         return 1 - ids.count(UNKNOWN_TOKEN_ID) / len(ids) if ids else 0.0
 
     async def close(self) -> None:
         """Finish the batches under way and free the model. Idempotent."""
-        await asyncio.to_thread(self._executor.shutdown)
+        await self._threads.close()
         self._encoder.unload_model()
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
         # One by one: the tokenizer's own batches start a thread pool that complains when the process forks.
-        ids = [self._tokenizer.encode(_replace_surrogates(text[:MAX_CHARACTERS])).ids for text in texts]
+        ids = [self._tokenizer.encode(text[:MAX_CHARACTERS]).ids for text in texts]
         hidden = np.asarray(self._encoder.forward_batch(ids).last_hidden_state)
-        means = np.stack([row[: len(tokens)].mean(axis=0) for row, tokens in zip(hidden, ids, strict=True)])
-        return _normalize(means)
-
-
-class RemoteEmbedder:
-    """An `Embedder` over an OpenAI-compatible endpoint, which it closes. `name` is the model's name."""
-
-    def __init__(self, client: OpenAIClient, settings: EmbeddingSettings) -> None:
-        if settings.dimension is None:
-            raise EmbeddingError(f"{settings.model}: set knowledge.embedding.dimension to the vectors' length")
-        self.name, self.dimension = settings.model, settings.dimension
-        self._client = client
-        self._settings = settings
-        self._label = f"{client.base_url}: {settings.model}"
-
-    async def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return unit vectors, shape (len(texts), dimension). Raises `EmbeddingError`."""
-        vectors = np.empty((len(texts), self.dimension), np.float32)
-
-        async def embed_batch(batch: Batch) -> None:
-            vectors[batch] = await self._request([texts[index] for index in batch])
-
-        indices, size = range(len(texts)), self._settings.batch
-        await _run_batches(
-            MAX_CONCURRENT_REQUESTS, embed_batch, [indices[start : start + size] for start in indices[::size]]
-        )
-        return vectors
-
-    def vocabulary_coverage(self, text: str) -> float:
-        """Return 1: a remote model does not say which tokens it knows."""
-        return 1.0
-
-    async def close(self) -> None:
-        """Close the connections. Idempotent."""
-        await self._client.close()
-
-    async def _request(self, texts: Sequence[str]) -> Vectors:
-        try:
-            async with asyncio.timeout(self._settings.timeout_s):
-                # OpenAI refuses an empty string, and with it the whole batch.
-                rows = await self._client.embed(self.name, [_replace_surrogates(text) or " " for text in texts])
-        except TimeoutError as error:
-            raise EmbeddingError(f"{self._label} took over {self._settings.timeout_s:g} s") from error
-        for length in {len(row) for row in rows} - {self.dimension}:
-            raise EmbeddingError(
-                f"{self._label} sends vectors of {length} numbers, but knowledge.embedding.dimension is "
-                f"{self.dimension}; correct it and rebuild the knowledge"
-            )
-        vectors = _normalize(np.array(rows, np.float32))
-        if not np.isfinite(vectors).all():
-            raise EmbeddingError(f"{self._label} sent a vector without a direction")
-        return vectors
-
-
-def _replace_surrogates(text: str) -> str:
-    # Half a surrogate pair, as broken JSON brings it, is no text to a tokenizer or an endpoint.
-    return text.encode("utf-8", "replace").decode()
-
-
-def _normalize(vectors: Vectors) -> Vectors:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return unit
-
-
-def _batch_by_length(texts: Sequence[str]) -> Iterator[Batch]:
-    """Yield indices in batches of like length, because a batch costs what its longest text costs."""
-    order = sorted(range(len(texts)), key=lambda index: len(texts[index]), reverse=True)
-    start = 0
-    while start < len(order):
-        size = min(MAX_BATCH_SIZE, max(1, MAX_BATCH_CHARACTERS // max(1, len(texts[order[start]]))))
-        yield order[start : start + size]
-        start += size
-
-
-async def _run_batches(concurrency: int, process: Callable[[Batch], Awaitable[None]], batches: Iterable[Batch]) -> None:
-    """Run the batches in order, `concurrency` at a time. The first failure ends the others and is raised as it is."""
-    pending_batches = iter(batches)
-
-    async def worker() -> None:
-        for batch in pending_batches:
-            await process(batch)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
-                group.create_task(worker())
-    except ExceptionGroup as error_group:
-        error = error_group.exceptions[0]
-        raise error from error.__cause__
+        return np.stack([row[: len(tokens)].mean(axis=0) for row, tokens in zip(hidden, ids, strict=True)])
 
 
 def _load_or_convert(cache_dir: Path, package_dir: Path | None) -> tuple[Encoder, Tokenizer]:

@@ -1,0 +1,28 @@
+"""What makes vectors: the built-in MiniLM, any model that fastembed runs here, or an OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from core.llm.client import OpenAIClient
+from core.settings import EmbeddingSettings
+from knowledge.embedding.fastembed_models import FastEmbedder
+from knowledge.embedding.local import LocalEmbedder
+from knowledge.embedding.remote import RemoteEmbedder
+from knowledge.ports import Embedder
+
+__all__ = ["open_embedder"]
+
+
+async def open_embedder(settings: EmbeddingSettings, cache_dir: Path) -> Embedder:
+    """Open the embedder that the settings name. `cache_dir` keeps the local models.
+
+    Raises `EmbeddingError` when a local model is missing or damaged, or cannot be cached.
+    """
+    if settings.provider == "local":
+        return await LocalEmbedder.open(cache_dir)
+    if settings.provider == "fastembed":
+        return await FastEmbedder.open(settings, cache_dir)
+    key = await asyncio.to_thread(settings.api_key.value) if settings.api_key else ""
+    return RemoteEmbedder(OpenAIClient.open(settings.base_url, key, settings.timeout_s), settings)
