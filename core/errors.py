@@ -56,12 +56,14 @@ class ModelError(ServiceError):
     """A language model endpoint failed, refused or timed out.
 
     `status` is the HTTP status of its response, `retry_after` its Retry-After in seconds; None if there was none.
+    `is_unsent` is true when the request cannot have arrived.
     """
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
+        self.is_unsent = False
 
 
 class EmbeddingError(ServiceError):

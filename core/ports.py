@@ -44,7 +44,9 @@ class RequestBudget(Protocol):
         """Return the seconds left before the deadline, never below zero."""
         ...
 
-    def add_usage(self, agent: str, prompt_tokens: int, completion_tokens: int, cost: float = 0.0) -> None:
+    def add_usage(
+        self, agent: str, prompt_tokens: int, completion_tokens: int, cost: float = 0.0, *, is_estimated: bool = False
+    ) -> None:
         """Add the tokens of one call, and its cost in the currency of the configured prices."""
         ...
 

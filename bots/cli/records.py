@@ -171,6 +171,7 @@ def _usage_as_json(daily_usage: Sequence[DailyUsage], agent_usage: Sequence[Agen
             "cached": day.cached,
             "failed": day.failed,
             **_tokens_as_json(day.usage),
+            **({"head_starts": asdict(day.head_starts)} if day.head_starts.begun else {}),
         }
         for day in daily_usage
     ]
@@ -179,7 +180,9 @@ def _usage_as_json(daily_usage: Sequence[DailyUsage], agent_usage: Sequence[Agen
 
 
 def _tokens_as_json(usage: TokenUsage) -> Mapping[str, Any]:
-    return {"prompt": usage.prompt_tokens, "completion": usage.completion_tokens, "cost": round(usage.cost, 6)}
+    estimated = {"estimated": usage.estimated_tokens} if usage.estimated_tokens else {}
+    cost = round(usage.cost, 6)
+    return {"prompt": usage.prompt_tokens, "completion": usage.completion_tokens, "cost": cost, **estimated}
 
 
 def _print_usage(daily_usage: Sequence[DailyUsage], agent_usage: Sequence[AgentUsage]) -> None:
@@ -197,6 +200,14 @@ def _print_usage(daily_usage: Sequence[DailyUsage], agent_usage: Sequence[AgentU
     for agent in agent_usage:
         table.add_row(strip_control_characters(agent.agent), str(agent.answers), *_format_tokens(agent.usage))
     out.print(table)
+    estimated, total = (
+        sum(getattr(day.usage, name) for day in daily_usage) for name in ("estimated_tokens", "total_tokens")
+    )
+    if estimated:
+        out.print(f"\nestimated, for calls that were cancelled or broke off: {estimated:,} of {total:,} tokens")
+    begun, kept = (sum(getattr(day.head_starts, name) for day in daily_usage) for name in ("begun", "kept"))
+    if begun:
+        out.print(f"\nhead starts: {begun:,} begun, {kept:,} kept ({kept / begun:.0%})")
 
 
 def _format_tokens(usage: TokenUsage) -> tuple[str, ...]:

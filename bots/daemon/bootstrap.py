@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 from bots.common.open_storage import open_database, open_journal, open_refresh_repository
 from core.answering.cache import CachedAnswers, GetVersions, fingerprint
 from core.answering.context import AnswerDependencies
+from core.answering.head_starts import HeadStarts
 from core.answering.overridden_library import OverriddenLibrary
 from core.answering.quota import QuotaLimiter
 from core.answering.rewriting.rewrites import REWRITES
 from core.answering.service import AnswerService
 from core.errors import StoreError, UsageError
 from core.llm.prompts import Prompts
-from core.llm.role_models import TOKENS_PER_PRICE_UNIT, RoleChatModel
+from core.llm.role_models import RoleChatModel
+from core.llm.usage import TOKENS_PER_PRICE_UNIT
 from core.observability.logs import get_logger, make_redactor
 from core.ports import ChatModel, Library, Reranker, Sink
 from core.runtime.locks import make_data_dir, refresh_lock
@@ -166,6 +168,7 @@ async def open_app(
         live = live or (make_live_settings(settings, database) if database else None)
         answer_library = OverriddenLibrary(library, live) if live else library
         deps = await _make_deps(settings, answer_library, reranker, model, stack)
+        deps = replace(deps, head_starts=HeadStarts(settings.context, metrics_recorder))
         answer_service = _make_answer_service(deps, store, database if with_answers else None, live)
         _tune_interpreter()
         pool = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))

@@ -69,10 +69,14 @@ async def _prepare(
     # 2 understand
     selector = HistorySelector.start(question, deps, budget, tasks, skip=not router.may_use_history(question, deps))
     speculation = SpeculativeAnswer(selector, deps, budget, tasks)
-    # 3 gather
-    retrieval = await router.gather(question, deps, budget, speculation.start_from_partial_result)
-    # 4 select
-    retrieval = await select_evidence(retrieval, deps, budget)
-    inputs = speculation.accept_if_valid(retrieval) or await speculation.wait_for_selection(retrieval)
+    try:
+        # 3 gather
+        retrieval = await router.gather(question, deps, budget, speculation.start_from_partial_result)
+        # 4 select
+        retrieval = await select_evidence(retrieval, deps, budget)
+        inputs = speculation.accept_if_valid(retrieval) or await speculation.wait_for_selection(retrieval)
+    except BaseException:
+        speculation.discard()
+        raise
     selector.close(inputs.question)
     return inputs

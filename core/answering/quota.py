@@ -18,7 +18,7 @@ from core.types import Question, Reply
 
 if TYPE_CHECKING:
     from core.storage.overrides import LiveSettings
-    from core.storage.usage import AnswerOutcome, TokenUsage, UsageRepository, UsageTotals
+    from core.storage.usage import AnswerOutcome, HeadStartCount, TokenUsage, UsageRepository, UsageTotals
 
 QuotaScope = Literal["everybody", "this_chat", "you"]
 
@@ -159,7 +159,7 @@ async def answer_with_quota(
 
     Raises `UsageError` when a limit is used up, and what `answer` raises.
     """
-    from core.storage.usage import group_by_agent
+    from core.storage.usage import HeadStartCount, group_by_agent
 
     async with quota_limiter.reserve(question):
         outcome: AnswerOutcome = "failed"
@@ -169,15 +169,21 @@ async def answer_with_quota(
         finally:
             agent_usage = group_by_agent(budget.tokens, budget.cost)
             if agent_usage or outcome == "answered":
-                await record_usage(usage_repository, question, outcome, agent_usage)
+                head_starts = HeadStartCount(len(budget.head_starts), sum(budget.head_starts))
+                await record_usage(usage_repository, question, outcome, agent_usage, head_starts)
     return reply
 
 
 async def record_usage(
-    usage_repository: UsageRepository, question: Question, outcome: AnswerOutcome, agent_usage: Mapping[str, TokenUsage]
+    usage_repository: UsageRepository,
+    question: Question,
+    outcome: AnswerOutcome,
+    agent_usage: Mapping[str, TokenUsage],
+    head_starts: HeadStartCount | None = None,
 ) -> None:
     """Record the usage of one answer. The asker has the answer already, so a failure is only logged."""
     try:
-        await usage_repository.record(question, outcome, agent_usage, datetime.now().astimezone().date())
+        today = datetime.now().astimezone().date()
+        await usage_repository.record(question, outcome, agent_usage, today, head_starts)
     except StoreError as error:
         get_logger(__name__).error("usage.not_recorded", error=str(error))

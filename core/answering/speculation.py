@@ -6,8 +6,9 @@ guess them meanwhile. So the main model begins the answer on what the rules say,
 
 When the light model agrees, the answer goes out: its first token comes as soon as the light model ends, because the
 main model's own delay has passed in the meantime. When it does not agree, the begun answer is discarded and a new one
-is written: only the tokens of the discarded call are lost. When the light model is as slow as the main one, an answer
-that began on the rule-based query has the whole conversation, because the selection takes longer.
+is written: only the tokens of the discarded call are lost, and `core.answering.head_starts` keeps them few. When the
+light model is as slow as the main one, an answer that began on the rule-based query has the whole conversation, because
+the selection takes longer.
 """
 
 from __future__ import annotations
@@ -21,14 +22,19 @@ from core.answering.agents import summarizer
 from core.answering.agents.history_selection import ContextualQuestion, HistorySelector
 from core.answering.agents.reranker import select_evidence
 from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
+from core.answering.head_starts import HeadStarts
 from core.errors import KimasError, ServiceError
+from core.llm.usage import MESSAGE_TOKENS
 from core.runtime.budget import Budget
+from core.text.tokens import estimate_tokens
 from core.types import Question
 
 # A light model that replies sooner needs no speculation, and the main model is not called in vain.
 START_DELAY_S = 0.1
 # Valid evidence holds at least this share of the better half of the final passages.
 MIN_EVIDENCE_OVERLAP = 0.75
+# What discarded answers have consumed stands under this name beside the agents.
+LOST_AGENT = "head_start"
 
 
 class SpeculativeAnswer:
@@ -42,6 +48,8 @@ class SpeculativeAnswer:
         self._evidence: RetrievalResult | None = None
         self._chunks: asyncio.Queue[str | ServiceError | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
+        self._account: SpeculativeAccount | None = None
+        self._history_tokens = 0
 
     def start_from_partial_result(self, partial_result: RetrievalResult) -> None:
         """Begin the answer from the passages of the rule-based query, while the question is still being completed."""
@@ -64,6 +72,11 @@ class SpeculativeAnswer:
         hits = [passage.id in evidence_ids for passage in best_passages]
         if not (all(hits[:1]) and sum(hits) >= MIN_EVIDENCE_OVERLAP * len(hits)):
             return None
+        if self._account:
+            self._account.settle(is_kept=True)
+            if not isinstance(self._question, ContextualQuestion):
+                # With the selection, the prompt would hold less of the conversation, or nothing.
+                self._deps.head_starts.record_excess(self._history_tokens)
         evidence = replace(self._evidence, query=retrieval.query)
         return AnswerInputs(self._question, evidence, self._continue(self._question, evidence))
 
@@ -72,7 +85,7 @@ class SpeculativeAnswer:
 
         Meanwhile the answer begins with the messages that rules select; it is accepted when the selection is the same.
         """
-        self._discard()
+        self.discard()
         if self._deps.settings.context.head_start and retrieval.passages and self._selector.is_pending():
 
             async def get_evidence() -> RetrievalResult:
@@ -80,11 +93,14 @@ class SpeculativeAnswer:
 
             self._start(get_evidence, self._selector.get_rule_based_question)
         question = await self._selector.wait_for_question()
-        if isinstance(question, ContextualQuestion) and self._question is not None:
-            inputs = self.accept_if_valid(retrieval)
-            if inputs and self._question.history == question.history:
-                return inputs
-        self._discard()
+        if (
+            isinstance(question, ContextualQuestion)
+            and self._question is not None
+            and self._question.history == question.history
+            and (inputs := self.accept_if_valid(retrieval))
+        ):
+            return inputs
+        self.discard()
         return AnswerInputs(question, retrieval)
 
     def _start(
@@ -107,8 +123,13 @@ class SpeculativeAnswer:
         if self._deps.model is None or not evidence.passages:
             return
         system, turns = summarizer.build_prompt(question, evidence, self._deps)
+        *history_tokens, request_tokens = (estimate_tokens(turn.text) + MESSAGE_TOKENS for turn in turns)
+        self._history_tokens = sum(history_tokens)
+        if not self._deps.head_starts.may_begin(estimate_tokens(system) + self._history_tokens + request_tokens):
+            return
         self._question, self._evidence = question, evidence
-        chunks = self._deps.model.stream(system, turns, role="main", budget=self._budget, agent="summarizer")
+        self._account = SpeculativeAccount(self._budget, self._deps.head_starts)
+        chunks = self._deps.model.stream(system, turns, role="main", budget=self._account, agent="summarizer")
         try:
             async with aclosing(chunks):
                 async for chunk in chunks:
@@ -127,7 +148,7 @@ class SpeculativeAnswer:
                 yield chunk
                 chunk = await self._chunks.get()
         finally:
-            self._discard()
+            self.discard()
         if has_failed and self._deps.model:
             new_chunks = summarizer.stream_answer(question, evidence, self._deps.model, self._deps, self._budget)
             async with aclosing(new_chunks):
@@ -136,7 +157,49 @@ class SpeculativeAnswer:
         elif isinstance(chunk, ServiceError):
             raise chunk
 
-    def _discard(self) -> None:
+    def discard(self) -> None:
+        """End the answer that has begun, unless it is the one that was accepted. Idempotent."""
         if self._task is not None:
             self._task.cancel()
-        self._question = self._evidence = None
+        if self._account is not None:
+            self._account.settle(is_kept=False)
+        self._question = self._evidence = self._account = None
+
+
+class SpeculativeAccount:
+    """The budget of a speculative answer: what it consumes belongs to the answer if it is kept, else it is lost.
+
+    `settle` says which; until then the usage is held back. The first call counts.
+    """
+
+    def __init__(self, budget: Budget, head_starts: HeadStarts) -> None:
+        self._budget, self._head_starts = budget, head_starts
+        self.tokens, self.cost = budget.tokens, budget.cost
+        self._is_kept: bool | None = None
+        self._held_usage: list[tuple[str, int, int, float, bool]] = []
+
+    def remaining(self) -> float:
+        """Return the seconds left before the deadline of the answer."""
+        return self._budget.remaining()
+
+    def settle(self, *, is_kept: bool) -> None:
+        """Say whether the answer is kept, and pass on what it has consumed so far."""
+        if self._is_kept is not None:
+            return
+        self._is_kept = is_kept
+        self._budget.head_starts.append(is_kept)
+        self._head_starts.record_outcome(is_kept=is_kept)
+        for agent, prompt_tokens, completion_tokens, cost, is_estimated in self._held_usage:
+            self.add_usage(agent, prompt_tokens, completion_tokens, cost, is_estimated=is_estimated)
+
+    def add_usage(
+        self, agent: str, prompt_tokens: int, completion_tokens: int, cost: float = 0.0, *, is_estimated: bool = False
+    ) -> None:
+        """Add the tokens of the call: to those of its agent, or to those of `LOST_AGENT`."""
+        if self._is_kept is None:
+            self._held_usage.append((agent, prompt_tokens, completion_tokens, cost, is_estimated))
+            return
+        if not self._is_kept:
+            agent = LOST_AGENT
+            self._head_starts.record_loss(prompt_tokens + completion_tokens)
+        self._budget.add_usage(agent, prompt_tokens, completion_tokens, cost, is_estimated=is_estimated)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
-from core.text.tokens import count_cjk
+from core.text.tokens import count_cjk, estimate_tokens
 from core.types import Passage
 
 Layout = Literal["structured", "flat"]
@@ -51,12 +51,6 @@ _PATH_FACTS = {
 }
 # Most paths and titles match this; escaping the others takes ten times as long.
 _SAFE_ATTRIBUTE = re.compile(rf"[A-Za-z0-9_./:,()#+@ -]{{0,{_MAX_ATTRIBUTE_CHARS}}}")
-
-
-def estimate_tokens(text: str) -> int:
-    """Estimate the tokens of a text without a tokenizer: one per CJK character, one per four other characters."""
-    cjk_count = count_cjk(text)
-    return cjk_count + (len(text) - cjk_count + 3) // 4
 
 
 def passage_ref(position: int) -> str:

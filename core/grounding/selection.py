@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from core.grounding.evidence import Layout, estimate_tokens, render_header
+from core.grounding.evidence import Layout, render_header
 from core.grounding.fact_extraction import count_negations, extract_numbers
-from core.text.tokens import CJK_CHARACTERS
+from core.text.tokens import CJK_CHARACTERS, estimate_tokens
 from core.types import Passage
 
 _SHINGLE_SIZE = 3

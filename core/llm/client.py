@@ -207,11 +207,15 @@ class OpenAIClient:
             cause = _root_cause(error)
             # openai reports a connection that the server closes as a timeout too; the root cause tells them apart.
             is_timeout = isinstance(cause, TimeoutError | httpx2.TimeoutException)
-            raise error_class(
+            service_error = error_class(
                 f"{prefix} did not answer in time"
                 if is_timeout
                 else f"{prefix}: the connection failed ({str(cause)[:300]})"
-            ) from error
+            )
+            if isinstance(service_error, ModelError):
+                unconnected_errors = aiohttp.ClientConnectorError, httpx2.ConnectError, httpx2.ConnectTimeout
+                service_error.is_unsent = any(isinstance(link, unconnected_errors) for link in _chain(error))
+            raise service_error from error
         except (openai.OpenAIError, httpx2.HTTPError, ValueError, RecursionError) as error:
             raise error_class(f"{prefix}: {type(error).__name__}: {str(error)[:300]}") from error
 
@@ -246,6 +250,13 @@ def _make_error(
         if error_class is ModelError
         else error_class(message)
     )
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and its causes."""
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 def _root_cause(error: BaseException) -> BaseException:

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from core.errors import ModelError, ServiceError
 from core.llm.client import OpenAIClient
+from core.llm.usage import TokenEstimator
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ModelCallOutcome
 from core.ports import RequestBudget
@@ -30,12 +31,16 @@ BAD_REQUEST_STATUSES = frozenset({400, 413, 422})
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """An endpoint with its settings and its circuit breaker. The metrics recorder counts its calls."""
+    """An endpoint with its settings and its circuit breaker.
+
+    The metrics recorder counts its calls, the estimator learns how it counts tokens.
+    """
 
     client: OpenAIClient
     settings: FallbackSettings
     circuit_breaker: CircuitBreaker
     metrics_recorder: MetricsRecorder = field(default_factory=MetricsRecorder)
+    estimator: TokenEstimator = field(default_factory=TokenEstimator)
 
     def begin_attempt(self, start_timeout_s: float, budget: RequestBudget) -> Attempt:
         """Start a call. A silence longer than `start_timeout_s` or `TIMEOUT_GRACE_S` seconds counts as a failure."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from core.errors import ModelError
@@ -14,14 +13,13 @@ from core.llm.client import OpenAIClient
 from core.llm.failover import Attempt, CircuitBreaker, Deployment, FailoverCall, FailoverClient
 from core.llm.reasoning import ReasoningFilter, remove_reasoning
 from core.llm.sse import StreamChunk
+from core.llm.usage import CallMeter
 from core.observability.metrics import MetricsRecorder
 from core.ports import ModelRole, RequestBudget
 from core.settings.answering import CircuitSettings, FallbackSettings, ModelSettings, ModelsSettings
 from core.types import ResponseSchema, ToolCall, Turn
 
 OPENAI_HOST = "api.openai.com"
-TOKENS_PER_PRICE_UNIT = 1_000_000
-UsageCallback = Callable[[Attempt, StreamChunk], None]
 
 
 class RoleChatModel:
@@ -56,11 +54,11 @@ class RoleChatModel:
         Raises `ModelError`, also when the budget's deadline passes.
         """
         client, settings = self._roles[role]
-        on_usage = partial(_record_usage, budget, agent or role)
 
         async def start(attempt: Attempt) -> ModelStream:
             request = _build_request(attempt.deployment.settings, system, turns)
-            return await ModelStream.start(attempt, attempt.deployment.client.stream(request), on_usage)
+            meter = _start_meter(attempt, request, budget, agent or role, is_stream=True)
+            return await ModelStream.start(attempt, attempt.deployment.client.stream(request), meter)
 
         # Nobody cancels a stream for being slow, but because the answer is not needed any more.
         call = FailoverCall(start, ModelStream.close, settings.first_token_s, cancel_means_timeout=False)
@@ -96,9 +94,16 @@ class RoleChatModel:
                 **_build_request(deployment_settings, system, turns),
                 **_response_format(deployment_settings, response_schema),
             }
-            completion = await attempt.deployment.client.complete(request)
-            # Counted here, because a hedge that comes second has used tokens too.
-            _record_usage(budget, agent or role, attempt, completion)
+            meter = _start_meter(attempt, request, budget, agent or role, is_stream=False)
+            # Counted here, because a hedge that comes second has used tokens too, and so has a call that is cancelled.
+            try:
+                completion = await attempt.deployment.client.complete(request)
+                meter.count(completion)
+            except BaseException as error:
+                meter.fail(error)
+                raise
+            finally:
+                meter.close()
             attempt.record_success()
             text = remove_reasoning(completion.text, starts_inside=deployment_settings.starts_in_reasoning)
             # A decision may stand within reasoning that was cut off: its parser looks for it there.
@@ -144,15 +149,12 @@ def _open_deployment(
     )
 
 
-def _record_usage(budget: RequestBudget, agent: str, attempt: Attempt, usage: StreamChunk) -> None:
-    settings = attempt.deployment.settings
-    scaled_price = usage.prompt_tokens * (settings.price_prompt or 0) + usage.completion_tokens * (
-        settings.price_completion or 0
-    )
-    budget.add_usage(agent, usage.prompt_tokens, usage.completion_tokens, scaled_price / TOKENS_PER_PRICE_UNIT)
-    attempt.deployment.metrics_recorder.record_tokens(
-        agent, usage.prompt_tokens, usage.completion_tokens, scaled_price / TOKENS_PER_PRICE_UNIT
-    )
+def _start_meter(
+    attempt: Attempt, request: Mapping[str, Any], budget: RequestBudget, agent: str, *, is_stream: bool
+) -> CallMeter:
+    deployment = attempt.deployment
+    sinks = budget, deployment.metrics_recorder
+    return CallMeter(request, deployment.settings, deployment.estimator, sinks, agent, is_stream=is_stream)
 
 
 async def _discard_nothing(_reply: str) -> None:
@@ -209,21 +211,21 @@ def _response_format(settings: FallbackSettings, response_schema: ResponseSchema
 class ModelStream:
     """A reply that has begun: `text` is the latest chunk, empty at the end. It must be closed in any case."""
 
-    def __init__(self, attempt: Attempt, chunks: AsyncGenerator[StreamChunk], on_usage: UsageCallback) -> None:
+    def __init__(self, attempt: Attempt, chunks: AsyncGenerator[StreamChunk], meter: CallMeter) -> None:
         self.text = ""
         self._attempt = attempt
         self._chunks = chunks
-        self._on_usage = on_usage
-        self._usage: StreamChunk | None = None
+        self._meter = meter
         self._is_finished = False
 
     @classmethod
-    async def start(cls, attempt: Attempt, chunks: AsyncGenerator[StreamChunk], on_usage: UsageCallback) -> ModelStream:
+    async def start(cls, attempt: Attempt, chunks: AsyncGenerator[StreamChunk], meter: CallMeter) -> ModelStream:
         """Return the reply at its first text, or at its end if it has none. Raises `ModelError`."""
-        stream = cls(attempt, chunks, on_usage)
+        stream = cls(attempt, chunks, meter)
         try:
             await stream._read_next()
-        except BaseException:
+        except BaseException as error:
+            meter.fail(error)
             await stream._close_connection()
             raise
         return stream
@@ -267,9 +269,7 @@ class ModelStream:
 
     async def _read_next(self) -> None:
         async for chunk in self._chunks:
-            if chunk.prompt_tokens or chunk.completion_tokens:
-                # Some servers send running totals: the last one counts.
-                self._usage = chunk
+            self._meter.count(chunk)
             if chunk.text:
                 self.text = chunk.text
                 return
@@ -287,7 +287,7 @@ class ModelStream:
             self._attempt.release()
 
     async def _close_connection(self) -> None:
-        await self._chunks.aclose()
-        if self._usage:
-            self._on_usage(self._attempt, self._usage)
-            self._usage = None
+        try:
+            await self._chunks.aclose()
+        finally:
+            self._meter.close()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 DONE = "[DONE]"
+REASONING_FIELDS = ("reasoning_content", "reasoning")
 REASONING_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
 MAX_TOKEN_COUNT = 1_000_000_000
 
@@ -26,11 +27,15 @@ class InvalidReplyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class StreamChunk:
-    """A chunk of a streamed reply, or the token counts at its end (then the text is empty)."""
+    """A chunk of a streamed reply, or the token counts at its end (then the text is empty).
+
+    `events` is how many events of the stream brought it, those with reasoning of the model included.
+    """
 
     text: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    events: int = 0
 
 
 class ChatStreamDecoder:
@@ -87,8 +92,10 @@ class ChatStreamDecoder:
         for choice in choices:
             self.is_complete = self.is_complete or choice.get("finish_reason") is not None
             delta = choice.get("delta")
-            if isinstance(delta, Mapping) and (text := _content_text(delta.get("content"))):
-                chunks.append(StreamChunk(text))
+            if isinstance(delta, Mapping):
+                text = _content_text(delta.get("content"))
+                if text or any(delta.get(name) for name in REASONING_FIELDS):
+                    chunks.append(StreamChunk(text, events=1))
         return chunks
 
 
@@ -130,19 +137,19 @@ def _merge_texts(chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
     texts: list[str] = []
     try:
         for chunk in chunks:
-            if chunk.text:
+            if chunk.events:
                 texts.append(chunk.text)
                 continue
             if texts:
-                yield StreamChunk("".join(texts))
+                yield StreamChunk("".join(texts), events=len(texts))
                 texts.clear()
             yield chunk
     except ValueError:
         if texts:
-            yield StreamChunk("".join(texts))
+            yield StreamChunk("".join(texts), events=len(texts))
         raise
     if texts:
-        yield StreamChunk("".join(texts))
+        yield StreamChunk("".join(texts), events=len(texts))
 
 
 def _require_reply(body: object) -> Mapping[str, Any]:

@@ -40,6 +40,9 @@ class MetricsRecorder:
     def record_tokens(self, agent: str, prompt_tokens: int, completion_tokens: int, cost: float) -> None:
         """Count the tokens of one call, and their cost in the currency of the configured prices."""
 
+    def record_head_start(self, *, is_kept: bool) -> None:
+        """Count one answer that began before it was certain what it is written from."""
+
     def record_refresh(self, source: str, outcome: RefreshOutcome, seconds: float) -> None:
         """Count one refresh of a source."""
 
@@ -106,6 +109,7 @@ class PrometheusMetrics(MetricsRecorder):
             "kimas_stage_seconds", "Time of one stage of an answer", ("stage",), registry=registry
         )
         self._tokens = counter("tokens", "Tokens that language models used", "agent", "kind")
+        self._head_starts = counter("head_starts", "Answers that began early, kept or discarded", "outcome")
         self._cost = counter("cost", "What they cost, in the currency of the prices", "agent")
         model_labels = ("model", "endpoint")
         self._model_calls = counter("model_calls", "Calls of language models", *model_labels, "outcome")
@@ -123,6 +127,8 @@ class PrometheusMetrics(MetricsRecorder):
         ProcessCollector(registry=registry)
         for outcome in ANSWER_OUTCOMES:
             self._answers.labels(outcome)
+        for outcome in ("kept", "discarded"):
+            self._head_starts.labels(outcome)
 
     def record_message(self, platform: str, outcome: ProcessingOutcome, skip: Skip | None = None) -> None:
         """Count a message that is complete."""
@@ -140,6 +146,10 @@ class PrometheusMetrics(MetricsRecorder):
         self._tokens.labels(agent, "prompt").inc(max(0, prompt_tokens))
         self._tokens.labels(agent, "completion").inc(max(0, completion_tokens))
         self._cost.labels(agent).inc(max(0.0, cost))
+
+    def record_head_start(self, *, is_kept: bool) -> None:
+        """Count one answer that began early."""
+        self._head_starts.labels("kept" if is_kept else "discarded").inc()
 
     def record_refresh(self, source: str, outcome: RefreshOutcome, seconds: float) -> None:
         """Count one refresh of a source."""

@@ -37,7 +37,8 @@ class Budget:
 
     `timings_ms` holds milliseconds by stage, `spans` every run of a stage in the order in which they ended, `degraded`
     the stages that used their fallback, `degrade_reasons` the reason for each, `tokens` the token usage by
-    "agent.prompt" and "agent.completion", `cost` the cost by agent.
+    "agent.prompt" and "agent.completion" ("agent.estimated" is how much of both is estimated), `cost` the cost by
+    agent, `head_starts` whether each speculative answer was kept.
     """
 
     def __init__(self, shares: BudgetSettings) -> None:
@@ -49,6 +50,7 @@ class Budget:
         self.degrade_reasons: dict[str, DegradeReason] = {}
         self.tokens: Counter[str] = Counter()
         self.cost: defaultdict[str, float] = defaultdict(float)
+        self.head_starts: list[bool] = []
         self._claimed: set[str] = set()
 
     def claim(self, name: str) -> bool:
@@ -90,10 +92,17 @@ class Budget:
             self.spans.append(Span(stage, round((started - self._started) * 1000, 2), round(spent_ms, 2)))
             self.timings_ms[stage] = round(max(self.timings_ms.get(stage, 0.0), spent_ms), 2)
 
-    def add_usage(self, agent: str, prompt_tokens: int, completion_tokens: int, cost: float = 0.0) -> None:
-        """Add what one call of a language model consumed, in tokens and in the currency of the configured prices."""
+    def add_usage(
+        self, agent: str, prompt_tokens: int, completion_tokens: int, cost: float = 0.0, *, is_estimated: bool = False
+    ) -> None:
+        """Add what one call of a language model consumed, in tokens and in the currency of the configured prices.
+
+        `is_estimated` says that the provider did not tell: for a call that was cancelled or broke off.
+        """
         self.tokens[f"{agent}.prompt"] += prompt_tokens
         self.tokens[f"{agent}.completion"] += completion_tokens
+        if is_estimated:
+            self.tokens[f"{agent}.estimated"] += prompt_tokens + completion_tokens
         if cost:
             self.cost[agent] += cost
 

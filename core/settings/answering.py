@@ -68,6 +68,16 @@ class ContextSettings(Section):
     head_start: bool = Field(
         True, description="Start the answer on the rules' result while a light model call runs; keep it if both agree"
     )
+    head_start_max_extra: float = Field(
+        0.15,
+        ge=0,
+        le=1,
+        description="Tokens of discarded head starts: at most this share of those that answers needed",
+    )
+    head_start_min_kept: float = Field(
+        0.5, ge=0, le=1, description="When a smaller share of the last head starts was kept, none is made for a while"
+    )
+    head_start_pause_minutes: PositiveFloat = Field(60, description="How long none is made then, minutes")
 
 
 class StrategySettings(Section):

@@ -82,6 +82,10 @@ feeds = sa.Table(
     sa.Column("known", sa.JSON, nullable=False),
 )
 
+def _make_counter(name: str) -> sa.Column[int]:
+    return sa.Column(name, sa.Integer, nullable=False, server_default="0")
+
+
 # What answers consumed: one row per answer, and one per agent that called a model for it. `day` is the local date.
 answers = sa.Table(
     "answers",
@@ -92,6 +96,8 @@ answers = sa.Table(
     sa.Column("outcome", sa.String(16), nullable=False),
     *(sa.Column(name, sa.Integer, nullable=False) for name in ("prompt", "completion")),
     sa.Column("cost", sa.Float, nullable=False),
+    # Estimated tokens are among those counted; a head start is an answer that began early, and may have been kept.
+    *(_make_counter(name) for name in ("estimated", "head_starts", "head_starts_kept")),
     # The limits are looked at before every answer.
     sa.Index("answers_day", "day", "prompt", "completion", "cost"),
     sa.Index("answers_chat", "day", "platform", "chat"),
@@ -106,6 +112,7 @@ spending = sa.Table(
     sa.Column("day", sa.String(10), nullable=False),
     *(sa.Column(name, sa.Integer, nullable=False) for name in ("prompt", "completion")),
     sa.Column("cost", sa.Float, nullable=False),
+    _make_counter("estimated"),
     sa.Index("spending_day", "day"),
 )
 

@@ -24,20 +24,33 @@ ChatFilter = tuple[str, str] | None
 PENDING_STATES = ("received", "answering", "sending")
 # So much of a time's text, YYYY-MM-DD HH:M, is ten minutes: fine enough to find the local day of every time zone.
 TEN_MINUTE_CHARS = 15
+_COUNTED_COLUMNS = ("estimated", "head_starts", "head_starts_kept")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """The usage of language models: prompt and completion tokens, and their cost in the currency of the prices."""
+    """The usage of language models: prompt and completion tokens, and their cost in the currency of the prices.
+
+    `estimated_tokens` of both together are estimates, for calls that were cancelled or broke off.
+    """
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float = 0.0
+    estimated_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:
         """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class HeadStartCount:
+    """How many speculative answers were begun, and how many of them were kept."""
+
+    begun: int = 0
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +71,7 @@ class DailyUsage:
     cached: int
     failed: int
     usage: TokenUsage
+    head_starts: HeadStartCount = HeadStartCount()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +88,22 @@ class UsageRepository(Repository):
 
     @uncancellable
     async def record(
-        self, question: Question, outcome: AnswerOutcome, agent_usage: Mapping[str, TokenUsage], day: date
+        self,
+        question: Question,
+        outcome: AnswerOutcome,
+        agent_usage: Mapping[str, TokenUsage],
+        day: date,
+        head_starts: HeadStartCount | None = None,
     ) -> None:
-        """Record one answer: the usage of each agent, and the local day."""
+        """Record one answer: the usage of each agent, the local day, and its head starts."""
         values = {
             **_chat_values(question),
             "author_id": question.author_id,
             "question_id": question.id,
             "outcome": outcome,
             **_usage_values(day, _add_up(agent_usage.values())),
+            "head_starts": head_starts.begun if head_starts else 0,
+            "head_starts_kept": head_starts.kept if head_starts else 0,
         }
         async with self._database.transaction() as connection:
             answer_number = await connection.scalar(insert(answers).values(values).returning(answers.c.number))
@@ -122,13 +143,13 @@ class UsageRepository(Repository):
         columns = answers.c
         outcome_counts = [func.sum(case((columns.outcome == name, 1), else_=0)) for name in ("cached", "failed")]
         query = (
-            select(columns.day, func.count(), *outcome_counts, *_sum_columns())
+            select(columns.day, func.count(), *outcome_counts, *_sum_columns(*_COUNTED_COLUMNS))
             .where(columns.day >= since.isoformat())
             .group_by(columns.day)
             .order_by(columns.day.desc())
         )
         return [
-            DailyUsage(day, answer_count, cached, failed, TokenUsage(*usage))
+            DailyUsage(day, answer_count, cached, failed, TokenUsage(*usage[:4]), HeadStartCount(*usage[4:]))
             for day, answer_count, cached, failed, *usage in await self._database.fetch_all(query)
         ]
 
@@ -137,7 +158,7 @@ class UsageRepository(Repository):
         columns = spending.c
         prompt, completion, cost = (func.sum(columns[name]) for name in ("prompt", "completion", "cost"))
         query = (
-            select(columns.agent, func.count(), prompt, completion, cost)
+            select(columns.agent, func.count(), prompt, completion, cost, func.sum(columns.estimated))
             .where(columns.day >= since.isoformat())
             .group_by(columns.agent)
             .order_by((prompt + completion).desc(), columns.agent)
@@ -220,6 +241,7 @@ def group_by_agent(token_counts: Mapping[str, int], costs: Mapping[str, float]) 
             token_counts.get(f"{agent}.prompt", 0),
             token_counts.get(f"{agent}.completion", 0),
             float(costs.get(agent, 0.0)),
+            token_counts.get(f"{agent}.estimated", 0),
         )
         for agent in agents
     }
@@ -235,6 +257,7 @@ def _add_up(usages: Collection[TokenUsage]) -> TokenUsage:
         sum(usage.prompt_tokens for usage in usages),
         sum(usage.completion_tokens for usage in usages),
         sum(usage.cost for usage in usages),
+        sum(usage.estimated_tokens for usage in usages),
     )
 
 
@@ -244,6 +267,7 @@ def _usage_values(day: date, usage: TokenUsage) -> dict[str, Any]:
         "prompt": usage.prompt_tokens,
         "completion": usage.completion_tokens,
         "cost": usage.cost,
+        "estimated": usage.estimated_tokens,
     }
 
 
@@ -256,8 +280,8 @@ def first_day(count: int, today: date) -> date:
     return today - timedelta(days=count - 1)
 
 
-def _sum_columns() -> list[ColumnElement[Any]]:
-    return [func.coalesce(func.sum(answers.c[name]), 0) for name in ("prompt", "completion", "cost")]
+def _sum_columns(*more_names: str) -> list[ColumnElement[Any]]:
+    return [func.coalesce(func.sum(answers.c[name]), 0) for name in ("prompt", "completion", "cost", *more_names)]
 
 
 def _chat_conditions(table: Table, chat: ChatFilter) -> list[ColumnElement[bool]]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.answering.context import AnswerDependencies
+from core.answering.head_starts import HeadStarts
 from core.answering.rewriting.rewrites import REWRITES
 from core.errors import ServiceError
 from core.llm.prompts import Prompts
@@ -120,4 +121,6 @@ def parts(
         model,
         Prompts.read(),
         REWRITES,
+        # Tests show what a head start does; test_head_starts.py shows when there is one.
+        head_starts=HeadStarts((configuration or settings()).context.model_copy(update={"head_start_max_extra": 1.0})),
     )

@@ -83,9 +83,9 @@ def test_words_that_come_together_are_one_piece() -> None:
     words = "".join(f"data: {token(word)}\n\n" for word in ("So ", "it ", "is"))
     counts = 'data: {"choices": [], "usage": {"prompt_tokens": 5}}\n\n'
     assert list(ChatStreamDecoder().feed((words + counts + words).encode())) == [
-        StreamChunk("So it is"),
+        StreamChunk("So it is", events=3),
         StreamChunk("", 5),
-        StreamChunk("So it is"),
+        StreamChunk("So it is", events=3),
     ]
 
 
@@ -153,7 +153,7 @@ async def test_an_error_inside_a_stream_comes_after_the_text_before_it() -> None
     error = json.dumps({"error": {"message": "out of memory", "code": 503}})
     async with serving([f"data: {token('So far')}\n\nevent: error\ndata: {error}\n\n".encode()]) as endpoint:
         pieces = endpoint.stream(ASK)
-        assert await anext(pieces) == StreamChunk("So far")
+        assert await anext(pieces) == StreamChunk("So far", events=1)
         with pytest.raises(ModelError, match="out of memory") as caught:
             await anext(pieces)
     assert caught.value.status == 503

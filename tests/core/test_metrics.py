@@ -218,6 +218,9 @@ def test_two_daemons_of_a_process_count_for_themselves(metrics: PrometheusMetric
 
 
 def test_an_endpoint_that_lies_about_its_tokens_breaks_nothing(metrics: PrometheusMetrics) -> None:
+    metrics.record_head_start(is_kept=True)
+    assert value(metrics, "kimas_head_starts_total", outcome="kept") == 1
+    assert value(metrics, "kimas_head_starts_total", outcome="discarded") == 0
     metrics.record_tokens("summarizer", -5, 3, -0.5)
     assert value(metrics, "kimas_tokens_total", agent="summarizer", kind="prompt") == 0
     assert value(metrics, "kimas_cost_total", agent="summarizer") == 0

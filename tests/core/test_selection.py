@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from core.grounding.evidence import estimate_tokens
 from core.grounding.selection import apply_source_weights, lost_in_the_middle_order, merge_adjacent, select
+from core.text.tokens import estimate_tokens
 from core.types import Passage
 from tests.core.fixtures import INSTALL, MEMORY, passage
 

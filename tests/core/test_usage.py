@@ -23,7 +23,7 @@ from core.runtime.budget import Budget
 from core.settings import BudgetSettings
 from core.storage.engine import Database
 from core.storage.overrides import LiveSettings
-from core.storage.usage import AgentUsage, TokenUsage, UsageRepository, group_by_agent
+from core.storage.usage import AgentUsage, HeadStartCount, TokenUsage, UsageRepository, group_by_agent
 from core.types import ConversationKey, Question, Reply, Turn
 from tests.core.fixtures import MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, models
@@ -370,3 +370,18 @@ async def test_the_command_shows_days_and_agents(tmp_path: Path) -> None:
         "agents": [{"agent": "main", "answers": 1, **amount}],
     }
     assert len(json.loads((await ask(deployment.call, "usage", "--days", "8", "--json")).stdout)["days"]) == 2
+
+
+async def test_the_command_tells_estimates_and_head_starts(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path, {})
+    database = await Database.open(tmp_path / "data" / "journal.db")
+    usage = {"main": TokenUsage(1200, 34, 0.5), "head_start": TokenUsage(800, 6, 0.0, 806)}
+    await UsageRepository(database).record(HOW, "answered", usage, today(), HeadStartCount(4, 3))
+    await database.close()
+    output = (await asyncio.to_thread(deployment.call, "usage")).stdout
+    assert "806 of 2,040 tokens" in output
+    assert "head starts: 4 begun, 3 kept (75%)" in output
+    data = json.loads((await asyncio.to_thread(deployment.call, "usage", "--json")).stdout)
+    assert data["days"][0]["estimated"] == 806
+    assert data["days"][0]["head_starts"] == {"begun": 4, "kept": 3}
+    assert {row["agent"]: row.get("estimated") for row in data["agents"]} == {"main": None, "head_start": 806}

@@ -180,7 +180,7 @@ class LanguageModelPeer:
         room = body.get("max_completion_tokens") or body.get("max_tokens") or len(pieces)
         finish = "length" if len(pieces) > room else "stop"
         pieces = pieces[:room]
-        usage = _usage(body, len(pieces))
+        usage = self._count_usage(body, len(pieces))
         head = {"id": f"chatcmpl-{len(self.requests)}", "created": int(time.time()), "model": body["model"]}
         if body.get("stream"):
             return await self._stream(request, head, pieces, finish, usage)
@@ -216,7 +216,7 @@ class LanguageModelPeer:
                 await asyncio.sleep(started + self.ttft_s + index / self.tokens_per_s - time.monotonic())
             await response.write(event({"content": piece}))
         await response.write(event({}, finish))
-        if wants_usage:
+        if wants_usage and usage:
             await response.write(_event({**head, "object": "chat.completion.chunk", "choices": [], "usage": usage}))
         await response.write(b"data: [DONE]\n\n")
         await response.write_eof()
@@ -228,6 +228,10 @@ class LanguageModelPeer:
         if index == self.drop_after and request.transport is not None:
             request.transport.abort()
             raise asyncio.CancelledError
+
+    def _count_usage(self, body: Body, completion: int) -> Body:
+        prompt = sum(4 + len(split_pieces(json.dumps(message, ensure_ascii=False))) for message in body["messages"])
+        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
     def _check_model(self, body: Body) -> None:
         if self.models and body["model"] not in self.models:
@@ -308,11 +312,6 @@ def _check_part(part: object, role: str, place: str) -> None:
     head, _, data = url.partition(";base64,")
     if head not in {f"data:image/{name}" for name in ("png", "jpeg", "webp", "gif")} or not base64.b64decode(data):
         raise Refusal(400, f"Invalid part of '{place}'.", f"{place}.content", "invalid_image_url")
-
-
-def _usage(body: Body, completion: int) -> Body:
-    prompt = sum(4 + len(split_pieces(json.dumps(message, ensure_ascii=False))) for message in body["messages"])
-    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
 def _code(status: int) -> str | None:

@@ -12,13 +12,14 @@ from core.answering.agents.history_selection import ContextualQuestion, get_spea
 from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
 from core.errors import ModelError
 from core.grounding.citations import resolve_markers, trim_partial_marker
-from core.grounding.evidence import escape_delimiters, estimate_tokens, render_passages
+from core.grounding.evidence import escape_delimiters, render_passages
 from core.grounding.extractive import extract_answer
 from core.llm.reasoning import append_visible
 from core.observability.logs import get_logger
 from core.ports import ChatModel, Sink
 from core.runtime.budget import Budget
 from core.text.catalogue import messages_for
+from core.text.tokens import estimate_tokens
 from core.types import Passage, Question, Turn
 
 MAX_HISTORY_TOKENS = 1500
@@ -53,7 +54,11 @@ async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencie
     messages = messages_for(deps.prompts.language)
     with budget.timed("write"):
         chunks = inputs.chunks or stream_answer(question, retrieval, deps.model, deps, budget)
-        text, error = await _stream_into_sink(chunks, passages, sink, budget)
+        try:
+            text, error = await _stream_into_sink(chunks, passages, sink, budget)
+        finally:
+            tokens = budget.tokens
+            deps.head_starts.record_answer(tokens["summarizer.prompt"], tokens["summarizer.completion"])
         if text.strip():
             return (f"{text.rstrip()} …\n\n{messages.answer_interrupted}" if error else text), False
         budget.degrade("write", "unreadable")

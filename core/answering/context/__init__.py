@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from core.answering.head_starts import HeadStarts
 from core.answering.small_talk import describe_sources
 from core.llm.prompts import Prompts
 from core.observability.logs import get_logger
@@ -15,6 +16,7 @@ from core.ports import ChatModel, Library, Reranker
 from core.runtime.budget import Budget, DegradeReason
 from core.runtime.tasks import CpuTurnstile
 from core.settings import AgentSettings, Settings, Strategy
+from core.settings.answering import ContextSettings
 from core.text.catalogue import messages_for
 from core.types import Passage, Question, SearchRound, Trace
 
@@ -28,7 +30,8 @@ class AnswerDependencies:
     """The collaborators of the answering pipeline.
 
     `model` is None when no language model is configured. `rewrites` are the built-in rewrite strategies by name.
-    `turnstile` lets one answer at a time select evidence, write its prompt or check its citations.
+    `turnstile` lets one answer at a time select evidence, write its prompt or check its citations. `head_starts` says
+    whether a speculative answer is worth its price.
     """
 
     settings: Settings
@@ -38,6 +41,7 @@ class AnswerDependencies:
     prompts: Prompts
     rewrites: Mapping[str, Rewrite]
     turnstile: CpuTurnstile = field(default_factory=CpuTurnstile)
+    head_starts: HeadStarts = field(default_factory=lambda: HeadStarts(ContextSettings()))
 
     def describe_knowledge(self) -> str:
         """Return what the sources know, one line for each retrieval agent, for the prompts that choose and plan."""

@@ -1,0 +1,73 @@
+"""Whether a speculative answer is worth its price: measured over all answers of this process.
+
+A speculative answer that is discarded costs a prompt and what was written of it. Two things keep that small: the tokens
+that were lost may be only a share of those that answers needed, and when too few speculative answers are kept, none is
+begun for a while.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+from core.observability.logs import get_logger
+from core.observability.metrics import MetricsRecorder
+from core.settings.answering import ContextSettings
+
+# The acceptance rate is that of the last ones, once there are so many.
+WINDOW, MIN_SAMPLES = 20, 8
+# Above so many tokens both counts are halved: what was saved long ago pays for nothing now.
+MAX_COUNTED_TOKENS = 1_000_000
+
+
+class HeadStarts:
+    """Counts speculative answers and decides whether one more may begin."""
+
+    def __init__(self, settings: ContextSettings, metrics_recorder: MetricsRecorder | None = None) -> None:
+        self._settings = settings
+        self._metrics_recorder = metrics_recorder or MetricsRecorder()
+        self._outcomes: deque[bool] = deque(maxlen=WINDOW)
+        self._paused_until = 0.0
+        self._needed_tokens = self._lost_tokens = 0
+        self._answer_tokens = 0
+
+    def may_begin(self, prompt_tokens: int) -> bool:
+        """Say whether an answer with a prompt of about so many tokens may be begun at the risk of losing it."""
+        if not self._settings.head_start or time.monotonic() < self._paused_until:
+            return False
+        # It may be lost as late as with its last word; the answer that is needed costs as much again.
+        price = prompt_tokens + self._answer_tokens
+        return self._lost_tokens + price <= self._settings.head_start_max_extra * (self._needed_tokens + price)
+
+    def record_outcome(self, *, is_kept: bool) -> None:
+        """Count a speculative answer that was kept or discarded."""
+        self._outcomes.append(is_kept)
+        self._metrics_recorder.record_head_start(is_kept=is_kept)
+        if len(self._outcomes) < MIN_SAMPLES:
+            return
+        kept_share = sum(self._outcomes) / len(self._outcomes)
+        if kept_share < self._settings.head_start_min_kept:
+            pause_s = self._settings.head_start_pause_minutes * 60
+            get_logger(__name__).info("head_start.paused", kept=round(kept_share, 2), pause_s=pause_s)
+            self._paused_until = time.monotonic() + pause_s
+            self._outcomes.clear()
+
+    def record_loss(self, tokens: int) -> None:
+        """Count the tokens of a discarded answer."""
+        self._add(lost_tokens=tokens)
+
+    def record_excess(self, tokens: int) -> None:
+        """Count the tokens that an answer needs only because it was begun early and kept."""
+        self._add(needed_tokens=-tokens, lost_tokens=tokens)
+
+    def record_answer(self, prompt_tokens: int, completion_tokens: int) -> None:
+        """Count the tokens of an answer that was needed."""
+        self._answer_tokens = max(completion_tokens, self._answer_tokens * 3 // 4)
+        self._add(needed_tokens=prompt_tokens + completion_tokens)
+
+    def _add(self, needed_tokens: int = 0, lost_tokens: int = 0) -> None:
+        self._needed_tokens += needed_tokens
+        self._lost_tokens += lost_tokens
+        if self._needed_tokens > MAX_COUNTED_TOKENS:
+            self._needed_tokens //= 2
+            self._lost_tokens //= 2
