@@ -1,24 +1,34 @@
-"""A second answer: with more time, a stronger strategy, other passages, and the complaint about the first one."""
+"""A second answer: with more time, a stronger strategy, other passages, and the complaint about the first one.
+
+It is shown when it is better than the first one; otherwise the bot says that the first one stands.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from core.answering.context import AnswerDependencies
-from core.ports import Library
+from core.ports import Library, Sink
 from core.text.catalogue import messages_for
+from core.text.nothing_found import says_nothing_was_found
 from core.text.tokens import detect_language
-from core.types import AgentScore, Passage, Question, Turn
+from core.types import AgentScore, Passage, Question, Reply, Turn
 
 UNCLEAR = "unclear"
 
 
 @dataclass(frozen=True, slots=True)
 class RetryQuestion(Question):
-    """A question whose answer did not satisfy. Passages with `excluded_ids` are not used again."""
+    """A question whose answer did not satisfy. Passages with `excluded_ids` are not used again.
+
+    `first_answer` is the text of that answer, `was_cited` says whether it cited anything.
+    """
 
     excluded_ids: tuple[str, ...] = ()
+    first_answer: str = ""
+    was_cited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +75,49 @@ def to_retry_question(
     complaint = Turn("user", complaints.get(reason, complaints[""]), question.author, question.author_id)
     excluded_ids = () if reason == UNCLEAR else tuple(passage_ids)
     values = {field.name: getattr(question, field.name) for field in fields(question)}
-    return RetryQuestion(**{**values, "history": (*history, *previous_turns, complaint)}, excluded_ids=excluded_ids)
+    return RetryQuestion(
+        **{**values, "history": (*history, *previous_turns, complaint)},
+        excluded_ids=excluded_ids,
+        first_answer=next((turn.text for turn in previous_turns if turn.role == "assistant"), ""),
+        was_cited=bool(passage_ids),
+    )
+
+
+def is_better(reply: Reply, question: RetryQuestion) -> bool:
+    """Say whether a second answer may stand beside the first one.
+
+    It has to be cited and whole. It may not quote where a model wrote the first one, find nothing, or say the same.
+    """
+    texts = messages_for(detect_language(question.text))
+    was_quoted = any(note in question.first_answer for note in (texts.extractive, texts.fallback))
+    is_worse = question.was_cited and not was_quoted and reply.is_extractive
+    is_same = _to_words(reply.text) == _to_words(question.first_answer)
+    is_cut_off = "write" in reply.trace.cut and not reply.is_extractive
+    return bool(reply.citations) and not (is_worse or is_same or is_cut_off or says_nothing_was_found(reply.text))
+
+
+def _to_words(text: str) -> list[str]:
+    return re.findall(r"\w+", re.sub(r"\[\d[\d, ]*\]", "", text).casefold())
+
+
+@dataclass(slots=True)
+class HoldingSink:
+    """A sink that shows nothing of a reply before it is certain that it will stand: that the bot is at work is seen."""
+
+    sink: Sink
+
+    async def open(self) -> None:
+        """Open the wrapped sink."""
+        await self.sink.open()
+
+    async def update(self, text: str) -> None:
+        """Show nothing."""
+
+    async def finish(self, reply: Reply) -> None:
+        """Show nothing."""
+
+    async def fail(self, text: str) -> None:
+        """Show nothing."""
 
 
 def with_more_effort(deps: AnswerDependencies, question: RetryQuestion) -> AnswerDependencies:

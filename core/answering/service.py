@@ -10,8 +10,10 @@ from core.answering.cache import CachedAnswers, answer_with_cache
 from core.answering.context import AnswerDependencies
 from core.answering.pipeline import answer
 from core.answering.quota import QuotaLimiter, answer_with_quota, record_usage
-from core.answering.retry import RetryQuestion, with_more_effort
+from core.answering.retry import HoldingSink, RetryQuestion, is_better, with_more_effort
 from core.answering.small_talk import courtesy_reply
+from core.errors import PlatformError, ServiceError
+from core.observability.logs import get_logger
 from core.ports import Sink
 from core.runtime.budget import Budget
 from core.text.catalogue import messages_for
@@ -44,11 +46,25 @@ class AnswerService:
             await sink.finish(reply)
             return reply
         if isinstance(question, RetryQuestion):
-            # The cached reply is the one that did not satisfy.
-            return await replace(self, deps=with_more_effort(self.deps, question), cached_answers=None)._answer_cached(
-                question, sink
-            )
+            return await self._answer_again(question, sink)
         return await self._answer_cached(question, sink)
+
+    async def _answer_again(self, question: RetryQuestion, sink: Sink) -> Reply:
+        """Answer with more effort; where that finds nothing better or fails, say that the first answer stands."""
+        # The cached reply is the one that did not satisfy.
+        service = replace(self, deps=with_more_effort(self.deps, question), cached_answers=None)
+        stands = Reply(messages_for(get_asker_language(question)).first_answer_stands)
+        try:
+            reply = await service._answer_cached(question, HoldingSink(sink))
+        except PlatformError:
+            raise
+        except ServiceError as error:
+            get_logger(__name__).warning("retry.failed", error=str(error))
+            reply = stands
+        if not is_better(reply, question):
+            reply = replace(stands, trace=reply.trace)
+        await sink.finish(reply)
+        return reply
 
     async def _answer_cached(self, question: Question, sink: Sink) -> Reply:
         # The asker waits for the cache lookup as well: the deadline includes it.

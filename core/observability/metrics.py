@@ -95,10 +95,8 @@ class PrometheusMetrics(MetricsRecorder):
         def counter(name: str, documentation: str, *labels: str) -> Counter:
             return Counter(f"kimas_{name}", documentation, labels, registry=registry)
 
-        def histogram(
-            name: str, documentation: str, *labels: str, bucket_bounds: Sequence[float] = buckets
-        ) -> Histogram:
-            return Histogram(f"kimas_{name}", documentation, labels, registry=registry, buckets=bucket_bounds)
+        def histogram(name: str, documentation: str, *labels: str, bounds: Sequence[float] = buckets) -> Histogram:
+            return Histogram(f"kimas_{name}", documentation, labels, registry=registry, buckets=bounds)
 
         self._messages = counter("messages", "Messages that came to their end", "platform", "outcome", "reason")
         self._answers = counter("answers", "Answers that came to their end", "outcome")
@@ -117,18 +115,15 @@ class PrometheusMetrics(MetricsRecorder):
             "model_call_seconds", "Time of one good call of a language model", *model_labels
         )
         self._refreshes = counter("refreshes", "Refreshes of sources", "source", "outcome")
-        self._refresh_seconds = histogram(
-            "refresh_seconds", "Time of one refresh", "source", bucket_bounds=REFRESH_BUCKETS
-        )
+        self._refresh_seconds = histogram("refresh_seconds", "Time of one refresh", "source", bounds=REFRESH_BUCKETS)
         self._live_calls = counter("live_calls", "Times that a live source was asked", "source", "outcome")
         self._live_call_seconds = histogram("live_call_seconds", "Time of one of them that was answered", "source")
         self._scrape_errors = counter("scrape_errors", "Readings of the metrics that left out the sources")
         self._status_collector = _StatusCollector(registry)
         ProcessCollector(registry=registry)
-        for outcome in ANSWER_OUTCOMES:
-            self._answers.labels(outcome)
-        for outcome in ("kept", "discarded"):
-            self._head_starts.labels(outcome)
+        for metric, outcomes in ((self._answers, ANSWER_OUTCOMES), (self._head_starts, ("kept", "discarded"))):
+            for outcome in outcomes:
+                metric.labels(outcome)
 
     def record_message(self, platform: str, outcome: ProcessingOutcome, skip: Skip | None = None) -> None:
         """Count a message that is complete."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +18,8 @@ from core.text.tokens import detect_language
 from core.types import Message
 
 MAX_MATCHES = 20
+# How many of our last answers a text is compared with, and how long a part of one is no accident.
+MAX_COMPARED_REPLIES, MIN_PART_CHARS = 200, 24
 # So many words in Latin script are no name or number, which people write in every language.
 MIN_TELLING_WORDS = 4
 # Those that wait for people to answer first are in the state in which they were received.
@@ -80,10 +83,21 @@ class MessageLookup(Repository):
         last_match = next(iter(own_messages or matches), None)
         return detect_language(last_match.message.text) if last_match else ""
 
-    async def is_readable_answer(self, message: Message) -> bool:
+    async def is_own_answer(self, message: Message) -> bool:
         """Say whether `message` replies to an answer of ours that may be told of where it was written."""
         conditions = (messages.c.reply_id == message.reply_to, is_readable_from(message))
         return bool(message.reply_to and await self._find(message, *conditions))
+
+    async def is_own_text(self, message: Message, text: str) -> bool:
+        """Say whether a text is what we have answered lately in the chat of `message`, or a longer part of it."""
+        own_words = _to_words(text)
+        columns = messages.c
+        query = select(columns.reply).filter_by(**chat_values(message.key))
+        query = query.where(columns.reply != "", is_readable_from(message))
+        rows = await self._database.fetch_all(query.order_by(columns.number.desc()).limit(MAX_COMPARED_REPLIES))
+        replies = [_to_words(row.reply) for row in rows]
+        # The platform's text has the list of citations below the reply; a quotation may be cut short.
+        return bool(own_words) and any(_is_same_or_part(own_words, reply) for reply in replies)
 
     async def has_escalation_since(self, message: Message, moment: datetime) -> bool:
         """Return whether people were called in the chat after a time."""
@@ -128,6 +142,16 @@ class MessageLookup(Repository):
         if row is None:
             return None
         return MessageOutcome(row.state, row.reason, row.reply, row.citations or (), row.trace or {})
+
+
+def _to_words(text: str) -> str:
+    """Return the letters and digits of a text, without marks of citations: platforms change the rest."""
+    return re.sub(r"[\W_]+", "", re.sub(r"\[\d[\d, ]*\]", "", text)).casefold()
+
+
+def _is_same_or_part(words: str, others: str) -> bool:
+    is_part = words in others or others in words
+    return words == others or (is_part and min(len(words), len(others)) >= MIN_PART_CHARS)
 
 
 def _has_id(message_id: str) -> ColumnElement[bool]:

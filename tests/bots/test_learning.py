@@ -148,15 +148,13 @@ async def test_a_message_that_answers_nothing_on_discord_is_learned_by_its_link(
     assert await lessons(journal) == KEPT
 
 
-async def test_our_own_answer_on_discord_is_learned_as_it_was_before_it_was_cut(
-    discord: DiscordPeer, journal: Journal
-) -> None:
+async def test_our_own_answer_on_discord_is_not_learned(discord: DiscordPeer, journal: Journal) -> None:
     room = discord.channel()
     await discord.say(room, f"<@{discord.me.id}> {QUESTION}")
     reply = await discord.wait_for_reply(room, 30, containing=QUESTION)
     await known(journal, reply.id, "reply_id = :id AND state = 'answered'")
-    assert await chosen(discord, room, reply.id) == ENGLISH.answer_submitted.format(number=1)
-    assert await lessons(journal) == [(QUESTION, f"Answer to: {QUESTION}")]
+    assert await chosen(discord, room, reply.id) == ENGLISH.learn_own_words
+    assert await lessons(journal) == []
 
 
 def test_what_is_chosen_elsewhere_on_discord_is_not_ours() -> None:

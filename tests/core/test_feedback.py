@@ -407,3 +407,62 @@ async def test_an_answer_that_did_not_help_is_not_given_to_others_again(journal:
     assert len(await rows(journal, "SELECT * FROM replies")) == 3
     await deliver(journal, pressed("down", "b"))
     assert await rows(journal, "SELECT scope FROM replies") == [('["test", "elsewhere"]',)]
+
+
+FIRST = (Turn("user", "How do I install the package?", "Ann", "42"), Turn("assistant", "Call the memory module [1]."))
+
+
+@pytest.mark.parametrize(
+    ("second", "is_better"),
+    [
+        ("Install it with pip [p1].", True),
+        # Found nothing, cites nothing, says the same, breaks off, cannot be written, cannot be searched.
+        ("The documentation does not mention it.", False),
+        ("Try it and see.", False),
+        ("Call the **memory module** [p1].", False),
+        ("stalled", False),
+        ("failing", False),
+        ("broken", False),
+    ],
+)
+async def test_trying_harder_never_makes_an_answer_worse(second: str, is_better: bool) -> None:
+    library = InMemoryLibrary(broken={"docs"} if second == "broken" else set())
+    async with ScriptedPeer(write=second, look_back="none") as peer:
+        peer.failing = {"write"} if second == "failing" else set()
+        if second == "stalled":
+            peer.replies["write"], peer.stall_after = "Install it with pip [p1]. Then", 5
+        model = models(peer, stall_s=0.3)
+        configuration = settings(feedback={"strategy": "single"})
+        question = to_retry_question(
+            Question("How do I install the package?", author_id="42"), FIRST, ["memory"], "wrong"
+        )
+        sink = MemorySink()
+        service = AnswerService(parts(library, model, configuration))
+        result = await service.answer(question, sink)
+        await model.close()
+    assert (sink.opened, sink.updates, len(sink.replies), sink.failures) == (1, [], 1, [])
+    assert sink.replies[0] == result
+    assert (result.text == ENGLISH.first_answer_stands) is not is_better
+    assert bool(result.citations) is is_better
+
+
+async def test_quotes_may_follow_quotes_but_not_what_a_model_wrote() -> None:
+    configuration = settings(feedback={"strategy": "single"})
+    question = Question("Was macht das memory module, it stores messages?", author_id="42")
+    quoted = (FIRST[0], Turn("assistant", f"> Install it. [1]\n\n{ENGLISH.extractive}"))
+    for first, is_better in ((quoted, True), (FIRST, False)):
+        retry = to_retry_question(replace(question, text="memory module"), first, ["install"], "wrong")
+        result = await AnswerService(parts(configuration=configuration)).answer(retry, MemorySink())
+        assert (result.text == ENGLISH.first_answer_stands) is not is_better
+
+
+async def test_that_the_first_answer_stands_is_said_in_the_askers_language() -> None:
+    retry = to_retry_question(Question("怎么卸载？"), FIRST, ["install"], "wrong")
+    result = await AnswerService(parts(InMemoryLibrary([]))).answer(retry, MemorySink())
+    assert result.text == CHINESE.first_answer_stands
+
+
+async def test_a_sink_that_is_gone_is_no_failure_of_the_second_answer() -> None:
+    retry = to_retry_question(Question("How do I install the package?"), FIRST, ["memory"], "wrong")
+    with pytest.raises(PlatformError):
+        await AnswerService(parts()).answer(retry, Deaf())

@@ -222,13 +222,39 @@ async def test_what_ends_in_a_short_number_is_the_link_of_no_message(journal: Jo
     assert await lessons(journal) == []
 
 
-async def test_learn_below_our_own_answer_keeps_that(journal: Journal) -> None:
+@pytest.mark.parametrize(
+    ("reply_to", "quoted", "is_own"),
+    [
+        ("77", "With pip.", True),
+        ("77", "", True),
+        # A part of it that the platform does not know by its id, a cut quotation, a copy with the sources below.
+        ("78", "**With pip**, in a virtual environment [1].", True),
+        ("78", "in a virtual environment [1]. Then call the installer", True),
+        ("78", "With pip, in a virtual environment [1]. Then call the installer.\n\n[1] install.md", True),
+        ("78", "With apt, and never with pip.", False),
+        ("78", "With pip.", False),
+    ],
+)
+async def test_our_own_words_are_never_learned(journal: Journal, reply_to: str, quoted: str, is_own: bool) -> None:
+    await deliver(journal, ASKED)
+    await journal.mark_posted(ASKED, "77")
+    own_answer = Reply("**With pip**, in a virtual environment [1]. Then call the installer.")
+    await journal.mark_answered(ASKED, own_answer)
+    text = "How is it installed?"
+    learn = replace(ASKED, id="2", command="learn", text=text, reply_to=reply_to, quoted=quoted, author_id="7")
+    room = await deliver(journal, learn, handoff=TRUSTED)
+    assert await lessons(journal) == ([] if is_own else [(text, quoted, "pending")])
+    assert room.sinks["2"].failures == ([ENGLISH.learn_own_words] if is_own else [])
+
+
+async def test_a_persons_correction_of_our_answer_is_learned(journal: Journal) -> None:
     await deliver(journal, ASKED)
     await journal.mark_posted(ASKED, "77")
     await journal.mark_answered(ASKED, Reply("With pip."))
-    learn = replace(ASKED, id="2", command="learn", text="", reply_to="77", quoted="With pip.", author_id="7")
-    await deliver(journal, learn, handoff=TRUSTED)
-    assert await lessons(journal) == [(ASKED.text, "With pip.", "pending")]
+    correction = replace(ASKED, id="2", author_id="8", text="No, with apt.", reply_to="1", addressed=False)
+    learn = replace(ASKED, id="3", command="learn", text="", reply_to="2", quoted=correction.text, author_id="7")
+    await deliver(journal, correction, learn, handoff=TRUSTED)
+    assert await lessons(journal) == [(ASKED.text, "No, with apt.", "pending")]
 
 
 async def taught(journal: Journal, count: int = 1) -> None:

@@ -25,7 +25,7 @@ from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
 from core.text.catalogue import Messages, messages_for
 from core.text.question_detection import QUESTION_THRESHOLD, question_score
-from core.types import Message, Reply, Turn
+from core.types import Message, Reply
 
 ESCALATE, LEARN = "escalate", "learn"
 
@@ -124,19 +124,15 @@ class EscalationHandler:
         message = resolve_target(message)
         answer_message = await self._lookup.get_readable_message(message, message.reply_to)
         answer = message.quoted or (answer_message.text if answer_message else "")
-        bot_turns = await self._find_own_answer(message)
+        if await self._lookup.is_own_answer(message) or await self._lookup.is_own_text(message, answer):
+            raise UsageError(texts.learn_own_words)
         question_message = await self._find_answered_question(message, answer_message)
-        question = (
-            message.text.strip()
-            or (bot_turns[0].text if bot_turns else "")
-            or (question_message.text if question_message else "")
-        )
-        answer = bot_turns[1].text if bot_turns else answer
+        question = message.text.strip() or (question_message.text if question_message else "")
         if not (question and answer.strip()):
             raise UsageError(texts.learn_usage)
         # A quotation from elsewhere replies to nothing here.
         taught_message = answer_message or replace(message, id=message.reply_to or message.id)
-        asker_id = question_message.author_id if question_message else bot_turns[0].author_id if bot_turns else ""
+        asker_id = question_message.author_id if question_message else ""
         number = await self._taught_answers.submit(taught_message, asker_id, question, answer)
         return texts.answer_known if number is None else texts.answer_submitted.format(number=number)
 
@@ -161,11 +157,6 @@ class EscalationHandler:
             if question.text and (is_unanswered or await self._lookup.has_escalation_of(reply, question_id)):
                 return question
         return None
-
-    async def _find_own_answer(self, message: Message) -> tuple[Turn, Turn] | None:
-        """Return the question and our answer that a command is about, if they may be shown here."""
-        is_readable = await self._lookup.is_readable_answer(message)
-        return await self._journal.get_answer_by_reply(message) if is_readable else None
 
     async def _find_answered_question(self, message: Message, answer_message: Message | None) -> Message | None:
         """Return what the message that is learned from replies to, or the question that its thread began with."""

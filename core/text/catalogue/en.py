@@ -72,6 +72,8 @@ class English:
     question_unclear = "I do not know which question you mean. Reply to it, or write it behind the command."
     answer_submitted = "Thank you. This is answer {number} to be reviewed."
     answer_known = "I have this answer already."
+    learn_own_words = "Those are my own words. Reply with `/learn` to what a person wrote."
+    first_answer_stands = "I tried again and found nothing better: my first answer stands."
     not_trusted = "Only those who are trusted with it may teach me."
     learn_usage = (
         "Reply to the answer with `/learn` or give its link, and add the question where the answer replies to none."

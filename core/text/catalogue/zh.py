@@ -65,6 +65,8 @@ class Chinese(English):
     question_unclear = "我不清楚你指的是哪个问题。请回复那条消息，或把问题写在命令后面。"
     answer_submitted = "谢谢。这是第 {number} 条待审核的回答。"
     answer_known = "这个回答我已经有了。"
+    learn_own_words = "那是我自己说的话。请对别人写的内容回复 `/learn`。"
+    first_answer_stands = "我又试了一次，没有找到更好的内容：仍以第一次的回答为准。"
     not_trusted = "只有受信任的成员可以教我。"
     learn_usage = "请用 `/learn` 回复那条回答，或在命令后附上它的链接；如果它没有回复任何问题，请再写上问题。"
     buttons: Mapping[str, str] = {
