@@ -82,6 +82,7 @@ feeds = sa.Table(
     sa.Column("known", sa.JSON, nullable=False),
 )
 
+
 def _make_counter(name: str) -> sa.Column[int]:
     return sa.Column(name, sa.Integer, nullable=False, server_default="0")
 
