@@ -166,8 +166,8 @@ async def open_app(
         if with_answers and not database:
             database = await _open_database_if_needed(settings, model, stack)
         live = live or (make_live_settings(settings, database) if database else None)
-        answer_library = OverriddenLibrary(library, live) if live else library
-        deps = await _make_deps(settings, answer_library, reranker, model, stack, metrics_recorder)
+        deps = await _make_deps(settings, OverriddenLibrary(library, live) if live else library, reranker, model, stack)
+        deps = replace(deps, head_starts=HeadStarts(settings.context, metrics_recorder))
         answer_service = _make_answer_service(deps, store, database if with_answers else None, live)
         _tune_interpreter()
         pool = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
@@ -199,20 +199,14 @@ async def _open_embedder(settings: Settings, stack: AsyncExitStack) -> Embedder:
 
 
 async def _make_deps(
-    settings: Settings,
-    library: Library,
-    reranker: Reranker | None,
-    model: ChatModel | None,
-    stack: AsyncExitStack,
-    metrics_recorder: MetricsRecorder | None,
+    settings: Settings, library: Library, reranker: Reranker | None, model: ChatModel | None, stack: AsyncExitStack
 ) -> AnswerDependencies:
     if reranker is None:
         reranker = make_reranker(settings.knowledge.search, settings.data_dir / "models")
         stack.push_async_callback(reranker.close)
     agent_prompts = {name: agent.prompts for name, agent in settings.agents.items()}
     prompts = await asyncio.to_thread(Prompts.read, settings.prompts, agent_prompts)
-    head_starts = HeadStarts(settings.context, metrics_recorder)
-    return AnswerDependencies(settings, library, reranker, model, prompts, REWRITES, head_starts=head_starts)
+    return AnswerDependencies(settings, library, reranker, model, prompts, REWRITES)
 
 
 async def _open_store(settings: Settings, embedder: Embedder, stack: AsyncExitStack, *, rebuild: bool) -> Store:
