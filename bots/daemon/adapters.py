@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib import import_module
 
 from bots.common.namespaced import NamespacedAdapter
 from core.errors import UsageError
+from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.settings import DiscordSettings, HttpSettings, PlatformSettings, Settings, SlackSettings, TelegramSettings
 from core.storage.chat_history import ChatHistory
@@ -35,6 +38,38 @@ def make_adapters(settings: Settings, journal: Journal, *, read_only: bool = Fal
     if not adapters:
         raise UsageError(NO_PLATFORM)
     return adapters
+
+
+async def start_opening(adapters: Sequence[Adapter], stack: AsyncExitStack) -> Mapping[Adapter, asyncio.Task[None]]:
+    """Open all adapters; return when the first one is open, and the others are too or had a moment to.
+
+    What is away then is opened by its task as soon as it is back: no platform waits for another one. Raises
+    `PlatformError` for a credential that is refused by then.
+    """
+    tasks = {adapter: asyncio.create_task(adapter.open()) for adapter in adapters}
+    stack.push_async_callback(_cancel, tasks.values())
+    pending: set[asyncio.Task[None]] = set(tasks.values())
+    timeout_s = None
+    while pending:
+        done, pending = await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            away = [adapter.label for adapter, task in tasks.items() if task in pending]
+            get_logger(__name__).warning("daemon.platforms_away", platforms=away, hint="they join when they are back")
+            break
+        for task in done:
+            task.result()
+        timeout_s = START_PATIENCE_S
+    return tasks
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# So long the start waits for further platforms once the first one is connected.
+START_PATIENCE_S = 5.0
 
 
 def find_token_conflicts(settings: Settings) -> list[str]:

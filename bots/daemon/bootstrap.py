@@ -331,7 +331,8 @@ class Daemon:
     """The opened parts of a daemon."""
 
     app: App
-    adapters: Sequence[Adapter]
+    # Each with the task that opens it.
+    adapters: Mapping[Adapter, asyncio.Task[None]]
     feed_followers: Sequence[FeedFollower]
     processor: MessageProcessor
     journal: Journal
@@ -349,7 +350,7 @@ async def open_daemon(
 ) -> Daemon:
     """Open and wire the whole daemon; the stack closes it. Raises `KimasError`."""
     from bots.common.dry_run import DryRunAdapter
-    from bots.daemon.adapters import make_adapters
+    from bots.daemon.adapters import make_adapters, start_opening
     from bots.daemon.feeds import make_feed_followers
 
     metrics_recorder = monitor.metrics_recorder
@@ -363,8 +364,7 @@ async def open_daemon(
     for adapter in adapters:
         stack.push_async_callback(adapter.close)
     async with task_group() as startup_tasks:
-        for adapter in adapters:
-            startup_tasks.create_task(adapter.open())
+        startup_task = startup_tasks.create_task(start_opening(adapters, stack))
         app = await stack.enter_async_context(
             open_app(settings, database=journal.database, live=live, metrics_recorder=metrics_recorder, parser=parser)
         )
@@ -375,7 +375,7 @@ async def open_daemon(
     processor = make_message_processor(journal, monitor.instrument_answer(app.answer), dispatcher, library=library)
     stack.push_async_callback(processor.drain, 0)
     monitor.attach(platform_adapters, processor, refresh_scheduler, app.models)
-    return Daemon(app, adapters, feed_followers, processor, journal, refresh_scheduler, monitor)
+    return Daemon(app, startup_task.result(), feed_followers, processor, journal, refresh_scheduler, monitor)
 
 
 async def _open_daemon_journal(

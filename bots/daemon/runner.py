@@ -11,7 +11,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bots.daemon.bootstrap import Daemon, open_daemon
-from bots.daemon.feeds import FeedFollower
 from bots.daemon.monitor import open_monitor
 from core.errors import KimasError
 from core.messaging.commands.context import SettingsLoader
@@ -77,10 +76,7 @@ async def _serve(
         )
         errors: list[Exception] = []
         adapters_by_platform = [list(group) for _, group in groupby(sorted(adapters, key=_get_platform), _get_platform)]
-        listeners = [
-            tasks.create_task(_listen(group, daemon.feed_followers, processor, stop, errors))
-            for group in adapters_by_platform
-        ]
+        listeners = [tasks.create_task(_listen(group, daemon, stop, errors)) for group in adapters_by_platform]
         async with _service_manager(tasks):
             get_logger(__name__).info("daemon.ready", platforms=[adapter.label for adapter in adapters])
             tasks.create_task(app.warm_up())
@@ -99,23 +95,21 @@ def _get_platform(adapter: Adapter) -> str:
     return adapter.name
 
 
-async def _listen(
-    adapters: Sequence[Adapter],
-    feed_followers: Sequence[FeedFollower],
-    processor: MessageProcessor,
-    stop: asyncio.Event,
-    errors: list[Exception],
-) -> None:
+async def _listen(adapters: Sequence[Adapter], daemon: Daemon, stop: asyncio.Event, errors: list[Exception]) -> None:
     """Listen with all bots of one platform, and follow the feeds that they write about, until cancelled.
 
-    A failure is recorded and stops the daemon in order: unfinished answers go on.
+    A platform that is still away is waited for. A failure is recorded and stops the daemon in order: unfinished answers
+    go on.
     """
     try:
+        for adapter in adapters:
+            await daemon.adapters[adapter]
+        processor = daemon.processor
         await processor.resume(*adapters)
         async with task_group() as tasks:
             for adapter in adapters:
                 tasks.create_task(adapter.listen(processor.handler_for(adapter)))
-                for follower in feed_followers:
+                for follower in daemon.feed_followers:
                     if follower.adapter is adapter:
                         tasks.create_task(follower.listen(processor.handler_for(adapter)))
     except Exception as error:

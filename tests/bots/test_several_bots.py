@@ -337,6 +337,26 @@ async def test_the_unnamed_network_cannot_speak_for_a_named_one(deployment: Depl
         assert sorted(rows(deployment, "chat, id")) == [("ann@example.org", "5"), ("dm9@support", "1")]
 
 
+async def test_a_platform_that_is_away_at_the_start_keeps_no_other_down(deployment: Deployment) -> None:
+    telegram_port, http_port = free_port(), free_port()
+    async with CallbackPeer() as network:
+        deployment.environment.update(HTTP=network.secret, FIRST=TelegramPeer().token)
+        place = {"callback_url": network.url, "port": http_port, "allow_private": ["127.0.0.1"]}
+        deployment.settings["http"] = {"secret": {"env": "HTTP"}, **place}
+        api_url = f"http://127.0.0.1:{telegram_port}"
+        deployment.settings["telegram"] = {"token": {"env": "FIRST"}, "api_url": api_url}
+        question = {"id": "1", "chat": "room", "kind": "message", "author": {"id": "9", "name": "Olga"}}
+        async with deployment.daemon() as process:
+            await accepted(network, http_port, {**question, "text": QUESTION, "addressed": True})
+            await settled(deployment, 1)
+            assert "daemon.platforms_away" in deployment.log()
+            async with TelegramPeer(port=telegram_port) as telegram:
+                telegram.say(ANN, QUESTION)
+                await settled(deployment, 2)
+            await stopped(process)
+        assert sorted(rows(deployment, "platform, state")) == [("http", "answered"), ("telegram", "answered")]
+
+
 async def accepted(peer: CallbackPeer, port: int, event: dict[str, Any]) -> None:
     """Send an event as soon as the daemon listens."""
     async with asyncio.timeout(READY_S):
