@@ -172,6 +172,11 @@ AnswerFunction = Callable[[Question, Sink], Awaitable[Reply]]
 class Delivery(Protocol):
     """Receives what a sink reports about the first part of its reply, so that a crash leads to no second reply."""
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the last run ended while it posted the first part: the part may be there, under an unknown id."""
+        ...
+
     async def mark_posting(self) -> None:
         """Record that the first part is about to be posted."""
         ...
@@ -241,12 +246,15 @@ class Adapter(ABC):
     """One bot on one platform. Optional capabilities have default implementations.
 
     `name` is the platform's name in conversation keys. `connection` is None if messages arrive without a connection.
-    With `can_take_over` the adapter may answer messages to a bot of its platform that is no longer configured.
+    With `can_take_over` the adapter may answer messages to a bot of its platform that is no longer configured. With
+    `can_settle_doubt` its sinks post no second answer where `Delivery.is_in_doubt`; without it, such a question is
+    closed unanswered.
     """
 
     name: str
     connection: ConnectionStatus | None = None
     can_take_over: bool = True
+    can_settle_doubt: bool = False
     can_fetch_attachments: bool = False
 
     @property
@@ -303,6 +311,7 @@ class ForwardingAdapter(Adapter):
         self._adapter = adapter
         self.name, self.connection = adapter.name, adapter.connection
         self.can_take_over, self.can_fetch_attachments = adapter.can_take_over, adapter.can_fetch_attachments
+        self.can_settle_doubt = adapter.can_settle_doubt
 
     @property
     def bot_id(self) -> str:

@@ -38,6 +38,8 @@ class HttpAdapter(ClientAdapter[CallbackClient]):
     _intervals: HttpIntervals
     # The messages of one network are not for another one.
     can_take_over = False
+    # Whatever is sent again has its old key.
+    can_settle_doubt = True
 
     def __init__(
         self,

@@ -18,15 +18,21 @@ POSTING_GRACE_S = 5.0
 class JournaledDelivery:
     """Implements `core.ports.Delivery`: records in the journal how the posting of a reply's first part goes.
 
-    `is_visible` says whether people can see anything of the reply, as far as is known.
+    `is_visible` says whether people can see anything of the reply, as far as is known. `is_in_doubt` is whether the
+    last run ended while it posted the reply.
     """
 
-    def __init__(self, journal: Journal, message: Message) -> None:
+    def __init__(self, journal: Journal, message: Message, *, is_in_doubt: bool = False) -> None:
         self._journal = journal
         self._message = message
         self._idle = asyncio.Event()
         self._idle.set()
-        self.is_visible = False
+        self.is_visible = self.is_in_doubt = is_in_doubt
+
+    @classmethod
+    async def open(cls, journal: Journal, message: Message) -> JournaledDelivery:
+        """Return the delivery of a message's reply, with what the journal knows of it."""
+        return cls(journal, message, is_in_doubt=await journal.is_posting(message))
 
     async def mark_posting(self) -> None:
         """Record that the first part is about to be posted."""
@@ -69,7 +75,9 @@ async def recover_pending(journal: Journal, adapters: Sequence[Adapter]) -> list
     `adapters` are all adapters of one platform. Messages of a bot that was removed go to the first of them.
     """
     platform = adapters[0].name
-    uncertain_count = await journal.fail_uncertain(platform)
+    uncertain_count = await journal.restart_begun(platform)
+    if not adapters[0].can_settle_doubt:
+        await journal.fail_uncertain(platform)
     pending_messages = await journal.get_pending(platform)
     if uncertain_count or pending_messages:
         get_logger(__name__).info(

@@ -132,30 +132,37 @@ class Journal:
 
     async def get_pending(self, platform: str) -> Sequence[tuple[Message, str]]:
         """Return the unfinished messages, oldest first, each with its reply's id or ""."""
-        query = select(messages).filter_by(platform=platform).where(messages.c.state.in_(("received", "answering")))
+        query = select(messages).filter_by(platform=platform).where(messages.c.state.in_(UNFINISHED_STATES))
         rows = await self.database.fetch_all(query.order_by(messages.c.number))
         return [(to_message(row), row.reply_id) for row in rows]
 
     async def find_unfinished(self, message: Message) -> str | None:
         """Return the id of an unfinished message's reply, or ""; None for a message that is finished."""
         query = select(messages.c.reply_id).filter_by(**identity_values(message))
-        row = await self.database.fetch_first(query.where(messages.c.state.in_(("received", "answering"))))
+        row = await self.database.fetch_first(query.where(messages.c.state.in_(UNFINISHED_STATES)))
         return None if row is None else row.reply_id
 
-    @uncancellable
+    async def is_posting(self, message: Message) -> bool:
+        """Say whether the reply is being posted, or was when the last run ended."""
+        query = select(messages.c.number).filter_by(**identity_values(message), state="sending")
+        return await self.database.fetch_first(query) is not None
+
+    async def restart_begun(self, platform: str) -> int:
+        """Let answers that had only begun begin anew, so edits count again; return how many were being posted."""
+        begun = update(messages).filter_by(platform=platform, state="answering", reply_id="")
+        await self.database.write(begun.values(state="received"))
+        sending = select(messages.c.number).filter_by(platform=platform, state="sending")
+        return len(await self.database.fetch_all(sending))
+
     async def fail_uncertain(self, platform: str) -> int:
         """Close the messages that a crash left in the state "sending"; return how many.
 
-        The platform may or may not have posted those replies and cannot be asked. Posting again could answer twice, so
-        they are closed, with that reason. Answers that had only begun begin anew, so edits count again.
+        This is for platforms that may or may not have posted those replies and cannot be asked. Posting again could
+        answer twice, so they are closed, with that reason.
         """
-        begun = update(messages).filter_by(platform=platform, state="answering", reply_id="")
         sending = update(messages).filter_by(platform=platform, state="sending")
-        end_values = {"reason": "killed while the reply was being posted", "settled_at": datetime.now(UTC)}
-        async with self.database.transaction() as connection:
-            await connection.execute(begun.values(state="received"))
-            result = await connection.execute(sending.values(state="failed", **end_values))
-        return result.rowcount
+        reason = "killed while the reply was being posted"
+        return await self.database.write(sending.values(state="failed", reason=reason, settled_at=datetime.now(UTC)))
 
     async def get_history(self, key: ConversationKey, limit: int, max_age_s: float | None = None) -> Sequence[Turn]:
         """Return the last `limit` turns of questions answered within `max_age_s` (None: at any time), oldest first."""
@@ -291,6 +298,7 @@ FIRST_RETRY_S = 0.5
 MAX_RETRY_S = 15.0
 
 
+UNFINISHED_STATES = ("received", "answering", "sending")
 ERASE_BATCH_SIZE = 200
 # What a message's row holds of people: their words, names and numbers, and what was found and told.
 _PERSONAL_COLUMNS = ("author_id", "author", "text", "quoted", "reply")

@@ -17,6 +17,7 @@ class Delivered:
 
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.is_in_doubt = False
         self.down = False
 
     async def mark_posting(self) -> None:

@@ -4,12 +4,15 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from bots.common.caches import BoundedDict
 from bots.http.signing import IdempotencyKeys
 from core.ports import Sink
+from core.storage.messages import Journal
 from core.types import Question, Reply
 from tests.bots.http_helpers import CITED, echo, event, open_harness
+from tests.peers.callback import CallbackPeer
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -58,8 +61,8 @@ async def test_a_definite_refusal_is_recorded_and_not_repeated(
         await harness.settled()
         assert harness.peer.callbacks == []
         assert harness.peer.tries == 1
-        text, why = await harness.state()
-        assert text == state
+        outcome, why = await harness.state()
+        assert outcome == state
         assert reason in why
 
 
@@ -80,9 +83,9 @@ async def test_the_reply_is_known_by_the_networks_own_id(tmp_path: Path) -> None
         first, second = harness.peer.of("partial")
         (final,) = harness.peer.of("final")
         assert [first["text"], second["text"]] == ["Yes, so", "Yes, so far"]
-        text = f"r{[callback['state'] for callback in harness.peer.callbacks].index('partial')}"
-        assert first["reply_id"] != text
-        assert second["reply_id"] == final["reply_id"] == text
+        own_id = f"r{[callback['state'] for callback in harness.peer.callbacks].index('partial')}"
+        assert first["reply_id"] != own_id
+        assert second["reply_id"] == final["reply_id"] == own_id
 
 
 async def test_without_partials_only_the_beginning_and_the_end_are_sent(tmp_path: Path) -> None:
@@ -128,6 +131,27 @@ async def test_after_a_stop_in_the_middle_the_same_reply_is_brought_to_its_end(t
         assert final["event_id"] == half["event_id"]
         assert final["reply_id"] == "r1"
         assert (await harness.state())[0] == "answered"
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+async def test_killed_at_the_last_callback_it_sends_it_again_under_the_same_key(
+    tmp_path: Path, *, is_taken: bool
+) -> None:
+    peer = CallbackPeer()
+    async with open_harness(tmp_path, peer=peer) as harness:
+        peer.faults = [] if is_taken else [503, 403]
+        await harness.send(event())
+        await harness.settled()
+    # What the journal says between the last callback and its outcome.
+    journal = await Journal.open(tmp_path / "journal.db")
+    async with journal.database.transaction() as connection:
+        await connection.execute(text("UPDATE messages SET state = 'sending', reply = '', settled_at = NULL"))
+    await journal.close()
+    async with open_harness(tmp_path, peer=peer) as harness:
+        await harness.settled()
+        assert [callback["text"] for callback in peer.of("final")] == ["0: How? [1]"]
+        assert (await harness.state())[0] == "answered"
+        assert len(peer.keys) == len(set(peer.keys))
 
 
 def test_memories_are_bounded() -> None:

@@ -495,6 +495,8 @@ class Plain(Adapter):
 
 
 class NoDelivery:
+    is_in_doubt = False
+
     async def mark_posting(self) -> None: ...
 
     async def mark_rejected(self) -> None: ...

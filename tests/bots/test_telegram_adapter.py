@@ -49,6 +49,8 @@ class Offsets:
 class Silent:
     """A `Delivery` that nobody asks."""
 
+    is_in_doubt = False
+
     async def mark_posting(self) -> None:
         return None
 

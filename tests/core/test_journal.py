@@ -74,9 +74,11 @@ async def test_what_was_not_settled_is_pending_again_as_it_was(journal: Journal)
 async def test_a_posted_reply_is_remembered(journal: Journal) -> None:
     await journal.record_message(ASKED)
     await journal.mark_posting(ASKED)
-    assert await journal.get_pending("telegram") == [], "nobody knows yet whether it was posted"
+    assert await journal.get_pending("telegram") == [(ASKED, "")]
+    assert await journal.is_posting(ASKED), "nobody knows yet whether it was posted"
     await journal.mark_posted(ASKED, "99")
     assert await journal.get_pending("telegram") == [(ASKED, "99")]
+    assert not await journal.is_posting(ASKED)
 
 
 async def test_a_reply_in_doubt_is_closed_and_not_repeated(journal: Journal) -> None:
@@ -109,7 +111,7 @@ async def test_edits_count_again_when_a_crash_made_the_answer_begin_anew(journal
     await journal.record_message(ASKED)
     await journal.begin_answer(ASKED)
     assert not await journal.record_edit(replace(ASKED, text="Why?"))
-    await journal.fail_uncertain("telegram")
+    assert await journal.restart_begun("telegram") == 0
     assert await journal.record_edit(replace(ASKED, text="Why?"))
     assert await journal.begin_answer(ASKED) == "Why?"
 
@@ -284,7 +286,7 @@ class TestForgetting:
         emptied = {name for name, text in self.texts(tmp_path / "journal.db").items() if not text}
         assert emptied == {"answered", "silent", "failed"}
         pending = [message for message, _ in await journal.get_pending("telegram")]
-        assert pending == [messages["received"], messages["answering"]]
+        assert pending == [messages[state] for state in ("received", "answering", "sending")]
         assert await journal.get_history(CHAT, 9) == []
         assert await journal.get_answer_by_reply(replace(ASKED, id="new", reply_to="99")) is None
         for message in messages.values():

@@ -315,6 +315,11 @@ class GuardedDelivery:
         self.is_posted = self.in_doubt = False
         self.reply_id = ""
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the last run ended while it posted the comment."""
+        return self._delivery.is_in_doubt
+
     async def mark_posting(self) -> None:
         """Note it, then look: what is written down first costs no time in which others come first.
 
