@@ -13,7 +13,11 @@ from core.text.keywords import content_words
 from core.text.tokens import stem
 
 # A number that is not part of a name (utf8, p95), with thousands separators and the parts of a version.
-_NUMBER = re.compile(r"(?<![\w.])v?(\d{1,3}(?:[,_]\d{3})+(?:\.\d+)?|\d+(?:\.\d+)*)", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<![A-Za-z0-9_.])v?(\d{1,3}(?:[,_]\d{3})+(?:\.\d+)?|\d+(?:\.\d+)*)", re.IGNORECASE)
+# The version at the end of a name: python3.11.
+_NAMED_VERSION = re.compile(r"(?<=[A-Za-z])\d+(?:\.\d+)+")
+# A number that is part of a setting or constant: TIMEOUT_30.
+_JOINED_NUMBER = re.compile(r"(?<=[_=-])\d+")
 # A number that the text computes from other numbers.
 _DERIVED_NUMBER = re.compile(
     r"\b(?:makes|gives|equals|in total|altogether|adds? up to|comes to|works out (?:at|as))\s+(?:\w+\s+)?[\d.,_]*\d"
@@ -40,12 +44,28 @@ _CHINESE_NUMERALS = {word: str(value) for value, word in enumerate("零一二三
 _UNITS = {
     **{"ms": 0.001, "millisecond": 0.001, "s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600},
     **{"hour": 3600, "day": 86_400, "week": 604_800, "month": 2_592_000, "year": 31_536_000},
-    **{"kb": 1e3, "kib": 1e3, "mb": 1e6, "mib": 1e6, "gb": 1e9, "gib": 1e9, "tb": 1e12, "tib": 1e12},
+    **{"byte": 1, "kb": 1e3, "kib": 2**10, "mb": 1e6, "mib": 2**20, "gb": 1e9, "gib": 2**30, "tb": 1e12, "tib": 2**40},
 }
-_RELATIVE_TOLERANCE = 0.08
+_CHINESE_UNITS = {
+    **{
+        "毫秒": 0.001,
+        "秒": 1,
+        "分钟": 60,
+        "小时": 3600,
+        "天": 86_400,
+        "周": 604_800,
+        "个月": 2_592_000,
+        "年": 31_536_000,
+    },
+    **{"字节": 1},
+}
+_RELATIVE_TOLERANCE = 0.1
+# What a number without a unit may be counted in: seconds, milliseconds and minutes; bytes, kilobytes and megabytes.
+_USUAL_UNITS = (1, 0.001, 60, 1e3, 2**10, 1e6, 2**20)
 _QUANTITY = re.compile(
     rf"(?<![\w.])(?<!\d,)(\d+(?:[.,_]\d+)*|an?|{'|'.join(_NUMBER_WORDS)})[\s-]?({'|'.join(_UNITS)})s?\b", re.IGNORECASE
 )
+_CHINESE_QUANTITY = re.compile(rf"(\d+(?:\.\d+)?|[{''.join(_CHINESE_NUMERALS)}])\s*({'|'.join(_CHINESE_UNITS)})")
 _INLINE_CODE = re.compile(r"`([^`\n]+)`")
 _IDENTIFIER = re.compile(
     r"(?<![\w-])--?[a-z][\w-]+"
@@ -68,12 +88,22 @@ _CHINESE_MODALS = re.compile("不能|不可以|不会|不需要|不必|没有|�
 
 def extract_numbers(text: str) -> set[str]:
     """Return the numbers of a text in one spelling: without separators, leading zeros and a leading v."""
-    return {_normalize_number(number) for number in _NUMBER.findall(_ORDINAL.sub("\n", text))}
+    numbers = _NUMBER.findall(_ORDINAL.sub("\n", text)) + _NAMED_VERSION.findall(text)
+    return {_normalize_number(number) for number in numbers}
+
+
+def extract_stated_numbers(text: str) -> set[str]:
+    """Return every number of a text: those that count items, are part of a name or are spelled out, too."""
+    numbers = _NUMBER.findall(text) + _NAMED_VERSION.findall(text)
+    return {_normalize_number(number) for number in numbers} | {
+        *_JOINED_NUMBER.findall(text),
+        *extract_number_words(text),
+    }
 
 
 def extract_claimed_numbers(text: str) -> set[str]:
     """Return the numbers that must be stated elsewhere: not those that the text computes itself."""
-    return extract_numbers(_DERIVED_NUMBER.sub(" ", text))
+    return extract_numbers(_DERIVED_NUMBER.sub(" ", strip_literals(text)))
 
 
 def extract_number_words(text: str) -> set[str]:
@@ -101,12 +131,15 @@ def extract_quantities(text: str) -> list[tuple[str, float]]:
         value = _NUMBER_WORDS.get(number.lower(), "1" if number[0] in "aA" else _normalize_number(number))
         if value.count(".") < 2:
             number_values.append((value, float(value) * _UNITS[unit.lower()]))
+    for number, unit in _CHINESE_QUANTITY.findall(text):
+        value = _CHINESE_NUMERALS.get(number, number)
+        number_values.append((value, float(value) * _CHINESE_UNITS[unit]))
     return number_values
 
 
 def strip_quantities(text: str) -> str:
     """Return a text without its durations and sizes; its other numbers have no unit or an unknown one."""
-    return _QUANTITY.sub(" ", text)
+    return _CHINESE_QUANTITY.sub(" ", _QUANTITY.sub(" ", text))
 
 
 def has_quantity(value: float, candidates: Collection[float]) -> bool:
@@ -114,14 +147,66 @@ def has_quantity(value: float, candidates: Collection[float]) -> bool:
     return any(abs(value - candidate) <= _RELATIVE_TOLERANCE * max(value, candidate) for candidate in candidates)
 
 
+def is_usual_amount(value: float, numbers: Collection[str]) -> bool:
+    """Say whether a duration or size is among numbers without a unit, counted in a usual unit: 5 minutes is 300."""
+    amounts = [float(number) for number in numbers if number.count(".") < 2]
+    return any(abs(amount * unit - value) <= 1e-6 * value for amount in amounts for unit in _USUAL_UNITS)
+
+
+# What stands for something else (<name>, {name}, ${NAME}), what is quoted, and the value of an argument or variable.
+_PLACEHOLDER = re.compile(r"\$?\{[^{}\n]*\}|<[^<>\n]*>|\[[^\[\]\n]*\]|\.{3}|…|\"[^\"\n]*\"|'[^'\n]*'")
+_CALLABLE = re.compile(r"([A-Za-z_][\w.]*)\(")
+_ARGUMENT = re.compile(r"(?<![\w=!<>-])([A-Za-z_][\w.]*)\s?=(?!=)")
+_OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]+")
+_CODE_WORD = re.compile(
+    r"(?<![\w./:@-])(?:[A-Za-z]\w*(?:[-_.]\w+)+|[A-Z][a-z0-9]+[A-Z]\w*)(?![\w/:@-])",
+)
+_PATH_OR_URL = re.compile(r"\S*/\S*")
+
+
+def strip_literals(text: str) -> str:
+    """Return a text without the values and placeholders in its code: there a number is only an example."""
+    return _INLINE_CODE.sub(lambda match: match[0] if _is_bare(match[1]) else " ", text)
+
+
+def _is_bare(span: str) -> bool:
+    return not re.search(r"[\s(=<{\[]", span.strip())
+
+
+def extract_code_names(text: str) -> set[str]:
+    """Return the names that code in a text uses: callables, arguments, options, and single names.
+
+    What is only an example is none of them: the values of arguments and variables, placeholders, paths and addresses.
+
+    >>> sorted(extract_code_names('Call `Ring.rotate(key="a", <count>)` or `tarn keys --force ./old`.'))
+    ['--force', 'Ring.rotate', 'key']
+    """
+    names: set[str] = set()
+    for span in _INLINE_CODE.findall(text):
+        code = _PLACEHOLDER.sub(" ", span).strip()
+        if _is_bare(span):
+            names.add(code)
+            continue
+        names.update(_CALLABLE.findall(code), _ARGUMENT.findall(code), _OPTION.findall(code))
+        if "(" not in code and "=" not in code:
+            names.update(_CODE_WORD.findall(_PATH_OR_URL.sub(" ", code)))
+    return {name for name in names if re.search(r"[A-Za-z]{2}", name)}
+
+
+def has_code_name(name: str, alnum_text: str) -> bool:
+    """Say whether a text (its `to_alnum_key`) has a name; of a dotted one, its last part."""
+    return to_alnum_key(name.rstrip(".").rpartition(".")[2]) in alnum_text
+
+
 def extract_identifiers(text: str) -> set[str]:
     """Return the identifiers of a text: options, functions, settings, and single words in backticks."""
-    code_spans = [span for span in _INLINE_CODE.findall(text) if " " not in span.strip()]
+    code_spans = [span for span in _INLINE_CODE.findall(text) if _is_bare(span)]
+    text = strip_literals(text)
     identifiers = {identifier.rstrip(".") for identifier in [*_IDENTIFIER.findall(text), *code_spans]}
     return {
         identifier
         for identifier in identifiers
-        if identifier.lower() not in _ABBREVIATIONS and re.search(r"[A-Za-z]{2}", identifier)
+        if identifier.lower() not in _ABBREVIATIONS | _UNITS.keys() and re.search(r"[A-Za-z]{2}", identifier)
     }
 
 
@@ -156,6 +241,12 @@ def extract_core_stems(text: str) -> frozenset[str]:
 def is_negated(text: str) -> bool:
     """Say whether a clause is negated. Two negations in one clause cancel each other."""
     return count_negations(text) % 2 == 1
+
+
+def extract_negated_stems(text: str) -> frozenset[str]:
+    """Return the stems after the last negation of a clause: what it is about."""
+    matches = list(_NEGATION.finditer(_NON_NEGATION.sub(lambda match: " " * len(match[0]), text)))
+    return extract_core_stems(text[matches[-1].end() :]) if matches else frozenset()
 
 
 def count_negations(text: str) -> int:

@@ -15,19 +15,25 @@ from typing import Literal
 from core.grounding.citations import split_sentences
 from core.grounding.fact_extraction import (
     extract_claimed_numbers,
+    extract_code_names,
     extract_core_stems,
     extract_identifiers,
+    extract_negated_stems,
     extract_number_words,
     extract_numbers,
     extract_quantities,
+    extract_stated_numbers,
     extract_stems,
+    has_code_name,
     has_identifier,
     has_number,
     has_quantity,
     is_negated,
+    is_usual_amount,
     strip_quantities,
     to_alnum_key,
 )
+from core.grounding.quotable import parse_blocks
 from core.text.tokens import count_cjk, stem
 from core.types import Passage
 
@@ -39,7 +45,7 @@ MIN_SUPPORT_OVERLAP, MIN_LOOK_BACK_OVERLAP, NEAR_EQUAL_OVERLAP, MIN_CLAUSE_OVERL
 MIN_STEMS = 3
 _WORD = re.compile(r"[^\W\d_]+")
 _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
-_DIGITS = re.compile(r"\d+")
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _ENGLISH_STOPWORDS = frozenset(
     """
     the a an of to in is are and or for on with that this it its by as at from be was were has have not can will you
@@ -49,7 +55,6 @@ _ENGLISH_STOPWORDS = frozenset(
 _CLAUSE_BOUNDARY = re.compile(
     r"[,;:，；、：]\s|[，；、]|\s[-–—]\s|\b(?:but|while|whereas|although|though|however|because|unless)\b", re.I
 )
-_BLOCK_BOUNDARY = re.compile(r"\n\s*\n|\n\s*(?=[-*+•|#]|\d+[.)]\s)")
 # A statement that something is missing from the evidence.
 _ABSENCE_STATEMENT = re.compile(
     r"\b(?:does|do|did|is|are)(?: not|n[’']t) (?:\w+ ){0,2}"
@@ -83,7 +88,7 @@ class PassageFeatures:
     @cached_property
     def numbers(self) -> frozenset[str]:
         """Its numbers, also numbers inside names and number words."""
-        return _all_numbers(self.text)
+        return frozenset(extract_stated_numbers(self.text))
 
     @cached_property
     def quantities(self) -> frozenset[float]:
@@ -93,7 +98,7 @@ class PassageFeatures:
     @cached_property
     def unitless_numbers(self) -> frozenset[str]:
         """Its numbers without a unit."""
-        return _all_numbers(strip_quantities(self.text))
+        return frozenset(extract_stated_numbers(strip_quantities(self.text)))
 
     @cached_property
     def alnum_text(self) -> str:
@@ -101,25 +106,53 @@ class PassageFeatures:
         return to_alnum_key(self.text)
 
     @cached_property
-    def language_class(self) -> str:
-        """The class of its language, as `classify_language` returns it."""
-        return classify_language(self.body)
+    def prose(self) -> tuple[str, ...]:
+        """Its paragraphs, list items and table rows, those in notes and the like, too, without code."""
+        return tuple(block.text for block in parse_blocks(self.body) if block.kind in ("prose", "item", "row"))
 
     @cached_property
-    def clauses(self) -> tuple[tuple[frozenset[str], bool, float], ...]:
-        """For each sentence and clause: its stems, whether it is negated, and the share that a claim must have."""
-        return tuple(
-            (extract_core_stems(clause), is_negated(clause), min_overlap)
-            for clause, min_overlap in _split_clauses(self.body)
+    def language_class(self) -> str:
+        """The class of its language, as `classify_language` returns it."""
+        return classify_language("\n".join(self.prose) or self.body)
+
+    @cached_property
+    def clauses(self) -> tuple[Clause, ...]:
+        """Its sentences and clauses."""
+        return tuple(clause for text in self.prose for clause in _split_clauses(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A clause or sentence: its stems, whether it is negated, and the stems that its last negation is about.
+
+    `min_overlap` is the share of it that a claim must have to be compared with it.
+    """
+
+    stems: frozenset[str]
+    is_negated: bool
+    negated_stems: frozenset[str]
+    min_overlap: float
+
+    @classmethod
+    def from_text(cls, text: str, min_overlap: float) -> Clause:
+        """Return the clause that a text is."""
+        negated = is_negated(text)
+        return cls(
+            extract_core_stems(text), negated, extract_negated_stems(text) if negated else frozenset(), min_overlap
         )
 
-
-def _all_numbers(text: str) -> frozenset[str]:
-    return frozenset(extract_numbers(text) | extract_number_words(text) | set(_DIGITS.findall(text)))
+    def has_opposite_of(self, other: Clause) -> bool:
+        """Say whether only one of two is negated, about something that the other has as well."""
+        if self.is_negated == other.is_negated:
+            return False
+        negated, plain = (self, other) if self.is_negated else (other, self)
+        return not negated.negated_stems or bool(negated.negated_stems & plain.stems)
 
 
 def classify_language(text: str) -> str:
     """Return the language class that the comparison of words needs: "wide" (CJK), "english", or an empty string."""
+    # Code is written alike in all languages.
+    text = _CODE.sub(" ", text)
     words = _WORD.findall(text.lower())
     cjk_count = count_cjk(text)
     # One Chinese character counts about as much as half a word.
@@ -174,7 +207,10 @@ def is_comparable(claim: str, features: PassageFeatures) -> bool:
 
 def _contradicts(claim: str, features: PassageFeatures, question: str) -> bool:
     """Say whether a claim has a number or names that the passage lacks, or negates what it says."""
-    is_foreign = classify_language(claim) != features.language_class
+    language_class = classify_language(claim)
+    if "wide" in (language_class, features.language_class) and language_class != features.language_class:
+        return False
+    is_foreign = language_class != features.language_class
     if any(
         not _is_stated(number, claim, features, is_foreign)
         for number in extract_claimed_numbers(claim) - extract_numbers(question)
@@ -182,11 +218,11 @@ def _contradicts(claim: str, features: PassageFeatures, question: str) -> bool:
         return True
     if _has_other_count(claim, features):
         return True
-    identifiers = {
-        identifier
-        for identifier in extract_identifiers(claim)
-        if to_alnum_key(identifier) not in to_alnum_key(question)
-    }
+    asked = to_alnum_key(question)
+    code_names = [name for name in extract_code_names(claim) if to_alnum_key(name) not in asked]
+    if not all(has_code_name(name, features.alnum_text) for name in code_names):
+        return True
+    identifiers = [name for name in extract_identifiers(claim) if to_alnum_key(name) not in asked]
     if identifiers and 2 * sum(
         has_identifier(identifier, features.alnum_text, features.stems) for identifier in identifiers
     ) <= len(identifiers):
@@ -195,7 +231,7 @@ def _contradicts(claim: str, features: PassageFeatures, question: str) -> bool:
 
 
 _COUNTED_NOUN = re.compile(
-    r"\b(two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|\d+)"
+    r"(?<![\w.])(two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|\d+(?:\.\d+)?)"
     r"\s+([a-z]{3,})",
     re.IGNORECASE,
 )
@@ -211,7 +247,8 @@ def _is_stated(number: str, claim: str, features: PassageFeatures, is_foreign: b
         return has_number(number, features.numbers)
     # 30 seconds are not 30 days: the number alone counts only without a unit.
     return has_number(number, features.unitless_numbers) or any(
-        has_quantity(value, features.quantities) for value in values
+        has_quantity(value, features.quantities) or is_usual_amount(value, features.unitless_numbers)
+        for value in values
     )
 
 
@@ -229,17 +266,17 @@ def _has_other_count(claim: str, features: PassageFeatures) -> bool:
 
 def _reverses_negation(claim: str, features: PassageFeatures) -> bool:
     """Say whether every clause of the passage that nearly equals a clause of the claim has the opposite negation."""
-    for clause, _ in _split_clauses(claim):
-        claim_stems, is_claim_negated = extract_core_stems(clause), is_negated(clause)
-        if len(claim_stems) < 2 or len(claim_stems & features.stems) < NEAR_EQUAL_OVERLAP * len(claim_stems):
+    for claim_clause in _split_clauses(claim):
+        size = len(claim_clause.stems)
+        if size < 2 or len(claim_clause.stems & features.stems) < NEAR_EQUAL_OVERLAP * size:
             continue
-        negations = [
-            is_clause_negated
-            for clause_stems, is_clause_negated, min_overlap in features.clauses
-            if len(claim_stems & clause_stems)
-            >= max(NEAR_EQUAL_OVERLAP * len(claim_stems), min_overlap * len(clause_stems))
+        near_equal = [
+            clause
+            for clause in features.clauses
+            if len(claim_clause.stems & clause.stems)
+            >= max(NEAR_EQUAL_OVERLAP * size, clause.min_overlap * len(clause.stems))
         ]
-        if negations and is_claim_negated not in negations:
+        if near_equal and all(clause.has_opposite_of(claim_clause) for clause in near_equal):
             return True
     return False
 
@@ -257,19 +294,17 @@ def _compare_identifiers(claim: str, features: PassageFeatures) -> SupportVerdic
     return "yes" if all(matches) else "unsure"
 
 
-def _split_clauses(text: str) -> list[tuple[str, float]]:
-    """Return the clauses and sentences of a text, each with the share of it that a claim must have to be compared.
+def _split_clauses(text: str) -> list[Clause]:
+    """Return the clauses and sentences of a text in one paragraph.
 
     A sentence may negate one clause and affirm another: a claim must have nearly all of it to be compared.
     """
-    clauses: list[tuple[str, float]] = []
-    # A sentence may continue on the next line, but not in another paragraph, list item or row.
-    blocks = (" ".join(block.split()) for block in _BLOCK_BOUNDARY.split(text))
-    for sentence in (block_sentence for block in blocks for block_sentence in split_sentences(block)):
+    clauses: list[Clause] = []
+    for sentence in split_sentences(text):
         clause_texts = [clause_text for clause_text in _CLAUSE_BOUNDARY.split(sentence) if clause_text.strip()]
-        clauses += [(clause_text, MIN_CLAUSE_OVERLAP) for clause_text in clause_texts]
+        clauses += [Clause.from_text(clause_text, MIN_CLAUSE_OVERLAP) for clause_text in clause_texts]
         if len(clause_texts) > 1:
-            clauses.append((sentence, NEAR_EQUAL_OVERLAP))
+            clauses.append(Clause.from_text(sentence, NEAR_EQUAL_OVERLAP))
     return clauses
 
 

@@ -2,8 +2,8 @@
 
 The statements are ours (`citations.jsonl`): half are true of the passage that they cite, half are not. Each names the
 repository, the commit, the path and the lines; the passage itself is read when the data is built. Statements of the
-language `cross` are not in the passage's language: the check has to leave them to the look-back. Passages are divided by
-a hash; only the development half was looked at while the rules were made.
+language `cross` are not in the passage's language: the check has to leave them to the look-back. Passages are divided
+by a hash; only the development half was looked at while the rules were made.
 """
 
 from __future__ import annotations
