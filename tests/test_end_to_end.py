@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import signal
 import socket
@@ -13,9 +14,10 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.bots.posted import posted
-from tests.deployment import Deployment, commit, git, make_repository
+from tests.deployment import ROOT, Deployment, commit, git, make_repository
 from tests.peers.language_model import LanguageModelPeer
 from tests.peers.telegram import TelegramPeer
+from tests.screenshots.clients import DEMO
 
 GROUP = -100200300
 READY_S = 60
@@ -186,3 +188,14 @@ async def test_a_dead_model_is_told_as_quotes_and_chatter_gets_no_reply(
         reply = await telegram.wait_for_reply(GROUP, READY_S, containing="could not answer")
     assert reply.links()
     assert len([message for message in telegram.messages(GROUP) if message.from_bot]) == 1
+
+
+def test_the_demo_quotes_a_command_in_a_code_block(tmp_path: Path) -> None:
+    pages = ["/README.md", "/docs/configure.md", "/docs/discord.md", "/docs/operate.md", "/docs/telegram.md"]
+    deployment = Deployment(tmp_path, {"sources": {"docs": {"kind": "files", "path": str(ROOT), "include": pages}}})
+    deployment.kimas("ingest")
+    answer = deployment.json("ask", DEMO)["answer"]
+    # Each quote ends where the next begins; the last one before the note that no model wrote.
+    quotes = re.split(r"\n\n(?=> |\*)", answer)[:-1]
+    assert any(re.search(r"```\w+\n[^`]*kimas check", quote) for quote in quotes)
+    assert all("check" in quote or "configuration" in quote for quote in quotes), "no irrelevant quote"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,7 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.quality import __main__ as quality, figures
+from core.types import Citation, Reply
+from tests.quality import __main__ as quality, citations, figures, quoted_answers
 from tests.quality.figures import Figure
 
 RECALL = Figure("recall <@5>", 0.61, goal=0.6, baseline=0.4)
@@ -63,3 +65,27 @@ def test_figures_are_shown_beside_goal_baseline_and_last_commit(
 def test_every_part_names_repositories_as_github_does() -> None:
     for name, part in quality.parts().items():
         assert all(repository.count("/") == 1 for repository in part.REPOSITORIES), name
+
+
+def test_an_answer_is_useful_with_its_facts_and_at_most_one_irrelevant_quote() -> None:
+    question = quoted_answers.read_questions()[0]
+    question = replace(question, facts=("tarn serve", "8000"), topic="server")
+
+    def judge(text: str) -> quoted_answers.Judgement:
+        return quoted_answers.judge(question, Reply(text, (Citation(1, "p", "docs", "Title", "a.md", ""),)))
+
+    useful = "> Start the server: [1]\n\n```sh\ntarn serve\n```\n\n> It listens on port 8000. [2]\n\n*Quoted.*"
+    assert judge(useful).is_useful
+    assert judge(f"> Apples are red. [3]\n\n{useful}").irrelevant == ("> Apples are red. [3]",)
+    assert not judge(f"> Apples are red. [3]\n\n> Pears are green. [3]\n\n{useful}").is_useful
+    assert judge("> Start the server. [1]").missing == question.facts
+
+
+def test_our_statements_and_questions_name_their_places() -> None:
+    statements = [json.loads(line) for line in citations.STATEMENTS.read_text("utf-8").splitlines()]
+    assert {item["repository"] for item in statements} == set(citations.REPOSITORIES)
+    assert all(len(item["commit"]) == 40 and item["lines"][0] < item["lines"][1] for item in statements)
+    questions = quoted_answers.read_questions()
+    assert {item.repository for item in questions} == set(quoted_answers.REPOSITORIES)
+    assert sum(bool(item.facts) for item in questions) >= 100
+    assert sum(not item.facts for item in questions) >= 50

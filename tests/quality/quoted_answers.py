@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bots.common.terminal import SilentSink
+from bots.common.reply_sink import SilentSink
 from bots.daemon.bootstrap import open_app
 from core.settings import Settings
 from core.types import Question, Reply
@@ -33,7 +33,8 @@ REPOSITORIES = (
 DOCUMENTS = ["/README*.md", "/README.rst", "/docs/**/*.md", "/docs/**/*.rst", "/tutorial/**"]
 CODE = {"pallets/click": "/src/click/*.py", "scrapy/scrapy": "/scrapy/**/*.py", "optuna/optuna": "/optuna/**/*.py"}
 MAX_USEFUL_IRRELEVANT = 1
-_QUOTE = re.compile(r"^> .*(?:\n.+)*(?:\n\n?```.*?```)?|```.*?```", re.DOTALL | re.MULTILINE)
+# Where a quote ends: before the next one, and before the note that no model wrote the answer.
+_END_OF_QUOTE = re.compile(r"\n\n(?=> |\*[^*\n]+\*\Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ async def answer_all(data: Path, questions: Sequence[QuotedQuestion]) -> list[Ju
 
 def judge(question: QuotedQuestion, reply: Reply) -> Judgement:
     """Return which facts are missing in a reply, and which of its quotes have nothing to do with the question."""
-    quotes = [match[0] for match in _QUOTE.finditer(reply.text)] if reply.citations else []
+    quotes = _END_OF_QUOTE.split(reply.text.strip())[:-1] if reply.citations else []
     relevant = re.compile("|".join([*question.facts, question.topic]) or r"(?!)", re.IGNORECASE)
     missing = tuple(fact for fact in question.facts if not any(re.search(fact, quote) for quote in quotes))
     return Judgement(question, reply.text, missing, tuple(quote for quote in quotes if not relevant.search(quote)))
