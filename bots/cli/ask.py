@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
@@ -16,6 +17,7 @@ from bots.cli.console import (
     print_refresh_result,
     redact_refresh_result,
 )
+from bots.cli.language_check import describe_unknown_languages
 from bots.common.reply_sink import SilentSink
 from bots.common.terminal import ingest_progress, make_console, print_json
 from bots.console.render import ConsoleSink
@@ -29,6 +31,7 @@ from core.settings import Settings
 from core.settings.loader import get_secret_values
 from core.text.formatting import strip_control_characters
 from core.types import AgentScore, Passage, Question, Reply
+from knowledge.embedding import get_known_languages
 from knowledge.ingestion.refresh import RefreshResult
 from knowledge.retrieval.score_explanation import explain_passages, explain_routing
 
@@ -125,6 +128,10 @@ async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_
         print_json(refresh_result_as_json(result))
     else:
         print_refresh_result(out, result.reports, result.failures)
+        languages = {report.name: report.languages for report in result.reports}
+        known_languages = await asyncio.to_thread(get_known_languages, settings.knowledge.embedding)
+        for text in describe_unknown_languages(languages, known_languages) if known_languages else ():
+            out.print(text, style="yellow", markup=False, soft_wrap=True)
     return 1 if result.failures else 0
 
 

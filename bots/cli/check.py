@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from bots.cli.console import Finding, print_findings
+from bots.cli.language_check import check_languages
 from bots.cli.options import import_by_path
 from bots.common.terminal import make_console, print_json
 from bots.daemon.adapters import find_port_conflicts, find_token_conflicts, get_section_path
@@ -42,6 +43,7 @@ from core.settings import (
 )
 from core.settings.loader import get_secret_values
 from core.text.formatting import pluralize
+from knowledge.embedding.fastembed_models import find_fault
 from knowledge.live import open_live_source
 from knowledge.ports import Source
 from knowledge.sources.factory import open_source
@@ -95,7 +97,7 @@ async def check(
     findings += _check_git_command(settings)
     findings += await asyncio.gather(*source_checks)
     findings += _check_agents(settings)
-    findings += [await asyncio.to_thread(_check_embedding, settings)]
+    findings += [await asyncio.to_thread(_check_embedding, settings), *await check_languages(settings)]
     findings += _check_models(settings)
     findings += await asyncio.to_thread(_check_secrets, settings)
     findings += _check_feeds(settings)
@@ -278,6 +280,10 @@ def _check_embedding(settings: Settings) -> Finding:
     subject, embedding = "knowledge.embedding", settings.knowledge.embedding
     if embedding.provider == "openai":
         return Finding("ok", subject, f"{embedding.model} at {embedding.base_url}")
+    if embedding.provider == "fastembed":
+        if fault := find_fault(embedding):
+            return Finding("error", subject, fault)
+        return Finding("ok", subject, embedding.model or str(embedding.path))
     try:
         weight_files = [file for file in files(LOCAL_MODEL) or () if file.name == "model.safetensors"]
     except PackageNotFoundError:

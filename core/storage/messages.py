@@ -179,6 +179,12 @@ class Journal:
         turns = [turn for row in reversed(rows) for turn in _to_turns(row)]
         return turns[-limit:] if limit else []
 
+    async def get_recent_questions(self, limit: int) -> Sequence[str]:
+        """Return the texts of the last `limit` answered questions of all chats, newest first."""
+        query = select(messages.c.text).filter_by(state="answered").where(messages.c.command.in_(("", "ask")))
+        rows = await self.database.fetch_all(query.order_by(messages.c.number.desc()).limit(limit))
+        return [row.text for row in rows]
+
     async def get_answer_by_reply(self, message: Message) -> tuple[Turn, Turn] | None:
         """Return the question and answer whose reply this message replies to, or None when it is no answer of ours."""
         columns = messages.c

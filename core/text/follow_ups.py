@@ -297,6 +297,9 @@ def _is_swap(question: str) -> bool:
     if _is_chinese(text):
         return bool(_ZH_SWAP.search(text) or (re.search(r"呢\W*$", text) and not _ZH_QUESTION_WORD.search(text)))
     rest = _OPENING.sub("", text) or text
+    if _has_open_pronoun(rest):
+        # "What about its port?" asks something else about the same subject.
+        return False
     return bool(_SWAP.search(rest)) or not re.search(rf"\b{_AUXILIARY}\b", rest, re.I)
 
 

@@ -89,7 +89,11 @@ def identify_language(text: str) -> str:
 
 def identify_languages(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the languages of a sample of texts, the most frequent first; empty when none shows."""
-    counts = Counter(code for code in map(identify_language, texts) if code)
+    return get_main_languages(Counter(code for code in map(identify_language, texts) if code))
+
+
+def get_main_languages(counts: Counter[str]) -> tuple[str, ...]:
+    """Return the languages that have their share of the texts, the most frequent first."""
     return tuple(code for code, count in counts.most_common() if count >= MIN_LANGUAGE_SHARE * counts.total())
 
 

@@ -7,12 +7,19 @@ from pathlib import Path
 
 from core.llm.client import OpenAIClient
 from core.settings import EmbeddingSettings
-from knowledge.embedding.fastembed_models import FastEmbedder
-from knowledge.embedding.local import LocalEmbedder
+from knowledge.embedding.fastembed_models import FastEmbedder, get_model_languages
+from knowledge.embedding.local import LOCAL_LANGUAGES, LocalEmbedder
 from knowledge.embedding.remote import RemoteEmbedder
 from knowledge.ports import Embedder
 
-__all__ = ["open_embedder"]
+__all__ = ["get_known_languages", "open_embedder"]
+
+
+def get_known_languages(settings: EmbeddingSettings) -> tuple[str, ...]:
+    """Return the codes of the languages that the model knows; empty where nobody says so. May import fastembed."""
+    if settings.provider == "local":
+        return LOCAL_LANGUAGES
+    return get_model_languages(settings.model) if settings.provider == "fastembed" and settings.model else ()
 
 
 async def open_embedder(settings: EmbeddingSettings, cache_dir: Path) -> Embedder:

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,6 +28,9 @@ DOWNLOAD_HINT = "fastembed has to know it, and downloads it once; `path` names a
 MODEL_FILES = ("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "onnx/model_quantized.onnx")
 NEEDED_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
 MAX_CHARACTERS = 8192
+# How fastembed describes its models; those of many languages name none.
+_LANGUAGE_NAME_CODES = {"English": "en", "Chinese": "zh", "German": "de", "Spanish": "es"}
+_LANGUAGE_NAME = re.compile("|".join(_LANGUAGE_NAME_CODES))
 UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 
 
@@ -105,6 +109,30 @@ def _load(settings: EmbeddingSettings, cache_dir: Path) -> tuple[_TextModel, str
 
 def _is_known(library: Any, name: str) -> bool:
     return any(name.lower() == model["model"].lower() for model in library.TextEmbedding.list_supported_models())
+
+
+def get_model_languages(name: str) -> tuple[str, ...]:
+    """Return the languages that fastembed's description of a model names; empty where it names none or many."""
+    if importlib.util.find_spec("fastembed") is None:
+        return ()
+    library: Any = importlib.import_module("fastembed")
+    supported_models = library.TextEmbedding.list_supported_models()
+    description = next(
+        (model["description"] for model in supported_models if model["model"].lower() == name.lower()), ""
+    )
+    return tuple(dict.fromkeys(_LANGUAGE_NAME_CODES[name] for name in _LANGUAGE_NAME.findall(description)))
+
+
+def find_fault(settings: EmbeddingSettings) -> str:
+    """Return why a model cannot be opened, as far as its files tell; empty when nothing is wrong."""
+    if importlib.util.find_spec("fastembed") is None:
+        return f"the package fastembed is missing: {INSTALL_HINT}"
+    try:
+        if settings.path:
+            _check_folder(settings.path)
+    except EmbeddingError as error:
+        return str(error)
+    return ""
 
 
 def _check_folder(folder: Path) -> None:

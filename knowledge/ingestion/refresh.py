@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from core.errors import EmbeddingError, KimasError, SourceError, StoreError, StoreLocked
 from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
 from core.settings import FaqSource, LinkedSource, SourceSettings
-from knowledge.ingestion.schedule import UNREADABLE, index_fingerprint, stored_sources
+from knowledge.ingestion.schedule import LANGUAGES, UNREADABLE, index_fingerprint, stored_sources
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, refresh
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Embedder, Listing, Source, Store
@@ -104,9 +104,9 @@ async def _make_options(
     on_changed: ChangeCallback | None,
 ) -> SyncOptions:
     """Return how a source is refreshed; the last success says which documents cannot be read."""
-    settings, known_unreadable = context.sources[name], dict[str, str]()
+    settings, counts = context.sources[name], dict[str, Any]()
     if context.refresh_states:
-        known_unreadable = (await context.refresh_states.get_state(name)).counts.get(UNREADABLE, {})
+        counts |= (await context.refresh_states.get_state(name)).counts
     return SyncOptions(
         context.chunk_tokens,
         settings.link if isinstance(settings, LinkedSource | FaqSource) else "",
@@ -114,7 +114,8 @@ async def _make_options(
         partial(on_changed, [name]) if on_changed else None,
         throttled=context.throttled,
         parser=context.parser,
-        known_unreadable=known_unreadable,
+        known_unreadable=counts.get(UNREADABLE, {}),
+        known_languages=counts.get(LANGUAGES, ()),
     )
 
 
@@ -182,6 +183,7 @@ async def _record_success(context: RefreshContext, report: SyncReport) -> None:
         **document_counts,
         "skipped": dict(report.skipped),
         "seconds": round(report.seconds, 3),
+        LANGUAGES: list(report.languages),
         UNREADABLE: dict(islice(unreadable.items(), MAX_NAMED_DOCUMENTS)),
     }
     await context.refresh_states.mark_succeeded(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # The key under which a refresh's record names the documents that could not be read.
 UNREADABLE = "unreadable"
+LANGUAGES = "languages"
 # After a failure a source is retried sooner than scheduled: after a minute, then two, then four, at most an hour.
 MIN_RETRY_DELAY = timedelta(minutes=1)
 MAX_RETRY_DELAY = timedelta(hours=1)

@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
+from core.text.languages import get_main_languages, identify_language
 from core.types import Passage
 from knowledge.chunking import TokenizedChunk, chunk_and_tokenize
 from knowledge.ingestion.schedule import INDEX_FORMAT
@@ -30,6 +32,8 @@ BATCH_PASSAGES = 2000
 SWAP_PASSAGES = 20_000
 # Texts per call of the embedder: enough to sort by length and fill its lanes, few enough for a moving progress bar.
 EMBED_BATCH_PASSAGES = 128
+# The language of a document is that of its first passages.
+LANGUAGE_CHUNKS = 3
 PREFETCHED_DOCUMENTS = 64
 # Chunking holds the interpreter, and searches in other threads took twice as long. A throttled refresh sleeps this many
 # times as long as it has just worked; embedding takes longer anyway.
@@ -57,7 +61,8 @@ class SyncProgress:
 class SyncReport:
     """What a refresh changed, in documents. `passages` is how many the source holds now; `stale` as in `Listing`.
 
-    `unreadable` names every document of the source that could not be read or cut, with the reason.
+    `unreadable` names every document of the source that could not be read or cut, with the reason. `languages` are the
+    codes of those that its documents are in, as far as this refresh and earlier ones read them.
     """
 
     name: str
@@ -70,6 +75,7 @@ class SyncReport:
     stale: str
     seconds: float
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    languages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,8 @@ class SyncOptions:
     document is read again. A batch of new documents is written when it holds about `batch_passages`, a batch of changed
     ones at about `swap_passages`. For a source that was empty, `on_first_batch` is awaited as soon as there is
     something to find. `throttled` is for processes that answer questions at the same time. `parser` cuts the documents.
-    One that cannot be read is skipped until it changes: `known_unreadable` are those of earlier refreshes.
+    One that cannot be read is skipped until it changes: `known_unreadable` are those of earlier refreshes, and
+    `known_languages` the languages of their documents.
     """
 
     chunk_tokens: int
@@ -115,6 +122,7 @@ class SyncOptions:
     throttled: bool = False
     parser: Parser = field(default_factory=ThreadParser)
     known_unreadable: Mapping[str, str] = field(default_factory=dict)
+    known_languages: Sequence[str] = ()
 
 
 async def refresh(source: Source, store: Store | LockedStore, embedder: Embedder, options: SyncOptions) -> SyncReport:
@@ -139,6 +147,7 @@ class _Refresh:
     stored_documents: Mapping[str, StoredDocument] = field(default_factory=dict)
     passage_counts: dict[str, int] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
+    language_counts: Counter[str] = field(default_factory=Counter)
     has_deletions: bool = False
     has_passages: bool = False
     changed_count: int = 0
@@ -210,6 +219,8 @@ class _Refresh:
             get_logger(__name__).warning(
                 "document.unreadable", source=self.source.name, path=document.path, reason=reason
             )
+        if language := identify_language("\n".join(chunk.text for chunk in chunks[:LANGUAGE_CHUNKS])):
+            self.language_counts[language] += 1
         return _to_passages(self.source.name, document, chunks)
 
     async def _embed_documents(
@@ -295,7 +306,14 @@ class _Refresh:
             stale=listing.stale,
             seconds=time.monotonic() - self.started_at,
             unreadable={**listing.unreadable, **self.unreadable},
+            languages=self._merge_languages(),
         )
+
+    def _merge_languages(self) -> tuple[str, ...]:
+        """Return the languages of this refresh's documents, after those of the documents that it did not read."""
+        has_unread = len(self.target_fingerprints) > self.changed_count
+        known_languages = self.options.known_languages if has_unread else ()
+        return tuple(dict.fromkeys((*known_languages, *get_main_languages(self.language_counts))))
 
 
 def _to_passages(source: str, document: Document, chunks: Sequence[TokenizedChunk]) -> _ChunkedDocument:
