@@ -20,6 +20,7 @@ _TOKEN = re.compile(
     r"|(?P<newline>\n)|(?P<ticks>`+)",
     re.IGNORECASE,
 )
+_SPECIAL = re.compile(r"[<\[◁`\n\x00]")
 _TAG_OPENING = re.compile(r"[<\[◁][^<\[◁>\]▷\n]{0,24}\Z")
 # What some servers leave of Harmony when they drop its tokens: `analysisThe user ... assistantfinalThe answer`.
 _BARE_ANALYSIS, _BARE_FINAL = "analysis", "assistantfinal"
@@ -53,6 +54,10 @@ class ReasoningFilter:
 
     def feed(self, piece: str) -> str:
         """Return what is certain to be for people after this piece; "" for nothing."""
+        is_open = self._has_begun and not (self._pending or self.is_inside or self._trims_blanks)
+        if is_open and not _SPECIAL.search(piece):
+            # Nearly every token of an answer: with hundreds of streams at once this matters.
+            return self._show(piece)
         text = self._pending + piece.replace(TAKE_BACK, "")
         if not self._has_begun:
             beginning = text.lstrip()

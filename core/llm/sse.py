@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.llm.reasoning import remove_reasoning
+
 DONE = "[DONE]"
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 REASONING_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
@@ -114,7 +116,8 @@ def parse_completion(body: object) -> StreamChunk:
     calls = [f"{function.get('name')}({function.get('arguments')})" for function in functions]
     content = _content_text(message.get("content"))
     usage = _parse_usage(completion.get("usage"))
-    text = "\n".join([*calls, content]).strip() if calls else content
+    # Before the calls are put in front of it: a block that ends in the content would take them back.
+    text = "\n".join([*calls, remove_reasoning(content)]).strip() if calls else content
     return StreamChunk(text, usage.prompt_tokens, usage.completion_tokens)
 
 

@@ -11,11 +11,12 @@ import pytest
 from sqlalchemy import text
 
 from core.errors import ConfigurationError, MessageDeleted, PlatformError, ServiceError, UsageError
-from core.messaging.auto_comment.commenter import find_word, in_quiet_hours, is_post
+from core.messaging.auto_comment.commenter import find_word, in_quiet_hours, is_post, reject_reason
 from core.messaging.processor import MessageProcessor
 from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
+from core.settings.messaging import AutoCommentSettings
 from core.storage.messages import Journal
-from core.types import AgentScore, Citation, ConversationKey, Message, Question, Reply, Trace
+from core.types import AgentScore, Citation, ConversationKey, Message, Question, Reply, SkipReason, Trace, skip
 from tests.core.fixtures import InMemoryLibrary, settings
 from tests.wiring import make_processor
 
@@ -473,3 +474,9 @@ def test_unusable_quiet_hours_are_refused(tmp_path: Path, hours: str) -> None:
     file.write_text(f"auto_comment:\n  quiet_hours: '{hours}'\n", "utf-8")
     with pytest.raises(ConfigurationError, match="quiet_hours"):
         load_settings([file], (), {}, require_secrets=False)
+
+
+@pytest.mark.parametrize("words", ["Good morning everyone!", "大家好！", "Thanks!"])
+def test_a_post_that_only_is_polite_gets_no_comment(words: str) -> None:
+    silence = reject_reason(replace(post(), text=words), AutoCommentSettings(), datetime(2026, 1, 2, 12, tzinfo=UTC))
+    assert silence == skip(SkipReason.COURTESY)

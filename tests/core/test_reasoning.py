@@ -85,6 +85,13 @@ def test_content_in_parts_leaves_out_those_with_reasoning() -> None:
     assert parse_completion({"choices": [{"message": message}]}).text == "Use pip."
 
 
+def test_a_tool_call_survives_reasoning_that_ends_in_the_content() -> None:
+    function = {"name": "retrieve_knowledge", "arguments": '{"query": "pip"}'}
+    message = {"content": "I should search.</think>\n\n", "tool_calls": [{"function": function}]}
+    text = parse_completion({"choices": [{"message": message}]}).text
+    assert remove_reasoning(text) == 'retrieve_knowledge({"query": "pip"})'
+
+
 @pytest.mark.parametrize("reply", [text for text in VISIBLE if "Use pip" in VISIBLE[text]])
 async def test_no_reasoning_is_posted_cited_or_kept(reply: str) -> None:
     """The replies come token by token, as they do from a real endpoint."""

@@ -19,6 +19,7 @@ from core.settings import AutoCommentSettings, Settings
 from core.storage.auto_comments import AutoCommentRepository
 from core.storage.messages import Journal
 from core.storage.overrides import get_chat_name
+from core.text.courtesies import find_courtesy
 from core.types import Message, Question, Reply, ReplyOptions, Skip, SkipReason, skip
 
 IN_DOUBT_REASON = "the comment was being posted at the deadline; whether it is there is not known"
@@ -229,6 +230,8 @@ def reject_reason(post: Message, settings: AutoCommentSettings, now: datetime) -
     """Return why the configured rules forbid a comment, or None. `now` is the local time."""
     if not post.text.strip():
         return skip(SkipReason.EMPTY_POST)
+    if find_courtesy(post.text):
+        return skip(SkipReason.COURTESY)
     if in_quiet_hours(settings.quiet_hours, now.time()):
         return skip(SkipReason.QUIET_HOURS, hours=settings.quiet_hours)
     if settings.include and not find_word(post.text, settings.include):
