@@ -16,7 +16,7 @@ from core.grounding.quotable import Quotable, get_quotables
 from core.grounding.subject import Subject
 from core.observability.logs import get_logger
 from core.ports import Library
-from core.text.tokens import lexical_tokens
+from core.text.tokens import count_cjk, lexical_tokens
 from core.types import Passage
 
 MAX_PASSAGES, MAX_CANDIDATES = 8, 60
@@ -31,6 +31,14 @@ MIN_RELATIVE_SCORE = 0.75
 MIN_EXAMPLE_SCORE = 0.4
 _DENSE_WEIGHT, _RANK_WEIGHT, _CODE_BONUS, _CODE_FACTOR = 0.4, 0.25, 0.1, 0.75
 
+# Another language than the question's, and prose that only says where else to look.
+_FOREIGN_FACTOR, _REFERRAL_FACTOR = 0.7, 0.6
+
+_REFERRAL = re.compile(
+    r"^(?:[^.!?]{0,60}\b)?(?:refer to|see(?: also)?|take a look at)\b[^.!?]{0,120}[.!]?$"
+    r"|^.{0,20}(?:请按照|请参考|请参阅|参见).{0,60}$",
+    re.IGNORECASE,
+)
 _HOW_TO = re.compile(r"\bhow\b|\bcommand\b|\bexample\b|怎么|怎样|如何|命令|示例", re.IGNORECASE)
 # A heading of one word is a name if it looks like code.
 _NAME = re.compile(r"(?:--?)?[A-Za-z]\w*(?:[._-]\w+)+|[A-Za-z]+[A-Z]\w*|[A-Z][A-Z0-9]{2,}|[a-z]\w*")
@@ -126,6 +134,11 @@ async def _rank(question: _Question, candidates: Sequence[Candidate], library: L
             score += _CODE_BONUS if question.wants_code and candidate.quotable.code else 0.0
         elif not question.names_code:
             score *= _CODE_FACTOR
+        if _REFERRAL.search(candidate.quotable.text) and not candidate.quotable.code:
+            score *= _REFERRAL_FACTOR
+        prose = candidate.quotable.text
+        if prose and bool(count_cjk(prose)) != bool(count_cjk(question.text)):
+            score *= _FOREIGN_FACTOR
         quotes.append(ScoredQuote(candidate, score, tokens[index]))
     return sorted(quotes, key=lambda quote: -quote.score)
 

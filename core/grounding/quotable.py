@@ -7,9 +7,11 @@ linear: passages are foreign text.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
+
+from core.text.tokens import CJK_CHARACTERS
 
 MAX_LIST_ITEMS, MAX_LIST_CHARS = 8, 700
 WINDOW_CHARS, MAX_PROSE_CHARS = 300, 500
@@ -68,12 +70,18 @@ _TABLE_RULE = re.compile(r"[ \t]*(?:\|?[-:=+| \t]*[-=]{2,}[-:=+| \t]*\|?)$")
 _FIELD = re.compile(r":(?:param|parameter|arg|argument|keyword|kwarg)(?: [\w.\[\], |]+)? (\*{0,2}\w+): *")
 _OTHER_FIELD = re.compile(r":(?:type|rtype|meta|raises?|returns?|var|ivar)\b[^:\n]*: *")
 _ONLY_LINK = re.compile(r"[\s*_]*\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)[\s*_.,;]*")
+_CJK_BLANK = re.compile(rf"(?<=[{CJK_CHARACTERS}，。！？；：、）”])[ ](?=[{CJK_CHARACTERS}（“])")
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 
 
 def parse_blocks(text: str) -> list[Block]:
     """Return the blocks of a text in order. A table row is one block, its cells joined; directives are none."""
     return _BlockReader(_COMMENT.sub("", text).replace("\t", "    ").split("\n")).read()
+
+
+def _join(pieces: Iterable[str]) -> str:
+    """Join pieces of prose by blanks, but not between Chinese characters."""
+    return _CJK_BLANK.sub("", " ".join(pieces))
 
 
 class _BlockReader:
@@ -98,7 +106,7 @@ class _BlockReader:
         return self._blocks
 
     def _end_paragraph(self) -> None:
-        text = " ".join(" ".join(self._paragraph).split())
+        text = _join(" ".join(self._paragraph).split())
         # A table of contents says nothing.
         if text and not _ONLY_LINK.fullmatch(text) and (prose := clean_inline(text)):
             self._blocks.append(Block("item" if self._is_item else "prose", prose))
@@ -301,7 +309,7 @@ def _to_quotables(
         if end == last_end:
             continue
         last_end = end
-        text = " ".join(sentence.strip() for sentence in sentences[start:end])
+        text = _join(sentence.strip() for sentence in sentences[start:end])
         numbers = frozenset(range(first_number + start, first_number + end))
         window = replace(context, text=text, sentences=numbers)
         if end == len(sentences) and code:

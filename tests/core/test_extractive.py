@@ -100,6 +100,25 @@ async def test_the_best_passage_comes_first_and_nothing_twice() -> None:
     assert quoted.index("[p1]") < quoted.index("[p3]")
 
 
+async def test_the_language_of_the_question_comes_before_another() -> None:
+    pages = ("Set `LIMIT` to change how large uploads may be.", "用 `LIMIT` 设置上传的限制，单位是兆字节。")
+    quoted = await quote("怎么设置上传的 LIMIT 限制？", *pages)
+    assert "兆字节" in quoted
+    assert "how large" not in quoted
+
+
+async def test_a_sentence_that_only_refers_elsewhere_is_not_the_answer() -> None:
+    pages = ("For more on how keys rotate, see the guide.", "Old keys rotate out of the ring after a day of grace.")
+    quoted = await quote("How do keys rotate?", *pages)
+    assert "after a day" in quoted
+    assert "see the guide" not in quoted
+
+
+async def test_chinese_lines_are_joined_without_blanks() -> None:
+    quoted = await quote("密钥怎么轮换？", "密钥由服务器在每天\n夜里轮换。旧的密钥再保留一天。")
+    assert "> 密钥由服务器在每天夜里轮换。旧的密钥再保留一天。 [p1]" in quoted
+
+
 async def test_a_setting_is_quoted_with_its_name() -> None:
     text = "max_peers\n---------\n\nThe number of peers that may connect to the server at the same time."
     assert (await quote("How many peers may connect?", text, kind="rst")).startswith("> `max_peers`: The number")
