@@ -240,17 +240,18 @@ class MessageProcessor:
             # No fault of the question's: it is taken up again when the journal works.
             raise
         except Exception as error:
-            # Nobody asked, so nobody misses the answer: an apology would only disturb.
-            is_unneeded = decision.is_proactive or (
-                isinstance(error, PermissionDenied) and self._gate.chat_policy.is_off(message)
-            )
-            await self._report_error(message, None if is_unneeded and not delivery.is_visible else sink, error)
+            is_unneeded = self._is_apology_unneeded(message, decision, error) and not delivery.is_visible
+            await self._report_error(message, None if is_unneeded else sink, error)
             if decision.is_proactive and not delivery.is_visible:
                 self._gate.release_cooldown(message)
         else:
             await self._finish_answer(message, reply, decision)
             if is_answerable:
                 await self._handoff.escalate_if_needed(adapter, message, reply, self._schedule)
+
+    def _is_apology_unneeded(self, message: Message, decision: GateDecision, error: Exception) -> bool:
+        """Return whether an apology would only disturb: nobody asked, so nobody misses the answer."""
+        return decision.is_proactive or (isinstance(error, PermissionDenied) and self._gate.chat_policy.is_off(message))
 
     async def _finish_answer(self, message: Message, reply: Reply, decision: GateDecision) -> None:
         await self._journal.mark_answered(message, reply)
