@@ -52,12 +52,16 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a document. Lines are 1-based, inclusive; `title` is the heading path or enclosing definition."""
+    """A piece of a document. Lines are 1-based, inclusive; `title` is the heading path or enclosing definition.
+
+    `kind` is that of the text where it is not the document's: a tutorial script is prose.
+    """
 
     text: str
     title: str
     start_line: int
     end_line: int
+    kind: str = ""
 
 
 class Source(Protocol):

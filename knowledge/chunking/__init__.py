@@ -18,13 +18,17 @@ __all__ = ["TokenizedChunk", "chunk", "chunk_and_tokenize"]
 
 @dataclass(frozen=True, slots=True)
 class TokenizedChunk:
-    """A chunk ready for the store: `title` is never empty, `tokens` are those of path, title and text."""
+    """A chunk ready for the store: `title` is never empty, `tokens` are those of path, title (twice) and text.
+
+    `kind` is that of the text: a tutorial script is prose.
+    """
 
     text: str
     title: str
     start_line: int
     end_line: int
     tokens: str
+    kind: str
 
 
 def chunk_and_tokenize(document: Document, tokens: int, max_chunks: int) -> list[TokenizedChunk]:
@@ -40,8 +44,11 @@ def chunk_and_tokenize(document: Document, tokens: int, max_chunks: int) -> list
         title = piece.title or document.title or document.path
         if document.edition:
             title += f" ({document.edition})"
-        lexical = lexical_tokens(f"{document.path}\n{title}\n{piece.text}")
-        tokenized_chunks.append(TokenizedChunk(piece.text, title, piece.start_line, piece.end_line, lexical))
+        # What stands in the title says most about a passage, so it counts twice.
+        lexical = lexical_tokens(f"{document.path}\n{title}\n{title}\n{piece.text}")
+        tokenized_chunks.append(
+            TokenizedChunk(piece.text, title, piece.start_line, piece.end_line, lexical, piece.kind or document.kind)
+        )
     return tokenized_chunks
 
 

@@ -30,15 +30,11 @@ class LineRange:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A range of lines under a heading path.
-
-    `continuation_name` replaces the path's last name after the first chunk.
-    """
+    """A range of lines under a heading path."""
 
     path: tuple[str, ...]
     start: int
     end: int
-    continuation_name: str = ""
 
     @property
     def span(self) -> LineRange:
@@ -109,9 +105,7 @@ def to_chunks(
             spans = [LineRange(group[0].start, group[-1].end)]
         else:
             spans = pack_spans(lines, split(group[0]), tokens)
-        for index, span in enumerate(spans):
-            path = (*title[:-1], group[0].continuation_name) if index > 0 and group[0].continuation_name else title
-            pieces.append(_Piece(span, path))
+        pieces += [_Piece(span, title) for span in spans]
     merged_pieces = _merge_tiny(lines, pieces, tokens)
     return [
         chunk for piece in merged_pieces for chunk in _make_chunks(lines, piece.span, " > ".join(piece.path), tokens)

@@ -42,6 +42,11 @@ def chunk_markdown(document: Document, tokens: int) -> list[Chunk]:
     return to_chunks(lines, titled_sections, tokens, lambda section: _split_blocks(lines, section.span))
 
 
+def parse_markdown_sections(lines: Lines) -> list[Section]:
+    """Find the sections of Markdown without front matter."""
+    return _make_sections(lines, list(_find_headings(lines, 1)), 1)
+
+
 def _make_sections(lines: Lines, headings: list[Heading], first_line: int) -> list[Section]:
     """Build sections from headings `(line, level, name)`. A heading without a body opens its first subsection."""
     sections = []

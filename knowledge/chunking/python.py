@@ -19,11 +19,10 @@ from knowledge.chunking.lines import (
     spans_from,
     to_chunks,
 )
-from knowledge.chunking.tutorial import chunk_tutorial, is_tutorial
+from knowledge.chunking.tutorial import chunk_notebook, chunk_tutorial, is_tutorial, jupytext_header_end
 from knowledge.ports import Chunk, Document
 
 _HEADER = re.compile(r"#!|#.*coding[:=]")
-_MAX_SIGNATURE = 100
 
 # Warning filters belong to the whole process: two threads saving and restoring them at once would leave them changed.
 _PARSE_LOCK = threading.Lock()
@@ -42,6 +41,8 @@ def chunk_python(document: Document, tokens: int) -> list[Chunk]:
         first_line += 1
     if is_tutorial(lines, tree):
         return chunk_tutorial(document, lines, tree, first_line, tokens)
+    if header_end := jupytext_header_end(lines):
+        return chunk_notebook(document, lines, header_end, tokens)
     collector = _SectionCollector(lines, tokens)
     collector.collect(tree.body, first_line, len(lines), (_module_title(document),))
     return to_chunks(lines, collector.sections, tokens, collector.split)
@@ -85,8 +86,7 @@ class _SectionCollector:
 
     def _add_definition(self, node: Definition, span: LineRange, path: tuple[str, ...]) -> None:
         if not isinstance(node, ast.ClassDef):
-            definition_path = (*path, node.name)
-            self._add_section(Section(definition_path, span.start, span.end, _signature(node)), [node])
+            self._add_section(Section((*path, node.name), span.start, span.end), [node])
             return
         definition_path = (*path, f"class {node.name}")
         fits_in_chunk = self.lines.size(span.start, span.end) <= self.tokens * SOFT_MAX
@@ -167,12 +167,3 @@ def _child_statements(node: ast.stmt) -> list[ast.stmt]:
         elif isinstance(child, ast.ExceptHandler | ast.match_case):
             statements += child.body
     return sorted(statements, key=lambda statement: statement.lineno)
-
-
-def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    signature = f"{node.name}({ast.unparse(node.args)}){returns}"
-    if len(signature) > _MAX_SIGNATURE:
-        names = (child.arg for child in ast.walk(node.args) if isinstance(child, ast.arg))
-        signature = f"{node.name}({', '.join(names)})"
-    return signature if len(signature) <= _MAX_SIGNATURE else signature[: _MAX_SIGNATURE - 1] + "…"

@@ -12,14 +12,30 @@ _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
 _MARKER = re.compile(r"\.\. _[^:]*:[ \t]*$|\.\. (?:meta|index|currentmodule|highlight|contents)::.*$")
 _ROLE = re.compile(r":[\w:.+-]+:`~?([^`<]*?)[ \t]*(?:<[^>]*>)?`")
 _MARKUP = re.compile(r"(``|`|\*\*|\*)(?=\S)(.+?)(?<=\S)\1_{0,2}")
+# Their bodies are pages of HTML, pictures that link to other pages, or lists of file names: nothing that can be read.
+_GENERATED = re.compile(r"([ \t]*)\.\. (?:raw:: html|toctree::|minigallery::|thumbnail-parent-div)")
 _ITEM = re.compile(r"(?:[-*+•]|\d+[.)]|#\.)[ \t]|:[^:]+:[ \t]")
 
 
 def chunk_rst(document: Document, tokens: int) -> list[Chunk]:
     """Split by heading; long sections at blocks, so that a directive or literal block stays with its indented body."""
-    lines = Lines.from_text(document.text)
+    lines = blank_generated(Lines.from_text(document.text))
     sections = complete_paths(parse_rst_sections(lines.lines), get_root_title(document))
     return to_chunks(lines, sections, tokens, lambda section: split_rst_blocks(lines, section.span))
+
+
+def blank_generated(lines: Lines) -> Lines:
+    """Blank the directives whose bodies are no prose, so that they are in no chunk; the lines keep their numbers."""
+    texts = list(lines.lines)
+    indent = -1
+    for number, text in enumerate(texts):
+        is_inside = indent >= 0 and (not text.strip() or len(text) - len(text.lstrip()) > indent)
+        if not is_inside:
+            match = _GENERATED.match(text)
+            indent = len(match[1]) if match else -1
+        if is_inside or indent >= 0:
+            texts[number] = ""
+    return Lines(texts)
 
 
 def parse_rst_sections(texts: Sequence[str]) -> list[Section]:

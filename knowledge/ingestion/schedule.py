@@ -116,7 +116,7 @@ def _jitter_fraction(name: str, last_try: datetime) -> float:
 
 
 # Raise it when chunking, titles or lexical tokens change: every document is then read again.
-INDEX_FORMAT = 3
+INDEX_FORMAT = 4
 
 
 def stored_sources(sources: Mapping[str, SourceSettings], names: Collection[str] = ()) -> list[str]:

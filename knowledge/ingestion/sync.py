@@ -328,7 +328,7 @@ def _to_passages(source: str, document: Document, chunks: Sequence[TokenizedChun
             title=text_chunk.title,
             text=text_chunk.text,
             url=url,
-            kind=document.kind,
+            kind=text_chunk.kind,
             start_line=text_chunk.start_line,
             end_line=text_chunk.end_line,
         )

@@ -60,6 +60,7 @@ class DictSource:
     stale: str = ""
     edition: str = ""
     read: list[str] = field(default_factory=list)
+    kind: str = "markdown"
 
     async def listing(self) -> Listing:
         prints = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in self.texts.items()}
@@ -70,7 +71,7 @@ class DictSource:
             if path not in self.vanished:
                 self.read.append(path)
                 url = "https://x.org/" + path + "#L{start}-L{end}"
-                yield Document(path, self.texts[path], "markdown", "", url, self.edition)
+                yield Document(path, self.texts[path], self.kind, "", url, self.edition)
 
 
 @pytest.fixture

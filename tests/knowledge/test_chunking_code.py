@@ -63,14 +63,13 @@ def test_packages_are_named_with_their_folder() -> None:
     assert titles(python("X = 1\n", path="src/agent/__init__.py")) == ["agent/__init__.py"]
 
 
-def test_long_functions_are_split_between_statements_with_the_signature_repeated() -> None:
+def test_long_functions_are_split_between_statements_under_their_name() -> None:
     step = indented(
         "for item_{0} in items:\n    if item_{0}.ready:\n        record(item_{0})\n    else:\n        skip(item_{0})"
     )
     steps = "\n".join(step.format(number) for number in range(20))
     chunks = python(f"def work(items: list[Item], *, limit: int = 3) -> None:\n    '''Work.'''\n{steps}\n", 100)
-    assert chunks[0].title == "module.py > work"
-    assert set(titles(chunks[1:])) == {"module.py > work(items: list[Item], *, limit: int=3) -> None"}
+    assert set(titles(chunks)) == {"module.py > work"}, "a name, not the whole signature"
     assert len(chunks) > 4
     for piece in chunks[1:]:
         assert piece.text.startswith("    for item_"), "cut inside a statement"
@@ -148,6 +147,86 @@ def test_tutorial_scripts_are_prose_with_code() -> None:
     lines = dedent(TUTORIAL).lstrip("\n").split("\n")
     assert lines[chunks[1].start_line - 1] == "# Tool Function"
     assert lines[chunks[2].end_line - 1].startswith("toolkit.register")
+    assert {piece.kind for piece in chunks} == {"rst"}, "prose, which can be quoted"
+    assert '\n    def tool_function(a: int) -> Response:\n        """Describe' in chunks[1].text, "code is indented"
+
+
+def test_galleries_and_lists_of_files_in_tutorials_are_no_passages() -> None:
+    script = (
+        f'"""\nTool\n====\n\n{BODY}\n"""\n\n# %%\n# .. raw:: html\n#\n#     <div class="card">\n#\n# After it.\nrun()\n'
+    )
+    chunks = python(script)
+    assert "After it." in chunks[-1].text
+    assert all("card" not in piece.text and "raw::" not in piece.text for piece in chunks)
+
+
+NOTEBOOK_HEADER = """
+    # ---
+    # jupyter:
+    #   jupytext:
+    #     text_representation:
+    #       format_name: {format_name}
+    # ---
+
+"""
+
+
+def test_notebooks_of_jupytext_are_prose_with_code() -> None:
+    script = dedent(
+        NOTEBOOK_HEADER.format(format_name="percent")
+        + """
+    # %% [markdown]
+    # # Training
+    #
+    # Models are **trained** on batches.
+
+    # %%
+    # set the seed
+    seed(1)
+
+    # %% [markdown]
+    # ## Saving
+    # Weights go into one file.
+    """
+    )
+    chunks = python(script)
+    text = "\n".join(piece.text for piece in chunks)
+    assert {piece.kind for piece in chunks} == {"markdown"}
+    assert chunks[0].title.startswith("Training")
+    assert "\nModels are **trained** on batches." in text
+    assert "    # set the seed\n    seed(1)" in text, "a comment in code stays one"
+    assert "## Saving\nWeights go" in text
+    assert "jupytext" not in text
+    assert "%%" not in text
+    assert script.lstrip("\n").split("\n")[chunks[0].start_line - 1] == "# # Training"
+
+
+def test_comments_that_stand_alone_are_the_prose_of_light_notebooks() -> None:
+    script = dedent(
+        NOTEBOOK_HEADER.format(format_name="light")
+        + """
+    # # Training
+    # Models are trained on batches.
+
+    # set the seed
+    seed(1)
+
+    # +
+    a = 1
+
+    # last words
+    # -
+    """
+    )
+    text = "\n".join(piece.text for piece in python(script))
+    assert "# Training\nModels are trained on batches." in text
+    assert "    # set the seed\n    seed(1)" in text
+    assert "format_name" not in text
+    assert "# +" not in text
+
+
+def test_a_comment_about_jupytext_does_not_make_a_notebook() -> None:
+    assert python("# ---\n# jupytext: no\nX = 1\n")[0].kind == ""
 
 
 def test_a_banner_of_hashes_does_not_make_a_tutorial() -> None:

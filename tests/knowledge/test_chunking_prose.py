@@ -2,6 +2,8 @@
 
 from textwrap import dedent
 
+import pytest
+
 from knowledge.chunking import chunk
 from knowledge.chunking.lines import estimate_tokens
 from knowledge.ports import Chunk, Document
@@ -125,6 +127,16 @@ def test_rst_directives_keep_their_body() -> None:
     )
     chunks = rst(f"Guide\n=====\n\n{WORDS}\n\n{block}\n\n{WORDS}")
     assert any(block in piece.text for piece in chunks)
+
+
+@pytest.mark.parametrize("directive", ["raw:: html", "toctree::\n   :maxdepth: 2", "minigallery:: pkg.Class"])
+def test_galleries_and_lists_of_files_are_no_passages(directive: str) -> None:
+    text = f"Guide\n=====\n\n{WORDS}\n\n.. {directive}\n\n   <div>generated</div>\n\n   more/generated\n\nAfter it.\n"
+    chunks = rst(text)
+    assert all("generated" not in piece.text and "::" not in piece.text for piece in chunks)
+    assert chunks[-1].text.endswith("After it.")
+    assert chunks[-1].end_line == text.rstrip().count("\n") + 1, "lines keep their numbers"
+    assert rst(f".. {directive}\n\n   generated\n") == []
 
 
 def test_chinese_headings_and_sizes() -> None:
