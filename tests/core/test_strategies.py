@@ -13,6 +13,7 @@ import pytest
 
 from core.answering.pipeline import answer
 from core.answering.strategies import router as strategy_router
+from core.answering.strategies.parallel import keep_names
 from core.errors import ServiceError
 from core.settings import Settings
 from core.settings.loader import load_settings
@@ -223,6 +224,24 @@ async def test_parallel_asks_at_most_so_many(peer: ScriptedPeer) -> None:
     library = InMemoryLibrary(SHELF)
     await ask(COMPARE, peer, allowing("parallel", limits={"sub_questions": 2}), library)
     assert sorted(library.queries) == sorted([COMPARE.text, "memory part 1?", "memory part 2?"])
+
+
+async def test_the_parts_keep_the_name_of_the_product(peer: ScriptedPeer) -> None:
+    peer.replies["split"] = '["How do I install it?", "How do I update it?"]'
+    library = InMemoryLibrary([MEMORY])
+    await ask(Question("How do I install and update Acme Pro?"), peer, allowing("parallel"), library)
+    assert {"How do I install it? Acme Pro", "How do I update it? Acme Pro"} <= set(library.queries)
+
+
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        ("Which is faster, Lance or Weaviate?", ["How fast is Lance?", "How fast is Weaviate?"]),
+        ("WHY does it stop? Please help.", ["Why does it stop?"]),
+    ],
+)
+def test_parts_without_a_lost_name_stay(question: str, parts: list[str]) -> None:
+    assert keep_names(question, parts) == tuple(parts)
 
 
 async def test_parallel_completes_from_the_conversation_in_the_same_call(peer: ScriptedPeer) -> None:

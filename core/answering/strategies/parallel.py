@@ -6,6 +6,9 @@ for that part, then joined so that every part keeps its best ones. There is only
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from core.answering.agents.compression import compress
 from core.answering.agents.context_manager import rule_based_query
 from core.answering.agents.conversation import format_question
@@ -18,6 +21,8 @@ from core.runtime.tasks import capture_error, task_group
 from core.text.keywords import content_words
 from core.types import Question, Turn
 
+# A capital at the start of a sentence makes no name.
+_NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][\w-]*|\b[a-z\d]+[A-Z]\w*", re.ASCII)
 SCHEMA = DecisionSchema(
     "split",
     "The sub-questions of a question",
@@ -62,8 +67,22 @@ async def split_question(question: Question, deps: AnswerDependencies, budget: B
         sub_questions = tuple(
             sub_question for sub_question in parsed_reply.get_texts("questions") if content_words(sub_question)
         )
-        return sub_questions[:limit] or None
+        return keep_names(question.text, sub_questions[:limit]) or None
 
     system = deps.prompts.fill("split", most=str(limit))
     decision_request = DecisionRequest("split", "step", SCHEMA, system, [Turn("user", format_question(question))])
     return await decide(decision_request, accept, (), deps, budget)
+
+
+def keep_names(question: str, sub_questions: Sequence[str]) -> tuple[str, ...]:
+    """Return sub-questions, each with the names of the question that splitting dropped from all of them.
+
+    A name is written with a capital, as products and classes are; capitals alone are emphasis.
+
+    >>> keep_names("How do I install and update Acme?", ["How do I install it?", "How do I update it?"])
+    ('How do I install it? Acme', 'How do I update it? Acme')
+    """
+    names = [word for word in dict.fromkeys(_NAME.findall(question)) if content_words(word) and not word.isupper()]
+    known_text = " ".join(sub_questions).lower()
+    dropped_names = [name for name in names if name.lower() not in known_text]
+    return tuple(" ".join([sub_question, *dropped_names]) for sub_question in sub_questions)
