@@ -187,9 +187,8 @@ class Passage:
     """A piece of a source.
 
     `path` is the document's path within its source; `start_line` and `end_line` (1-based, inclusive; 0 for none) are
-    its place there. `url` is empty if there is no link. Scores belong to one query: `similarity` is the cosine
-    with the query (-1 to 1), `lexical` the BM25 score (0 and up), `score` what the last ranking stage made of them
-    (0 to 1).
+    its place there. Scores belong to one query: `similarity` is the cosine (-1 to 1), `lexical` the BM25 score (0 and
+    up), `lexical_share` its share of the highest possible, and `score` that of the last ranking stage (0 to 1).
     """
 
     id: str
@@ -204,6 +203,7 @@ class Passage:
     similarity: float = 0.0
     lexical: float = 0.0
     score: float = 0.0
+    lexical_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,9 @@ DECIDING = {
     "rewrite_keyword": lambda body: f'{{"terms": ["{asked_of(body)}"]}}',
     "write": lambda body: quoting(body),  # noqa: PLW0108 (it is defined below)
     "rewrite_translation": '{"query": "model for Chinese speech recognition"}',
-    "react": lambda body: "[answer]" if "<evidence>" in str(body["messages"]) else "[retrieve_knowledge: listen port]",
+    "react": lambda body: (
+        "[answer]" if "<evidence>" in str(body["messages"]) else "[retrieve_knowledge: Rocket sessions]"
+    ),
 }
 
 

@@ -141,6 +141,7 @@ def explanation_as_json(explanation: SearchExplanation, settings: KnowledgeSetti
                 "kind": scores.passage.kind,
                 "similarity": round(scores.passage.similarity, 4),
                 "lexical": round(scores.passage.lexical, 4),
+                "lexical_share": round(scores.passage.lexical_share, 4),
                 "agents": {name: round(score, 4) for name, score in scores.agent_scores.items()},
                 "fused": round(scores.fused_score, 4),
                 "kind_weight": scores.kind_weight,
@@ -162,7 +163,8 @@ def format_explanation_lines(explanation: SearchExplanation, settings: Knowledge
     lines += [""] if lines[-1] else []
     if explanation.passages:
         lines.append(
-            f"fused = {search.alpha:g} similarity + {1 - search.alpha:g} lexical, each from 0 to 1 over all found"
+            f"fused = {search.alpha:g} similarity + {1 - search.alpha:g} lexical (the share of the most possible); "
+            "a tenth less for code"
         )
         rows = [
             ("passage", "score", "fused", "similarity", "lexical", "kind", "found by"),
@@ -220,7 +222,7 @@ def _passage_row(explanation: PassageExplanation) -> Sequence[str]:
     agent_scores = ", ".join(f"{name} {score:.3f}" for name, score in explanation.agent_scores.items())
     return (
         strip_control_characters(f"{passage.source}: {passage.path}{lines}"),
-        *map(_format_score, (passage.score, explanation.fused_score, passage.similarity, passage.lexical)),
+        *map(_format_score, (passage.score, explanation.fused_score, passage.similarity, passage.lexical_share)),
         f"{passage.kind}{weight}",
         agent_scores,
     )

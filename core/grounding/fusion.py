@@ -10,44 +10,43 @@ from core.types import Passage
 # Every other kind is named after a programming language.
 NON_CODE_KINDS = frozenset({"markdown", "rst", "text", "faq", "web", "csv", "html", "asciidoc", "issue", "release"})
 CODE_KIND = "code"
+# Code repeats the words of what it is about more often than the prose that explains it.
+CODE_FACTOR = 0.9
 
 
 def fuse(passages: Sequence[Passage], alpha: float, limit: int | None = None) -> list[Passage]:
-    """Return at most `limit` passages, best first, with `score` = alpha * similarity + (1 - alpha) * lexical.
+    """Return at most `limit` passages, best first, with `score` = alpha * similarity + (1 - alpha) * lexical_share.
 
-    Both sides are scaled to 0..1 by the minimum and maximum of these passages, so pass all candidates at once. A side
-    on which all are equal counts fully if it is above zero, and nothing otherwise. Of passages with the same id one
-    stays, with the higher scores. Equal scores are ordered by id.
+    Both sides mean the same for every query and search, so that the results of several searches can be fused once more,
+    and the score does not depend on what else was found. Without any similarity the lexical side counts alone. Code
+    counts a tenth less. Of passages with the same id one stays, with the higher scores. Equal scores are ordered by id.
     """
     passages_by_id: dict[str, Passage] = {}
     for passage in passages:
-        merged_passage = passages_by_id.get(passage.id, passage)
-        similarity, lexical = (
-            max(merged_passage.similarity, passage.similarity),
-            max(merged_passage.lexical, passage.lexical),
-        )
-        if merged_passage is not passage and (similarity, lexical) != (
-            merged_passage.similarity,
-            merged_passage.lexical,
-        ):
-            merged_passage = replace(merged_passage, similarity=similarity, lexical=lexical)
-        passages_by_id[passage.id] = merged_passage
-    dense_scores = _min_max_scale([passage.similarity for passage in passages_by_id.values()])
-    lexical_scores = _min_max_scale([passage.lexical for passage in passages_by_id.values()])
+        known = passages_by_id.get(passage.id, passage)
+        passages_by_id[passage.id] = known if known is passage else merge_scores(known, passage)
+    unique_passages = list(passages_by_id.values())
+    if not any(passage.similarity for passage in unique_passages):
+        alpha = 0.0
     scores = [
-        alpha * dense_score + (1 - alpha) * lexical_score
-        for dense_score, lexical_score in zip(dense_scores, lexical_scores, strict=True)
+        (alpha * max(0.0, passage.similarity) + (1 - alpha) * passage.lexical_share)
+        * (1.0 if passage.kind in NON_CODE_KINDS else CODE_FACTOR)
+        for passage in unique_passages
     ]
-    ranked_pairs = sorted(zip(passages_by_id.values(), scores, strict=True), key=lambda pair: (-pair[1], pair[0].id))
+    ranked_pairs = sorted(zip(unique_passages, scores, strict=True), key=lambda pair: (-pair[1], pair[0].id))
     # Only the passages of the result are copied, not all hundred candidates.
-    return [replace(passage, score=score) for passage, score in ranked_pairs[:limit]]
+    return [replace(passage, score=min(1.0, score)) for passage, score in ranked_pairs[:limit]]
 
 
-def _min_max_scale(values: Sequence[float]) -> list[float]:
-    lowest, highest = min(values, default=0.0), max(values, default=0.0)
-    if highest == lowest:
-        return [1.0 if highest > 0 else 0.0] * len(values)
-    return [(value - lowest) / (highest - lowest) for value in values]
+def merge_scores(passage: Passage, other: Passage) -> Passage:
+    """Return a passage that two searches found with the higher of each of its scores."""
+    return replace(
+        passage,
+        similarity=max(passage.similarity, other.similarity),
+        lexical=max(passage.lexical, other.lexical),
+        lexical_share=max(passage.lexical_share, other.lexical_share),
+        score=max(passage.score, other.score),
+    )
 
 
 def apply_kind_weights(passages: Sequence[Passage], weights: Mapping[str, float]) -> Sequence[Passage]:

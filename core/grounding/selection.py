@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, takewhile
 
-from core.grounding.evidence import Layout, render_header
+from core.grounding.evidence import MIN_PASSAGE_TOKENS, Layout, render_header
 from core.grounding.fact_extraction import count_negations, extract_numbers
 from core.text.tokens import CJK_CHARACTERS, estimate_tokens
 from core.types import Passage
 
 _SHINGLE_SIZE = 3
 _MAX_BLANK_LINES = 2
+TITLE_SEPARATOR = " > "
+MAX_JOINED_NAMES_CHARS = 60
 # The signs that change the meaning of a word: -1, C++, C#, and comparison operators.
 _SIGNS = r"-(?<!\w-)\d+|[<>!=]=|[<>](?<= [<>])(?= )"
 _WORD = re.compile(rf"[{CJK_CHARACTERS}]|[^\W_{CJK_CHARACTERS}]+(?:\+\+|#)?|{_SIGNS}")
@@ -75,12 +78,12 @@ class _ShingledPassage:
 def select(
     passages: Sequence[Passage],
     *,
-    limit: int,
+    limit: int | None = None,
     max_tokens: int,
     duplicate_threshold: float = 0.85,
     layout: Layout = "structured",
 ) -> list[Passage]:
-    """Return the best passages, in order: at most `limit`, and at most `max_tokens` with their headers.
+    """Return the best passages, in order: at most `max_tokens` with headers, and at most `limit`, if given.
 
     A passage is left out when a better one contains the share `duplicate_threshold` of its shingles. It is merged with
     a better one when their lines touch or overlap; both then count as one. The first passage is always taken, however
@@ -100,7 +103,25 @@ def select(
             continue
         selected = merged_selection if merged_selection is not None else [*selected, candidate]
         remaining_tokens -= token_count
+        if remaining_tokens < MIN_PASSAGE_TOKENS:
+            break
     return [selected_passage.passage for selected_passage in selected]
+
+
+def keep_best_of_groups(
+    passages: Sequence[Passage], groups: Iterable[Collection[str]], *, count: int = 2, top: int = 8
+) -> list[Passage]:
+    """Return ranked passages with the best `count` of each group of sources among the first `top`.
+
+    They take the places of the weakest of these; otherwise the order stays.
+    """
+    promoted_ranks: set[int] = set()
+    for sources in groups:
+        ranks = (rank for rank, passage in enumerate(passages) if passage.source in sources)
+        promoted_ranks.update(islice(ranks, count))
+    other_ranks = [rank for rank in range(len(passages)) if rank not in promoted_ranks]
+    top_ranks = promoted_ranks.union(other_ranks[: max(0, top - len(promoted_ranks))])
+    return [passages[rank] for rank in sorted(range(len(passages)), key=lambda rank: (rank not in top_ranks, rank))]
 
 
 def lost_in_the_middle_order(passages: Sequence[Passage]) -> list[Passage]:
@@ -114,8 +135,8 @@ def lost_in_the_middle_order(passages: Sequence[Passage]) -> list[Passage]:
 def merge_adjacent(better: Passage, other: Passage) -> Passage | None:
     """Return two passages as one if their lines touch or overlap, else None.
 
-    The result has the id, title and scores of the better one, the lines of both, each once, and a link to them. Texts
-    that do not show which lines they share (a digest, a very long line cut in pieces) are not merged.
+    The result has the id and scores of the better one, a title that covers both, the lines of both, each once, and a
+    link to them. Texts that do not show which lines they share (a digest, a long line cut in pieces) are not merged.
     """
     if (better.source, better.path) != (other.source, other.path) or not better.start_line or not other.start_line:
         return None
@@ -124,7 +145,25 @@ def merge_adjacent(better: Passage, other: Passage) -> Passage | None:
     if text is None:
         return None
     start, end = first.start_line, max(first.end_line, second.end_line)
-    return replace(better, text=text, start_line=start, end_line=end, url=_build_link(better, start, end))
+    title = join_titles(first.title, second.title) or better.title
+    return replace(better, title=title, text=text, start_line=start, end_line=end, url=_build_link(better, start, end))
+
+
+def join_titles(first: str, second: str) -> str:
+    """Return the title of two neighbours as one: the headings that they share, and where they part both names.
+
+    >>> join_titles("Guide > Install > Linux", "Guide > Install > Windows")
+    'Guide > Install > Linux / Windows'
+    """
+    paths = first.split(TITLE_SEPARATOR), second.split(TITLE_SEPARATOR)
+    shared_pairs = takewhile(lambda names: names[0] == names[1], zip(*paths, strict=False))
+    shared_names = [name for name, _ in shared_pairs]
+    names = dict.fromkeys(path[len(shared_names)] for path in paths if len(path) > len(shared_names))
+    joined_names = " / ".join(names)
+    # Where one is the chapter of the other, the chapter covers both.
+    if len(names) < len(paths) or len(joined_names) > MAX_JOINED_NAMES_CHARS:
+        return TITLE_SEPARATOR.join(shared_names)
+    return TITLE_SEPARATOR.join([*shared_names, joined_names])
 
 
 def _merge_with_neighbours(selected: Sequence[_ShingledPassage], passage: Passage) -> list[_ShingledPassage] | None:

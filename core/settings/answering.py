@@ -41,7 +41,9 @@ class AnswerSettings(Section):
 
     history_turns: int = Field(10, ge=0, le=100, description="Number of earlier messages of a conversation to consider")
     history_hours: PositiveFloat = Field(6, description="Older messages of a conversation are forgotten, hours")
-    passages: PositiveInt = Field(8, description="Maximum number of passages for the summarizer")
+    passages: PositiveInt | None = Field(
+        None, description="Maximum number of passages for an answer; null: what fits into the prompt (context_tokens)"
+    )
     max_question_chars: PositiveInt = Field(4000, description="Longer questions are rejected with a hint")
     persona: str = Field("", description="Added to the summarizer's instructions")
     personas: dict[Name, str] = Field(

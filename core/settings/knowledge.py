@@ -17,7 +17,9 @@ class RoutingSettings(Section):
     centroids: PositiveInt = Field(
         32, description="Maximum number of k-means centroids per agent; n passages give about sqrt(8 n)"
     )
-    threshold: float = Field(0.0, ge=-1, le=1, description="Agents with a lower score are not used")
+    threshold: float = Field(
+        0.2, ge=-1, le=1, description="Agents with a lower score are not used, unless one of their passages is near"
+    )
     kind_scales: dict[Name, PositiveFloat] = Field(
         default_factory=dict,
         description="By kind of source (files, git, faq, ...): factor for the scores of its agents, besides scale",

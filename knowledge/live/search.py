@@ -183,11 +183,13 @@ class LiveSources:
         texts = [f"{passage.title}\n{passage.text}" for passage in passages]
         similarities = await self._similarity(query, texts)
         query_terms = set(query_tokens(query).split())
+        shared_counts = [len(query_terms & set(query_tokens(text).split())) for text in texts]
         return [
             replace(
                 passage,
                 similarity=similarity,
-                lexical=TYPICAL_TERM_WEIGHT * len(query_terms & set(query_tokens(text).split())),
+                lexical=TYPICAL_TERM_WEIGHT * shared_count,
+                lexical_share=shared_count / max(1, len(query_terms)),
             )
-            for passage, similarity, text in zip(passages, similarities, texts, strict=True)
+            for passage, similarity, shared_count in zip(passages, similarities, shared_counts, strict=True)
         ]

@@ -36,7 +36,7 @@ def test_every_score_adds_up(deployment: Deployment) -> None:
     assert {key: body[key] for key in plain} == plain, "it explains, and changes nothing"
     assert set(body) - set(plain) == {"routing", "scores"}
     routing = body["routing"]
-    assert (routing["by"], routing["limit"], routing["threshold"]) == ("vectors", 1, 0.0)
+    assert (routing["by"], routing["limit"], routing["threshold"]) == ("vectors", 1, 0.2)
     developer, gardener = routing["agents"]
     assert (developer["name"], developer["asked"]) == ("developer", True)
     assert (gardener["name"], gardener["asked"]) == ("gardener", False)

@@ -24,11 +24,17 @@ from tests.peers.language_model import LanguageModelPeer
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
+
 # As two searches give them: each one's best has a score of 1.
+def scored(name: str, text: str, similarity: float, lexical: float, score: float, kind: str = "markdown") -> Passage:
+    found = passage(name, text, similarity=similarity, kind=kind)
+    return replace(found, lexical=lexical, lexical_share=lexical / 10, score=score)
+
+
 FOUND = [
-    replace(passage("weak", "Rockets fly.", similarity=0.1), score=1.0, lexical=0.0),
-    replace(passage("strong", "Rockets are installed with pip.", similarity=0.9), score=1.0, lexical=9.0),
-    replace(passage("middle", "Pip installs.", similarity=0.5, kind="python"), score=0.1, lexical=4.0),
+    scored("weak", "Rockets fly.", 0.05, 0.0, 1.0),
+    scored("strong", "Rockets are installed with pip.", 0.9, 9.0, 1.0),
+    scored("middle", "Pip installs.", 0.5, 4.0, 0.1, "python"),
 ]
 
 

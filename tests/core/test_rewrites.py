@@ -640,14 +640,6 @@ def test_every_query_keeps_its_best_and_no_passage_comes_twice() -> None:
     assert (merged[0].similarity, merged[0].lexical, merged[0].score) == (0.6, 4, 1.0)
 
 
-def test_a_longer_query_scores_no_higher_for_its_length() -> None:
-    query_results = QueryResults(Query("memory module"), [scored("a", 0.5, 4, 1.0)])
-    longer = QueryResults(Query("x", words="memory module storage messages"), [scored("b", 0.5, 8, 1.0)])
-    assert merge(query_results, [longer], 5)[0].lexical == pytest.approx(4)
-    shorter = QueryResults(Query("memory"), [scored("b", 0.5, 3, 1.0)])
-    assert merge(query_results, [shorter], 5)[0].lexical == 3
-
-
 def test_an_imagined_passage_makes_nothing_look_closer() -> None:
     query_results = QueryResults(Query("memory"), [scored("a", 0.4, 4, 1.0)])
     imagined = QueryResults(

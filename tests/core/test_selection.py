@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from core.grounding.selection import apply_source_weights, lost_in_the_middle_order, merge_adjacent, select
+from core.grounding.selection import (
+    apply_source_weights,
+    join_titles,
+    keep_best_of_groups,
+    lost_in_the_middle_order,
+    merge_adjacent,
+    select,
+)
 from core.text.tokens import estimate_tokens
 from core.types import Passage
 from tests.core.fixtures import INSTALL, MEMORY, passage
@@ -187,3 +194,38 @@ def test_the_best_stand_at_both_ends() -> None:
     assert ids(lost_in_the_middle_order(ranked)) == ["1", "3", "5", "6", "4", "2"]
     assert ids(lost_in_the_middle_order(ranked[:2])) == ["1", "2"]
     assert lost_in_the_middle_order([]) == []
+
+
+def test_without_a_limit_the_room_is_filled() -> None:
+    found = [passage(f"p{number}", f"word{number} " * 40) for number in range(40)]
+    selected = select(found, max_tokens=2000)
+    assert len(selected) > 8
+    assert 2000 * 0.85 < sum(estimate_tokens(item.text) + 30 for item in selected) < 2000 * 1.15
+    assert ids(select(found, max_tokens=2000, limit=3)) == ["p0", "p1", "p2"]
+
+
+def test_every_agent_keeps_its_best_two_among_the_first() -> None:
+    docs = [replace(passage(f"docs{number}", str(number)), source="docs") for number in range(10)]
+    code = [replace(passage(f"code{number}", str(number)), source="code") for number in range(4)]
+    ranked = [*docs, *code]
+    kept = keep_best_of_groups(ranked, [["docs"], ["code", "other"], ["nothing"]], top=5)
+    assert ids(kept) == ["docs0", "docs1", "docs2", "code0", "code1", *ids(docs[3:]), "code2", "code3"]
+    assert keep_best_of_groups(ranked, [["docs"]]) == ranked, "nothing moves where they are there already"
+    assert keep_best_of_groups([], [["docs"]]) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "title"),
+    [
+        ("Guide > Install", "Guide > Install", "Guide > Install"),
+        ("Guide > Install", "Guide > Update", "Guide > Install / Update"),
+        ("Guide > Install > Linux", "Guide > Install", "Guide > Install"),
+        ("Guide > " + "a" * 40, "Guide > " + "b" * 40, "Guide"),
+        ("One", "Two", "One / Two"),
+    ],
+)
+def test_joined_passages_have_a_title_for_both(first: str, second: str, title: str) -> None:
+    assert join_titles(first, second) == title
+    joined = merge_adjacent(lines(10, 20, title=first), lines(21, 30, title=second))
+    assert joined
+    assert joined.title == title

@@ -94,7 +94,7 @@ async def test_an_agent_without_knowledge_is_asked_only_for_its_mix_in(filled: S
     library = KnowledgeLibrary(settings(agents=silent), filled, embedder)
     await library.load()
     assert await names(library, "weather tomorrow pear") == ["cook"]
-    assert await names(library, "安装") == ["cook"]
+    assert await names(library, "number 3") == ["cook"]
     described = silent | {"mute": {"sources": ["nothing"], "description": "weather", "examples": ["rain tomorrow?"]}}
     library = KnowledgeLibrary(settings(agents=described), filled, embedder)
     await library.load()
@@ -143,7 +143,7 @@ async def test_a_language_the_embedder_does_not_know_goes_by_words(
     assert near > 0.9
     assert far == 0
     assert embedder.embedded == []
-    assert len(await library.route("完全无关")) == 3
+    assert await library.route("完全无关") == [], "no passage has a word of it"
 
 
 async def test_similarity_is_the_cosine(library: KnowledgeLibrary, embedder: WordEmbedder) -> None:
@@ -379,14 +379,69 @@ async def test_a_question_for_nobody_is_not_searched_and_the_answer_says_so(
         sink = MemorySink()
         reply = await answer(Question(question), sink, parts)
         assert bool(reply.trace.agents) == bool(reply.passages) == bool(searches)
-        assert bool(watched.searches) == bool(searches)
+        assert watched.searches == 1, "an agent's, or the one that finds no passage near the question"
         assert ("I found nothing about this" in reply.text) == (not searches)
+
+
+async def test_a_score_is_the_same_for_every_limit_and_query_length(library: KnowledgeLibrary) -> None:
+    one, many = [await library.search("cook", "pear number 3", limit) for limit in (1, 12)]
+    assert one[0] == many[0]
+    assert one[0].lexical_share == pytest.approx(one[0].lexical / await max_score(library, "pear number 3"))
+    # All that a short query asks for counts as much as all that a long one does.
+    short = (await library.search("cook", "number 3", 1))[0]
+    assert short.lexical_share == pytest.approx(one[0].lexical_share, abs=0.15)
+    assert short.lexical < one[0].lexical * 0.9
+
+
+async def max_score(library: KnowledgeLibrary, query: str) -> float:
+    return 2.2 * sum((await library.term_weights(query)).values())
+
+
+async def test_words_that_no_passage_has_count_half(library: KnowledgeLibrary) -> None:
+    known = (await library.search("cook", "pear", 1))[0].lexical_share
+    unknown_weight = (await library.term_weights("zeppelin"))["zeppelin"]
+    pear_weight = (await library.term_weights("pear"))["pear"]
+    both = (await library.search("cook", "pear zeppelin", 1))[0].lexical_share
+    assert both == pytest.approx(known * pear_weight / (pear_weight + unknown_weight / 2))
+
+
+async def test_a_store_that_cannot_count_words_gives_shares_too(filled: Store, embedder: WordEmbedder) -> None:
+    class Uncounted(Watched):
+        async def term_weights(self, tokens: str) -> dict[str, float]:
+            return {}
+
+    library = KnowledgeLibrary(settings(), Uncounted(filled), embedder)  # type: ignore[arg-type]
+    await library.load()
+    passages = await library.search("cook", "pear number 3", 12)
+    assert passages[0].path == "fruit3.md"
+    assert all(0 < passage.lexical_share <= 1 for passage in passages if passage.lexical)
+
+
+async def test_a_near_passage_is_found_though_no_centroid_is_near(filled: Store, embedder: WordEmbedder) -> None:
+    library = KnowledgeLibrary(settings(knowledge={"routing": {"centroids": 1, "threshold": 0.4}}), filled, embedder)
+    await library.load()
+    assert await names(library, "zeppelin balloon") == []
+    await refresh(DictSource("fruit", FRUIT | {"odd.md": "A zeppelin balloon."}), filled, embedder, SyncOptions(200))
+    await library.reload()
+    assert await names(library, "zeppelin balloon") == ["cook"]
+
+
+async def test_a_named_identifier_brings_its_definition_first(store: Store, embedder: WordEmbedder) -> None:
+    used = "def use():\n    pears = [make_pear(), make_pear()]\n    return what(pears)"
+    files = {"a.py": used, "b.py": "def make_pear():\n    return Pear()"}
+    await refresh(DictSource("tools", files, kind="python"), store, embedder, SyncOptions(200))
+    library = KnowledgeLibrary(settings(), store, embedder)
+    await library.load()
+    passages = await library.search("smith", "what does make_pear return", 2)
+    assert [passage.path for passage in passages] == ["b.py", "a.py"]
+    plain = await library.search("smith", "what does make pear return", 2)
+    assert plain[0].lexical_share < passages[0].lexical_share
 
 
 async def test_by_words_a_threshold_leaves_out_those_without_any(filled: Store, embedder: WordEmbedder) -> None:
     strict = {"routing": {"threshold": 0.2}}
     assert list(await scores(filled, embedder, "安装", knowledge=strict)) == ["chinese"]
-    assert len(await scores(filled, embedder, "安装")) == 3
+    assert len(await scores(filled, embedder, "安装", knowledge={"routing": {"threshold": 0}})) == 3
     assert await scores(filled, embedder, "完全无关", knowledge=strict) == {}
 
 

@@ -10,7 +10,17 @@ from knowledge.reranking.rerankers import make_reranker
 
 
 def passage(name: str, similarity: float, lexical: float, score: float) -> Passage:
-    return Passage(name, "docs", "a.md", "Title", "text", similarity=similarity, lexical=lexical, score=score)
+    return Passage(
+        name,
+        "docs",
+        "a.md",
+        "Title",
+        "text",
+        similarity=similarity,
+        lexical=lexical,
+        score=score,
+        lexical_share=lexical / 20,
+    )
 
 
 async def test_the_scores_of_two_agents_become_comparable() -> None:
@@ -35,8 +45,8 @@ async def test_none_keeps_the_order() -> None:
 
 async def test_kinds_are_weighed_after_the_order_was_made() -> None:
     passages = [
-        replace(passage("code", 0.9, 9, 0), kind="rust"),
-        replace(passage("snake", 0.88, 9, 0), kind="python"),
+        replace(passage("code", 0.9, 20, 0), kind="rust"),
+        replace(passage("snake", 0.88, 20, 0), kind="python"),
         replace(passage("prose", 0.87, 8.7, 0), kind="markdown"),
         passage("none", 0.1, 0, 0),
     ]

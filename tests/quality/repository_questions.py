@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bots.daemon.bootstrap import App, open_app
+from core.answering.agents.context_manager import rule_based_query
 from core.answering.agents.reranker import select_evidence
 from core.answering.strategies import single
 from core.runtime.budget import Budget
@@ -146,7 +147,7 @@ async def _measure(data: Path) -> list[Figure]:
                 for case in cases:
                     if case.project == name:
                         outcomes.append(await _ask(case, app))
-                        agents = await app.library.route(case.question.text)
+                        agents = await app.library.route(rule_based_query(case.question))
                         asked.append((len(agents), len(project.sources)))
                 refused += [not await app.library.route(question) for question in off_topic]
     finally:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from core.answering.context import AnswerDependencies, RetrievalResult
 from core.grounding.evidence import escape_delimiters, render_to_budget
 from core.grounding.fusion import apply_kind_weights, fuse
-from core.grounding.selection import apply_source_weights, lost_in_the_middle_order, select
+from core.grounding.selection import apply_source_weights, keep_best_of_groups, lost_in_the_middle_order, select
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget
@@ -19,6 +19,8 @@ from core.types import Passage, Turn
 
 # An excerpt says what a passage is about; the whole is for the model that writes.
 MAX_EXCERPT_TOKENS = 160
+# How many passages sentences are quoted from when no model writes: with a model the prompt's room is the limit.
+QUOTABLE_PASSAGES = 8
 SCHEMA = DecisionSchema(
     "rerank",
     "The passages in the order of their use for a question",
@@ -43,9 +45,14 @@ async def select_evidence(retrieval: RetrievalResult, deps: AnswerDependencies, 
         ranked = await rerank(retrieval.query, retrieval.passages, deps, budget)
     settings = deps.settings
     await deps.turnstile.yield_turn()
+    ranked = apply_source_weights(ranked, settings.evidence.weights, is_ranked=retrieval.is_ranked)
+    limit = settings.answer.passages or (None if deps.model else QUOTABLE_PASSAGES)
+    if not retrieval.is_ranked:
+        agents = settings.retrieval_agents()
+        ranked = keep_best_of_groups(ranked, [agents[name].sources for name in retrieval.agents if name in agents])
     passages = select(
-        apply_source_weights(ranked, settings.evidence.weights, is_ranked=retrieval.is_ranked),
-        limit=settings.answer.passages,
+        ranked,
+        limit=limit,
         max_tokens=settings.evidence_tokens(),
         duplicate_threshold=settings.evidence.duplicates,
         layout=settings.evidence.layout,

@@ -17,6 +17,7 @@ from itertools import chain, zip_longest
 
 from core.answering.context import MAX_PASSAGE_CHARS, MAX_QUERY_CHARS, Query, Rewrite, RewriteContext
 from core.errors import UsageError
+from core.grounding.fusion import merge_scores
 from core.runtime.tasks import task_group
 from core.settings.answering import REWRITES_GROUP
 from core.text.keywords import content_words
@@ -135,29 +136,15 @@ def merge(original: QueryResults, results: Sequence[QueryResults], limit: int) -
         zip_longest(*(_rescale_scores(original, query_results) for query_results in results))
     ):
         if passage is not None:
-            passages_by_id[passage.id] = _merge_scores(passages_by_id.get(passage.id, passage), passage)
+            passages_by_id[passage.id] = merge_scores(passages_by_id.get(passage.id, passage), passage)
     return list(passages_by_id.values())[:limit]
 
 
-def _merge_scores(passage: Passage, other: Passage) -> Passage:
-    return replace(
-        passage,
-        similarity=max(passage.similarity, other.similarity),
-        lexical=max(passage.lexical, other.lexical),
-        score=max(passage.score, other.score),
-    )
-
-
 def _rescale_scores(original: QueryResults, query_results: QueryResults) -> list[Passage]:
-    """Return a query's passages with their scores on the scale of the original question."""
+    """Return a query's passages with the similarities to a written answer (HyDE) on the scale of the question's."""
     if query_results.query == original.query:
         return list(query_results.passages)
-    original_word_count = len(content_words(original.query.text)) or 1
-    lexical_factor = min(1.0, original_word_count / max(1, len(content_words(query_results.query.get_lexical_text()))))
     original_max = max((passage.similarity for passage in original.passages), default=0.0)
     query_max = max((passage.similarity for passage in query_results.passages), default=0.0)
     dense_factor = original_max / query_max if query_results.query.dense and 0 < original_max < query_max else 1.0
-    return [
-        replace(passage, lexical=passage.lexical * lexical_factor, similarity=passage.similarity * dense_factor)
-        for passage in query_results.passages
-    ]
+    return [replace(passage, similarity=passage.similarity * dense_factor) for passage in query_results.passages]
