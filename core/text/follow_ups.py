@@ -83,7 +83,8 @@ _CLAUSE_END = re.compile(
 _SUBJECTIVE = re.compile(
     rf"\b(?:{_AUXILIARY}|to|let)\s+(?:i|we|you|us|one|people)\s+(?:\w+ly\s+)?(\w+)|\bhow to (\w+)", re.I
 )
-
+# "The signing key" is a thing of its own, though neither "sign" nor "key" is.
+_COMPOUND = re.compile(r"\b(?:the|an?|my|our|your)\s+(\w+ing)\s+(\w+)", re.I)
 
 # Single characters are parts of words as well (向 of 向量): they separate only where they are hardly ever one.
 _ZH_PARTICLE = re.compile(
@@ -229,7 +230,9 @@ def _has_open_pronoun(text: str) -> bool:
 
 def _subject_words(text: str) -> list[str]:
     """Return the words that name what an English question is about; verbs after "how do I" are none when others are."""
-    words = [word for word in content_words(text) if stem(word) not in _GENERIC_STEMS]
+    compounds = [pair for pair in _COMPOUND.findall(text.lower()) if stem(pair[0]) != pair[0]]
+    named = {word for pair in compounds for word in pair}
+    words = [word for word in content_words(text) if word in named or stem(word) not in _GENERIC_STEMS]
     verbs = {verb.lower() for match in _SUBJECTIVE.finditer(text) for verb in match.groups() if verb}
     return [word for word in words if word not in verbs]
 

@@ -49,6 +49,8 @@ def test_the_half_held_out_is_understood(language: str) -> None:
         ("If a job fails, does it restart?", False),
         ("Where does the crawler keep its logs?", False),
         ("Which license does this project use?", False),
+        ("How do I change the signing key?", False),
+        ("How do I change the thing?", True),
         ("What about rate limits?", True),
         ("Windows 呢？", True),
         ("那怎么撤销一次合并提交？", False),
@@ -61,6 +63,11 @@ def test_the_half_held_out_is_understood(language: str) -> None:
 def test_a_question_depends_on_the_conversation_or_names_its_subject(question: str, leans: bool) -> None:
     assert depends_on_history(question) == leans
     assert not (leans and names_own_subject(question))
+
+
+def test_a_compound_of_common_words_is_a_subject() -> None:
+    assert names_own_subject("How do I change the signing key?")
+    assert not names_own_subject("How do I change the key?")
 
 
 def test_a_follow_up_to_a_follow_up_has_the_first_subject() -> None:
