@@ -1,4 +1,4 @@
-"""Delivering a reply: calls are retried, and a crash at any moment leads to no second post."""
+"""Delivering a reply: calls are retried; neither a lost response nor a crash leads to a second post."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from bots.common.connection import Intervals, RetryLater, Unreachable
 from core.errors import PlatformError
 from core.observability.logs import get_logger
 from core.ports import Delivery
+
+FindPost = Callable[[], Awaitable[str]]
 
 
 class DeliveryRetry:
@@ -26,6 +28,7 @@ class DeliveryRetry:
         self._recover = recover
         self._rate_limit_error: RetryLater | None = None
         self._not_before = 0.0
+        self._is_in_doubt = False
 
     def note_retry_after(self, error: RetryLater) -> None:
         """Note that the platform asked for a pause: the next call of `run` waits for it."""
@@ -33,11 +36,7 @@ class DeliveryRetry:
         self._not_before = asyncio.get_running_loop().time() + error.seconds
 
     async def run(self, call: Callable[[], Awaitable[object]]) -> None:
-        """Repeat a call until it succeeds, for at most `retry_timeout_s`. Raises the last error.
-
-        A connection that breaks after the platform took a message cannot be told from one that broke before. The
-        message is then sent again: to see it twice, rarely, is better than never.
-        """
+        """Repeat a call until it succeeds, for at most `retry_timeout_s`. Raises the last error."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._intervals.retry_timeout_s
         failure_count = 0
@@ -61,19 +60,48 @@ class DeliveryRetry:
             else:
                 return
 
-    async def post(self, delivery: Delivery, post: Callable[[], Awaitable[str]]) -> None:
-        """Post the first part of a reply, uncancelled, and note it in the journal before and after.
+    async def post(self, delivery: Delivery, post: Callable[[], Awaitable[str]], find: FindPost | None = None) -> str:
+        """Post the first part of a reply, uncancelled, note it in the journal before and after, and return its id.
 
-        `post` returns the reply's id. A definite refusal is noted, so that a later try is no second post. Where no
-        answer came, the part may have arrived all the same, and the journal keeps it as posting.
+        A definite refusal is noted, so that a later try is no second post. Where no answer came, the part may have
+        arrived all the same, and the journal keeps it as posting. The next try, of this run or of the next one, then
+        calls `find`, which returns the id of the part that is there, or "".
         """
-        await self._run_uncancelled(_post_journaled(delivery, post))
+        return await self._run_uncancelled(self._post_journaled(delivery, post, find))
 
-    async def _run_uncancelled(self, call: Coroutine[None, None, None]) -> None:
+    async def _post_journaled(
+        self, delivery: Delivery, post: Callable[[], Awaitable[str]], find: FindPost | None
+    ) -> str:
+        if find and (self._is_in_doubt or delivery.is_in_doubt) and (reply_id := await self._find(find)):
+            get_logger(__name__).info(f"{self._platform}.reply_recovered", reply=reply_id)
+        else:
+            await delivery.mark_posting()
+            try:
+                reply_id = await post()
+            except Unreachable:
+                self._is_in_doubt = True
+                raise
+            except PlatformError:
+                await delivery.mark_rejected()
+                raise
+        await delivery.mark_posted(reply_id)
+        return reply_id
+
+    async def _find(self, find: FindPost) -> str:
+        try:
+            return await find()
+        except (RetryLater, Unreachable):
+            raise
+        except PlatformError as error:
+            # To see an answer twice, rarely, is better than never.
+            get_logger(__name__).warning(f"{self._platform}.reply_in_doubt", error=str(error))
+            return ""
+
+    async def _run_uncancelled(self, call: Coroutine[None, None, str]) -> str:
         """Make a call whose outcome must be known: when cancelled, wait `shutdown_grace_s` for it first."""
         task = asyncio.create_task(call, name=f"{self._platform} reply: post")
         try:
-            await asyncio.shield(task)
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
             await asyncio.wait({task}, timeout=self._intervals.shutdown_grace_s)
             task.cancel()
@@ -85,15 +113,3 @@ class DeliveryRetry:
             raise error
         get_logger(__name__).info(f"{self._platform}.reply_delayed", wait_s=round(wait_s, 2), error=str(error))
         await asyncio.sleep(wait_s)
-
-
-async def _post_journaled(delivery: Delivery, post: Callable[[], Awaitable[str]]) -> None:
-    await delivery.mark_posting()
-    try:
-        reply_id = await post()
-    except Unreachable:
-        raise
-    except PlatformError:
-        await delivery.mark_rejected()
-        raise
-    await delivery.mark_posted(reply_id)

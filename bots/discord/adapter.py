@@ -57,6 +57,7 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
 
     name = "discord"
     title = "Discord"
+    can_settle_doubt = True
     read_only_calls = (
         *("get_identity", "get_gateway_info", "listen", "get_channel", "get_messages", "download_file", "close"),
     )

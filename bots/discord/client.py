@@ -72,6 +72,7 @@ class DiscordClient:
         self._token = token
         self._api_url = api_url
         self._intervals = intervals
+        self._user_id = ""
 
     @classmethod
     def create(cls, token: str, api_url: str, intervals: DiscordIntervals) -> DiscordClient:
@@ -83,6 +84,7 @@ class DiscordClient:
     async def get_identity(self) -> Identity:
         """Return who the bot is, and whether it may read what is not meant for it."""
         user = await self._call("GET", "/users/@me")
+        self._user_id = str(user.get("id", ""))
         application = await self._call("GET", "/oauth2/applications/@me")
         return _parse_response(
             lambda: Identity(
@@ -131,6 +133,10 @@ class DiscordClient:
         return _parse_response(
             lambda: sorted(list[Json](response), key=lambda message: int(message["id"])), "a channel's history"
         )
+
+    def is_own(self, message: Mapping[str, Any]) -> bool:
+        """Say whether the bot wrote a message, once `get_identity` returned."""
+        return bool(self._user_id) and (message.get("author") or {}).get("id") == self._user_id
 
     async def download_file(self, channel_id: str, message_id: str, attachment_id: str, max_bytes: int) -> bytes:
         """Return a file of a message. Raises `PlatformError` for one of more than `max_bytes` bytes."""

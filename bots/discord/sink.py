@@ -19,6 +19,7 @@ from core.types import Button, Citation, Message
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
 
+HISTORY_PAGE_SIZE, MAX_HISTORY_PAGES = 100, 10
 Components = Sequence[Mapping[str, Any]]
 
 
@@ -31,6 +32,10 @@ class ReplyTarget(Protocol):
 
     async def post(self, text: str, components: Components = ()) -> str:
         """Post the first part and return its id."""
+        ...
+
+    async def find(self, text: str, part_number: int = 0) -> str:
+        """Return the id of a part that an earlier try posted, or ""."""
         ...
 
     async def edit(self, reply_id: str, text: str, components: Components = ()) -> None:
@@ -80,6 +85,28 @@ class ChannelTarget:
                 get_logger(__name__).warning("discord.reply_refused", channel=self._channel_id, error=str(error))
                 self._question_id = ""
         return await self._send(self._quote_prefix + text, components)
+
+    async def find(self, text: str, part_number: int = 0) -> str:
+        """Look for our part among the messages after the question: by what it replies to, its nonce or its text."""
+        nonce = f"{self._nonce}-{part_number}" if part_number else self._nonce
+        contents = (text, self._mention_prefix + text, self._mention_prefix + self._quote_prefix + text)
+        # A second answer to the same question has a nonce of its own.
+        question_id = self._question_id if self._question_id == self._nonce else ""
+        after = int(self._nonce.partition("~")[0])
+        for _ in range(MAX_HISTORY_PAGES):
+            messages = await self._client.get_messages(self._channel_id, after, HISTORY_PAGE_SIZE)
+            for message in messages:
+                reference = message.get("message_reference") or {}
+                is_reply = bool(question_id) and reference.get("message_id") == question_id
+                has_nonce = str(message.get("nonce", "")) == nonce
+                if self._client.is_own(message) and (
+                    has_nonce or message.get("content") in contents or (is_reply and not part_number)
+                ):
+                    return str(message["id"])
+            if len(messages) < HISTORY_PAGE_SIZE:
+                break
+            after = int(messages[-1]["id"])
+        return ""
 
     async def edit(self, reply_id: str, text: str, components: Components = ()) -> None:
         """Replace the first part."""
@@ -136,6 +163,10 @@ class InteractionTarget:
         except MessageDeleted as error:
             raise InteractionExpired("the response to the slash command was removed, or never acknowledged") from error
 
+    async def find(self, text: str, part_number: int = 0) -> str:
+        """Return "": the first part is put in its place once more, and the others cannot be looked up."""
+        return ""
+
     async def edit(self, reply_id: str, text: str, components: Components = ()) -> None:
         """Replace the first part."""
         await self._client.edit_original_response(self._application_id, self._token, text, components=components)
@@ -169,7 +200,7 @@ class DiscordSink(ReplySink):
         self._fallback = fallback
         self._intervals = intervals
         self._reply_id = previous_reply_id
-        self._is_in_doubt = False
+        self._is_in_doubt = delivery.is_in_doubt
 
     def mark_question_deleted(self) -> None:
         """Note that the question was deleted: nothing new is posted; a reply that is there is completed."""
@@ -215,23 +246,25 @@ class DiscordSink(ReplySink):
             await self._target.edit(self._reply_id, text, components)
             return
         self._preview.raise_error()
-        # Where no answer comes, the post's nonce keeps a second try from doubling it.
-        await self._retry.post(self._delivery, lambda: self._post(text, components))
+        # Where no answer comes, the post's nonce keeps a second try from doubling it, for some minutes.
+        self._reply_id = await self._retry.post(
+            self._delivery, lambda: self._post(text, components), lambda: self._target.find(text)
+        )
         if self._is_in_doubt:
-            # A try that seemed lost may have arrived: then the nonce returned that message, with its old text.
+            # A try that seemed lost may have arrived, with its old text.
             await self._target.edit(self._reply_id, text, components)
 
     async def _post(self, text: str, components: Components) -> str:
         try:
-            self._reply_id = await self._target.post(text, components)
+            return await self._target.post(text, components)
         except Unreachable:
             self._is_in_doubt = True
             raise
-        return self._reply_id
 
     def _recover(self, error: PlatformError) -> None:
         """Continue in the channel when the token of a slash command has expired. Raises any other error."""
-        if not isinstance(error, InteractionExpired) or self._fallback is None:
+        # What may be there in the place of the command cannot be looked up: a second answer is worse.
+        if not isinstance(error, InteractionExpired) or self._fallback is None or self._is_in_doubt:
             raise error
         get_logger(__name__).info("discord.command_expired", error=str(error))
         self._target, self._fallback = self._fallback, None

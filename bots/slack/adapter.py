@@ -45,6 +45,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
 
     name = "slack"
     title = "Slack"
+    can_settle_doubt = True
     # What holds the connection is among them.
     read_only_calls = ("get_identity", "get_socket_url", "is_admin", "download_file", "close", "web", "session")
     _intervals: SlackIntervals

@@ -23,6 +23,7 @@ from core.errors import MessageDeleted, PlatformError
 
 # Slack's layout of a message, as JSON.
 Blocks = Sequence[dict[str, Any]]
+MAX_HISTORY_PAGES = 10
 
 
 class SlackClient:
@@ -32,7 +33,7 @@ class SlackClient:
         self.web = web
         self.session = session
         self._app_token = app_token
-        self._team = ""
+        self._team = self._user_id = ""
 
     @classmethod
     def connect(cls, bot_token: str, app_token: str, api_url: str, timeout_s: float) -> SlackClient:
@@ -47,7 +48,7 @@ class SlackClient:
     async def get_identity(self) -> Identity:
         """Return who the bot is."""
         me = await _call(self.web.auth_test(), "auth.test", "bot_token")
-        self._team = str(me.get("team_id") or "")
+        self._team, self._user_id = str(me.get("team_id") or ""), str(me.get("user_id") or "")
         return Identity(*(str(me.get(name) or "") for name in ("user_id", "user", "team_id", "team", "bot_id")))
 
     async def get_socket_url(self) -> str:
@@ -58,10 +59,12 @@ class SlackClient:
             raise Unreachable("Slack's answer to apps.connections.open has no address")
         return url
 
-    async def post(self, channel: str, thread_ts: str | None, text: str, blocks: Blocks = ()) -> str:
+    async def post(
+        self, channel: str, thread_ts: str | None, text: str, blocks: Blocks = (), *, label: str = ""
+    ) -> str:
         """Post a message of mrkdwn, links not unfurled, and return its timestamp.
 
-        `blocks` are shown in the place of the text.
+        `blocks` are shown in the place of the text. `find_own` finds the message by its label.
         """
         call = self.web.chat_postMessage(
             channel=channel,
@@ -70,13 +73,42 @@ class SlackClient:
             blocks=list(blocks) or None,
             unfurl_links=False,
             unfurl_media=False,
+            metadata=_to_metadata(label),
         )
         return _get_ts(await _call(call, "chat.postMessage"), "chat.postMessage")
 
-    async def update(self, channel: str, ts: str, text: str, blocks: Blocks = ()) -> None:
+    async def find_own(self, channel: str, thread_ts: str | None, after_ts: str, label: str) -> str:
+        """Return the timestamp of the bot's first message after another that has this label, or none yet, or "".
+
+        A message that is being streamed has none. Scopes: the history of such channels.
+        """
+        cursor = ""
+        for _ in range(MAX_HISTORY_PAGES):
+            params: dict[str, Any] = {"oldest": after_ts, "include_all_metadata": True, "limit": 200}
+            if cursor:
+                params["cursor"] = cursor
+            if thread_ts is None:
+                data = await _call(self.web.conversations_history(channel=channel, **params), "conversations.history")
+            else:
+                call = self.web.conversations_replies(channel=channel, ts=thread_ts, **params)
+                data = await _call(call, "conversations.replies")
+            messages = data.get("messages")
+            for message in messages if isinstance(messages, list) else ():
+                payload = (message.get("metadata") or {}).get("event_payload") or {}
+                is_own = message.get("user") == self._user_id and str(message.get("ts", "")) > after_ts
+                if is_own and payload.get("label", label) == label:
+                    return str(message["ts"])
+            cursor = str((data.get("response_metadata") or {}).get("next_cursor") or "")
+            if not cursor:
+                break
+        return ""
+
+    async def update(self, channel: str, ts: str, text: str, blocks: Blocks = (), *, label: str = "") -> None:
         """Replace one of the bot's messages by mrkdwn. `blocks` are shown in the place of the text."""
         # Other than for a new message, names would be linked by default, and old blocks shown in place of the text.
-        call = self.web.chat_update(channel=channel, ts=ts, text=text, parse="none", blocks=list(blocks))
+        call = self.web.chat_update(
+            channel=channel, ts=ts, text=text, parse="none", blocks=list(blocks), metadata=_to_metadata(label)
+        )
         await _call(call, "chat.update")
 
     async def start_stream(self, channel: str, thread_ts: str, text: str, team_id: str, user_id: str) -> str:
@@ -166,6 +198,10 @@ class SlackClient:
     async def close(self) -> None:
         """Close the connections. Idempotent."""
         await self.session.close()
+
+
+def _to_metadata(label: str) -> dict[str, Any] | None:
+    return {"event_type": "kimas_reply", "event_payload": {"label": label}} if label else None
 
 
 def get_quiet_logger() -> logging.Logger:

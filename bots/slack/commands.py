@@ -16,6 +16,7 @@ from bots.slack.connection import SlackIntervals
 from bots.slack.convert import Identity, to_interaction, to_plain_text
 from bots.slack.feedback import render_mentions, to_blocks
 from bots.slack.render import render
+from core.errors import PlatformError
 from core.messaging.feedback.escalation import SHORTCUT_ID, mentioned_users
 from core.messaging.feedback.rating_buttons import get_rating_buttons
 from core.ports import Delivery
@@ -96,6 +97,9 @@ class CommandSink(FinalTextSink):
             return
         in_channel = self._in_channel and not is_error
         buttons = () if is_error else get_rating_buttons(self._message, reply)
+        if self._delivery.is_in_doubt:
+            # Slack shows an answer to a command to nobody else, so nobody can look for it.
+            raise PlatformError("killed while the reply was being posted")
         parts = await asyncio.to_thread(render, reply.text, reply.citations)
         parts = [render_mentions(self._message) + parts[0], *parts[1:]]
         if len(parts) > MAX_RESPONSES:

@@ -60,7 +60,7 @@ class SlackSink(ReplySink):
         # Streams exist in threads only.
         self._is_streaming = (
             self._thread_ts is not None
-            and not previous_reply_id
+            and not (previous_reply_id or delivery.is_in_doubt)
             and context.missing_capabilities.is_available("streams", message.private)
         )
         self._has_open_stream = False
@@ -159,18 +159,19 @@ class SlackSink(ReplySink):
         if not self._reply_ts:
             # Before the post: the last check of the delivery must be fresh, and the post must meet its deadline.
             await self._wait_for_slot()
-            await self._post_first_part(lambda: self._post_message(text, buttons))
+            if await self._post_first_part(lambda: self._post_message(text, buttons)):
+                await self._edit(text, to_blocks(text, buttons))
         self._shown_text = text
 
     async def _edit(self, text: str, blocks: Blocks) -> None:
         if self._has_open_stream:
             await self._stop_stream()
         try:
-            await self._client.update(self._channel, self._reply_ts, text, blocks)
+            await self._client.update(self._channel, self._reply_ts, text, blocks, label=self._label())
         except StillStreaming:
             # A process that was killed began the stream.
             await self._stop_stream()
-            await self._client.update(self._channel, self._reply_ts, text, blocks)
+            await self._client.update(self._channel, self._reply_ts, text, blocks, label=self._label())
 
     async def _stop_stream(self) -> None:
         try:
@@ -179,17 +180,28 @@ class SlackSink(ReplySink):
             get_logger(__name__).debug("slack.stream_over", error=str(error))
         self._has_open_stream = False
 
-    async def _post_first_part(self, call: Callable[[], Awaitable[str]]) -> None:
-        """Make the call that posts the first part, uncancelled, and note it in the journal."""
+    async def _post_first_part(self, call: Callable[[], Awaitable[str]]) -> bool:
+        """Make the call that posts the first part, uncancelled, and note it in the journal.
+
+        Returns whether an earlier try had posted it, with another text perhaps.
+        """
         if self._context.thread_cache.is_deleted(self._channel, self._ts):
             raise MessageDeleted("the question was deleted")
 
-        async def post() -> str:
-            self._reply_ts = await call()
-            self._mark_thread_answered()
-            return self._reply_ts
+        earlier_ts = ""
 
-        await self._retry.post(self._delivery, post)
+        async def find() -> str:
+            nonlocal earlier_ts
+            earlier_ts = await self._client.find_own(self._channel, self._thread_ts, self._ts, self._label())
+            return earlier_ts
+
+        self._reply_ts = await self._retry.post(self._delivery, call, find)
+        self._mark_thread_answered()
+        return bool(earlier_ts)
+
+    def _label(self, part_number: int = 0) -> str:
+        """Return what a part is found by in the channel's history."""
+        return f"{self._message.id}/{part_number}"
 
     def _mark_thread_answered(self) -> None:
         if self._thread_ts is not None:
@@ -197,14 +209,15 @@ class SlackSink(ReplySink):
 
     async def _send_part(self, text: str, number: int, buttons: Sequence[Button]) -> str:
         await self._wait_for_slot()
-        return await self._post_message(text, buttons)
+        return await self._post_message(text, buttons, number)
 
     async def _wait_for_slot(self) -> None:
         """Wait until the channel takes another message."""
         await asyncio.sleep(self._context.rate_limiter.reserve(f"post {self._channel}", self._intervals.post_s))
 
-    async def _post_message(self, text: str, buttons: Sequence[Button]) -> str:
-        return await self._client.post(self._channel, self._thread_ts, text, to_blocks(text, buttons))
+    async def _post_message(self, text: str, buttons: Sequence[Button], number: int = 0) -> str:
+        blocks, label = to_blocks(text, buttons), self._label(number)
+        return await self._client.post(self._channel, self._thread_ts, text, blocks, label=label)
 
 
 def _is_cancelled() -> bool:

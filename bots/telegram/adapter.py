@@ -55,6 +55,7 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
 
     name = "telegram"
     title = "Telegram"
+    can_settle_doubt = True
     read_only_calls = ("get_identity", "get_updates", "parse_update", "get_administrators", "download_file", "close")
     _intervals: TelegramIntervals
 

@@ -19,12 +19,15 @@ from core.types import Button, Citation, Message
 if TYPE_CHECKING:
     from bots.telegram.client import ButtonRows, TelegramClient
 
+PLACEHOLDER = "…"
+
 
 class TelegramSink(ReplySink):
     """Writes the reply to one message.
 
     While the answer is being written a private chat shows its newest state as a draft; in a group a message that
-    replies to the question is edited.
+    replies to the question is edited. Telegram cannot say afterwards whether it took a message. So each message begins
+    as a placeholder, and the text is edited into it: what is lost or doubled is a placeholder.
     """
 
     skipped_errors = (Unreachable, ChatMigrated)
@@ -98,20 +101,18 @@ class TelegramSink(ReplySink):
             try:
                 await self._edit(self._reply_id, text, to_button_rows(buttons))
                 return
-            except NotModified:
-                # It shows this already.
-                return
             except NotEditable as error:
                 get_logger(__name__).info("telegram.reply_not_editable", error=str(error))
                 self._reply_id = None
-        await self._retry.post(self._delivery, lambda: self._post(text, to_button_rows(buttons)))
+        self._reply_id = int(await self._retry.post(self._delivery, self._post_placeholder))
+        await self._edit(self._reply_id, text, to_button_rows(buttons))
 
     async def _send_part(self, text: str, number: int, buttons: Sequence[Button]) -> int:
         return await self._send(text, None, to_button_rows(buttons))
 
-    async def _post(self, html: str, buttons: ButtonRows) -> str:
-        self._reply_id = await self._send(html, self._question_id, buttons)
-        return str(self._reply_id)
+    async def _post_placeholder(self) -> str:
+        # An edit notifies nobody, so whoever is to be called is called by this.
+        return str(await self._send(self._mention_prefix() + PLACEHOLDER, self._question_id))
 
     def _recover(self, error: PlatformError) -> None:
         """Continue in the group that this one became. Messages of the old one cannot be edited or replied to there."""
@@ -122,6 +123,9 @@ class TelegramSink(ReplySink):
     async def _edit(self, message_id: int, html: str, buttons: ButtonRows) -> None:
         try:
             await self._client.edit_message(self._chat_id, message_id, html, is_html=True, buttons=buttons)
+        except NotModified:
+            # It shows this already.
+            return
         except MarkupRejected as error:
             get_logger(__name__).warning("telegram.markup_rejected", error=str(error))
             await self._client.edit_message(self._chat_id, message_id, strip_tags(html), is_html=False, buttons=buttons)

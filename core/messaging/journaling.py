@@ -22,7 +22,12 @@ class JournaledDelivery:
     last run ended while it posted the reply.
     """
 
-    def __init__(self, journal: Journal, message: Message, *, is_in_doubt: bool = False) -> None:
+    def __init__(
+        self, journal: Journal, message: Message, previous_reply_id: str = "", *, is_in_doubt: bool = False
+    ) -> None:
+        self.previous_reply_id = previous_reply_id
+        # Whether the answer began before a restart.
+        self.is_resumed = bool(previous_reply_id) or is_in_doubt
         self._journal = journal
         self._message = message
         self._idle = asyncio.Event()
@@ -30,9 +35,9 @@ class JournaledDelivery:
         self.is_visible = self.is_in_doubt = is_in_doubt
 
     @classmethod
-    async def open(cls, journal: Journal, message: Message) -> JournaledDelivery:
+    async def open(cls, journal: Journal, message: Message, previous_reply_id: str) -> JournaledDelivery:
         """Return the delivery of a message's reply, with what the journal knows of it."""
-        return cls(journal, message, is_in_doubt=await journal.is_posting(message))
+        return cls(journal, message, previous_reply_id, is_in_doubt=await journal.is_posting(message))
 
     async def mark_posting(self) -> None:
         """Record that the first part is about to be posted."""
@@ -42,13 +47,14 @@ class JournaledDelivery:
 
     async def mark_rejected(self) -> None:
         """Record that nothing was posted."""
-        self.is_visible = False
+        self.is_visible = self.is_in_doubt = False
         await self._journal.mark_rejected(self._message)
         self._idle.set()
 
     async def mark_posted(self, reply_id: str) -> None:
         """Record that the first part was posted, under this id."""
         await self._journal.mark_posted(self._message, reply_id)
+        self.is_in_doubt = False
         self._idle.set()
 
     async def wait_for_posting(self) -> None:

@@ -158,44 +158,42 @@ class MessageProcessor:
     async def _process_once(
         self, lock: asyncio.Lock, adapter: Adapter, message: Message, previous_reply_id: str
     ) -> None:
-        delivery = await JournaledDelivery.open(self._journal, message)
-        is_resumed = bool(previous_reply_id) or delivery.is_in_doubt
-        if self._dispatcher.is_priority(message):
+        if self._dispatcher.is_priority(message) or is_press(message):
             async with lock:
-                decision = await self._gate.judge(message, is_resumed=is_resumed)
-                await self._respond(adapter, message, previous_reply_id, decision, delivery)
-            return
-        if is_press(message):
-            async with lock:
-                await self._feedback.handle_press(adapter, message, delivery, self._schedule)
+                delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id)
+                if is_press(message) and not self._dispatcher.is_priority(message):
+                    await self._feedback.handle_press(adapter, message, delivery, self._schedule)
+                    return
+                decision = await self._gate.judge(message, is_resumed=delivery.is_resumed)
+                await self._respond(adapter, message, decision, delivery)
             return
         async with lock, self._worker_slots:
+            # Read inside the lock: messages are in the order in which they came to it.
+            delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id)
             if self._commenter.should_handle(message):
-                await self._comment(adapter, message, previous_reply_id, delivery)
+                await self._comment(adapter, message, delivery)
                 return
             if await self._try_capture_answer(adapter, message):
                 return
-            decision = await self._gate.judge(message, is_resumed=is_resumed)
+            decision = await self._gate.judge(message, is_resumed=delivery.is_resumed)
             if not decision.wait_s:
-                await self._respond(adapter, message, previous_reply_id, decision, delivery)
+                await self._respond(adapter, message, decision, delivery)
                 return
         if await self._wait_for_humans(decision.wait_s) and await wait_while_typing(
             adapter, message, decision.wait_s, self._wait_for_humans
         ):
             async with lock, self._worker_slots:
                 decision = await self._gate.recheck(message, decision)
-                await self._respond(adapter, message, previous_reply_id, decision, delivery)
+                await self._respond(adapter, message, decision, delivery)
 
-    async def _comment(
-        self, adapter: Adapter, message: Message, previous_reply_id: str, delivery: JournaledDelivery
-    ) -> None:
+    async def _comment(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
         await self._gate.chat_policy.refresh()
         if paused := self._gate.chat_policy.paused_reason(message):
             await self._journal.mark_skipped(message, paused)
         elif reason := await self._gate.other_bot_reason(message):
             await self._journal.mark_skipped(message, skip(reason))
         else:
-            await self._commenter.handle(adapter, message, previous_reply_id, delivery)
+            await self._commenter.handle(adapter, message, delivery.previous_reply_id, delivery)
 
     async def _wait_for_humans(self, seconds: float) -> bool:
         """Give people time to answer while other messages go on; False when the daemon stops before it is over."""
@@ -207,12 +205,7 @@ class MessageProcessor:
         return False
 
     async def _respond(
-        self,
-        adapter: Adapter,
-        message: Message,
-        previous_reply_id: str,
-        decision: GateDecision,
-        delivery: JournaledDelivery,
+        self, adapter: Adapter, message: Message, decision: GateDecision, delivery: JournaledDelivery
     ) -> None:
         if decision.reason:
             get_logger(__name__).debug("message.silent", reason=str(decision.reason))
@@ -220,7 +213,7 @@ class MessageProcessor:
             return
         is_answerable = is_ask_command(message.command) and not decision.canned_reply and has_content(message)
         sink = adapter.sink(
-            self._feedback.with_rating_buttons(message, is_question=is_answerable), delivery, previous_reply_id
+            self._feedback.with_rating_buttons(message, is_question=is_answerable), delivery, delivery.previous_reply_id
         )
         try:
             reply = await self._reply(adapter, message, sink, decision)

@@ -72,8 +72,7 @@ async def start(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[Start]:
 async def send_command(peer: TelegramPeer, text: str, author: Author, **more: Any) -> str:
     message_count = len(peer.messages(GROUP))
     peer.say(GROUP, text, author=author, **more)
-    await peer.wait_until(lambda: len(peer.messages(GROUP)) > message_count, 30)
-    return peer.messages(GROUP)[-1].text
+    return (await peer.wait_for_reply(GROUP, 30, count=message_count + 1)).text
 
 
 async def test_each_menu_shows_what_its_readers_may_do(peer: TelegramPeer, start: Start) -> None:

@@ -79,8 +79,8 @@ async def test_a_group_sees_typing_then_a_reply_that_grows(peer: TelegramPeer, a
     await sink.open()
     await peer.wait_until(lambda: len(peer.called("sendChatAction")) >= 2, 30)
     await sink.update("The **first**")
-    first = await peer.wait_for_reply(GROUP, 30)
-    assert (first.text, first.reply_to) == ("The first", 1)
+    first = await peer.wait_for_reply(GROUP, 30, containing="first")
+    assert ([text for _, text in first.history], first.reply_to) == (["…", "The first"], 1)
     await until(lambda: len(delivered.told) == 2)
     assert delivered.told == ["posting", str(first.id)]
     await sink.update("The **first** words")
@@ -101,10 +101,10 @@ async def test_a_state_without_anything_to_see_is_not_shown(peer: TelegramPeer, 
         await asyncio.sleep(0.03)
     assert peer.messages(GROUP) == []
     await sink.update("```python\nx = 1")
-    message = await peer.wait_for_reply(GROUP, 30)
+    message = await peer.wait_for_reply(GROUP, 30, containing="x")
     assert (message.text, message.entities[0]["type"]) == ("x = 1", "pre")
     await sink.finish(Reply("```python\nx = 1\n```"))
-    assert peer.called("editMessageText") == []
+    assert len(peer.called("editMessageText")) == 1
 
 
 async def test_edits_are_throttled_and_the_latest_text_wins(peer: TelegramPeer, ask: Ask) -> None:
@@ -115,6 +115,7 @@ async def test_edits_are_throttled_and_the_latest_text_wins(peer: TelegramPeer, 
     written = await written_until(sink, lambda: len(message.history) >= 4)
     await sink.finish(Reply("done"))
     assert peer.messages(GROUP) == [message]
+    assert message.history.pop(0)[1] == "…"
     times, states = zip(*message.history, strict=True)
     assert all(later - earlier >= 0.08 for earlier, later in pairwise(times[:-1]))
     assert len(states) < written
@@ -184,7 +185,7 @@ async def test_finishing_an_answer_that_is_there_already_is_fine(peer: TelegramP
     await ask().finish(Reply("the answer"))
     await ask(previous=str(peer.messages(GROUP)[0].id)).finish(Reply("the answer"))
     assert [message.text for message in peer.messages(GROUP)] == ["the answer"]
-    assert peer.called("editMessageText")[0].status == 400
+    assert [call.status for call in peer.called("editMessageText")] == [200, 400]
 
 
 async def test_a_long_answer_goes_on_in_more_messages(peer: TelegramPeer, ask: Ask, delivered: Delivered) -> None:
@@ -245,7 +246,7 @@ async def test_states_are_skipped_not_queued_when_it_goes_too_fast(peer: Telegra
 
 async def test_rejected_markup_goes_out_as_plain_text(peer: TelegramPeer, ask: Ask) -> None:
     text = "Bad Request: can't parse entities: Unsupported start tag"
-    peer.fail("sendMessage", 400, description=text)
+    peer.fail("editMessageText", 400, description=text)
     await ask().finish(Reply("a **b** & `<c>`"))
     (message,) = peer.messages(GROUP)
     assert (message.text, message.entities) == ("a b & <c>", [])
@@ -258,6 +259,16 @@ async def test_rejected_markup_goes_out_as_plain_text(peer: TelegramPeer, ask: A
     await peer.wait_until(lambda: len(peer.drafts) == 1, 30)
     await sink.finish(Reply("**f**"))
     assert (peer.messages(GROUP)[0].text, peer.drafts[0].text, peer.messages(PERSON)[0].text) == ("d", "e", "f")
+
+
+@pytest.mark.parametrize("chat", [GROUP, PERSON])
+async def test_a_confirmation_that_is_lost_leaves_a_placeholder_and_one_answer(
+    peer: TelegramPeer, ask: Ask, chat: int
+) -> None:
+    peer.fail("sendMessage", drop="after")
+    peer.fail("editMessageText", drop="after")
+    await ask(chat).finish(Reply("the answer"))
+    assert [message.text for message in peer.messages(chat)] == ["…", "the answer"]
 
 
 async def test_a_deleted_question_is_told_by_the_next_call(peer: TelegramPeer, ask: Ask) -> None:

@@ -166,6 +166,14 @@ class Bot:
                 await journal.mark_posting(message)
             await journal.close()
 
+    async def forget_reply(self, room: Channel, message: str) -> None:
+        """Let the next start find the journal as it is between the post of a message's reply and its confirmation."""
+        journal = await Journal.open(self.file)
+        query = sql("UPDATE messages SET state = 'sending', reply_id = '', reply = '' WHERE chat = :chat AND id = :id")
+        async with journal.database.transaction() as connection:
+            await connection.execute(query, {"chat": room.chat, "id": message})
+        await journal.close()
+
     def private(self, person: Person = ANN) -> Channel:
         """Return the private chat with a person."""
         return self.driver.private(person)

@@ -445,6 +445,7 @@ class Slack(Driver):
 
     name = "slack"
     mention = f"<@{slack.BOT}> "
+    knows_doubles = True
 
     async def open(self, stack: AsyncExitStack) -> None:
         self.peer = await stack.enter_async_context(slack.SlackPeer())

@@ -28,6 +28,9 @@ from tests.peers.slack_views import View, Views
 Json = dict[str, Any]
 BOT, BOT_ID, TEAM, ANN = "UBOT", "BBOT", "T1", "U1ANN"
 
+HISTORY: dict[str, type] = {
+    **{"channel!": str, "oldest": str, "limit": str, "include_all_metadata": str, "cursor": str},
+}
 # Parameters of each method and their types; the required ones are marked with a "!".
 METHODS: dict[str, dict[str, type]] = {
     "auth.test": {},
@@ -36,8 +39,15 @@ METHODS: dict[str, dict[str, type]] = {
     "chat.postMessage": {
         **{"channel!": str, "text!": str, "thread_ts": str, "unfurl_links": bool, "unfurl_media": bool},
         **{"blocks": list, "parse": str, "mrkdwn": bool, "link_names": bool, "reply_broadcast": bool},
+        "metadata": dict,
     },
-    "chat.update": {"channel!": str, "ts!": str, "text!": str, "blocks": list, "parse": str, "link_names": bool},
+    "chat.update": {
+        **{"channel!": str, "ts!": str, "text!": str, "blocks": list, "parse": str, "link_names": bool},
+        "metadata": dict,
+    },
+    # Called by GET: everything is text.
+    "conversations.history": HISTORY,
+    "conversations.replies": {**HISTORY, "ts!": str},
     "chat.startStream": {
         **{"channel!": str, "thread_ts!": str, "markdown_text": str},
         **{"recipient_team_id": str, "recipient_user_id": str},
@@ -68,6 +78,7 @@ class PostedMessage:
     reactions: set[str] = field(default_factory=set)
     history: list[tuple[float, str]] = field(default_factory=list)
     blocks: list[Json] = field(default_factory=list)
+    metadata: Json = field(default_factory=dict)
 
     def buttons(self) -> list[Json]:
         """Return the buttons below the text."""
@@ -358,6 +369,8 @@ class SlackPeer:
             "files.info": lambda values: {"file": self._file(values["file"])},
             "chat.postMessage": self._post,
             "chat.update": self._update,
+            "conversations.history": self._history,
+            "conversations.replies": self._history,
             "chat.startStream": self._start,
             "chat.appendStream": self._append,
             "chat.stopStream": self._stop,
@@ -441,7 +454,7 @@ class SlackPeer:
             raise Refusal("no_text")
         blocks = _blocks(params)
         message = self._add(channel, text, self.bot, self._thread(params))
-        message.blocks = blocks
+        message.blocks, message.metadata = blocks, params.get("metadata", {})
         message.unfurls = params.get("unfurl_links", True) or params.get("unfurl_media", True)
         self._posted(message)
         return {
@@ -466,6 +479,24 @@ class SlackPeer:
             raise Refusal("cant_update_message")
         return message
 
+    def _history(self, params: Json) -> Json:
+        """Return one page of a thread, oldest first, or of a channel, newest first and without its threads."""
+        channel, thread = self._place(params), params.get("ts", "")
+        if thread and (channel, thread) not in self._messages:
+            raise Refusal("thread_not_found")
+        messages = [
+            {**self._event(message), **({"metadata": message.metadata} if message.metadata else {})}
+            for (place, ts), message in self._messages.items()
+            if place == channel and not message.deleted and (message.thread_ts or (thread and ts)) == thread
+        ]
+        after = [
+            message for message in messages if message["ts"] > params.get("oldest", "0") or message["ts"] == thread
+        ]
+        ordered = sorted(after, key=lambda message: str(message["ts"]), reverse=not thread)
+        start, limit = int(params.get("cursor") or 0), int(params.get("limit", "100"))
+        following = str(start + limit) if len(ordered) > start + limit else ""
+        return {"messages": ordered[start : start + limit], "response_metadata": {"next_cursor": following}}
+
     def _update(self, params: Json) -> Json:
         message, text = self._own(params), params["text"]
         if message.streaming:
@@ -477,7 +508,7 @@ class SlackPeer:
         if message.streamed and "blocks" not in params:
             # The streamed blocks would stay and hide the text.
             text = message.text
-        message.blocks = _blocks(params)
+        message.blocks, message.metadata = _blocks(params), params.get("metadata", message.metadata)
         if params.get("parse", "client") != "none":
             text = _linked(text)
         self._show(message, text)

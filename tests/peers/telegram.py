@@ -351,10 +351,16 @@ class TelegramPeer:
         return sorted(self._updates)
 
     async def wait_for_reply(self, chat: int, timeout: float, *, containing: str = "", count: int = 1) -> PostedMessage:
-        """Wait until the bot shows `count` messages in a chat, the last of them with this text, and return that one."""
-        await self.wait_until(
-            lambda: len(self.messages(chat)) >= count and containing in self.messages(chat)[-1].text, timeout
-        )
+        """Wait until the bot shows `count` messages in a chat, the last of them with this text, and return that one.
+
+        A placeholder is none.
+        """
+
+        def is_shown() -> bool:
+            messages = self.messages(chat)
+            return len(messages) >= count and messages[-1].text != "…" and containing in messages[-1].text
+
+        await self.wait_until(is_shown, timeout)
         return self.messages(chat)[-1]
 
     async def wait_until(self, true: Callable[[], bool], timeout: float) -> None:
