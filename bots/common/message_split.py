@@ -10,12 +10,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from html import unescape
 
-_FENCE = re.compile(
-    r"^(?P<lead>(?:> )?)```(?P<language>[^\n`]*)\n(?P<body>.*?)^(?P=lead)```$", re.MULTILINE | re.DOTALL
-)
-_HTML_ATOM = re.compile(r"<[^>]*>|&[#\w]{1,10};|.", re.DOTALL)
+_FENCE_OPENING = re.compile(r"^(?P<lead>(?:> )?)```(?P<language>[^\n`]*)\n", re.MULTILINE)
+_FENCE_CLOSINGS = {lead: re.compile(rf"^{lead}```$", re.MULTILINE) for lead in ("", "> ")}
+_HTML_ATOM = re.compile(r"<[^<>]*>|&[#\w]{1,10};|.", re.DOTALL)
 # Besides the text's length Telegram bounds the raw size of a message with its tags (32768 bytes).
 MAX_HTML_BYTES = 30000
+
+
+def _find_fences(text: str) -> Iterator[tuple[re.Match[str], int, int]]:
+    """Yield each code block: its opening, where its body ends, where it ends. One that is not closed is none."""
+    position, unclosed = 0, set[str]()
+    while opening := _FENCE_OPENING.search(text, position):
+        position, lead = opening.end(), opening["lead"]
+        closing = None if lead in unclosed else _FENCE_CLOSINGS[lead].search(text, position)
+        if closing:
+            yield opening, closing.start(), closing.end()
+            position = closing.end()
+        else:
+            unclosed.add(lead)
 
 
 def utf16_length(text: str) -> int:
@@ -50,13 +62,13 @@ class MarkdownSplitter:
     def _iter_pieces(self, text: str, limit: int) -> Iterator[tuple[str, str]]:
         """Yield (what stands before it, piece), each piece short enough for a part of its own."""
         position = 0
-        for match in _FENCE.finditer(text):
-            yield from self._split_prose(text[position : match.start()], limit)
-            gap = "\n\n" if text[: match.start()].endswith("\n\n") else "\n"
-            for piece in self._split_code(match, limit):
+        for opening, body_end, end in _find_fences(text):
+            yield from self._split_prose(text[position : opening.start()], limit)
+            gap = "\n\n" if text.endswith("\n\n", 0, opening.start()) else "\n"
+            for piece in self._split_code(opening, text[opening.end() : body_end], limit):
                 yield gap, piece
                 gap = "\n"
-            position = match.end()
+            position = end
         yield from self._split_prose(text[position:], limit)
 
     def _split_prose(self, text: str, limit: int) -> Iterator[tuple[str, str]]:
@@ -73,11 +85,11 @@ class MarkdownSplitter:
                     gap = "\n"
             gap = "\n\n"
 
-    def _split_code(self, match: re.Match[str], limit: int) -> Iterator[str]:
-        opening, closing = f"{match['lead']}```{match['language']}\n", f"{match['lead']}```"
+    def _split_code(self, fence: re.Match[str], body: str, limit: int) -> Iterator[str]:
+        opening, closing = fence[0], f"{fence['lead']}```"
         available = limit - self.measure(opening) - self.measure(closing) - 1
         chunk = ""
-        for line in match["body"].removesuffix("\n").split("\n"):
+        for line in body.removesuffix("\n").split("\n"):
             for piece in self._cut_to_limit(line, available):
                 if chunk and self.measure(chunk) + 1 + self.measure(piece) > available:
                     yield f"{opening}{chunk}\n{closing}"
@@ -141,7 +153,7 @@ def split_html(html: str, limit: int) -> list[str]:
 
 def strip_tags(html: str) -> str:
     """Return the text alone, for a message whose markup was rejected."""
-    return unescape(re.sub(r"<[^>]*>", "", html))
+    return unescape(re.sub(r"<[^<>]*>", "", html))
 
 
 def _find_end(atoms: list[str], start: int, open_tags: list[str], limit: int) -> int:

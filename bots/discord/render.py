@@ -27,10 +27,10 @@ _ATOM = re.compile(
     r"|`[^`\n]{1,600}`|<https?://[^>\s]{1,600}>|\\.|\S+?(?=[\s\[`<\\]|$)|\s+|."
 )
 _SPLITTER = MarkdownSplitter(_ATOM, utf16_length)
-_URL = re.compile(r"https?://(?:(?![<>()\[\]`|]|[.,;:!?*'\"]+(?:\s|$))\S)+")
+_URL = re.compile(r"https?://(?:(?![<>()\[\]`|]|[.,;:!?*'\"]{1,20}(?:\s|$))\S)+")
 _MARKUP = re.compile(r"[\\*_~`|\[\]]|<(?=[@#:/a-z])|(?<=@)(?=\w)|(?<=@)(?=[&!])", re.IGNORECASE)
-_LINE_START = re.compile(r"^(\s*)(#{1,3}\s|-#\s|>{1,3}\s|[-+*]\s)", re.MULTILINE)
-_NUMBERED_ITEM = re.compile(r"^(\s*\d+)(\.\s)", re.MULTILINE)
+_LINE_START = re.compile(r"^([^\S\n]*)(#{1,3}\s|-#\s|>{1,3}\s|[-+*]\s)", re.MULTILINE)
+_NUMBERED_ITEM = re.compile(r"^([^\S\n]*\d+)(\.\s)", re.MULTILINE)
 _INLINE_MARKS = {"strong": "**", "em": "*", "s": "~~"}
 _URL_ESCAPES = str.maketrans({"<": "%3C", ">": "%3E", "\\": "%5C", " ": "%20", "\n": ""})
 

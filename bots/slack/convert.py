@@ -23,7 +23,7 @@ _REFERENCE = re.compile(r"<([^<>\n]*)>")
 _USER = re.compile(r"@([UW][A-Z0-9]+)(?:\|(.*))?")
 _LEADING_MENTION = re.compile(r"\s*<@([UW][A-Z0-9]+)(?:\|[^>]*)?>")
 # In a link to a message its timestamp stands without the dot.
-_LINK = re.compile(r"https://\S+/p(\d{10})(\d{6})\b\S*")
+_LINK = re.compile(r"https://\S{1,300}/p(\d{10})(\d{6})\b\S*")
 
 
 def get_attachments(event: Json) -> tuple[Attachment, ...]:

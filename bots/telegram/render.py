@@ -47,7 +47,7 @@ class _HtmlRenderer(MarkdownRenderer):
     sources_heading = "<b>Sources</b>"
     # An address is left alone, a citation becomes a link, and a mention must not notify anybody.
     token = re.compile(
-        r"(?P<address>https?://(?:(?![^\w\s/=&%~+-]+@)\S)+)|\[(?P<number>\d{1,4})\]|(?<!\w)@(?=(?P<name>\w+)|$)"
+        r"(?P<address>https?://(?:(?![^\w\s/=&%~+-]{1,20}@)\S)+)|\[(?P<number>\d{1,4})\]|(?<!\w)@(?=(?P<name>\w+)|$)"
     )
 
     def __init__(self, citations: Sequence[Citation], asker_username: str) -> None:

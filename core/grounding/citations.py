@@ -14,7 +14,7 @@ from core.types import Citation, Passage
 # and dropped. Possessive quantifiers, because backtracking over text that is no marker in the end takes too long.
 _MARKER_SEPARATOR = r"(?:\s*+(?:[,;、，/&]|and|or|和|[-–—])(?:\s*+(?:and|or)\b)?\s*+|\s++(?=p))"
 _MARKER = re.compile(
-    rf"\s?(?:\[\^?|[【［])\s*((?:passages?\s*p?|p)\s?\d{{1,3}}(?:{_MARKER_SEPARATOR}(?:passages?\s*+)?p?\s?\d{{1,3}})*)\s*[,;.]?\s*[\]】］]"
+    rf"\s?(?:\[\^?|[【［])\s*((?:passages?\s*p?|p)\s?\d{{1,3}}(?:{_MARKER_SEPARATOR}(?:passages?\s*+)?p?\s?\d{{1,3}})*)\s*+(?:[,;.]\s*+)?[\]】］]"
     r"(?:\([^()\s]*\))?",
     re.IGNORECASE,
 )
@@ -23,7 +23,7 @@ _BARE_MARKER = re.compile(r"(?<![\w\])=(,:])(?<![=(,:] )\s?\[(\d{1,2}(?:\s*,\s*\
 _CODE = re.compile(r"(```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`)", re.DOTALL)
 _PARTIAL_MARKER = re.compile(r"\s?[\[【［][\^pP\d\s,;、，/&]{0,40}\Z")
 _OPENING_BRACKETS = "[【［"
-_NUMBER = re.compile(r"([-–—]?)\s*p?\s?(\d{1,3})", re.IGNORECASE)
+_NUMBER = re.compile(r"([-–—]?)\s{0,9}p?\s?(\d{1,3})", re.IGNORECASE)
 # Code, headings and table rows are not sentences.
 _NON_PROSE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|^[ \t]*(?:#{1,6}\s|\|)[^\n]*$", re.DOTALL | re.MULTILINE)
 # Inline code is one piece, and a full stop inside a name or number ends no sentence.
@@ -194,7 +194,7 @@ def insert_markers(text: str, support: Mapping[int, Sequence[int]]) -> str:
         if not support[index]:
             continue
         start, end = spans[index]
-        closing = re.search(r"[.!?。！？]+[\"'”’)*_]*\Z", text[start:end])
+        closing = re.search(r"(?<![.!?。！？])[.!?。！？]++[\"'”’)*_]*+\Z", text[start:end])
         offset = start + closing.start() if closing else end
         marker = "[" + ", ".join(passage_ref(position) for position in support[index]) + "]"
         text = f"{text[:offset]} {marker}{text[offset:]}"

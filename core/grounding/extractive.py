@@ -41,7 +41,9 @@ _REFERRAL = re.compile(
 )
 _HOW_TO = re.compile(r"\bhow\b|\bcommand\b|\bexample\b|怎么|怎样|如何|命令|示例", re.IGNORECASE)
 # A heading of one word is a name if it looks like code.
-_NAME = re.compile(r"(?:--?)?[A-Za-z]\w*(?:[._-]\w+)+|[A-Za-z]+[A-Z]\w*|[A-Z][A-Z0-9]{2,}|[a-z]\w*")
+_NAME = re.compile(
+    r"(?:--?)?[A-Za-z](?=\w*[._-]\w)\w*+(?:[.-]\w++)*+|[A-Za-z][a-z]*+[A-Z]\w*|[A-Z][A-Z0-9]{2,}|[a-z]\w*"
+)
 _IMPORT = re.compile(r"\s*(?:import|from|package|use|using|#include)\b")
 _DOCSTRING = re.compile(r'(?s)[rRbBuUfF]?("""|\'\'\')(.*?)\1')
 _COMMENT = re.compile(r"(?m)^[^\S\n]*(?:#|//|\*)\s?(?!!)(.*)$")

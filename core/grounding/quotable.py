@@ -63,10 +63,10 @@ _PROSE_DIRECTIVES = frozenset(
     """.split()  # noqa: SIM905 (one word a line would hide the code)
 )
 _OPTION = re.compile(r"[ \t]*:[\w-]+:")
-_HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(.*?)[ \t]*#*$")
+_HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(.*)$")
 _UNDERLINE = re.compile(r"([=\-~^\"'`*+#.])\1{2,}[ \t]*$")
 _ITEM = re.compile(r"([ \t]*)(?:[-*+•]|\d{1,3}[.)、]|#\.)[ \t]+(?=\S)")
-_TABLE_RULE = re.compile(r"[ \t]*(?:\|?[-:=+| \t]*[-=]{2,}[-:=+| \t]*\|?)$")
+_TABLE_RULE = re.compile(r"(?=[-:=+| \t]*[-=]{2})[-:=+| \t]++$")
 _FIELD = re.compile(r":(?:param|parameter|arg|argument|keyword|kwarg)(?: [\w.\[\], |]+)? (\*{0,2}\w+): *")
 _OTHER_FIELD = re.compile(r":(?:type|rtype|meta|raises?|returns?|var|ivar)\b[^:\n]*: *")
 _ONLY_LINK = re.compile(r"[\s*_]*\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)[\s*_.,;]*")
@@ -217,7 +217,7 @@ def _dedent(lines: Sequence[str]) -> str:
 
 def _read_heading(lines: Sequence[str], number: int, is_in_paragraph: bool) -> tuple[str, int] | None:
     if match := _HEADING.match(lines[number]):
-        return match[1], number + 1
+        return match[1].rstrip("#").rstrip(" \t"), number + 1
     if is_in_paragraph or number + 1 >= len(lines) or lines[number][:1].isspace():
         return None
     line, underline = lines[number].strip(), lines[number + 1].strip()

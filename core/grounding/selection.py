@@ -20,7 +20,7 @@ MAX_JOINED_NAMES_CHARS = 60
 _SIGNS = r"-(?<!\w-)\d+|[<>!=]=|[<>](?<= [<>])(?= )"
 _WORD = re.compile(rf"[{CJK_CHARACTERS}]|[^\W_{CJK_CHARACTERS}]+(?:\+\+|#)?|{_SIGNS}")
 _ASCII_WORD = re.compile(rf"[a-z0-9]+(?:\+\+|#)?|{_SIGNS}")
-_LINES_IN_LINK = re.compile(r"(\d+)(\D{1,8})(\d+)\Z")
+_LINES_IN_LINK = re.compile(r"(?<!\d)(\d{1,9})(\D{1,8})(\d{1,9})\Z")
 
 
 def apply_source_weights(

@@ -142,7 +142,7 @@ def _iter_values(text: str, schema: DecisionSchema) -> Iterator[dict[str, object
     if is_explicit:
         # It was said in so many words, and did not make sense: nothing better is hidden between them.
         return
-    tags = re.findall(r"<(\w{1,30})>\s*([^<]{1,2000}?)\s*</\1>", text)
+    tags = [(name, value.strip()) for name, value in re.findall(r"<(\w{1,30})>([^<]{1,3000}+)</\1>", text)]
     yield map_to_fields(dict(reversed(tags)), schema)
     yield from _parse_actions(text, schema)
     yield _parse_lines(text, schema)

@@ -22,30 +22,30 @@ _ORDINALS = (
 )
 _POSITIONS = {word: position for position, words in enumerate(_ORDINALS) for word in words}
 _ORDINAL = re.compile(
-    r"(?i)^\W*(?:the\s+|option\s*|choice\s*|number\s*|no\.?\s*|第|选项?\s*)?[(（#]?\s*"
+    r"(?i)^\W*+(?:the\s{1,9}|option\s{0,9}|choice\s{0,9}|number\s{0,9}|no\.?\s{0,9}|第|选项?\s{0,9})?[(（#]?\s{0,9}"
     r"(\d|first|second|third|fourth|fifth|sixth|one|two|three|four|five|six|[一二三四五六①-⑥]|[a-f])"
-    r"\s*[)）.。:：、]?\s*(?:one|option|choice|个|种|项)?(?=\W|$)"
+    r"\s{0,9}[)）.。:：、]?\s{0,9}(?:one|option|choice|个|种|项)?(?=\W|$)"
 )
 _NEGATED_BEFORE = re.compile(
     r"(?i)(?:\b(?:no|not|never|without|cannot|can't|isn't|insufficient|needn't|unnecessary)\b|n't\b|无需|不需|不用|不必|不要|无法|不能|没有|不)"
     r"[^.。;；,，\n]{0,24}$"
 )
 _NEGATED_AFTER = re.compile(
-    r"(?i)^\w*\W+(?:is|are|was|would be)?\s*(?:not\b|n't|unnecessary|unneeded|needless)|^\w*n't"
+    r"(?i)^\w*+\W++(?:(?:is|are|was|would be)\s*+)?(?:not\b|n't|unnecessary|unneeded|needless)|^\w*n't"
 )
 _IRRELEVANT = re.compile(
     r"(?i)\b(?:not|no|n't|irrelevant|unrelated|drop|ignore|discard|exclude)\b|n't|无关|不相关|不|排除"
 )
 _CLAUSE = re.compile(r"(?i)[.;；。\n]|\bbut\b|\bwhile\b|\bwhereas\b|但是?|，|, ")
 _ID = re.compile(
-    r"(?i)(?<![a-z\d.])(?:passages?\s*|第|\[)?\s*p?\s?(\d{1,3})(?:\s*(?:-|–|to|到|至)\s*p?\s?(\d{1,3}))?(?![\d%])"
+    r"(?i)(?<![a-z\d.])(?:passages?\s{0,9}|第|\[)?\s{0,9}p?\s?(\d{1,3})(?:\s{0,9}(?:-|–|to|到|至)\s{0,9}p?\s?(\d{1,3}))?(?![\d%])"
 )
 _ITEM = re.compile(
     r"^\s*(?:[-*+•·>]+|[(（]?\d{1,2}[.)）、:：]|[a-h][.)]|第[一二三四五六七八]个?[、:：]?|Q\d{1,2}[.:：)]?)\s*(.+)$",
     re.IGNORECASE,
 )
 _LABEL = re.compile(
-    r"(?i)^\W*(?:sub[\s_-]*)?(?:questions?|quer(?:y|ies)|step|search|子问题|问题|步骤|查询)\s*\d{0,2}\s*[:：]\s*"
+    r"(?i)^\W*+(?:sub[\s_-]*+)?(?:questions?|quer(?:y|ies)|step|search|子问题|问题|步骤|查询)\s*+(?:\d{1,2}\s*+)?[:：]\s*"
 )
 MAX_CHARS = 4_000
 MAX_DEPTH = 12

@@ -22,7 +22,7 @@ _CODE_LINE = re.compile(
     r"^\s*(?:>>>|\$ |# ?include\b|import [\w.]+(?: as \w+)?\s*$|from [\w.]+ import [\w*, ]+$|(?:async )?def \w+\("
     r"|class \w+[(:{]|@\w+[.(]|[\w.\[\]\"']+ ?(?:=|\+=|:=) ?\S|(?:const|let|var) \w+ ?=|(?:public|private"
     r"|static) [^?]*\("
-    r"|</?\w+[^>]*>\s*$|[})\]]+[;,]?\s*$).*$|^.*[;{}]\s*$"
+    r"|</?\w[^>]*+>\s*$|[})\]]+[;,]?\s*$).*$|^.*[;{}]\s*$"
 )
 _WORD = re.compile(r"[^\W\d_][\w'’.-]*")
 _COMMAND = re.compile(r"^\s*[/!.][A-Za-z]\w*(?:@\w+)?(?:\s|$)")
@@ -63,7 +63,7 @@ _INTERROGATIVE = (
     r"|has|have|is|are|was|were|am i|any)"
 )
 _QUESTION_OPENING = re.compile(
-    rf"(?:^|[.!?,:;\n]\s*|\b(?:so|and|but|also|then|hi|hello|hey|folks|all|ok)[ ,]+){_INTERROGATIVE}\b", re.I
+    rf"(?:^|[.!?,:;\n][^\S\n]*|\b(?:so|and|but|also|then|hi|hello|hey|folks|all|ok)[ ,]+){_INTERROGATIVE}\b", re.I
 )
 _HELP_REQUEST = re.compile(
     r"\b(?:(?:does|do|did|has|have) (?:any(?:one|body)|some(?:one|body)|you guys) (?:here )?(?:know|have|tried?"
@@ -87,7 +87,7 @@ _HELP_REQUEST = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _QUESTION_START = re.compile(
-    r"\s*(?:(?:hi|hello|hey|so|and|also|btw)[ ,!]+(?:all|there|everyone|folks|guys)?[ ,!]*)?"
+    r"\s*(?:(?:hi|hello|hey|so|and|also|btw)[ ,!]++(?:all|there|everyone|folks|guys)?[ ,!]*+)?"
     r"(?:how (?:many|much|long|often|big|do|does|can|to|is|are|should)|what (?:is|are|does|do|happens)"
     r"|why (?:do|does|is|are|can|won)|where (?:is|are|do|does|can)|which \w+ (?:is|are|do|does|should|can))\b",
     re.IGNORECASE,
@@ -135,7 +135,7 @@ _BARE_QUESTION = re.compile(
     re.IGNORECASE,
 )
 _INVERTED_QUESTION = re.compile(
-    r"(?:^|[.!?,:;\n]\s*|\b(?:so|and|but|also|then|ok) )"
+    r"(?:^|[.!?,:;\n][^\S\n]*|\b(?:so|and|but|also|then|ok) )"
     r"(?:(?:is|are|was|were|does|did|can|could|should|would|will|has|have) (?:it|this|that|these|those|there|the|my)"
     r"|(?:am|are|were|do|did|can|could|should|would|will|have) (?:i|we|they))\b",
     re.IGNORECASE,

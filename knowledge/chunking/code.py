@@ -46,7 +46,7 @@ _CHAIN_LINK = re.compile(r"\belse\b|^[ \t]*[.+?:&|~!=-]|[-+!~]{3}|`|\b(?:await|t
 _MODIFIERS = r"export|default|pub(?:\([a-z]+\))?|public|private|protected|static|abstract|final|async|unsafe|inline"
 _KEYWORDS = r"class|interface|enum|struct|trait|impl(?:<[^>]*>)?|fn|function\*?|type|namespace|mod|union"
 _DEFINITION = re.compile(
-    rf"^[ \t]*(?:(?:{_MODIFIERS})\s+)*"
+    rf"^[ \t]*(?:(?:{_MODIFIERS})\s+){{0,9}}"
     rf"(?:(?:{_KEYWORDS})\s+([A-Za-z_$][\w$]*)"
     r"|func\s+(?:\([^)]*\)\s*)?([A-Za-z_]\w*)"
     r"|(?:const|let|var)\s+([A-Za-z_$][\w$]*)\s*(?::[^=\n]+)?=\s*(?:async\s*)?(?:function\b|\(|[\w$]+\s*=>))",
@@ -59,7 +59,7 @@ _QUALIFIED_NAME = rf"(?:<[^>\n]{{0,80}}>\s*)?(?:[A-Za-z_]\w*(?:<[^>\n]{{0,80}}>)
 # again.
 _NEWER_DEFINITION = re.compile(
     rf"^[ \t]*(?:(?:{_MODIFIERS}|internal|open|override|sealed|data|suspend|partial|virtual|fileprivate|mutating"
-    r"|companion|inner|infix|operator|readonly|required|convenience|@\w+)\s+)*"
+    r"|companion|inner|infix|operator|readonly|required|convenience|@\w+)\s+){0,9}"
     rf"(?:(?:class|interface|enum|struct|trait|record|object|protocol|extension|actor|namespace|module|function)\s+{_NAME}"
     rf"|def\s+(?:self\.)?{_NAME}"
     rf"|fun[ \t]+{_QUALIFIED_NAME}"

@@ -8,23 +8,24 @@ from collections.abc import Iterator
 from knowledge.chunking.lines import LineRange, Lines, Section, complete_paths, get_root_title, spans_from, to_chunks
 from knowledge.ports import Chunk, Document
 
-_ATX = re.compile(r"(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
+_ATX = re.compile(r"(#{1,6})(?:[ \t]+(.*))?$")
 _SETEXT = re.compile(r"(=+|-{2,})[ \t]*$")
 _FENCE = re.compile(r"(`{3,}|~{3,})(.*)$")
 _ITEM = re.compile(r"([ \t]*)(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _NON_PARAGRAPH = re.compile(r"[ \t]{4}|[ \t]*(?:#{1,6}[ \t]|[>|]|(?:[-*+]|\d{1,9}[.)])[ \t]|`{3}|~{3}|[=-]+[ \t]*$)")
 _HTML_ENDS = {"<!--": "-->", "<pre": "</pre>", "<script": "</script>", "<style": "</style>"}
-_FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*[ \t]*[:=]|#")
+_FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*+[ \t]*+[:=]|#")
 _FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.+)")
 _INLINE = (
-    (re.compile(r"!\[([^\]]*)\]\([^)]*\)"), r"\1"),
-    (re.compile(r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])"), r"\1"),
-    (re.compile(r"[ \t]*\{#[^}]*\}[ \t]*$"), ""),
-    (re.compile(r"</?[A-Za-z][^>]*>"), ""),
-    (re.compile(r"(?<!\w)(\*{1,3}|_{1,3}|`+)(?=\S)(.+?)(?<=\S)\1(?!\w)"), r"\2"),
+    (re.compile(r"!\[([^\]]{0,200})\]\([^)]{0,400}\)"), r"\1"),
+    (re.compile(r"\[([^\]]{0,200})\](?:\([^)]{0,400}\)|\[[^\]]{0,200}\])"), r"\1"),
+    (re.compile(r"(?<![ \t])[ \t]*+\{#[^}]{0,200}\}[ \t]*$"), ""),
+    (re.compile(r"</?[A-Za-z][^<>]*>"), ""),
+    (re.compile(r"(?<!\w)(\*{1,3}|_{1,3}|`{1,3})(?=\S)(.{1,200}?)(?<=\S)\1(?!\w)"), r"\2"),
     (re.compile(r"\\([!-/:-@\[-`{-~])"), r"\1"),
 )
 _MAX_SETEXT_LINES = 3
+MAX_HEADING_LENGTH = 1_000
 
 Heading = tuple[int, int, str]
 
@@ -102,7 +103,7 @@ def _find_headings(lines: Lines, first_line: int) -> Iterator[Heading]:
                 continue
             if len(line) - len(text) <= 3:
                 if match := _ATX.match(text):
-                    yield number, len(match[1]), _strip_markup(match[2] or "")
+                    yield number, len(match[1]), _strip_markup(_strip_closing(match[2] or ""))
                 elif match := _SETEXT.match(text):
                     start = _setext_start(lines, number, first_line)
                     if start:
@@ -149,8 +150,16 @@ def _ends_block(line: str) -> bool:
     return bool(_ATX.match(text) or _SETEXT.match(text) or _FENCE.match(text))
 
 
+def _strip_closing(name: str) -> str:
+    """Strip the blanks and the number signs that close a heading."""
+    name = name.rstrip(" \t")
+    opening = name.rstrip("#")
+    return opening.rstrip(" \t") if opening.endswith((" ", "\t")) else name
+
+
 def _strip_markup(name: str) -> str:
-    """Strip inline markup from a heading."""
+    """Strip inline markup from a heading, and cut a very long one."""
+    name = name[:MAX_HEADING_LENGTH]
     for pattern, replacement in _INLINE:
         name = pattern.sub(replacement, name)
     return " ".join(name.split()) or "(untitled)"

@@ -10,7 +10,7 @@ from knowledge.ports import Chunk, Document
 
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
 _MARKER = re.compile(r"\.\. _[^:]*:[ \t]*$|\.\. (?:meta|index|currentmodule|highlight|contents)::.*$")
-_ROLE = re.compile(r":[\w:.+-]+:`~?([^`<]*?)[ \t]*(?:<[^>]*>)?`")
+_ROLE = re.compile(r":[\w:.+-]{1,60}:`~?([^`<]*+)(?:<[^>`]*+>)?`")
 _MARKUP = re.compile(r"(``|`|\*\*|\*)(?=\S)(.+?)(?<=\S)\1_{0,2}")
 # Their bodies are pages of HTML, pictures that link to other pages, or lists of file names: nothing that can be read.
 _GENERATED = re.compile(r"([ \t]*)\.\. (?:raw:: html|toctree::|minigallery::|thumbnail-parent-div)")
@@ -100,7 +100,7 @@ def _include_labels(texts: Sequence[str], number: int, body_start: int) -> int:
 
 
 def _strip_markup(name: str) -> str:
-    return " ".join(_MARKUP.sub(r"\2", _ROLE.sub(r"\1", name)).split()) or "(untitled)"
+    return " ".join(_MARKUP.sub(r"\2", _ROLE.sub(lambda match: match[1].rstrip(" \t"), name)).split()) or "(untitled)"
 
 
 def split_rst_blocks(lines: Lines, span: LineRange) -> list[LineRange]:

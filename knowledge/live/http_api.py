@@ -22,9 +22,14 @@ if TYPE_CHECKING:
 
 PLACEHOLDERS = frozenset({"query", "limit", "page", "api_key"})
 MAX_TEXT_CHARS = 4000
+# Of a text with its markup, and of the results of one reply: more is not looked at.
+MAX_MARKUP_CHARS, MAX_RESULTS = 50_000, 200
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
-_TAG = re.compile(
-    r"<(?:script|style)\b.*?</(?:script|style)\s*>|<!--.*?-->|</?[a-zA-Z][^<>]*>", re.DOTALL | re.IGNORECASE
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
+# What stands between these is not shown: pairs of an opening and a closing.
+_HIDDEN = (
+    (re.compile(r"<(?:script|style)\b", re.IGNORECASE), re.compile(r"</(?:script|style)\s*>", re.IGNORECASE)),
+    (re.compile("<!--"), re.compile("-->")),
 )
 _DATE_LINE = re.compile(r"\n\(dated [^\n]{1,40}\)\Z")
 
@@ -64,8 +69,10 @@ class HttpApi(LiveRetriever):
             payload = await read_json(response)
         except SourceError as error:
             raise SourceError(f"source {self.name}: {error}") from error
-        results = self._parse_results(payload)
-        return [passage for passage in map(self._to_passage, results) if passage is not None]
+        results = self._parse_results(payload)[:MAX_RESULTS]
+        # Off the event loop: together they may hold megabytes of markup.
+        passages = await asyncio.to_thread(lambda: list(map(self._to_passage, results)))
+        return [passage for passage in passages if passage is not None]
 
     def _build_request(self, query: str, page: int, key: str) -> Request:
         settings = self._settings
@@ -158,11 +165,23 @@ def _collect_strings(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
+def _strip_tags(text: str) -> str:
+    """Return a text of `MAX_MARKUP_CHARS` at most without tags, scripts and comments, a blank for each."""
+    text = text[:MAX_MARKUP_CHARS]
+    for opening, closing in _HIDDEN:
+        pieces, position = [], 0
+        while (start := opening.search(text, position)) and (end := closing.search(text, start.end())):
+            pieces.append(text[position : start.start()])
+            position = end.end()
+        text = " ".join([*pieces, text[position:]])
+    return _TAG.sub(" ", text)
+
+
 def _to_plain_text(value: Any) -> str:
     """Return a value as plain text: lists joined, tags removed, entities resolved."""
     if isinstance(value, list):
         return "\n".join(filter(None, map(_to_plain_text, value)))
     if value is None or isinstance(value, dict):
         return ""
-    text = html.unescape(_TAG.sub(" ", to_text(value))) if isinstance(value, str) else str(value)
+    text = html.unescape(_strip_tags(to_text(value))) if isinstance(value, str) else str(value)
     return "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))

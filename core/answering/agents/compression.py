@@ -22,7 +22,9 @@ from core.runtime.tasks import task_group
 from core.types import Passage, Turn
 
 MAX_SENTENCES = 3
-_DIGEST_LINE = re.compile(r"^\W*(?:passage\s*)?p\s?(\d{1,3})\W*?[:：\-–]\s*(.+)$", re.MULTILINE | re.IGNORECASE)
+_DIGEST_LINE = re.compile(
+    r"^[^\w\n]*+(?:passage\s{0,9})?p\s?(\d{1,3})\W{0,20}?[:：\-–]\s*(.+)$", re.MULTILINE | re.IGNORECASE
+)
 
 
 async def compress(

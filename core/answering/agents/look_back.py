@@ -16,7 +16,7 @@ from core.runtime.budget import Budget
 from core.text.nothing_found import says_nothing_was_found
 from core.types import Passage, Turn
 
-_SUPPORT_LINE = re.compile(r"^\W*(\d{1,3})\W*[:：]\s*(.*)$", re.MULTILINE)
+_SUPPORT_LINE = re.compile(r"^[^\w\n]*+(\d{1,3})\W{0,20}[:：]\s*(.*)$", re.MULTILINE)
 _PASSAGE_ID = re.compile(r"p\s?(\d{1,3})", re.IGNORECASE)
 
 

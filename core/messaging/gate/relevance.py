@@ -32,6 +32,8 @@ _PARTICLES = re.compile(
     "[的了吗呢吧啊是在和与及或把被对从到怎么什如何请问有没能可会不要想我你您他她哪几多少谁这那以后时候里上下为因就都还再]"
 )
 _NAME = re.compile(r"(?<![\w'@])[A-Za-z][\w+#]*(?:[._-]\w+)*")
+# A name that comes after more blanks starts a sentence.
+MAX_GAP_CHARS = 40
 _NOT_NAMES = frozenset(("i", "i'm", "i've", "ok", "hi", "fyi", "btw", "pr", "todo", "faq", "eta"))
 
 
@@ -103,10 +105,16 @@ def _find_names(text: str) -> Iterable[str]:
     has_cjk = bool(CJK_CHARACTER.search(text))
     for match in _NAME.finditer(text):
         word = match[0]
-        is_first = not re.search(r"[\w,;:)'\"`][ `]*$", text[: match.start()])
+        is_first = not _is_within_sentence(text[max(0, match.start() - MAX_GAP_CHARS) : match.start()])
         is_marked = word[1:] != word[1:].lower() or any(character.isdigit() for character in word)
         if word.lower() not in _NOT_NAMES and (is_marked or has_cjk or (word[0].isupper() and not is_first)):
             yield word
+
+
+def _is_within_sentence(text: str) -> bool:
+    """Tell whether a text ends in the middle of a sentence: in a word, a comma, an opened code."""
+    trimmed_text = text.rstrip(" `")
+    return "`" in text[len(trimmed_text) :] or re.fullmatch(r"[\w,;:)'\"]", trimmed_text[-1:]) is not None
 
 
 def _to_stems(text: str) -> Iterable[str]:

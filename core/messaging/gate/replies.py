@@ -16,7 +16,7 @@ from core.text.tokens import detect_language
 from core.types import AttachmentKind, Message, Question, Skip, SkipReason, skip
 
 MAX_EXCERPT_CHARS = 240
-_CITATION_MARKS = re.compile(r"\s*\[\d+(?:,\s*\d+)*\]")
+_CITATION_MARKS = re.compile(r"(?<!\s)\s*+\[\d+(?:,\s*\d+)*\]")
 
 
 def offer_text(question: str, title: str) -> str:

@@ -63,7 +63,7 @@ def _split_remote(remote: str) -> tuple[str, str]:
 def redact_credentials(text: str) -> str:
     """Blank user names, passwords and query parameters in every address of a text, for messages and logs."""
     text = re.sub(r"(\w://)[^/\s'\"]*@", r"\1", text)
-    return re.sub(r"(\w://[^?\s'\"]*)\?[^\s'\"]*", r"\1", text)
+    return re.sub(r"(\w://[^?\s'\"]*+)(?:\?[^\s'\"]*+)?", r"\1", text)
 
 
 _UTF32_BOMS = ((codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"))

@@ -117,7 +117,7 @@ def _cell_text(value: object) -> str:
 
 
 # What would read as a Markdown heading, and words that were divided at the end of a line.
-_HEADING = re.compile(r"^(\s*)#", re.MULTILINE)
+_HEADING = re.compile(r"^([^\S\n]*)#", re.MULTILINE)
 _HYPHENATED = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 
 

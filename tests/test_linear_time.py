@@ -1,0 +1,337 @@
+"""Every regular expression takes linear time, whatever text it meets: it grows with the text, not with its square.
+
+All patterns of the source are found by importing its modules and by reading its calls of `re`. Each meets texts that
+are made from its own parts to be hard for it: what it repeats, repeated, after what it begins with, and without what it
+ends with. The way in which it is used counts: `match` tries one place, `search` all.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import signal
+import time
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from re import _constants as codes, _parser as parser
+from types import FrameType, ModuleType
+from typing import Any
+
+import pytest
+
+from core.text import courtesies
+from core.text.question_matching import MAX_QUESTION_CHARS
+
+pytestmark = [pytest.mark.serial, pytest.mark.timeout(600)]
+ROOT = Path(__file__).parent.parent
+METHODS = ("match", "fullmatch", "search", "finditer")
+METHOD_ALIASES = {"sub": "finditer", "subn": "finditer", "split": "finditer", "findall": "finditer"}
+SIZES = (500, 2_000, 8_000)
+SHARDS = 12
+# For four times the text a linear pattern takes four times as long, a quadratic one sixteen times. What takes less than
+# the shortest time is not measured.
+MAX_RATIO, MIN_SECONDS, MAX_SECONDS = 9.0, 0.008, 1.0
+# Only text that is short by its nature comes here: names of settings and of environment variables, versions, dates.
+SHORT_INPUTS = frozenset({"core.settings", "core.settings.loader", "core.settings.yaml_file", "core.settings.cron"})
+# What meets texts of so many characters at most may take longer than linear time, as long as it takes little time.
+CAPPED = {"core.text.courtesies.": courtesies.MAX_CHARS, "core.text.question_matching.": MAX_QUESTION_CHARS}
+UNITS = (
+    *(
+        "`",
+        "\n",
+        " ",
+        "\t",
+        "<",
+        "<!--",
+        "[",
+        "](",
+        "*",
+        "_",
+        "a",
+        "A",
+        "a.",
+        "a_",
+        "a-",
+        "-",
+        "#",
+        "1",
+        "1.",
+        "|",
+        '"',
+    ),
+    *("'", "=", ":", "a ", "@", "https://", "x\n\n", "0,", "。", "中", "[1]", "(", "{", "~", "\n ", "`a", "> ", "- "),
+    *("\\", "/", "&", "*a", "**a", "a@", "|-", "[[", "![", "?", "!\n"),
+)
+
+Usage = Mapping[str, Collection[str]]
+Patterns = Mapping[str, tuple[re.Pattern[str], Collection[str]]]
+
+
+class TooSlow(BaseException):
+    """A pattern used up its processor time."""
+
+
+def get_modules() -> Iterator[ModuleType]:
+    for package in ("core", "knowledge", "bots"):
+        for file in sorted((ROOT / package).rglob("*.py")):
+            name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            if ".migrations" not in name and not name.endswith(".worker"):
+                yield importlib.import_module(name)
+
+
+def collect_patterns() -> Patterns:
+    """Return every pattern of the source with the methods by which it is used, under a name for its test."""
+    modules = list(get_modules())
+    trees = {module: ast.parse(Path(str(module.__file__)).read_text("utf-8")) for module in modules}
+    public_usage = find_usage(trees.values())
+    results: dict[str, tuple[re.Pattern[str], frozenset[str]]] = {}
+    known: set[re.Pattern[str]] = set()
+    for module, tree in trees.items():
+        if module.__name__ in SHORT_INPUTS:
+            continue
+        usage = {**public_usage, **{name: use for name, use in find_usage([tree]).items() if name.startswith("_")}}
+        for name, pattern, methods in (*find_values(module, usage), *find_calls(module, tree)):
+            if isinstance(pattern.pattern, str) and (pattern not in known or ":" in name):
+                known.add(pattern)
+                results.setdefault(f"{module.__name__}.{name}", (pattern, frozenset(methods or METHODS)))
+    return results
+
+
+def find_usage(trees: Collection[ast.Module]) -> Usage:
+    """Return by which methods a name is used anywhere; all, where it is used in another way."""
+    usage: dict[str, set[str]] = {}
+    for tree in trees:
+        called: set[ast.AST] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
+                owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
+                method = METHOD_ALIASES.get(node.attr, node.attr)
+                if method in METHODS:
+                    usage.setdefault(owner, set()).add(method)
+                    called.add(node.value)
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Name)
+                and isinstance(node.ctx, ast.Load)
+                and node not in called
+                and node.id.isupper()
+            ):
+                usage.setdefault(node.id, set()).update(METHODS)
+    return usage
+
+
+def find_values(module: ModuleType, usage: Usage) -> Iterator[tuple[str, re.Pattern[str], Collection[str]]]:
+    def visit(name: str, value: Any, depth: int) -> Iterator[tuple[str, re.Pattern[str], Collection[str]]]:
+        if isinstance(value, re.Pattern):
+            yield name, value, usage.get(name, METHODS) if depth == 0 else METHODS
+        elif depth < 4 and isinstance(value, tuple | list | dict):
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            for key, item in items:
+                yield from visit(f"{name}[{key}]", item, depth + 1)
+        elif depth == 0 and isinstance(value, type) and value.__module__ == module.__name__:
+            for key, item in vars(value).items():
+                yield from visit(f"{name}.{key}", item, depth + 1)
+
+    for name, value in list(vars(module).items()):
+        yield from visit(name, value, 0)
+
+
+def find_calls(module: ModuleType, tree: ast.Module) -> Iterator[tuple[str, re.Pattern[str], Collection[str]]]:
+    """Yield the patterns that are written where they are used, as far as they are constants of the module."""
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
+            continue
+        method = METHOD_ALIASES.get(node.func.attr, node.func.attr)
+        is_re = isinstance(node.func.value, ast.Name) and node.func.value.id == "re"
+        if is_re and method in (*METHODS, "compile"):
+            names = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)} - {"re"}
+            flags = [each for each in (*node.args[1:], *(key.value for key in node.keywords)) if is_flag(each)]
+            if not isinstance(node.args[0], ast.Constant) and not names <= set(vars(module)):
+                continue
+            try:
+                text = evaluate(node.args[0], module)
+                pattern = re.compile(text, sum((evaluate(flag, module) for flag in flags), re.RegexFlag(0)))
+            except (NameError, TypeError):
+                continue
+            if method != "compile":
+                yield f"line:{node.lineno}", pattern, (method,)
+
+
+def is_flag(node: ast.AST) -> bool:
+    return all(
+        part in ("re", "|") or part.isupper() for part in re.findall(r"\w+|\S", ast.unparse(node)) if part != "."
+    )
+
+
+def evaluate(node: ast.expr, module: ModuleType) -> Any:
+    return eval(compile(ast.Expression(node), "pattern", "eval"), vars(module))  # noqa: S307 (our own source)
+
+
+def make_texts(pattern: re.Pattern[str]) -> set[tuple[str, str, str]]:
+    """Return the beginnings, repeated parts and ends of texts that may be hard for a pattern."""
+    texts = {(start, unit, end) for unit in UNITS for start in ("", "x") for end in ("", "\x00", "x", "\n")}
+
+    def walk(items: Any, prefix: str) -> None:
+        for code, argument in items:
+            if code in (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT):
+                for unit in sample_all(argument[2]):
+                    texts.update((prefix[-60:], unit, end) for end in ("", "\x00", "!\n"))
+                    texts.update({("", unit, "\x00"), ("", prefix[-60:] + unit, ""), ("x", unit, "x")})
+                if prefix:
+                    texts.add(("", prefix[-60:], ""))
+                walk(argument[2], prefix)
+            elif code is codes.SUBPATTERN:
+                walk(argument[3], prefix)
+            elif code is codes.BRANCH:
+                for branch in argument[1]:
+                    walk(branch, prefix)
+            elif code in (codes.ASSERT, codes.ASSERT_NOT):
+                walk(argument[1], prefix)
+            elif code is codes.ATOMIC_GROUP:
+                walk(argument, prefix)
+            prefix += sample_item(code, argument)
+
+    walk(parser.parse(pattern.pattern, pattern.flags), "")
+    return {text for text in texts if text[1]}
+
+
+def sample_all(items: Any) -> set[str]:
+    """Return several texts that a part of a pattern matches."""
+    results = {sample(items)}
+    for code, argument in items:
+        if code is codes.IN:
+            results |= {character for character in "ab1 -\n\t`<[*._\"'" if is_in(argument, character)}
+            results |= {chr(value) for kind, value in argument if kind is codes.LITERAL}
+        elif code in (codes.ANY, codes.NOT_LITERAL):
+            results |= set("ab *`[<1")
+        elif code is codes.BRANCH:
+            for branch in argument[1]:
+                results |= sample_all(branch)
+        elif code is codes.SUBPATTERN:
+            results |= sample_all(argument[3])
+    return results - {""}
+
+
+def sample(items: Any) -> str:
+    return "".join(sample_item(code, argument) for code, argument in items)
+
+
+def sample_item(code: Any, argument: Any) -> str:
+    if code is codes.LITERAL:
+        return chr(argument)
+    if code is codes.NOT_LITERAL:
+        return "b" if argument == ord("a") else "a"
+    if code is codes.ANY:
+        return "a"
+    if code is codes.IN:
+        candidates = [
+            chr(value) for kind, value in argument if kind is codes.LITERAL and argument[0][0] != codes.NEGATE
+        ]
+        candidates += [character for character in "a1 -\n`<[" if is_in(argument, character)]
+        candidates += [chr(value[0]) for kind, value in argument if kind is codes.RANGE]
+        return candidates[0] if candidates else "\x01"
+    if code in (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT):
+        return sample(argument[2]) * min(max(argument[0], 1), 50)
+    if code is codes.SUBPATTERN:
+        return sample(argument[3])
+    if code is codes.ATOMIC_GROUP:
+        return sample(argument)
+    return sample(argument[1][0]) if code is codes.BRANCH else ""
+
+
+def is_in(members: Any, character: str) -> bool:
+    """Tell whether a set of characters, as `re` has parsed it, holds one."""
+    escapes = {"DIGIT": r"\d", "SPACE": r"\s", "WORD": r"\w", "NOT_DIGIT": r"\D", "NOT_SPACE": r"\S", "NOT_WORD": r"\W"}
+    results = []
+    for kind, value in members:
+        if kind is codes.LITERAL:
+            results.append(chr(value) == character)
+        elif kind is codes.RANGE:
+            results.append(value[0] <= ord(character) <= value[1])
+        elif kind is codes.CATEGORY:
+            name = str(value).removeprefix("CATEGORY_").replace("UNI_", "")
+            results.append(re.fullmatch(escapes[name], character) is not None)
+    return any(results) != (members[0][0] is codes.NEGATE)
+
+
+def measure(pattern: re.Pattern[str], method: str, text: str) -> float:
+    started_at = time.process_time()
+    if method == "finditer":
+        for _ in pattern.finditer(text):
+            pass
+    else:
+        getattr(pattern, method)(text)
+    return time.process_time() - started_at
+
+
+def find_superlinear(pattern: re.Pattern[str], methods: Collection[str], sizes: Sequence[int] = SIZES) -> str:
+    """Return what makes a pattern slow, or an empty string."""
+    for method in methods:
+        for start, unit, end in sorted(make_texts(pattern)):
+            for size in sizes:
+                text = start + unit * (size // len(unit) + 1) + end
+                signal.setitimer(signal.ITIMER_VIRTUAL, MAX_SECONDS)
+                previous = 0.0
+                try:
+                    seconds = measure(pattern, method, text)
+                    if seconds > MIN_SECONDS:
+                        # The clock may be coarse: the shorter text is read several times.
+                        shorter = text[: len(start) + size // 4] + end
+                        previous = sum(measure(pattern, method, shorter) for _ in range(8)) / 8
+                        seconds = min(seconds, measure(pattern, method, text))
+                except TooSlow:
+                    return f"{method} of {start!r} + {unit!r} * n + {end!r} takes more than {MAX_SECONDS} s at {size}"
+                finally:
+                    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+                if seconds > MIN_SECONDS and seconds > previous * MAX_RATIO:
+                    return f"{method} of {start!r} + {unit!r} * n + {end!r}: {previous:.5f} s, then {seconds:.5f} s"
+    return ""
+
+
+def get_sizes(name: str) -> Sequence[int]:
+    """Return the sizes of the texts that a pattern meets: where its caller takes short texts only, one such size."""
+    return next(((size,) for start, size in CAPPED.items() if name.startswith(start)), SIZES)
+
+
+def stop(number: int, frame: FrameType | None) -> None:
+    raise TooSlow
+
+
+@pytest.fixture(autouse=True)
+def _alarm() -> Iterator[None]:
+    previous = signal.signal(signal.SIGVTALRM, stop)
+    yield
+    signal.signal(signal.SIGVTALRM, previous)
+
+
+@pytest.fixture(scope="module")
+def patterns() -> Patterns:
+    with warnings.catch_warnings():
+        # A dependency imports a module that will go.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return collect_patterns()
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_every_pattern_is_linear(patterns: Patterns, shard: int) -> None:
+    names = sorted(patterns)[shard::SHARDS]
+    assert names
+    reasons = {name: find_superlinear(*patterns[name], get_sizes(name)) for name in names}
+    assert {name: reason for name, reason in reasons.items() if reason} == {}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "method"),
+    [
+        (r"\s*x", "finditer"),
+        (r"(a+)+b", "match"),
+        (r"`(.+?)`+(?!\w)", "finditer"),
+        (r"<!--.*?-->", "finditer"),
+        (r"a.*b.*c", "match"),
+        (r"(?m)^\W*x", "search"),
+    ],
+)
+def test_a_pattern_that_is_not_linear_is_found(pattern: str, method: str) -> None:
+    assert find_superlinear(re.compile(pattern), [method])
