@@ -59,6 +59,7 @@ def test_every_score_adds_up(deployment: Deployment) -> None:
 def test_the_tables_stand_below_each_other(deployment: Deployment) -> None:
     lines = deployment.call("search", "default port of the server", "--explain").stdout.splitlines()
     assert lines[0].startswith("routed by meaning")
+    assert lines[0].endswith("threshold 0.2; 1 of 2 searches saved")
     assert lines[2].split() == ["agent", "score", "centroid", "mix-in", "weight", "mixed", "in", "scale", "asked"]
     assert lines[3].split()[0] == "developer"
     assert lines[3].endswith("yes")
