@@ -61,7 +61,7 @@ def test_a_refresh_that_fails_does_not_end_the_conversation(deployment: Deployme
 
 def test_what_looks_like_a_command_and_is_none_is_no_question(deployment: Deployment) -> None:
     deployment.call("ingest")
-    result = deployment.call("chat", stdin="/instal\n/Escalate How?\n/learn\n/etc/rocket.conf apart, how do I install Rocket?\n")
+    result = deployment.call("chat", stdin="/instal\n/Escalate How?\n/learn\n/install: how do I install Rocket?\n")
     assert "I do not know `/instal`. `/help` shows the commands." in result.output
     assert "`/Escalate` concerns other people" in result.output
     assert "`/learn` concerns other people" in result.output
