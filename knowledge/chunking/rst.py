@@ -13,7 +13,7 @@ _MARKER = re.compile(r"\.\. _[^:]*:[ \t]*$|\.\. (?:meta|index|currentmodule|high
 _ROLE = re.compile(r":[\w:.+-]{1,60}:`~?([^`<]*+)(?:<[^>`]*+>)?`")
 _MARKUP = re.compile(r"(``|`|\*\*|\*)(?=\S)(.+?)(?<=\S)\1_{0,2}")
 # Their bodies are pages of HTML, pictures that link to other pages, or lists of file names: nothing that can be read.
-_GENERATED = re.compile(r"([ \t]*)\.\. (?:raw:: html|toctree::|minigallery::|thumbnail-parent-div)")
+_GENERATED = re.compile(r"^([ \t]*)\.\. (?:raw:: html|toctree::|minigallery::|thumbnail-parent-div)")
 _ITEM = re.compile(r"(?:[-*+•]|\d+[.)]|#\.)[ \t]|:[^:]+:[ \t]")
 
 
