@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from core.errors import PlatformError
@@ -81,6 +81,19 @@ class ChatModel(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class WordMatch:
+    """How the words of a query match the stored passages.
+
+    `passages` are the best by BM25, best first. `weights` has the IDF of each token, empty where the store cannot count
+    words; `unknown_weight` is the IDF of a word that no passage contains, 0 where there are no passages.
+    """
+
+    passages: tuple[Passage, ...] = ()
+    weights: Mapping[str, float] = field(default_factory=dict)
+    unknown_weight: float = 0.0
+
+
 class Library(Protocol):
     """All knowledge, as the agents see it."""
 
@@ -93,6 +106,13 @@ class Library(Protocol):
 
         `dense_query`, if not empty, replaces the query in the dense search; the lexical search always uses the query.
         Raises `UsageError` for an unknown agent.
+        """
+        ...
+
+    async def match_words(self, query: str, limit: int) -> WordMatch:
+        """Return the `limit` best stored passages by BM25 alone, of all agents together, and the weights of the words.
+
+        Nothing is embedded, and no live source is asked. Raises `StoreError`.
         """
         ...
 

@@ -304,7 +304,7 @@ class SkipReason(Enum):
     ANSWER_LOOP = "rate", "{count} answers to this account within ten minutes (gate.answers_in_10_min)"
     COMMENT_LIMIT = "rate", "{count} comments within the last hour (auto_comment.per_hour)"
     QUIET_HOURS = "rate", "quiet hours ({hours})"
-    UNSURE = "unsure", "not sure enough to help: {probability:.2f}, threshold {threshold:.2f}"
+    UNSURE = "unsure", "not sure enough to help: {probability:.2f}, threshold {threshold:.2f} ({explanation})"
     IRRELEVANT_POST = "unsure", "outside our knowledge: {score:.2f}, at least {minimum:g} is wanted"
     REPEATED = "repeated", "the same was answered in this chat before"
     NO_KNOWLEDGE = "not_judged", "there is no knowledge to judge by"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from bots.common.open_storage import open_database
 from bots.common.terminal import make_console, print_json
 from bots.daemon.bootstrap import NOTHING_INGESTED, make_live_settings, open_app
 from bots.evaluation.datasets import RecordReader, read_cases
+from bots.evaluation.gate_fitting import GateEvaluation, evaluate_gate
 from bots.evaluation.output import (
     INTERVALS_NOTE,
     Chart,
@@ -31,18 +33,19 @@ from core.errors import UsageError
 from core.messaging.gate.calibration import (
     CalibrationResult,
     GateCase,
-    GateEvaluation,
     ScoredCase,
-    evaluate_gate,
     require_enough_cases,
     score_cases,
 )
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL
-from core.settings import GateSettings, Settings
+from core.messaging.gate.model import SHIPPED, GateModel, load_model
+from core.settings import Settings
 from core.text.formatting import strip_control_characters
 from core.types import ConversationKey, Message
 
 GATE_CASE_FORMAT = '{"id", "text", "should_answer": true or false} (docs/groups.md)'
+# Where `--fit` writes its model, in the data directory.
+MODEL_FILE = "gate-model.json"
 # The author of the change in the audit.
 OPERATOR = "command line"
 _APPLY_HINT = "Nothing was changed; --apply sets it."
@@ -58,11 +61,18 @@ async def gate(
         require_enough_cases(cases, "--fit", "Label more of them.")
     async with open_knowledge(settings, await read_corpus_entries(corpus)) as app:
         scored_cases = await score_cases(cases, app.library, app.settings)
-        measurement = await evaluate_gate(scored_cases, settings)
+    model = await asyncio.to_thread(load_model, settings.gate.model or SHIPPED)
+    shipped = await asyncio.to_thread(load_model)
+    measurement = await asyncio.to_thread(
+        evaluate_gate, scored_cases, data.name, model, settings.gate.threshold, shipped
+    )
+    model_file = settings.data_dir / MODEL_FILE
+    if fit:
+        await asyncio.to_thread(_write_model, measurement.model, model_file)
     if plot:
-        await save_charts(gate_charts(scored_cases, measurement, settings.gate), plot)
+        await save_charts(gate_charts(scored_cases, measurement, model, settings.gate.threshold), plot)
     if as_json:
-        print_json(gate_as_json(measurement, fit=fit))
+        print_json(gate_as_json(measurement, model_file if fit else None))
         return 0
     rows = {
         "as configured": measurement.configured.scores,
@@ -74,12 +84,21 @@ async def gate(
         f"{_format_auc(measurement.cross_validated.auc)} cross-validated; "
         f"intervals hold {CONFIDENCE_LEVEL:.0%} of the resamples"
     )
-    section = {"gate": {"threshold": measurement.threshold, "weights": measurement.weights.model_dump()}}
-    print_lines([heading, *score_table(rows), auc_line, *(to_yaml_lines(section) if fit else ())])
+    section = {"gate": {"threshold": measurement.threshold, "model": json.dumps(str(model_file.absolute()))}}
+    fitted_lines = (f"# fitted {measurement.model.describe()}", *to_yaml_lines(section)) if fit else ()
+    print_lines([heading, *score_table(rows), auc_line, *fitted_lines])
     return 0
 
 
-def gate_as_json(measurement: GateEvaluation, *, fit: bool) -> Mapping[str, Any]:
+def _write_model(model: GateModel, file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # A daemon may read it meanwhile.
+    temporary = file.with_suffix(".new")
+    temporary.write_text(model.to_json(), "utf-8")
+    temporary.replace(file)
+
+
+def gate_as_json(measurement: GateEvaluation, model_file: Path | None) -> Mapping[str, Any]:
     """Return the object that `kimas eval gate --json` prints (a contract)."""
     outcomes = {"configured": measurement.configured, "crossed": measurement.cross_validated}
     return {
@@ -92,7 +111,16 @@ def gate_as_json(measurement: GateEvaluation, *, fit: bool) -> Mapping[str, Any]
             for name, outcome in outcomes.items()
         },
         **(
-            {"fitted": {"threshold": measurement.threshold, "weights": measurement.weights.model_dump()}} if fit else {}
+            {
+                "fitted": {
+                    "threshold": measurement.threshold,
+                    "model": str(model_file.absolute()),
+                    "date": measurement.model.date,
+                    "messages": sum(fitted_set.messages for fitted_set in measurement.model.fitted_on),
+                }
+            }
+            if model_file
+            else {}
         ),
     }
 
@@ -107,15 +135,13 @@ def parse_gate_case(record: RecordReader) -> GateCase:
 
 
 def gate_charts(
-    scored_cases: Sequence[ScoredCase], measurement: GateEvaluation, settings: GateSettings
+    scored_cases: Sequence[ScoredCase], measurement: GateEvaluation, model: GateModel, threshold: float
 ) -> Sequence[Chart]:
     """Return precision against recall over thresholds, where the configured one stands, and what fitting brings."""
-    predictions = [
-        (scored_case.confidence(settings.weights), scored_case.case.should_answer) for scored_case in scored_cases
-    ]
+    predictions = [(scored_case.confidence(model), scored_case.case.should_answer) for scored_case in scored_cases]
     series = [Series("each threshold, as configured", precision_recall_curve(predictions))]
     outcomes = (
-        ("as configured", measurement.configured, f"threshold {settings.threshold:g}"),
+        ("as configured", measurement.configured, f"threshold {threshold:g}"),
         ("fitted, cross-validated", measurement.cross_validated, ""),
     )
     for name, outcome, label in outcomes:

@@ -149,8 +149,9 @@ def to_yaml_lines(values: Mapping[str, Any], indent: int = 0) -> list[str]:
         if isinstance(value, Mapping):
             lines += [f"{' ' * indent}{key}:", *to_yaml_lines(value, indent + 2)]
         else:
-            scalar = f"[{', '.join(value)}]" if isinstance(value, list) else f"{value:g}"
-            lines.append(f"{' ' * indent}{key}: {scalar}")
+            scalar = f"[{', '.join(value)}]" if isinstance(value, list) else value
+            text = f"{scalar:g}" if isinstance(scalar, float | int) else scalar
+            lines.append(f"{' ' * indent}{key}: {text}")
     return lines
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from core.ports import Library
+from core.ports import Library, WordMatch
 from core.storage.overrides import LiveSettings
 from core.types import AgentScore, Passage
 
@@ -41,6 +41,15 @@ class OverriddenLibrary:
         ]
         best = sorted(weighted_passages, key=lambda pair: -pair[0])[:limit]
         return [replace(passage, score=min(1.0, score)) for score, passage in best]
+
+    async def match_words(self, query: str, limit: int) -> WordMatch:
+        """Return the match of the library, without passages of sources that are off."""
+        await self._overrides.load()
+        if not self._overrides.has_source_overrides:
+            return await self._library.match_words(query, limit)
+        match = await self._library.match_words(query, 4 * limit)
+        passages = [passage for passage in match.passages if not self._overrides.is_off(passage.source)]
+        return replace(match, passages=tuple(passages[:limit]))
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """Return how close each text is to the query."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from core.answering.context import AnswerDependencies
-from core.ports import Library, Sink
+from core.ports import Library, Sink, WordMatch
 from core.text.catalogue import messages_for
 from core.text.nothing_found import says_nothing_was_found
 from core.text.tokens import detect_language
@@ -47,6 +47,10 @@ class ExcludingLibrary:
         passages = await self.library.search(agent, query, limit + len(self.excluded_ids), dense_query=dense_query)
         new_passages = [passage for passage in passages if passage.id not in self.excluded_ids]
         return (new_passages or list(passages))[:limit]
+
+    async def match_words(self, query: str, limit: int) -> WordMatch:
+        """Return the match of the wrapped library."""
+        return await self.library.match_words(query, limit)
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """Return the similarities of the wrapped library."""

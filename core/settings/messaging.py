@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
@@ -146,15 +147,6 @@ class TelegramSettings(Section):
     api_url: str = Field("https://api.telegram.org", description="Address of the Bot API server")
 
 
-class GateWeightSettings(Section):
-    """Weights of the gate's signals (logistic regression). `kimas eval gate --fit` fits them."""
-
-    base: float = Field(-2.5, description="The intercept")
-    personal: float = Field(-2.0, description="For messages about people, plans or opinions")
-    match: float = Field(16.5, description="For the best passage's cosine times the share of the words in it")
-    foreign: float = Field(-5.5, description="For the share of names that the nearest passages do not contain")
-
-
 class GateSettings(Section):
     """Where and when the bot may answer. Otherwise it is silent, and the journal records the reason."""
 
@@ -180,7 +172,19 @@ class GateSettings(Section):
         30, description="In a thread: minutes after an answer in which a question needs no mention; 0: always needs one"
     )
     answers_in_10_min: int = Field(20, ge=1, le=200, description="Answers to one account in one chat; more is a loop")
-    weights: GateWeightSettings = GateWeightSettings()
+    model: Path | None = Field(
+        None, description="The file of a model fitted by `kimas eval gate --fit`; null: the one that is shipped"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_weights(cls, values: object) -> object:
+        if isinstance(values, dict) and "weights" in values:
+            raise ValueError(
+                "weights are of the gate before it was a learned model: remove them, and fit your labelled messages "
+                "again (kimas eval gate DATA.jsonl --fit)"
+            )
+        return values
 
     def get_mode(self, chat: str, *, private: bool) -> GateMode:
         """Return the mode of a chat (`platform:chat`). A private chat is off only if `modes` names it."""

@@ -15,6 +15,7 @@ from core.errors import EmbeddingError, UsageError
 from core.grounding.fusion import fuse
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder
+from core.ports import WordMatch
 from core.settings import Settings
 from core.text.tokens import query_tokens
 from core.types import AgentScore, Passage
@@ -28,6 +29,8 @@ from knowledge.retrieval.routing import AgentIndex, select_agents
 # Below this share of known tokens a text's vector means little, and only words count.
 MIN_VOCABULARY_COVERAGE = 0.5
 QUERY_CACHE_SIZE = 256
+# No token of a text is like this one.
+ABSENT_WORD = "\0"
 # The share of a search's time that live sources may take; at its end the stored passages would be lost as well.
 LIVE_TIME_SHARE = 0.8
 # BM25's k1 + 1: what a word that is repeated without end adds, as a multiple of its IDF.
@@ -184,6 +187,19 @@ class KnowledgeLibrary:
             for weight in (weights.get(token, typical_weight) for token in tokens)
         )
         return MAX_TERM_FREQUENCY_WEIGHT * mass or 1.0
+
+    async def match_words(self, query: str, limit: int) -> WordMatch:
+        """Search the stored sources of all agents by words alone."""
+        sources = {source for agent in self._agents.values() for source in agent.sources}
+        stored_sources = [source for source in sources if source not in self._live_sources]
+        tokens = query_tokens(query)
+        passages = await self._store.search(tokens, None, stored_sources, limit)
+        weights = dict(await self._store.term_weights(f"{tokens} {ABSENT_WORD}"))
+        passage_count = sum(entry.passage_count for entry in self._index_entries.values())
+        # As BM25 weighs a word that is in none of the passages.
+        unknown_weight = weights.pop(ABSENT_WORD, math.log1p((passage_count + 0.5) / 0.5)) if passage_count else 0.0
+        best = sorted(passages, key=lambda passage: -passage.lexical)[:limit]
+        return WordMatch(tuple(best), weights, unknown_weight)
 
     async def _retrieve(
         self, query: str, vector: Vectors | None, sources: Sequence[str], candidates: int

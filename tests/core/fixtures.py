@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,9 +12,10 @@ from core.answering.head_starts import HeadStarts
 from core.answering.rewriting.rewrites import REWRITES
 from core.errors import ServiceError
 from core.llm.prompts import Prompts
-from core.ports import ChatModel
+from core.ports import ChatModel, WordMatch
 from core.settings import Settings
 from core.text.keywords import content_words
+from core.text.tokens import lexical_tokens, query_tokens
 from core.types import AgentScore, Passage, Reply
 
 
@@ -59,6 +61,23 @@ class InMemoryLibrary:
         shared = {message.id: len(wanted & set(content_words(message.text))) for message in self.passages}
         passages = [replace(entry, score=shared[entry.id] / 10) for entry in self.passages if entry.source == agent]
         return sorted((item for item in passages if item.score), key=lambda item: -item.score)[:limit]
+
+    async def match_words(self, query: str, limit: int) -> WordMatch:
+        """Match by BM25, without the lengths of passages."""
+        self.queries.append(query)
+        if self.broken:
+            raise ServiceError("the store is down")
+        wanted = query_tokens(query).split()
+        known = {item.id: set(lexical_tokens(f"{item.title}\n{item.text}").split()) for item in self.passages}
+        counts = {word: sum(word in words for words in known.values()) for word in wanted}
+        total = len(self.passages)
+        weights = {word: math.log1p((total - count + 0.5) / (count + 0.5)) for word, count in counts.items()}
+        scored = [
+            replace(item, lexical=sum(weights[word] for word in wanted if word in known[item.id]))
+            for item in self.passages
+        ]
+        best = sorted((item for item in scored if item.lexical), key=lambda item: -item.lexical)[:limit]
+        return WordMatch(tuple(best), weights, math.log1p((total + 0.5) / 0.5) if total else 0.0)
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         wanted = set(content_words(query))

@@ -17,11 +17,11 @@ from core.messaging.gate.calibration import (
     ScoredCase,
     best_threshold,
     calibrate,
-    cross_validate,
+    cross_validate_threshold,
 )
 from core.messaging.gate.classification_metrics import Counts, compute_scores
-from core.messaging.gate.relevance import GateFeatures
-from core.settings.messaging import GateWeightSettings
+from core.messaging.gate.features import FEATURE_NAMES, NGRAM_BUCKETS, GateFeatures
+from core.messaging.gate.model import GateModel
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.types import ConversationKey
@@ -56,29 +56,29 @@ def get_bot(journal: Journal, **changes: object) -> Bot:  # noqa: F811
 async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal) -> None:  # noqa: F811
     await rate(journal, GROUP, KNOWN, "up")
     await rate(journal, GROUP, FOREIGN, "down")
-    changes = {"gate": {"threshold": 0.05, "mode": "auto", "wait_s": 0, "cooldown_s": 0}}
+    changes = {"gate": {"threshold": 0.0001, "mode": "auto", "wait_s": 0, "cooldown_s": 0}}
     bot = get_bot(journal, administration={"platform_admins": True}, **changes)
     lines = (await bot.hear(says("threshold", "auto", who=BOSS))).splitlines()
     chosen = bot.desk.context.overrides.threshold("test:room")
     assert chosen is not None
-    assert 0.1 < chosen < 0.95
+    assert 0 < chosen < 0.95
     assert lines[:3] == [
-        f"The threshold of this chat is now {chosen:g}; it was 0.05.",
+        f"The threshold of this chat is now {chosen:g}; it was 0.0001.",
         "",
         "- Rated questions: 10 to answer, 10 to leave alone",
     ]
-    assert re.fullmatch(r"- With 0\.05: precision 0\.50 \(0\.[1-4]\d to 0\.[6-8]\d\), recall 1\.00 .*", lines[3])
+    assert re.fullmatch(r"- With 0\.0001: precision 0\.50 \(0\.[1-4]\d to 0\.[6-8]\d\), recall 1\.00 .*", lines[3])
     assert lines[4] == "- Fitted, on questions not fitted to: precision 1.00 (1.00 to 1.00), recall 1.00 (1.00 to 1.00)"
     [entry] = await bot.entries()
     assert (entry.author_id, entry.command, entry.what) == (BOSS, "threshold auto", "test:room threshold")
-    assert (entry.outcome, entry.before, entry.after) == ("changed", "0.05", f"{chosen:g}")
+    assert (entry.outcome, entry.before, entry.after) == ("changed", "0.0001", f"{chosen:g}")
 
     again = get_bot(journal, **changes)
     foreign = replace(says("", FOREIGN[0], who=ANN), addressed=False)
     assert await again.hear(foreign) == ""
     assert f"threshold {chosen:.2f}" in (await again.state(foreign))[1]
     assert "stays" in await again.hear(says("threshold", "AUTO"))
-    assert "is now 0.05" in await again.hear(says("threshold", "default"))
+    assert "is now 0.0001" in await again.hear(says("threshold", "default"))
 
 
 async def test_too_few_of_a_kind_are_told_and_change_nothing(journal: Journal) -> None:  # noqa: F811
@@ -87,7 +87,7 @@ async def test_too_few_of_a_kind_are_told_and_change_nothing(journal: Journal) -
     await rate(journal, GROUP, FOREIGN[1:], "down")
     # Neither those of other chats count, nor those that no threshold decides.
     await rate(journal, HALL, FOREIGN, "down")
-    await rate(journal, GROUP, ["pip install"], "down")
+    await rate(journal, GROUP, ["thanks!"], "down")
     heard = await bot.hear(says("threshold", "auto"))
     assert "needs 10 messages to answer and 10 to leave alone at least" in heard
     assert "there are 10 and 9. Rate answers in this chat" in heard
@@ -121,9 +121,9 @@ async def test_what_fits_no_better_leaves_the_threshold_as_it_is(journal: Journa
     # Nothing tells those that people liked from those that they did not.
     await rate(journal, GROUP, KNOWN, "up")
     await rate(journal, GROUP, KNOWN, "down")
-    bot = get_bot(journal, gate={"threshold": 0.4})
+    bot = get_bot(journal, gate={"threshold": 0.1})
     heard = await bot.hear(says("threshold", "auto"))
-    assert heard.startswith("The threshold of this chat stays 0.4. ")
+    assert heard.startswith("The threshold of this chat stays 0.1. ")
     assert "does no better on questions that it was not fitted to" in heard
     assert bot.desk.context.overrides.threshold("test:room") is None
     assert await bot.entries() == []
@@ -163,28 +163,30 @@ async def test_the_newest_count_and_no_more_than_can_be_searched_for() -> None:
 
 
 def judged(matches: list[float], *, truth: bool) -> list[ScoredCase]:
-    return [ScoredCase(GateCase(f"{truth} {match}", "?", truth), GateFeatures(0, match, 0)) for match in matches]
+    rest = (0.0,) * (len(FEATURE_NAMES) - 1)
+    return [ScoredCase(GateCase(f"{truth} {match}", "?", truth), GateFeatures((match, *rest), {})) for match in matches]
+
+
+def match_alone() -> GateModel:
+    """Return a model whose log-odds are the first feature."""
+    count = len(FEATURE_NAMES)
+    weights = (1.0, *(0.0,) * (count - 1))
+    return GateModel("", (), 0.0, (0.0,) * count, (1.0,) * count, weights, 1.0, [0] * NGRAM_BUCKETS)
 
 
 def test_the_threshold_stands_between_what_is_wanted_and_what_is_not() -> None:
-    weights = GateWeightSettings(base=0, personal=0, match=1, foreign=0)
+    model = match_alone()
     cases = judged([2.0, 1.0], truth=True) + judged([-1.0, -2.0], truth=False)
     # Halfway between the chances of 1 and of -1.
-    assert best_threshold(cases, weights) == 0.5
+    assert best_threshold(cases, model) == 0.5
     # One wrong below many right ones is worth less than being silent to it.
     cases += judged([0.5], truth=False)
-    assert best_threshold(cases, weights) == round((0.7311 + 0.6225) / 2, 2)
+    assert best_threshold(cases, model) == round((0.7311 + 0.6225) / 2, 2)
     silent = ScoredCase(GateCase("by words", "?", True), None)
-    assert not silent.would_answer(weights, 0.0)
-    observed: list[int] = []
-
-    def fit_to(others: object) -> tuple[GateWeightSettings, float]:
-        observed.append(len(others))  # type: ignore[arg-type]
-        return weights, 0.7
-
-    spoken = cross_validate([*cases, silent], fit_to)
-    assert [speaks for _, speaks in spoken] == [True, True, False, False, False, False]
-    assert sum(6 - number for number in observed) == 6, "every case is held out once"
+    assert silent.confidence(model) == 0.0
+    clear = judged([2 + number / 9 for number in range(9)], truth=True)
+    clear += judged([-number / 9 for number in range(9)], truth=False)
+    assert cross_validate_threshold([*clear, silent], model) == [True] * 9 + [False] * 10
 
 
 def test_better_means_better_where_it_was_not_fitted_to() -> None:

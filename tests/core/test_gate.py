@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,12 +16,15 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import update
 
-from core.errors import ServiceError
+from core.errors import ConfigurationError, ServiceError
 from core.messaging.feedback.escalation import escalation_message
 from core.messaging.feedback.rating_buttons import to_press
+from core.messaging.gate.features import BEST_PASSAGES, FEATURE_NAMES, extract_features, hash_ngrams
 from core.messaging.gate.gate import MAX_QUESTION_AGE_S, Gate, GateDecision
-from core.messaging.gate.relevance import GateFeatures, answer_probability, fit, measure_relevance
+from core.messaging.gate.model import load_model
+from core.messaging.gate.relevance import assess, measure_relevance
 from core.messaging.gate.replies import MAX_EXCERPT_CHARS, clarifying_question, duplicate_notice, offer_text
+from core.ports import WordMatch
 from core.settings.messaging import GateSettings
 from core.storage.chat_history import ChatHistory, EarlierAnswer
 from core.storage.messages import Journal
@@ -144,8 +149,8 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, object]) -> No
         (message(9, "```\npip install kimas\n```"), "no words but code"),
         (message(9, "@tom how do I install the package with pip?"), "somebody else is mentioned"),
         (message(9, reply_to="77"), "a reply to somebody else"),
-        (message(9, "I installed the package with pip today"), "not a question"),
-        (message(9, "Did you install the package yet?"), "people or plans"),
+        (message(9, "I installed the package with pip today"), "not sure enough to help"),
+        (message(9, "Did you install the package yet?"), "not sure enough to help"),
         (message(9, "How do I cook rice in a pot?"), "not sure enough to help"),
         (message(9, sent_at=datetime.now(UTC) - timedelta(seconds=MAX_QUESTION_AGE_S + 1)), "too old"),
     ],
@@ -161,7 +166,7 @@ async def test_every_silence_has_its_reason(journal: Journal, said: Message, rea
 
 async def test_chatter_costs_no_search(journal: Journal) -> None:
     group = Group.of(journal)
-    for number, text in enumerate(("thanks!", "Good morning", "lol", "deployed it", "@tom how?", "see you tomorrow?")):
+    for number, text in enumerate(("thanks!", "Good morning", "lol", "/deploy it", "@tom how?", "`x = 1`")):
         await group.judged(message(number, text))
     assert group.library.queries == []
     await group.judged(message(99))
@@ -508,9 +513,7 @@ class PaidLibrary(InMemoryLibrary):
         return [AgentScore("web", 1.0), AgentScore("docs", 0.5)]
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
-        if agent == "web":
-            raise ServiceError("somebody was asked who wants money")
-        return await super().search(agent, query, limit, dense_query=dense_query)
+        raise ServiceError("somebody was asked who wants money")
 
 
 async def test_sources_that_are_asked_at_question_time_are_known_by_their_description() -> None:
@@ -518,14 +521,13 @@ async def test_sources_that_are_asked_at_question_time_are_known_by_their_descri
     docs = {"kind": "faq", "path": "faq.yaml"}
     agents = {"web": {"sources": ["web"], "description": "Olympic medals and records"}, "docs": {"sources": ["docs"]}}
     configured = settings(sources={"web": web, "docs": docs}, agents=agents)
-    assert (
-        await measure_relevance("Where are the Olympic medals and records?", PaidLibrary(), configured)
-    ).overlap > 0.5
+    medals = await measure_relevance("Where are the Olympic medals and records?", PaidLibrary(), configured)
+    assert len(medals.passages) == BEST_PASSAGES
+    assert all(weight < medals.unknown_weight for weight in medals.weights.values())
     relevance = await measure_relevance(QUESTION, PaidLibrary(), configured)
-    assert (relevance.overlap, relevance.oov_share, relevance.title) == (pytest.approx(0.6 * 3 / 4), 0, INSTALL.title)
-    foreign = await measure_relevance("How do I install the package with Celery or pip?", PaidLibrary(), configured)
-    assert foreign.oov_share == 1
-    assert (await measure_relevance("请问怎么用 Celery 安装 pip 包", PaidLibrary(), configured)).oov_share == 0.5
+    assert [passage.title for passage in relevance.passages] == [INSTALL.title]
+    foreign = await measure_relevance("How do I install Celery?", PaidLibrary(), configured)
+    assert foreign.weights["celeri"] == foreign.unknown_weight > foreign.weights["instal"]
 
 
 @pytest.mark.parametrize(
@@ -613,17 +615,79 @@ def test_hostile_texts_are_judged_in_time() -> None:
     assert time.thread_time() - started < 2
 
 
-def test_weights_are_learnt_from_examples() -> None:
-    yes = [GateFeatures(0, 0.3 + n / 100, 0) for n in range(20)]
-    no = [GateFeatures(0, n / 400, n % 2) for n in range(60)]
-    weights = fit([*yes, *no], [True] * 20 + [False] * 60)
-    assert weights.match > 0 > weights.foreign
-    assert (
-        min(answer_probability(gate_features, weights) for gate_features in yes)
-        > 0.5
-        > max(answer_probability(gate_features, weights) for gate_features in no)
+def test_collections_of_all_sizes_compare() -> None:
+    def match(passages: int, frequency: int) -> WordMatch:
+        weights = {"instal": idf(passages, frequency), "packag": idf(passages, frequency), "zebra": idf(passages, 0)}
+        found = replace(INSTALL, lexical=2 * weights["instal"])
+        return WordMatch((found,) * BEST_PASSAGES, weights, idf(passages, 0))
+
+    def idf(passages: int, frequency: int) -> float:
+        return math.log1p((passages - frequency + 0.5) / (frequency + 0.5))
+
+    text = "install the package zebra?"
+    small, large = (
+        dict(zip(FEATURE_NAMES, extract_features(text, match(*size)).values, strict=True))
+        for size in ((50, 1), (50_000, 200))
     )
-    assert fit([], []).base == 0
+    assert small["known_words"] == large["known_words"] == pytest.approx(2 / 3)
+    assert 1 < small["match"] < 2.1
+    assert 1 < large["match"] < 2.1
+
+
+async def test_a_store_that_cannot_count_words_is_judged_by_its_passages() -> None:
+    match = replace(await InMemoryLibrary().match_words(QUESTION, BEST_PASSAGES), weights={})
+    features = extract_features(QUESTION, match)
+    values = dict(zip(FEATURE_NAMES, features.values, strict=True))
+    assert values["known_words"] == 1
+    assert math.isnan(values["known_weight"])
+    model = load_model()
+    assert math.isfinite(model.log_odds(features))
+    assert model.contributions(features)["known_weight"] == 0
+
+
+def test_ngrams_of_scripts_do_not_meet() -> None:
+    assert not hash_ngrams("How do I install it?").keys() & hash_ngrams("怎么安装它").keys() - hash_ngrams(" ").keys()
+    assert sum(value**2 for value in hash_ngrams("安装 pip").values()) == pytest.approx(1)
+    assert hash_ngrams("") == hash_ngrams("https://example.org/")
+
+
+async def test_the_explanation_is_one_line_of_the_strongest_features() -> None:
+    assessment = await assess(QUESTION, InMemoryLibrary(), settings())
+    assert assessment.explanation.count(", ") == 2
+    assert "\n" not in assessment.explanation
+    assert all(part[:2] in ("+ ", "- ") for part in assessment.explanation.split(", "))
+    assert assessment.title == INSTALL.title
+
+
+def test_the_decision_itself_takes_less_than_a_millisecond() -> None:
+    model, match = load_model(), WordMatch((INSTALL,) * BEST_PASSAGES, {"instal": 5.0}, 7.6)
+    text = "How do I install the package on a machine without a network, and where is its configuration kept? " * 3
+
+    def decide() -> float:
+        started = time.process_time()
+        for _ in range(50):
+            model.probability(extract_features(text, match))
+        return (time.process_time() - started) / 50
+
+    # The best of a few: other work of the machine counts, too.
+    assert min(decide() for _ in range(5)) < 0.001
+
+
+def test_a_model_of_another_version_is_refused(tmp_path: Path) -> None:
+    model = load_model()
+    file = tmp_path / "model.json"
+    file.write_text(model.to_json(), "utf-8")
+    assert load_model(file).describe() == model.describe()
+    for broken in (model.to_json().replace('"format": 1', '"format": 0'), "{}", "no JSON"):
+        file.write_text(broken, "utf-8")
+        os.utime(file, ns=(len(broken), len(broken)))
+        with pytest.raises(ConfigurationError, match="gate DATA.jsonl --fit".replace(".", r"\.")):
+            load_model(file)
+
+
+def test_weights_of_the_former_gate_are_refused_with_what_to_do() -> None:
+    with pytest.raises(ValidationError, match="fit your labelled messages again"):
+        GateSettings.model_validate({"weights": {"base": -2.5}})
 
 
 def test_what_it_says_unasked_is_short_and_in_the_askers_language() -> None:

@@ -1,19 +1,20 @@
-"""Fits the threshold of one chat to its labelled messages, with the configured weights."""
+"""Fits the threshold of one chat to its labelled messages, with the configured model."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.errors import UsageError
 from core.messaging.gate.classification_metrics import Counts, Scores, compute_scores
-from core.messaging.gate.relevance import GateFeatures, answer_probability, extract_features, fit, measure_relevance
+from core.messaging.gate.features import GateFeatures, extract_features
+from core.messaging.gate.model import SHIPPED, GateModel, load_model
+from core.messaging.gate.relevance import measure_relevance
 from core.ports import Library
 from core.settings import Settings
-from core.settings.messaging import GateWeightSettings
-from core.text.question_detection import mentions_person, no_question_reason
+from core.text.question_detection import mentions_person, unanswerable_reason
 
 FOLDS = 5
 # Of each kind. With fewer a fold has one or two, and one odd message moves the threshold.
@@ -32,18 +33,14 @@ class GateCase:
 
 @dataclass(frozen=True, slots=True)
 class ScoredCase:
-    """A case with what the gate saw in it; None where its words alone were enough for silence."""
+    """A case with what the gate saw in it; None where silence is certain."""
 
     case: GateCase
     features: GateFeatures | None
 
-    def confidence(self, weights: GateWeightSettings) -> float:
+    def confidence(self, model: GateModel) -> float:
         """Return how sure the gate is, from 0 to 1."""
-        return answer_probability(self.features, weights) if self.features else 0.0
-
-    def would_answer(self, weights: GateWeightSettings, threshold: float) -> bool:
-        """Say whether the gate lets it through."""
-        return self.features is not None and self.confidence(weights) >= threshold
+        return model.probability(self.features) if self.features else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +51,9 @@ class ClassifierScores:
     auc: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class GateEvaluation:
-    """The gate as `configured`, and `cross_validated`: weights and threshold fitted on other cases than those measured.
-
-    `rule_based_count` cases needed no search. `weights` and `threshold` are fitted on all cases.
-    """
-
-    cases: int
-    rule_based_count: int
-    configured: ClassifierScores
-    cross_validated: ClassifierScores
-    weights: GateWeightSettings
-    threshold: float
-
-
-# What fits weights and a threshold to cases.
-FitFunction = Callable[[Sequence[ScoredCase]], tuple[GateWeightSettings, float]]
-
-
 def is_rejected_by_rules(text: str) -> bool:
-    """Say whether the words of a message alone are enough for silence: no threshold and no weight changes that."""
-    return bool(no_question_reason(text)) or mentions_person(text)
+    """Say whether the words of a message alone are enough for silence: no threshold and no model changes that."""
+    return bool(unanswerable_reason(text)) or mentions_person(text)
 
 
 def require_enough_cases(cases: Sequence[GateCase], purpose: str, hint: str) -> None:
@@ -109,59 +87,23 @@ async def score_cases(cases: Sequence[GateCase], library: Library, settings: Set
     return scored_cases
 
 
-async def evaluate_gate(scored_cases: Sequence[ScoredCase], settings: Settings) -> GateEvaluation:
-    """Measure the gate as it is configured, and what fitting it to such data would bring."""
-    return await asyncio.to_thread(_evaluate, scored_cases, settings)
-
-
-def _evaluate(scored_cases: Sequence[ScoredCase], settings: Settings) -> GateEvaluation:
-    labels = [scored.case.should_answer for scored in scored_cases]
-    gate = settings.gate
-    confidences = [scored.confidence(gate.weights) for scored in scored_cases]
-    decisions = [scored.would_answer(gate.weights, gate.threshold) for scored in scored_cases]
-    predictions = cross_validate(scored_cases, fit_gate)
-    weights, threshold = fit_gate(scored_cases)
-    return GateEvaluation(
-        len(scored_cases),
-        sum(scored.features is None for scored in scored_cases),
-        ClassifierScores(classification_scores(decisions, labels), auc(confidences, labels)),
-        ClassifierScores(
-            classification_scores([predicted for _, predicted in predictions], labels),
-            auc([confidence for confidence, _ in predictions], labels),
-        ),
-        weights,
-        threshold,
-    )
-
-
-def cross_validate(scored_cases: Sequence[ScoredCase], fit_function: FitFunction) -> Sequence[tuple[float, bool]]:
-    """Return of every case how sure the gate is and whether it speaks, by what `fit_function` makes of the others."""
-    predictions = [(0.0, False)] * len(scored_cases)
-    for fold in _split_folds([scored.case.should_answer for scored in scored_cases]):
+def cross_validate_threshold(cases: Sequence[ScoredCase], model: GateModel) -> Sequence[bool]:
+    """Return of every case whether the gate speaks with the threshold that the cases of the other folds give."""
+    confidences = [scored.confidence(model) for scored in cases]
+    predictions = [False] * len(cases)
+    for fold in split_folds([scored.case.should_answer for scored in cases]):
         held_out = set(fold)
-        weights, threshold = fit_function(
-            [scored for position, scored in enumerate(scored_cases) if position not in held_out]
-        )
+        threshold = best_threshold([scored for index, scored in enumerate(cases) if index not in held_out], model)
         for index in fold:
-            predictions[index] = (
-                scored_cases[index].confidence(weights),
-                scored_cases[index].would_answer(weights, threshold),
-            )
+            predictions[index] = cases[index].features is not None and confidences[index] >= threshold
     return predictions
 
 
-def fit_gate(scored_cases: Sequence[ScoredCase]) -> tuple[GateWeightSettings, float]:
-    """Return the weights and the threshold that suit these cases best."""
-    labeled_features = [(scored.features, scored.case.should_answer) for scored in scored_cases if scored.features]
-    weights = fit([features for features, _ in labeled_features], [label for _, label in labeled_features])
-    return weights, best_threshold(scored_cases, weights)
-
-
-def best_threshold(scored_cases: Sequence[ScoredCase], weights: GateWeightSettings) -> float:
+def best_threshold(scored_cases: Sequence[ScoredCase], model: GateModel) -> float:
     """Return the threshold with the best F0.5: to speak where nobody wants it is worse than to be silent."""
     positives = sum(scored.case.should_answer for scored in scored_cases)
     ranked = sorted(
-        ((scored.confidence(weights), scored.case.should_answer) for scored in scored_cases if scored.features),
+        ((scored.confidence(model), scored.case.should_answer) for scored in scored_cases if scored.features),
         reverse=True,
     )
     best_score, threshold, true_positives = -1.0, 0.5, 0
@@ -185,7 +127,7 @@ def auc(scores: Sequence[float], labels: Sequence[bool]) -> float | None:
     )
 
 
-def _split_folds(labels: Sequence[bool]) -> list[list[int]]:
+def split_folds(labels: Sequence[bool]) -> list[list[int]]:
     """Split the cases into folds, each kind evenly, the same at every run."""
     order = list(range(len(labels)))
     random.Random(_SEED).shuffle(order)  # noqa: S311 (dealing cases out, no secrets)
@@ -247,24 +189,22 @@ async def calibrate(
     newest = cases[-MAX_CALIBRATION_MESSAGES:]
     require_enough_cases(newest, "Fitting the threshold", _LABELING_HINT)
     scored_cases = await score_cases(newest, library, settings)
-    return await asyncio.to_thread(_calibrate, scored_cases, settings, current_threshold)
+    model = await asyncio.to_thread(load_model, settings.gate.model or SHIPPED)
+    return await asyncio.to_thread(_calibrate, scored_cases, model, current_threshold)
 
 
-def _calibrate(scored_cases: Sequence[ScoredCase], settings: Settings, current_threshold: float) -> CalibrationResult:
-    # A threshold counts by the weights that it was fitted with: those in force, which a chat cannot have its own of.
-    weights = settings.gate.weights
+def _calibrate(scored_cases: Sequence[ScoredCase], model: GateModel, current_threshold: float) -> CalibrationResult:
+    # A threshold counts by the model that it was fitted with: the one in force, which a chat cannot have its own of.
     labels = [scored.case.should_answer for scored in scored_cases]
-    predictions = cross_validate(
-        scored_cases, lambda training_cases: (weights, best_threshold(training_cases, weights))
-    )
+    current = [scored.features is not None and scored.confidence(model) >= current_threshold for scored in scored_cases]
     return CalibrationResult(
         sum(labels),
         len(labels) - sum(labels),
         sum(scored.features is None for scored in scored_cases),
         current_threshold,
-        best_threshold(scored_cases, weights),
-        classification_scores([scored.would_answer(weights, current_threshold) for scored in scored_cases], labels),
-        classification_scores([predicted for _, predicted in predictions], labels),
+        best_threshold(scored_cases, model),
+        classification_scores(current, labels),
+        classification_scores(cross_validate_threshold(scored_cases, model), labels),
     )
 
 

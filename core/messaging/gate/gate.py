@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from core.errors import KimasError
 from core.messaging.gate.follow_up import is_follow_up, other_bot_reason
 from core.messaging.gate.human_activity import answered_meanwhile_reason, dialogue_reason, other_addressee_reason
-from core.messaging.gate.relevance import Relevance, answer_probability, extract_features, measure_relevance
+from core.messaging.gate.relevance import GateAssessment, assess
 from core.messaging.gate.replies import (
     clarifying_question,
     decide_attachment_only,
@@ -30,7 +30,7 @@ from core.ports import Library
 from core.settings import GateSettings
 from core.storage.chat_history import ChatHistory, EarlierAnswer, HistoryMessage
 from core.storage.overrides import LiveSettings, get_chat_name
-from core.text.question_detection import no_question_reason
+from core.text.question_detection import unanswerable_reason
 from core.text.question_matching import canonical_form, normalize
 from core.types import Message, Skip, SkipReason, skip
 
@@ -161,7 +161,7 @@ class Gate:
         return _skip(skip(SkipReason.ANSWER_LOOP, count=answer_count))
 
     async def _judge_unaddressed(self, message: Message) -> GateDecision:
-        if reason := _not_a_question_reason(message):
+        if reason := _certain_silence_reason(message):
             return _skip(reason)
         recent_messages = await self._get_recent_messages(message)
         if reason := await other_addressee_reason(message, self._history, recent_messages):
@@ -183,18 +183,14 @@ class Gate:
         )
 
     async def _score(self, message: Message) -> GateDecision:
-        relevance_result = await self._measure_relevance(message)
-        if isinstance(relevance_result, SkipReason):
-            return _skip(relevance_result)
-        probability = answer_probability(extract_features(message.text, relevance_result), self._gate_settings.weights)
-        threshold = self.chat_policy.threshold(message)
-        get_logger(__name__).debug(
-            "gate.scored",
-            sure=round(probability, 3),
-            match=round(relevance_result.overlap, 3),
-            foreign=relevance_result.oov_share,
+        assessment = await self._assess(message)
+        if isinstance(assessment, SkipReason):
+            return _skip(assessment)
+        probability, threshold = assessment.probability, self.chat_policy.threshold(message)
+        get_logger(__name__).debug("gate.scored", sure=round(probability, 3), why=assessment.explanation)
+        unsure = skip(
+            SkipReason.UNSURE, probability=probability, threshold=threshold, explanation=assessment.explanation
         )
-        unsure = skip(SkipReason.UNSURE, probability=probability, threshold=threshold)
         if probability < threshold - (self._gate_settings.grey_width if self._gate_settings.grey != "silent" else 0):
             return _skip(unsure)
         if earlier_answer := self._find_repeated(
@@ -206,15 +202,15 @@ class Gate:
         if probability >= threshold:
             return self._delayed(message)
         make_reply = offer_text if self._gate_settings.grey == "suggest" else clarifying_question
-        return self._delayed(message, make_reply(message.text, relevance_result.title))
+        return self._delayed(message, make_reply(message.text, assessment.title))
 
-    async def _measure_relevance(self, message: Message) -> Relevance | SkipReason:
-        """Return how relevant the knowledge is to a message, or why that is unknown."""
+    async def _assess(self, message: Message) -> GateAssessment | SkipReason:
+        """Return how sure the gate is of a message, or why that is unknown."""
         if self._library is None:
             return SkipReason.NO_KNOWLEDGE
         try:
             async with asyncio.timeout(RELEVANCE_TIMEOUT_S):
-                return await measure_relevance(message.text, self._library, self._live.settings)
+                return await assess(message.text, self._library, self._live.settings)
         except (KimasError, TimeoutError) as error:
             get_logger(__name__).warning("gate.not_judged", error=str(error) or f"not in {RELEVANCE_TIMEOUT_S} s")
             return SkipReason.RELEVANCE_UNKNOWN
@@ -250,13 +246,13 @@ class Gate:
         }
 
 
-def _not_a_question_reason(message: Message) -> SkipReason | None:
-    """Return why a message is no question to the group that the knowledge could answer, or None."""
+def _certain_silence_reason(message: Message) -> SkipReason | None:
+    """Return why a message is certainly not for the bot, whatever the knowledge has about it, or None."""
     if (datetime.now(UTC) - message.sent_at).total_seconds() > MAX_QUESTION_AGE_S:
         return SkipReason.TOO_OLD
     if message.command:
         return SkipReason.COMMAND_FOR_OTHER_BOT
-    return no_question_reason(message.text)
+    return unanswerable_reason(message.text)
 
 
 def _skip(reason: SkipReason | Skip) -> GateDecision:
