@@ -197,6 +197,15 @@ class Delivery(Protocol):
         """Whether the last run ended while it posted the first part: the part may be there, under an unknown id."""
         ...
 
+    @property
+    def parts(self) -> Mapping[int, str]:
+        """The ids of the further parts, counted from 1; "" for one that may be posted or not."""
+        ...
+
+    async def mark_part(self, number: int, part_id: str) -> None:
+        """Record that a further part is posted under an id; "": that it is about to be posted."""
+        ...
+
     async def mark_posting(self) -> None:
         """Record that the first part is about to be posted."""
         ...

@@ -72,7 +72,7 @@ class DeliveryRetry:
     async def _post_journaled(
         self, delivery: Delivery, post: Callable[[], Awaitable[str]], find: FindPost | None
     ) -> str:
-        if find and (self._is_in_doubt or delivery.is_in_doubt) and (reply_id := await self._find(find)):
+        if find and (self._is_in_doubt or delivery.is_in_doubt) and (reply_id := await self.find(find)):
             get_logger(__name__).info(f"{self._platform}.reply_recovered", reply=reply_id)
         else:
             await delivery.mark_posting()
@@ -87,7 +87,8 @@ class DeliveryRetry:
         await delivery.mark_posted(reply_id)
         return reply_id
 
-    async def _find(self, find: FindPost) -> str:
+    async def find(self, find: FindPost) -> str:
+        """Look for a post that an earlier try may have made; return its id, or "" also where nobody can look."""
         try:
             return await find()
         except (RetryLater, Unreachable):

@@ -90,7 +90,23 @@ class ReplySink(ABC):
             await self._retry.run(lambda: self._show_first_part(first, first_buttons))
         for number, part in enumerate(further_parts, 1):
             part_buttons = buttons if number == len(further_parts) else ()
-            await self._retry.run(partial(self._send_part, part, number, part_buttons))
+            await self._retry.run(partial(self._post_part, part, number, part_buttons))
+
+    async def _post_part(self, part: str, number: int, buttons: Sequence[Button]) -> None:
+        """Post a further part unless it is there; where that is in doubt, look for it first."""
+        part_id = self._delivery.parts.get(number)
+        if part_id:
+            return
+        if part_id is not None:
+            part_id = await self._retry.find(partial(self._find_part, part, number))
+        if not part_id:
+            await self._delivery.mark_part(number, "")
+            part_id = await self._send_part(part, number, buttons)
+        await self._delivery.mark_part(number, part_id)
+
+    async def _find_part(self, text: str, number: int) -> str:
+        """Return the id of a further part that an earlier try posted, or ""."""
+        return ""
 
     async def _show_state(self, show: Callable[[str], Awaitable[None]], pause_s: float) -> float:
         """Show the newest state; return for how long not to show another one."""
@@ -134,8 +150,8 @@ class ReplySink(ABC):
         """Show the first part: edit the reply where there is one, post it otherwise."""
 
     @abstractmethod
-    async def _send_part(self, text: str, number: int, buttons: Sequence[Button]) -> object:
-        """Post a further part, counted from 1."""
+    async def _send_part(self, text: str, number: int, buttons: Sequence[Button]) -> str:
+        """Post a further part, counted from 1, and return its id."""
 
 
 class LivePreview:

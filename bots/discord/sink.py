@@ -240,6 +240,9 @@ class DiscordSink(ReplySink):
     async def _send_part(self, text: str, number: int, buttons: Sequence[Button]) -> str:
         return await self._target.send_followup(text, number, to_components(buttons))
 
+    async def _find_part(self, text: str, number: int) -> str:
+        return await self._target.find(text, number)
+
     async def _show_first_part(self, text: str, buttons: Sequence[Button] = ()) -> None:
         components = to_components(buttons)
         if self._reply_id:

@@ -78,9 +78,9 @@ class SlackClient:
         return _get_ts(await _call(call, "chat.postMessage"), "chat.postMessage")
 
     async def find_own(self, channel: str, thread_ts: str | None, after_ts: str, label: str) -> str:
-        """Return the timestamp of the bot's first message after another that has this label, or none yet, or "".
+        """Return the timestamp of the bot's first message after another that has this label, or "".
 
-        A message that is being streamed has none. Scopes: the history of such channels.
+        A message that is being streamed has no label and stands for a first part. Scopes: the channels' history.
         """
         cursor = ""
         for _ in range(MAX_HISTORY_PAGES):
@@ -96,7 +96,8 @@ class SlackClient:
             for message in messages if isinstance(messages, list) else ():
                 payload = (message.get("metadata") or {}).get("event_payload") or {}
                 is_own = message.get("user") == self._user_id and str(message.get("ts", "")) > after_ts
-                if is_own and payload.get("label", label) == label:
+                # Streams have no label, and only the first part is one.
+                if is_own and (payload.get("label") == label or ("label" not in payload and label.endswith("/0"))):
                     return str(message["ts"])
             cursor = str((data.get("response_metadata") or {}).get("next_cursor") or "")
             if not cursor:

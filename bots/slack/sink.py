@@ -211,6 +211,9 @@ class SlackSink(ReplySink):
         await self._wait_for_slot()
         return await self._post_message(text, buttons, number)
 
+    async def _find_part(self, text: str, number: int) -> str:
+        return await self._client.find_own(self._channel, self._thread_ts, self._ts, self._label(number))
+
     async def _wait_for_slot(self) -> None:
         """Wait until the channel takes another message."""
         await asyncio.sleep(self._context.rate_limiter.reserve(f"post {self._channel}", self._intervals.post_s))

@@ -107,8 +107,13 @@ class TelegramSink(ReplySink):
         self._reply_id = int(await self._retry.post(self._delivery, self._post_placeholder))
         await self._edit(self._reply_id, text, to_button_rows(buttons))
 
-    async def _send_part(self, text: str, number: int, buttons: Sequence[Button]) -> int:
-        return await self._send(text, None, to_button_rows(buttons))
+    async def _post_part(self, part: str, number: int, buttons: Sequence[Button]) -> None:
+        if not self._delivery.parts.get(number):
+            await super()._post_part(part, number, buttons)
+        await self._edit(int(self._delivery.parts[number]), part, to_button_rows(buttons))
+
+    async def _send_part(self, text: str, number: int, buttons: Sequence[Button]) -> str:
+        return str(await self._send(PLACEHOLDER, None))
 
     async def _post_placeholder(self) -> str:
         # An edit notifies nobody, so whoever is to be called is called by this.

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from core.observability.logs import get_logger, log_context
-from core.ports import Adapter
+from core.ports import Adapter, Sink
 from core.storage.messages import Journal
-from core.types import Message
+from core.types import Message, Reply
 
 # A stop must not take long. Unless the connection is broken, the outcome is known by then.
 POSTING_GRACE_S = 5.0
@@ -19,25 +19,43 @@ class JournaledDelivery:
     """Implements `core.ports.Delivery`: records in the journal how the posting of a reply's first part goes.
 
     `is_visible` says whether people can see anything of the reply, as far as is known. `is_in_doubt` is whether the
-    last run ended while it posted the reply.
+    last run ended while it posted the reply; `final_reply` is the reply that is to be delivered, once it is known.
     """
 
-    def __init__(
-        self, journal: Journal, message: Message, previous_reply_id: str = "", *, is_in_doubt: bool = False
-    ) -> None:
+    def __init__(self, journal: Journal, message: Message, previous_reply_id: str = "") -> None:
         self.previous_reply_id = previous_reply_id
-        # Whether the answer began before a restart.
-        self.is_resumed = bool(previous_reply_id) or is_in_doubt
         self._journal = journal
         self._message = message
         self._idle = asyncio.Event()
         self._idle.set()
-        self.is_visible = self.is_in_doubt = is_in_doubt
+        self.is_visible = self.is_in_doubt = False
+        self.final_reply: Reply | None = None
+        self.parts: dict[int, str] = {}
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether the answer began before a restart."""
+        return bool(self.previous_reply_id) or self.is_in_doubt or self.final_reply is not None
 
     @classmethod
     async def open(cls, journal: Journal, message: Message, previous_reply_id: str) -> JournaledDelivery:
         """Return the delivery of a message's reply, with what the journal knows of it."""
-        return cls(journal, message, previous_reply_id, is_in_doubt=await journal.is_posting(message))
+        delivery = cls(journal, message, previous_reply_id)
+        delivery.is_in_doubt, delivery.final_reply, delivery.parts = await journal.get_delivery(message)
+        delivery.is_visible = delivery.is_in_doubt
+        return delivery
+
+    async def mark_final(self, reply: Reply) -> None:
+        """Record the final reply before it is posted: the next start delivers what is left of it."""
+        if self.final_reply is None:
+            self.final_reply = reply
+            await self._journal.mark_delivery(self._message, reply, self.parts)
+
+    async def mark_part(self, number: int, part_id: str) -> None:
+        """Record that a further part is posted under an id; "": that it is about to be posted."""
+        self.parts[number] = part_id
+        if self.final_reply is not None:
+            await self._journal.mark_delivery(self._message, self.final_reply, self.parts)
 
     async def mark_posting(self) -> None:
         """Record that the first part is about to be posted."""
@@ -64,6 +82,31 @@ class JournaledDelivery:
                 await self._idle.wait()
         except TimeoutError:
             get_logger(__name__).warning("reply.in_doubt", waited_s=POSTING_GRACE_S)
+
+
+class RecordedSink:
+    """Passes a reply to another sink, and records its final form first."""
+
+    def __init__(self, sink: Sink, delivery: JournaledDelivery) -> None:
+        self._sink = sink
+        self._delivery = delivery
+
+    async def open(self) -> None:
+        """Show that an answer is coming."""
+        await self._sink.open()
+
+    async def update(self, text: str) -> None:
+        """Show the reply so far."""
+        await self._sink.update(text)
+
+    async def finish(self, reply: Reply) -> None:
+        """Record the final reply, and show it."""
+        await self._delivery.mark_final(reply)
+        await self._sink.finish(reply)
+
+    async def fail(self, text: str) -> None:
+        """Show that the answer failed."""
+        await self._sink.fail(text)
 
 
 BOT_REMOVED_REASON = "the bot that received it is no longer configured"

@@ -18,7 +18,7 @@ from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.gate.gate import Gate, GateDecision
 from core.messaging.gate.human_activity import wait_while_typing
 from core.messaging.gate.replies import has_content, with_attachments
-from core.messaging.journaling import JournaledDelivery, bot_log_context, recover_pending
+from core.messaging.journaling import JournaledDelivery, RecordedSink, bot_log_context, recover_pending
 from core.messaging.policy.command_table import is_ask_command
 from core.messaging.policy.permissions import PermissionDenied
 from core.observability.logs import get_logger, log_context
@@ -212,11 +212,13 @@ class MessageProcessor:
             await self._journal.mark_skipped(message, decision.reason)
             return
         is_answerable = is_ask_command(message.command) and not decision.canned_reply and has_content(message)
-        sink = adapter.sink(
-            self._feedback.with_rating_buttons(message, is_question=is_answerable), delivery, delivery.previous_reply_id
-        )
+        question = self._feedback.with_rating_buttons(message, is_question=is_answerable)
+        sink = RecordedSink(adapter.sink(question, delivery, delivery.previous_reply_id), delivery)
         try:
-            reply = await self._reply(adapter, message, sink, decision)
+            if reply := delivery.final_reply:
+                await sink.finish(reply)
+            else:
+                reply = await self._reply(adapter, message, sink, decision)
         except asyncio.CancelledError:
             await delivery.wait_for_posting()
             raise

@@ -34,7 +34,7 @@ from core.runtime.tasks import uncancellable
 from core.storage.tables import metadata
 
 # The newest revision in `migrations/versions/`.
-HEAD = "0003"
+HEAD = "0004"
 # How long a statement waits for the lock of another process.
 BUSY_TIMEOUT_MS = 5000
 # As Alembic creates it.

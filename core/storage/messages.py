@@ -34,7 +34,18 @@ from core.storage.tables import (
     replies,
 )
 from core.text.formatting import with_image_description
-from core.types import Attachment, ConversationKey, FeedEntry, Message, Reply, Skip, Trace, Turn
+from core.types import (
+    Attachment,
+    Citation,
+    ConversationKey,
+    FeedEntry,
+    Message,
+    Reply,
+    SearchRound,
+    Skip,
+    Trace,
+    Turn,
+)
 
 
 class Journal:
@@ -142,14 +153,31 @@ class Journal:
         row = await self.database.fetch_first(query.where(messages.c.state.in_(UNFINISHED_STATES)))
         return None if row is None else row.reply_id
 
-    async def is_posting(self, message: Message) -> bool:
-        """Say whether the reply is being posted, or was when the last run ended."""
-        query = select(messages.c.number).filter_by(**identity_values(message), state="sending")
-        return await self.database.fetch_first(query) is not None
+    async def mark_delivery(self, message: Message, reply: Reply, parts: Mapping[int, str]) -> None:
+        """Record the final reply before it is posted, and the ids of its further parts, "" for one being posted."""
+        citations = [asdict(citation) for citation in reply.citations]
+        values = {"text": reply.text, "citations": citations, "trace": _trace_to_json(reply.trace)}
+        parts_by_number = {str(number): part_id for number, part_id in parts.items()}
+        await self._update_row(message, delivery={**values, "seen": reply.image_description, "parts": parts_by_number})
+
+    async def get_delivery(self, message: Message) -> tuple[bool, Reply | None, dict[int, str]]:
+        """Return whether the first part is being posted (or was when the last run ended), and what `mark_delivery`
+        recorded."""
+        query = select(messages.c.state, messages.c.delivery).filter_by(**identity_values(message))
+        row = await self.database.fetch_first(query)
+        if row is None or row.delivery is None:
+            return row is not None and row.state == "sending", None, {}
+        values = row.delivery
+        citations = tuple(Citation(**citation) for citation in values["citations"])
+        reply = Reply(
+            values["text"], citations, trace=_trace_from_json(values["trace"]), image_description=values["seen"]
+        )
+        return row.state == "sending", reply, {int(number): part_id for number, part_id in values["parts"].items()}
 
     async def restart_begun(self, platform: str) -> int:
         """Let answers that had only begun begin anew, so edits count again; return how many were being posted."""
         begun = update(messages).filter_by(platform=platform, state="answering", reply_id="")
+        begun = begun.where(messages.c.delivery.is_(null()))
         await self.database.write(begun.values(state="received"))
         sending = select(messages.c.number).filter_by(platform=platform, state="sending")
         return len(await self.database.fetch_all(sending))
@@ -263,7 +291,7 @@ class Journal:
     async def _complete(
         self, message: Message, state: ProcessingOutcome, skip: Skip | None = None, **values: Any
     ) -> None:
-        await self._update_row(message, state=state, settled_at=datetime.now(UTC), **values)
+        await self._update_row(message, state=state, settled_at=datetime.now(UTC), delivery=None, **values)
         self._metrics.record_message(message.key.platform, state, skip)
 
     async def _update_row(self, message: Message, **values: Any) -> None:
@@ -328,6 +356,14 @@ def _trace_to_json(trace: Trace) -> dict[str, Any]:
     lists = {name: list(getattr(trace, name)) for name in ("agents", "cut")}
     mappings = {name: dict(getattr(trace, name)) for name in ("timings_ms", "tokens", "cost", "why_cut")}
     return {**scalars, **lists, **mappings, "rounds": [asdict(search_round) for search_round in trace.rounds]}
+
+
+def _trace_from_json(values: Mapping[str, Any]) -> Trace:
+    rounds = tuple(
+        SearchRound(**{**search_round, "queries": tuple(search_round["queries"])}) for search_round in values["rounds"]
+    )
+    lists = {name: tuple(values[name]) for name in ("agents", "cut")}
+    return Trace(**{**values, **lists, "rounds": rounds})
 
 
 async def _erase_person(connection: AsyncConnection, message: Message) -> None:

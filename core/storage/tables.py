@@ -59,6 +59,8 @@ messages = sa.Table(
         for name in ("parent_id", "language", "purpose", "root_id", "retry_reason")
     ),
     *(sa.Column(name, sa.JSON) for name in ("feed_entry", "mentioned_users")),
+    # While the answer is being posted: its final form, and which of its further parts are posted.
+    sa.Column("delivery", sa.JSON(none_as_null=True)),
     sa.Index("messages_identity", "platform", "bot", "chat", "id", unique=True),
     sa.Index("messages_conversation", "platform", "chat", "thread", "number"),
     sa.Index("messages_state", "state"),

@@ -18,12 +18,16 @@ class Delivered:
     def __init__(self) -> None:
         self.told: list[str] = []
         self.is_in_doubt = False
+        self.parts: dict[int, str] = {}
         self.down = False
 
     async def mark_posting(self) -> None:
         if self.down:
             raise StoreError("the journal is locked")
         self.told.append("posting")
+
+    async def mark_part(self, number: int, part_id: str) -> None:
+        self.parts[number] = part_id
 
     async def mark_rejected(self) -> None:
         self.told.append("refused")

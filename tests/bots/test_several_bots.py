@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -496,6 +496,9 @@ class Plain(Adapter):
 
 class NoDelivery:
     is_in_doubt = False
+    parts: Mapping[int, str] = {}
+
+    async def mark_part(self, number: int, part_id: str) -> None: ...
 
     async def mark_posting(self) -> None: ...
 

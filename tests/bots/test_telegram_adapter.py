@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -50,6 +50,9 @@ class Silent:
     """A `Delivery` that nobody asks."""
 
     is_in_doubt = False
+    parts: Mapping[int, str] = {}
+
+    async def mark_part(self, number: int, part_id: str) -> None: ...
 
     async def mark_posting(self) -> None:
         return None

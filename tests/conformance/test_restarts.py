@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
+from core.types import Message, Reply
 from tests.conformance.bot import Bot, Gate
 from tests.conformance.platforms import until
 from tests.conformance.scenarios import NO_REDELIVERY, WHOLE, cannot
@@ -86,6 +88,35 @@ async def test_killed_after_posting_and_before_its_confirmation_it_completes_wha
     # Where a platform cannot be asked, a placeholder is left (docs/design.md, exactly once).
     assert [text for text in bot.texts(room) if text != "…"][-1:] == ["Answer to: How?"]
     assert len(bot.shown(room)) == (1 if bot.driver.knows_doubles else 2)
+
+
+@pytest.mark.parametrize("arrived", [False, True])
+@cannot(console=WHOLE)
+async def test_killed_between_the_parts_of_a_long_answer_it_posts_the_rest_once(
+    bot: Bot, monkeypatch: pytest.MonkeyPatch, *, arrived: bool
+) -> None:
+    room, other = bot.group(), bot.group(2)
+    bot.script.says = lambda question: "\n\n".join(f"paragraph {number} {'of words ' * 30}" for number in range(60))
+    assert (await bot.asked(other, "How?")).state == "answered"
+    whole, gate, mark = bot.texts(other), Gate(), bot.journal.mark_delivery
+    assert len(whole) > 2
+
+    async def mark_slowly(message: Message, reply: Reply, parts: Mapping[int, str]) -> None:
+        # Before the second part is posted, or when it is there and nobody has written that down.
+        if not arrived or not parts.get(1):
+            await mark(message, reply, parts)
+        if 1 in parts and bool(parts[1]) == arrived:
+            await gate.passed()
+
+    monkeypatch.setattr(bot.journal, "mark_delivery", mark_slowly)
+    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
+    await asyncio.wait_for(gate.reached.wait(), 60)
+    await bot.kill()
+    await bot.start()
+    await bot.driver.redeliver(room, message)
+    assert (await bot.settled(room, message)).state == "answered"
+    assert len(bot.script.asked) == 2, "the answer is not made again"
+    assert [text for text in bot.texts(room) if text != "…"] == whole
 
 
 @ENDINGS

@@ -75,10 +75,10 @@ async def test_a_posted_reply_is_remembered(journal: Journal) -> None:
     await journal.record_message(ASKED)
     await journal.mark_posting(ASKED)
     assert await journal.get_pending("telegram") == [(ASKED, "")]
-    assert await journal.is_posting(ASKED), "nobody knows yet whether it was posted"
+    assert (await journal.get_delivery(ASKED))[0], "nobody knows yet whether it was posted"
     await journal.mark_posted(ASKED, "99")
     assert await journal.get_pending("telegram") == [(ASKED, "99")]
-    assert not await journal.is_posting(ASKED)
+    assert await journal.get_delivery(ASKED) == (False, None, {})
 
 
 async def test_a_reply_in_doubt_is_closed_and_not_repeated(journal: Journal) -> None:

@@ -37,8 +37,8 @@ from core.types import Attachment, ConversationKey, FeedEntry, Message, Turn
 # As the last version without revisions wrote it, in the form of `sqlite3 journal.db .dump`.
 OLD_JOURNAL = Path(__file__).parent / "data" / "journal_before_revisions.sql"
 CHAT = ConversationKey("telegram", "-100", "7")
-# What the columns hold that came with revision 0002, in rows that said nothing of it.
-NEW_COLUMNS = (0, 0, 0, 0, None, None, None, "", "", "", "", "", None, None)
+# What the columns hold that came with the revisions 0002 and 0004, in rows that said nothing of it.
+NEW_COLUMNS = (0, 0, 0, 0, None, None, None, "", "", "", "", "", None, None, None)
 PRESS = Message("p3", CHAT, "43", "Ben", "", datetime(2026, 1, 2, tzinfo=UTC), bot="9", reply_to="2")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, time
 from typing import Protocol
@@ -322,6 +322,15 @@ class GuardedDelivery:
     def is_in_doubt(self) -> bool:
         """Whether the last run ended while it posted the comment."""
         return self._delivery.is_in_doubt
+
+    @property
+    def parts(self) -> Mapping[int, str]:
+        """The further parts of the comment."""
+        return self._delivery.parts
+
+    async def mark_part(self, number: int, part_id: str) -> None:
+        """Record the state of a further part."""
+        await self._delivery.mark_part(number, part_id)
 
     async def mark_posting(self) -> None:
         """Note it, then look: what is written down first costs no time in which others come first.
