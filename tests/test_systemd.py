@@ -71,6 +71,20 @@ def test_systemd_would_complain(tmp_path: Path, right: str, wrong: str) -> None:
     assert complaints(tmp_path, text.replace(right, wrong)) != ""
 
 
+@needs_systemd
+def test_the_service_is_hardly_exposed() -> None:
+    command = ["systemd-analyze", "security", "--offline=true", "--threshold=14", "--no-pager", str(UNIT)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    # Above the threshold, which is in tenths, it exits with 1.
+    assert result.returncode == 0, [*result.stdout.splitlines()[-1:], result.stderr]
+
+
+def test_memory_and_metadata_of_the_cloud_are_out_of_reach(service: configparser.SectionProxy) -> None:
+    assert service["MemoryHigh"] == "1536M"
+    assert service["MemoryMax"] == "2G"
+    assert service["IPAddressDeny"] == "link-local"
+
+
 def test_the_unit_starts_the_daemon_with_the_system_configuration(
     service: configparser.SectionProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

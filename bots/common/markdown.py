@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from core.text.formatting import strip_control_characters
+from core.text.formatting import replace_lone_surrogates, strip_control_characters
 from core.types import Citation
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class MarkdownRenderer(ABC):
 
     def sanitize(self, text: str) -> str:
         """Return a text that can be sent: without lone surrogates, and without characters that deceive."""
-        return strip_control_characters(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+        return strip_control_characters(replace_lone_surrogates(text))
 
     def is_linkable(self, url: str) -> bool:
         """Return whether the platform can link to an address."""

@@ -28,6 +28,7 @@ from core.settings import Settings
 from core.storage.messages import Journal, iter_retry_delays
 from core.text.catalogue import messages_for
 from core.text.follow_ups import get_author_turns
+from core.text.formatting import replace_lone_surrogates
 from core.text.tokens import detect_language
 from core.types import ConversationKey, Message, Question, Reply, SkipReason, Turn, skip
 
@@ -106,6 +107,7 @@ class MessageProcessor:
     # Cancelled half-way, a message would be in the journal but never scheduled, and a redelivery would be a duplicate.
     @uncancellable
     async def _receive(self, adapter: Adapter, message: Message) -> None:
+        message = _make_storable(message)
         if message.is_edit:
             if not is_ask_command(message.command):
                 get_logger(__name__).debug("command.edited", message=message.id)
@@ -233,17 +235,18 @@ class MessageProcessor:
             # No fault of the question's: it is taken up again when the journal works.
             raise
         except Exception as error:
-            # Nobody asked, so nobody misses the answer: an apology would only disturb.
-            is_unneeded = decision.is_proactive or (
-                isinstance(error, PermissionDenied) and self._gate.chat_policy.is_off(message)
-            )
-            await self._report_error(message, None if is_unneeded and not delivery.is_visible else sink, error)
+            is_unneeded = self._is_apology_unneeded(message, decision, error) and not delivery.is_visible
+            await self._report_error(message, None if is_unneeded else sink, error)
             if decision.is_proactive and not delivery.is_visible:
                 self._gate.release_cooldown(message)
         else:
             await self._finish_answer(message, reply, decision)
             if is_answerable:
                 await self._handoff.escalate_if_needed(adapter, message, reply, self._schedule)
+
+    def _is_apology_unneeded(self, message: Message, decision: GateDecision, error: Exception) -> bool:
+        """Return whether an apology would only disturb: nobody asked, so nobody misses the answer."""
+        return decision.is_proactive or (isinstance(error, PermissionDenied) and self._gate.chat_policy.is_off(message))
 
     async def _finish_answer(self, message: Message, reply: Reply, decision: GateDecision) -> None:
         await self._journal.mark_answered(message, reply)
@@ -321,6 +324,19 @@ class MessageProcessor:
         except PlatformError as platform_error:
             get_logger(__name__).error("reply.refused", error=str(platform_error))
         await self._journal.mark_failed(message, str(error) or type(error).__name__)
+
+
+def _make_storable(message: Message) -> Message:
+    """Return a message without halves of surrogate pairs: one could not be journalled, and would block all after it."""
+    return replace(
+        message,
+        author=replace_lone_surrogates(message.author),
+        text=replace_lone_surrogates(message.text),
+        quoted=replace_lone_surrogates(message.quoted),
+        attachments=tuple(
+            replace(attachment, name=replace_lone_surrogates(attachment.name)) for attachment in message.attachments
+        ),
+    )
 
 
 def _truncate(text: str) -> str:

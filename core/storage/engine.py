@@ -37,6 +37,8 @@ from core.storage.tables import metadata
 HEAD = "0004"
 # How long a statement waits for the lock of another process.
 BUSY_TIMEOUT_MS = 5000
+DAMAGED_HINT = "Restore a backup of the file, or move it away: the next start then makes a new one"
+_DAMAGE = ("malformed", "not a database", "decode")
 # As Alembic creates it.
 alembic_version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 
@@ -80,7 +82,7 @@ class Database:
         try:
             async with self._write_lock, self._engine.begin() as connection:
                 yield connection
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, UnicodeDecodeError) as error:
             raise JournalError(f"the journal {self._location} refuses to be written: {_cause(error)}") from error
 
     @asynccontextmanager
@@ -89,22 +91,31 @@ class Database:
         try:
             async with self._engine.connect() as connection:
                 yield connection
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, UnicodeDecodeError) as error:
             raise JournalError(f"the journal {self._location} cannot be read: {_cause(error)}") from error
+
+    @asynccontextmanager
+    async def _read(self) -> AsyncIterator[AsyncConnection]:
+        try:
+            async with self.connect() as connection:
+                yield connection
+        except (ValueError, TypeError) as error:
+            # The file is damaged: a column holds what no version of ours writes, such as half a date.
+            raise JournalError(f"the journal {self._location} cannot be read: {error}. {DAMAGED_HINT}") from error
 
     async def fetch_all(self, query: Select[*tuple[Any, ...]]) -> Sequence[Row[*tuple[Any, ...]]]:
         """Return all rows of a query."""
-        async with self.connect() as connection:
+        async with self._read() as connection:
             return (await connection.execute(query)).all()
 
     async def fetch_first(self, query: Select[*tuple[Any, ...]]) -> Row[*tuple[Any, ...]] | None:
         """Return the first row of a query, or None."""
-        async with self.connect() as connection:
+        async with self._read() as connection:
             return (await connection.execute(query)).first()
 
     async def fetch_value(self, query: Select[*tuple[Any, ...]]) -> Any:
         """Return the first column of a query's first row, or None where there is no row."""
-        async with self.connect() as connection:
+        async with self._read() as connection:
             return await connection.scalar(query)
 
     @uncancellable
@@ -194,8 +205,10 @@ def _set_pragmas(connection: Any, _record: object) -> None:
     cursor.close()
 
 
-def _cause(error: SQLAlchemyError) -> str:
-    return str(getattr(error, "orig", None) or error)
+def _cause(error: Exception) -> str:
+    # SQLite quotes the text that it cannot decode: a member's words do not belong in an error.
+    cause = str(getattr(error, "orig", None) or error).partition(" with text ")[0]
+    return f"{cause}. {DAMAGED_HINT}" if any(words in cause for words in _DAMAGE) else cause
 
 
 class Repository:

@@ -23,6 +23,15 @@ def strip_control_characters(text: str) -> str:
     return text.translate(_DECEPTIVE_CHARACTERS)
 
 
+def replace_lone_surrogates(text: str) -> str:
+    """Return a text in which halves of a surrogate pair, which JSON may hold and no file can, are replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
 def format_code(text: str, max_chars: int = MAX_CODE_CHARS, texts: Messages = ENGLISH) -> str:
     """Return a text as inline code on one line, cut to a length: it can contain no markup and no mention.
 

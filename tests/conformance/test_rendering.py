@@ -172,7 +172,7 @@ async def test_html_in_an_answer_is_text(bot: Bot) -> None:
     "text",
     [
         "日本語の質問です。インストール方法は？",
-        "مرحبا كيف أقوم بالتثبيت؟ \u202eright to left\u202c",
+        "مرحبا كيف أقوم بالتثبيت؟ \u200fright to left\u200e",
         "👩‍👩‍👧‍👦 🇩🇪 👍🏽 how? 𝒳",
         "naïve café ﬁ Å e\u0301 \u00a0 ẞ",
     ],

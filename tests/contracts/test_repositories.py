@@ -244,7 +244,7 @@ class TestMessageLookup:
         assert await lookup.find_question(command) == ASKED
         assert await lookup.find_question(replace(command, reply_to="")) == ASKED
         assert await lookup.find_question(replace(command, reply_to="", author_id="43")) is None
-        assert await lookup.is_readable_answer(command)
+        assert await lookup.is_own_answer(command)
         assert await lookup.get_message(replace(command, bot="10"), "1") is None
 
     async def test_a_restricted_thread_is_not_told_of_elsewhere(self, journal: Journal, database: Database) -> None:
@@ -253,7 +253,7 @@ class TestMessageLookup:
         elsewhere = replace(ASKED, id="5", key=replace(CHAT, thread="8"), reply_to="2")
         assert await lookup.get_readable_message(elsewhere, "1") is None
         assert await lookup.get_readable_message(replace(elsewhere, key=CHAT), "1") is not None
-        assert not await lookup.is_readable_answer(elsewhere)
+        assert not await lookup.is_own_answer(elsewhere)
         assert await lookup.get_last_outcome(elsewhere) is None
 
     async def test_outcomes(self, journal: Journal, database: Database) -> None:

@@ -208,8 +208,8 @@ class TestFaults:
         assert first.startswith(f"{file}:1: sources.a.git: unknown key")
         assert second == (
             f"{file}:1: sources.a.pth: unknown key; known here: "
-            "branch, branches, exclude, host_keys, include, kind, known_hosts, link, max_document_kb, max_file_kb, "
-            "refresh, ssh_key, timeout_s, token, url, username"
+            "branch, branches, exclude, host_keys, include, kind, known_hosts, link, max_document_kb, max_documents, "
+            "max_file_kb, max_total_mb, refresh, ssh_key, timeout_s, token, url, username"
         )
 
     def test_are_told_in_the_order_of_the_files(self, tmp_path: Path) -> None:

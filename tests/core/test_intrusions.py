@@ -88,14 +88,12 @@ async def test_nothing_is_approved_unseen(journal: Journal) -> None:
     assert "A secret." in await bot.hear(says("faq", f"list {there}", private=True))
 
 
-async def test_who_asked_what_was_learned_from_the_bots_own_answer_can_have_it_forgotten(journal: Journal) -> None:
-    room = await deliver(journal, ASKED, handoff=TRUSTED)
-    async with journal.database.transaction() as connection:
-        await connection.execute(sql("UPDATE messages SET reply_id = '900' WHERE id = '1'"))
-    learn = replace(ASKED, id="2", author_id="7", author="Eve", command="learn", text="", reply_to="900")
-    await deliver(journal, learn, room=room, handoff=TRUSTED)
+async def test_who_asked_what_was_learned_from_an_answer_can_have_it_forgotten(journal: Journal) -> None:
+    answer = replace(ASKED, id="2", author_id="7", author="Eve", addressed=False, text="With pip.", reply_to="1")
+    learn = replace(answer, id="3", addressed=True, command="learn", text="", reply_to="2")
+    room = await deliver(journal, ASKED, answer, learn, handoff=TRUSTED)
     assert [answer.question for answer in await TaughtAnswerRepository(journal.database).list_answers()] == [ASKED.text]
-    await deliver(journal, replace(ASKED, id="3", command="forget", text=""), room=room)
+    await deliver(journal, replace(ASKED, id="4", command="forget", text=""), room=room)
     assert await TaughtAnswerRepository(journal.database).list_answers() == []
 
 

@@ -392,3 +392,27 @@ async def test_forgetting_takes_the_kept_answers_along(journal: Journal) -> None
         await cache.store(CacheKey(scope, ASKED.text, "how", ""), Reply("So."), {})
     await journal.erase_author(ASKED)
     assert [len(await cache.find(CacheKey(scope, "How?", "how", ""))) for scope in scopes] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_a_damaged_file_is_an_error_that_names_the_way_out(tmp_path: Path, seed: int) -> None:
+    journal = await Journal.open(tmp_path / "journal.db")
+    for number in range(60):
+        await journal.record_message(replace(ASKED, id=str(number), text="x" * 300))
+    await journal.close()
+    damaged, dice = bytearray((tmp_path / "journal.db").read_bytes()), Random(seed)
+    for _ in range(dice.choice([5, 50, 500])):
+        damaged[dice.randrange(len(damaged))] ^= 1 << dice.randrange(8)
+    (tmp_path / "damaged.db").write_bytes(damaged)
+    errors = []
+    try:
+        async with asyncio.timeout(60):
+            opened = await Journal.open(tmp_path / "damaged.db")
+            try:
+                await opened.get_pending(ASKED.key.platform)
+                await opened.record_message(replace(ASKED, id="new"))
+            finally:
+                await opened.close()
+    except StoreError as error:
+        errors.append(str(error))
+    assert [error for error in errors if not ("damaged.db" in error and "move it away" in error)] == []

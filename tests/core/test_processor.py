@@ -524,3 +524,10 @@ async def test_a_stop_does_not_wait_for_a_locked_journal(lockable: tuple[Journal
     assert await processor.drain(60) == 0
     other.execute("ROLLBACK")
     assert [message.id for message, _ in await journal.get_pending("test")] == ["1"]
+
+
+async def test_half_a_character_blocks_no_message(journal: Journal) -> None:
+    broken = replace(ASKED, author="A\ud83d", text="How\udc00?", quoted="\ud800")
+    room = await deliver(journal, echo, broken)
+    assert [reply.text for reply in room.sinks["1"].replies] == ["1: How\ufffd?"]
+    assert await get_state(journal, ASKED) == ("answered", "")
