@@ -65,7 +65,9 @@ _USUAL_UNITS = (1, 0.001, 60, 1e3, 2**10, 1e6, 2**20)
 _QUANTITY = re.compile(
     rf"(?<![\w.])(?<!\d,)(\d+(?:[.,_]\d+)*|an?|{'|'.join(_NUMBER_WORDS)})[\s-]?({'|'.join(_UNITS)})s?\b", re.IGNORECASE
 )
-_CHINESE_QUANTITY = re.compile(rf"(\d+(?:\.\d+)?|[{''.join(_CHINESE_NUMERALS)}])\s*({'|'.join(_CHINESE_UNITS)})")
+_CHINESE_QUANTITY = re.compile(
+    rf"((?<!\d)\d++(?:\.\d++)?|[{''.join(_CHINESE_NUMERALS)}])\s*+({'|'.join(_CHINESE_UNITS)})"
+)
 _INLINE_CODE = re.compile(r"`([^`\n]+)`")
 _IDENTIFIER = re.compile(
     r"(?<![\w-])--?[a-z][\w-]+"
@@ -155,13 +157,14 @@ def is_usual_amount(value: float, numbers: Collection[str]) -> bool:
 
 # What stands for something else (<name>, {name}, ${NAME}), what is quoted, and the value of an argument or variable.
 _PLACEHOLDER = re.compile(r"\$?\{[^{}\n]*\}|<[^<>\n]*>|\[[^\[\]\n]*\]|\.{3}|…|\"[^\"\n]*\"|'[^'\n]*'")
-_CALLABLE = re.compile(r"([A-Za-z_][\w.]*)\(")
-_ARGUMENT = re.compile(r"(?<![\w=!<>-])([A-Za-z_][\w.]*)\s?=(?!=)")
+# A name begins only where no name goes on: the search takes linear time.
+_CALLABLE = re.compile(r"(?:(?<![\w.])|(?<=[)\]]\.))([A-Za-z_][\w.]*+)\(")
+_ARGUMENT = re.compile(r"(?:(?<![\w.=!<>-])|(?<=[)\]]\.))([A-Za-z_][\w.]*+)\s?=(?!=)")
 _OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]+")
 _CODE_WORD = re.compile(
     r"(?<![\w./:@-])(?:[A-Za-z]\w*(?:[-_.]\w+)+|[A-Z][a-z0-9]+[A-Z]\w*)(?![\w/:@-])",
 )
-_PATH_OR_URL = re.compile(r"\S*/\S*")
+_PATH_OR_URL = re.compile(r"(?<!\S)[^\s/]*+/\S*+")
 
 
 def strip_literals(text: str) -> str:
