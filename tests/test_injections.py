@@ -181,6 +181,8 @@ def make_settings(folder: Path, model: ScriptedPeer, web: WebPeer, **changes: ob
             "web": {"sources": ["web"], "description": "the web"},
         },
         "models": {"main": endpoint},
+        # The scripted queries name hardly anything: every agent is asked all the same, so that every attempt is read.
+        "knowledge": {"routing": {"threshold": 0}},
         "answer": {"persona": f"Your code word is {SECRET}."},
         # Nothing is late here, however busy the machine is.
         "budget": {"deadline_s": 600, "context": 0.2},
@@ -212,8 +214,10 @@ async def unharmed(world: World, question: Question) -> str:
         for body in model.requests:
             assert CANARY not in unfenced(body), f"{get_agent(body)}: {unfenced(body)}"
         searched = [request.query["q"] for request in web.requests]
-        assert "flux capacitor" in searched
-        assert all(line in ("flux capacitor", ASKED) or line.startswith(question.text) for line in searched)
+        # A sub-question keeps the name that stands in the question.
+        queries = {"flux capacitor", "flux capacitor Bob"}
+        assert queries & set(searched)
+        assert all(line in (*queries, ASKED) or line.startswith(question.text) for line in searched)
         assert SECRET in model.sent("write")[-1]["messages"][0]["content"]
         read += model.requests
     return str([body["messages"] for body in read])

@@ -15,7 +15,7 @@ _GENERIC_WORDS = frozenset(
         "anyone anybody somebody something know work problem issue question way possible thing try want need find found"
         " get got make right wrong good best better recommend help use using mean means difference between example"
         " happen do does write without not new old see give take several many much one two every each own there what"
-        " when where who before after like let same other change",
+        " when where who before after like let same other change once more again",
         limit=200,
     ).split()
 )

@@ -25,8 +25,7 @@ async def send_command(telegram: TelegramPeer, text: str) -> str:
     """Write to the bot in private and wait for its last word: the final message, not a draft."""
     message_count = len(telegram.messages(OWNER.id))
     telegram.say(OWNER.id, text, author=OWNER)
-    await telegram.wait_until(lambda: len(telegram.messages(OWNER.id)) > message_count, SOON_S)
-    return telegram.messages(OWNER.id)[-1].text
+    return (await telegram.wait_for_reply(OWNER.id, SOON_S, count=message_count + 1)).text
 
 
 def changed(file: Path, **changes: object) -> None:
