@@ -22,6 +22,7 @@ from core.messaging.gate.calibration import (
 )
 from core.messaging.gate.features import FEATURE_NAMES, GENERAL_FEATURES, NGRAM_BUCKETS, GateFeatures
 from core.messaging.gate.model import FittedOn, GateModel, logistic
+from core.settings import GateSettings
 
 Array = NDArray[np.float64]
 
@@ -185,6 +186,9 @@ def evaluate_gate(
 def fit_gate(cases: Sequence[ScoredCase], name: str, prior: GateModel) -> tuple[GateModel, float]:
     """Return the model and the threshold that suit these cases; few cases correct the prior. Blocking."""
     labelled = to_labelled_set(cases, name)
+    if len(set(labelled.labels)) < 2:
+        # One kind of message tells nothing of the other.
+        return prior, GateSettings().threshold
     fitted = fit_model([labelled], prior if len(labelled.labels) < MIN_OWN_MESSAGES else None)
     return fitted.model, choose_threshold(fitted.held_out_log_odds, labelled.labels)
 

@@ -38,7 +38,7 @@ HEAD = "0004"
 # How long a statement waits for the lock of another process.
 BUSY_TIMEOUT_MS = 5000
 DAMAGED_HINT = "Restore a backup of the file, or move it away: the next start then makes a new one"
-_DAMAGE = ("malformed", "not a database", "decode")
+_DAMAGE = ("malformed", "not a database", "decode", "no such column", "no such table")
 # As Alembic creates it.
 alembic_version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 

@@ -82,7 +82,11 @@ async def test_in_auto_chatter_in_an_answered_thread_says_why_it_was_left_alone(
         for text in ("thanks!", "I am off to lunch", "Ann, where do the logs go?", "are you coming to lunch?")
     ]
     assert reasons == [
-        *("a courtesy", "not a question", "somebody else is called by name", "a question about people or plans")
+        "a courtesy",
+        # These two are no certain chatter by their words, and this bot has no documents.
+        "there is no knowledge to judge by",
+        "somebody else is called by name",
+        "there is no knowledge to judge by",
     ]
     assert len(bot.script.questions) == 1
 

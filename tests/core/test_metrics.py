@@ -243,8 +243,8 @@ class TestSilences:
                 "wordless",
             ),
             (
-                skip(SkipReason.UNSURE, probability=0.3111, threshold=0.5),
-                "not sure enough to help: 0.31, threshold 0.50",
+                skip(SkipReason.UNSURE, probability=0.3111, threshold=0.5, explanation="- it asks nothing"),
+                "not sure enough to help: 0.31, threshold 0.50 (- it asks nothing)",
                 "unsure",
             ),
             (

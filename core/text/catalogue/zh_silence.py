@@ -31,7 +31,7 @@ SKIP_REASONS: Mapping[str, str] = {
     "ANSWER_LOOP": "十分钟内已回答这个账号 {count} 次（gate.answers_in_10_min）",
     "COMMENT_LIMIT": "一小时内已有 {count} 条评论（auto_comment.per_hour）",
     "QUIET_HOURS": "处于安静时段（{hours}）",
-    "UNSURE": "没有足够的把握：{probability:.2f}，阈值 {threshold:.2f}",
+    "UNSURE": "没有足够的把握：{probability:.2f}，阈值 {threshold:.2f}（{explanation}）",
     "IRRELEVANT_POST": "超出我所知的范围：{score:.2f}，至少需要 {minimum:g}",
     "REPEATED": "同样的问题在本聊天里已经回答过",
     "NO_KNOWLEDGE": "没有可供判断的资料",
