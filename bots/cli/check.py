@@ -97,6 +97,9 @@ async def check(
     findings += _check_git_command(settings)
     findings += await asyncio.gather(*source_checks)
     findings += _check_agents(settings)
+    if settings.gate.weights:
+        text = "has no effect any more: remove it, and fit your labelled messages (kimas eval gate DATA.jsonl --fit)"
+        findings.append(Finding("warning", "gate.weights", text))
     findings += [await asyncio.to_thread(_check_embedding, settings), *await check_languages(settings)]
     findings += _check_models(settings)
     findings += await asyncio.to_thread(_check_secrets, settings)

@@ -175,16 +175,9 @@ class GateSettings(Section):
     model: Path | None = Field(
         None, description="The file of a model fitted by `kimas eval gate --fit`; null: the one that is shipped"
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_weights(cls, values: object) -> object:
-        if isinstance(values, dict) and "weights" in values:
-            raise ValueError(
-                "weights are of the gate before it was a learned model: remove them, and fit your labelled messages "
-                "again (kimas eval gate DATA.jsonl --fit)"
-            )
-        return values
+    weights: dict[str, float | None] = Field(
+        default_factory=dict, description="Of earlier versions, and without effect: the gate is a learned model"
+    )
 
     def get_mode(self, chat: str, *, private: bool) -> GateMode:
         """Return the mode of a chat (`platform:chat`). A private chat is off only if `modes` names it."""

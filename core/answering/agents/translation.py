@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from core.answering.context import MAX_QUERY_CHARS, AnswerDependencies
-from core.answering.rewriting.base import QUERY_SCHEMA, is_refusal
+from core.answering.rewriting.query_reply import QUERY_SCHEMA, is_refusal
 from core.grounding.evidence import escape_delimiters
 from core.llm.decision_schema import ParsedReply
 from core.llm.structured_output import DecisionRequest, decide

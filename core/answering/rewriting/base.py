@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from core.answering.context import MAX_QUERY_CHARS, Query, RewriteContext
+from core.answering.rewriting.query_reply import is_refusal
 from core.grounding.evidence import escape_delimiters
-from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
+from core.llm.decision_schema import DecisionSchema, ParsedReply
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.tasks import task_group
 from core.text.keywords import content_words, extract_noun_phrases, strip_fillers
@@ -76,20 +77,6 @@ def has_same_script(text: str, other: str) -> bool:
 
 LLMRewrite = Callable[[Query, RewriteContext], Awaitable[Sequence[Query] | None]]
 RuleBasedRewrite = Callable[[Query, RewriteContext], Sequence[Query]]
-QUERY_KEYS = (
-    *("rewritten query", "rewritten", "rewrite", "search query", "new query", "queries", "q", "question", "search"),
-    *("translation", "translated query", "translated", "result", "output", "text"),
-    *("查询", "改写", "改写后的查询", "搜索词", "检索词", "翻译", "译文", "结果"),
-)
-QUERY_SCHEMA = DecisionSchema(
-    "query", "A search query", (SchemaField("query", "text", "the search query, one line", QUERY_KEYS),)
-)
-_REFUSAL = re.compile(
-    r"(?i)^\W*(?:i(?:'m| am)? (?:sorry|afraid|unable|not able|cannot|can't|can not|do not|don't|did not|didn't"
-    r"|would need)"
-    r"|sorry\b|as an ai\b|unfortunately\b|please (?:provide|clarify|give)|(?:很?抱歉|对不起|我不|我无法|无法|作为))"
-)
-
 # The rest of an object or a tag that could not be parsed.
 _UNPARSED_MARKUP = re.compile(r"^\s*[{<\[]|[\"']\w+[\"']\s*:\s")
 
@@ -138,11 +125,6 @@ def is_valid_rewrite(text: str, query: Query, max_chars: int = MAX_QUERY_CHARS) 
     """Say whether a model's rewrite can be searched: it has content words, is no refusal, and is not too long."""
     has_content = bool(content_words(text)) and any(map(str.isalpha, text)) and not _UNPARSED_MARKUP.search(text)
     return has_content and not is_refusal(text, query.text) and len(text) <= max_chars
-
-
-def is_refusal(text: str, query: str) -> bool:
-    """Say whether a model refused to rewrite. A question such as "Why can't I ..." begins like a refusal itself."""
-    return bool(_REFUSAL.match(text)) and not _REFUSAL.match(query)
 
 
 def shares_terms(text: str, query: Query, context: RewriteContext) -> bool:

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from core.answering.context import MAX_PASSAGE_CHARS, Query, Rewrite, RewriteContext
 from core.answering.rewriting.base import (
-    QUERY_SCHEMA,
     ask_llm,
     fence_query,
     find_synonyms,
@@ -26,6 +25,7 @@ from core.answering.rewriting.base import (
     rule_based_rewrite,
     shares_terms,
 )
+from core.answering.rewriting.query_reply import QUERY_SCHEMA
 from core.grounding.evidence import escape_delimiters
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.text.keywords import content_words, extract_noun_phrases, strip_fillers
