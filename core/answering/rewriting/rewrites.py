@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from core.answering.context import MAX_PASSAGE_CHARS, Query, Rewrite, RewriteContext
@@ -41,15 +41,19 @@ async def prompt(queries: Sequence[Query], context: RewriteContext) -> Sequence[
 
 
 async def _llm_prompt(query: Query, context: RewriteContext) -> Sequence[Query] | None:
+    accept = _accept_on_subject(query, context)
+    return await ask_llm("rewrite_prompt", QUERY_SCHEMA, fence_query(query), accept, context)
+
+
+def _accept_on_subject(query: Query, context: RewriteContext) -> Callable[[ParsedReply], Sequence[Query] | None]:
+    """Return what takes a model's rewrite that can be searched and shares a word with the query or the agent."""
+
     def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
         text = parsed_reply.get_text("query")
-        return (
-            [replace(query, text=text)]
-            if is_valid_rewrite(text, query) and shares_terms(text, query, context)
-            else None
-        )
+        is_usable = is_valid_rewrite(text, query) and shares_terms(text, query, context)
+        return [replace(query, text=text)] if is_usable else None
 
-    return await ask_llm("rewrite_prompt", QUERY_SCHEMA, fence_query(query), accept, context)
+    return accept
 
 
 RETRIEVAL_STAGE = "rewrite_retrieval"
@@ -71,14 +75,7 @@ async def retrieval(queries: Sequence[Query], context: RewriteContext) -> Sequen
         return queries
 
     async def llm_rewrite(query: Query, context: RewriteContext) -> Sequence[Query] | None:
-        def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
-            text = parsed_reply.get_text("query")
-            return (
-                [replace(query, text=text)]
-                if is_valid_rewrite(text, query) and shares_terms(text, query, context)
-                else None
-            )
-
+        accept = _accept_on_subject(query, context)
         evidence = "\n".join(f"- {_to_excerpt(passage.title)}: {_to_excerpt(passage.text)}" for passage in passages)
         request = f"<evidence>\n{escape_delimiters(evidence)}\n</evidence>\n{fence_query(query)}"
         return await ask_llm(RETRIEVAL_STAGE, QUERY_SCHEMA, request, accept, context)
