@@ -44,6 +44,7 @@ _HOW_TO = re.compile(r"\bhow\b|\bcommand\b|\bexample\b|怎么|怎样|如何|命�
 _NAME = re.compile(
     r"(?:--?)?[A-Za-z](?=\w*[._-]\w)\w*+(?:[.-]\w++)*+|[A-Za-z][a-z]*+[A-Z]\w*|[A-Z][A-Z0-9]{2,}|[a-z]\w*"
 )
+_HEADING_NUMBER = re.compile(r"^\d+(?:\.\d+)*[.)]?\s+")
 _IMPORT = re.compile(r"\s*(?:import|from|package|use|using|#include)\b")
 _DOCSTRING = re.compile(r'(?s)[rRbBuUfF]?("""|\'\'\')(.*?)\1')
 _COMMENT = re.compile(r"(?m)^[^\S\n]*(?:#|//|\*)\s?(?!!)(.*)$")
@@ -237,7 +238,9 @@ def _render(quote: ScoredQuote, passage: Passage) -> str:
     quotable, reference = quote.candidate.quotable, f"[{passage_ref(quote.candidate.position)}]"
     text = strip_markers(quotable.text)
     subject = _get_quote_subject(quotable, passage)
-    lines = [f"{subject}: {text}" if subject and text else text or subject or strip_markers(quotable.heading)]
+    # Code or a list without a sentence of its own is announced by its heading.
+    heading = _HEADING_NUMBER.sub("", strip_markers(quotable.heading)).rstrip(":：")
+    lines = [f"{subject}: {text}" if subject and text else text or subject or (f"{heading}:" if heading else "")]
     lines += [f"- {strip_markers(item)}" for item in quotable.items]
     rendered = "\n".join(f"> {line}" for line in lines) + f" {reference}"
     return f"{rendered}\n\n{_format_code_block(quotable.code, quotable.language)}" if quotable.code else rendered

@@ -225,3 +225,9 @@ def test_reading_blocks_is_linear() -> None:
         started = time.thread_time()
         get_quotables(text)
         assert time.thread_time() - started < 3, text[:20]
+
+
+async def test_code_without_a_sentence_is_announced_by_its_heading_without_its_number() -> None:
+    guide = replace(passage("a", "## 4. Check the configuration\n\n```sh\nkimas check\n```"), title="Guide > 4. Check")
+    quoted = await extract_answer("How do I check the configuration?", [guide], InMemoryLibrary())
+    assert quoted == "> Check the configuration: [p1]\n\n```sh\nkimas check\n```"
