@@ -8,12 +8,12 @@ UV_VERSION := 0.13.8
 # Compiled once here: where the environment is read-only, every start would compile everything again.
 INSTALL := $(UV) pip install --quiet --compile-bytecode --python $(BIN)/python
 COMPILE := $(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links pyproject.toml
-CODE := bots core knowledge tests
+CODE := kimas bots core knowledge tests hatch_build.py
 # More than there are processors: most tests wait for something.
 WORKERS ?= 6
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test parallel lint format bench quality lock schema clean
+.PHONY: help demo test parallel lint format bench quality wheel lock soak schema clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,12 +67,18 @@ bench: $(VENV)/.dev  ## measure; prints tables
 quality: $(VENV)/.dev  ## measure judgement on public data (docs/quality.md)
 	$(BIN)/python -m tests.quality run
 
+soak: $(VENV)/.dev  ## ten minutes of load with faults and kills (SOAK_MINUTES)
+	$(BIN)/python -m tests.soak
+
 schema: $(VENV)/.runtime  ## write config/schema.json from the settings model
 	$(BIN)/python -m core.settings.schema > config/schema.json
 
+wheel: $(VENV)/.runtime  ## build the wheel into dist/
+	$(BIN)/python -m hatchling build --target wheel
+
 lock: $(UV)  ## pin again what pyproject.toml asks for
-	$(COMPILE) --group build -o requirements.lock
-	$(COMPILE) --group build --group dev -o requirements-dev.lock
+	$(COMPILE) --extra eval --extra postgres --group build --group model -o requirements.lock
+	$(COMPILE) --extra eval --extra postgres --group build --group model --group dev -o requirements-dev.lock
 
 clean:  ## remove the virtual environment and everything made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info

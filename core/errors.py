@@ -3,10 +3,12 @@
     KimasError
     ├── ConfigurationError       the configuration is wrong; has one line per error           (exit 2)
     ├── UsageError               the user named something unknown, or an invalid argument     (exit 2)
+    │   └── QuotaExceeded        a daily limit is used up
     ├── ServiceError             a service outside the process failed                         (exit 69)
     │   ├── ModelError           a language model endpoint failed, refused or timed out
     │   ├── EmbeddingError       an embeddings endpoint failed, or the local model is damaged
     │   └── PlatformError        a chat platform refused or could not be reached
+    │       ├── PlatformUnavailable  it may take the same call later
     │       ├── MessageDeleted   the message to reply to no longer exists
     │       └── CommentSuppressed  a comment was suppressed before it was posted
     ├── SourceError              a source cannot be read; its old knowledge stays             (exit 1)
@@ -46,6 +48,14 @@ class UsageError(KimasError):
     exit_code = 2
 
 
+class QuotaExceeded(UsageError):
+    """A daily limit is used up. `is_repeated` is true when the asker was told before."""
+
+    def __init__(self, message: str, *, is_repeated: bool) -> None:
+        super().__init__(message)
+        self.is_repeated = is_repeated
+
+
 class ServiceError(KimasError):
     """A service outside the process failed. Optional stages then use their fallback."""
 
@@ -74,6 +84,17 @@ class PlatformError(ServiceError):
     """A chat platform refused a call or could not be reached."""
 
 
+class PlatformUnavailable(PlatformError):
+    """A chat platform takes nothing now, but may later: it is away, wants a pause, or refuses a credential.
+
+    `seconds` is the pause that it asked for.
+    """
+
+    def __init__(self, message: str, seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
 class MessageDeleted(PlatformError):
     """The message to reply to was deleted in the meantime."""
 
@@ -88,6 +109,10 @@ class StoreError(KimasError):
 
 class JournalError(StoreError):
     """The journal cannot be read or written now: the disk is full, say, or another process holds its lock."""
+
+
+class ClaimLost(JournalError):
+    """Another daemon has taken over the message: this one leaves it alone from now on."""
 
 
 class StoreMismatch(StoreError):

@@ -6,11 +6,12 @@ Every implementation passes the contract suite of its interface (`tests/contract
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from core.errors import PlatformError
+from core.forms import SettingsForm
 from core.types import (
     AgentScore,
     Attachment,
@@ -24,7 +25,7 @@ from core.types import (
     Turn,
 )
 
-ModelRole = Literal["main", "light", "vision"]
+ModelRole = Literal["main", "light", "vision", "judge"]
 
 
 class RequestBudget(Protocol):
@@ -45,9 +46,16 @@ class RequestBudget(Protocol):
         ...
 
     def add_usage(
-        self, agent: str, prompt_tokens: int, completion_tokens: int, cost: float = 0.0, *, is_estimated: bool = False
+        self,
+        agent: str,
+        prompt_tokens: int,
+        completion_tokens: int,
+        cost: float = 0.0,
+        *,
+        is_estimated: bool = False,
+        model: str = "",
     ) -> None:
-        """Add the tokens of one call, and its cost in the currency of the configured prices."""
+        """Add the tokens of one call of `model`, and its cost in the currency of the configured prices."""
         ...
 
 
@@ -97,6 +105,10 @@ class WordMatch:
 class Library(Protocol):
     """All knowledge, as the agents see it."""
 
+    def restricted_to(self, sources: Collection[str]) -> Library:
+        """Return what is known, for one question, to who may see these sources only, without agents of others."""
+        ...
+
     async def route(self, query: str) -> Sequence[AgentScore]:
         """Return the retrieval agents to ask, best first (KIMAs 3.2.2)."""
         ...
@@ -110,10 +122,7 @@ class Library(Protocol):
         ...
 
     async def match_words(self, query: str, limit: int) -> WordMatch:
-        """Return the `limit` best stored passages by BM25 alone, of all agents together, and the weights of the words.
-
-        Nothing is embedded, and no live source is asked. Raises `StoreError`.
-        """
+        """Return the `limit` best stored passages by BM25 alone, and the words' weights. Raises `StoreError`."""
         ...
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
@@ -125,7 +134,10 @@ class Library(Protocol):
         ...
 
     async def term_weights(self, query: str) -> Mapping[str, float]:
-        """Return the IDF of each token of a query over all stored passages; empty where the store cannot count."""
+        """Return the IDF of each token of a query over all stored passages; empty where the store cannot count.
+
+        A word that no passage contains weighs as much as one that a single passage contains.
+        """
         ...
 
 
@@ -219,41 +231,11 @@ class Delivery(Protocol):
         ...
 
 
-# Stands for the value in the command of a form field.
-VALUE_PLACEHOLDER = "{}"
-
-
-@dataclass(frozen=True, slots=True)
-class FormField:
-    """A field: the command that sets its value, with `VALUE_PLACEHOLDER` for the value, and the current value.
-
-    `choices` are values with their labels; without choices the value is free text, and `hint` explains it.
-    """
-
-    command: str
-    label: str
-    value: str
-    choices: tuple[tuple[str, str], ...] = ()
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SettingsForm:
-    """The settings that the reader may change, and `notes`: one line per setting that they may only see. Plain text.
-
-    `language` is the language code of the texts.
-    """
-
-    fields: tuple[FormField, ...]
-    notes: tuple[str, ...] = ()
-    language: str = "en"
-
-
 class ConnectionStatus:
-    """The connection to one platform. `outages` counts how often it was lost or could not be made."""
+    """The connection to one platform. `outages` counts how often it was lost, `is_standby`: another daemon receives."""
 
     def __init__(self) -> None:
-        self.is_connected = False
+        self.is_connected = self.is_standby = False
         self.outages = 0
         self._is_down = False
 
@@ -277,14 +259,24 @@ class Adapter(ABC):
     `name` is the platform's name in conversation keys. `connection` is None if messages arrive without a connection.
     With `can_take_over` the adapter may answer messages to a bot of its platform that is no longer configured. With
     `can_settle_doubt` its sinks post no second answer where `Delivery.is_in_doubt`; without it, such a question is
-    closed unanswered.
+    closed unanswered. With `needs_leader` only one process at a time may `listen` for a bot; all may answer,
+    except where a message's reference has one of `binding_references`: then only the process that received it.
     """
 
     name: str
     connection: ConnectionStatus | None = None
     can_take_over: bool = True
     can_settle_doubt: bool = False
+    needs_leader: bool = True
+    binding_references: frozenset[str] = frozenset()
     can_fetch_attachments: bool = False
+
+    # Where to change that the bot does not see all messages of a group, once it is open; "" where it does.
+    privacy_setting: str = ""
+
+    def spell_command(self, usage: str) -> str:
+        """Return how a command is given on this platform, as Markdown; `usage` begins with its name."""
+        return f"`/{usage}`"
 
     @property
     def bot_id(self) -> str:
@@ -341,11 +333,16 @@ class ForwardingAdapter(Adapter):
         self.name, self.connection = adapter.name, adapter.connection
         self.can_take_over, self.can_fetch_attachments = adapter.can_take_over, adapter.can_fetch_attachments
         self.can_settle_doubt = adapter.can_settle_doubt
+        self.needs_leader, self.binding_references = adapter.needs_leader, adapter.binding_references
 
     @property
     def bot_id(self) -> str:
         """The adapter's `bot_id`."""
         return self._adapter.bot_id
+
+    def spell_command(self, usage: str) -> str:
+        """Spell a command as the adapter does."""
+        return self._adapter.spell_command(usage)
 
     @property
     def label(self) -> str:
@@ -355,6 +352,7 @@ class ForwardingAdapter(Adapter):
     async def open(self) -> None:
         """Connect as the adapter does."""
         await self._adapter.open()
+        self.privacy_setting = self._adapter.privacy_setting
 
     async def listen(self, receive: MessageHandler) -> None:
         """Deliver what the adapter delivers."""

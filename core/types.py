@@ -8,9 +8,11 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Literal
 
+from core.trace import Shortfall, Trace
+
 MessageRole = Literal["user", "assistant"]
-# What a message of the bot's own making is for: a second answer to a question, or a call for people to it.
-MessagePurpose = Literal["", "retry", "escalation"]
+# What a message of the bot's own making is for: a second answer, a call for people, the first word in a new group.
+MessagePurpose = Literal["", "retry", "escalation", "alert", "welcome"]
 AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"]
 
 
@@ -168,7 +170,7 @@ class Question:
 
     `key` is its conversation, None in the terminal, where one person asks. `in_restricted_thread` is true if only some
     members of the chat can read its thread. `image_loaders` fetch its images, `unsupported_attachments` are the kinds
-    of attachments that cannot be read.
+    of attachments that cannot be read. `visible_sources` may be used for its answer; None: those for everyone.
     """
 
     text: str
@@ -180,6 +182,7 @@ class Question:
     in_restricted_thread: bool = False
     image_loaders: tuple[ImageLoader, ...] = ()
     unsupported_attachments: tuple[AttachmentKind, ...] = ()
+    visible_sources: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,40 +230,6 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchRound:
-    """One round of searches, and the verdict on the evidence after it.
-
-    `quality` is "good", "poor", or empty without a verdict; `reason` explains it.
-    """
-
-    queries: tuple[str, ...]
-    quality: str = ""
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """The record of a reply: the rewritten query, the agents, the time per stage, the degraded stages (`cut`).
-
-    `tokens` is the usage of language models by "agent.prompt" and "agent.completion", `cost` their cost by agent in the
-    currency of the configured prices. `cached` is true for a cached answer. `why_cut` is the reason for each degraded
-    stage: "late", "failed" or "unreadable". `rounds` are those of a strategy that judges its evidence.
-    """
-
-    query: str
-    strategy: str
-    agents: tuple[str, ...]
-    timings_ms: Mapping[str, float]
-    cut: tuple[str, ...] = ()
-    dropped_citations: int = 0
-    tokens: Mapping[str, int] = field(default_factory=dict)
-    cost: Mapping[str, float] = field(default_factory=dict)
-    cached: bool = False
-    why_cut: Mapping[str, str] = field(default_factory=dict)
-    rounds: tuple[SearchRound, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Reply:
     """An answer: Markdown text in which [n] refers to `citations`, the passages behind it, and its trace.
 
@@ -273,6 +242,17 @@ class Reply:
     is_extractive: bool = False
     trace: Trace = field(default_factory=lambda: Trace("", "none", (), {}))
     image_description: str = ""
+
+    @property
+    def shortfall(self) -> Shortfall | None:
+        """Why the reply is likely not to help, or None."""
+        if self.is_extractive and "write" in self.trace.cut:
+            return "quoted"
+        if self.citations or not self.trace.query or self.trace.strategy == "none":
+            return None
+        if self.trace.dropped_citations:
+            return "unsupported"
+        return "nothing_found" if self.is_extractive or not self.passages else None
 
 
 class SkipReason(Enum):
@@ -305,6 +285,7 @@ class SkipReason(Enum):
     COMMENT_LIMIT = "rate", "{count} comments within the last hour (auto_comment.per_hour)"
     QUIET_HOURS = "rate", "quiet hours ({hours})"
     UNSURE = "unsure", "not sure enough to help: {probability:.2f}, threshold {threshold:.2f} ({explanation})"
+    MODEL_DECLINED = "unsure", "the model judged it: {opinion} ({probability:.2f}, threshold {threshold:.2f})"
     IRRELEVANT_POST = "unsure", "outside our knowledge: {score:.2f}, at least {minimum:g} is wanted"
     REPEATED = "repeated", "the same was answered in this chat before"
     NO_KNOWLEDGE = "not_judged", "there is no knowledge to judge by"
@@ -388,10 +369,9 @@ ESCALATION_COMMAND, RATING_COMMAND, UP, DOWN, RETRY = "handoff", "thumbs", "up",
 
 @dataclass(frozen=True, slots=True)
 class ResponseSchema:
-    """The schema that a model's reply should follow, for endpoints that support one.
+    """The schema that a model's reply should follow, for endpoints that support one; none guarantees it.
 
-    `schema` is the JSON Schema of an object. With `is_tool` it describes the arguments of a tool that the model may
-    call; a call comes back as text, `name({"argument": "value"})`. No endpoint guarantees it: parse replies tolerantly.
+    `schema` is that of an object; with `is_tool`, of a tool's arguments: a call comes as text, `name({"key": ...})`.
     """
 
     name: str

@@ -145,8 +145,11 @@ class Store(Protocol):
         """
         ...
 
-    async def term_weights(self, tokens: str) -> Mapping[str, float]:
-        """Return the IDF of each token over all passages, as BM25 has it; empty where the store cannot count them."""
+    async def term_weights(self, tokens: str, sources: Collection[str] | None = None) -> Mapping[str, float]:
+        """Return the IDF of each token over all passages, as BM25 has it; empty where the store cannot count them.
+
+        With `sources`, a token that no passage of theirs has weighs what a word weighs that no passage has at all.
+        """
         ...
 
     async def vectors(self, source: str) -> Vectors:

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
+from core.settings.messaging import JournalSettings
 from core.storage.engine import Database
 from knowledge.embedding import local as embedding
 from tests.deployment import logging_as_it_was
+from tests.peers.postgresql import TEMPLATE, PostgresServer, run_server
 from tests.timelapse import run_fast
 
 MEMORY = Path("/dev/shm")
@@ -66,6 +68,25 @@ class SharedModel:
 
 make_model_spec = embedding._make_model_spec
 open_database = vars(Database)["open"].__func__
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for all tests of this process, with the tables of a journal in `TEMPLATE`.
+
+    Nothing of it has to survive a power cut.
+    """
+    with run_server("fsync=off", "synchronous_commit=off", "full_page_writes=off") as server:
+        server.make_template()
+        yield server
+
+
+@pytest.fixture
+def postgres_journal(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> JournalSettings:
+    """The settings of an empty journal on the server."""
+    for name, value in postgres_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return postgres_server.settings(postgres_server.create_database(TEMPLATE))
 
 
 async def open_copy(database: type[Database], path: Path, template: Path) -> Database:

@@ -36,7 +36,7 @@ PAGES = sorted(
 FENCE = re.compile(r"^( *)```([a-z]*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^()\s]+)\)")
 CODE_SPAN = re.compile(r"`([^`\n]+)`")
-TOP_FOLDERS = ("bots", "core", "knowledge", "config", "tests", "systemd", "docs")
+TOP_FOLDERS = ("kimas", "bots", "core", "knowledge", "config", "tests", "systemd", "docs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +156,13 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not file.exists() or (anchor and file.suffix == ".md" and anchor not in _anchors(file)):
             broken.append(link)
     assert broken == []
+
+
+def test_the_guide_lists_every_page() -> None:
+    index = ROOT / "docs/README.md"
+    listed = {link.partition("#")[0] for link in LINK.findall(index.read_text("utf-8"))}
+    pages = {page.name for page in index.parent.glob("*.md")} - {index.name}
+    assert pages - listed == set()
 
 
 def test_there_is_something_to_check() -> None:

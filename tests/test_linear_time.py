@@ -8,77 +8,32 @@ ends with. The way in which it is used counts: `match` tries one place, `search`
 from __future__ import annotations
 
 import ast
-import importlib
 import re
-import signal
-import time
-import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from re import _constants as codes, _parser as parser
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from core.text import courtesies
 from core.text.question_matching import MAX_QUESTION_CHARS
+from tests.foreign import get_modules
+from tests.growth import PATTERN_LIMITS, UNITS, Growth, Text, find_growth
 
 pytestmark = [pytest.mark.serial, pytest.mark.timeout(600)]
-ROOT = Path(__file__).parent.parent
 METHODS = ("match", "fullmatch", "search", "finditer")
 METHOD_ALIASES = {"sub": "finditer", "subn": "finditer", "split": "finditer", "findall": "finditer"}
-SIZES = (500, 2_000, 8_000)
 SHARDS = 12
-# For four times the text a linear pattern takes four times as long, a quadratic one sixteen times. What takes less than
-# the shortest time is not measured.
-MAX_RATIO, MIN_SECONDS, MAX_SECONDS = 9.0, 0.008, 1.0
 # Only text that is short by its nature comes here: names of settings and of environment variables, versions, dates.
 SHORT_INPUTS = frozenset({"core.settings", "core.settings.loader", "core.settings.yaml_file", "core.settings.cron"})
 # What meets texts of so many characters at most may take longer than linear time, as long as it takes little time.
 CAPPED = {"core.text.courtesies.": courtesies.MAX_CHARS, "core.text.question_matching.": MAX_QUESTION_CHARS}
-UNITS = (
-    *(
-        "`",
-        "\n",
-        " ",
-        "\t",
-        "<",
-        "<!--",
-        "[",
-        "](",
-        "*",
-        "_",
-        "a",
-        "A",
-        "a.",
-        "a_",
-        "a-",
-        "-",
-        "#",
-        "1",
-        "1.",
-        "|",
-        '"',
-    ),
-    *("'", "=", ":", "a ", "@", "https://", "x\n\n", "0,", "。", "中", "[1]", "(", "{", "~", "\n ", "`a", "> ", "- "),
-    *("\\", "/", "&", "*a", "**a", "a@", "|-", "[[", "![", "?", "!\n"),
-)
-
 Usage = Mapping[str, Collection[str]]
 Patterns = Mapping[str, tuple[re.Pattern[str], Collection[str]]]
-
-
-class TooSlow(BaseException):
-    """A pattern used up its processor time."""
-
-
-def get_modules() -> Iterator[ModuleType]:
-    for package in ("core", "knowledge", "bots"):
-        for file in sorted((ROOT / package).rglob("*.py")):
-            name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-            if ".migrations" not in name and not name.endswith(".worker"):
-                yield importlib.import_module(name)
 
 
 def collect_patterns() -> Patterns:
@@ -256,69 +211,40 @@ def is_in(members: Any, character: str) -> bool:
     return any(results) != (members[0][0] is codes.NEGATE)
 
 
-def measure(pattern: re.Pattern[str], method: str, text: str) -> float:
-    started_at = time.process_time()
+def run_method(pattern: re.Pattern[str], method: str, text: str) -> None:
     if method == "finditer":
         for _ in pattern.finditer(text):
             pass
     else:
         getattr(pattern, method)(text)
-    return time.process_time() - started_at
 
 
-def find_superlinear(pattern: re.Pattern[str], methods: Collection[str], sizes: Sequence[int] = SIZES) -> str:
+def find_superlinear(pattern: re.Pattern[str], methods: Collection[str], limits: Growth = PATTERN_LIMITS) -> str:
     """Return what makes a pattern slow, or an empty string."""
     for method in methods:
-        for start, unit, end in sorted(make_texts(pattern)):
-            for size in sizes:
-                text = start + unit * (size // len(unit) + 1) + end
-                signal.setitimer(signal.ITIMER_VIRTUAL, MAX_SECONDS)
-                previous = 0.0
-                try:
-                    seconds = measure(pattern, method, text)
-                    if seconds > MIN_SECONDS:
-                        # The clock may be coarse: the shorter text is read several times.
-                        shorter = text[: len(start) + size // 4] + end
-                        previous = sum(measure(pattern, method, shorter) for _ in range(8)) / 8
-                        seconds = min(seconds, measure(pattern, method, text))
-                except TooSlow:
-                    return f"{method} of {start!r} + {unit!r} * n + {end!r} takes more than {MAX_SECONDS} s at {size}"
-                finally:
-                    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-                if seconds > MIN_SECONDS and seconds > previous * MAX_RATIO:
-                    return f"{method} of {start!r} + {unit!r} * n + {end!r}: {previous:.5f} s, then {seconds:.5f} s"
+        run = partial(run_method, pattern, method)
+        for text in sorted(make_texts(pattern)):
+            if reason := find_growth(run, Text(*text), limits):
+                return f"{method} of {reason}"
     return ""
 
 
-def get_sizes(name: str) -> Sequence[int]:
-    """Return the sizes of the texts that a pattern meets: where its caller takes short texts only, one such size."""
-    return next(((size,) for start, size in CAPPED.items() if name.startswith(start)), SIZES)
-
-
-def stop(number: int, frame: FrameType | None) -> None:
-    raise TooSlow
-
-
-@pytest.fixture(autouse=True)
-def _alarm() -> Iterator[None]:
-    previous = signal.signal(signal.SIGVTALRM, stop)
-    yield
-    signal.signal(signal.SIGVTALRM, previous)
+def get_limits(name: str) -> Growth:
+    """Return the sizes of the texts that a pattern meets: where its caller takes short texts only, that size alone."""
+    size = next((size for start, size in CAPPED.items() if name.startswith(start)), 0)
+    return replace(PATTERN_LIMITS, quick_size=size, size=size) if size else PATTERN_LIMITS
 
 
 @pytest.fixture(scope="module")
 def patterns() -> Patterns:
-    with warnings.catch_warnings():
-        # A dependency imports a module that will go.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return collect_patterns()
+    return collect_patterns()
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_pattern_is_linear(patterns: Patterns, shard: int) -> None:
     names = sorted(patterns)[shard::SHARDS]
     assert names
-    reasons = {name: find_superlinear(*patterns[name], get_sizes(name)) for name in names}
+    reasons = {name: find_superlinear(*patterns[name], get_limits(name)) for name in names}
     assert {name: reason for name, reason in reasons.items() if reason} == {}
 
 

@@ -25,11 +25,14 @@ from tests.screenshots.clients import (
     to_runs,
     with_transcript,
 )
+from tests.screenshots.hero import ANSWER, reply
+from tests.screenshots.operator_page import PICTURES as PHOTOGRAPHS
 from tests.screenshots.telegram import BUBBLE, PICTURES, WIDTH, Bubble, draw, runs_in, to_lines
 
 SVG = "{http://www.w3.org/2000/svg}"
 PAGES = {
-    "group": "README.md",
+    "hero": "README.md",
+    "group": "docs/telegram.md",
     "feedback": "docs/feedback.md",
     "discord": "docs/discord.md",
     "slack": "docs/slack.md",
@@ -57,6 +60,15 @@ def test_a_picture_needs_nothing_from_elsewhere_and_suits_dark_pages(name: str) 
     assert "KIMAs" in words
     assert "Sources" in words
     assert {"👍", "👎"} <= {title.text for title in root.iter(f"{SVG}title")}
+
+
+@pytest.mark.parametrize("name", PHOTOGRAPHS)
+def test_pictures_of_the_operators_page_are_small_and_shown(name: str) -> None:
+    page = (ROOT / "docs/operator-page.md").read_text("utf-8")
+    about, text, _ = page.partition(f"](images/{name}.png)")
+    assert text
+    assert name == "operator-phone" or len(about.rpartition("![")[2]) > 20
+    assert 5_000 < (PICTURES / f"{name}.png").stat().st_size < 120_000
 
 
 def test_the_look_of_a_text_changes_where_the_entities_say_so() -> None:
@@ -132,6 +144,18 @@ def test_a_window_holds_all_of_its_messages(look: Look) -> None:
     words = " ".join(root.itertext())
     assert "What is <this>?" in words
     assert bare(words).count("Ananswer") == 40
+
+
+def test_the_first_picture_holds_the_scripted_answer_and_its_script_cites_by_heading() -> None:
+    picture = (PICTURES / "hero.svg").read_text("utf-8")
+    words = bare("".join(ElementTree.fromstring(picture).itertext()))  # noqa: S314  our own picture
+    for number, (statement, _) in enumerate(ANSWER, 1):
+        assert f"{bare(statement)}[{number}]" in words
+    passages = [f'<passage id="p{number}">{heading}</passage>' for number, (_, heading) in enumerate(ANSWER, 4)]
+    prompt = {"messages": [{"content": "\n".join(passages)}]}
+    assert re.findall(r"\[(p\d+)\]", reply(prompt)) == ["p4", "p5", "p6"]
+    with pytest.raises(AssertionError, match="no passage has the heading"):
+        reply({"messages": [{"content": passages[0]}]})
 
 
 def test_the_demo_is_the_same_in_the_picture_and_in_the_text() -> None:

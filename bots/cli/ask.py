@@ -18,6 +18,7 @@ from bots.cli.console import (
     redact_refresh_result,
 )
 from bots.cli.language_check import describe_unknown_languages
+from bots.cli.trial import read_source
 from bots.common.reply_sink import SilentSink
 from bots.common.terminal import ingest_progress, make_console, print_json
 from bots.console.render import ConsoleSink
@@ -36,11 +37,13 @@ from knowledge.ingestion.refresh import RefreshResult
 from knowledge.retrieval.score_explanation import explain_passages, explain_routing
 
 
-async def ask(settings: Settings, question: str, *, as_json: bool) -> int:
-    """Answer one question; `-` reads it from standard input."""
+async def ask(settings: Settings, question: str, *, as_json: bool, is_trial: bool = False) -> int:
+    """Answer one question; `-` reads it from standard input. A trial reads its source first."""
     if question == "-":
         question = sys.stdin.read()
     async with open_app(settings) as app:
+        if is_trial:
+            await read_source(app)
         require_knowledge(app)
         if as_json:
             reply = await app.answer(Question(question), SilentSink())

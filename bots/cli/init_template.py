@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 
+from bots.cli.env_file import get_env_path, write_env_file
 from core.errors import UsageError
 from core.settings.schema import json_schema
 
 SCHEMA_NAME = "kimas.schema.json"
+# A platform's secrets, by the setting that names the variable.
+TOKENS = {
+    "telegram": {"token": "KIMAS_TELEGRAM_TOKEN"},
+    "discord": {"token": "KIMAS_DISCORD_TOKEN"},
+    "slack": {"bot_token": "KIMAS_SLACK_BOT_TOKEN", "app_token": "KIMAS_SLACK_APP_TOKEN"},
+}
+MODEL_KEY = "KIMAS_MODEL_KEY"
+_PLATFORM_COMMENTS = {
+    "telegram": "A Telegram bot, with the token from @BotFather: docs/telegram.md",
+    "discord": "A Discord bot, with the token from the developer portal: docs/discord.md",
+    "slack": "A Slack app in Socket Mode: docs/slack.md",
+}
+_BARE = re.compile(r"[A-Za-z./~][\w./~-]*|-?\d+")
+# Words that YAML does not take for texts.
+_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "~"})
 
-_TEMPLATE = f"""\
+_HEAD = f"""\
 # yaml-language-server: $schema={SCHEMA_NAME}
 #
 # A KIMAs configuration. Paths are relative to this file's folder. Secrets never stand in here: {{env: NAME}} takes one
-# from an environment variable, {{file: PATH}} from a file. Next:
-#   kimas check            says what is right and what is missing
+# from an environment variable or from the file beside this one that ends in .env, {{file: PATH}} from a file. Next:
+#   kimas check --live     says what is right and what is missing
 #   kimas ingest           reads the sources
 #   kimas ask "..."        answers a question with citations
 #   kimas run              answers in chats, once a platform is configured
@@ -29,12 +50,15 @@ data_dir: .kimas
 
 # What the bot knows. The name of a source is yours to choose.
 sources:
+"""
+_DEFAULT_SOURCE = """\
   documents:
     kind: files
     path: .
     include: ["*.md", "*.rst", "*.txt"]
     exclude: [".*/", node_modules/]
-
+"""
+_MORE_SOURCES = """
   # A git repository: a remote URL, or the path of a local one. {{commit}} pins the links.
   # project:
   #   kind: git
@@ -50,45 +74,117 @@ sources:
 # Which source to ask is learnt from the passages themselves; a few words in the users' language make it better.
 # agents:
 #   manual:
-#     sources: [documents, questions]
+#     sources: [{source}]
 #     description: Installation and everyday use
 #     examples: ["How do I install it?"]
 
+"""
+_MODEL_COMMENT = """\
 # A language model that writes the answers: any OpenAI-compatible endpoint. Without one the bot quotes the best
 # sentences, and nothing leaves this machine.
-# models:
-#   main:
-#     base_url: http://localhost:11434/v1
-#     model: qwen3:8b
-#     # api_key: {{env: OPENAI_API_KEY}}
-
-# A Telegram bot, with the token from @BotFather.
-# telegram:
-#   token: {{env: TELEGRAM_TOKEN}}
 """
 
 
-async def init(path: Path) -> int:
-    """Write the starter configuration and say what to do next. Raises `UsageError`."""
-    write_config_template(path)
-    click.echo(
-        f"{path} is written, and beside it a schema for editors. Next: name your sources in it, then "
-        "`kimas check`, `kimas ingest` and `kimas chat`."
-    )
+@dataclass(slots=True)
+class Answers:
+    """What somebody answered to `kimas init`; the defaults make the template."""
+
+    platform: str = ""
+    api_url: str = ""
+    chat: str = ""
+    sources: dict[str, dict[str, Any]] = field(default_factory=dict)
+    model: dict[str, str] = field(default_factory=dict)
+    # Values by the names of their variables; empty for those that are to be filled in.
+    secrets: dict[str, str] = field(default_factory=dict)
+
+
+async def init(path: Path, answers: Answers) -> int:
+    """Write the configuration and say what to do next. Raises `UsageError`."""
+    write_config(path, answers)
+    beside = "a schema for editors" + (f" and {get_env_path(path).name} with the secrets" if answers.secrets else "")
+    next_steps = "`kimas check --live`, `kimas ingest` and " + ("`kimas run`" if answers.platform else "`kimas chat`")
+    first = "" if answers.sources else "name your sources in it, then "
+    click.echo(f"{path} is written, and beside it {beside}. Next: {first}{next_steps}.")
     return 0
 
 
-def write_config_template(path: Path) -> None:
-    """Write a commented configuration, and next to it the schema with which editors complete and check it.
+def write_config(path: Path, answers: Answers) -> None:
+    """Write a commented configuration, and next to it its secrets, and the schema with which editors check it.
 
-    Folders on the way are made. Raises `UsageError` when the file exists (it is left alone) or cannot be written.
+    Folders on the way are made. Raises `UsageError` when a file exists (it is left alone) or cannot be written; then
+    nothing is left half-written.
     """
+    env_file = get_env_path(path)
+    written: list[Path] = []
     try:
+        check_is_new(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(_TEMPLATE)
+        if answers.secrets:
+            check_is_new(env_file)
+            write_env_file(env_file, answers.secrets)
+            written.append(env_file)
+        with path.open("x", encoding="utf-8") as stream:
+            written.append(path)
+            stream.write(render_config(answers))
         path.with_name(SCHEMA_NAME).write_text(json_schema(), "utf-8")
-    except OSError as error:
-        if isinstance(error, FileExistsError) and path.exists():
-            raise UsageError(f"{path} exists already; remove it first, or name another file") from error
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+    except BaseException as error:
+        for file in written:
+            file.unlink()
+        if isinstance(error, OSError):
+            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise
+
+
+def check_is_new(file: Path) -> None:
+    """Raise `UsageError` for a file that exists."""
+    if file.exists():
+        raise UsageError(f"{file} exists already; remove it first, or name another file")
+
+
+def render_config(answers: Answers) -> str:
+    """Return the configuration as commented YAML: what was answered is in force, everything else is a comment."""
+    sources = "".join(_render_section(name, source, "  ") for name, source in answers.sources.items())
+    source_names = ", ".join(answers.sources) or "documents, questions"
+    model = answers.model or {"base_url": "http://localhost:11434/v1", "model": "qwen3:8b"}
+    key = {"api_key": {"env": MODEL_KEY}} if MODEL_KEY in answers.secrets else {}
+    models = "models:\n" + _render_section("main", model | key, "  ")
+    parts = [
+        _HEAD + (sources or _DEFAULT_SOURCE) + _MORE_SOURCES.format(source=source_names),
+        _MODEL_COMMENT + (models if answers.model else _comment_out(f"{models}    # api_key: {{env: {MODEL_KEY}}}")),
+        *_render_platforms(answers),
+    ]
+    if answers.chat:
+        gate = {"chats": [f"{answers.platform}:{answers.chat}"]}
+        parts.append("\n# Groups where the bot answers; others are ignored.\n" + _render_section("gate", gate))
+    return "".join(parts)
+
+
+def _render_platforms(answers: Answers) -> Iterator[str]:
+    for platform, tokens in TOKENS.items():
+        section: dict[str, Any] = {name: {"env": variable} for name, variable in tokens.items()}
+        if platform == answers.platform and answers.api_url:
+            section = {"api_url": answers.api_url, **section}
+        text = _render_section(platform, section)
+        yield f"\n# {_PLATFORM_COMMENTS[platform]}.\n" + (text if platform == answers.platform else _comment_out(text))
+
+
+def _render_section(name: str, values: Mapping[str, Any], indent: str = "") -> str:
+    return f"{indent}{name}:\n" + "".join(f"{indent}  {key}: {_render_value(value)}\n" for key, value in values.items())
+
+
+def _render_value(value: Any) -> str:
+    """Write a value in YAML's short form.
+
+    >>> _render_value({"env": "KEY"}), _render_value(["*.md", "docs"]), _render_value("a: b")
+    ('{env: KEY}', '["*.md", docs]', '"a: b"')
+    """
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_render_value(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_render_value, value)) + "]"
+    is_bare = _BARE.fullmatch(value) and value not in _WORDS
+    return value if is_bare else json.dumps(value, ensure_ascii=False)
+
+
+def _comment_out(text: str) -> str:
+    return "".join(f"# {line}\n" for line in text.splitlines())

@@ -13,12 +13,24 @@ from typing import Any
 
 import click
 
-from bots.cli.options import as_json_option, config_options, import_by_path, make_settings_reloader, run, run_command
+from bots.cli.options import (
+    as_json_option,
+    config_options,
+    find_trial_source,
+    import_by_path,
+    make_settings_reloader,
+    run,
+    run_command,
+)
 
 Command = Callable[..., None]
 
 days_option = click.option(
     "--days", default=7, show_default=True, type=click.IntRange(1, 36500), help="Days to show, including today."
+)
+
+source_option = click.option(
+    "--source", default="", metavar="PLACE", help="Answer from this folder, file or address, without a configuration."
 )
 
 
@@ -42,16 +54,23 @@ def main(context: click.Context, files: tuple[Path, ...], overrides: tuple[str, 
 @main.command()
 @config_options
 @as_json_option
+@source_option
 @click.argument("question")
-def ask(question: str, **options: Any) -> None:
-    """Answer one question, with citations. QUESTION may be - for standard input."""
+def ask(question: str, files: tuple[Path, ...], source: str, **options: Any) -> None:
+    """Answer one question, with citations. QUESTION may be - for standard input.
+
+    Without a configuration the answer comes from --source, or from KIMAs' own guide.
+    """
     if question == "-":
         _require_stdin()
-    run_command("bots.cli.ask:ask", question=question, **options)
+    trial_source = find_trial_source(files, source)
+    is_trial = trial_source is not None
+    run_command("cli.ask:ask", files, question=question, trial_source=trial_source, is_trial=is_trial, **options)
 
 
 @main.command()
 @config_options
+@source_option
 @click.option("--group", is_flag=True, help="Simulate a group: 'Ben: text' is Ben's message, @kimas means the bot.")
 @click.option(
     "--keep",
@@ -59,15 +78,20 @@ def ask(question: str, **options: Any) -> None:
     metavar="FOLDER",
     help="With --group: keep the messages in this folder, and continue from them.",
 )
-def chat(group: bool, keep: Path | None, **options: Any) -> None:
-    """Hold a conversation in the terminal."""
+def chat(group: bool, keep: Path | None, files: tuple[Path, ...], source: str, **options: Any) -> None:
+    """Hold a conversation in the terminal.
+
+    Without a configuration the answers come from --source, or from KIMAs' own guide.
+    """
     if keep and not group:
         raise click.UsageError("--keep belongs to --group")
     _require_stdin()
+    if group and source:
+        raise click.UsageError("--source and --group exclude each other: give one of them")
     if group:
-        run_command("bots.cli.group:run_group_chat", folder=keep, **options)
-    else:
-        run_command("bots.cli.chat:chat", **options)
+        run_command("cli.group:run_group_chat", files, folder=keep, **options)
+    trial_source = find_trial_source(files, source)
+    run_command("cli.chat:chat", files, trial_source=trial_source, is_trial=trial_source is not None, **options)
 
 
 def _add_command(
@@ -93,7 +117,7 @@ def _add_command(
 
 _add_command(
     main,
-    "bots.cli.ask:search",
+    "cli.ask:search",
     "Retrieve passages, without a language model.",
     click.option("--agent", default="", metavar="NAME", help="Search this agent's sources only."),
     click.option("--top-k", default=8, show_default=True, type=click.IntRange(1, 1000), help="Passages to show."),
@@ -102,7 +126,7 @@ _add_command(
 )
 _add_command(
     main,
-    "bots.cli.ask:ingest",
+    "cli.ask:ingest",
     "Refresh knowledge: all sources, or the named ones.",
     click.option(
         "--rebuild", is_flag=True, help="Empty the store first: for another embedding model or a damaged store."
@@ -111,17 +135,15 @@ _add_command(
 )
 _add_command(
     main,
-    "bots.cli.check:run_check",
+    "cli.check:run_check",
     "Validate the configuration, credentials and reachability.",
     click.option("--live", is_flag=True, help="Also reach the models and platforms."),
     name="check",
 )
-_add_command(
-    main, "bots.cli.records:usage", "Show the tokens and the cost of answers, by day and by agent.", days_option
-)
+_add_command(main, "cli.records:usage", "Show the tokens and the cost of answers, by day and by agent.", days_option)
 _add_command(
     main,
-    "bots.cli.records:audit",
+    "cli.records:audit",
     "Show who changed what by a command.\n\nThe newest entries first, including refused commands.",
     click.option(
         "--entries", "limit", default=20, show_default=True, type=click.IntRange(1, 100_000), help="How many to show."
@@ -130,10 +152,20 @@ _add_command(
 
 
 @main.command()
+@click.option("--non-interactive", is_flag=True, help="Ask nothing: write a template. So it is without a terminal.")
+@click.option("--api-url", default="", metavar="URL", help="The platform's API, where it is not the public one.")
 @click.argument("path", default="kimas.yaml", type=click.Path(path_type=Path))
-def init(path: Path) -> None:
-    """Write a starter configuration."""
-    run(import_by_path("bots.cli.init_template:init")(path))
+def init(path: Path, non_interactive: bool, api_url: str) -> None:
+    """Write a configuration.
+
+    In a terminal by questions, each answer checked at once; elsewhere a template.
+    """
+    is_terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty())
+    if is_terminal and not non_interactive:
+        answers = import_by_path("cli.init_wizard:ask_all")(path, api_url)
+    else:
+        answers = import_by_path("cli.init_template:Answers")()
+    run(import_by_path("cli.init_template:init")(path, answers))
 
 
 @main.command("run")
@@ -142,7 +174,7 @@ def init(path: Path) -> None:
 def run_daemon(files: tuple[Path, ...], overrides: tuple[str, ...], **options: Any) -> None:
     """Run the daemon: answer on all platforms, keep knowledge fresh."""
     reload_settings = make_settings_reloader(files, overrides)
-    run_command("bots.daemon.runner:run", files, overrides, is_daemon=True, reload_settings=reload_settings, **options)
+    run_command("daemon.runner:run", files, overrides, is_daemon=True, reload_settings=reload_settings, **options)
 
 
 @main.group()
@@ -152,10 +184,26 @@ def store() -> None:
 
 _add_command(
     store,
-    "bots.cli.store:copy_knowledge",
+    "cli.store:copy_knowledge",
     "Copy knowledge into the other store.\n\nWith its vectors: nothing is embedded again.",
     click.option(
         "--to", "target_provider", required=True, type=click.Choice(["weaviate", "lance"]), help="The store to fill."
+    ),
+    name="copy",
+)
+
+
+@main.group()
+def journal() -> None:
+    """Work on the whole journal."""
+
+
+_add_command(
+    journal,
+    "cli.journal:copy_journal",
+    "Copy the journal to PostgreSQL, or back.\n\nInto an empty database, while no daemon runs.",
+    click.option(
+        "--to", "target_kind", required=True, type=click.Choice(["postgresql", "sqlite"]), help="The journal to fill."
     ),
     name="copy",
 )
@@ -171,13 +219,13 @@ def sources(context: click.Context, files: tuple[Path, ...], overrides: tuple[st
     What is stored, the last and the next refresh, and what went wrong.
     """
     if context.invoked_subcommand is None:
-        run_command("bots.cli.sources:sources", files, overrides, as_json=as_json)
+        run_command("cli.sources:sources", files, overrides, as_json=as_json)
     # Options between the two names count for the second.
     root = context.find_root()
     root.obj = ((*root.obj[0], *files), (*root.obj[1], *overrides))
 
 
-SET_PAUSED, NAME = "bots.cli.sources:set_paused", click.argument("name")
+SET_PAUSED, NAME = "cli.sources:set_paused", click.argument("name")
 PAUSE_HELP = """Stop the scheduled refreshes of a source.
 
 Its knowledge stays in use. A running daemon notices within a minute."""
@@ -201,8 +249,8 @@ def feedback(days: int, labels: bool, calibrate: bool, apply: bool, **options: A
     if calibrate and labels:
         raise click.UsageError("--labels and --calibrate exclude each other: give one of them")
     if calibrate:
-        run_command("bots.evaluation.gate:calibrate", apply=apply, **options)
-    run_command("bots.cli.records:feedback", days=days, labels=labels, **options)
+        run_command("evaluation.gate:calibrate", apply=apply, **options)
+    run_command("cli.records:feedback", days=days, labels=labels, **options)
 
 
 @main.group()
@@ -221,17 +269,17 @@ def faq() -> None:
 )
 def list_answers(state: str, **options: Any) -> None:
     """Show answers, by default those that wait for a review."""
-    run_command("bots.cli.records:list_answers", state=None if state == "all" else state, **options)
+    run_command("cli.records:list_answers", state=None if state == "all" else state, **options)
 
 
-REVIEW, NUMBER = "bots.cli.records:review_answer", click.argument("number", type=click.IntRange(1))
+REVIEW, NUMBER = "cli.records:review_answer", click.argument("number", type=click.IntRange(1))
 APPROVE_HELP = "Make an answer knowledge, from the next refresh on."
 REJECT_HELP = "Keep an answer from becoming knowledge, or take it out again."
 _add_command(faq, REVIEW, APPROVE_HELP, NUMBER, name="approve", state="approved")
 _add_command(faq, REVIEW, REJECT_HELP, NUMBER, name="reject", state="rejected")
 _add_command(
     faq,
-    "bots.cli.records:export_answers",
+    "cli.records:export_answers",
     "Print the approved answers as JSON Lines.\n\nA source of the kind faq reads them.",
     name="export",
     as_json=False,
@@ -243,17 +291,25 @@ def evaluate() -> None:
     """Measure parts of the pipeline on labelled data (JSON Lines)."""
 
 
-def _add_measurement(name: str, help_text: str, fit_help: str = "", *, has_corpus: bool = True) -> None:
-    """Add a measurement; `fit_help` says what --fit fits, where there is one."""
+def _add_measurement(
+    name: str,
+    help_text: str,
+    fit_help: str = "",
+    *more: Callable[[Command], Command],
+    has_corpus: bool = True,
+    needs_data: bool = True,
+) -> None:
+    """Add a measurement; `fit_help` says what --fit fits, where there is one, and `more` are its own parameters."""
     path_type = click.Path(path_type=Path)
     corpus_help = "Documents (JSON Lines) in place of the sources."
-    parameters = [
+    parameters: list[Callable[[Command], Command]] = [
         *([click.option("--corpus", type=path_type, metavar="FILE", help=corpus_help)] if has_corpus else []),
         click.option("--plot", type=path_type, metavar="F.png", help="Also draw it, as PNG."),
         *([click.option("--fit", is_flag=True, help=f"Also fit {fit_help} as YAML.")] if fit_help else []),
-        click.argument("data", type=path_type),
+        *more,
+        click.argument("data", type=path_type, required=needs_data),
     ]
-    _add_command(evaluate, f"bots.evaluation.{name}:{name}", help_text, *parameters)
+    _add_command(evaluate, f"evaluation.{name}:{name}", help_text, *parameters)
 
 
 _add_measurement(
@@ -273,12 +329,56 @@ _add_measurement(
     "mix, scales and threshold, and print them",
 )
 _add_measurement(
-    "gate", "Measure how well the bot knows when to speak unasked.", "the weights and the threshold, and print them"
+    "gate",
+    "Measure how well the bot knows when to speak unasked.\n\nWithout DATA on the questions that people rated.",
+    "the weights and the threshold, and print them",
+    click.option("--explain", is_flag=True, help="Show of every message how sure the gate is, and why."),
+    needs_data=False,
 )
 _add_measurement(
     "answers",
     "Measure whole answers: words, citations, times.\n\n"
     "Every question is asked as `kimas ask` does, which costs what answers cost.",
+    "",
+    click.option(
+        "--judge",
+        "with_judge",
+        is_flag=True,
+        help="Also let the model of the role judge check every sentence (models.judge).",
+    ),
+)
+_path = click.Path(path_type=Path)
+_add_command(
+    evaluate,
+    "evaluation.comparison.command:compare",
+    "Let a judge compare strategies on the same questions.\n\n"
+    "Every question is answered by every system and judged twice (models.judge); what was done is kept.",
+    click.option("--corpus", type=_path, metavar="FILE", help="Documents (JSON Lines) in place of the sources."),
+    click.option("--plot", type=_path, metavar="F.png", help="Also draw it, as PNG."),
+    click.option("--systems", default="", metavar="A,B", help="Compare these: router, single, simple, react, ..."),
+    click.option("--fresh", "is_fresh", is_flag=True, help="Do not use what earlier runs kept."),
+    click.option("--yes", "is_confirmed", is_flag=True, help="Do not ask before calls that may cost money."),
+    click.argument("data", type=_path),
+)
+_add_command(
+    evaluate,
+    "evaluation.make:make",
+    "Propose labelled lines, and append those that you accept to DATA.\n\n"
+    "Questions come from the knowledge (a model writes them), from liked answers and from unanswered questions; lines "
+    "for the gate from a chat's messages.",
+    click.option(
+        "--from",
+        "origins",
+        multiple=True,
+        type=click.Choice(["knowledge", "ratings", "unanswered"]),
+        help="Where questions come from; repeatable, default: all.",
+    ),
+    click.option("--chat", default="", metavar="PLATFORM:CHAT", help="Only messages of this chat."),
+    click.option(
+        "--count", default=20, show_default=True, type=click.IntRange(1, 1000), help="Proposals of each origin."
+    ),
+    click.argument("kind", type=click.Choice(["questions", "gate"])),
+    click.argument("data", type=_path),
 )
 
 

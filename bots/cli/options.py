@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 # Where click's context keeps the values of the configured secrets, for `_print_error` to hide.
 SECRETS_META_KEY = "kimas.secrets"
 
+# `bots` here, and `kimas.bots` where the wheel is installed.
+BOTS_PACKAGE = __name__.removesuffix(".cli.options")
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
@@ -40,22 +43,31 @@ def config_options(function: Function) -> Function:
     )(function)
 
 
-def load_cli_settings(files: tuple[Path, ...], overrides: tuple[str, ...], *, is_daemon: bool = False) -> Settings:
+def load_cli_settings(
+    files: tuple[Path, ...], overrides: tuple[str, ...], *, is_daemon: bool = False, trial_source: str | None = None
+) -> Settings:
     """Load the settings that the options before and behind a command name, and configure the log.
 
-    Raises `ConfigurationError`.
+    With a `trial_source` there are no files. Raises `ConfigurationError`.
     """
-    from core.observability.logs import configure_logs
+    from core.observability.logs import BackgroundStream, configure_logs
     from core.settings.loader import get_secret_values
 
-    settings = _make_loader(files, overrides)()
+    if trial_source is None:
+        settings = _make_loader(files, overrides)()
+    else:
+        load_trial_settings = import_by_path("cli.trial:load_trial_settings")
+        settings = load_trial_settings(trial_source, (*click.get_current_context().find_root().obj[1], *overrides))
     log = settings.log
     # A command prints its result and logs only warnings, unless the configuration asks for more.
     if not is_daemon and log.level == "info":
         log = log.model_copy(update={"level": "warning"})
     secrets = get_secret_values(settings)
     click.get_current_context().meta[SECRETS_META_KEY] = secrets
-    configure_logs(log, secrets=secrets)
+    stream = BackgroundStream(sys.stderr) if is_daemon else None
+    if stream:
+        click.get_current_context().call_on_close(stream.close)
+    configure_logs(log, stream, secrets)
     return settings
 
 
@@ -65,15 +77,47 @@ def make_settings_reloader(files: tuple[Path, ...], overrides: tuple[str, ...]) 
 
 
 def _make_loader(files: tuple[Path, ...], overrides: tuple[str, ...]) -> Callable[[], Settings]:
+    from bots.cli.env_file import load_env_file
     from core.settings.loader import find_default_files, load_settings
 
     root_files, root_overrides = click.get_current_context().find_root().obj
     config_files, config_overrides = (*root_files, *files), (*root_overrides, *overrides)
-    return lambda: load_settings(config_files or find_default_files(), config_overrides)
+
+    def load() -> Settings:
+        chosen_files = config_files or find_default_files()
+        for file in chosen_files:
+            load_env_file(file)
+        return load_settings(chosen_files, config_overrides)
+
+    return load
+
+
+def find_trial_source(files: tuple[Path, ...], source: str) -> str | None:
+    """Return what a command that needs no configuration answers from; None where a configuration says it.
+
+    An empty text stands for the guide. Raises `UsageError` for both.
+    """
+    from core.settings.loader import find_default_files
+
+    is_configured = bool(files or click.get_current_context().find_root().obj[0])
+    if source:
+        if is_configured:
+            raise click.UsageError("--source and --config exclude each other: give one of them")
+        return source
+    try:
+        return None if is_configured or find_default_files() else ""
+    except ConfigurationError:
+        return ""
 
 
 def run_command(
-    path: str, files: tuple[Path, ...], overrides: tuple[str, ...], *, is_daemon: bool = False, **options: Any
+    path: str,
+    files: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    *,
+    is_daemon: bool = False,
+    trial_source: str | None = None,
+    **options: Any,
 ) -> NoReturn:
     """Load the settings, run the function at `path` (`module:function`) with the options, and exit with its code.
 
@@ -81,7 +125,7 @@ def run_command(
     """
 
     async def run_with_settings() -> int:
-        settings = load_cli_settings(files, overrides, is_daemon=is_daemon)
+        settings = load_cli_settings(files, overrides, is_daemon=is_daemon, trial_source=trial_source)
         exit_code: int = await import_by_path(path)(settings, **options)
         return exit_code
 
@@ -89,9 +133,9 @@ def run_command(
 
 
 def import_by_path(path: str) -> Any:
-    """Return what a path names: `module:attribute`."""
+    """Return what a path names: `module:attribute`, the module as it is called below the package of all bots."""
     module, _, attribute = path.partition(":")
-    return getattr(import_module(module), attribute)
+    return getattr(import_module(f"{BOTS_PACKAGE}.{module}"), attribute)
 
 
 def run(coroutine: Coroutine[Any, Any, int]) -> NoReturn:

@@ -172,6 +172,7 @@ def _usage_as_json(daily_usage: Sequence[DailyUsage], agent_usage: Sequence[Agen
             "failed": day.failed,
             **_tokens_as_json(day.usage),
             **({"head_starts": asdict(day.head_starts)} if day.head_starts.begun else {}),
+            **({"second_opinions": day.second_opinions} if day.second_opinions else {}),
         }
         for day in daily_usage
     ]
@@ -208,6 +209,8 @@ def _print_usage(daily_usage: Sequence[DailyUsage], agent_usage: Sequence[AgentU
     begun, kept = (sum(getattr(day.head_starts, name) for day in daily_usage) for name in ("begun", "kept"))
     if begun:
         out.print(f"\nhead starts: {begun:,} begun, {kept:,} kept ({kept / begun:.0%})")
+    if second_opinions := sum(day.second_opinions for day in daily_usage):
+        out.print(f"\nsecond opinions on speaking unasked: {second_opinions:,}")
 
 
 def _format_tokens(usage: TokenUsage) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from bots.common.terminal import make_console, print_json
 from bots.console.convert import OWNER_ID, TERMINAL_KEY
 from core.observability.logs import make_redactor
 from core.settings import LiveSource, Settings
+from core.settings.audience import Audiences, describe
 from core.settings.loader import get_secret_values
 from core.text.formatting import strip_control_characters
 from core.types import SourceState
@@ -43,9 +44,17 @@ async def sources(settings: Settings, *, as_json: bool) -> int:
         return 0
     show_last_try = any(state.error for state in states.values())
     last_try_heading = ["last try"] if show_last_try else []
-    table = make_table(["source", "kind"], ["documents", "passages", "last success", *last_try_heading, "next refresh"])
+    audiences = Audiences.from_settings(settings)
+    # Where nothing is closed, the column would say nothing.
+    audience_heading = ["audience"] if audiences.has_closed_sources else []
+    table = make_table(
+        ["source", "kind", *audience_heading],
+        ["documents", "passages", "last success", *last_try_heading, "next refresh"],
+    )
     for name in settings.sources:
-        table.add_row(*_make_row(name, settings, states.get(name), now, show_last_try=show_last_try))
+        name_cell, kind_cell, *cells = _make_row(name, settings, states.get(name), now, show_last_try=show_last_try)
+        audience_cell = [describe(audiences.by_source[name])] if audience_heading else []
+        table.add_row(name_cell, kind_cell, *audience_cell, *cells)
     out.print(table)
     redact = make_redactor(get_secret_values(settings))
     for state in states.values():
@@ -116,6 +125,7 @@ def _as_json(name: str, settings: Settings, state: SourceState | None, now: date
     """Return a source as `--json` prints it (a contract); keys that a live source lacks are null."""
     source = settings.sources[name]
     fields: dict[str, Any] = {"name": name, "kind": source.kind, "live": isinstance(source, LiveSource)}
+    fields["audience"] = describe(Audiences.from_settings(settings).by_source[name])
     if state is None:
         return fields | dict.fromkeys(STORED_SOURCE_KEYS)
     return fields | {

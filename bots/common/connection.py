@@ -1,11 +1,13 @@
 """The errors that every platform's calls can raise, and retrying through an outage, logged once at its start and end.
 
 PlatformError
-├── TokenRefused   the credential is wrong or was revoked: nothing will work
-├── Unreachable    no answer, or one that makes no sense: try again
-├── RetryLater     too fast: try again after `seconds`
-├── NotAllowed     the bot may not write in this chat
-└── NotEditable    the message is there but cannot be edited any more
+├── PlatformUnavailable  (in `core/errors.py`) a reply that fails with it is delivered later, from the journal
+│   ├── TokenRefused     the credential is wrong or was revoked: nothing works until it is replaced
+│   ├── Unreachable      no answer, or one that makes no sense: try again
+│   └── RetryLater       too fast: try again after `seconds`
+├── NotAllowed           the bot may not write in this chat
+└── Refused              this text, form or place is not taken: another may be
+    └── NotEditable      the message is there but cannot be edited any more
 """
 
 from __future__ import annotations
@@ -16,34 +18,34 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from core.errors import PlatformError
+from core.errors import PlatformError, PlatformUnavailable
 from core.observability.logs import get_logger
 from core.ports import ConnectionStatus
 
 Result = TypeVar("Result")
 
 
-class TokenRefused(PlatformError):
+class TokenRefused(PlatformUnavailable):
     """The credential is wrong or was revoked."""
 
 
-class Unreachable(PlatformError):
+class Unreachable(PlatformUnavailable):
     """The platform could not be reached, or its answer made no sense."""
 
 
-class RetryLater(PlatformError):
+class RetryLater(PlatformUnavailable):
     """The platform took nothing and wants a pause of `seconds` before this call."""
-
-    def __init__(self, message: str, seconds: float) -> None:
-        super().__init__(message)
-        self.seconds = seconds
 
 
 class NotAllowed(PlatformError):
     """The bot was removed from the place, blocked, or may not write there."""
 
 
-class NotEditable(PlatformError):
+class Refused(PlatformError):
+    """The platform does not take this call as it is: another text, form or place may do."""
+
+
+class NotEditable(Refused):
     """A message can no longer be edited."""
 
 
@@ -52,28 +54,19 @@ class Intervals:
     """Intervals in seconds.
 
     `retry_s` is the first pause after a failure and `max_retry_s` the longest. `retry_timeout_s` bounds how long a
-    final reply is retried, `shutdown_grace_s` how long a message that is being posted may delay a shutdown.
+    final reply is retried before it waits in the journal for its next turn, `shutdown_grace_s` how long a message that
+    is being posted may delay a shutdown.
     """
 
     retry_s: float = 1.0
     max_retry_s: float = 60.0
-    retry_timeout_s: float = 120.0
+    retry_timeout_s: float = 30.0
     shutdown_grace_s: float = 4.0
 
     def backoff(self, failure_count: int) -> float:
         """Return the seconds to wait after so many failures in a row: doubling, with jitter, bounded."""
         max_delay_s = min(self.max_retry_s, self.retry_s * 2.0 ** min(failure_count - 1, 16))
         return max_delay_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
-
-
-async def wait_for(event: asyncio.Event, timeout_s: float | None) -> bool:
-    """Wait until the event is set, at most `timeout_s` seconds (None: for ever); return whether it is."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True
 
 
 class RetryLoop:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 
 from bots.common.connection import Intervals, RetryLater, Unreachable
-from core.errors import PlatformError
+from core.errors import PlatformError, PlatformUnavailable
 from core.observability.logs import get_logger
 from core.ports import Delivery
 
@@ -17,7 +17,7 @@ class DeliveryRetry:
     """Retries the calls that deliver one reply.
 
     `recover` handles errors that a pause does not cure: it changes something and returns, so that the call is made
-    again, or raises the error.
+    again, or raises the error. `is_posting` is true while a first part is being posted.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class DeliveryRetry:
         self._recover = recover
         self._rate_limit_error: RetryLater | None = None
         self._not_before = 0.0
-        self._is_in_doubt = False
+        self._is_in_doubt = self.is_posting = False
 
     def note_retry_after(self, error: RetryLater) -> None:
         """Note that the platform asked for a pause: the next call of `run` waits for it."""
@@ -67,7 +67,11 @@ class DeliveryRetry:
         arrived all the same, and the journal keeps it as posting. The next try, of this run or of the next one, then
         calls `find`, which returns the id of the part that is there, or "".
         """
-        return await self._run_uncancelled(self._post_journaled(delivery, post, find))
+        self.is_posting = True
+        try:
+            return await self._run_uncancelled(self._post_journaled(delivery, post, find))
+        finally:
+            self.is_posting = False
 
     async def _post_journaled(
         self, delivery: Delivery, post: Callable[[], Awaitable[str]], find: FindPost | None
@@ -91,7 +95,7 @@ class DeliveryRetry:
         """Look for a post that an earlier try may have made; return its id, or "" also where nobody can look."""
         try:
             return await find()
-        except (RetryLater, Unreachable):
+        except PlatformUnavailable:
             raise
         except PlatformError as error:
             # To see an answer twice, rarely, is better than never.

@@ -9,15 +9,22 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Collection
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from bots.common.open_storage import open_existing_database, open_journal
 from bots.common.reply_sink import FinalTextSink
 from core.errors import PlatformError, StoreError
+from core.forms import SettingsForm
 from core.observability.logs import get_logger
-from core.ports import Delivery, ForwardingAdapter, SettingsForm, Sink
+from core.ports import Delivery, ForwardingAdapter, Sink
+from core.settings import Settings
 from core.types import Message, Reply
+
+if TYPE_CHECKING:
+    from core.observability.metrics import MetricsRecorder
+    from core.storage.messages import Journal
 
 JOURNAL_COPY_NAME = "dry-run.db"
 DRY_RUN_REPLY_ID = "dry run"
@@ -61,6 +68,38 @@ async def copy_journal(data_dir: Path) -> Path:
     except (sqlite3.Error, OSError) as error:
         raise StoreError(f"{source} cannot be copied to {copy} for a dry run: {error}") from error
     return copy
+
+
+async def open_daemon_journal(
+    settings: Settings, stack: AsyncExitStack, metrics_recorder: MetricsRecorder, *, dry_run: bool
+) -> Journal:
+    """Open a daemon's journal, or the copy of it for a dry run; the stack closes it. Raises `StoreError`."""
+    # A dry run that was killed leaves its copy behind.
+    await remove_journal_copy(settings.data_dir)
+    if dry_run:
+        stack.push_async_callback(remove_journal_copy, settings.data_dir)
+        journal = await open_journal_copy(settings, metrics_recorder)
+    else:
+        journal = await open_journal(settings, metrics_recorder)
+    stack.push_async_callback(journal.close)
+    return journal
+
+
+async def open_journal_copy(settings: Settings, metrics_recorder: MetricsRecorder | None = None) -> Journal:
+    """Copy the journal, and open the copy: a file also where the journal is on a server. Raises `StoreError`."""
+    from core.storage.copying import copy_database
+    from core.storage.engine import Database
+    from core.storage.messages import Journal
+
+    copy_path = settings.data_dir / JOURNAL_COPY_NAME
+    if not settings.journal.url:
+        await copy_journal(settings.data_dir)
+        return Journal(await Database.open(copy_path), metrics_recorder)
+    async with open_existing_database(settings) as database:
+        copy = await Database.open(copy_path)
+        if database:
+            await copy_database(database, copy)
+    return Journal(copy, metrics_recorder)
 
 
 async def remove_journal_copy(data_dir: Path) -> None:

@@ -28,11 +28,10 @@ _LANGUAGE = re.compile(r"[\w+#.-]{1,40}")
 
 
 def make_parser(parser_class: type[MarkdownIt] | None = None) -> MarkdownIt:
-    """Return a parser of CommonMark with tables and strikethrough; HTML and definitions of references are text."""
-    from markdown_it import MarkdownIt
+    """Return a parser (`bots/common/markdown_parser.py`)."""
+    from bots.common import markdown_parser
 
-    parser = (parser_class or MarkdownIt)("commonmark", {"html": False})
-    return parser.enable(["table", "strikethrough"]).disable("reference")
+    return markdown_parser.make_parser(parser_class) if parser_class else markdown_parser.make_parser()
 
 
 def is_web_url(url: str) -> bool:
@@ -76,6 +75,8 @@ class MarkdownRenderer(ABC):
 
     bullet = "•"
     list_indent = "  "
+    # How many columns a table may have before it is written as lists: lines that wrap cannot be read as a table.
+    max_table_width = 64
     sources_heading = "**Sources**"
     # What in running text is more than text, apart from what `escape` handles; `render_token` writes it.
     token = re.compile(r"\[(?P<number>\d{1,4})\]")
@@ -100,8 +101,13 @@ class MarkdownRenderer(ABC):
         lines = [self.sources_heading] if self._citations else []
         for citation in self._citations:
             title = self.render_title(self.sanitize(citation.title or citation.path or citation.source))
-            source = self.link(citation.url, title) if self.is_linkable(citation.url) else title
-            if not self.is_linkable(citation.url) and citation.path not in ("", citation.title):
+            source = title
+            if self.is_linkable(citation.url):
+                source = self.link(citation.url, title)
+            elif self.has_room(citation.url):
+                # Too long for a link of its own.
+                source += f" ({self.address(citation.url)})"
+            elif citation.path not in ("", citation.title):
                 source += self.render_path(citation)
             lines.append(f"[{citation.n}] {source}")
         return "\n".join(lines)
@@ -121,8 +127,7 @@ class MarkdownRenderer(ABC):
             case "fence" | "code_block":
                 text = self.code_block(node.content, get_language(node.info) if node.type == "fence" else "")
             case "table":
-                rows = [row.children for section in node.children for row in section.children]
-                text = self.table(draw_table([[self.plain_text(cell.children) for cell in row] for row in rows]))
+                text = self._render_table([row.children for section in node.children for row in section.children])
             case "heading":
                 text = self.heading(node, self.render_inline(node.children))
             case "hr":
@@ -130,6 +135,33 @@ class MarkdownRenderer(ABC):
             case _:
                 text = self.render_inline(node.children) or self.escape(node.content)
         return text
+
+    def _render_table(self, rows: Sequence[Sequence[SyntaxTreeNode]]) -> str:
+        """Draw a table, with its links below; one that is too wide becomes a list for each row."""
+        drawing = draw_table([[self.plain_text(cell.children) for cell in row] for row in rows])
+        if max(map(_display_width, drawing.splitlines())) <= self.max_table_width:
+            links = dict.fromkeys(
+                self._render_span(node, in_link=False)
+                for row in rows
+                for cell in row
+                for node in cell.walk()
+                if node.type == "link"
+            )
+            return "\n".join([self.table(drawing), *(f"{self.bullet} {link}" for link in links)])
+        head, *body = rows
+        return "\n\n".join(self._render_record(head, row) for row in body or [head])
+
+    def _render_record(self, head: Sequence[SyntaxTreeNode], row: Sequence[SyntaxTreeNode]) -> str:
+        """Write a row of a wide table: its first cell, then a line for each of the others that is not empty."""
+        first, *others = [self.render_inline(cell.children).replace("\n", " ") for cell in row]
+        names = [self.plain_text(cell.children) for cell in head[1:]]
+        lines = [
+            f"{self.bullet} {self.escape_text(name)}: {value}" if name.strip() else f"{self.bullet} {value}"
+            for name, value in zip(names, others, strict=True)
+            if value.strip()
+        ]
+        has_markup = any(node.type not in ("td", "th", "inline", "text") for node in row[0].walk())
+        return "\n".join([first if has_markup else self.mark("strong", first), *lines])
 
     def _render_list(self, node: SyntaxTreeNode, depth: int) -> str:
         start = int(node.attrs.get("start", 1))
@@ -159,7 +191,7 @@ class MarkdownRenderer(ABC):
                 url = str(node.attrs.get("href" if node.type == "link" else "src", ""))
                 if _is_masking(self.plain_text(node.children), url):
                     label = self.render_inline(node.children, in_link=in_link)
-                    return f"{label} ({self.render_text(url, in_link=in_link)})"
+                    return f"{label} ({self.escape(url) if in_link else self.address(url)})"
                 return self.render_link(node, url, in_link)
             case "softbreak" | "hardbreak":
                 return "\n"
@@ -170,9 +202,9 @@ class MarkdownRenderer(ABC):
         pieces: list[str] = []
         position = 0
         for match in self.token.finditer(text):
-            pieces += [self.escape(text[position : match.start()]), self.render_token(match, in_link=in_link)]
+            pieces += [self.escape_text(text[position : match.start()]), self.render_token(match, in_link=in_link)]
             position = match.end()
-        return "".join([*pieces, self.escape(text[position:])])
+        return "".join([*pieces, self.escape_text(text[position:])])
 
     def render_citation(self, match: re.Match[str], *, in_link: bool) -> str:
         """Write a citation's number, with a link where it has an address."""
@@ -192,8 +224,20 @@ class MarkdownRenderer(ABC):
         """Return a text that can be sent: without lone surrogates, and without characters that deceive."""
         return strip_control_characters(replace_lone_surrogates(text))
 
+    def escape_text(self, text: str) -> str:
+        """Return running text with everything disarmed, as `escape` does for any text."""
+        return self.escape(text)
+
+    def address(self, url: str) -> str:
+        """Write an address as it stands, so that it leads where it says."""
+        return self.link(url, self.escape(url)) if is_web_url(url) else self.escape(url)
+
     def is_linkable(self, url: str) -> bool:
         """Return whether the platform can link to an address."""
+        return is_web_url(url)
+
+    def has_room(self, url: str) -> bool:
+        """Return whether an address can be written out."""
         return is_web_url(url)
 
     def render_token(self, match: re.Match[str], *, in_link: bool) -> str:

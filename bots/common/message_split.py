@@ -11,10 +11,15 @@ from dataclasses import dataclass
 from html import unescape
 
 _FENCE_OPENING = re.compile(r"^(?P<lead>(?:> )?)```(?P<language>[^\n`]*)\n", re.MULTILINE)
+_FENCE_LINE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 _FENCE_CLOSINGS = {lead: re.compile(rf"^{lead}```$", re.MULTILINE) for lead in ("", "> ")}
 _HTML_ATOM = re.compile(r"<[^<>]*>|&[#\w]{1,10};|.", re.DOTALL)
 # Besides the text's length Telegram bounds the raw size of a message with its tags (32768 bytes).
 MAX_HTML_BYTES = 30000
+# Telegram drops all entities of a message after the hundredth. Some it finds by itself.
+MAX_ENTITIES = 90
+# Text that fills less than one of so many shares of a part stays with the code block below it.
+MIN_SHARE = 4
 
 
 def _find_fences(text: str) -> Iterator[tuple[re.Match[str], int, int]]:
@@ -28,6 +33,22 @@ def _find_fences(text: str) -> Iterator[tuple[re.Match[str], int, int]]:
             position = closing.end()
         else:
             unclosed.add(lead)
+
+
+def cut_markdown(text: str, max_chars: int, note: str) -> str:
+    """Return a text, or its beginning and a note if it is longer: up to a paragraph, line or word, code closed."""
+    if len(text) <= max_chars:
+        return text
+    head = text[:max_chars]
+    ends = (head.rfind(separator, max_chars // 2) for separator in ("\n\n", "\n", " "))
+    head = head[: next((end for end in ends if end > 0), max_chars)].rstrip()
+    open_fence = ""
+    for fence in _FENCE_LINE.findall(head):
+        if not open_fence:
+            open_fence = fence
+        elif fence.startswith(open_fence):
+            open_fence = ""
+    return f"{head}\n{open_fence}\n\n{note}" if open_fence else f"{head}\n\n{note}"
 
 
 def utf16_length(text: str) -> int:
@@ -50,7 +71,11 @@ class MarkdownSplitter:
         """Split into parts of at most `limit` units."""
         parts: list[str] = []
         current = ""
-        for gap, piece in self._iter_pieces(text.strip("\n"), limit):
+
+        def get_room() -> int:
+            return limit - self.measure(current) - 2 if current else limit
+
+        for gap, piece in self._iter_pieces(text.strip("\n"), limit, get_room):
             candidate = f"{current}{gap}{piece}" if current else piece
             if self.measure(candidate) <= limit:
                 current = candidate
@@ -59,13 +84,19 @@ class MarkdownSplitter:
             current = piece.lstrip("\n") if piece.strip() else ""
         return [part for part in (*parts, current.rstrip()) if part]
 
-    def _iter_pieces(self, text: str, limit: int) -> Iterator[tuple[str, str]]:
-        """Yield (what stands before it, piece), each piece short enough for a part of its own."""
+    def _iter_pieces(self, text: str, limit: int, get_room: Callable[[], int]) -> Iterator[tuple[str, str]]:
+        """Yield (what stands before it, piece), each piece short enough for a part of its own.
+
+        `get_room` returns how much the part that is being filled still takes.
+        """
         position = 0
         for opening, body_end, end in _find_fences(text):
             yield from self._split_prose(text[position : opening.start()], limit)
             gap = "\n\n" if text.endswith("\n\n", 0, opening.start()) else "\n"
-            for piece in self._split_code(opening, text[opening.end() : body_end], limit):
+            room = get_room()
+            # A few words before a long block say what it is: they stay with it.
+            first_limit = room if room > limit - limit // MIN_SHARE else limit
+            for piece in self._split_code(opening, text[opening.end() : body_end], first_limit, limit):
                 yield gap, piece
                 gap = "\n"
             position = end
@@ -85,15 +116,16 @@ class MarkdownSplitter:
                     gap = "\n"
             gap = "\n\n"
 
-    def _split_code(self, fence: re.Match[str], body: str, limit: int) -> Iterator[str]:
+    def _split_code(self, fence: re.Match[str], body: str, first_limit: int, limit: int) -> Iterator[str]:
         opening, closing = fence[0], f"{fence['lead']}```"
-        available = limit - self.measure(opening) - self.measure(closing) - 1
+        fence_size = self.measure(opening) + self.measure(closing) + 1
+        available = first_limit - fence_size
         chunk = ""
         for line in body.removesuffix("\n").split("\n"):
             for piece in self._cut_to_limit(line, available):
                 if chunk and self.measure(chunk) + 1 + self.measure(piece) > available:
                     yield f"{opening}{chunk}\n{closing}"
-                    chunk = piece
+                    chunk, available = piece, limit - fence_size
                 else:
                     chunk = f"{chunk}\n{piece}" if chunk else piece
         yield f"{opening}{chunk}\n{closing}"
@@ -159,15 +191,17 @@ def strip_tags(html: str) -> str:
 def _find_end(atoms: list[str], start: int, open_tags: list[str], limit: int) -> int:
     """Return where the part that begins at `start` ends."""
     units, byte_count, depth = 0, sum(2 * len(tag) for tag in open_tags), len(open_tags)
+    entity_count = depth
     block = line = word = _BreakPoint(start, 0)
     for index in range(start, len(atoms)):
         atom = atoms[index]
         byte_count += len(atom.encode())
         if _is_tag(atom):
             depth += -1 if atom.startswith("</") else 1
+            entity_count += not atom.startswith("</")
             continue
         units += utf16_length(unescape(atom))
-        if units > limit or byte_count > MAX_HTML_BYTES:
+        if units > limit or byte_count > MAX_HTML_BYTES or entity_count > MAX_ENTITIES:
             # A place that would waste most of the part is none.
             good_breaks = (point.index for point in (block, line, word) if point.units > units // 3)
             # Tags right before the full mark belong to what comes next, or a part could end where it began.
@@ -183,10 +217,10 @@ def _find_end(atoms: list[str], start: int, open_tags: list[str], limit: int) ->
 def _get_open_tags(open_tags: list[str], atoms: list[str]) -> list[str]:
     tags = list(open_tags)
     for atom in filter(_is_tag, atoms):
-        if atom.startswith("</"):
-            tags.pop()
-        else:
+        if not atom.startswith("</"):
             tags.append(atom)
+        elif tags:
+            tags.pop()
     return tags
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.errors import PlatformError
+from core.forms import SettingsForm
 from core.observability.logs import log_context
-from core.ports import Adapter, Delivery, ForwardingAdapter, MessageHandler, SettingsForm, Sink
+from core.ports import Adapter, Delivery, ForwardingAdapter, MessageHandler, Sink
 from core.types import ConversationKey, Message
 
 # On Telegram a private chat has the id of the person, whichever bot they write to.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from core.settings import Settings
@@ -12,28 +11,30 @@ from core.settings import Settings
 if TYPE_CHECKING:
     from core.observability.metrics import MetricsRecorder
     from core.storage.engine import Database
+    from core.storage.leases import Leases
     from core.storage.messages import Journal
     from core.storage.refresh_state import RefreshStateRepository
 
 
-async def open_database(settings: Settings, name: str = "journal.db") -> Database:
+async def open_database(settings: Settings) -> Database:
     """Open the database of a deployment: its journal, its ledger and the answers to be given again."""
-    from core.storage.engine import Database
+    from core.storage.opening import open_database
 
-    return await Database.open(settings.data_dir / name)
+    return await open_database(settings.journal, settings.data_dir)
 
 
-@asynccontextmanager
-async def open_existing_database(settings: Settings) -> AsyncIterator[Database | None]:
+async def has_database(settings: Settings) -> bool:
+    """Return whether there is a database yet: the first message creates a file."""
+    from core.storage.opening import has_database
+
+    return await has_database(settings.journal, settings.data_dir)
+
+
+def open_existing_database(settings: Settings) -> AbstractAsyncContextManager[Database | None]:
     """Open the database for the length of the block; None before the first message, which creates it."""
-    if not await asyncio.to_thread((settings.data_dir / "journal.db").exists):
-        yield None
-        return
-    database = await open_database(settings)
-    try:
-        yield database
-    finally:
-        await database.close()
+    from core.storage.opening import open_existing_database
+
+    return open_existing_database(settings.journal, settings.data_dir)
 
 
 @asynccontextmanager
@@ -48,10 +49,22 @@ async def open_refresh_repository(settings: Settings) -> AsyncIterator[RefreshSt
         await database.close()
 
 
-async def open_journal(
-    settings: Settings, name: str = "journal.db", metrics_recorder: MetricsRecorder | None = None
-) -> Journal:
+@asynccontextmanager
+async def open_refreshes(settings: Settings) -> AsyncIterator[tuple[RefreshStateRepository, Leases | None]]:
+    """Open the record of refreshes, and the leases where several daemons may share them, for the block."""
+    from core.storage.leases import open_leases
+    from core.storage.refresh_state import RefreshStateRepository
+
+    database = await open_database(settings)
+    try:
+        async with open_leases(database, settings.journal.lease_s) as leases:
+            yield RefreshStateRepository(database), leases
+    finally:
+        await database.close()
+
+
+async def open_journal(settings: Settings, metrics_recorder: MetricsRecorder | None = None) -> Journal:
     """Open the journal of a deployment."""
     from core.storage.messages import Journal
 
-    return Journal(await open_database(settings, name), metrics_recorder)
+    return Journal(await open_database(settings), metrics_recorder)

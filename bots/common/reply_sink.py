@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from bots.common.connection import Intervals, RetryLater, Unreachable, wait_for
+from bots.common.connection import Intervals, Refused, RetryLater, Unreachable
 from bots.common.delivery_retry import DeliveryRetry
 from bots.common.markdown import EMPTY_REPLY
-from core.errors import KimasError, PlatformError
+from bots.common.message_split import cut_markdown
+from core.errors import KimasError, PlatformError, PlatformUnavailable
 from core.messaging.feedback.rating_buttons import get_rating_buttons
 from core.observability.logs import get_logger
 from core.ports import Delivery, Sink
+from core.runtime.tasks import wait_for
+from core.text.catalogue import messages_for
+from core.text.tokens import detect_language
 from core.types import Button, Citation, Message, Reply
+
+# Pieces of a part that was refused are shorter by this factor, and no shorter than this.
+SHORTER_BY, MIN_PIECE_CHARS = 4, 200
+# The pieces of a part are further parts: the second piece of part n is number n + 100.
+PIECE_NUMBERS = 100
+# How long a finished answer waits for the end of a call that only shows an earlier state.
+LAST_STATE_S = 1.0
 
 
 class FinalTextSink(Sink):
@@ -47,15 +59,27 @@ class SilentSink(FinalTextSink):
         pass
 
 
+def cut_reply(message: Message, reply: Reply, max_chars: int) -> tuple[str, Sequence[Citation]]:
+    """Return the text of a reply to a message and its citations; of a longer one, the beginning, and what it cites."""
+    if len(reply.text) <= max_chars:
+        return reply.text, reply.citations
+    text = cut_markdown(reply.text, max_chars, messages_for(detect_language(message.text)).answer_cut)
+    get_logger(__name__).warning("reply.cut", chars=len(reply.text), max_chars=max_chars)
+    return text, tuple(citation for citation in reply.citations if f"[{citation.n}]" in text)
+
+
 class ReplySink(ABC):
     """Writes the reply to one message: its first part grows while the answer is being written.
 
     States that could not be shown in time are skipped. The final reply takes as many messages as it needs; the rating
     buttons stand below the last one. `_recover` is asked about failures, see `DeliveryRetry`. A state that raises one
-    of `skipped_errors` is left to the next one.
+    of `skipped_errors` is left to the next one. A part that is refused is posted in another way, see `_show_plain`. A
+    reply of more than `max_chars` is cut, and says so.
     """
 
-    skipped_errors: tuple[type[PlatformError], ...] = (Unreachable,)
+    max_chars = 20_000
+
+    skipped_errors: tuple[type[PlatformError], ...] = (Unreachable, Refused)
 
     def __init__(self, platform: str, message: Message, delivery: Delivery, intervals: Intervals) -> None:
         self._platform = platform
@@ -71,26 +95,71 @@ class ReplySink(ABC):
 
     async def update(self, text: str) -> None:
         """Note the reply so far. Raises what made it impossible to show the states before."""
-        self._preview.push(text)
+        self._preview.push(text[: self.max_chars])
 
     async def finish(self, reply: Reply) -> None:
         """Show the final reply with its sources."""
-        await self._show_final(reply.text, reply.citations, get_rating_buttons(self._message, reply))
+        text, citations = cut_reply(self._message, reply, self.max_chars)
+        await self._show_final(text, citations, get_rating_buttons(self._message, reply))
 
     async def fail(self, text: str) -> None:
         """Show the text in place of the reply."""
         await self._show_final(text, ())
 
     async def _show_final(self, text: str, citations: Sequence[Citation], buttons: Sequence[Button] = ()) -> None:
-        await self._preview.join()
+        if not await self._preview.join(lambda: self._retry.is_posting):
+            # Whether its last state arrived is unknown.
+            self._shown_text = ""
         first, *further_parts = await asyncio.to_thread(self._render, text, citations)
         first = self._mention_prefix() + first
         first_buttons = () if further_parts else buttons
         if first != self._shown_text or first_buttons or self._is_unfinished():
-            await self._retry.run(lambda: self._show_first_part(first, first_buttons))
+            await self._show_part(first, 0, first_buttons)
         for number, part in enumerate(further_parts, 1):
-            part_buttons = buttons if number == len(further_parts) else ()
-            await self._retry.run(partial(self._post_part, part, number, part_buttons))
+            await self._show_part(part, number, buttons if number == len(further_parts) else ())
+
+    async def _show_part(self, part: str, number: int, buttons: Sequence[Button]) -> None:
+        try:
+            await self._deliver_part(part, number, buttons)
+        except Refused as error:
+            self._log_refusal(number, error)
+            await self._show_plain(part, number)
+
+    async def _deliver_part(self, part: str, number: int, buttons: Sequence[Button] = ()) -> None:
+        if number:
+            await self._retry.run(partial(self._post_part, part, number, buttons))
+        else:
+            await self._retry.run(partial(self._show_first_part, part, buttons))
+
+    async def _show_plain(self, part: str, number: int) -> None:
+        """Show a part that was refused: without markup and buttons, then anew instead of edited, then in pieces.
+
+        The smallest pieces that are refused are left out, and a notice says so. Raises `Refused` if that is, too.
+        """
+        pieces = deque(self._to_plain(part))
+        shown_count, has_notice, may_withdraw = 0, False, number == 0
+        while pieces:
+            piece = pieces.popleft()
+            piece_number = number + PIECE_NUMBERS * shown_count
+            try:
+                await self._deliver_part(piece, piece_number)
+            except Refused as error:
+                self._log_refusal(piece_number, error)
+                smaller = self._to_plain(piece, max(len(piece) // SHORTER_BY, MIN_PIECE_CHARS))
+                if may_withdraw and not shown_count and await self._withdraw():
+                    may_withdraw = False
+                    pieces.appendleft(piece)
+                elif len(smaller) > 1:
+                    pieces.extendleft(reversed(smaller))
+                elif not has_notice:
+                    texts = messages_for(detect_language(self._message.text))
+                    await self._deliver_part(texts.passage_refused, piece_number)
+                    has_notice, shown_count = True, shown_count + 1
+            else:
+                shown_count += 1
+
+    def _log_refusal(self, number: int, error: Refused) -> None:
+        get_logger(__name__).warning(f"{self._platform}.part_refused", part=number, error=str(error))
 
     async def _post_part(self, part: str, number: int, buttons: Sequence[Button]) -> None:
         """Post a further part unless it is there; where that is in doubt, look for it first."""
@@ -125,6 +194,13 @@ class ReplySink(ABC):
             self._shown_text = text
         return pause_s
 
+    async def _try_quietly(self, call: Awaitable[object]) -> None:
+        """Make a call that tidies up: the answer does not depend on it."""
+        try:
+            await call
+        except PlatformError as error:
+            get_logger(__name__).info(f"{self._platform}.not_tidied", error=str(error))
+
     def _recover(self, error: PlatformError) -> None:
         """Change something so that the call that failed can be made again. Raises when there is no way out."""
         raise error
@@ -136,6 +212,14 @@ class ReplySink(ABC):
     def _is_unfinished(self) -> bool:
         """Return whether the first part must be shown once more even though its text is there already."""
         return False
+
+    async def _withdraw(self) -> bool:
+        """Take the first part away, where it can be, so that it is posted anew; return whether it was posted."""
+        return False
+
+    @abstractmethod
+    def _to_plain(self, part: str, max_chars: int = 0) -> list[str]:
+        """Return a part without markup, its links written out, in pieces of at most `max_chars` (0: a message)."""
 
     @abstractmethod
     async def _run_preview(self) -> None:
@@ -192,13 +276,21 @@ class LivePreview:
         self.closed.set()
         self.changed.set()
 
-    async def join(self) -> None:
-        """Stop and wait for the call that is being made. Raises the error that ended the task."""
+    async def join(self, is_posting: Callable[[], bool]) -> bool:
+        """Stop, and wait a moment for the call that is being made; return false if it had to be cancelled.
+
+        Only a post is waited for to its end: it must report its id. Raises the error that ended the task.
+        """
         self.stop()
-        if self._task is not None:
-            # Not cancelled: a message on its way must still report its id.
-            await asyncio.wait({self._task})
+        is_complete = True
+        while self._task is not None and not self._task.done():
+            _, hanging_tasks = await asyncio.wait({self._task}, timeout=LAST_STATE_S)
+            if hanging_tasks and not is_posting():
+                is_complete = False
+                self._task.cancel()
+                await asyncio.wait(hanging_tasks)
         self.raise_error()
+        return is_complete
 
     async def run_updates(
         self,
@@ -223,6 +315,9 @@ class LivePreview:
     async def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             await work()
+        except PlatformUnavailable as error:
+            # Also a refused token costs no answer: the final reply waits in the journal until the platform takes it.
+            get_logger(__name__).info("reply.preview_ended", error=str(error))
         except KimasError as error:
             self.error = self.error or error
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.prompt import Confirm, Prompt
 
 from core.text.formatting import pluralize
 
@@ -57,6 +58,35 @@ def ingest_progress(console: Console) -> Iterator[Callable[[SyncProgress], None]
 
     with progress_bars:
         yield on_progress
+
+
+@contextmanager
+def step_progress(console: Console, totals: Mapping[str, int]) -> Iterator[Callable[[str], None]]:
+    """Show a bar per named step while the block runs; yields the function that counts one more of a step."""
+    progress_bars = Progress(console=console, transient=True, disable=not console.is_terminal)
+    task_ids = {name: progress_bars.add_task(name, total=total) for name, total in totals.items()}
+    with progress_bars:
+        yield lambda name: progress_bars.advance(task_ids[name])
+
+
+def confirm(question: str) -> bool:
+    """Ask on standard error; True where nobody sits at a terminal who could answer."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return True
+    return Confirm.ask(question, console=make_console(stderr=True), default=False)
+
+
+def ask_choice(question: str, choices: Sequence[str]) -> str:
+    """Ask at the terminal until the reply is one of the choices; the end of the input is the last one."""
+    try:
+        return Prompt.ask(question, console=make_console(stderr=True), choices=list(choices), show_choices=False)
+    except EOFError:
+        return choices[-1]
+
+
+def ask_text(question: str, default: str) -> str:
+    """Ask at the terminal for a line of text."""
+    return Prompt.ask(question, console=make_console(stderr=True), default=default, show_default=bool(default))
 
 
 def format_table(rows: Sequence[Sequence[str]], left_columns: Sequence[int] = (0,)) -> Sequence[str]:

@@ -82,10 +82,13 @@ async def serve_application(
         await runner.cleanup()
 
 
-def refuse_other_hosts(application: web.Application, listen_host: str, allowed_hosts: Collection[str]) -> None:
+def refuse_other_hosts(
+    application: web.Application, listen_host: str, allowed_hosts: Collection[str], *, section: str = "metrics"
+) -> None:
     """Refuse requests for other hosts where only this machine is listened to.
 
-    A web page of a stranger could otherwise read the answers: its name may lead to 127.0.0.1 a moment later.
+    A web page of a stranger could otherwise read the answers: its name may lead to 127.0.0.1 a moment later. The
+    refusal names the keys of the configuration's `section`.
     """
     from aiohttp import web
 
@@ -97,7 +100,7 @@ def refuse_other_hosts(application: web.Application, listen_host: str, allowed_h
         name = request.url.host or ""
         if not (_is_loopback(name) or name in allowed_hosts):
             raise web.HTTPMisdirectedRequest(
-                text=f"the host {name[:100]!r} is not allowed: see metrics.allowed_hosts\n"
+                text=f"the host {name[:100]!r} is not allowed: see {section}.allowed_hosts\n"
             )
         return await handler(request)
 

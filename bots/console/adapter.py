@@ -256,7 +256,7 @@ class _NoteSink(FinalTextSink):
 
 def parse_line(line: str, answer_id: str = "") -> Message | IgnoredLine:
     """Return what a line is: a question, a command, a rating of the answer with this id ("" for none), or nothing."""
-    first_word, *rest = line.split(maxsplit=1)
+    first_word, *rest = line.split(maxsplit=1) or [""]
     if first_word.lower() in GROUP_COMMANDS:
         return IgnoredLine(f"`{first_word}` concerns other people: it works in groups. `kimas chat --group` plays one.")
     if first_word in RATING_CHOICES:

@@ -10,12 +10,14 @@ from importlib import import_module
 
 from bots.common.namespaced import NamespacedAdapter
 from core.errors import UsageError
+from core.messaging.policy.permissions import Permissions
 from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.settings import DiscordSettings, HttpSettings, PlatformSettings, Settings, SlackSettings, TelegramSettings
 from core.storage.chat_history import ChatHistory
 from core.storage.messages import Journal
-from core.types import ConversationKey
+from core.storage.overrides import LiveSettings, RuntimeOverrides
+from core.types import ConversationKey, Message
 
 NO_PLATFORM = (
     "no platform is configured: add a telegram, discord, slack or http section "
@@ -43,9 +45,13 @@ def make_adapters(settings: Settings, journal: Journal, *, read_only: bool = Fal
 async def start_opening(adapters: Sequence[Adapter], stack: AsyncExitStack) -> Mapping[Adapter, asyncio.Task[None]]:
     """Open all adapters; return when the first one is open, and the others are too or had a moment to.
 
+    The stack closes them.
+
     What is away then is opened by its task as soon as it is back: no platform waits for another one. Raises
     `PlatformError` for a credential that is refused by then.
     """
+    for adapter in adapters:
+        stack.push_async_callback(adapter.close)
     tasks = {adapter: asyncio.create_task(adapter.open()) for adapter in adapters}
     stack.push_async_callback(_cancel, tasks.values())
     pending: set[asyncio.Task[None]] = set(tasks.values())
@@ -118,17 +124,17 @@ def _make_adapter(settings: Settings, section: PlatformSettings, journal: Journa
     if isinstance(section, TelegramSettings):
         # Each bot numbers its updates. The part of a token before the colon is the bot's id, not a secret.
         bot_id = section.token.value().split(":")[0]
-        return _load_class("bots.telegram.adapter:TelegramAdapter")(
+        return _load_class("..telegram.adapter:TelegramAdapter")(
             section, JournalOffsets(journal, f"telegram:{bot_id}"), read_only=read_only
         )
     if isinstance(section, DiscordSettings):
         # The adapter puts the bot's id into every name.
-        positions, source_names = JournalPositions(journal, "discord"), tuple(settings.sources)
-        return _load_class("bots.discord.adapter:DiscordAdapter")(
+        positions = JournalPositions(journal, "discord")
+        return _load_class("..discord.adapter:DiscordAdapter")(
             section,
             positions,
             bot_message_chats=get_commented_chats("discord"),
-            sources=source_names,
+            get_sources=make_source_lookup(settings, journal),
             read_only=read_only,
         )
     if isinstance(section, SlackSettings):
@@ -136,13 +142,24 @@ def _make_adapter(settings: Settings, section: PlatformSettings, journal: Journa
     # A named network's ids never end in the name of another one: its own name is put behind them.
     named_networks = () if section is not settings.http else settings.get_bots("http")
     suffixes = tuple(f"@{name}" for name, _, _ in named_networks if name)
-    return _load_class("bots.http.adapter:HttpAdapter")(section, read_only=read_only, reserved_suffixes=suffixes)
+    return _load_class("..http.adapter:HttpAdapter")(section, read_only=read_only, reserved_suffixes=suffixes)
+
+
+def make_source_lookup(settings: Settings, journal: Journal) -> Callable[[Message], Sequence[str]]:
+    """Return what names the sources that may be suggested where a message stands."""
+    permissions = Permissions(LiveSettings(settings, RuntimeOverrides(journal.database)))
+
+    def get_sources(message: Message) -> Sequence[str]:
+        visible = permissions.visible_sources(message)
+        return [name for name in settings.sources if visible is None or name in visible]
+
+    return get_sources
 
 
 def _load_class(path: str) -> Callable[..., Adapter]:
     """Return the adapter class at `module:class`: only configured platforms load their library."""
     module, _, name = path.partition(":")
-    adapter_class: Callable[..., Adapter] = getattr(import_module(module), name)
+    adapter_class: Callable[..., Adapter] = getattr(import_module(module, __package__), name)
     return adapter_class
 
 
@@ -154,7 +171,7 @@ def _make_slack_adapter(settings: Settings, section: SlackSettings, journal: Jou
             return await ChatHistory(journal.database).has_answered(key, adapter.bot_id)
         return bool(await journal.get_history(key, 1))
 
-    adapter: Adapter = _load_class("bots.slack.adapter:SlackAdapter")(
+    adapter: Adapter = _load_class("..slack.adapter:SlackAdapter")(
         section, has_answered_in, bot_message_chats=settings.auto_comment.get_chats("slack"), read_only=read_only
     )
     return adapter

@@ -10,23 +10,24 @@ from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bots.common.open_storage import open_database, open_journal, open_refresh_repository
+from bots.common.open_storage import has_database, open_database, open_refresh_repository, open_refreshes
 from core.answering.cache import CachedAnswers, GetVersions, fingerprint
 from core.answering.context import AnswerDependencies
 from core.answering.head_starts import HeadStarts
+from core.answering.image_quota import ImageQuota
 from core.answering.overridden_library import OverriddenLibrary
-from core.answering.quota import QuotaLimiter
+from core.answering.quota import QuotaLimiter, max_usage_per_call
 from core.answering.rewriting.rewrites import REWRITES
 from core.answering.service import AnswerService
 from core.errors import StoreError, UsageError
 from core.llm.prompts import Prompts
 from core.llm.role_models import RoleChatModel
-from core.llm.usage import TOKENS_PER_PRICE_UNIT
 from core.observability.logs import get_logger, make_redactor
 from core.ports import ChatModel, Library, Reranker, Sink
 from core.runtime.locks import make_data_dir, refresh_lock
 from core.runtime.tasks import task_group
-from core.settings import ModelSettings, Settings
+from core.settings import Settings
+from core.settings.audience import Audiences
 from core.settings.loader import get_secret_values
 from core.types import Question, Reply
 from knowledge.embedding import open_embedder
@@ -42,8 +43,10 @@ from knowledge.retrieval.library import KnowledgeLibrary
 from knowledge.stores import open_store
 
 if TYPE_CHECKING:
+    from bots.daemon.alerts import Alerts
     from bots.daemon.feeds import FeedFollower
     from bots.daemon.monitor import Monitor
+    from bots.daemon.sharing import Sharing
     from core.messaging.commands.context import CommandHandler, SettingsLoader
     from core.messaging.commands.dispatcher import CommandDispatcher
     from core.messaging.policy.command_table import Command
@@ -52,14 +55,14 @@ if TYPE_CHECKING:
     from core.ports import Adapter, AnswerFunction, SourceRefresher
     from core.storage.engine import Database
     from core.storage.feedback import FeedbackRepository
+    from core.storage.leases import Leases
     from core.storage.messages import Journal
     from core.storage.overrides import LiveSettings
     from core.storage.refresh_state import RefreshStateRepository
-    from core.storage.usage import TokenUsage
     from knowledge.ingestion.sync import SyncProgress
 
-# How long a thread may keep the interpreter from the event loop, in seconds; Python's own is five times as long. With
-# 200 conversations at once that made 41 ms of processor time an answer 31, and the longest stall a third shorter.
+# Seconds that a thread may keep the interpreter from the event loop: a fifth of Python's own. With 200 conversations at
+# once that made 41 ms of processor time an answer 31, and the longest stall a third shorter.
 THREAD_SWITCH_INTERVAL_S = 0.001
 NOTHING_INGESTED = "nothing has been ingested yet: run `kimas ingest` first"
 
@@ -98,22 +101,25 @@ class App:
         self, names: Collection[str] = (), progress: Callable[[SyncProgress], None] | None = None
     ) -> RefreshResult:
         """Refresh the named sources, or all; questions see each source as soon as it is done."""
-        async with open_refresh_repository(self.settings) as refresh_repository:
+        async with open_refreshes(self.settings) as (refresh_repository, leases):
             return await refresh_sources(
-                self._make_refresh_context(refresh_repository),
+                replace(self._make_refresh_context(refresh_repository), leases=leases),
                 names,
                 on_progress=progress,
                 on_changed=self.library.reload,
             )
 
     def make_refresh_scheduler(
-        self, database: Database, metrics_recorder: MetricsRecorder | None = None
+        self, database: Database, metrics_recorder: MetricsRecorder | None = None, leases: Leases | None = None
     ) -> RefreshScheduler:
-        """Return the scheduler that refreshes the sources in a daemon; `database` keeps its states."""
+        """Return the scheduler that refreshes the sources in a daemon; `database` keeps its states.
+
+        With `leases`, only one of several daemons refreshes a source at a time.
+        """
         from core.storage.refresh_state import RefreshStateRepository
 
         repository = RefreshStateRepository(database)
-        context = replace(self._make_refresh_context(repository), throttled=True)
+        context = replace(self._make_refresh_context(repository), throttled=True, leases=leases)
         reload = self.library.reload
         return RefreshScheduler(self.settings, context, repository, reload, metrics_recorder=metrics_recorder)
 
@@ -128,6 +134,8 @@ class App:
             refresh_repository,
             make_redactor(get_secret_values(settings)),
             parser=self.parser,
+            journal=settings.journal,
+            audiences=Audiences.from_settings(settings),
         )
 
 
@@ -228,8 +236,7 @@ async def _open_database_if_needed(
     settings: Settings, model: ChatModel | None, stack: AsyncExitStack
 ) -> Database | None:
     """Open the deployment's database where answers need it, or where a command may have overridden settings."""
-    journal_exists = await asyncio.to_thread((settings.data_dir / "journal.db").exists)
-    if not (model or settings.cache.enabled or journal_exists):
+    if not (model or settings.cache.enabled or await has_database(settings)):
         return None
     database = await open_database(settings)
     stack.push_async_callback(database.close)
@@ -243,28 +250,16 @@ def make_answer_service(
     from core.storage.answer_cache import AnswerCache
     from core.storage.usage import UsageRepository
 
-    settings = deps.settings
-    answers = None
+    settings, answers = deps.settings, None
     if settings.cache.enabled:
         cache = AnswerCache(database, settings.cache, fingerprint(settings, deps.prompts))
         answers = CachedAnswers(cache, deps.library, versions, tuple(settings.sources), settings.cache.similarity)
     if deps.model is None:
         return AnswerService(deps, cached_answers=answers)
     usage_repository = UsageRepository(database)
-    limiter = QuotaLimiter(live, usage_repository, _max_usage_per_call(settings))
-    return AnswerService(deps, limiter, usage_repository, answers)
-
-
-def _max_usage_per_call(settings: Settings) -> TokenUsage:
-    """Estimate the most that one call for an answer consumes."""
-    from core.storage.usage import TokenUsage
-
-    model_settings = settings.models.main or settings.models.light or ModelSettings(base_url="-", model="-")
-    prompt_tokens, completion_tokens = model_settings.context_tokens, model_settings.max_tokens
-    cost = (
-        prompt_tokens * (model_settings.price_prompt or 0) + completion_tokens * (model_settings.price_completion or 0)
-    ) / TOKENS_PER_PRICE_UNIT
-    return TokenUsage(prompt_tokens, completion_tokens, cost)
+    limiter = QuotaLimiter(live, usage_repository, max_usage_per_call(settings))
+    limited_deps = replace(deps, image_quota=ImageQuota(lambda: live.settings.limits))
+    return AnswerService(limited_deps, limiter, usage_repository, answers)
 
 
 def make_live_settings(settings: Settings, database: Database) -> LiveSettings:
@@ -303,12 +298,17 @@ def make_message_processor(
     *,
     library: Library | None = None,
     feedback_repository: FeedbackRepository | None = None,
+    service: AnswerService | None = None,
 ) -> MessageProcessor:
-    """Return the processor of all adapters' messages. Without a `library` the bot never speaks unasked."""
+    """Return the processor of all adapters' messages. Without a `library` the bot never speaks unasked.
+
+    With a `service` its model may judge whether to speak.
+    """
     from core.messaging.auto_comment.commenter import Commenter
     from core.messaging.feedback.escalation_handler import EscalationHandler
     from core.messaging.feedback.handler import FeedbackHandler
     from core.messaging.gate.gate import Gate
+    from core.messaging.gate.second_opinion import SecondOpinion
     from core.messaging.processor import MessageProcessor, MessageStages
     from core.storage.chat_history import ChatHistory
     from core.storage.feedback import FeedbackRepository
@@ -316,11 +316,14 @@ def make_message_processor(
 
     live, permissions, database = dispatcher.context.live, dispatcher.context.permissions, journal.database
     settings, feedback_repository = live.settings, feedback_repository or FeedbackRepository(database)
+    second_opinion = None
+    if service and service.deps.model and service.quota_limiter and service.usage_repository:
+        second_opinion = SecondOpinion(live, service.deps, service.quota_limiter, service.usage_repository)
     stages = MessageStages(
-        Gate(live, ChatHistory(database), library, permissions),
+        Gate(live, ChatHistory(database), library, permissions, second_opinion),
         dispatcher,
-        Commenter(settings, journal, answer, library),
-        FeedbackHandler(settings, journal, feedback_repository, permissions.is_admin),
+        Commenter(settings, journal, answer, permissions, library),
+        FeedbackHandler(settings, journal, feedback_repository, permissions),
         EscalationHandler(settings, journal, TaughtAnswerRepository(database), permissions.is_admin),
     )
     return MessageProcessor(settings, journal, answer, stages)
@@ -328,16 +331,18 @@ def make_message_processor(
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """The opened parts of a daemon."""
+    """The opened parts of a daemon; its adapters each with the task that opens it."""
 
     app: App
-    # Each with the task that opens it.
     adapters: Mapping[Adapter, asyncio.Task[None]]
     feed_followers: Sequence[FeedFollower]
     processor: MessageProcessor
     journal: Journal
     refresh_scheduler: RefreshScheduler
     monitor: Monitor
+    alerts: Alerts
+    # None where this is the only daemon.
+    sharing: Sharing | None = None
 
 
 async def open_daemon(
@@ -349,48 +354,37 @@ async def open_daemon(
     dry_run: bool,
 ) -> Daemon:
     """Open and wire the whole daemon; the stack closes it. Raises `KimasError`."""
-    from bots.common.dry_run import DryRunAdapter
+    from bots.common.dry_run import DryRunAdapter, open_daemon_journal
     from bots.daemon.adapters import make_adapters, start_opening
+    from bots.daemon.alerts import make_alerts
     from bots.daemon.feeds import make_feed_followers
+    from bots.daemon.sharing import join_daemons, share_work
 
     metrics_recorder = monitor.metrics_recorder
-    journal = await _open_daemon_journal(settings, stack, metrics_recorder, dry_run=dry_run)
+    journal = await open_daemon_journal(settings, stack, metrics_recorder, dry_run=dry_run)
+    leases = await stack.enter_async_context(join_daemons(settings, journal.database))
     live = make_live_settings(settings, journal.database)
-    platform_adapters = adapters = make_adapters(settings, journal, read_only=dry_run)
-    if dry_run:
-        adapters = [DryRunAdapter(adapter) for adapter in adapters]
+    platform_adapters = make_adapters(settings, journal, read_only=dry_run)
+    adapters = [DryRunAdapter(adapter) for adapter in platform_adapters] if dry_run else platform_adapters
     parser = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
     feed_followers = make_feed_followers(settings, adapters, journal, parser)
-    for adapter in adapters:
-        stack.push_async_callback(adapter.close)
     async with task_group() as startup_tasks:
         startup_task = startup_tasks.create_task(start_opening(adapters, stack))
         app = await stack.enter_async_context(
             open_app(settings, database=journal.database, live=live, metrics_recorder=metrics_recorder, parser=parser)
         )
-    library, refresh_scheduler = app.deps.library, app.make_refresh_scheduler(journal.database, metrics_recorder)
-    dispatcher = make_dispatcher(
-        live, journal, refresher=refresh_scheduler, reload_settings=reload_settings, library=library
+    library = app.deps.library
+    scheduler = app.make_refresh_scheduler(journal.database, metrics_recorder, leases)
+    dispatcher = make_dispatcher(live, journal, refresher=scheduler, reload_settings=reload_settings, library=library)
+    processor = make_message_processor(
+        journal, monitor.instrument_answer(app.answer), dispatcher, library=library, service=app.answer_service
     )
-    processor = make_message_processor(journal, monitor.instrument_answer(app.answer), dispatcher, library=library)
+    sharing = await stack.enter_async_context(share_work(leases, processor, journal.database))
     stack.push_async_callback(processor.drain, 0)
-    monitor.attach(platform_adapters, processor, refresh_scheduler, app.models)
-    return Daemon(app, startup_task.result(), feed_followers, processor, journal, refresh_scheduler, monitor)
-
-
-async def _open_daemon_journal(
-    settings: Settings, stack: AsyncExitStack, metrics_recorder: MetricsRecorder, *, dry_run: bool
-) -> Journal:
-    from bots.common.dry_run import JOURNAL_COPY_NAME, copy_journal, remove_journal_copy
-
-    # A dry run that was killed leaves its copy behind.
-    await remove_journal_copy(settings.data_dir)
-    if dry_run:
-        await copy_journal(settings.data_dir)
-        stack.push_async_callback(remove_journal_copy, settings.data_dir)
-    journal = await open_journal(settings, JOURNAL_COPY_NAME if dry_run else "journal.db", metrics_recorder)
-    stack.push_async_callback(journal.close)
-    return journal
+    monitor.attach(platform_adapters, processor, scheduler, app.models)
+    alerts = make_alerts(live, journal.database, monitor, processor, startup_task.result())
+    parts = (app, alerts.sender.adapters, feed_followers, processor, journal, scheduler, monitor, alerts)
+    return Daemon(*parts, sharing)
 
 
 def require_knowledge(app: App) -> None:

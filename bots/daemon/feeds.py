@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
+from bots.daemon.posting import find_chat_error, find_posting_adapter, make_reference, resolve_chat
 from core.errors import KimasError, SourceError, UsageError
 from core.observability.logs import get_logger
 from core.ports import Adapter, MessageHandler
@@ -24,8 +24,6 @@ from knowledge.sources.feed.poll import FeedRateLimited, FeedUpdate, poll_feed
 from knowledge.web.addresses import check_url, redact_url
 
 MINUTE_S = 60.0
-# Chats of a further HTTP network carry its name everywhere; elsewhere the ending only says which bot writes.
-NAMESPACED_PLATFORM = "http"
 
 
 class FeedFollower:
@@ -96,7 +94,7 @@ class FeedFollower:
         )
 
     def _to_message(self, entry: NewEntry, feed_update: FeedUpdate, is_too_old: bool) -> Message:
-        platform, chat, native_chat = resolve_chat(self._feed, self.adapter)
+        platform, chat, native_chat = resolve_chat(self._feed.chat, self.adapter)
         message_id = f"feed-{entry.id}"
         return Message(
             id=message_id,
@@ -135,28 +133,18 @@ def make_feed_followers(
         raise UsageError("\n".join(errors.values()))
     feed_states = FeedStateRepository(journal.database)
     return [
-        FeedFollower(name, settings, _find_posting_adapter(feed, adapters), feed_states, parser=parser)
+        FeedFollower(name, settings, find_posting_adapter(feed.chat, adapters), feed_states, parser=parser)
         for name, feed in settings.auto_comment.feeds.items()
     ]
 
 
 def find_misplaced_feeds(settings: Settings) -> dict[str, str]:
     """Return an error by name for each feed whose chat no bot can write to."""
-    errors = {}
-    for name, feed in settings.auto_comment.feeds.items():
-        platform, _, chat = feed.chat.partition(":")
-        bot_names = [bot_name for bot_name, _, _ in settings.get_bots(platform)]
-        requested_bot = chat.partition("@")[2] if platform != NAMESPACED_PLATFORM else ""
-        setting = f"auto_comment.feeds.{name}.chat is {feed.chat}"
-        if not bot_names:
-            errors[name] = (
-                f"{setting}, but there is no {platform} bot: add a {platform} section (docs/{platform}.md), or name a "
-                "chat of a platform that is configured"
-            )
-        elif requested_bot and requested_bot not in bot_names:
-            known_names = ", ".join(bot for bot in bot_names if bot) or "none"
-            errors[name] = f"{setting}, but no further {platform} bot is named {requested_bot!r} (known: {known_names})"
-    return errors
+    errors = {
+        name: find_chat_error(settings, f"auto_comment.feeds.{name}.chat", feed.chat)
+        for name, feed in settings.auto_comment.feeds.items()
+    }
+    return {name: error for name, error in errors.items() if error}
 
 
 def find_feed_errors(settings: Settings) -> dict[str, str]:
@@ -174,39 +162,3 @@ async def probe_feed(feed: FollowedFeedSettings) -> str:
     """Describe a feed's response in a few words. Raises `SourceError`."""
     feed_update = await poll_feed(feed.url, feed.allow_private)
     return f"{redact_url(feed.url)}: {len(feed_update.entry_ids) if feed_update else 0} entries"
-
-
-def resolve_chat(feed: FollowedFeedSettings, adapter: Adapter) -> tuple[str, str, str]:
-    """Return the platform, the chat as the journal knows it, and the chat as the platform knows it."""
-    platform, _, chat = feed.chat.partition(":")
-    bot_name = adapter.label.partition(":")[2]
-    native_chat = chat.removesuffix(f"@{bot_name}") if bot_name else chat
-    return (
-        platform,
-        f"{native_chat}@{bot_name}" if bot_name and platform == NAMESPACED_PLATFORM else native_chat,
-        native_chat,
-    )
-
-
-def _find_posting_adapter(feed: FollowedFeedSettings, adapters: Sequence[Adapter]) -> Adapter:
-    """Return the bot that writes to a feed's chat: the one that the chat names, else the platform's first."""
-    platform = feed.chat.partition(":")[0]
-    candidates = [adapter for adapter in adapters if adapter.name == platform]
-    by_name = {adapter.label.partition(":")[2]: adapter for adapter in candidates}
-    return by_name.get(feed.chat.rpartition("@")[2], candidates[0])
-
-
-def make_reference(platform: str, chat: str) -> Mapping[str, Any]:
-    """Return the reference with which the platform's sink posts a new message into a chat.
-
-    Over HTTP the callback then names no event.
-    """
-    match platform:
-        case "telegram":
-            return {"chat_id": int(chat), "message_id": 0, "thread_id": None}
-        case "discord":
-            return {"channel": chat, "message": ""}
-        case "slack":
-            return {"channel": chat, "ts": "", "thread_ts": None}
-        case _:
-            return {"event": ""}

@@ -99,14 +99,28 @@ class Monitor:
         """Return the problems, one line each."""
         if self._monitored is None:
             return ["starting"]
-        problems = [
-            f"{name} is not connected"
-            for name, connection in self._monitored.connections.items()
-            if not connection.is_connected
-        ]
+        problems = [f"{name} is not connected" for name, is_well in self.get_connections().items() if not is_well]
         if self.lag.max_s >= MAX_LAG_S:
             problems.append(f"the event loop stood still for {self.lag.max_s:.1f} s within the last minute")
         return problems
+
+    async def get_source_states(self) -> Sequence[SourceState]:
+        """Return the state of every stored source. Raises `StoreError`."""
+        return await self._monitored.source_refresher.states() if self._monitored else ()
+
+    def get_connections(self) -> Mapping[str, bool]:
+        """Return whether each platform is connected, here or by another daemon, by the label of its adapter."""
+        connections = self._monitored.connections if self._monitored else {}
+        return {name: connection.is_connected or connection.is_standby for name, connection in connections.items()}
+
+    def get_endpoints(self) -> Mapping[str, bool]:
+        """Return whether each model is called, or skipped because it failed too often."""
+        models = self._monitored.models if self._monitored else None
+        deployments = models.deployments() if models else ()
+        return {
+            f"{deployment.settings.model} at {deployment.settings.base_url}": not deployment.circuit_breaker.is_open
+            for deployment in deployments
+        }
 
     async def render_metrics(self, metrics: PrometheusMetrics) -> bytes:
         """Return all metrics as text."""

@@ -7,15 +7,18 @@ import os
 import signal
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bots.daemon.bootstrap import Daemon, open_daemon
 from bots.daemon.monitor import open_monitor
+from bots.daemon.operator_page import open_operator_page
 from core.errors import KimasError
 from core.messaging.commands.context import SettingsLoader
 from core.messaging.processor import MessageProcessor
 from core.observability.logs import get_logger
+from core.observability.tracing import open_tracing
 from core.ports import Adapter
 from core.runtime.locks import daemon_lock
 from core.runtime.tasks import task_group
@@ -32,7 +35,7 @@ Result = TypeVar("Result")
 
 
 async def run(settings: Settings, *, dry_run: bool = False, reload_settings: SettingsLoader | None = None) -> int:
-    """Run until SIGTERM or SIGINT and return the exit code; a dry run logs what it would say and shows nothing.
+    """Run until SIGTERM, SIGINT or SIGHUP and return the exit code; a dry run logs what it would say and shows nothing.
 
     The first signal stops taking messages and gives unfinished answers `run.grace_s` seconds; the next start takes up
     what is left. A second signal ends the waiting. A platform that fails for good ends the daemon in the same way, and
@@ -42,6 +45,8 @@ async def run(settings: Settings, *, dry_run: bool = False, reload_settings: Set
     stop, force_stop = _install_signal_handlers()
     async with AsyncExitStack() as stack:
         stack.enter_context(daemon_lock(settings.data_dir))
+        headers = {name: secret.value() for name, secret in settings.tracing.headers.items()}
+        stack.enter_context(open_tracing(settings.tracing.endpoint, headers, settings.tracing.service))
         monitor = await stack.enter_async_context(open_monitor(settings))
         daemon = await _run_unless_stopped(
             stop, open_daemon(settings, stack, monitor, reload_settings, dry_run=dry_run)
@@ -49,6 +54,7 @@ async def run(settings: Settings, *, dry_run: bool = False, reload_settings: Set
         if daemon:
             # A dry run may try a configuration that lacks a source by mistake.
             await stack.enter_async_context(daemon.refresh_scheduler.run(purge_removed=not dry_run))
+            await stack.enter_async_context(open_operator_page(settings, daemon))
             await _serve(settings, daemon, stack, stop, force_stop)
     get_logger(__name__).info("daemon.stopped")
     return 0
@@ -74,9 +80,13 @@ async def _serve(
         await stack.enter_async_context(
             run_periodically(DAILY_MINUTES, lambda: erase_expired(settings, daemon.journal))
         )
+        await stack.enter_async_context(daemon.alerts.run())
         errors: list[Exception] = []
         adapters_by_platform = [list(group) for _, group in groupby(sorted(adapters, key=_get_platform), _get_platform)]
-        listeners = [tasks.create_task(_listen(group, daemon, stop, errors)) for group in adapters_by_platform]
+        workers = [tasks.create_task(daemon.sharing.queue.run())] if daemon.sharing else []
+        listeners = workers + [
+            tasks.create_task(_listen(group, daemon, stop, errors)) for group in adapters_by_platform
+        ]
         async with _service_manager(tasks):
             get_logger(__name__).info("daemon.ready", platforms=[adapter.label for adapter in adapters])
             tasks.create_task(app.warm_up())
@@ -108,10 +118,13 @@ async def _listen(adapters: Sequence[Adapter], daemon: Daemon, stop: asyncio.Eve
         await processor.resume(*adapters)
         async with task_group() as tasks:
             for adapter in adapters:
-                tasks.create_task(adapter.listen(processor.handler_for(adapter)))
+                receive = processor.handler_for(adapter)
+                listen, sharing = partial(adapter.listen, receive), daemon.sharing
+                tasks.create_task(sharing.listen(adapter, listen) if sharing else listen())
                 for follower in daemon.feed_followers:
                     if follower.adapter is adapter:
-                        tasks.create_task(follower.listen(processor.handler_for(adapter)))
+                        follow = partial(follower.listen, receive)
+                        tasks.create_task(sharing.follow(follower, follow) if sharing else follow())
     except Exception as error:
         is_expected = isinstance(error, KimasError)
         get_logger(__name__).error(
@@ -139,7 +152,8 @@ def _install_signal_handlers() -> tuple[asyncio.Event, asyncio.Event]:
     def on_signal() -> None:
         (force_stop if stop.is_set() else stop).set()
 
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
+    # A terminal that is closed ends the daemon in order, too.
+    for signal_number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(signal_number, on_signal)
     return stop, force_stop
 

@@ -14,18 +14,26 @@ from weakref import WeakValueDictionary
 
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.connection import RetryLater, TokenRefused
+from bots.common.reply_sink import SilentSink
 from bots.discord.application_commands import build_message_commands, build_slash_commands, has_ephemeral_reply
 from bots.discord.connection import INTERRUPTED, DiscordIntervals, GatewayRefused, IntentRefused, hint
-from bots.discord.convert import Identity
-from bots.discord.feedback import MESSAGE_COMPONENT, DiscordRatingSink, handle_button_click
-from bots.discord.history import ChannelState, EventReader, PositionStore
+from bots.discord.convert import Identity, to_welcome
+from bots.discord.feedback import (
+    MESSAGE_COMPONENT,
+    REACTION_EVENTS,
+    DiscordRatingSink,
+    from_button_click,
+    from_reaction,
+    handle_press,
+)
+from bots.discord.history import ChannelState, EventReader, PositionStore, deliver
 from bots.discord.interactions import InteractionHandler
 from bots.discord.render import escape_markup
 from bots.discord.sink import ChannelTarget, DiscordSink, InteractionTarget
 from core.errors import PlatformError
 from core.messaging.feedback.escalation import mentioned_users
-from core.messaging.feedback.rating_buttons import is_press
-from core.messaging.policy.command_table import COMMANDS
+from core.messaging.feedback.rating_buttons import is_press, read_reaction
+from core.messaging.policy.command_table import COMMANDS, is_ask_command
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
 from core.runtime.tasks import task_group
@@ -58,6 +66,8 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
     name = "discord"
     title = "Discord"
     can_settle_doubt = True
+    # Who receives a slash command acknowledges it within three seconds.
+    binding_references = frozenset({"interaction"})
     read_only_calls = (
         *("get_identity", "get_gateway_info", "listen", "get_channel", "get_messages", "download_file", "close"),
     )
@@ -70,17 +80,19 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
         intervals: DiscordIntervals | None = None,
         *,
         bot_message_chats: Collection[str] = (),
-        sources: Sequence[str] = (),
+        get_sources: Callable[[Message], Sequence[str]] = lambda _message: (),
         read_only: bool = False,
     ) -> None:
         super().__init__(intervals or DiscordIntervals(), read_only=read_only)
-        self._sources = sources
+        self._get_sources = get_sources
         self._settings = settings
         self._bot_message_chats = bot_message_chats
         self._positions = positions
         self._me = Identity("", "", "")
         self._interactions: InteractionHandler | None = None
         self._typing_tracker: TypingTracker | None = None
+        self._command_ids: dict[str, str] = {}
+        self._guilds: set[str] = set()
         self._sinks: WeakValueDictionary[str, DiscordSink] = WeakValueDictionary()
 
     @property
@@ -88,16 +100,25 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
         """The bot's own id, once it is open."""
         return self._me.id
 
+    def spell_command(self, usage: str) -> str:
+        """Return a command that is given by a click, once Discord has said its id."""
+        name, _, arguments = usage.partition(" ")
+        if name not in self._command_ids:
+            return super().spell_command(usage)
+        mention = f"</{name}:{self._command_ids[name]}>"
+        return f"{mention} `{arguments}`" if arguments else mention
+
     async def _connect(self) -> DiscordClient:
-        return await _connect(self._settings, self._intervals)
+        return await connect(self._settings, self._intervals)
 
     async def _set_up(self, client: DiscordClient) -> None:
         """Learn who the bot is and register its slash commands."""
         self._me = await self._retry_until_ok(client.get_identity)
-        self._interactions = InteractionHandler(client, self._me, self._intervals, self._sources)
+        self.privacy_setting = "" if self._me.can_read_all else "Developer Portal, Bot, Message Content Intent"
+        self._interactions = InteractionHandler(client, self._me, self._intervals, self._get_sources)
         try:
             app_commands = [*build_slash_commands(COMMANDS), *build_message_commands()]
-            await client.register_commands(self._me.application_id, app_commands)
+            self._command_ids = await client.register_commands(self._me.application_id, app_commands)
         except PlatformError as error:
             get_logger(__name__).warning("discord.commands_not_registered", error=str(error))
         get_logger(__name__).info("discord.open", bot=self._me.name, reads_all_messages=self._me.can_read_all)
@@ -123,12 +144,19 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
             def on_event(kind: str, event: dict[str, Any]) -> None:
                 self._note_connection(kind)
                 if kind == "INTERACTION_CREATE" and event.get("type") == MESSAGE_COMPONENT:
-                    tasks.create_task(handle_button_click(event, self._me, receive, self._intervals))
+                    convert = partial(from_button_click, event, self._me)
+                    tasks.create_task(handle_press(convert, receive, self._intervals))
                 elif kind == "INTERACTION_CREATE" and interactions is not None:
                     tasks.create_task(interactions.handle(event, receive))
+                elif kind in REACTION_EVENTS:
+                    location = channel_state.get_location(str(event.get("channel_id")), event)
+                    convert = partial(from_reaction, kind, event, self._me, location)
+                    tasks.create_task(handle_press(convert, receive, self._intervals))
                 elif kind == "TYPING_START":
                     typing_tracker.on_typing(event)
                 else:
+                    if welcome := self._to_welcome(kind, event):
+                        tasks.create_task(deliver(receive, welcome, self._intervals))
                     if kind == "MESSAGE_CREATE":
                         typing_tracker.on_message(event)
                     events.put_nowait((kind, event))
@@ -139,6 +167,8 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that answers this message; `previous_reply_id` is that of a reply sent before a crash."""
         client = self._get_client()
+        if read_reaction(message):
+            return SilentSink()
         if is_press(message):
             return DiscordRatingSink(client, message, self._intervals)
         # Another bot's reply cannot be edited, nor its slash command answered by us.
@@ -161,7 +191,8 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
     ) -> DiscordSink:
         """Return the sink for a slash command: its response, or a message in the channel."""
         reference, mentions = message.reference, mentioned_users(message)
-        question = " ".join(f"/{'ask' if mentions else message.command} {message.text}".split())[:MAX_QUESTION_CHARS]
+        question = " ".join(f"/{'ask' if mentions else message.command} {message.text or message.quoted}".split())
+        question = question[:MAX_QUESTION_CHARS]
         quote_prefix = f"> {escape_markup(message.author)}: {escape_markup(question)}\n"
         channel_target = ChannelTarget(
             client, reference["channel"], message.id, quote_prefix=quote_prefix, mentions=mentions
@@ -169,7 +200,14 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
         acknowledged = self._interactions.mark_answered(message) if self._interactions else None
         is_ephemeral = has_ephemeral_reply(message.command)
         interaction_target = InteractionTarget(
-            client, self._me.application_id, reference["token"], acknowledged, is_ephemeral=is_ephemeral
+            client,
+            self._me.application_id,
+            reference["token"],
+            acknowledged,
+            place=(str(reference["channel"]), str(reference["interaction"])),
+            is_ephemeral=is_ephemeral,
+            # Discord says which command it answers, but not with which words.
+            prefix=quote_prefix if is_ask_command(message.command) and not is_ephemeral else "",
         )
         if is_ephemeral:
             # Never into the channel, where everybody would read it.
@@ -205,6 +243,15 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
         elif kind == INTERRUPTED:
             self.connection.mark_reconnecting()
 
+    def _to_welcome(self, kind: str, event: Mapping[str, Any]) -> Message | None:
+        """Return what the bot says first in a server that it was added to while it ran; None for other events."""
+        if kind == "READY":
+            self._guilds = {str(guild.get("id")) for guild in event.get("guilds") or ()}
+        if kind != "GUILD_CREATE" or str(event.get("id")) in self._guilds:
+            return None
+        self._guilds.add(str(event.get("id")))
+        return to_welcome(event, self._me)
+
     def _on_deleted(self, message_id: str) -> None:
         sink = self._sinks.get(message_id)
         if sink is not None:
@@ -239,16 +286,7 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
                 await retry_loop.wait(error)
 
 
-async def identify(settings: DiscordSettings) -> str:
-    """Return the name of the bot that the token belongs to, changing nothing. Raises `PlatformError`."""
-    client = await _connect(settings, DiscordIntervals())
-    try:
-        return (await client.get_identity()).name
-    finally:
-        await client.close()
-
-
-async def _connect(settings: DiscordSettings, intervals: DiscordIntervals) -> DiscordClient:
+async def connect(settings: DiscordSettings, intervals: DiscordIntervals) -> DiscordClient:
     """Read the token and load discord.py in a worker thread, and make a client."""
     token = await asyncio.to_thread(read_secret, settings.token, UNREADABLE_MESSAGE)
     return (await asyncio.to_thread(load_client)).create(token, settings.api_url, intervals)

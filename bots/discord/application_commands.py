@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.messaging.feedback.escalation import LEARN_FROM_THIS
+from core.messaging.feedback.escalation import ASK_ABOUT_THIS, LEARN_FROM_THIS
 from core.messaging.policy.command_table import Argument, Command, get_command
+from core.text.catalogue import messages_for
 
 CHAT_INPUT, MESSAGE_COMMAND = 1, 3
 STRING, INTEGER, NUMBER = 3, 4, 10
@@ -14,6 +15,8 @@ GUILD_CONTEXT, BOT_DM_CONTEXT = 0, 1
 MAX_DESCRIPTION_CHARS, MAX_TEXT_CHARS, MAX_CHOICES = 100, 4000, 25
 ADMINISTRATOR, MANAGE_GUILD = 1 << 3, 1 << 5
 
+# The languages of Discord's clients that we have texts in, besides English.
+LOCALES = {"zh-CN": "zh", "zh-TW": "zh"}
 # Discord has a list of commands, so nobody needs to say hello to see one.
 EXCLUDED_COMMANDS = ("start",)
 
@@ -29,7 +32,8 @@ def build_slash_commands(commands: Sequence[Command]) -> list[dict[str, Any]]:
             "name": command.name,
             "type": CHAT_INPUT,
             "description": command.summary[:MAX_DESCRIPTION_CHARS],
-            "options": [_to_option(argument) for argument in command.arguments],
+            "description_localizations": _localize("command_summaries", command.name),
+            "options": [_to_option(command, argument) for argument in command.arguments],
             "contexts": [GUILD_CONTEXT, BOT_DM_CONTEXT],
             "integration_types": [0],
             **({} if command.required_role == "everyone" else {"default_member_permissions": str(MANAGE_GUILD)}),
@@ -42,7 +46,23 @@ def build_slash_commands(commands: Sequence[Command]) -> list[dict[str, Any]]:
 def build_message_commands() -> list[dict[str, Any]]:
     """Return the entries in the menu of every message, below Apps; the right to use one is checked when it is used."""
     scope = {"contexts": [GUILD_CONTEXT, BOT_DM_CONTEXT], "integration_types": [0]}
-    return [{"name": LEARN_FROM_THIS, "type": MESSAGE_COMMAND, **scope}]
+    names = {LEARN_FROM_THIS: "learn_from_this", ASK_ABOUT_THIS: "ask_about_this"}
+    return [
+        {
+            "name": name,
+            "name_localizations": {locale: getattr(messages_for(code), key) for locale, code in LOCALES.items()},
+            "type": MESSAGE_COMMAND,
+            **scope,
+        }
+        for name, key in names.items()
+    ]
+
+
+def _localize(table: str, key: str) -> dict[str, str]:
+    """Return a text of the catalogue in the languages of Discord's clients other than English."""
+    return {
+        locale: str(getattr(messages_for(code), table)[key])[:MAX_DESCRIPTION_CHARS] for locale, code in LOCALES.items()
+    }
 
 
 def has_ephemeral_reply(name: str) -> bool:
@@ -75,13 +95,14 @@ def suggest_sources(text: str, sources: Sequence[str]) -> list[dict[str, str]]:
     return [{"name": source, "value": source} for source in matches[:MAX_CHOICES]]
 
 
-def _to_option(argument: Argument) -> dict[str, Any]:
+def _to_option(command: Command, argument: Argument) -> dict[str, Any]:
     takes_text = argument.kind in ("integer", "number") and argument.choices
     kinds = {"integer": INTEGER, "number": NUMBER}
     option: dict[str, Any] = {
         "name": argument.name,
         "type": STRING if takes_text else kinds.get(argument.kind, STRING),
         "description": argument.summary[:MAX_DESCRIPTION_CHARS],
+        "description_localizations": _localize("argument_summaries", f"{command.name} {argument.name}"),
         "required": argument.is_required,
     }
     if argument.kind == "choice":

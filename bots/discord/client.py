@@ -15,7 +15,7 @@ import aiohttp
 import discord
 from discord.http import Route
 
-from bots.common.connection import NotAllowed, RetryLater, TokenRefused, Unreachable
+from bots.common.connection import NotAllowed, NotEditable, Refused, RetryLater, TokenRefused, Unreachable
 from bots.discord.connection import AlreadyAcknowledged, DiscordIntervals, InteractionExpired, ReplyRefused
 from bots.discord.convert import Identity, get_file_url
 from bots.discord.gateway import OnEvent, run_session
@@ -29,7 +29,7 @@ REFUSED_MESSAGE = (
     "discord.token was refused: copy the bot's token from https://discord.com/developers/applications "
     "(your application, Bot, Reset Token), without the word Bot in front and without spaces"
 )
-TOKEN_PATTERN = re.compile(r"[\w-]{1,100}(?:\.[\w-]{1,100}){0,3}", re.ASCII)
+TOKEN_PATTERN = re.compile(r"[\w-]++(?:\.[\w-]++){0,3}", re.ASCII)
 # No answer notifies anybody, and no link shows a preview.
 SILENT = {"allowed_mentions": {"parse": [], "replied_user": False}, "flags": 1 << 2}
 EPHEMERAL = 1 << 6
@@ -45,7 +45,10 @@ _ERROR_MAPPING: dict[int, tuple[type[PlatformError], str]] = {
     10015: (InteractionExpired, "the slash command can no longer be answered by its token"),
     10062: (InteractionExpired, "the slash command was not acknowledged in time"),
     40060: (AlreadyAcknowledged, "the slash command was acknowledged before"),
+    20022: (NotEditable, "the reply can no longer be edited so soon"),
+    30046: (NotEditable, "the reply was edited too often"),
     50001: (NotAllowed, "the bot cannot see this channel: give it View Channel there"),
+    50005: (NotEditable, "the reply is not the bot's own"),
     50007: (NotAllowed, "this person takes no messages from the bot"),
     50013: (NotAllowed, "the bot may not write in this channel: give it Send Messages, in threads too"),
     50027: (InteractionExpired, "the slash command can no longer be answered by its token"),
@@ -96,10 +99,13 @@ class DiscordClient:
             "who the bot is",
         )
 
-    async def register_commands(self, application_id: str, commands: Sequence[Mapping[str, Any]]) -> None:
-        """Set the application's slash commands, in all servers and in private chats."""
+    async def register_commands(self, application_id: str, commands: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        """Set the application's slash commands, in all servers and private chats. Return their ids by their names."""
         path = "/applications/{application}/commands"
-        await self._call("PUT", path, json=list(commands), application=application_id)
+        response = await self._call("PUT", path, json=list(commands), application=application_id)
+        return _parse_response(
+            lambda: {str(item["name"]): str(item["id"]) for item in response if "id" in item}, "the commands"
+        )
 
     async def get_gateway_info(self) -> GatewayInfo:
         """Return where the gateway is."""
@@ -124,6 +130,22 @@ class DiscordClient:
     async def get_channel(self, channel_id: str) -> Json:
         """Return a channel or thread."""
         response: Json = await self._call("GET", "/channels/{channel_id}", channel_id=channel_id)
+        return response
+
+    async def get_application(self) -> Json:
+        """Return the bot's application."""
+        response: Json = await self._call("GET", "/oauth2/applications/@me")
+        return response
+
+    async def get_guild(self, guild_id: str) -> Json:
+        """Return a server with its roles."""
+        response: Json = await self._call("GET", "/guilds/{guild_id}", guild_id=guild_id)
+        return response
+
+    async def get_member(self, guild_id: str, user_id: str) -> Json:
+        """Return a member of a server."""
+        path = "/guilds/{guild_id}/members/{user_id}"
+        response: Json = await self._call("GET", path, guild_id=guild_id, user_id=user_id)
         return response
 
     async def get_messages(self, channel_id: str, after: int, limit: int) -> list[Json]:
@@ -178,6 +200,10 @@ class DiscordClient:
         """Replace the text of one of the bot's messages, and its `components`."""
         body = _to_message_body(text, components)
         await self._call("PATCH", MESSAGE_PATH, json=body, channel_id=channel_id, message_id=message_id)
+
+    async def delete_message(self, channel_id: str, message_id: str) -> None:
+        """Delete one of the bot's messages."""
+        await self._call("DELETE", MESSAGE_PATH, channel_id=channel_id, message_id=message_id)
 
     async def defer(self, interaction_id: str, token: str, *, is_ephemeral: bool) -> None:
         """Acknowledge a slash command: Discord shows that the bot is thinking. `is_ephemeral`: only to the asker."""
@@ -268,11 +294,11 @@ def _to_platform_error(error: discord.HTTPException, call: str) -> PlatformError
         return Unreachable(f"Discord cannot be reached for {call}: {error.status} {detail}")
     if error.status == 401:
         return TokenRefused(REFUSED_MESSAGE)
-    if error.status == 403:
+    if error.status == 403 and not error.code:
         return NotAllowed(f"Discord does not allow {call}: {detail}")
     if error.status == 400 and "message_reference" in error.text and "nknown message" in error.text:
         return MessageDeleted("the question was deleted")
-    return PlatformError(f"Discord refused {call}: {error.status} {detail}")
+    return Refused(f"Discord refused {call}: {error.status} {detail}")
 
 
 def _to_message_body(text: str, components: Sequence[Mapping[str, Any]] = ()) -> Json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bots.common.connection import Intervals, RetryLoop
+from bots.common.connection import Intervals, Refused, RetryLoop
 from core.errors import PlatformError
 
 # Not an event of Discord: a connection ended, and another one is being opened.
@@ -39,7 +39,7 @@ class GatewayRefused(PlatformError):
     """The gateway refuses the connection for good."""
 
 
-class ReplyRefused(PlatformError):
+class ReplyRefused(Refused):
     """The bot may write in the channel but, without its history, not reply to a message: post without that."""
 
 

@@ -25,7 +25,8 @@ MESSAGE, REPLY = 0, 19
 ANNOUNCEMENT_KIND = 5
 THREAD_KINDS = (10, 11, 12)
 PRIVATE_THREAD_KIND = 12
-PRIVATE_KINDS = (1, 3)
+GROUP_DM_KIND = 3
+PRIVATE_KINDS = (1, GROUP_DM_KIND)
 # A post that a followed channel of another server has published here.
 CROSSPOSTED = 1 << 1
 _MENTION = re.compile(r"<(?:@!?(?P<user>\d{1,20})|@&(?P<role>\d{1,20})|a?(?P<emoji>:\w{1,64}:)\d{1,20})>")
@@ -85,10 +86,11 @@ class Location:
     guild: str = ""
     is_announcement: bool = False
     is_private_thread: bool = False
+    is_group_dm: bool = False
 
     @property
     def is_private(self) -> bool:
-        """Return whether it is a private chat."""
+        """Return whether it is a private chat, with the bot alone or (`is_group_dm`) with other people, too."""
         return not self.guild
 
 
@@ -100,7 +102,8 @@ def to_location(channel: Json) -> Location:
         return Location(
             channel_id, str(channel["parent_id"]), channel_id, guild_id, is_private_thread=is_private_thread
         )
-    return Location(channel_id, channel_id, "", guild_id, channel.get("type") == ANNOUNCEMENT_KIND)
+    kind = channel.get("type")
+    return Location(channel_id, channel_id, "", guild_id, kind == ANNOUNCEMENT_KIND, is_group_dm=kind == GROUP_DM_KIND)
 
 
 def to_message(
@@ -130,7 +133,7 @@ def to_message(
         author=_get_display_name(event["author"], _as_object(event.get("member"))),
         text=text,
         sent_at=snowflake_time(str(event["id"])),
-        private=location.is_private,
+        private=location.is_private and not location.is_group_dm,
         addressed=not bot_kind and (location.is_private or is_mentioned or is_reply_to_bot),
         reply_to=str(replied_message.get("id") or ""),
         quoted=_get_quote(event, replied_message, me),
@@ -165,7 +168,9 @@ def to_command(event: Json, me: Identity) -> Message | IgnoredEvent:
 
 def to_interaction(event: Json, me: Identity) -> Message:
     """Return a command or a click as a message without text."""
-    location = to_location({"guild_id": event.get("guild_id"), **event["channel"]})
+    # The channel is optional in the documents; its id alone says where the answer goes.
+    channel = event.get("channel") or {"id": event["channel_id"]}
+    location = to_location({"guild_id": event.get("guild_id"), **channel})
     member = _as_object(event.get("member"))
     author = member.get("user") or event["user"]
     return Message(
@@ -175,7 +180,7 @@ def to_interaction(event: Json, me: Identity) -> Message:
         author=_get_display_name(author, member),
         text="",
         sent_at=snowflake_time(str(event["id"])),
-        private=location.is_private,
+        private=location.is_private and not location.is_group_dm,
         addressed=True,
         bot=me.id,
         reference={
@@ -185,6 +190,28 @@ def to_interaction(event: Json, me: Identity) -> Message:
             **({"administrator": True} if is_server_admin(member.get("permissions")) else {}),
         },
         in_restricted_thread=location.is_private_thread,
+    )
+
+
+def to_welcome(guild: Json, me: Identity) -> Message | None:
+    """Return what the bot says first in a server that it was added to; None without a channel for such words."""
+    channel, joined_at = str(guild.get("system_channel_id") or ""), str(guild.get("joined_at") or "")
+    if not channel or not joined_at:
+        return None
+    moment = datetime.fromisoformat(joined_at)
+    return Message(
+        id=str(time_snowflake(moment)),
+        key=ConversationKey("discord", channel),
+        author_id=str(guild.get("owner_id") or guild["id"]),
+        author=str(guild.get("name") or ""),
+        text="",
+        sent_at=moment,
+        addressed=True,
+        command="start",
+        bot=me.id,
+        reference={"channel": channel, "message": ""},
+        language=str(guild.get("preferred_locale") or "").partition("-")[0],
+        purpose="welcome",
     )
 
 

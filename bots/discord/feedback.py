@@ -5,23 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bots.common.connection import Unreachable
 from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink
 from bots.discord.connection import AlreadyAcknowledged, DiscordIntervals
-from bots.discord.convert import Identity, to_interaction
+from bots.discord.convert import Identity, Location, to_interaction
 from bots.discord.history import deliver
-from core.messaging.feedback.rating_buttons import get_buttons, read_button, to_press
+from core.messaging.feedback.rating_buttons import get_buttons, read_button, to_press, to_reaction
 from core.observability.logs import get_logger
 from core.ports import MessageHandler
-from core.types import Button, Message, Reply
+from core.types import Button, ConversationKey, Message, Reply
 
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
 
 MESSAGE_COMPONENT = 3
+REACTION_EVENTS = ("MESSAGE_REACTION_ADD", "MESSAGE_REACTION_REMOVE")
 EPHEMERAL = 1 << 6
 ACTION_ROW, BUTTON, SECONDARY_STYLE = 1, 2, 2
 BUTTONS_PER_ROW = 5
@@ -40,17 +42,42 @@ def from_button_click(event: Mapping[str, Any], me: Identity) -> Message | Ignor
     return to_press(replace(message, reference={**message.reference, "hidden": is_hidden}), *choice_and_question)
 
 
-async def handle_button_click(
-    event: Mapping[str, Any], me: Identity, receive: MessageHandler, intervals: DiscordIntervals
+def from_reaction(
+    kind: str, event: Mapping[str, Any], me: Identity, location: Location | None
+) -> Message | IgnoredEvent:
+    """Convert an emoji below a message, or its removal, or return why it is ignored. Raises `KeyError` and the like."""
+    user, author = str(event["user_id"]), str(event.get("message_author_id") or me.id)
+    if user == me.id or author != me.id:
+        return IgnoredEvent("a reaction to nothing of ours")
+    chat = location.chat if location else str(event["channel_id"])
+    message_id, moment = str(event["message_id"]), datetime.now(UTC)
+    press = Message(
+        f"reaction {message_id} {user} {moment.timestamp():.6f}",
+        ConversationKey("discord", chat),
+        user,
+        user,
+        "",
+        moment,
+        bot=me.id,
+        private=not event.get("guild_id"),
+    )
+    emoji = str(event["emoji"].get("name") or "")
+    reaction = to_reaction(press, emoji, message_id, is_removed=kind == "MESSAGE_REACTION_REMOVE")
+    return reaction or IgnoredEvent("a reaction that rates nothing")
+
+
+async def handle_press(
+    convert: Callable[[], Message | IgnoredEvent], receive: MessageHandler, intervals: DiscordIntervals
 ) -> None:
-    """Make a click safe; Discord delivers it once."""
+    """Make a click or a reaction safe; Discord delivers it once."""
     try:
-        message = from_button_click(event, me)
+        message = convert()
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         get_logger(__name__).warning("discord.press_malformed", error=repr(error)[:300])
         return
     if isinstance(message, IgnoredEvent):
-        get_logger(__name__).warning("discord.press_skipped", reason=message.reason)
+        log = get_logger(__name__).debug if message.is_expected else get_logger(__name__).warning
+        log("discord.press_skipped", reason=message.reason)
         return
     await deliver(receive, message, intervals)
 

@@ -83,7 +83,13 @@ async def run_session(
     that makes no sense included.
     """
     intents = discord.Intents(
-        guilds=True, guild_messages=True, guild_typing=True, dm_messages=True, message_content=can_read_all
+        guilds=True,
+        guild_messages=True,
+        guild_typing=True,
+        dm_messages=True,
+        message_content=can_read_all,
+        guild_reactions=True,
+        dm_reactions=True,
     )
     session = _GatewayClient(http, intents, on_event, intervals)
     await session._async_setup_hook()

@@ -6,22 +6,21 @@ They are acknowledged at once: after three seconds without that, Discord reports
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from bots.common.connection import wait_for
 from bots.common.events import IgnoredEvent
 from bots.discord.application_commands import MESSAGE_COMMAND, has_ephemeral_reply, suggest_sources
 from bots.discord.connection import DiscordIntervals
-from bots.discord.convert import Identity, to_command, to_location, to_message
+from bots.discord.convert import Identity, to_command, to_interaction, to_location, to_message
 from bots.discord.feedback import acknowledge
 from bots.discord.history import deliver
 from core.errors import PlatformError
-from core.messaging.feedback.escalation import LEARN_FROM_THIS
+from core.messaging.feedback.escalation import ASK_ABOUT_THIS, LEARN_FROM_THIS
 from core.observability.logs import get_logger
 from core.ports import MessageHandler
-from core.runtime.tasks import task_group
+from core.runtime.tasks import task_group, wait_for
 from core.types import Message
 
 if TYPE_CHECKING:
@@ -37,20 +36,22 @@ def is_message_command(event: Mapping[str, Any]) -> bool:
     return isinstance(data, Mapping) and data.get("type") == MESSAGE_COMMAND
 
 
-def to_learn_command(event: Mapping[str, Any], me: Identity) -> Message | IgnoredEvent:
+def from_message_command(event: Mapping[str, Any], me: Identity) -> Message | IgnoredEvent:
     """Convert a message command, or return why it is ignored; `reference` as that of a slash command.
 
     The event contains the text of the message, so that it need not have been seen before. Raises `KeyError` and the
     like for a malformed event.
     """
     data = event["data"]
-    if data["name"] != LEARN_FROM_THIS:
+    name = {LEARN_FROM_THIS: "learn", ASK_ABOUT_THIS: "ask"}.get(data["name"])
+    if name is None:
         return IgnoredEvent("an entry in the menu of a message that is not ours", is_expected=False)
-    command = to_command({**event, "data": {"name": "learn", "type": 1}}, me)
+    command = to_command({**event, "data": {"name": name, "type": 1}}, me)
     if isinstance(command, IgnoredEvent):
         return command
     target_message = data["resolved"]["messages"][data["target_id"]]
-    location = to_location({"guild_id": event.get("guild_id"), **event["channel"]})
+    channel = event.get("channel") or {"id": event["channel_id"]}
+    location = to_location({"guild_id": event.get("guild_id"), **channel})
     # The journal has the bot's own answers as they were before rendering.
     quoted_message = to_message(target_message, me, location, include_bots=True)
     return replace(
@@ -78,12 +79,16 @@ class InteractionHandler:
     """Handles slash commands: each is acknowledged and saved; the response to an unanswered one is removed."""
 
     def __init__(
-        self, client: DiscordClient, me: Identity, intervals: DiscordIntervals, sources: Sequence[str] = ()
+        self,
+        client: DiscordClient,
+        me: Identity,
+        intervals: DiscordIntervals,
+        get_sources: Callable[[Message], Sequence[str]],
     ) -> None:
         self._client = client
         self._me = me
         self._intervals = intervals
-        self._sources = sources
+        self._get_sources = get_sources
         self._pending: dict[str, _PendingInteraction] = {}
 
     async def handle(self, event: Mapping[str, Any], receive: MessageHandler) -> None:
@@ -92,7 +97,7 @@ class InteractionHandler:
             await self._autocomplete(event)
             return
         try:
-            message = (to_learn_command if is_message_command(event) else to_command)(event, self._me)
+            message = (from_message_command if is_message_command(event) else to_command)(event, self._me)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             get_logger(__name__).warning("discord.command_malformed", error=repr(error)[:300])
             return
@@ -124,12 +129,13 @@ class InteractionHandler:
         return pending.acknowledged
 
     async def _autocomplete(self, event: Mapping[str, Any]) -> None:
-        """Complete the name of a source while it is typed."""
+        """Complete the name of a source, one that may be told of there, while it is typed."""
         try:
+            sources = self._get_sources(to_interaction(event, self._me))
             options = event["data"].get("options") or ()
             typed_text = next((str(option.get("value", "")) for option in options if option.get("focused")), "")
             await self._client.respond_autocomplete(
-                str(event["id"]), str(event["token"]), suggest_sources(typed_text, self._sources)
+                str(event["id"]), str(event["token"]), suggest_sources(typed_text, sources)
             )
         except (KeyError, TypeError, AttributeError) as error:
             get_logger(__name__).warning("discord.command_malformed", error=repr(error)[:300])

@@ -19,16 +19,21 @@ if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
 
 MAX_UNITS = 2000
-MAX_URL_CHARS = 512
+# A link takes so much; an address as it stands has to fit into a message.
+MAX_URL_CHARS, MAX_ADDRESS_CHARS = 512, 1800
 
 # What stays in one piece as long as it fits: a link, inline code, an escaped character, a word.
 _ATOM = re.compile(
     r"\[(?:\[[^\[\]\n]{0,200}\]|\\.|[^\[\]\n\\]){0,400}\]\(<[^>\n]{1,600}>\)"
-    r"|`[^`\n]{1,600}`|<https?://[^>\s]{1,600}>|\\.|\S+?(?=[\s\[`<\\]|$)|\s+|."
+    r"|``[^\n]{1,600}?``|`[^`\n]{1,600}`|<https?://[^>\s]{1,1900}>|\\.|\S+?(?=[\s\[`<\\]|$)|\s+|."
 )
+_ADDRESS_BEHIND = re.compile(r"\]\(<(https?://[^<>\s]+)>\)")
 _SPLITTER = MarkdownSplitter(_ATOM, utf16_length)
-_URL = re.compile(r"https?://(?:(?![<>()\[\]`|]|[.,;:!?*'\"]{1,20}(?:\s|$))\S)+")
-_MARKUP = re.compile(r"[\\*_~`|\[\]]|<(?=[@#:/a-z])|(?<=@)(?=\w)|(?<=@)(?=[&!])", re.IGNORECASE)
+# A command that the bot's own help names stays: it can be clicked.
+_MARKUP = re.compile(
+    r"[\\*_~`|\[\]]|<(?=[@#:/a-z])(?!/[a-z_-]{1,32}:\d{1,20}>)|(?<=<@)(?=[!&]?\d)|(?<=@)(?=(?:everyone|here)\b)",
+    re.IGNORECASE,
+)
 _LINE_START = re.compile(r"^([^\S\n]*)(#{1,3}\s|-#\s|>{1,3}\s|[-+*]\s)", re.MULTILINE)
 _NUMBERED_ITEM = re.compile(r"^([^\S\n]*\d+)(\.\s)", re.MULTILINE)
 _INLINE_MARKS = {"strong": "**", "em": "*", "s": "~~"}
@@ -40,14 +45,23 @@ def split_message(markdown: str, limit: int = MAX_UNITS) -> list[str]:
     return _SPLITTER.split(markdown, limit)
 
 
-def render(markdown: str, citations: Sequence[Citation] = ()) -> list[str]:
-    """Return a reply as messages that Discord accepts: numbered sources at the end, at least one message."""
-    return _DiscordRenderer(citations).render_reply(markdown, split_message)
+def render(markdown: str, citations: Sequence[Citation] = (), reserved_units: int = 0) -> list[str]:
+    """Return a reply as messages that Discord accepts: numbered sources at the end, at least one message.
+
+    Each leaves room for `reserved_units` UTF-16 units more.
+    """
+    limit = MAX_UNITS - reserved_units
+    return _DiscordRenderer(citations).render_reply(markdown, lambda text: split_message(text, limit))
 
 
 def to_markdown(markdown: str, citations: Sequence[Citation] = ()) -> str:
     """Return Markdown in Discord's dialect: links that do not unfold, mentions that notify nobody."""
     return _DiscordRenderer(citations).render(markdown)
+
+
+def to_plain(text: str, max_chars: int = 0) -> list[str]:
+    """Return rendered text with the addresses of its links written out, in pieces of at most `max_chars`."""
+    return split_message(_ADDRESS_BEHIND.sub(r"] (\1)", text), max_chars or MAX_UNITS)
 
 
 def escape_markup(text: str) -> str:
@@ -61,18 +75,23 @@ class _DiscordRenderer(MarkdownRenderer):
     """Writes a syntax tree in Discord's dialect."""
 
     bullet = "-"
-    token = re.compile(rf"(?P<address>{_URL.pattern})|\[(?P<number>\d{{1,4}})\]")
+
+    max_table_width = 72
 
     def is_linkable(self, url: str) -> bool:
         return is_web_url(url) and len(url) <= MAX_URL_CHARS
+
+    def has_room(self, url: str) -> bool:
+        return is_web_url(url) and len(url) <= MAX_ADDRESS_CHARS
 
     def escape(self, text: str) -> str:
         return escape_markup(text)
 
     def render_token(self, match: re.Match[str], *, in_link: bool) -> str:
-        if in_link:
-            return escape_markup(match[0])
-        return self.render_citation(match, in_link=False) if match["number"] else _link_without_preview(match[0])
+        return escape_markup(match[0]) if in_link else self.render_citation(match, in_link=False)
+
+    def address(self, url: str) -> str:
+        return _link_without_preview(url) if is_web_url(url) else self.escape(url)
 
     def render_title(self, title: str) -> str:
         return escape_markup(" ".join(title.split()))[:200]
@@ -98,9 +117,11 @@ class _DiscordRenderer(MarkdownRenderer):
 
     def code_span(self, code: str, *, in_link: bool) -> str:
         one_line = " ".join(code.split("\n")).strip()
-        if not one_line:
-            return ""
-        return f"`` {one_line} ``" if "`" in one_line else f"`{one_line}`"
+        if "`" not in one_line:
+            return f"`{one_line}`" if one_line else ""
+        # Discord knows no longer marks than two, and removes a space only beside a backtick.
+        text = re.sub("`{2,}", lambda ticks: WORD_JOINER.join(ticks[0]), one_line)
+        return f"``{' ' * text.startswith('`')}{text}{' ' * text.endswith('`')}``"
 
     def list_item(self, item: SyntaxTreeNode, marker: str, depth: int) -> str:
         first = ""
@@ -126,7 +147,10 @@ class _DiscordRenderer(MarkdownRenderer):
 
     def render_link(self, node: SyntaxTreeNode, url: str, in_link: bool) -> str:
         label = self.render_inline(node.children, in_link=True) or escape_markup(node.content)
-        if in_link or not self.is_linkable(url):
+        if not self.is_linkable(url):
+            # Too long for a link of its own.
+            return f"{label} ({self.address(url)})" if self.has_room(url) and not in_link else label
+        if in_link:
             return label
         plain_label = self.plain_text(node.children)
         return _link_without_preview(url) if not plain_label.strip() or plain_label == url else self.link(url, label)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bots.common.connection import NotAllowed, RetryLater, TokenRefused, Unreachable
+from bots.common.connection import NotAllowed, NotEditable, Refused, RetryLater, TokenRefused, Unreachable
+from bots.common.message_split import utf16_length
 from bots.common.reply_sink import ReplySink
-from bots.discord.connection import DiscordIntervals, InteractionExpired, ReplyRefused
+from bots.discord.connection import DiscordIntervals, InteractionExpired
 from bots.discord.feedback import to_components
-from bots.discord.render import render
+from bots.discord.render import render, to_plain
 from core.errors import MessageDeleted, PlatformError
 from core.observability.logs import get_logger
 from core.ports import Delivery
@@ -24,7 +25,12 @@ Components = Sequence[Mapping[str, Any]]
 
 
 class ReplyTarget(Protocol):
-    """Where a reply is posted. All calls raise a `PlatformError` (see `bots/discord/connection.py`)."""
+    """Where a reply is posted. All calls raise a `PlatformError` (see `bots/discord/connection.py`).
+
+    `prefix` is what the first part begins with.
+    """
+
+    prefix: str
 
     async def send_typing(self) -> None:
         """Show that the bot is typing."""
@@ -40,6 +46,10 @@ class ReplyTarget(Protocol):
 
     async def edit(self, reply_id: str, text: str, components: Components = ()) -> None:
         """Replace the first part."""
+        ...
+
+    async def delete(self, reply_id: str) -> None:
+        """Delete the first part."""
         ...
 
     async def send_followup(self, text: str, part_number: int, components: Components = ()) -> str:
@@ -66,11 +76,12 @@ class ChannelTarget:
     ) -> None:
         self._client = client
         self._channel_id = channel_id
-        self._nonce = nonce
+        self._nonce = self._first_nonce = nonce
         self._question_id = question_id
         self._quote_prefix = quote_prefix
         self._mentions = mentions
         self._mention_prefix = "".join(f"<@{user_id}> " for user_id in mentions)
+        self.prefix = self._mention_prefix + quote_prefix
 
     async def send_typing(self) -> None:
         """Show for about 10 s that the bot is typing."""
@@ -81,7 +92,7 @@ class ChannelTarget:
         if self._question_id:
             try:
                 return await self._send(text, components, reply_to=self._question_id)
-            except ReplyRefused as error:
+            except Refused as error:
                 get_logger(__name__).warning("discord.reply_refused", channel=self._channel_id, error=str(error))
                 self._question_id = ""
         return await self._send(self._quote_prefix + text, components)
@@ -92,27 +103,25 @@ class ChannelTarget:
         contents = (text, self._mention_prefix + text, self._mention_prefix + self._quote_prefix + text)
         # A second answer to the same question has a nonce of its own.
         question_id = self._question_id if self._question_id == self._nonce else ""
-        after = int(self._nonce.partition("~")[0])
-        for _ in range(MAX_HISTORY_PAGES):
-            messages = await self._client.get_messages(self._channel_id, after, HISTORY_PAGE_SIZE)
-            for message in messages:
-                reference = message.get("message_reference") or {}
-                is_reply = bool(question_id) and reference.get("message_id") == question_id
-                has_nonce = str(message.get("nonce", "")) == nonce
-                if self._client.is_own(message) and (
-                    has_nonce or message.get("content") in contents or (is_reply and not part_number)
-                ):
-                    return str(message["id"])
-            if len(messages) < HISTORY_PAGE_SIZE:
-                break
-            after = int(messages[-1]["id"])
-        return ""
+
+        def is_part(message: Mapping[str, Any]) -> bool:
+            reference = message.get("message_reference") or {}
+            is_reply = bool(question_id) and reference.get("message_id") == question_id
+            has_nonce = str(message.get("nonce", "")) == nonce
+            return has_nonce or message.get("content") in contents or (is_reply and not part_number)
+
+        return await find_own_message(self._client, self._channel_id, self._nonce, is_part)
 
     async def edit(self, reply_id: str, text: str, components: Components = ()) -> None:
         """Replace the first part."""
         await self._client.edit_message(
             self._channel_id, reply_id, self._mention_prefix + self._quote_prefix + text, components=components
         )
+
+    async def delete(self, reply_id: str) -> None:
+        """Delete the first part. What takes its place is another post, and has a nonce of its own."""
+        self._first_nonce = f"{self._nonce}-0"
+        await self._client.delete_message(self._channel_id, reply_id)
 
     async def send_followup(self, text: str, part_number: int, components: Components = ()) -> str:
         """Post a further part."""
@@ -123,15 +132,36 @@ class ChannelTarget:
     async def _send(self, text: str, components: Components, reply_to: str = "") -> str:
         content = self._mention_prefix + text
         return await self._client.send_message(
-            self._channel_id, content, self._nonce, reply_to=reply_to, components=components, mentions=self._mentions
+            self._channel_id,
+            content,
+            self._first_nonce,
+            reply_to=reply_to,
+            components=components,
+            mentions=self._mentions,
         )
+
+
+async def find_own_message(
+    client: DiscordClient, channel_id: str, after_id: str, matches: Callable[[Mapping[str, Any]], bool]
+) -> str:
+    """Return the id of the bot's first message in a channel after a question that matches, or ""."""
+    after = int(after_id.partition("~")[0])
+    for _ in range(MAX_HISTORY_PAGES):
+        messages = await client.get_messages(channel_id, after, HISTORY_PAGE_SIZE)
+        for message in messages:
+            if client.is_own(message) and matches(message):
+                return str(message["id"])
+        if len(messages) < HISTORY_PAGE_SIZE:
+            break
+        after = int(messages[-1]["id"])
+    return ""
 
 
 class InteractionTarget:
     """The response to a slash command, which takes the place of its acknowledgement; works for 15 minutes.
 
     `acknowledged` becomes true when Discord took the acknowledgement; it is None after a restart, when that is unknown.
-    With `is_ephemeral` only the asker sees the response.
+    With `is_ephemeral` only the asker sees the response. `place` is the channel and the interaction's id.
     """
 
     def __init__(
@@ -141,9 +171,13 @@ class InteractionTarget:
         token: str,
         acknowledged: asyncio.Future[bool] | None = None,
         *,
+        place: tuple[str, str],
         is_ephemeral: bool = False,
+        prefix: str = "",
     ) -> None:
+        self.prefix = prefix
         self._is_ephemeral = is_ephemeral
+        self._place = place
         self._client = client
         self._application_id = application_id
         self._token = token
@@ -158,18 +192,26 @@ class InteractionTarget:
         await self._wait_acknowledged()
         try:
             return await self._client.edit_original_response(
-                self._application_id, self._token, text, components=components
+                self._application_id, self._token, self.prefix + text, components=components
             )
         except MessageDeleted as error:
             raise InteractionExpired("the response to the slash command was removed, or never acknowledged") from error
 
     async def find(self, text: str, part_number: int = 0) -> str:
-        """Return "": the first part is put in its place once more, and the others cannot be looked up."""
-        return ""
+        """Look for a further part in the channel, by its text; the first one is put in its place once more."""
+        if not part_number or self._is_ephemeral:
+            return ""
+        return await find_own_message(self._client, *self._place, lambda message: message.get("content") == text)
 
     async def edit(self, reply_id: str, text: str, components: Components = ()) -> None:
         """Replace the first part."""
-        await self._client.edit_original_response(self._application_id, self._token, text, components=components)
+        await self._client.edit_original_response(
+            self._application_id, self._token, self.prefix + text, components=components
+        )
+
+    async def delete(self, reply_id: str) -> None:
+        """Remove the response."""
+        await self._client.delete_original_response(self._application_id, self._token)
 
     async def send_followup(self, text: str, part_number: int, components: Components = ()) -> str:
         """Post a further part."""
@@ -184,6 +226,8 @@ class InteractionTarget:
 
 class DiscordSink(ReplySink):
     """Writes one reply. `fallback` takes it when a slash command can no longer be answered."""
+
+    max_chars = 16_000
 
     def __init__(
         self,
@@ -215,7 +259,9 @@ class DiscordSink(ReplySink):
         )
 
     def _render(self, text: str, citations: Sequence[Citation] = ()) -> list[str]:
-        return render(text, citations)
+        # Another target may take the reply in the middle of it.
+        targets = (self._target, self._fallback or self._target)
+        return render(text, citations, max(utf16_length(target.prefix) for target in targets))
 
     async def _send_typing(self) -> None:
         try:
@@ -246,8 +292,13 @@ class DiscordSink(ReplySink):
     async def _show_first_part(self, text: str, buttons: Sequence[Button] = ()) -> None:
         components = to_components(buttons)
         if self._reply_id:
-            await self._target.edit(self._reply_id, text, components)
-            return
+            try:
+                await self._target.edit(self._reply_id, text, components)
+                return
+            except NotEditable as error:
+                get_logger(__name__).info("discord.reply_not_editable", error=str(error))
+                if not await self._withdraw():
+                    raise
         self._preview.raise_error()
         # Where no answer comes, the post's nonce keeps a second try from doubling it, for some minutes.
         self._reply_id = await self._retry.post(
@@ -263,6 +314,19 @@ class DiscordSink(ReplySink):
         except Unreachable:
             self._is_in_doubt = True
             raise
+
+    async def _withdraw(self) -> bool:
+        # What only the asker sees has no other place.
+        if isinstance(self._target, InteractionTarget) and self._fallback is None:
+            return False
+        reply_id, self._reply_id = self._reply_id, ""
+        if reply_id or self._fallback:
+            await self._try_quietly(self._target.delete(reply_id))
+        target, self._target, self._fallback = self._target, self._fallback or self._target, None
+        return bool(reply_id) or self._target is not target
+
+    def _to_plain(self, part: str, max_chars: int = 0) -> list[str]:
+        return to_plain(part, max_chars)
 
     def _recover(self, error: PlatformError) -> None:
         """Continue in the channel when the token of a slash command has expired. Raises any other error."""

@@ -6,7 +6,8 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import numpy as np
 from bots.common.reply_sink import SilentSink
 from bots.common.terminal import format_table, print_json
 from bots.evaluation import output
-from bots.evaluation.datasets import RecordReader, read_cases, read_question
+from bots.evaluation.answer_judging import FIGURES, JudgedAnswers, judge_answers, verdicts_as_json
+from bots.evaluation.datasets import ANSWERS_LINE_FORMAT, AnswerCase, read_answers, read_cases
+from bots.evaluation.judge import open_judge
 from bots.evaluation.metrics import mean_with_interval
 from core.errors import KimasError
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Counts, Estimate, Scores, compute_scores
@@ -26,21 +29,9 @@ from core.storage.usage import TokenUsage, total_usage
 from core.text.keywords import content_words
 from core.types import Citation, Question, Reply
 
-ANSWERS_LINE_FORMAT = (
-    '{"id", "question", "history"?, "reference"?, "relevant"?: [document id, path or source]} (docs/evaluate.md)'
-)
 PERCENTILES = {"p50": 0.5, "p95": 0.95}
 
 AnswerFunction = Callable[[Question], Awaitable[Reply]]
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerCase:
-    """A question with what is known of its answer: a reference (or empty), and what it should cite (None: unknown)."""
-
-    question: Question
-    reference: str = ""
-    relevant: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +82,7 @@ class AnswersReport:
     strategies: Mapping[str, int]
     degraded_stages: Mapping[str, int]
     usage: TokenUsage
-
-
-def read_answers(line: RecordReader) -> AnswerCase:
-    """Read one line of questions to be answered."""
-    relevant = line.get_texts("relevant", optional=True)
-    return AnswerCase(
-        read_question(line), line.get_text("reference", default=""), None if relevant is None else frozenset(relevant)
-    )
+    judged: JudgedAnswers | None = None
 
 
 async def measure_answers(cases: Sequence[AnswerCase], answer: AnswerFunction) -> AnswersReport:
@@ -175,14 +159,25 @@ def _percentiles(times: Sequence[float | None]) -> Mapping[str, float]:
 
 
 async def answers(
-    settings: Settings, data: Path, corpus: Path | None, *, as_json: bool, plot: Path | None = None
+    settings: Settings,
+    data: Path,
+    corpus: Path | None,
+    *,
+    as_json: bool,
+    plot: Path | None = None,
+    with_judge: bool = False,
 ) -> int:
-    """Answer every question and measure the answers. The data is checked before anything is opened."""
+    """Answer every question and measure the answers, `with_judge` by a model, too. The data is checked first.
+
+    Raises `UsageError` for unusable data, and `with_judge` where no judge is configured; `ModelError` when it fails.
+    """
     output.check_plot(plot)
-    cases = await asyncio.to_thread(read_cases, data, read_answers, ANSWERS_LINE_FORMAT)
+    cases = await asyncio.to_thread(read_cases, data, read_answers, ANSWERS_LINE_FORMAT, split="test")
     corpus_entries = await output.read_corpus_entries(corpus)
     redact = make_redactor(get_secret_values(settings))
-    async with output.open_knowledge(settings, corpus_entries) as app:
+    async with AsyncExitStack() as stack:
+        judge = await stack.enter_async_context(open_judge(settings)) if with_judge else None
+        app = await stack.enter_async_context(output.open_knowledge(settings, corpus_entries))
 
         async def answer(question: Question) -> Reply:
             return await app.answer(question, SilentSink())
@@ -190,6 +185,9 @@ async def answers(
         # The first answer is timed like the others.
         await app.warm_up()
         measurement = await measure_answers(cases, answer)
+        if judge:
+            triples = [(item.case.question, item.case.reference, item.reply) for item in measurement.results]
+            measurement = replace(measurement, judged=await judge_answers(judge, triples))
     if plot:
         await output.save_charts(answer_charts(measurement), plot)
     if as_json:
@@ -213,8 +211,23 @@ def answers_as_json(measurement: AnswersReport, redact: Callable[[str], str]) ->
         "strategies": dict(measurement.strategies),
         "cut": dict(measurement.degraded_stages),
         "usage": _usage_as_json(measurement.usage),
-        "answers": [_answer_as_json(answer, redact) for answer in measurement.results],
+        **_judged_as_json(measurement.judged),
+        "answers": [
+            {**_answer_as_json(answer, redact), **({"sentences": sentences} if measurement.judged else {})}
+            for answer, sentences in zip(measurement.results, _sentences_as_json(measurement), strict=True)
+        ],
     }
+
+
+def _judged_as_json(judged: JudgedAnswers | None) -> Mapping[str, Any]:
+    if judged is None:
+        return {}
+    return {"judged": {**output.figures_as_json(judged.figures), "unreadable": judged.unreadable}}
+
+
+def _sentences_as_json(measurement: AnswersReport) -> Sequence[Any]:
+    verdicts = measurement.judged.answers if measurement.judged else [None] * len(measurement.results)
+    return [verdicts_as_json(verdict) for verdict in verdicts]
 
 
 def _answer_as_json(answer: AnswerResult, redact: Callable[[str], str]) -> Mapping[str, Any]:
@@ -250,6 +263,7 @@ def _format_lines(measurement: AnswersReport, redact: Callable[[str], str]) -> l
         ("words of the reference", output.format_figure(measurement.word_recall)),
         ("citations, precision", output.format_figure(measurement.citations.precision)),
         ("citations, recall", output.format_figure(measurement.citations.recall)),
+        *_judged_rows(measurement.judged),
         ("first token", _format_times(measurement.first_token_ms)),
         ("whole answer", _format_times(measurement.total_ms)),
         ("strategies", _format_counts(measurement.strategies)),
@@ -265,6 +279,13 @@ def _format_lines(measurement: AnswersReport, redact: Callable[[str], str]) -> l
         f"{answer.case.question.id} failed: {redact(answer.error)}" for answer in measurement.results if answer.error
     ]
     return [output.format_title(answer_count), *format_table([("", "value"), *rows]), *error_lines]
+
+
+def _judged_rows(judged: JudgedAnswers | None) -> list[tuple[str, str]]:
+    if judged is None:
+        return []
+    rows = [(f"judged: {name.replace('_', ' ')}", output.format_figure(judged.figures[name])) for name in FIGURES]
+    return [*rows, ("judged: unreadable", str(judged.unreadable))]
 
 
 def _format_times(percentiles: Mapping[str, float]) -> str:

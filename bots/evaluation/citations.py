@@ -152,7 +152,7 @@ def _with_passage_refs(case: CitationCase) -> str:
 async def citations(settings: Settings, data: Path, *, as_json: bool, plot: Path | None = None) -> int:
     """Measure the look-back and the citation check. The data is checked before anything is opened."""
     output.check_plot(plot)
-    cases = await asyncio.to_thread(read_cases, data, parse_citation_case, CITATION_CASE_FORMAT)
+    cases = await asyncio.to_thread(read_cases, data, parse_citation_case, CITATION_CASE_FORMAT, split="test")
     async with open_app(settings) as app:
         measurement = await evaluate_citations(cases, app.deps)
     rows = {f"look-back, {variant}": scores for variant, scores in measurement.look_back.items()}

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from core.answering.agents.context_manager import complete_question, rule_based_query
 from core.answering.context import AnswerDependencies
@@ -30,8 +30,12 @@ _MAX_ERRORS = 100
 CONCURRENCY = 4
 RAW, RULE, MODEL = "raw", "rule", "model"
 SPEAKERS: Mapping[str, MessageRole] = {"user": "user", "assistant": "assistant"}
+ANSWERS_LINE_FORMAT = (
+    '{"id", "question", "history"?, "reference"?, "relevant"?: [document id, path or source]} (docs/evaluate.md)'
+)
 CORPUS_LINE_FORMAT = '{"id", "text", "title"?, "url"?, "source"?} (docs/evaluate.md)'
 CORPUS = "corpus"
+Split = Literal["fit", "test"]
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 # Passages of each agent: enough that some 20 documents are among them where a document has several.
 PASSAGES_PER_AGENT = 60
@@ -69,6 +73,11 @@ class RecordReader:
             return ()
         return tuple(value)
 
+    def get_split(self) -> Split | None:
+        """Return the split of a line; None for another value under that key, which is of no concern here."""
+        value = self._values.get("split")
+        return value if value in ("fit", "test") else None
+
     def get_bool(self, key: str) -> bool:
         """Return true or false."""
         value = self._values.get(key)
@@ -93,8 +102,12 @@ class RecordReader:
         self.errors.append(f"{self._path}{key} {problem} {expected}")
 
 
-def read_cases(path: Path, parse: Callable[[RecordReader], T], case_format: str) -> list[T]:
+def read_cases(
+    path: Path, parse: Callable[[RecordReader], T], case_format: str, *, split: Split | None = None
+) -> list[T]:
     """Return the cases of a file, each parsed from its line by `parse`. Blank lines are skipped. Blocking.
+
+    `split` leaves out the lines of the other split: what was fitted to is not measured. Lines without one stay.
 
     Raises a `UsageError` that names every unusable line, what is wrong with it, and the `case_format`.
     """
@@ -112,13 +125,15 @@ def read_cases(path: Path, parse: Callable[[RecordReader], T], case_format: str)
         record = _parse_record(raw_line)
         if isinstance(record, RecordReader):
             case_id, case = record.get_text("id"), parse(record)
+            case_split = record.get_split()
             if case_id and line_by_id.setdefault(case_id, line_number) != line_number:
                 record.errors.append(f"id {case_id!r} is that of line {line_by_id[case_id]} already; give it another")
-            cases.append(case)
+            if split is None or case_split in (None, split):
+                cases.append(case)
         line_errors = [record] if isinstance(record, str) else dict.fromkeys(record.errors)
         errors += [f"line {line_number}: {line_error}" for line_error in line_errors]
     if not cases and not errors:
-        errors = ["it has no cases"]
+        errors = [f"it has no cases of the split {split}" if line_by_id else "it has no cases"]
     if errors:
         overflow = [f"and {len(errors) - _MAX_ERRORS} more"] if len(errors) > _MAX_ERRORS else []
         error_list = "\n".join(f"  {line_error}" for line_error in [*errors[:_MAX_ERRORS], *overflow])
@@ -286,3 +301,20 @@ def to_document_ids(passages: Sequence[Passage], expected_ids: Collection[str]) 
         for passage in passages
     )
     return list(dict.fromkeys(document_ids))
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCase:
+    """A question with what is known of its answer: a reference (or empty), and what it should cite (None: unknown)."""
+
+    question: Question
+    reference: str = ""
+    relevant: frozenset[str] | None = None
+
+
+def read_answers(line: RecordReader) -> AnswerCase:
+    """Read one line of questions to be answered."""
+    relevant = line.get_texts("relevant", optional=True)
+    return AnswerCase(
+        read_question(line), line.get_text("reference", default=""), None if relevant is None else frozenset(relevant)
+    )

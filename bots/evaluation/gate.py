@@ -6,14 +6,15 @@ import asyncio
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bots.common.open_storage import open_database
+from bots.common.open_storage import has_database, open_database, open_existing_database
 from bots.common.terminal import make_console, print_json
 from bots.daemon.bootstrap import NOTHING_INGESTED, make_live_settings, open_app
-from bots.evaluation.datasets import RecordReader, read_cases
+from bots.evaluation.datasets import RecordReader, Split, read_cases
 from bots.evaluation.gate_fitting import GateEvaluation, evaluate_gate
 from bots.evaluation.output import (
     INTERVALS_NOTE,
@@ -39,6 +40,7 @@ from core.messaging.gate.calibration import (
 )
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL
 from core.messaging.gate.model import SHIPPED, GateModel, load_model
+from core.messaging.gate.second_opinion import is_in_doubt
 from core.settings import Settings
 from core.text.formatting import strip_control_characters
 from core.types import ConversationKey, Message
@@ -46,17 +48,30 @@ from core.types import ConversationKey, Message
 GATE_CASE_FORMAT = '{"id", "text", "should_answer": true or false} (docs/groups.md)'
 # Where `--fit` writes its model, in the data directory.
 MODEL_FILE = "gate-model.json"
+# What a model is named after that was fitted to ratings.
+RATINGS = "ratings"
+_SHOWN_CHARS = 60
 # The author of the change in the audit.
 OPERATOR = "command line"
 _APPLY_HINT = "Nothing was changed; --apply sets it."
 
 
 async def gate(
-    settings: Settings, data: Path, corpus: Path | None, *, fit: bool, as_json: bool, plot: Path | None = None
+    settings: Settings,
+    data: Path | None,
+    corpus: Path | None,
+    *,
+    fit: bool,
+    as_json: bool,
+    plot: Path | None = None,
+    explain: bool = False,
 ) -> int:
-    """Measure the gate on labelled messages. The data is checked before anything is opened."""
+    """Measure the gate on labelled messages, without `data` on those that people rated.
+
+    The data is checked before anything is opened. Raises `UsageError` where there is none, or too little to fit.
+    """
     check_plot(plot)
-    cases = await asyncio.to_thread(read_cases, data, parse_gate_case, GATE_CASE_FORMAT)
+    cases = await _read_gate_cases(settings, data, "fit" if fit else "test")
     if fit:
         require_enough_cases(cases, "--fit", "Label more of them.")
     async with open_knowledge(settings, await read_corpus_entries(corpus)) as app:
@@ -64,30 +79,95 @@ async def gate(
     model = await asyncio.to_thread(load_model, settings.gate.model or SHIPPED)
     shipped = await asyncio.to_thread(load_model)
     measurement = await asyncio.to_thread(
-        evaluate_gate, scored_cases, data.name, model, settings.gate.threshold, shipped
+        evaluate_gate, scored_cases, data.name if data else RATINGS, model, settings.gate.threshold, shipped
     )
     model_file = settings.data_dir / MODEL_FILE
     if fit:
         await asyncio.to_thread(_write_model, measurement.model, model_file)
     if plot:
         await save_charts(gate_charts(scored_cases, measurement, model, settings.gate.threshold), plot)
+    explanations = explain_cases(scored_cases, model, settings) if explain else ()
     if as_json:
-        print_json(gate_as_json(measurement, model_file if fit else None))
+        messages = {"messages": [asdict(item) for item in explanations]} if explain else {}
+        print_json({**gate_as_json(measurement, model_file if fit else None), **messages})
         return 0
+    print_lines([*map(str, explanations), *_format_measurement(measurement, model_file if fit else None)])
+    return 0
+
+
+def _format_measurement(measurement: GateEvaluation, model_file: Path | None) -> list[str]:
     rows = {
         "as configured": measurement.configured.scores,
         "fitted, cross-validated": measurement.cross_validated.scores,
     }
-    heading = f"{measurement.cases} cases, {measurement.rule_based_count} judged by their words alone"
     auc_line = (
         f"AUC {_format_auc(measurement.configured.auc)} as configured, "
         f"{_format_auc(measurement.cross_validated.auc)} cross-validated; "
         f"intervals hold {CONFIDENCE_LEVEL:.0%} of the resamples"
     )
-    section = {"gate": {"threshold": measurement.threshold, "model": json.dumps(str(model_file.absolute()))}}
-    fitted_lines = (f"# fitted {measurement.model.describe()}", *to_yaml_lines(section)) if fit else ()
-    print_lines([heading, *score_table(rows), auc_line, *fitted_lines])
-    return 0
+    heading = f"{measurement.cases} cases, {measurement.rule_based_count} judged by their words alone"
+    lines = [heading, *score_table(rows), auc_line]
+    if model_file:
+        section = {"gate": {"threshold": measurement.threshold, "model": json.dumps(str(model_file.absolute()))}}
+        lines += [f"# fitted {measurement.model.describe()}", *to_yaml_lines(section)]
+    return lines
+
+
+async def _read_gate_cases(settings: Settings, data: Path | None, split: Split) -> Sequence[GateCase]:
+    if data:
+        return await asyncio.to_thread(read_cases, data, parse_gate_case, GATE_CASE_FORMAT, split=split)
+    from core.storage.feedback import FeedbackRepository
+
+    async with open_existing_database(settings) as database:
+        questions = await FeedbackRepository(database).get_labelled_questions() if database else ()
+    if not questions:
+        raise UsageError("nobody has rated anything yet: give a file of labelled messages")
+    return [GateCase(f"{item.platform}:{item.chat}:{item.id}", item.text, item.is_good) for item in questions]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseExplanation:
+    """How sure the gate is of one message, and the features that weigh most; None and "" where words alone decide.
+
+    `in_doubt`: near enough to the threshold for a model to judge it, where one is configured.
+    """
+
+    id: str
+    should_answer: bool
+    probability: float | None
+    in_doubt: bool
+    why: str
+    text: str
+
+    def __str__(self) -> str:
+        """One line."""
+        sure = "    " if self.probability is None else f"{self.probability:.2f}"
+        label = "answer" if self.should_answer else "leave "
+        doubt = "in doubt" if self.in_doubt else "        "
+        line = " ".join(self.text.split())
+        shown = line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]} …"
+        return f"{sure}  {doubt}  {label}  {shown}  ({self.why or 'by its words alone'})"
+
+
+def explain_cases(
+    scored_cases: Sequence[ScoredCase], model: GateModel, settings: Settings
+) -> Sequence[CaseExplanation]:
+    """Return for every case how the gate sees it."""
+    explanations = []
+    for scored in scored_cases:
+        case, features = scored.case, scored.features
+        probability = None if features is None else round(model.probability(features), 4)
+        explanations.append(
+            CaseExplanation(
+                case.id,
+                case.should_answer,
+                probability,
+                probability is not None and is_in_doubt(probability, settings.gate.threshold, settings),
+                "" if features is None else model.explain(features),
+                case.text,
+            )
+        )
+    return explanations
 
 
 def _write_model(model: GateModel, file: Path) -> None:
@@ -178,7 +258,7 @@ async def calibrate(settings: Settings, chat: str, *, apply: bool, as_json: bool
     if not (platform and separator and name):
         raise UsageError("--chat names the chat whose threshold is fitted, as PLATFORM:CHAT")
     # Reading creates nothing: before the first answer there is no database.
-    if not await asyncio.to_thread((settings.data_dir / "journal.db").exists):
+    if not await has_database(settings):
         raise UsageError("nobody has rated anything yet")
     now, key = datetime.now(UTC), ConversationKey(platform, name)
     message = Message(uuid.uuid4().hex, key, OPERATOR, OPERATOR, "auto", now, command="threshold")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TypeVar
 
 import numpy as np
@@ -36,6 +37,12 @@ FOLDS = 5
 MIN_CASES = 20
 
 
+def require_package(name: str) -> None:
+    """Raise `UsageError` when a package of the extra `eval` is missing."""
+    if find_spec(name) is None:
+        raise UsageError(f"kimas eval needs the package {name}: `pip install 'kimas[eval]'`")
+
+
 def compute_metrics(
     rankings: Sequence[Sequence[str]], relevant: Sequence[Collection[str]], names: Sequence[str] = METRICS
 ) -> Mapping[str, MetricValues]:
@@ -43,6 +50,7 @@ def compute_metrics(
 
     `rankings` are ids, the best first, each once; of the `relevant` ones there is at least one in every case.
     """
+    require_package("ir_measures")
     import ir_measures
 
     parsed_metrics = {

@@ -23,7 +23,7 @@ from core.settings import SearchSettings, Settings
 from core.text.tokens import query_tokens
 from core.types import Passage
 from knowledge.ports import Embedder, Store
-from knowledge.retrieval.library import MIN_VOCABULARY_COVERAGE
+from knowledge.retrieval.query_embedder import MIN_VOCABULARY_COVERAGE
 
 RETRIEVAL_LINE_FORMAT = '{"id", "question", "relevant": [document id or path], "history"?} (docs/evaluate.md)'
 ALPHAS = tuple(round(number / 20, 2) for number in range(21))
@@ -152,7 +152,9 @@ async def retrieval(
 ) -> int:
     """Measure how well questions find their documents. The data is checked before anything is opened."""
     output.check_plot(plot)
-    cases = await asyncio.to_thread(datasets.read_cases, data, datasets.read_retrieval, RETRIEVAL_LINE_FORMAT)
+    cases = await asyncio.to_thread(
+        datasets.read_cases, data, datasets.read_retrieval, RETRIEVAL_LINE_FORMAT, split="fit" if fit else "test"
+    )
     if fit:
         metrics.check_enough_cases(cases)
     corpus_entries = await output.read_corpus_entries(corpus)

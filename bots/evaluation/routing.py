@@ -113,7 +113,9 @@ async def routing(
 ) -> int:
     """Measure how well questions find their agents. The data is checked before anything is opened."""
     output.check_plot(plot)
-    cases = await asyncio.to_thread(datasets.read_cases, data, datasets.read_routing, ROUTING_LINE_FORMAT)
+    cases = await asyncio.to_thread(
+        datasets.read_cases, data, datasets.read_routing, ROUTING_LINE_FORMAT, split="fit" if fit else "test"
+    )
     corpus_entries = await output.read_corpus_entries(corpus)
     knowledge_settings = (
         datasets.with_corpus(settings, corpus_entries) if corpus_entries else output.without_live_sources(settings)

@@ -18,7 +18,7 @@ from core.settings import AgentSettings
 from core.settings.answering import MixInWeightSettings
 from knowledge.ports import Embedder, Store, Vectors
 from knowledge.retrieval.agent_index import make_indexes
-from knowledge.retrieval.library import MIN_VOCABULARY_COVERAGE
+from knowledge.retrieval.query_embedder import MIN_VOCABULARY_COVERAGE
 from knowledge.retrieval.routing import AgentIndex
 
 MIX_IN_KINDS = tuple(MixInWeightSettings.model_fields)

@@ -40,6 +40,8 @@ class HttpAdapter(ClientAdapter[CallbackClient]):
     can_take_over = False
     # Whatever is sent again has its old key.
     can_settle_doubt = True
+    # Its network posts events to whoever a load balancer chooses.
+    needs_leader = False
 
     def __init__(
         self,

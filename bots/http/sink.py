@@ -9,10 +9,10 @@ from typing import Any, Literal
 from bots.common.caches import BoundedDict
 from bots.common.connection import RetryLater, Unreachable
 from bots.common.delivery_retry import DeliveryRetry
-from bots.common.reply_sink import FinalTextSink, LivePreview
+from bots.common.reply_sink import FinalTextSink, LivePreview, cut_reply
 from bots.http.client import CallbackClient, HttpIntervals, make_idempotency_key
 from bots.http.signing import EventKey
-from core.errors import MessageDeleted
+from core.errors import MessageDeleted, PlatformUnavailable
 from core.messaging.feedback.escalation import mentioned_users
 from core.messaging.feedback.rating_buttons import get_buttons, read_button
 from core.observability.logs import get_logger
@@ -20,6 +20,8 @@ from core.ports import Delivery
 from core.text.formatting import strip_control_characters
 from core.types import Button, Citation, Message, Reply
 
+# A network gets the whole reply in one callback.
+MAX_CHARS = 100_000
 State = Literal["started", "partial", "final", "failed"]
 
 
@@ -46,6 +48,7 @@ class HttpSink:
         self._client, self._intervals = context.client, context.intervals
         self._deletions = context.deletions
         self._delivery = delivery
+        self._message = message
         self._conversation = message.key
         self._event_id = str(message.reference.get("event", message.id))
         # A question that is answered again has an id of its own.
@@ -61,49 +64,62 @@ class HttpSink:
 
     async def open(self) -> None:
         """Tell the network that a reply is being written; a network that misses it gets the reply all the same."""
-        if self._partials:
-            self._preview.start(lambda: self._preview.run_updates(self._send_partial))
-        try:
-            await self._client.send(self._payload("started"), self._make_idempotency_key("started"))
-        except (Unreachable, RetryLater) as error:
-            get_logger(__name__).debug("http.start_not_told", error=str(error))
+        self._preview.start(self._run_preview)
 
     async def update(self, text: str) -> None:
         """Note the reply so far. Raises what made it impossible to send the states before."""
-        self._preview.push(text)
+        self._preview.push(text[:MAX_CHARS])
 
     async def finish(self, reply: Reply) -> None:
         """Send the final reply with its sources."""
-        await self._send_final("final", reply.text, reply.citations)
+        text, citations = cut_reply(self._message, reply, MAX_CHARS)
+        await self._send_final("final", text, citations)
 
     async def fail(self, text: str) -> None:
         """Send the text in place of the reply."""
         await self._send_final("failed", text, ())
 
+    async def _run_preview(self) -> None:
+        try:
+            await self._client.send(self._payload("started"), self._make_idempotency_key("started"))
+        except PlatformUnavailable as error:
+            get_logger(__name__).debug("http.start_not_told", error=str(error))
+        if self._partials:
+            await self._preview.run_updates(self._send_partial)
+
     async def _send_partial(self) -> float:
         """Send the newest state; return for how long not to send another one."""
         self._sequence += 1
         payload = self._payload("partial", self._preview.text)
+        self._check_not_deleted()
         try:
-            await self._send_state(payload, self._make_idempotency_key("partial", self._sequence))
+            reply_id = await self._client.send(payload, self._make_idempotency_key("partial", self._sequence))
         except RetryLater as error:
             return max(error.seconds, self._intervals.partial_s)
         except Unreachable as error:
             get_logger(__name__).debug("http.state_skipped", error=str(error))
+        else:
+            if not self._is_posted:
+                # A post in doubt does no harm: the final state replaces it, whatever its id.
+                self._reply_id, self._is_posted = reply_id or self._reply_id, True
+                await self._delivery.mark_posted(self._reply_id)
         return self._intervals.partial_s
 
     async def _send_final(self, state: State, text: str, citations: Sequence[Citation]) -> None:
-        await self._preview.join()
+        await self._preview.join(lambda: False)
         payload = self._payload(state, text, citations)
         await self._retry.run(lambda: self._send_state(payload, self._make_idempotency_key(state)))
 
     async def _send_state(self, payload: Mapping[str, Any], idempotency_key: str) -> None:
-        if (self._conversation.chat, self._event_id) in self._deletions:
-            raise MessageDeleted("the question was deleted")
+        self._check_not_deleted()
         if self._is_posted:
             await self._client.send({**payload, "reply_id": self._reply_id}, idempotency_key)
         else:
             await self._retry.post(self._delivery, lambda: self._post(payload, idempotency_key))
+
+    def _check_not_deleted(self) -> None:
+        if (self._conversation.chat, self._event_id) in self._deletions:
+            raise MessageDeleted("the question was deleted")
 
     async def _post(self, payload: Mapping[str, Any], idempotency_key: str) -> str:
         reply_id = await self._client.send(payload, idempotency_key)

@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.connection import TokenRefused
 from bots.common.events import IgnoredEvent, MessageDeletion, record_ignored
+from bots.common.reply_sink import SilentSink
 from bots.slack.commands import ACKNOWLEDGEMENT, MESSAGE_ACTION, AdministratorCache, CommandSink, from_message_shortcut
 from bots.slack.connection import RateLimiter, SlackIntervals
-from bots.slack.convert import Identity, from_command, from_event
-from bots.slack.feedback import BLOCK_ACTIONS, SlackRatingSink, from_block_action
+from bots.slack.convert import Identity, from_command, from_event, to_thread_messages
+from bots.slack.feedback import (
+    BLOCK_ACTIONS,
+    REACTION_EVENTS,
+    SlackRatingSink,
+    from_block_action,
+    from_reaction,
+)
 from bots.slack.settings_modal import (
     FIELD,
     VIEW_SUBMISSION,
@@ -23,11 +30,12 @@ from bots.slack.settings_modal import (
     to_view,
 )
 from bots.slack.sink import MissingCapabilities, SlackSink, SlackSinkContext
-from bots.slack.thread_cache import HasAnswered, ThreadCache
+from bots.slack.thread_cache import HasAnswered, ThreadCache, ThreadMessage
 from core.errors import PlatformError
-from core.messaging.feedback.rating_buttons import is_press
+from core.forms import SettingsForm
+from core.messaging.feedback.rating_buttons import is_press, read_reaction
 from core.observability.logs import get_logger
-from core.ports import Delivery, MessageHandler, SettingsForm, Sink
+from core.ports import Delivery, MessageHandler, Sink
 from core.settings import Secret, SlackSettings
 from core.types import Attachment, Message
 
@@ -46,8 +54,19 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
     name = "slack"
     title = "Slack"
     can_settle_doubt = True
+    # The submission of a form waits here for its result.
+    binding_references = frozenset({FIELD})
     # What holds the connection is among them.
-    read_only_calls = ("get_identity", "get_socket_url", "is_admin", "download_file", "close", "web", "session")
+    read_only_calls = (
+        "get_identity",
+        "get_socket_url",
+        "is_admin",
+        "read_thread",
+        "download_file",
+        "close",
+        "web",
+        "session",
+    )
     _intervals: SlackIntervals
 
     def __init__(
@@ -61,8 +80,10 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
     ) -> None:
         super().__init__(intervals or SlackIntervals(), read_only=read_only)
         self._settings = settings
+        # Where Slack posts events, a load balancer chooses who gets one.
+        self.needs_leader = settings.app_token is not None
         self._bot_message_chats = bot_message_chats
-        self._thread_cache = ThreadCache(has_answered)
+        self._thread_cache = ThreadCache(has_answered, self._read_thread)
         self._rate_limiter, self._missing_capabilities = RateLimiter(), MissingCapabilities()
         self._administrators = AdministratorCache()
         self._submissions = SubmissionHandler(self._intervals.submit_timeout_s)
@@ -75,8 +96,12 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         """The bot's own id, once it is open."""
         return self._me.user_id
 
+    def spell_command(self, usage: str) -> str:
+        """Return a command as Slack takes it: behind the app's own."""
+        return f"`/kimas {usage}`"
+
     async def _connect(self) -> SlackClient:
-        return await _connect(self._settings, self._intervals)
+        return await connect(self._settings, self._intervals)
 
     async def _set_up(self, client: SlackClient) -> None:
         """Learn who the bot is, and try the app token where there is one."""
@@ -105,6 +130,8 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         client = self._get_client()
         # Another bot's reply cannot be edited.
         own_reply_ts = previous_reply_id if message.bot in ("", self._me.user_id) else ""
+        if read_reaction(message):
+            return SilentSink()
         if is_press(message):
             return SlackRatingSink(client, message, self._intervals)
         if FIELD in message.reference:
@@ -150,6 +177,9 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
             except PlatformError as error:
                 await retry_loop.wait(error)
 
+    async def _read_thread(self, channel: str, thread_ts: str, before_ts: str) -> list[ThreadMessage]:
+        return to_thread_messages(await self._get_client().read_thread(channel, thread_ts, before_ts), self._me)
+
     def _hint(self, error: Exception) -> str:
         return "retrying" if isinstance(error, PlatformError) else "an event could not be made safe"
 
@@ -184,6 +214,8 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
                 return from_command(payload, self._me)
             if kind in interactive:
                 return interactive[kind](payload, self._me)
+            if kind == "event_callback" and (payload.get("event") or {}).get("type") in REACTION_EVENTS:
+                return from_reaction(payload["event"], self._me)
             if kind == "event_callback":
                 return from_event(payload, self._me, self._bot_message_chats)
         except Exception as error:
@@ -193,17 +225,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         return IgnoredEvent(f"a payload of type {kind[:50]}")
 
 
-async def identify(settings: SlackSettings) -> str:
-    """Return the names of the bot and the workspace that the token belongs to. Raises `PlatformError`."""
-    client = await _connect(settings, SlackIntervals())
-    try:
-        me = await client.get_identity()
-        return f"{me.name} in {me.team}"
-    finally:
-        await client.close()
-
-
-async def _connect(settings: SlackSettings, intervals: SlackIntervals) -> SlackClient:
+async def connect(settings: SlackSettings, intervals: SlackIntervals) -> SlackClient:
     """Read the tokens and load slack_sdk in a worker thread, and make a client."""
     bot_token = await _read_secret("bot_token", settings.bot_token)
     app_token = await _read_secret("app_token", settings.app_token)
@@ -217,7 +239,7 @@ async def _read_secret(setting: str, secret: Secret | None) -> str:
 
 
 def _load_client() -> type[SlackClient]:
-    import bots.slack.events  # noqa: F401 - slack_bolt too takes its time
+    from bots.slack import events  # noqa: F401 - slack_bolt too takes its time
     from bots.slack.client import SlackClient
 
     return SlackClient

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -15,11 +15,11 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
-from bots.common.connection import RetryLater, Unreachable
+from bots.common.connection import Refused, RetryLater, Unreachable
 from bots.common.downloads import download
 from bots.slack.connection import retry_after, to_platform_error
 from bots.slack.convert import Identity, get_file_url
-from core.errors import MessageDeleted, PlatformError
+from core.errors import PlatformError
 
 # Slack's layout of a message, as JSON.
 Blocks = Sequence[dict[str, Any]]
@@ -34,6 +34,7 @@ class SlackClient:
         self.session = session
         self._app_token = app_token
         self._team = self._user_id = ""
+        self._bot_ids: tuple[str, ...] = ()
 
     @classmethod
     def connect(cls, bot_token: str, app_token: str, api_url: str, timeout_s: float) -> SlackClient:
@@ -49,7 +50,18 @@ class SlackClient:
         """Return who the bot is."""
         me = await _call(self.web.auth_test(), "auth.test", "bot_token")
         self._team, self._user_id = str(me.get("team_id") or ""), str(me.get("user_id") or "")
+        self._bot_ids = (str(me["bot_id"]),) if me.get("bot_id") else ()
         return Identity(*(str(me.get(name) or "") for name in ("user_id", "user", "team_id", "team", "bot_id")))
+
+    async def get_scopes(self) -> frozenset[str]:
+        """Return the scopes of the bot's token; empty where Slack does not say."""
+        response = await _get_response(self.web.auth_test(), "auth.test", "bot_token")
+        headers = {str(name).lower(): str(value) for name, value in dict(response.headers).items()}
+        return frozenset(filter(None, re.split(r"[,\s]+", headers.get("x-oauth-scopes", ""))))
+
+    async def read_newest(self, channel: str) -> None:
+        """Read the newest message of a channel. Raises `NotAllowed` where the bot is not in it."""
+        await _call(self.web.conversations_history(channel=channel, limit=1), "conversations.history")
 
     async def get_socket_url(self) -> str:
         """Return the address of a new Socket Mode connection, good for one use within seconds."""
@@ -77,11 +89,34 @@ class SlackClient:
         )
         return _get_ts(await _call(call, "chat.postMessage"), "chat.postMessage")
 
+    async def post_ephemeral(self, channel: str, user_id: str, text: str) -> None:
+        """Post a message of mrkdwn that only one user sees."""
+        await _call(self.web.chat_postEphemeral(channel=channel, user=user_id, text=text), "chat.postEphemeral")
+
     async def find_own(self, channel: str, thread_ts: str | None, after_ts: str, label: str) -> str:
         """Return the timestamp of the bot's first message after another that has this label, or "".
 
         A message that is being streamed has no label and stands for a first part. Scopes: the channels' history.
         """
+        async for message in self._iter_own(channel, thread_ts, after_ts):
+            payload = (message.get("metadata") or {}).get("event_payload") or {}
+            # Streams have no label, and only the first part is one.
+            if payload.get("label") == label or ("label" not in payload and label.endswith("/0")):
+                return str(message["ts"])
+        return ""
+
+    async def find_response(self, channel: str, after_ts: str, texts: Collection[str]) -> str:
+        """Return the timestamp of the bot's answer to a command, with one of these texts, in a channel, or "".
+
+        Such messages have no label. Scopes: the channels' history.
+        """
+        async for message in self._iter_own(channel, None, after_ts):
+            if message.get("text") in texts:
+                return str(message["ts"])
+        return ""
+
+    async def _iter_own(self, channel: str, thread_ts: str | None, after_ts: str) -> AsyncIterator[Mapping[str, Any]]:
+        """Yield the bot's messages in a channel, or in a thread, after a moment."""
         cursor = ""
         for _ in range(MAX_HISTORY_PAGES):
             params: dict[str, Any] = {"oldest": after_ts, "include_all_metadata": True, "limit": 200}
@@ -94,15 +129,22 @@ class SlackClient:
                 data = await _call(call, "conversations.replies")
             messages = data.get("messages")
             for message in messages if isinstance(messages, list) else ():
-                payload = (message.get("metadata") or {}).get("event_payload") or {}
-                is_own = message.get("user") == self._user_id and str(message.get("ts", "")) > after_ts
-                # Streams have no label, and only the first part is one.
-                if is_own and (payload.get("label") == label or ("label" not in payload and label.endswith("/0"))):
-                    return str(message["ts"])
+                # Answers to commands may name the app's bot alone.
+                is_own = message.get("user") == self._user_id or message.get("bot_id", "") in self._bot_ids
+                if is_own and str(message.get("ts", "")) > after_ts:
+                    yield message
             cursor = str((data.get("response_metadata") or {}).get("next_cursor") or "")
             if not cursor:
                 break
-        return ""
+
+    async def read_thread(self, channel: str, thread_ts: str, before_ts: str) -> list[dict[str, Any]]:
+        """Return the messages of a thread before another one, at most 200: the first of all, then the next."""
+        call = self.web.conversations_replies(channel=channel, ts=thread_ts, latest=before_ts, limit=200)
+        messages = (await _call(call, "conversations.replies")).get("messages")
+        # The first message of the thread comes, whatever is asked for.
+        return [
+            item for item in (messages if isinstance(messages, list) else ()) if str(item.get("ts", "")) < before_ts
+        ]
 
     async def update(self, channel: str, ts: str, text: str, blocks: Blocks = (), *, label: str = "") -> None:
         """Replace one of the bot's messages by mrkdwn. `blocks` are shown in the place of the text."""
@@ -111,6 +153,10 @@ class SlackClient:
             channel=channel, ts=ts, text=text, parse="none", blocks=list(blocks), metadata=_to_metadata(label)
         )
         await _call(call, "chat.update")
+
+    async def delete(self, channel: str, ts: str) -> None:
+        """Delete one of the bot's messages."""
+        await _call(self.web.chat_delete(channel=channel, ts=ts), "chat.delete")
 
     async def start_stream(self, channel: str, thread_ts: str, text: str, team_id: str, user_id: str) -> str:
         """Begin a streamed message of Markdown and return its timestamp. The recipient is who asked."""
@@ -175,18 +221,21 @@ class SlackClient:
         response_type = "in_channel" if in_channel else "ephemeral"
         await self._post_webhook(response_url, text, blocks, response_type=response_type)
 
-    async def respond_to_action(self, response_url: str, text: str, blocks: Blocks, *, replace_original: bool) -> None:
+    async def respond_to_action(
+        self, response_url: str, text: str, blocks: Blocks, *, replace_original: bool, thread_ts: str = ""
+    ) -> None:
         """Answer a click on a button for that user alone, in place of the message above the button or below it."""
-        await self._post_webhook(
-            response_url, text, blocks, response_type="ephemeral", replace_original=replace_original
-        )
+        options: dict[str, Any] = {"response_type": "ephemeral", "replace_original": replace_original}
+        if thread_ts:
+            options["thread_ts"] = thread_ts
+        await self._post_webhook(response_url, text, blocks, **options)
 
     async def _post_webhook(self, response_url: str, text: str, blocks: Blocks, **options: Any) -> None:
         webhook = AsyncWebhookClient(response_url, session=self.session, retry_handlers=[], logger=get_quiet_logger())
         webhook.proxy = None
-        options |= {"blocks": list(blocks) or None, "unfurl_links": False, "unfurl_media": False}
+        options |= {"unfurl_links": False, "unfurl_media": False, **({"blocks": list(blocks)} if blocks else {})}
         try:
-            response = await webhook.send(text=text, **options)
+            response = await webhook.send_dict({"text": text, **options})
         except (SlackClientError, aiohttp.ClientError, OSError, ValueError) as error:
             raise Unreachable(f"Slack cannot be reached to answer a command: {type(error).__name__}") from error
         if response.status_code == 429:
@@ -194,7 +243,7 @@ class SlackClient:
         if response.status_code >= 500:
             raise Unreachable(f"Slack failed to take the answer to a command ({response.status_code})")
         if response.status_code != 200:
-            raise MessageDeleted(f"the command can no longer be answered (Slack: {str(response.body)[:100]})")
+            raise Refused(f"Slack takes no such answer to the command ({str(response.body)[:100]})")
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -228,15 +277,25 @@ def _belongs_to_team(team: str, user: Mapping[str, Any]) -> bool:
 async def _call(
     call: Awaitable[Any], name: str, credential: str = "bot_token", *, ignored_error: str = ""
 ) -> dict[str, Any]:
-    """Make a call and return the response; the error code `ignored_error` counts as success."""
+    """Make a call and return the response's content; the error code `ignored_error` counts as success."""
+    response = await _get_response(call, name, credential, ignored_error=ignored_error)
+    if response is None:
+        return {}
+    if not isinstance(response.data, dict):
+        raise Unreachable(f"Slack's answer to {name} is no object")
+    return response.data
+
+
+async def _get_response(call: Awaitable[Any], name: str, credential: str, *, ignored_error: str = "") -> Any:
+    """Make a call and return the response; None for the error code `ignored_error`."""
     try:
-        data = (await call).data
+        return await call
     except SlackApiError as error:
         response = error.response
         error_code = response.data.get("error") if isinstance(getattr(response, "data", None), dict) else None
         status = int(getattr(response, "status_code", 0) or getattr(response, "status", 0) or 0)
         if ignored_error and error_code == ignored_error:
-            return {}
+            return None
         raise to_platform_error(
             name, credential, str(error_code or ""), status, getattr(response, "headers", {})
         ) from error
@@ -245,9 +304,6 @@ async def _call(
     except (AttributeError, TypeError, ValueError) as error:
         # slack_sdk takes a reply that is no JSON object for one.
         raise Unreachable(f"Slack's answer to {name} makes no sense: {error}") from error
-    if not isinstance(data, dict):
-        raise Unreachable(f"Slack's answer to {name} is no object")
-    return data
 
 
 def _get_ts(data: dict[str, Any], call: str) -> str:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bots.common.caches import TtlCache
+from bots.common.connection import Refused, Unreachable
 from bots.common.delivery_retry import DeliveryRetry
 from bots.common.events import IgnoredEvent
-from bots.common.reply_sink import FinalTextSink
+from bots.common.reply_sink import FinalTextSink, cut_reply
 from bots.slack.connection import SlackIntervals
 from bots.slack.convert import Identity, to_interaction, to_plain_text
 from bots.slack.feedback import render_mentions, to_blocks
-from bots.slack.render import render
-from core.errors import PlatformError
-from core.messaging.feedback.escalation import SHORTCUT_ID, mentioned_users
+from bots.slack.render import quote_question, render, to_plain
+from core.messaging.feedback.escalation import ASK_SHORTCUT_ID, SHORTCUT_ID, mentioned_users
 from core.messaging.feedback.rating_buttons import get_rating_buttons
+from core.observability.logs import get_logger
 from core.ports import Delivery
-from core.types import Message, Reply
+from core.text.catalogue import messages_for
+from core.text.tokens import detect_language
+from core.types import Button, Message, Reply
 
 if TYPE_CHECKING:
     from bots.slack.client import Blocks, SlackClient
@@ -30,8 +33,11 @@ MESSAGE_ACTION = "message_action"
 CACHE_TTL_S = 30.0
 MAX_USERS = 1000
 # How often Slack takes an answer to one command.
-MAX_RESPONSES = 5
+MAX_RESPONSES, MAX_COMMAND_CHARS = 5, 15_000
+# How much of a question is repeated above its answer.
+MAX_QUESTION_CHARS = 300
 POSTED_REPLY_ID = "response_url"
+CLOCK_SKEW_S = 60.0
 ACKNOWLEDGEMENT = "Looking it up…"
 
 
@@ -41,15 +47,16 @@ def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message |
     The payload contains the text of the message, so that it need not have been seen before. Raises `KeyError` and the
     like for a malformed payload.
     """
-    if payload["callback_id"] != SHORTCUT_ID:
+    command = {SHORTCUT_ID: "learn", ASK_SHORTCUT_ID: "ask"}.get(payload["callback_id"])
+    if command is None:
         return IgnoredEvent("a shortcut that is not ours", is_expected=False)
     target_message, channel, ts = payload["message"], str(payload["channel"]["id"]), str(payload["message_ts"])
     thread_ts = str(target_message.get("thread_ts") or ts)
     # The journal has the bot's own answers as they were before rendering.
-    is_own_message = target_message.get("user") == me.user_id
+    is_own_message = command == "learn" and target_message.get("user") == me.user_id
     return replace(
         to_interaction(str(payload["trigger_id"]), channel, payload["user"], str(payload["response_url"]), me),
-        command="learn",
+        command=command,
         reply_to=ts,
         quoted="" if is_own_message else to_plain_text(str(target_message.get("text") or ""), me),
         parent_id="" if thread_ts == ts else thread_ts,
@@ -71,7 +78,8 @@ class CommandSink(FinalTextSink):
     """Writes the reply to one command, once it is complete: such a reply cannot be edited.
 
     Answers to `ask` are for everybody in the channel, help and failures for the asker alone. `previous_reply_id`
-    names a first part that was posted before a crash; the reply is then left as it is.
+    names a first part that was posted before a crash. A part in doubt is looked for in the channel, by its text. Where
+    nobody can look, it is posted again, and says so.
     """
 
     def __init__(
@@ -89,28 +97,78 @@ class CommandSink(FinalTextSink):
         self._in_channel = message.command == "ask" or bool(mentioned_users(message))
         self._previous_reply_id = previous_reply_id
         self._retry = DeliveryRetry("slack", intervals)
+        self._in_doubt = {number for number, part_id in delivery.parts.items() if not part_id}
+        if delivery.is_in_doubt:
+            self._in_doubt.add(0)
 
     async def _show(self, reply: Reply, *, is_error: bool) -> None:
         # After a command that opened a form there is nothing to post.
-        has_nothing_to_post = not is_error and not reply.text and self._message.command != "ask"
-        if self._previous_reply_id or has_nothing_to_post:
+        if not is_error and not reply.text and self._message.command != "ask":
             return
         in_channel = self._in_channel and not is_error
         buttons = () if is_error else get_rating_buttons(self._message, reply)
-        if self._delivery.is_in_doubt:
-            # Slack shows an answer to a command to nobody else, so nobody can look for it.
-            raise PlatformError("killed while the reply was being posted")
-        parts = await asyncio.to_thread(render, reply.text, reply.citations)
-        parts = [render_mentions(self._message) + parts[0], *parts[1:]]
+        parts = await asyncio.to_thread(render, *cut_reply(self._message, reply, MAX_COMMAND_CHARS))
+        parts = [render_mentions(self._message) + self._quote_question(in_channel) + parts[0], *parts[1:]]
         if len(parts) > MAX_RESPONSES:
             parts = [*parts[: MAX_RESPONSES - 1], f"{parts[MAX_RESPONSES - 1]}\n\n…"]
-        # The buttons stand below the last part.
-        last_index = len(parts) - 1
-        messages = [(part, to_blocks(part, buttons if index == last_index else ())) for index, part in enumerate(parts)]
-        await self._retry.run(lambda: self._retry.post(self._delivery, lambda: self._post(*messages[0], in_channel)))
-        for part, blocks in messages[1:]:
-            await self._retry.run(partial(self._post, part, blocks, in_channel))
+        for number, part in enumerate(parts):
+            # The buttons stand below the last part.
+            part_buttons = buttons if number == len(parts) - 1 else ()
+            await self._retry.run(partial(self._post_part, number, part, part_buttons, in_channel))
 
-    async def _post(self, text: str, blocks: Blocks, in_channel: bool) -> str:
-        await self._client.respond(self._url, text, in_channel=in_channel, blocks=blocks)
+    async def _post_part(self, number: int, text: str, buttons: Sequence[Button], in_channel: bool) -> None:
+        post, find = partial(self._post, number, text, buttons, in_channel), partial(self._find, text, in_channel)
+        if number == 0:
+            if not self._previous_reply_id:
+                self._previous_reply_id = await self._retry.post(self._delivery, post, find)
+        elif not self._delivery.parts.get(number):
+            part_id = await self._retry.find(find) if number in self._in_doubt else ""
+            await self._delivery.mark_part(number, "")
+            await self._delivery.mark_part(number, part_id or await post())
+
+    async def _find(self, text: str, in_channel: bool) -> str:
+        if not in_channel:
+            return ""
+        # Slack's clock may be behind ours.
+        after_ts = f"{self._message.sent_at.timestamp() - CLOCK_SKEW_S:.6f}"
+        channel = str(self._message.reference["channel"])
+        return await self._client.find_response(channel, after_ts, (text, self._mark(text)))
+
+    def _mark(self, text: str) -> str:
+        """Return a part that is posted again."""
+        return f"_{messages_for(detect_language(self._message.text)).posted_again}_\n{text}"
+
+    async def _post(self, number: int, text: str, buttons: Sequence[Button], in_channel: bool) -> str:
+        if number in self._in_doubt:
+            text = self._mark(text)
+        try:
+            await self._respond(text, to_blocks(text, buttons), in_channel)
+        except Unreachable:
+            self._in_doubt.add(number)
+            raise
         return POSTED_REPLY_ID
+
+    def _quote_question(self, in_channel: bool) -> str:
+        """Return the question of a command, which Slack shows to nobody but its author; a call for help repeats it."""
+        message = self._message
+        question = " ".join((message.text or message.quoted).split())
+        if not in_channel or message.purpose == "escalation" or not question:
+            return ""
+        shortened = question if len(question) <= MAX_QUESTION_CHARS else f"{question[:MAX_QUESTION_CHARS]}…"
+        return f"{quote_question(message.author, shortened)}\n\n"
+
+    async def _respond(self, text: str, blocks: Blocks, in_channel: bool) -> None:
+        """Answer the command; where Slack refuses that, without blocks; then by a message in the channel."""
+        plain_text = "\n".join(to_plain(text))
+        for posted_text, posted_blocks in ((text, blocks), (plain_text, ())):
+            try:
+                await self._client.respond(self._url, posted_text, in_channel=in_channel, blocks=posted_blocks)
+            except Refused as error:
+                get_logger(__name__).warning("slack.response_refused", error=str(error))
+            else:
+                return
+        channel = str(self._message.reference["channel"])
+        if in_channel:
+            await self._client.post(channel, None, plain_text)
+        else:
+            await self._client.post_ephemeral(channel, self._message.author_id, plain_text)

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from bots.common.connection import Intervals, NotAllowed, NotEditable, RetryLater, TokenRefused, Unreachable
+from bots.common.connection import Intervals, NotAllowed, NotEditable, Refused, RetryLater, TokenRefused, Unreachable
 from core.errors import MessageDeleted, PlatformError
 
 REFUSED_MESSAGE = "slack.{which} was refused ({detail}): copy it again from api.slack.com/apps, {where}"
@@ -57,16 +57,20 @@ class RateLimiter:
         return slot - now
 
 
-class MethodUnavailable(PlatformError):
+class MethodUnavailable(Refused):
     """The workspace, the channel or the token's scopes do not have this method: do without it."""
 
 
-class StreamClosed(PlatformError):
+class StreamClosed(Refused):
     """A streamed message was closed: by Slack after some minutes, by a person, or because it is full: edit it."""
 
 
-class StillStreaming(PlatformError):
+class StillStreaming(Refused):
     """A message cannot be edited while it is being streamed: stop the stream."""
+
+
+class ThreadRefused(Refused):
+    """The channel takes no messages in threads: write into the channel itself."""
 
 
 class TriggerExpired(PlatformError):
@@ -88,6 +92,7 @@ _ERROR_MAPPING: tuple[tuple[tuple[str, ...], type[PlatformError], str], ...] = (
         NotAllowed,
         "the bot may not write in this channel",
     ),
+    (("restricted_action_non_threadable_channel",), ThreadRefused, "the channel takes no threads"),
     (("message_not_in_streaming_state", "stopped_by_user"), StreamClosed, "the stream was closed"),
     (("streaming_state_conflict",), StillStreaming, "the message is being streamed"),
     (("edit_window_closed", "cant_update_message"), NotEditable, "the reply can no longer be edited"),
@@ -122,7 +127,7 @@ def to_platform_error(call: str, credential: str, error_code: str, status: int, 
             return error_class(f"{meaning.format(call=call)} (Slack: {error_code})")
     if not error_code or status >= 500:
         return Unreachable(f"Slack's answer to {call} makes no sense (status {status})")
-    return PlatformError(f"Slack refused {call}: {error_code[:200]}")
+    return Refused(f"Slack refused {call}: {error_code[:200]}")
 
 
 def retry_after(headers: Any) -> float:

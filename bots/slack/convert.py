@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from html import unescape
@@ -11,6 +11,7 @@ from typing import Any
 
 from bots.common.attachments import check_file_url, get_kind
 from bots.common.events import IgnoredEvent, MessageDeletion
+from bots.slack.thread_cache import ThreadMessage
 from core.messaging.policy.command_table import get_command, looks_like_arguments
 from core.types import Attachment, ConversationKey, Message
 
@@ -74,6 +75,8 @@ def from_event(
     event = payload.get("event")
     if not isinstance(event, Mapping):
         raise ValueError("an event callback without an event")
+    if event.get("type") == "member_joined_channel" and event.get("user") == me.user_id:
+        return _to_welcome(event, me)
     if event.get("type") not in ("message", "app_mention"):
         return IgnoredEvent(f"an event of type {event.get('type')}")
     subtype = event.get("subtype") or ""
@@ -88,6 +91,34 @@ def from_event(
         channel_fields = {name: event[name] for name in ("channel", "channel_type") if name in event}
         return _to_message(payload, {**changed_message, **channel_fields}, me, edited=True)
     return _to_message(payload, event, me, edited=False, include_bots=event.get("channel") in bot_message_chats)
+
+
+def _to_welcome(event: Json, me: Identity) -> Message:
+    """Return what the bot says first in a channel that it was added to."""
+    channel, ts = _require_text(event, "channel"), _require_text(event, "event_ts")
+    inviter = str(event.get("inviter") or "")
+    return Message(
+        id=ts,
+        key=ConversationKey("slack", channel),
+        author_id=inviter,
+        author=inviter,
+        text="",
+        sent_at=datetime.fromtimestamp(float(ts), UTC),
+        addressed=True,
+        command="start",
+        bot=me.user_id,
+        reference={"channel": channel, "ts": ts, "thread_ts": None, "user": inviter, "team": me.team_id},
+        purpose="welcome",
+    )
+
+
+def to_thread_messages(events: Sequence[Json], me: Identity) -> list[ThreadMessage]:
+    """Convert the messages of a thread that people wrote, and the first one, whoever wrote it."""
+    return [
+        ThreadMessage(to_plain_text(str(event.get("text") or ""), me), get_attachments(event))
+        for index, event in enumerate(events)
+        if not index or (not event.get("bot_id") and event.get("text"))
+    ]
 
 
 def from_command(payload: Mapping[str, Any], me: Identity) -> Message:
@@ -201,7 +232,9 @@ def _get_ignore_reason(event: Mapping[str, Any], me: Identity) -> str:
 
 def to_plain_text(text: str, me: Identity) -> str:
     """Return a text as people see it: references to people, channels and links in words, without our own mention."""
-    text_without_mention = re.sub(rf" *<@{re.escape(me.user_id)}(?:\|[^>]*)?> *", " ", text) if me.user_id else text
+    # Linear: a run of spaces is tried at its beginning only, and a name ends where another reference begins.
+    mention = rf"(?<! ) *<@{re.escape(me.user_id)}(?:\|[^<>]*)?> *"
+    text_without_mention = re.sub(mention, " ", text) if me.user_id else text
     plain_text = unescape(_REFERENCE.sub(_render_reference, text_without_mention)).strip()
     # "@bot, what is this?" begins with the mention: its comma goes too.
     return (

@@ -13,13 +13,14 @@ from bots.slack.connection import SlackIntervals
 from bots.slack.convert import Identity, to_interaction
 from bots.slack.render import split_message
 from core.messaging.feedback.escalation import mentioned_users
-from core.messaging.feedback.rating_buttons import get_buttons, read_button, to_press
+from core.messaging.feedback.rating_buttons import get_buttons, read_button, to_press, to_reaction
 from core.types import Button, Message, Reply
 
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient
 
 BLOCK_ACTIONS = "block_actions"
+REACTION_EVENTS = ("reaction_added", "reaction_removed")
 # A section takes 3,000 characters, a message 50 blocks.
 MAX_SECTION_CHARS = 2900
 
@@ -27,8 +28,9 @@ MAX_SECTION_CHARS = 2900
 def from_block_action(payload: Mapping[str, Any], me: Identity) -> Message | IgnoredEvent:
     """Convert a click on a button, or return why it is ignored.
 
-    `reference` holds `channel`, `user`, `response_url`, where the answer goes, and whether the button stands below a
-    message that only who pressed it sees (`hidden`). Raises `KeyError` and the like for a malformed payload.
+    `reference` holds `channel`, `user`, `response_url`, where the answer goes, `thread_ts`, where the button is, and
+    whether it stands below a message that only who pressed it sees (`hidden`). Raises `KeyError` and the like for a
+    malformed payload.
     """
     actions = payload["actions"]
     choice_and_question = read_button(actions[0].get("value")) if len(actions) == 1 else None
@@ -36,8 +38,23 @@ def from_block_action(payload: Mapping[str, Any], me: Identity) -> Message | Ign
         return IgnoredEvent("a press of a button that is not ours", is_expected=False)
     channel, response_url = str(payload["channel"]["id"]), str(payload["response_url"])
     message = to_interaction(str(payload["trigger_id"]), channel, payload["user"], response_url, me)
-    is_hidden = (payload.get("container") or {}).get("is_ephemeral") is True
-    return to_press(replace(message, reference={**message.reference, "hidden": is_hidden}), *choice_and_question)
+    container = payload.get("container") or {}
+    is_hidden, thread_ts = container.get("is_ephemeral") is True, str(container.get("thread_ts") or "")
+    reference = {**message.reference, "hidden": is_hidden, "thread_ts": thread_ts}
+    return to_press(replace(message, reference=reference), *choice_and_question)
+
+
+def from_reaction(event: Mapping[str, Any], me: Identity) -> Message | IgnoredEvent:
+    """Convert an emoji below a message, or its removal, or return why it is ignored. Raises `KeyError` and the like."""
+    if event.get("item_user") != me.user_id or event["user"] == me.user_id or event["item"].get("type") != "message":
+        return IgnoredEvent("a reaction to nothing of ours")
+    channel = str(event["item"]["channel"])
+    press = replace(
+        to_interaction(f"reaction {event['event_ts']}", channel, {"id": event["user"]}, "", me), reference={}
+    )
+    is_removed = event["type"] == "reaction_removed"
+    reaction = to_reaction(press, str(event["reaction"]), str(event["item"]["ts"]), is_removed=is_removed)
+    return reaction or IgnoredEvent("a reaction that rates nothing")
 
 
 def to_blocks(text: str, buttons: Sequence[Button]) -> list[dict[str, Any]]:
@@ -45,7 +62,7 @@ def to_blocks(text: str, buttons: Sequence[Button]) -> list[dict[str, Any]]:
     if not buttons:
         return []
     sections: list[dict[str, Any]] = [
-        {"type": "section", "text": {"type": "mrkdwn", "text": part, "verbatim": True}, "expand": True}
+        {"type": "section", "text": {"type": "mrkdwn", "text": part}, "expand": True}
         for part in split_message(text, MAX_SECTION_CHARS)
     ]
     # An action id must be unique within a message; the value says what a button means.
@@ -81,6 +98,9 @@ class SlackRatingSink(FinalTextSink):
     async def _show(self, reply: Reply, *, is_error: bool) -> None:
         url, replace_original = str(self._reference["response_url"]), bool(self._reference.get("hidden"))
         blocks = to_blocks(reply.text, () if is_error else self._buttons)
+        thread_ts = str(self._reference.get("thread_ts", ""))
         await self._retry.run(
-            lambda: self._client.respond_to_action(url, reply.text, blocks, replace_original=replace_original)
+            lambda: self._client.respond_to_action(
+                url, reply.text, blocks, replace_original=replace_original, thread_ts=thread_ts
+            )
         )

@@ -27,12 +27,15 @@ FENCE = "```"
 # What stays in one piece as long as it fits: links, escaped characters, inline code, words.
 _SPLITTER = MarkdownSplitter(re.compile(r"<[^<>\n]*>|&\w{1,6};|`[^`\n]{1,200}`|[^\s<&`]+|\s+|."))
 
+_RENDERED_LINK = re.compile(r"<(https?://[^|<>\n]*)\|([^<>\n]*)>")
+
 _ZERO_WIDTH_SPACE = "\u200b"
 # Marks are written as private characters first, an opening and a closing one each: what stands next to them decides
 # whether Slack would see them.
 _MARKS = {"\ue000": "*", "\ue001": "*", "\ue002": "_", "\ue003": "_", "\ue004": "~", "\ue005": "~"}
 _MARK_PAIRS = {"strong": "\ue000\ue001", "em": "\ue002\ue003", "s": "\ue004\ue005"}
 _OPENING, _CLOSING = "\ue000\ue002\ue004", "\ue001\ue003\ue005"
+_LITERAL_MARK = re.compile(r"(?<![^\W_])([*_~`])(?=[^\s*_~`](?:[^\n]{0,200}[^\s])?\1(?!\w))")
 _BROADCAST_MENTION = re.compile(r"(?<!\w)@(?=(?:channel|here|everyone|group)\b)", re.IGNORECASE)
 _REFERENCE = re.compile(r"<(?=[!@#])")
 
@@ -47,9 +50,21 @@ def render(markdown: str, citations: Sequence[Citation] = ()) -> list[str]:
     return _MrkdwnRenderer(citations).render_reply(markdown, split_message)
 
 
+def to_plain(text: str, max_chars: int = 0) -> list[str]:
+    """Return mrkdwn with the addresses of its links written out, in pieces of at most `max_chars`."""
+    written_out = _RENDERED_LINK.sub(lambda link: f"{link[2]} ({link[1]})" if link[1] != link[2] else link[1], text)
+    return split_message(written_out, max_chars or MAX_CHARS)
+
+
 def to_mrkdwn(markdown: str, citations: Sequence[Citation] = ()) -> str:
     """Return Markdown as mrkdwn. Nobody is notified by what it says."""
     return _MrkdwnRenderer(citations).render(markdown)
+
+
+def quote_question(author: str, question: str) -> str:
+    """Return a question as a quotation that says whose it is. Nobody is notified by it."""
+    renderer = _MrkdwnRenderer()
+    return renderer.quote(renderer.escape_text(renderer.sanitize(f"{author}: {question}")))
 
 
 def get_streamable_prefix(markdown: str) -> str:
@@ -65,6 +80,7 @@ class _MrkdwnRenderer(MarkdownRenderer):
     """Writes a syntax tree as mrkdwn."""
 
     list_indent = "    "
+    max_table_width = 84
     sources_heading = "*Sources*"
 
     def render(self, markdown: str) -> str:
@@ -81,6 +97,10 @@ class _MrkdwnRenderer(MarkdownRenderer):
         # A fence of the text's own would end a code block, or begin one.
         safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace(FENCE, f"``{WORD_JOINER}`")
         return _BROADCAST_MENTION.sub(f"@{WORD_JOINER}", safe)
+
+    def escape_text(self, text: str) -> str:
+        # A mark cannot be escaped, but with nothing that is seen behind it, it begins nothing.
+        return _LITERAL_MARK.sub(lambda mark: f"{mark[0]}{_ZERO_WIDTH_SPACE}", self.escape(text))
 
     def heading(self, node: SyntaxTreeNode, text: str) -> str:
         # Bold within bold would end it.
@@ -108,10 +128,12 @@ class _MrkdwnRenderer(MarkdownRenderer):
     def link(self, url: str, label: str) -> str:
         # A bar would end the address, a line break the link.
         escaped_url = re.sub(r"[\s|<>]", lambda match: f"%{ord(match[0]):02X}", url).replace("&", "&amp;")
+        if label == self.escape(url):
+            return f"<{escaped_url}>"
         return f"<{escaped_url}|{label.replace('|', '¦').replace(chr(10), ' ')}>"
 
     def render_link(self, node: SyntaxTreeNode, url: str, in_link: bool) -> str:
         if in_link or not is_web_url(url):
             return self.render_inline(node.children, in_link=in_link) or self.escape(node.content)
         label = self.render_inline(node.children, in_link=True) or self.escape(node.content)
-        return self.link(url, label if label.strip() else self.escape(url))
+        return self.link(url, label) if label.strip() and self.plain_text(node.children) != url else self.address(url)

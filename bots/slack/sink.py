@@ -7,16 +7,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bots.common.connection import NotAllowed, NotEditable, RetryLater, Unreachable, wait_for
+from bots.common.connection import NotAllowed, NotEditable, Refused, RetryLater, Unreachable
 from bots.common.markdown import EMPTY_REPLY
 from bots.common.reply_sink import ReplySink
-from bots.slack.connection import MethodUnavailable, RateLimiter, SlackIntervals, StillStreaming, StreamClosed
+from bots.slack.connection import MethodUnavailable, RateLimiter, SlackIntervals, StillStreaming, ThreadRefused
 from bots.slack.feedback import render_mentions, to_blocks
-from bots.slack.render import MAX_STREAM_CHARS, get_streamable_prefix, render
+from bots.slack.render import MAX_STREAM_CHARS, get_streamable_prefix, render, to_plain
 from bots.slack.thread_cache import ThreadCache
 from core.errors import MessageDeleted, PlatformError
 from core.observability.logs import get_logger
 from core.ports import Delivery
+from core.runtime.tasks import wait_for
 from core.types import Button, Citation, Message
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class SlackSink(ReplySink):
             self._retry.note_retry_after(error)
             self._preview.changed.set()
             await wait_for(self._preview.closed, error.seconds)
-        except Unreachable as error:
+        except self.skipped_errors as error:
             get_logger(__name__).debug("slack.state_skipped", error=str(error))
 
     async def _extend_stream(self) -> None:
@@ -115,8 +116,9 @@ class SlackSink(ReplySink):
                 await self._post_first_part(lambda: self._start_stream(delta))
         except RetryLater:
             raise
-        except (StreamClosed, MethodUnavailable) as error:
-            self._is_streaming = self._has_open_stream = False
+        except Refused as error:
+            # Whatever it is, edits do without. A stream that is open still is closed by the first of them.
+            self._is_streaming = False
             if isinstance(error, MethodUnavailable):
                 self._context.missing_capabilities.mark_missing("streams", self._message.private, error)
             get_logger(__name__).debug("slack.stream_over", error=str(error))
@@ -132,6 +134,13 @@ class SlackSink(ReplySink):
         ts = await self._client.start_stream(self._channel, self._thread_ts or self._ts, text, team, user)
         self._has_open_stream = True
         return ts
+
+    def _recover(self, error: PlatformError) -> None:
+        """Continue in the channel itself where it takes no threads."""
+        if not isinstance(error, ThreadRefused) or self._thread_ts is None:
+            raise error
+        get_logger(__name__).info("slack.thread_refused", error=str(error))
+        self._thread_ts, self._is_streaming = None, False
 
     async def _show_final(self, text: str, citations: Sequence[Citation], buttons: Sequence[Button] = ()) -> None:
         try:
@@ -155,7 +164,7 @@ class SlackSink(ReplySink):
                 await self._edit(text, to_blocks(text, buttons))
             except NotEditable as error:
                 get_logger(__name__).info("slack.reply_not_editable", error=str(error))
-                self._reply_ts = ""
+                await self._withdraw()
         if not self._reply_ts:
             # Before the post: the last check of the delivery must be fresh, and the post must meet its deadline.
             await self._wait_for_slot()
@@ -176,9 +185,18 @@ class SlackSink(ReplySink):
     async def _stop_stream(self) -> None:
         try:
             await self._client.stop_stream(self._channel, self._reply_ts)
-        except StreamClosed as error:
+        except Refused as error:
             get_logger(__name__).debug("slack.stream_over", error=str(error))
         self._has_open_stream = False
+
+    async def _withdraw(self) -> bool:
+        reply_ts, self._reply_ts = self._reply_ts, ""
+        if reply_ts:
+            await self._try_quietly(self._client.delete(self._channel, reply_ts))
+        return bool(reply_ts)
+
+    def _to_plain(self, part: str, max_chars: int = 0) -> list[str]:
+        return to_plain(part, max_chars)
 
     async def _post_first_part(self, call: Callable[[], Awaitable[str]]) -> bool:
         """Make the call that posts the first part, uncancelled, and note it in the journal.
@@ -257,20 +275,23 @@ class StatusIndicator:
 
     async def show(self) -> bool:
         """Show a status and return whether that worked. Raises `MessageDeleted` and `NotAllowed`."""
-        if self._thread_ts is not None and await self._try_show("status"):
-            self._has_status = True
-        elif await self._try_show("reaction"):
+        # Noted first: what is cancelled in the middle may be there.
+        self._has_status = self._thread_ts is not None
+        self._has_status = self._has_status and await self._try_show("status")
+        if not self._has_status:
             self._has_reaction = True
+            self._has_reaction = await self._try_show("reaction")
         return self._has_status or self._has_reaction
 
     async def clear(self, *, posted: bool) -> None:
         """Remove the status; Slack removes it itself when something was posted."""
         try:
-            if self._has_reaction:
-                await self._client.remove_reaction(self._channel, self._ts, REACTION)
-            if self._has_status and not posted and self._thread_ts is not None:
-                await self._client.set_status(self._channel, self._thread_ts, "")
-        except PlatformError as error:
+            async with asyncio.timeout(TIMEOUT_S):
+                if self._has_reaction:
+                    await self._client.remove_reaction(self._channel, self._ts, REACTION)
+                if self._has_status and not posted and self._thread_ts is not None:
+                    await self._client.set_status(self._channel, self._thread_ts, "")
+        except (PlatformError, TimeoutError) as error:
             get_logger(__name__).debug("slack.sign_stays", error=str(error))
 
     async def _try_show(self, capability: str) -> bool:

@@ -1,31 +1,49 @@
 """What the events have shown of threads: where the bot answered, what was written, what was deleted.
 
-Slack's own record of a thread may be asked for once a minute only, so messages are kept here as they arrive. All
+A thread is read from Slack when somebody mentions the bot in it; where that fails, what arrived here stands for it. All
 of it is bounded; what must survive a restart is read from the journal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 
 from bots.common.attachments import select_pictures
 from bots.common.caches import BoundedDict
 from bots.common.events import MessageDeletion
+from core.errors import PlatformError
+from core.observability.logs import get_logger
 from core.types import Attachment, ConversationKey, Message
 
 MAX_ENTRIES = 2000
 QUOTED_CHARS = 1000
+# Slack waits three seconds for the acknowledgement of the event.
+READ_TIMEOUT_S = 1.5
 
 # Whether the bot has answered in a conversation before.
 HasAnswered = Callable[[ConversationKey], Awaitable[bool]]
 
 
+@dataclass(frozen=True, slots=True)
+class ThreadMessage:
+    """A message of a thread, as people see it."""
+
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+
+
+# Returns what stands in a thread (channel, thread_ts) before a message, oldest first. Raises `PlatformError`.
+ReadThread = Callable[[str, str, str], Awaitable[Sequence[ThreadMessage]]]
+
+
 class ThreadCache:
     """The recent past of all channels."""
 
-    def __init__(self, has_answered: HasAnswered) -> None:
+    def __init__(self, has_answered: HasAnswered, read_thread: ReadThread | None = None) -> None:
         self._has_answered = has_answered
+        self._read_thread = read_thread
         self._answered_threads = BoundedDict[tuple[str, str], None](MAX_ENTRIES)
         self._texts = BoundedDict[tuple[str, str], str](MAX_ENTRIES)
         self._pictures = BoundedDict[tuple[str, str], tuple[Attachment, ...]](MAX_ENTRIES)
@@ -49,8 +67,9 @@ class ThreadCache:
     async def with_thread_context(self, message: Message) -> Message:
         """Return the message as part of its thread.
 
-        In a thread that the bot has not answered in, what the thread began with is quoted, and its pictures count as
-        the message's where that has none of its own. Raises `StoreError` when the journal cannot be read.
+        In a thread that the bot has not answered in, what the thread began with is quoted, then its last messages, and
+        the first one's pictures count as the message's where that has none of its own. Raises `StoreError` when the
+        journal cannot be read.
         """
         channel, thread_ts = message.key.chat, message.key.thread
         self._texts[channel, message.id] = message.text[:QUOTED_CHARS]
@@ -59,11 +78,39 @@ class ThreadCache:
         if message.private or not message.reply_to or await self._is_bot_thread(message.key):
             return message
         thread_root = (channel, thread_ts)
-        attachments = message.attachments or self._pictures.get(thread_root, ())
-        return replace(message, quoted=self._texts.get(thread_root, ""), attachments=attachments)
+        quoted, pictures = self._texts.get(thread_root, ""), self._pictures.get(thread_root, ())
+        if message.addressed and (messages := await self._read(message)):
+            quoted, pictures = _quote([item.text for item in messages]), select_pictures(messages[0].attachments)
+        return replace(message, quoted=quoted, attachments=message.attachments or pictures)
+
+    async def _read(self, message: Message) -> Sequence[ThreadMessage]:
+        if self._read_thread is None:
+            return ()
+        try:
+            async with asyncio.timeout(READ_TIMEOUT_S):
+                return await self._read_thread(message.key.chat, message.key.thread, message.id)
+        except (PlatformError, TimeoutError) as error:
+            get_logger(__name__).info("slack.thread_not_read", error=str(error) or "it took too long")
+            return ()
 
     async def _is_bot_thread(self, key: ConversationKey) -> bool:
         thread_key = (key.chat, key.thread)
         if thread_key not in self._answered_threads and await self._has_answered(key):
             self._answered_threads[thread_key] = None
         return thread_key in self._answered_threads
+
+
+def _quote(texts: Sequence[str]) -> str:
+    r"""Return the first text, and as many of the last ones as there is room for, in their order.
+
+    >>> _quote(["Deploys fail.", "Since when?", "Since 2.1."])
+    'Deploys fail.\n\nSince when?\n\nSince 2.1.'
+    """
+    quoted, last_texts = texts[0][:QUOTED_CHARS], list[str]()
+    room = QUOTED_CHARS - len(quoted)
+    for text in reversed(texts[1:]):
+        room -= len(text) + 2
+        if room < 0:
+            break
+        last_texts.append(text)
+    return "\n\n".join([quoted, *reversed(last_texts)])

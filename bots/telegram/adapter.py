@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.connection import TokenRefused
 from bots.common.events import IgnoredEvent, record_ignored
+from bots.common.reply_sink import SilentSink
 from bots.telegram.commands import AdministratorCache, build_menus
 from bots.telegram.connection import Conflict, TelegramIntervals
 from bots.telegram.convert import ALBUM_WAIT_S, Identity, ends_in_album, merge_albums, to_message
-from bots.telegram.feedback import TelegramRatingSink, from_callback_query
+from bots.telegram.feedback import TelegramRatingSink, from_callback_query, from_reaction
 from bots.telegram.sink import TelegramSink
 from core.errors import PlatformError
-from core.messaging.feedback.rating_buttons import is_press
+from core.messaging.feedback.rating_buttons import is_press, read_reaction
 from core.messaging.policy.command_table import COMMANDS
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
 from core.settings import TelegramSettings
+from core.text.catalogue import languages, messages_for
 from core.types import Attachment, Message
 
 if TYPE_CHECKING:
@@ -78,6 +80,11 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
         """The bot's own id, once it is open."""
         return str(self._me.id)
 
+    def spell_command(self, usage: str) -> str:
+        """Return a command that is given by a tap: Telegram finds none in code."""
+        name, _, arguments = usage.partition(" ")
+        return f"/{name} `{arguments}`" if arguments else f"/{name}"
+
     async def listen(self, receive: MessageHandler) -> None:
         """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
         retry_loop = self._make_retry_loop("polling", self.connection)
@@ -99,6 +106,8 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that answers this message; `previous_reply_id` is that of a reply sent before a crash."""
+        if read_reaction(message):
+            return SilentSink()
         if is_press(message):
             return TelegramRatingSink(self._get_client(), message)
         # Another bot's reply cannot be edited, and its id may be that of a message of ours.
@@ -116,18 +125,20 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
         return await self._get_client().download_file(str(attachment.reference["file_id"]), max_bytes)
 
     async def _connect(self) -> TelegramClient:
-        return await asyncio.to_thread(_connect, self._settings)
+        return await asyncio.to_thread(connect, self._settings)
 
     async def _set_up(self, client: TelegramClient) -> None:
         """Learn who the bot is, remove a webhook, set the command menu."""
         self._me = await self._retry_until_ok(client.get_identity)
+        self.privacy_setting = "" if self._me.can_read_all else "@BotFather, `/setprivacy`"
         webhook = "" if self._read_only else await self._retry_until_ok(client.remove_webhook)
         if webhook:
             get_logger(__name__).warning(
                 "telegram.webhook_removed", url=webhook, why="it would keep all updates from us"
             )
         try:
-            await client.set_commands(*build_menus(COMMANDS))
+            for language in languages():
+                await client.set_commands(*build_menus(COMMANDS, messages_for(language)), language)
         except PlatformError as error:
             get_logger(__name__).warning("telegram.command_menu_not_set", error=str(error))
         get_logger(__name__).info("telegram.open", bot=self._me.username, reads_all_messages=self._me.can_read_all)
@@ -182,6 +193,8 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
 
     def _convert(self, raw: object) -> Message | IgnoredEvent:
         try:
+            if isinstance(raw, dict) and "message_reaction" in raw:
+                return from_reaction(raw, self._me)
             update = self._get_client().parse_update(raw)
             if update.callback_query is not None:
                 return from_callback_query(update.callback_query, self._me)
@@ -194,17 +207,8 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
             return IgnoredEvent("malformed", is_expected=False)
 
 
-async def identify(settings: TelegramSettings) -> str:
-    """Return the username of the bot that the token belongs to, changing nothing. Raises `PlatformError`."""
-    client = await asyncio.to_thread(_connect, settings)
-    try:
-        return (await client.get_identity()).username
-    finally:
-        await client.close()
-
-
-def _connect(settings: TelegramSettings) -> TelegramClient:
-    """Read the token and load aiogram, which takes seconds: for a worker thread."""
+def connect(settings: TelegramSettings) -> TelegramClient:
+    """Read the token and load aiogram, which takes seconds: for a worker thread. Raises `PlatformError`."""
     token = read_secret(settings.token, UNREADABLE_MESSAGE)
     return load_client().connect(token, settings.api_url)
 

@@ -16,7 +16,7 @@ from aiogram.client.telegram import TelegramAPIServer
 from aiogram.utils.token import TokenValidationError
 from pydantic import ValidationError
 
-from bots.common.connection import NotAllowed, NotEditable, RetryLater, TokenRefused, Unreachable
+from bots.common.connection import NotAllowed, NotEditable, Refused, RetryLater, TokenRefused, Unreachable
 from bots.common.downloads import read_limited
 from bots.telegram.connection import ChatMigrated, Conflict, MarkupRejected, NotModified
 from bots.telegram.convert import Identity
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aiogram.methods.base import TelegramType
 
 
-ALLOWED_UPDATES = ["message", "edited_message", "callback_query"]
+ALLOWED_UPDATES = ["message", "edited_message", "callback_query", "message_reaction"]
 RESPONSE_TIMEOUT_S = 20
 REFUSED_MESSAGE = "telegram.token was refused: get the bot's token from @BotFather (/mybots, API Token), without spaces"
 
@@ -47,8 +47,17 @@ _USED_TYPES = (
     *("InlineKeyboardMarkup", "InlineKeyboardButton"),
 )
 _USED_METHODS = (
-    *("GetMe", "GetUpdates", "GetWebhookInfo", "DeleteWebhook", "SetMyCommands", "GetFile", "GetChatAdministrators"),
-    *("SendMessage", "SendMessageDraft", "EditMessageText", "SendChatAction"),
+    *(
+        "GetMe",
+        "GetUpdates",
+        "GetWebhookInfo",
+        "DeleteWebhook",
+        "SetMyCommands",
+        "GetFile",
+        "GetChatAdministrators",
+        "GetChatMember",
+    ),
+    *("SendMessage", "SendMessageDraft", "EditMessageText", "DeleteMessage", "SendChatAction"),
     *("AnswerCallbackQuery", "EditMessageReplyMarkup"),
 )
 
@@ -113,9 +122,9 @@ class TelegramClient:
         me = await self._call(methods.GetMe())
         return Identity(me.id, me.username or "", bool(me.can_read_all_group_messages))
 
-    async def get_updates(self, offset: int | None, wait_s: int) -> list[Any]:
+    async def get_updates(self, offset: int | None, wait_s: int, more_kinds: Sequence[str] = ()) -> list[Any]:
         """Return what came in at or after `offset`, as raw JSON values, waiting at most `wait_s` for the first."""
-        method = RawUpdates(offset=offset, timeout=wait_s, allowed_updates=ALLOWED_UPDATES)
+        method = RawUpdates(offset=offset, timeout=wait_s, allowed_updates=[*ALLOWED_UPDATES, *more_kinds])
         return await self._call(method, timeout_s=wait_s + RESPONSE_TIMEOUT_S)
 
     def parse_update(self, raw: object) -> types.Update:
@@ -129,8 +138,12 @@ class TelegramClient:
             await self._call(methods.DeleteWebhook(drop_pending_updates=False))
         return url
 
-    async def set_commands(self, commands: CommandMenu, admin_commands: CommandMenu) -> None:
-        """Set the command menus, as (name, description): everybody's, and that of a group's administrators."""
+    async def set_commands(self, commands: CommandMenu, admin_commands: CommandMenu, language: str = "en") -> None:
+        """Set the command menus, as (name, description): everybody's, and that of a group's administrators.
+
+        Those in English are for everybody whose language has none.
+        """
+        language_code = language if language != "en" else None
         for scope, entries in (
             (types.BotCommandScopeDefault(), commands),
             (types.BotCommandScopeAllPrivateChats(), commands),
@@ -138,7 +151,7 @@ class TelegramClient:
             (types.BotCommandScopeAllChatAdministrators(), admin_commands),
         ):
             menu = [types.BotCommand(command=name, description=summary) for name, summary in entries]
-            await self._call(methods.SetMyCommands(commands=menu, scope=scope))
+            await self._call(methods.SetMyCommands(commands=menu, scope=scope, language_code=language_code))
 
     async def get_administrators(self, chat_id: int) -> frozenset[int]:
         """Return the ids of the people who administer a group; those who stay anonymous are among them."""
@@ -148,6 +161,12 @@ class TelegramClient:
             member["user"] for member in members if isinstance(member, dict) and isinstance(member.get("user"), dict)
         )
         return frozenset(user["id"] for user in people if isinstance(user.get("id"), int) and not user.get("is_bot"))
+
+    async def get_member(self, chat_id: int, user_id: int) -> dict[str, Any]:
+        """Return what somebody is in a group."""
+        call: methods.TelegramMethod[Any] = RawMember(chat_id=chat_id, user_id=user_id)
+        member = await self._call(call)
+        return member if isinstance(member, dict) else {}
 
     async def send_message(
         self,
@@ -186,6 +205,10 @@ class TelegramClient:
                 link_preview_options=types.LinkPreviewOptions(is_disabled=True),
             )
         )
+
+    async def delete_message(self, chat_id: int, message_id: int) -> None:
+        """Delete one of the bot's messages."""
+        await self._call(methods.DeleteMessage(chat_id=chat_id, message_id=message_id))
 
     async def send_draft(self, chat_id: int, thread_id: int | None, draft_id: int, text: str, *, is_html: bool) -> None:
         """Show a text that is still being written, in a private chat. `draft_id` is not zero."""
@@ -243,7 +266,7 @@ def _to_keyboard(rows: ButtonRows) -> types.InlineKeyboardMarkup | None:
 def _to_platform_error(error: Exception, call: str, detail: str) -> PlatformError:
     """Return the error that an error of aiogram means."""
     lowered = detail.lower()
-    platform_error: PlatformError = PlatformError(f"Telegram refused {call}: {detail}")
+    platform_error: PlatformError = Refused(f"Telegram refused {call}: {detail}")
     if isinstance(error, exceptions.TelegramRetryAfter):
         platform_error = RetryLater(
             f"Telegram asks to wait {error.retry_after} s before {call}", float(error.retry_after)
@@ -275,3 +298,9 @@ class RawAdministrators(methods.GetChatAdministrators):
     """getChatAdministrators with the members as they came: of their many kinds nothing but the user is needed."""
 
     __returning__ = list[Any]
+
+
+class RawMember(methods.GetChatMember):
+    """getChatMember with the member as it came."""
+
+    __returning__ = dict[str, Any]

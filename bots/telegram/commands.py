@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bots.common.caches import TtlCache
 from core.messaging.policy.command_table import Command
+from core.text.catalogue import ENGLISH, Messages
 from core.types import Message
 
 if TYPE_CHECKING:
@@ -39,9 +40,12 @@ class AdministratorCache:
         return int(message.author_id) in admin_ids
 
 
-def build_menus(commands: Sequence[Command]) -> tuple[CommandMenu, CommandMenu]:
+def build_menus(commands: Sequence[Command], texts: Messages = ENGLISH) -> tuple[CommandMenu, CommandMenu]:
     """Return the menus for everybody and for a group's administrators. They are hints: rights are checked later."""
-    everyone_menu = [(command.name, command.summary) for command in commands if command.required_role == "everyone"]
+
+    def get_entries(role: str) -> list[tuple[str, str]]:
+        return [(item.name, texts.command_summaries[item.name]) for item in commands if item.required_role == role]
+
+    everyone_menu, admin_entries = get_entries("everyone"), get_entries("admin")
     # Administrators do not need /start.
-    admin_entries = [(command.name, command.summary) for command in commands if command.required_role == "admin"]
     return everyone_menu, [*(entry for entry in everyone_menu if entry[0] != "start"), *admin_entries]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bots.common.connection import Intervals
+from bots.common.connection import Intervals, Refused
 from core.errors import PlatformError
 
 
@@ -29,7 +29,7 @@ class Conflict(PlatformError):
     """Somebody else takes this bot's updates: a second poller, or a webhook."""
 
 
-class MarkupRejected(PlatformError):
+class MarkupRejected(Refused):
     """Telegram cannot parse the entities of a text: send it without."""
 
 

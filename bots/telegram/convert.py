@@ -114,6 +114,8 @@ def to_message(update: Update, me: Identity) -> Message | IgnoredEvent:
     event = update.message or update.edited_message
     if event is None:
         return IgnoredEvent("unknown kind of update", is_expected=False)
+    if me.id in [user.id for user in event.new_chat_members or ()] or event.group_chat_created:
+        return _to_welcome(event, me)
     reason = _get_ignore_reason(event)
     if reason:
         return IgnoredEvent(reason)
@@ -121,6 +123,26 @@ def to_message(update: Update, me: Identity) -> Message | IgnoredEvent:
     if content.command_target and content.command_target.lower() != me.username.lower():
         return IgnoredEvent("a command for another bot")
     return _build_message(event, content, me, edited=update.message is None)
+
+
+def _to_welcome(event: TelegramMessage, me: Identity) -> Message | IgnoredEvent:
+    """Return what the bot says first in a group that it was added to: a reply to nobody."""
+    if event.from_user is None:
+        return IgnoredEvent("without a sender")
+    return Message(
+        id=str(event.message_id),
+        key=ConversationKey("telegram", str(event.chat.id)),
+        author_id=str(event.from_user.id),
+        author=event.from_user.full_name,
+        text="",
+        sent_at=event.date,
+        addressed=True,
+        command="start",
+        bot=str(me.id),
+        reference={"chat_id": event.chat.id, "message_id": 0, "thread_id": None, "username": ""},
+        language=_get_language(event),
+        purpose="welcome",
+    )
 
 
 def _get_ignore_reason(event: TelegramMessage) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bots.common.connection import NotEditable, RetryLater, Unreachable
 from bots.common.events import IgnoredEvent
@@ -13,7 +13,13 @@ from bots.telegram.connection import NotModified
 from bots.telegram.convert import Identity
 from core.errors import MessageDeleted
 from core.messaging.feedback.escalation import mentioned_users
-from core.messaging.feedback.rating_buttons import get_buttons, make_rating_buttons, read_button, to_press
+from core.messaging.feedback.rating_buttons import (
+    get_buttons,
+    make_rating_buttons,
+    read_button,
+    to_press,
+    to_reaction,
+)
 from core.observability.logs import get_logger
 from core.types import Button, ConversationKey, Message, Reply
 
@@ -54,6 +60,29 @@ def from_callback_query(query: CallbackQuery, me: Identity) -> Message | Ignored
         },
     )
     return to_press(press, *choice_and_question)
+
+
+def from_reaction(update: Mapping[str, Any], me: Identity) -> Message | IgnoredEvent:
+    """Convert an update about emoji below a message, or return why it is ignored. Raises `KeyError` and the like."""
+    event = update["message_reaction"]
+    user = event.get("user")
+    if user is None:
+        return IgnoredEvent("a reaction without a person")
+    old, new = ({str(item.get("emoji")) for item in event[name]} for name in ("old_reaction", "new_reaction"))
+    press = Message(
+        f"reaction {update['update_id']}",
+        ConversationKey("telegram", str(event["chat"]["id"])),
+        str(user["id"]),
+        str(user.get("first_name") or user["id"]),
+        "",
+        datetime.now(UTC),
+        bot=str(me.id),
+        private=event["chat"].get("type") == "private",
+    )
+    reactions = [to_reaction(press, emoji, str(event["message_id"])) for emoji in sorted(new - old)] + [
+        to_reaction(press, emoji, str(event["message_id"]), is_removed=True) for emoji in sorted(old - new)
+    ]
+    return next(filter(None, reactions), None) or IgnoredEvent("a reaction that rates nothing")
 
 
 def to_button_rows(buttons: Sequence[Button]) -> list[list[tuple[str, str]]]:

@@ -12,7 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from bots.common.markdown import WORD_JOINER, MarkdownRenderer, is_web_url
-from bots.common.message_split import split_html
+from bots.common.message_split import split_html, strip_tags
 from core.types import Citation
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MAX_UNITS = 4096
 
+_LINK = re.compile(r'<a href="(https?://[^"<>]*)">((?:[^<]|<(?!/?a\b))*)</a>')
 _INLINE_TAGS = {"strong": "b", "em": "i", "s": "s"}
 
 
@@ -31,6 +32,15 @@ def split_message(html: str, limit: int = MAX_UNITS) -> list[str]:
 def render(markdown: str, citations: Sequence[Citation] = (), asker_username: str = "") -> list[str]:
     """Return a reply as messages that Telegram accepts: HTML, numbered sources at the end, at least one message."""
     return _HtmlRenderer(citations, asker_username).render_reply(markdown, split_message)
+
+
+def write_out_links(html: str) -> str:
+    """Return the text of HTML alone, with the addresses behind its links.
+
+    >>> write_out_links('See <a href="https://example.org/?a&amp;b">the <b>guide</b></a>.')
+    'See the guide (https://example.org/?a&b).'
+    """
+    return strip_tags(_LINK.sub(lambda link: link[2] if link[1] == link[2] else f"{link[2]} ({link[1]})", html))
 
 
 def to_html(markdown: str, citations: Sequence[Citation] = (), asker_username: str = "") -> str:
@@ -45,9 +55,9 @@ class _HtmlRenderer(MarkdownRenderer):
     """Writes a syntax tree as HTML."""
 
     sources_heading = "<b>Sources</b>"
-    # An address is left alone, a citation becomes a link, and a mention must not notify anybody.
+    # A citation becomes a link, and a mention must not notify anybody: in code it does not, and can be copied.
     token = re.compile(
-        r"(?P<address>https?://(?:(?![^\w\s/=&%~+-]{1,20}@)\S)+)|\[(?P<number>\d{1,4})\]|(?<!\w)@(?=(?P<name>\w+)|$)"
+        r"\[(?P<number>\d{1,4})\]|(?<![\w@])@(?:(?P<name>[a-zA-Z]\w{2,63})(?P<package>/[\w.-]{1,200}\b)?|\Z)"
     )
 
     def __init__(self, citations: Sequence[Citation], asker_username: str) -> None:
@@ -60,10 +70,12 @@ class _HtmlRenderer(MarkdownRenderer):
     def render_token(self, match: re.Match[str], *, in_link: bool) -> str:
         if match["number"] is not None:
             return self.render_citation(match, in_link=in_link)
-        if match["address"] is not None:
-            return self.escape(match[0])
-        is_asker = self._asker_username and (match["name"] or "").lower() == self._asker_username
-        return "@" if is_asker else f"@{WORD_JOINER}"
+        if match["name"] and self._asker_username == match["name"].lower() and not match["package"]:
+            return match[0]
+        # In a link there is no code, and an @ at the end stands before a name in bold.
+        if in_link or not match["name"]:
+            return f"@{WORD_JOINER}{match[0][1:]}"
+        return self.code_span(match[0], in_link=False)
 
     def heading(self, node: SyntaxTreeNode, text: str) -> str:
         return f"<b>{text}</b>" if text else ""
@@ -97,4 +109,4 @@ class _HtmlRenderer(MarkdownRenderer):
         if in_link or not is_web_url(url):
             return self.render_inline(node.children, in_link=in_link)
         label = self.render_inline(node.children, in_link=True)
-        return self.link(url, label if label.strip() else self.escape(url))
+        return self.link(url, label) if label.strip() else self.address(url)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import TYPE_CHECKING
 
-from bots.common.connection import NotAllowed, NotEditable, RetryLater, Unreachable
-from bots.common.message_split import strip_tags
+from bots.common.connection import NotAllowed, NotEditable, Refused, RetryLater, Unreachable
 from bots.common.reply_sink import ReplySink
 from bots.telegram.connection import ChatMigrated, MarkupRejected, NotModified, TelegramIntervals
 from bots.telegram.feedback import render_mentions, to_button_rows
-from bots.telegram.render import render
+from bots.telegram.render import MAX_UNITS, render, split_message, write_out_links
 from core.errors import MessageDeleted, PlatformError
 from core.observability.logs import get_logger
 from core.ports import Delivery
@@ -30,7 +30,7 @@ class TelegramSink(ReplySink):
     as a placeholder, and the text is edited into it: what is lost or doubled is a placeholder.
     """
 
-    skipped_errors = (Unreachable, ChatMigrated)
+    skipped_errors = (*ReplySink.skipped_errors, ChatMigrated)
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class TelegramSink(ReplySink):
             try:
                 await self._client.send_draft(*target, html, is_html=True)
             except MarkupRejected:
-                await self._client.send_draft(*target, strip_tags(html), is_html=False)
+                await self._client.send_draft(*target, write_out_links(html)[:MAX_UNITS], is_html=False)
         except NotModified:
             return
         except (NotAllowed, MessageDeleted, RetryLater, Unreachable):
@@ -103,7 +103,7 @@ class TelegramSink(ReplySink):
                 return
             except NotEditable as error:
                 get_logger(__name__).info("telegram.reply_not_editable", error=str(error))
-                self._reply_id = None
+                await self._withdraw()
         self._reply_id = int(await self._retry.post(self._delivery, self._post_placeholder))
         await self._edit(self._reply_id, text, to_button_rows(buttons))
 
@@ -117,7 +117,24 @@ class TelegramSink(ReplySink):
 
     async def _post_placeholder(self) -> str:
         # An edit notifies nobody, so whoever is to be called is called by this.
-        return str(await self._send(self._mention_prefix() + PLACEHOLDER, self._question_id))
+        text = self._mention_prefix() + PLACEHOLDER
+        try:
+            return str(await self._send(text, self._question_id))
+        except Refused as error:
+            if self._question_id is None:
+                raise
+            get_logger(__name__).warning("telegram.reply_refused", error=str(error))
+            self._question_id = None
+            return str(await self._send(text, None))
+
+    async def _withdraw(self) -> bool:
+        reply_id, self._reply_id = self._reply_id, None
+        if reply_id is not None:
+            await self._try_quietly(self._client.delete_message(self._chat_id, reply_id))
+        return reply_id is not None
+
+    def _to_plain(self, part: str, max_chars: int = 0) -> list[str]:
+        return split_message(escape(write_out_links(part), quote=False), max_chars or MAX_UNITS)
 
     def _recover(self, error: PlatformError) -> None:
         """Continue in the group that this one became. Messages of the old one cannot be edited or replied to there."""
@@ -133,7 +150,8 @@ class TelegramSink(ReplySink):
             return
         except MarkupRejected as error:
             get_logger(__name__).warning("telegram.markup_rejected", error=str(error))
-            await self._client.edit_message(self._chat_id, message_id, strip_tags(html), is_html=False, buttons=buttons)
+            text = write_out_links(html)[:MAX_UNITS]
+            await self._client.edit_message(self._chat_id, message_id, text, is_html=False, buttons=buttons)
 
     async def _send(self, html: str, reply_to: int | None, buttons: ButtonRows = ()) -> int:
         target = (self._chat_id, self._thread_id)
@@ -142,5 +160,5 @@ class TelegramSink(ReplySink):
         except MarkupRejected as error:
             get_logger(__name__).warning("telegram.markup_rejected", error=str(error))
             return await self._client.send_message(
-                *target, strip_tags(html), is_html=False, reply_to=reply_to, buttons=buttons
+                *target, write_out_links(html)[:MAX_UNITS], is_html=False, reply_to=reply_to, buttons=buttons
             )

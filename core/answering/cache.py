@@ -113,6 +113,7 @@ def _make_cache_key(question: Question, *, with_canonical_form: bool) -> CacheKe
         question.text,
         normalize(question.text),
         canonical_form(question.text) if with_canonical_form else "",
+        question.visible_sources,
     )
 
 

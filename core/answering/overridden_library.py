@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 
 from core.ports import Library, WordMatch
@@ -17,6 +18,12 @@ class OverriddenLibrary:
         self._library = library
         self._overrides = live.overrides
         self._sources = {name: agent.sources for name, agent in live.settings.retrieval_agents().items()}
+
+    def restricted_to(self, sources: Collection[str]) -> OverriddenLibrary:
+        """Restrict the wrapped library."""
+        restricted = copy(self)
+        restricted._library = self._library.restricted_to(sources)
+        return restricted
 
     async def route(self, query: str) -> Sequence[AgentScore]:
         """Return the agents to ask, best first, without those whose sources are all off."""

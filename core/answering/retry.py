@@ -6,7 +6,7 @@ It is shown when it is better than the first one; otherwise the bot says that th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from core.answering.context import AnswerDependencies
@@ -37,6 +37,10 @@ class ExcludingLibrary:
 
     library: Library
     excluded_ids: frozenset[str]
+
+    def restricted_to(self, sources: Collection[str]) -> ExcludingLibrary:
+        """Restrict the wrapped library."""
+        return replace(self, library=self.library.restricted_to(sources))
 
     async def route(self, query: str) -> Sequence[AgentScore]:
         """Return the agents of the wrapped library."""

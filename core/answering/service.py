@@ -16,6 +16,7 @@ from core.errors import PlatformError, ServiceError
 from core.observability.logs import get_logger
 from core.ports import Sink
 from core.runtime.budget import Budget
+from core.settings.audience import Audiences
 from core.text.catalogue import messages_for
 from core.types import Question, Reply
 
@@ -36,18 +37,32 @@ class AnswerService:
     cached_answers: CachedAnswers | None = None
 
     async def answer(self, question: Question, sink: Sink) -> Reply:
-        """Answer one question into its sink.
+        """Answer one question into its sink, from what its asker may see.
 
-        Raises `UsageError` when a limit is used up, and what `core.answering.pipeline.answer` raises.
+        Raises `QuotaExceeded` when a limit is used up, and what `core.answering.pipeline.answer` raises.
         """
-        if text := courtesy_reply(question, self.deps.settings, messages_for(get_asker_language(question))):
+        service, question = self._restricted_to_visible(question)
+        if text := courtesy_reply(question, service.deps.settings, messages_for(get_asker_language(question))):
             await sink.open()
             reply = Reply(text)
             await sink.finish(reply)
             return reply
         if isinstance(question, RetryQuestion):
-            return await self._answer_again(question, sink)
-        return await self._answer_cached(question, sink)
+            return await service._answer_again(question, sink)
+        return await service._answer_cached(question, sink)
+
+    def _restricted_to_visible(self, question: Question) -> tuple[AnswerService, Question]:
+        """Return the service without what the asker may not see, and the question with what they may.
+
+        A question of a conversation that does not say it is an outsider's.
+        """
+        sources, visible = self.deps.settings.sources, question.visible_sources
+        if visible is None:
+            audiences = Audiences.from_settings(self.deps.settings)
+            visible = frozenset(sources) if question.key is None else audiences.visible_sources(None)
+        if visible.issuperset(sources):
+            return self, question
+        return replace(self, deps=self.deps.restricted_to(visible)), replace(question, visible_sources=visible)
 
     async def _answer_again(self, question: RetryQuestion, sink: Sink) -> Reply:
         """Answer with more effort; where that finds nothing better or fails, say that the first answer stands."""
@@ -86,4 +101,5 @@ class AnswerService:
             budget,
             quota_limiter=self.quota_limiter,
             usage_repository=self.usage_repository,
+            effort=self.deps.settings.feedback.effort if isinstance(question, RetryQuestion) else 1.0,
         )

@@ -176,7 +176,7 @@ class SpeculativeAccount:
         self._budget, self._head_starts = budget, head_starts
         self.tokens, self.cost = budget.tokens, budget.cost
         self._is_kept: bool | None = None
-        self._held_usage: list[tuple[str, int, int, float, bool]] = []
+        self._held_usage: list[tuple[str, int, int, float, bool, str]] = []
 
     def remaining(self) -> float:
         """Return the seconds left before the deadline of the answer."""
@@ -189,17 +189,24 @@ class SpeculativeAccount:
         self._is_kept = is_kept
         self._budget.head_starts.append(is_kept)
         self._head_starts.record_outcome(is_kept=is_kept)
-        for agent, prompt_tokens, completion_tokens, cost, is_estimated in self._held_usage:
-            self.add_usage(agent, prompt_tokens, completion_tokens, cost, is_estimated=is_estimated)
+        for agent, prompt_tokens, completion_tokens, cost, is_estimated, model in self._held_usage:
+            self.add_usage(agent, prompt_tokens, completion_tokens, cost, is_estimated=is_estimated, model=model)
 
     def add_usage(
-        self, agent: str, prompt_tokens: int, completion_tokens: int, cost: float = 0.0, *, is_estimated: bool = False
+        self,
+        agent: str,
+        prompt_tokens: int,
+        completion_tokens: int,
+        cost: float = 0.0,
+        *,
+        is_estimated: bool = False,
+        model: str = "",
     ) -> None:
         """Add the tokens of the call: to those of its agent, or to those of `LOST_AGENT`."""
         if self._is_kept is None:
-            self._held_usage.append((agent, prompt_tokens, completion_tokens, cost, is_estimated))
+            self._held_usage.append((agent, prompt_tokens, completion_tokens, cost, is_estimated, model))
             return
         if not self._is_kept:
             agent = LOST_AGENT
             self._head_starts.record_loss(prompt_tokens + completion_tokens)
-        self._budget.add_usage(agent, prompt_tokens, completion_tokens, cost, is_estimated=is_estimated)
+        self._budget.add_usage(agent, prompt_tokens, completion_tokens, cost, is_estimated=is_estimated, model=model)

@@ -16,6 +16,7 @@ Layout = Literal["structured", "flat"]
 # Every tag that our prompts fence data with. Common tags of HTML and XML are not among them, for passages hold code.
 FENCE_TAGS = (
     "passages?|evidence|questions?|conversation|answers?|searches|analysis|related_messages|messages|said|judgement"
+    "|reference"
 )
 # Invisible characters: inside a tag they would hide it from these patterns, but not from the model.
 _INVISIBLE = re.compile(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -231,8 +231,8 @@ def _contradicts(claim: str, features: PassageFeatures, question: str) -> bool:
 
 
 _COUNTED_NOUN = re.compile(
-    r"(?<![\w.])(two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|\d+(?:\.\d+)?)"
-    r"\s+([a-z]{3,})",
+    r"(?<![\w.])(?<!\d[,\s])(two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|"
+    r"\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)\s+([a-z]{3,})",
     re.IGNORECASE,
 )
 
@@ -254,14 +254,18 @@ def _is_stated(number: str, claim: str, features: PassageFeatures, is_foreign: b
 
 def _has_other_count(claim: str, features: PassageFeatures) -> bool:
     """Say whether the claim gives a count of something for which the passage only gives another count."""
-    claimed_counts = {
-        stem(noun): extract_number_words(count) or {count} for count, noun in _COUNTED_NOUN.findall(claim)
-    }
-    for count, noun in _COUNTED_NOUN.findall(features.body) if claimed_counts else ():
-        claimed = claimed_counts.get(stem(noun))
-        if claimed and not claimed & (extract_number_words(count) | {count}) and not claimed & features.numbers:
+    claimed_counts = dict(_iter_counts(claim))
+    for noun, count in _iter_counts(features.body) if claimed_counts else ():
+        claimed = claimed_counts.get(noun)
+        if claimed and not claimed & count and not claimed & features.numbers:
             return True
     return False
+
+
+def _iter_counts(text: str) -> Iterator[tuple[str, Set[str]]]:
+    """Yield the stem of each counted noun with the numbers that its count may be: 1,024 is written 1024, too."""
+    for count, noun in _COUNTED_NOUN.findall(text):
+        yield stem(noun), extract_number_words(count) or {count.replace(",", "")}
 
 
 def _reverses_negation(claim: str, features: PassageFeatures) -> bool:

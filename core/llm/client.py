@@ -20,6 +20,7 @@ PLACEHOLDER_API_KEY = "none"
 # Request parameters that some endpoints do not support, and the statuses with which they reject them.
 OPTIONAL_PARAMETERS = frozenset({"response_format", "tools"})
 UNSUPPORTED_STATUSES = frozenset({400, 422, 501})
+NO_LIST_STATUSES = frozenset({404, 405, 501})
 CHAT_COMPLETIONS_PATH = "/chat/completions"
 EMBEDDINGS_PATH = "/embeddings"
 # The wait for the end of a complete reply, so that its connection can be reused.
@@ -164,6 +165,17 @@ class OpenAIClient:
         # Only now is it certain that the endpoint rejected the optional parameters.
         self._unsupported_parameters |= optional_names
         return response
+
+    async def list_models(self) -> Sequence[str]:
+        """Return the names of the endpoint's models; empty where it has no such list. Raises `ModelError`."""
+        client = await self._client()
+        try:
+            with self._map_errors(ModelError, "the list of models"):
+                return [model.id async for model in client.models.list()]
+        except ModelError as error:
+            if error.status in NO_LIST_STATUSES:
+                return []
+            raise
 
     async def embed(self, model: str, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per text, in order. Raises `EmbeddingError`."""

@@ -21,6 +21,9 @@ from core.types import ResponseSchema
 
 MAX_TEXT_CHARS = 400
 MAX_DEPTH = 5
+# Prose in which patterns look for a decision is short: some of them take more than linear time over runs of spaces.
+MAX_PROSE_CHARS = 2000
+_SPACES, _EMPTY_LINES = re.compile(r"([^\S\n])[^\S\n]++"), re.compile(r"\n{3,}+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +147,9 @@ def _iter_values(text: str, schema: DecisionSchema) -> Iterator[dict[str, object
         return
     tags = [(name, value.strip()) for name, value in re.findall(r"<(\w{1,30})>([^<]{1,3000}+)</\1>", text)]
     yield map_to_fields(dict(reversed(tags)), schema)
-    yield from _parse_actions(text, schema)
-    yield _parse_lines(text, schema)
+    prose = _EMPTY_LINES.sub("\n\n", _SPACES.sub(r"\1", text))[:MAX_PROSE_CHARS]
+    yield from _parse_actions(prose, schema)
+    yield _parse_lines(prose, schema)
     yield {main_field.name: text if main_field.kind != "texts" or re.search(r"[?？\n]", text) else []}
 
 
@@ -260,6 +264,7 @@ def _fill_argument(values: dict[str, object], schema: DecisionSchema) -> dict[st
     choice_text = _to_text(values.get(main_field.name))
     if not schema.argument or values.get(schema.argument) or not choice_text:
         return values
+    choice_text = choice_text[:MAX_PROSE_CHARS]
     choice = match_choice(choice_text, main_field.choices)
     if not choice:
         return values

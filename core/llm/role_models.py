@@ -46,6 +46,11 @@ class RoleChatModel:
         }
         return cls({"main": clients[id(main)], "light": clients[id(light)], "vision": clients[id(vision)]})
 
+    @classmethod
+    def open_judge(cls, settings: ModelSettings, circuit: CircuitSettings) -> RoleChatModel:
+        """Return a model with the role `judge` alone: it measures answers, and no part of the daemon calls it."""
+        return cls({"judge": (_open_failover(settings, circuit, MetricsRecorder()), settings)})
+
     async def stream(
         self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: RequestBudget, agent: str = ""
     ) -> AsyncGenerator[str]:

@@ -14,6 +14,7 @@ from typing import Any
 from core.errors import ModelError
 from core.llm.sse import StreamChunk
 from core.observability.metrics import MetricsRecorder
+from core.observability.tracing import end_span, start_span
 from core.ports import RequestBudget
 from core.settings.answering import FallbackSettings
 from core.text.tokens import estimate_tokens
@@ -86,6 +87,7 @@ class CallMeter:
         self._text_tokens = self._events = 0
         self._usage: StreamChunk | None = None
         self._is_billed, self._is_closed = True, False
+        self._span = start_span("model.call", **{"gen_ai.request.model": settings.model, "kimas.agent": agent})
 
     def count(self, chunk: StreamChunk) -> None:
         """Count a chunk of the reply, or the whole reply. Of running totals the last one counts."""
@@ -111,6 +113,7 @@ class CallMeter:
         elif self._is_billed:
             prompt_tokens = self._estimator.estimate_prompt(self._prompt_tokens)
             self._record(prompt_tokens, self._estimate_completion(seconds), is_estimated=True)
+        end_span(self._span)
 
     def _estimate_completion(self, seconds: float) -> int:
         if not self._is_stream:
@@ -121,7 +124,12 @@ class CallMeter:
     def _record(self, prompt_tokens: int, completion_tokens: int, *, is_estimated: bool) -> None:
         prompt_price, completion_price = self._settings.price_prompt or 0, self._settings.price_completion or 0
         cost = (prompt_tokens * prompt_price + completion_tokens * completion_price) / TOKENS_PER_PRICE_UNIT
-        self._budget.add_usage(self._agent, prompt_tokens, completion_tokens, cost, is_estimated=is_estimated)
+        model = self._settings.model
+        self._budget.add_usage(
+            self._agent, prompt_tokens, completion_tokens, cost, is_estimated=is_estimated, model=model
+        )
+        tokens = {"gen_ai.usage.input_tokens": prompt_tokens, "gen_ai.usage.output_tokens": completion_tokens}
+        end_span(self._span, **tokens, is_estimated=is_estimated)
         self._metrics_recorder.record_tokens(self._agent, prompt_tokens, completion_tokens, cost)
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
+from core.errors import PlatformUnavailable
 from core.observability.logs import get_logger, log_context
+from core.observability.tracing import make_trace_id, trace_context
 from core.ports import Adapter, Sink
 from core.storage.messages import Journal
+from core.text.formatting import replace_lone_surrogates
 from core.types import Message, Reply
 
 # A stop must not take long. Unless the connection is broken, the outcome is known by then.
@@ -38,10 +43,16 @@ class JournaledDelivery:
         return bool(self.previous_reply_id) or self.is_in_doubt or self.final_reply is not None
 
     @classmethod
-    async def open(cls, journal: Journal, message: Message, previous_reply_id: str) -> JournaledDelivery:
-        """Return the delivery of a message's reply, with what the journal knows of it."""
+    async def open(
+        cls, journal: Journal, message: Message, previous_reply_id: str, visible_sources: frozenset[str] | None = None
+    ) -> JournaledDelivery:
+        """Return the delivery of a message's reply, with what the journal knows of it.
+
+        A reply from sources that may not be told of any more is not delivered: the message is answered anew.
+        """
         delivery = cls(journal, message, previous_reply_id)
-        delivery.is_in_doubt, delivery.final_reply, delivery.parts = await journal.get_delivery(message)
+        known_state = await journal.get_delivery(message, visible_sources)
+        delivery.is_in_doubt, delivery.final_reply, delivery.parts = known_state
         delivery.is_visible = delivery.is_in_doubt
         return delivery
 
@@ -72,7 +83,7 @@ class JournaledDelivery:
     async def mark_posted(self, reply_id: str) -> None:
         """Record that the first part was posted, under this id."""
         await self._journal.mark_posted(self._message, reply_id)
-        self.is_in_doubt = False
+        self.is_visible, self.is_in_doubt = True, False
         self._idle.set()
 
     async def wait_for_posting(self) -> None:
@@ -104,9 +115,52 @@ class RecordedSink:
         await self._delivery.mark_final(reply)
         await self._sink.finish(reply)
 
+    async def send_text(self, text: str) -> Reply:
+        """Show a text as the whole reply, and return it."""
+        reply = Reply(text)
+        await self.finish(reply)
+        return reply
+
     async def fail(self, text: str) -> None:
         """Show that the answer failed."""
         await self._sink.fail(text)
+
+
+# How long an answer that nobody asked for is worth delivering, and the least time for any.
+UNASKED_S, MIN_REDELIVERY_S = 600.0, 120.0
+
+
+class Undelivered(Exception):
+    """A platform did not take an answer now: it waits in the journal. `cause` says why."""
+
+    def __init__(self, cause: PlatformUnavailable, *, is_unasked: bool) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.is_unasked = is_unasked
+
+
+def redelivery_time_s(message: Message, error: Undelivered, max_hours: float) -> float:
+    """Return for how many seconds from now an answer is worth delivering.
+
+    That is until `max_hours` after the question, or some minutes if nobody asked. Two minutes remain in any case: the
+    question itself may have waited through the outage.
+    """
+    limit_s = min(3600 * max_hours, UNASKED_S) if error.is_unasked else 3600 * max_hours
+    age_s = max(0.0, time.time() - message.sent_at.timestamp())
+    return max(limit_s - age_s, min(limit_s, MIN_REDELIVERY_S))
+
+
+def make_storable(message: Message) -> Message:
+    """Return a message without halves of surrogate pairs: one could not be journalled, and would block all after it."""
+    return replace(
+        message,
+        author=replace_lone_surrogates(message.author),
+        text=replace_lone_surrogates(message.text),
+        quoted=replace_lone_surrogates(message.quoted),
+        attachments=tuple(
+            replace(attachment, name=replace_lone_surrogates(attachment.name)) for attachment in message.attachments
+        ),
+    )
 
 
 BOT_REMOVED_REASON = "the bot that received it is no longer configured"
@@ -116,6 +170,13 @@ def bot_log_context(adapter: Adapter) -> AbstractContextManager[None]:
     """Add the bot's name, if it has one, to every event that is logged inside the `with` block."""
     name = adapter.label.partition(":")[2]
     return log_context(bot_name=name) if name else nullcontext()
+
+
+def trace_message(message: Message, name: str) -> AbstractContextManager[None]:
+    """Give what happens in the block the id of the message, which is the same after a restart."""
+    key = message.key
+    trace_id = make_trace_id(key.platform, message.bot, key.chat, message.id)
+    return trace_context(trace_id, name, message=message.id, platform=key.platform, chat=key.chat)
 
 
 async def recover_pending(journal: Journal, adapters: Sequence[Adapter]) -> list[tuple[Adapter, Message, str]]:
@@ -132,13 +193,17 @@ async def recover_pending(journal: Journal, adapters: Sequence[Adapter]) -> list
         get_logger(__name__).info(
             "intake.resumed", platform=platform, pending=len(pending_messages), doubtful=uncertain_count
         )
-    adapters_by_bot_id = {adapter.bot_id: adapter for adapter in adapters}
-    first_adapter = adapters[0]
     assignments: list[tuple[Adapter, Message, str]] = []
     for message, previous_reply_id in pending_messages:
-        owner = adapters_by_bot_id.get(message.bot)
-        if owner is None and not first_adapter.can_take_over:
-            await journal.mark_failed(message, BOT_REMOVED_REASON)
-        else:
-            assignments.append((owner or first_adapter, message, previous_reply_id))
+        if adapter := await choose_adapter(journal, adapters, message):
+            assignments.append((adapter, message, previous_reply_id))
     return assignments
+
+
+async def choose_adapter(journal: Journal, adapters: Sequence[Adapter], message: Message) -> Adapter | None:
+    """Return which of a platform's adapters answers a message; None for one that is closed: its bot was removed."""
+    owner = next((adapter for adapter in adapters if adapter.bot_id == message.bot), None)
+    if owner is None and not adapters[0].can_take_over:
+        await journal.mark_failed(message, BOT_REMOVED_REASON)
+        return None
+    return owner or adapters[0]

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakValueDictionary
 
-from core.errors import JournalError, KimasError, MessageDeleted, PlatformError, ServiceError, UsageError
+from core.errors import (
+    ClaimLost,
+    JournalError,
+    KimasError,
+    MessageDeleted,
+    PlatformError,
+    PlatformUnavailable,
+    QuotaExceeded,
+    ServiceError,
+    UsageError,
+)
 from core.messaging.auto_comment.commenter import Commenter
+from core.messaging.claiming import ClaimQueue, is_bound
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.feedback.escalation_handler import EscalationHandler
 from core.messaging.feedback.handler import FeedbackHandler
@@ -18,21 +30,32 @@ from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.gate.gate import Gate, GateDecision
 from core.messaging.gate.human_activity import wait_while_typing
 from core.messaging.gate.replies import has_content, with_attachments
-from core.messaging.journaling import JournaledDelivery, RecordedSink, bot_log_context, recover_pending
+from core.messaging.journaling import (
+    JournaledDelivery,
+    RecordedSink,
+    Undelivered,
+    bot_log_context,
+    make_storable,
+    recover_pending,
+    redelivery_time_s,
+    trace_message,
+)
 from core.messaging.policy.command_table import is_ask_command
 from core.messaging.policy.permissions import PermissionDenied
-from core.observability.logs import get_logger, log_context
+from core.messaging.quotations import get_quoted_turns
+from core.observability.logs import get_logger
+from core.observability.tracing import annotate
 from core.ports import Adapter, AnswerFunction, MessageHandler, Sink
-from core.runtime.tasks import uncancellable
+from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
 from core.settings import Settings
-from core.storage.messages import Journal, iter_retry_delays
+from core.storage.claims import ClaimRepository
+from core.storage.messages import Journal
 from core.text.catalogue import messages_for
-from core.text.follow_ups import get_author_turns
-from core.text.formatting import replace_lone_surrogates
 from core.text.tokens import detect_language
-from core.types import ConversationKey, Message, Question, Reply, SkipReason, Turn, skip
+from core.types import ConversationKey, Message, Question, Reply, SkipReason, skip
 
-MAX_QUOTED_CHARS = 1000
+# How many finished answers are offered at once to a platform that did not take them.
+REDELIVERIES_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +76,7 @@ class MessageProcessor:
         self._settings = settings
         self._gate = stages.gate
         self._dispatcher = stages.dispatcher
+        self._permissions = stages.dispatcher.context.permissions
         self._commenter = stages.commenter
         self._feedback = stages.feedback
         self._handoff = stages.handoff
@@ -61,12 +85,19 @@ class MessageProcessor:
         self._answer = answer
         self._tasks: set[asyncio.Task[None]] = set()
         self._worker_slots = asyncio.Semaphore(settings.run.workers)
+        self._redelivery_slots = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(REDELIVERIES_AT_ONCE))
+        self._queue: ClaimQueue | None = None
         self._conversation_locks: WeakValueDictionary[ConversationKey, asyncio.Lock] = WeakValueDictionary()
 
     @property
     def in_flight(self) -> int:
         """How many messages are not finished yet."""
         return len(self._tasks)
+
+    def share(self, claims: ClaimRepository) -> ClaimQueue:
+        """Process what the returned queue claims from now on: other daemons work on the same journal."""
+        self._queue = ClaimQueue(self._journal, claims, self._settings.run.workers, self._schedule)
+        return self._queue
 
     def handler_for(self, adapter: Adapter) -> MessageHandler:
         """Return the function that an adapter calls with each message.
@@ -78,6 +109,9 @@ class MessageProcessor:
 
     async def resume(self, *adapters: Adapter) -> None:
         """Continue with what the last run received but did not finish. The adapters are all of one platform."""
+        if self._queue:
+            self._queue.add(adapters)
+            return
         for adapter, message, previous_reply_id in await recover_pending(self._journal, adapters):
             with bot_log_context(adapter):
                 self._schedule(adapter, message, previous_reply_id)
@@ -107,17 +141,28 @@ class MessageProcessor:
     # Cancelled half-way, a message would be in the journal but never scheduled, and a redelivery would be a duplicate.
     @uncancellable
     async def _receive(self, adapter: Adapter, message: Message) -> None:
-        message = _make_storable(message)
+        message = make_storable(message)
+        with trace_message(message, "receive"):
+            await self._accept(adapter, message)
+
+    async def _accept(self, adapter: Adapter, message: Message) -> None:
         if message.is_edit:
             if not is_ask_command(message.command):
                 get_logger(__name__).debug("command.edited", message=message.id)
                 return
             is_accepted = await self._journal.record_edit(message)
             get_logger(__name__).debug("message.edited", message=message.id, in_time=is_accepted)
-        elif await self._journal.record_message(message):
+        elif await self._journal.record_message(message, is_bound=is_bound(adapter, message)):
+            self._enqueue(adapter, message)
+
+    def _enqueue(self, adapter: Adapter, message: Message) -> None:
+        """Process a message that is in the journal, here or on the daemon that claims it first."""
+        if self._queue and not is_bound(adapter, message):
+            self._queue.wake()
+        else:
             self._schedule(adapter, message)
 
-    def _schedule(self, adapter: Adapter, message: Message, previous_reply_id: str = "") -> None:
+    def _schedule(self, adapter: Adapter, message: Message, previous_reply_id: str = "") -> asyncio.Task[None]:
         key = message.key
         if self._dispatcher.is_priority(message):
             # The commands of one person keep their order, and wait for nobody else's answer.
@@ -129,10 +174,10 @@ class MessageProcessor:
         task = asyncio.create_task(self._process(lock, adapter, message, previous_reply_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _process(self, lock: asyncio.Lock, adapter: Adapter, message: Message, previous_reply_id: str) -> None:
-        key = message.key
-        with log_context(message=message.id, platform=key.platform, chat=key.chat):
+        with trace_message(message, "message"):
             try:
                 await self._process_until_settled(lock, adapter, message, previous_reply_id)
             except Exception as error:
@@ -142,51 +187,78 @@ class MessageProcessor:
     async def _process_until_settled(
         self, lock: asyncio.Lock, adapter: Adapter, message: Message, previous_reply_id: str
     ) -> None:
-        """Process a message; take it up again for as long as the journal fails in the middle of it."""
-        is_first_try = True
+        """Process a message; take it up again for as long as the journal fails, or the platform takes no answer."""
+        is_first_try, deadline = True, None
         for delay_s in iter_retry_delays():
             try:
                 reply_id = previous_reply_id if is_first_try else await self._journal.find_unfinished(message)
                 if reply_id is not None:
                     await self._process_once(lock, adapter, message, reply_id)
+            except ClaimLost as error:
+                get_logger(__name__).warning("message.lost", error=str(error))
+                return
             except JournalError as error:
                 get_logger(__name__).error("journal.unavailable", error=str(error), retry_s=delay_s)
                 is_first_try = False
                 if not await self._journal.wait_to_retry(delay_s):
                     raise
+            except Undelivered as error:
+                is_first_try = False
+                wait_s, now = max(delay_s, error.cause.seconds), asyncio.get_running_loop().time()
+                deadline = deadline or now + redelivery_time_s(message, error, self._settings.run.redeliver_hours)
+                if now + wait_s > deadline:
+                    get_logger(__name__).error("reply.given_up", error=str(error))
+                    await self._journal.mark_failed(message, f"the platform did not take the answer in time: {error}")
+                    return
+                get_logger(__name__).warning("reply.undelivered", error=str(error), retry_s=wait_s)
+                # What is still undelivered when the daemon stops is left to the next start.
+                if not await self._wait_for_humans(wait_s):
+                    return
             else:
                 return
 
     async def _process_once(
         self, lock: asyncio.Lock, adapter: Adapter, message: Message, previous_reply_id: str
     ) -> None:
+        visible = self._permissions.visible_sources(message)
         if self._dispatcher.is_priority(message) or is_press(message):
             async with lock:
-                delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id)
+                delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible)
                 if is_press(message) and not self._dispatcher.is_priority(message):
-                    await self._feedback.handle_press(adapter, message, delivery, self._schedule)
+                    await self._feedback.handle_press(adapter, message, delivery, self._enqueue)
                     return
                 decision = await self._gate.judge(message, is_resumed=delivery.is_resumed)
                 await self._respond(adapter, message, decision, delivery)
             return
-        async with lock, self._worker_slots:
+        async with lock:
             # Read inside the lock: messages are in the order in which they came to it.
-            delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id)
-            if self._commenter.should_handle(message):
-                await self._comment(adapter, message, delivery)
-                return
-            if await self._try_capture_answer(adapter, message):
-                return
-            decision = await self._gate.judge(message, is_resumed=delivery.is_resumed)
-            if not decision.wait_s:
-                await self._respond(adapter, message, decision, delivery)
-                return
-        if await self._wait_for_humans(decision.wait_s) and await wait_while_typing(
-            adapter, message, decision.wait_s, self._wait_for_humans
+            delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible)
+            # An answer that is only to be delivered needs no worker.
+            async with self._redelivery_slots[adapter.label] if delivery.final_reply else self._worker_slots:
+                delayed = await self._judge_and_respond(adapter, message, delivery)
+        if delayed is None:
+            return
+        if await self._wait_for_humans(delayed.wait_s) and await wait_while_typing(
+            adapter, message, delayed.wait_s, self._wait_for_humans
         ):
             async with lock, self._worker_slots:
-                decision = await self._gate.recheck(message, decision)
+                decision = await self._gate.recheck(message, delayed)
                 await self._respond(adapter, message, decision, delivery)
+
+    async def _judge_and_respond(
+        self, adapter: Adapter, message: Message, delivery: JournaledDelivery
+    ) -> GateDecision | None:
+        """Judge a message and answer it; return the decision instead if people are to have time to answer first."""
+        if self._commenter.should_handle(message):
+            await self._comment(adapter, message, delivery)
+            return None
+        if await self._try_capture_answer(adapter, message):
+            return None
+        decision = await self._gate.judge(message, is_resumed=delivery.is_resumed)
+        if decision.wait_s:
+            return decision
+        await self._respond(adapter, message, decision, delivery)
+        return None
 
     async def _comment(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
         await self._gate.chat_policy.refresh()
@@ -199,19 +271,15 @@ class MessageProcessor:
 
     async def _wait_for_humans(self, seconds: float) -> bool:
         """Give people time to answer while other messages go on; False when the daemon stops before it is over."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            return True
-        return False
+        with self._queue.free_worker() if self._queue else nullcontext():
+            return not await wait_for(self._stopping, seconds)
 
     async def _respond(
         self, adapter: Adapter, message: Message, decision: GateDecision, delivery: JournaledDelivery
     ) -> None:
         if decision.reason:
             get_logger(__name__).debug("message.silent", reason=str(decision.reason))
-            await self._journal.mark_skipped(message, decision.reason)
+            await self._journal.mark_skipped(message, decision.reason, self._permissions.visible_sources(message))
             return
         is_answerable = is_ask_command(message.command) and not decision.canned_reply and has_content(message)
         question = self._feedback.with_rating_buttons(message, is_question=is_answerable)
@@ -226,8 +294,11 @@ class MessageProcessor:
             raise
         except MessageDeleted:
             await self._journal.mark_skipped(message, skip(SkipReason.DELETED))
-            if decision.is_proactive:
-                self._gate.release_cooldown(message)
+            self._release_cooldown(message, decision)
+        except PlatformUnavailable as error:
+            # What the journal brings back is marked as addressed where it was.
+            is_unasked = decision.is_proactive or (delivery.is_resumed and not message.addressed)
+            raise Undelivered(error, is_unasked=is_unasked) from error
         except PlatformError as error:
             get_logger(__name__).error("reply.refused", error=str(error))
             await self._journal.mark_failed(message, str(error))
@@ -235,21 +306,34 @@ class MessageProcessor:
             # No fault of the question's: it is taken up again when the journal works.
             raise
         except Exception as error:
-            is_unneeded = self._is_apology_unneeded(message, decision, error) and not delivery.is_visible
-            await self._report_error(message, None if is_unneeded else sink, error)
-            if decision.is_proactive and not delivery.is_visible:
-                self._gate.release_cooldown(message)
+            is_disturbing = self._is_apology_unneeded(message, decision, error) and not delivery.is_visible
+            await self._report_error(message, None if is_disturbing else sink, error)
+            self._release_cooldown(message, decision, delivery)
         else:
+            reply = replace(reply, trace=replace(reply.trace, opinion=decision.opinion))
             await self._finish_answer(message, reply, decision)
             if is_answerable:
-                await self._handoff.escalate_if_needed(adapter, message, reply, self._schedule)
+                await self._handoff.escalate_if_needed(adapter, message, reply, self._enqueue)
+
+    def _release_cooldown(
+        self, message: Message, decision: GateDecision, delivery: JournaledDelivery | None = None
+    ) -> None:
+        """End the cooldown that an unasked answer began, unless people see something of it."""
+        if decision.is_proactive and not (delivery and delivery.is_visible):
+            self._gate.release_cooldown(message)
 
     def _is_apology_unneeded(self, message: Message, decision: GateDecision, error: Exception) -> bool:
-        """Return whether an apology would only disturb: nobody asked, so nobody misses the answer."""
+        """Return whether an apology would only disturb: nobody asked, or the asker knows the reason already.
+
+        A command is always answered: its author sees the platform wait for a reply.
+        """
+        if isinstance(error, QuotaExceeded) and error.is_repeated and not message.command:
+            return True
         return decision.is_proactive or (isinstance(error, PermissionDenied) and self._gate.chat_policy.is_off(message))
 
     async def _finish_answer(self, message: Message, reply: Reply, decision: GateDecision) -> None:
         await self._journal.mark_answered(message, reply)
+        annotate(outcome="answered", strategy=reply.trace.strategy, citations=len(reply.citations))
         get_logger(__name__).info(
             "message.answered",
             unasked=decision.is_proactive,
@@ -258,32 +342,30 @@ class MessageProcessor:
             **reply.trace.timings_ms,
         )
 
-    async def _reply(self, adapter: Adapter, message: Message, sink: Sink, decision: GateDecision) -> Reply:
+    async def _reply(self, adapter: Adapter, message: Message, sink: RecordedSink, decision: GateDecision) -> Reply:
+        visible = self._permissions.visible_sources(message)
         if decision.canned_reply:
-            await self._journal.begin_answer(message)
-            return await _send_text(sink, decision.canned_reply)
+            await self._journal.begin_answer(message, visible)
+            return await sink.send_text(decision.canned_reply)
         if self._handoff.should_handle(message):
-            return await _send_text(sink, await self._handoff.answer(adapter, message, self._schedule))
+            return await sink.send_text(await self._handoff.answer(adapter, message, self._enqueue))
         # A later edit does not change a command: it runs as it was first sent.
         if not is_ask_command(message.command):
-            return await _send_text(sink, await self._dispatcher.dispatch(message, adapter))
+            return await sink.send_text(await self._dispatcher.dispatch(message, adapter))
         if message.command and not has_content(message):
-            return await _send_text(sink, await self._dispatcher.dispatch(replace(message, command="help"), adapter))
-        text = await self._journal.begin_answer(message)
-        limits = self._settings.answer
-        history = await self._journal.get_history(message.key, limits.history_turns, 3600 * limits.history_hours)
+            return await sink.send_text(await self._dispatcher.dispatch(replace(message, command="help"), adapter))
+        text = await self._journal.begin_answer(message, visible)
+        limits, max_age_s = self._settings.answer, 3600 * self._settings.answer.history_hours
+        history = await self._journal.get_history(message.key, limits.history_turns, max_age_s, visible=visible)
         if not text.strip():
             text = message.quoted[: self._settings.answer.max_question_chars]
         elif message.quoted:
-            history = [*history, *await self._get_quoted_turns(message, history)]
+            history = [*history, *await get_quoted_turns(self._journal, message, history)]
         question = Question(
             text,
             tuple(history),
-            id=message.id,
-            author=message.author,
-            author_id=message.author_id,
-            key=message.key,
-            in_restricted_thread=message.in_restricted_thread,
+            *(message.id, message.author, message.author_id, message.key, message.in_restricted_thread),
+            visible_sources=visible,
         )
         question = with_attachments(question, message, adapter)
         return await self._answer(await self._feedback.with_retry_context(message, question), sink)
@@ -297,15 +379,6 @@ class MessageProcessor:
             return False
         await self._journal.mark_skipped(message, skip(SkipReason.ANSWER_CAPTURED))
         return True
-
-    async def _get_quoted_turns(self, message: Message, history: Sequence[Turn]) -> Sequence[Turn]:
-        """Return the quoted message as conversation turns. They have no author, so they count as the asker's."""
-        answer_turns = await self._journal.get_answer_by_reply(message)
-        if answer_turns is None:
-            return [Turn("user", _truncate(message.quoted))]
-        if all(turn in get_author_turns(history, message.author_id) for turn in answer_turns):
-            return []
-        return [Turn(turn.role, _truncate(turn.text)) for turn in answer_turns]
 
     async def _report_error(self, message: Message, sink: Sink | None, error: Exception) -> None:
         """Report an error: to the asker in plain words, if there is a sink, and to the log in full."""
@@ -324,26 +397,3 @@ class MessageProcessor:
         except PlatformError as platform_error:
             get_logger(__name__).error("reply.refused", error=str(platform_error))
         await self._journal.mark_failed(message, str(error) or type(error).__name__)
-
-
-def _make_storable(message: Message) -> Message:
-    """Return a message without halves of surrogate pairs: one could not be journalled, and would block all after it."""
-    return replace(
-        message,
-        author=replace_lone_surrogates(message.author),
-        text=replace_lone_surrogates(message.text),
-        quoted=replace_lone_surrogates(message.quoted),
-        attachments=tuple(
-            replace(attachment, name=replace_lone_surrogates(attachment.name)) for attachment in message.attachments
-        ),
-    )
-
-
-def _truncate(text: str) -> str:
-    return text if len(text) <= MAX_QUOTED_CHARS else f"{text[:MAX_QUOTED_CHARS]} …"
-
-
-async def _send_text(sink: Sink, text: str) -> Reply:
-    reply = Reply(text)
-    await sink.finish(reply)
-    return reply

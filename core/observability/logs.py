@@ -7,12 +7,17 @@ the finished line, so that they cannot slip through in a key, a nested value or 
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
+import os
+import queue
 import re
 import sys
-from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol, TextIO
 from urllib.parse import quote
 
@@ -35,8 +40,11 @@ class LogOptions(Protocol):
         ...
 
 
-OWN_PACKAGES = ("bots", "core", "knowledge")
+# In the wheel they are below `kimas`.
+_NAMESPACE = __name__.removesuffix("core.observability.logs")
+OWN_PACKAGES = tuple(f"{_NAMESPACE}{name}" for name in ("bots", "core", "knowledge"))
 REDACTED = "[redacted]"
+MAX_BUFFERED_LINES, MAX_BUFFERED_CHARS = 500, 4000
 
 # Each pattern is tried only on lines with its marker, and every repetition before a required character is bounded: the
 # search takes linear time in the length of the line.
@@ -58,7 +66,9 @@ _PATTERNS = (
 )
 
 
-def configure_logs(settings: LogOptions, stream: TextIO | None = None, secrets: Collection[str] = ()) -> None:
+def configure_logs(
+    settings: LogOptions, stream: TextIO | BackgroundStream | None = None, secrets: Collection[str] = ()
+) -> None:
     """Send all logs to a stream (default: standard error), replacing the setup of an earlier call.
 
     `settings.level` is for our own packages; other packages log from warning up. `secrets` are values that must never
@@ -72,25 +82,81 @@ def configure_logs(settings: LogOptions, stream: TextIO | None = None, secrets: 
     renderers: list[Processor] = (
         [structlog.dev.ConsoleRenderer(colors=True, exception_formatter=structlog.dev.plain_traceback)]
         if is_console
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False, default=str)]
-    )
-    redact = make_redactor(secrets)
-    formatter = structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=_shared_processors(),
-        processors=[
-            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            *renderers,
-            lambda _logger, _method, line: redact(str(line)),
-        ],
+        else _json_renderers()
     )
     handler = _LogHandler(stream)
-    handler.setFormatter(formatter)
+    handler.setFormatter(_make_formatter(renderers, secrets))
     root = logging.getLogger()
     root.handlers = [other for other in root.handlers if not isinstance(other, _LogHandler)] + [handler]
     root.setLevel(logging.WARNING)
     for name in OWN_PACKAGES:
         logging.getLogger(name).setLevel(settings.level.upper())
     logging.captureWarnings(True)
+
+
+class BackgroundStream:
+    """A text stream whose writes return at once: a thread of its own passes them on to another stream.
+
+    When nobody reads that one, at most `MAX_QUEUED_LINES` lines wait; the others are dropped, and the log says how
+    many as soon as it is read again. `close` waits a moment for what is left.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lines: queue.Queue[str | None] = queue.Queue(MAX_QUEUED_LINES)
+        self._lock = threading.Lock()
+        self._dropped_count = 0
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
+
+    def write(self, text: str) -> int:
+        """Queue a line, or drop it when too many wait."""
+        try:
+            self._lines.put_nowait(text)
+        except queue.Full:
+            with self._lock:
+                self._dropped_count += 1
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: the thread flushes."""
+
+    def isatty(self) -> bool:
+        """Return whether the stream is a terminal."""
+        return self._stream.isatty()
+
+    def close(self) -> None:
+        """Wait up to `CLOSE_TIMEOUT_S` seconds until everything is written."""
+        with suppress(queue.Full):
+            self._lines.put(None, timeout=CLOSE_TIMEOUT_S)
+            self._thread.join(CLOSE_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while (line := self._lines.get()) is not None:
+            # Whoever reads the log may be gone: that ends the log, not the daemon.
+            with suppress(OSError, ValueError):
+                self._pass_on(line)
+            if self._dropped_count and self._lines.qsize() < MAX_QUEUED_LINES // 2:
+                # Not sooner: this line waits for its turn like any other, and must not be dropped itself.
+                with self._lock:
+                    dropped_count, self._dropped_count = self._dropped_count, 0
+                get_logger(__name__).warning("log.lines_dropped", lines=dropped_count, why="nobody read the log")
+
+    def _pass_on(self, line: str) -> None:
+        try:
+            descriptor = self._stream.fileno()
+        except (OSError, AttributeError):
+            self._stream.write(line)
+            self._stream.flush()
+            return
+        # Past the stream's own buffer: its lock, held by a write that never ends, would block the end of the process.
+        rest = line.encode(errors="backslashreplace")
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+
+MAX_QUEUED_LINES = 10_000
+CLOSE_TIMEOUT_S = 2.0
 
 
 def get_logger(name: str) -> BoundLogger:
@@ -140,7 +206,75 @@ def make_redactor(secrets: Collection[str] = ()) -> Callable[[str], str]:
     return redact
 
 
-class _LogHandler(logging.StreamHandler[TextIO]):
+class LogBuffer:
+    """The last lines of the log, as JSON without secrets, for somebody who watches. Each has a number.
+
+    Handlers of any thread add to it; memory is bounded, because old lines make room for new ones.
+    """
+
+    def __init__(self, max_lines: int = MAX_BUFFERED_LINES) -> None:
+        self._lines: deque[tuple[int, str]] = deque(maxlen=max_lines)
+        self._numbers = itertools.count(1)
+
+    def add(self, line: str) -> None:
+        """Add a line. A very long one is left out but for its beginning."""
+        if len(line) > MAX_BUFFERED_CHARS:
+            line = json.dumps({"event": f"{line[:MAX_BUFFERED_CHARS]} …"}, ensure_ascii=False)
+        self._lines.append((next(self._numbers), line))
+
+    def lines_after(self, number: int = 0) -> Sequence[tuple[int, str]]:
+        """Return the lines with a higher number, oldest first, each with its number."""
+        return [entry for entry in self._lines.copy() if entry[0] > number]
+
+
+@contextmanager
+def buffered_logs(secrets: Collection[str] = ()) -> Iterator[LogBuffer]:
+    """Keep the last lines of the log inside the block, beside wherever `configure_logs` sends them."""
+    log_buffer = LogBuffer()
+    handler = _BufferHandler(log_buffer)
+    handler.setFormatter(_make_formatter(_json_renderers(), secrets))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield log_buffer
+    finally:
+        root.removeHandler(handler)
+
+
+class _BufferHandler(logging.Handler):
+    def __init__(self, log_buffer: LogBuffer) -> None:
+        super().__init__()
+        self._log_buffer = log_buffer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._log_buffer.add(self.format(record))
+        except Exception:
+            # As every handler does: a record that cannot be formatted must not stop what it reports.
+            self.handleError(record)
+
+
+def _json_renderers() -> list[Processor]:
+    import structlog
+
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False, default=str)]
+
+
+def _make_formatter(renderers: Sequence[Processor], secrets: Collection[str]) -> logging.Formatter:
+    import structlog
+
+    redact = make_redactor(secrets)
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=_shared_processors(),
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            *renderers,
+            lambda _logger, _method, line: redact(str(line)),
+        ],
+    )
+
+
+class _LogHandler(logging.StreamHandler["TextIO | BackgroundStream"]):
     """A class of its own, so that a second `configure_logs` replaces only this handler."""
 
 

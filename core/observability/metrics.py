@@ -100,6 +100,7 @@ class PrometheusMetrics(MetricsRecorder):
 
         self._messages = counter("messages", "Messages that came to their end", "platform", "outcome", "reason")
         self._answers = counter("answers", "Answers that came to their end", "outcome")
+        self._saved_searches = counter("searches_saved", "Searches of agents that routing left out")
         self._degraded_stages = counter("answer_cuts", "Stages of answers whose stand-in was used", "stage")
         self._first_token_seconds = histogram("first_token_seconds", "From the begin of an answer to its first token")
         self._answer_seconds = histogram("answer_seconds", "From the begin of an answer until it is posted")
@@ -204,6 +205,7 @@ class PrometheusMetrics(MetricsRecorder):
         if (first_token_ms := timings.pop("first_token", None)) is not None and not reply.trace.cached:
             self._first_token_seconds.observe(first_token_ms / 1000)
         if not reply.trace.cached:
+            self._saved_searches.inc(reply.trace.saved_searches)
             for stage, spent_ms in timings.items():
                 self._stage_seconds.labels(stage).observe(spent_ms / 1000)
             for stage in reply.trace.cut:

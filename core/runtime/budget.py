@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from core.errors import ServiceError
 from core.observability.logs import get_logger
+from core.observability.tracing import span
+from core.trace import Span
+from core.types import AgentScore
 
 if TYPE_CHECKING:
     from core.settings import BudgetSettings
@@ -23,22 +25,15 @@ DegradeReason = Literal["late", "failed", "unreadable"]
 _AFTER_WRITING = frozenset({"look_back"})
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """One run of a stage: when it began after the question, and how long it took, in milliseconds."""
-
-    stage: str
-    start_ms: float
-    spent_ms: float
-
-
 class Budget:
     """The time budget of one answer. It starts with the question and goes through the whole pipeline.
 
     `timings_ms` holds milliseconds by stage, `spans` every run of a stage in the order in which they ended, `degraded`
     the stages that used their fallback, `degrade_reasons` the reason for each, `tokens` the token usage by
     "agent.prompt" and "agent.completion" ("agent.estimated" is how much of both is estimated), `cost` the cost by
-    agent, `head_starts` whether each speculative answer was kept.
+    agent, `models` the model that each agent called last, `head_starts` whether each speculative answer was kept,
+    `translations` each query that was translated into the sources' language, `saved_searches` how many agents routing
+    left out, `agent_scores` the highest routing score of each asked agent.
     """
 
     def __init__(self, shares: BudgetSettings) -> None:
@@ -50,7 +45,11 @@ class Budget:
         self.degrade_reasons: dict[str, DegradeReason] = {}
         self.tokens: Counter[str] = Counter()
         self.cost: defaultdict[str, float] = defaultdict(float)
+        self.models: dict[str, str] = {}
         self.head_starts: list[bool] = []
+        self.translations: dict[str, str] = {}
+        self.saved_searches = 0
+        self.agent_scores: dict[str, float] = {}
         self._claimed: set[str] = set()
 
     def claim(self, name: str) -> bool:
@@ -86,14 +85,27 @@ class Budget:
         """Record the time of the block; of several runs of one stage `timings_ms` keeps the longest."""
         started = time.monotonic()
         try:
-            yield
+            with span(stage):
+                yield
         finally:
             spent_ms = (time.monotonic() - started) * 1000
             self.spans.append(Span(stage, round((started - self._started) * 1000, 2), round(spent_ms, 2)))
             self.timings_ms[stage] = round(max(self.timings_ms.get(stage, 0.0), spent_ms), 2)
 
+    def record_scores(self, scores: Iterable[AgentScore]) -> None:
+        """Record the routing scores of a query; of several queries the highest of each agent counts."""
+        for score in scores:
+            self.agent_scores[score.name] = max(score.score, self.agent_scores.get(score.name, score.score))
+
     def add_usage(
-        self, agent: str, prompt_tokens: int, completion_tokens: int, cost: float = 0.0, *, is_estimated: bool = False
+        self,
+        agent: str,
+        prompt_tokens: int,
+        completion_tokens: int,
+        cost: float = 0.0,
+        *,
+        is_estimated: bool = False,
+        model: str = "",
     ) -> None:
         """Add what one call of a language model consumed, in tokens and in the currency of the configured prices.
 
@@ -105,6 +117,8 @@ class Budget:
             self.tokens[f"{agent}.estimated"] += prompt_tokens + completion_tokens
         if cost:
             self.cost[agent] += cost
+        if model:
+            self.models[agent] = model
 
     def degrade(self, stage: str, reason: DegradeReason) -> None:
         """Record that a stage used its fallback, and why; the first reason counts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -86,3 +86,25 @@ def uncancellable(function: Callable[P, Coroutine[Any, Any, Result]]) -> Callabl
             raise
 
     return wrapper
+
+
+async def wait_for(event: asyncio.Event, timeout_s: float | None) -> bool:
+    """Wait until the event is set, at most `timeout_s` seconds (None: for ever); return whether it is."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+FIRST_RETRY_S = 0.5
+MAX_RETRY_S = 15.0
+
+
+def iter_retry_delays() -> Iterator[float]:
+    """Yield for ever how many seconds to wait before the next try: twice as long each time, up to a maximum."""
+    delay_s = FIRST_RETRY_S
+    while True:
+        yield delay_s
+        delay_s = min(2 * delay_s, MAX_RETRY_S)

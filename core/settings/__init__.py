@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from core.settings.alerts import AlertsSettings as AlertsSettings
 from core.settings.answering import (
     AgentSettings as AgentSettings,
     AnswerSettings as AnswerSettings,
@@ -19,11 +20,11 @@ from core.settings.answering import (
     ContextSettings as ContextSettings,
     EvidenceSettings as EvidenceSettings,
     FallbackSettings as FallbackSettings,
-    LimitsSettings as LimitsSettings,
     ModelSettings as ModelSettings,
     ModelsSettings as ModelsSettings,
     StrategySettings as StrategySettings,
 )
+from core.settings.audience import check_audiences
 from core.settings.base import (
     ENV_VARIABLE_PATTERN as ENV_VARIABLE_PATTERN,
     Name as Name,
@@ -41,6 +42,7 @@ from core.settings.knowledge import (
     StoreSettings as StoreSettings,
     WeaviateSettings as WeaviateSettings,
 )
+from core.settings.limits import AUTO, AUTO_QUESTIONS, LimitsSettings as LimitsSettings
 from core.settings.messaging import (
     AdministrationSettings as AdministrationSettings,
     AutoCommentSettings as AutoCommentSettings,
@@ -53,11 +55,13 @@ from core.settings.messaging import (
     JournalSettings as JournalSettings,
     LogSettings as LogSettings,
     MetricsSettings as MetricsSettings,
+    OperatorPageSettings as OperatorPageSettings,
     Platform as Platform,
     PlatformSettings as PlatformSettings,
     RunSettings as RunSettings,
     SlackSettings as SlackSettings,
     TelegramSettings as TelegramSettings,
+    TracingSettings as TracingSettings,
 )
 from core.settings.sources import (
     FaqSource as FaqSource,
@@ -117,6 +121,9 @@ class Settings(Section):
     journal: JournalSettings = JournalSettings()
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()
+    tracing: TracingSettings = TracingSettings()
+    alerts: AlertsSettings = AlertsSettings()
+    operator_page: OperatorPageSettings = OperatorPageSettings()
 
     @model_validator(mode="after")
     def _check_source_references(self) -> Settings:
@@ -129,6 +136,7 @@ class Settings(Section):
                 _require_known(f"sources.{name}.of", "live source", settings.of, live_names)
         for source in self.evidence.weights:
             _require_known("evidence.weights", "source", source, self.sources)
+        check_audiences(self)
         return self
 
     def secrets(self) -> dict[str, Secret]:
@@ -145,6 +153,13 @@ class Settings(Section):
             (name, bot_platform, section) for name, bot in all_bots for bot_platform, section in bot.iter_platforms()
         ]
         return [entry for entry in entries if platform in ("", entry[1])]
+
+    def get_daily_limit(self, name: str) -> float | None:
+        """Return the daily limit of this name that is in force, without what commands have set; None for none."""
+        value: float | Literal["auto"] | None = getattr(self.limits, name)
+        if value != AUTO:
+            return value
+        return AUTO_QUESTIONS[name] * self.models.estimate_question_tokens() if self.models.find_paid() else None
 
     def evidence_tokens(self, role: Literal["main", "light"] = "main") -> int:
         """Return the room for evidence in a prompt of the main or the light model, in tokens."""
@@ -164,6 +179,19 @@ class Settings(Section):
         for name, source in self.sources.items():
             sources_by_agent.setdefault(source.of if isinstance(source, StandingSource) else name, []).append(name)
         return {name: AgentSettings(sources=tuple(sources)) for name, sources in sources_by_agent.items()}
+
+    def restricted_to(self, sources: Collection[str]) -> Settings:
+        """Return the settings without other sources, and without agents that have one of those."""
+        visible_names = set(sources)
+        if visible_names.issuperset(self.sources):
+            return self
+        agents = {
+            name: agent for name, agent in self.retrieval_agents().items() if visible_names.issuperset(agent.sources)
+        }
+        # Without agents each source would be one: a source that no agent is left for goes, too.
+        kept_names = {source for agent in agents.values() for source in agent.sources}
+        kept_sources = {name: source for name, source in self.sources.items() if name in kept_names}
+        return self.model_copy(update={"sources": kept_sources, "agents": agents})
 
 
 def _require_known(place: str, kind: str, name: str, known_names: Collection[str]) -> None:

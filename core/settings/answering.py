@@ -1,14 +1,17 @@
-"""Settings of language models, answers, their stages and budgets, retrieval agents, the answer cache and quotas."""
+"""Settings of language models, answers, their stages and budgets, retrieval agents and the answer cache."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ipaddress
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
+from core.settings.audience import EVERYONE, Audience
 from core.settings.base import Fraction, Name, Secret, Section, Strategy
 
 
@@ -16,6 +19,7 @@ class BudgetSettings(Section):
     """The deadline of one answer and the shares of its optional stages."""
 
     deadline_s: PositiveFloat = Field(30, description="Longest time for one answer, seconds")
+    second_opinion: Fraction = Field(0.15, description="Share of the deadline for asking a model whether to speak")
     look_up: Fraction = Field(0.05, description="Share of the deadline for looking for an earlier answer")
     choose: Fraction = Field(0.1, description="Share of the deadline for choosing the strategy")
     gather: Fraction = Field(0.5, description="Share of the deadline for all rounds of a multi-round strategy")
@@ -172,6 +176,7 @@ class AgentSettings(Section):
     """A retrieval agent: one or a few similar sources, and hints for routing (KIMAs 3.2.2)."""
 
     sources: tuple[Name, ...] = Field(min_length=1, description="Names of its sources")
+    audience: Audience = (EVERYONE,)
     description: str = Field("", description="For routing: what this agent knows, in the users' words")
     examples: tuple[str, ...] = Field((), description="For routing: typical questions or passages of this agent")
     pairs: tuple[PairSettings, ...] = Field((), description="For routing: typical questions with their answers")
@@ -223,20 +228,6 @@ class CacheSettings(Section):
     )
 
 
-class LimitsSettings(Section):
-    """Daily quotas. A day begins at midnight in the machine's time zone. null sets no limit.
-
-    Costs are in the currency of the models' prices; a model without prices costs nothing.
-    """
-
-    daily_tokens: PositiveInt | None = Field(None, description="Tokens of all language models, for all users together")
-    daily_tokens_per_chat: PositiveInt | None = Field(None, description="The same for one chat with its threads")
-    daily_tokens_per_user: PositiveInt | None = Field(None, description="The same for one person in all chats")
-    daily_cost: PositiveFloat | None = Field(None, description="Cost of all language models, for all users together")
-    daily_cost_per_chat: PositiveFloat | None = Field(None, description="The same for one chat")
-    daily_cost_per_user: PositiveFloat | None = Field(None, description="The same for one person")
-
-
 class FallbackSettings(Section):
     """One OpenAI-compatible chat endpoint."""
 
@@ -258,6 +249,25 @@ class FallbackSettings(Section):
     price_completion: NonNegativeFloat | None = Field(
         None, description="Price of a million completion tokens, in the same currency"
     )
+
+    def is_paid(self) -> bool:
+        """Return whether the model has a price; where none is given, whether it is outside of the own network."""
+        prices = (self.price_prompt, self.price_completion)
+        return any(prices) or (None in prices and not _is_private_host(self.base_url))
+
+
+# Names of machines in private networks: RFC 6761, 6762, 8375, ICANN's `internal`, and the usual `lan`.
+_PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
+
+
+def _is_private_host(url: str) -> bool:
+    host = ""
+    try:
+        host = urlsplit(url).hostname or ""
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        # A name without a dot is a container's or a machine's in the own network.
+        return "." not in host or host.endswith(_PRIVATE_SUFFIXES)
 
 
 class ModelSettings(FallbackSettings):
@@ -298,6 +308,9 @@ class ModelsSettings(Section):
     vision: ModelSettings | None = Field(
         None, description="Describes attached screenshots; without it and main.images the bot cannot see them"
     )
+    judge: ModelSettings | None = Field(
+        None, description="Judges answers for kimas eval; another model than the one that writes them"
+    )
     circuit: CircuitSettings = CircuitSettings()
 
     @model_validator(mode="after")
@@ -305,6 +318,25 @@ class ModelsSettings(Section):
         if self.vision and not (self.main or self.light):
             raise ValueError("vision needs main or light: another model must write the answer")
         return self
+
+    def iter_endpoints(self) -> Iterator[tuple[str, FallbackSettings]]:
+        """Yield every model and fallback with its path in the configuration, such as `models.main.fallbacks.spare`."""
+        roles = {"main": self.main, "light": self.light, "vision": self.vision, "judge": self.judge}
+        for role, model in roles.items():
+            if model is not None:
+                yield f"models.{role}", model
+                yield from ((f"models.{role}.fallbacks.{name}", value) for name, value in model.fallbacks.items())
+
+    def find_paid(self) -> Sequence[str]:
+        """Return the paths of the models that cost money, as far as the configuration tells."""
+        # The daemon never calls the judge.
+        endpoints = [(path, model) for path, model in self.iter_endpoints() if not path.startswith("models.judge")]
+        return [path for path, model in endpoints if model.is_paid()]
+
+    def estimate_question_tokens(self) -> int:
+        """Return the tokens of a usual question: the answer's prompt and reply, and as much for the calls before it."""
+        model = self.main or self.light or ModelSettings(base_url="-", model="-")
+        return 2 * (model.context_tokens + model.max_tokens)
 
     def get_vision_model(self) -> ModelSettings | None:
         """Return the model that accepts images, or None."""

@@ -35,7 +35,9 @@ class EmbeddingSettings(Section):
     )
     base_url: str = Field("", description="For openai: the endpoint, for example http://localhost:11434/v1")
     model: str = Field("", description="For openai: the model's name; for fastembed: its name there")
-    path: Path | None = Field(None, description="For fastembed: a folder with the model's files; nothing is downloaded")
+    path: Path | None = Field(
+        None, description="For local, fastembed: a folder with the model's files; nothing is downloaded"
+    )
     dimension: PositiveInt | None = Field(None, description="For openai: length of a vector")
     api_key: Secret | None = None
     batch: PositiveInt = Field(64, description="For openai: texts per request")

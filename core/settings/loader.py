@@ -274,7 +274,7 @@ def parse_value(text: str) -> Any:
     stripped = text.strip()
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         if stripped.startswith("[") and stripped.endswith("]"):
             return [parse_value(item.strip()) for item in stripped[1:-1].split(",") if item.strip()]
         return None if stripped in ("", "~") else text

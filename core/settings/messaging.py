@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal, get_args
+from urllib.parse import urlsplit
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from core.settings.base import Name, Secret, Section, Strategy
+from core.trace import Shortfall
 
 # A person's id. Telegram's ids of groups and channels begin with a minus: they are no person.
 PlatformUserId = Annotated[str, Field(pattern=r"^[a-z]+:[A-Za-z0-9_.@]{1,64}$")]
@@ -36,14 +38,13 @@ class FeedbackSettings(Section):
 
 # A person on a platform: an id, or a name where the platform mentions people by name.
 EscalationContact = Annotated[str, Field(pattern=r"^[a-z]+:@?[A-Za-z0-9_.]{1,64}$")]
-EscalationReason = Literal["nothing_found", "unsupported", "quoted"]
 
 
 class HandoffSettings(Section):
     """Who is notified when the bot cannot help, and whose answers it learns (docs/feedback.md)."""
 
     people: tuple[EscalationContact, ...] = Field((), description="Who is notified, as platform:id or telegram:@name")
-    when: tuple[EscalationReason, ...] = Field(
+    when: tuple[Shortfall, ...] = Field(
         (), description="When, besides /escalate: nothing was found, no statement was supported, no model could answer"
     )
     cooldown_minutes: NonNegativeFloat = Field(10, description="Minimum time between two calls in one chat, minutes")
@@ -109,6 +110,9 @@ class RunSettings(Section):
 
     workers: PositiveInt = Field(64, description="Maximum number of answers at the same time")
     grace_s: PositiveFloat = Field(20, description="After SIGTERM: time to finish messages in flight, seconds")
+    redeliver_hours: NonNegativeFloat = Field(
+        6, description="Time to deliver an answer that the platform does not take, hours after the question"
+    )
 
 
 class MetricsSettings(Section):
@@ -119,11 +123,63 @@ class MetricsSettings(Section):
     allowed_hosts: tuple[str, ...] = Field((), description="Host names that requests may use beside this machine's own")
 
 
-class JournalSettings(Section):
-    """How long the journal keeps messages and replies. null: for ever."""
+class TracingSettings(Section):
+    """Traces for OpenTelemetry (the extra otel): where the time of each message went, and never what it says."""
 
+    endpoint: str | None = Field(
+        None, pattern=r"^https?://[^/\s]+", description="The address of an OTLP collector, over HTTP; null: no traces"
+    )
+    headers: dict[str, Secret] = Field(default_factory=dict, description="Headers of the requests, such as a token")
+    service: str = Field("kimas", min_length=1, description="The name of this service there")
+
+
+class OperatorPageSettings(Section):
+    """The operator's page (docs/operator-page.md). Without a port there is none.
+
+    It shows what members wrote. So a token opens it, also on this machine, where other accounts reach the port.
+    """
+
+    host: str = Field("127.0.0.1", description="The address to listen on")
+    port: int | None = Field(None, ge=0, le=65535, description="The port to listen on; null: no page")
+    allowed_hosts: tuple[str, ...] = Field((), description="Host names that requests may use beside this machine's own")
+    token: Secret | None = Field(None, description="Opens the page for reading")
+    owner_token: Secret | None = Field(None, description="Opens the page for reading and teaching")
+
+    @model_validator(mode="after")
+    def _check_token(self) -> OperatorPageSettings:
+        if self.port is not None and not (self.token or self.owner_token):
+            raise ValueError("with a port, give a token or an owner_token: the page shows what members wrote")
+        return self
+
+
+class JournalSettings(Section):
+    """Where the journal is, and how long it keeps messages and replies. null: for ever."""
+
+    url: str | None = Field(
+        None, description="PostgreSQL database, postgresql://USER@HOST/DATABASE; null: a file in data_dir"
+    )
+    password: Secret | None = Field(None, description="The password of the user in url, if it needs one")
+    lease_s: float = Field(
+        15, ge=1, description="With a url: how long after a daemon died the others take over its work, seconds"
+    )
     keep_days: PositiveFloat | None = Field(90, description="Days to keep texts, names and usage of finished messages")
     keep_unanswered_days: PositiveFloat | None = Field(7, description="The same for messages without an answer")
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        try:
+            parts = urlsplit(url)
+            is_complete = parts.scheme in ("postgresql", "postgres") and parts.path.strip("/") and parts.port != 0
+        except ValueError:
+            is_complete = False
+        if not is_complete:
+            raise ValueError("give it as postgresql://HOST/DATABASE, with the user and @ before the host")
+        if parts.password is not None or "password=" in parts.query:
+            raise ValueError("the password does not belong here: name it in journal.password, as env or file")
+        return url
 
 
 class LogSettings(Section):
@@ -162,6 +218,9 @@ class GateSettings(Section):
         "silent", description="For auto: just below the threshold be silent, offer an answer, or ask for details"
     )
     grey_width: Probability = Field(0.15, description="How far below the threshold grey applies")
+    doubt_width: Probability = Field(
+        0.25, description="For auto: how close to the threshold the light model judges a message; 0: never"
+    )
     wait_s: float = Field(15, ge=0, le=600, description="For auto: how long people may answer first, seconds")
     cooldown_s: NonNegativeFloat = Field(60, description="For auto: pause after an answer in the chat, seconds")
     repeated: Literal["silent", "point"] = Field(

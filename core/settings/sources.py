@@ -8,10 +8,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
+from core.settings.audience import EVERYONE, Audience
 from core.settings.base import Name, Secret, Section
 
 
-class LiveSource(Section):
+class Source(Section):
+    """The settings that all sources share."""
+
+    audience: Audience = (EVERYONE,)
+
+
+class LiveSource(Source):
     """The settings that all live sources share: they are queried for each question."""
 
     limit: int = Field(8, ge=1, le=50, description="Maximum number of results")
@@ -111,7 +118,7 @@ class RefreshSettings(Section):
         return self
 
 
-class StoredSource(Section):
+class StoredSource(Source):
     """The settings that all stored sources share."""
 
     refresh: RefreshSettings = RefreshSettings()

@@ -36,7 +36,8 @@ def error_path(error: ErrorDetails, data: Mapping[Any, Any]) -> KeyPath:
         is_kind_tag = not is_kind_tag and isinstance(node, Mapping) and node.get("kind") == step
         if is_kind_tag:
             continue
-        if step == "[key]":
+        # What pydantic adds below a value that is no section names an alternative of its type.
+        if step == "[key]" or not isinstance(node, Mapping | list):
             break
         path.append(step)
         node = _get_child(node, step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,8 @@ from core.runtime.tasks import uncancellable
 from core.settings import CacheSettings
 from core.storage.engine import Database
 from core.storage.tables import replies
-from core.types import Citation, ConversationKey, Passage, Reply, Trace
+from core.trace import Trace
+from core.types import Citation, ConversationKey, Passage, Reply
 
 # Few questions share a canonical form; each costs an embedding.
 MAX_CANDIDATES = 4
@@ -22,12 +24,16 @@ MAX_CANDIDATES = 4
 
 @dataclass(frozen=True, slots=True)
 class CacheKey:
-    """A question in the cache: `scope` is the chat, the other fields come from `core.text.question_matching`."""
+    """A question in the cache: `scope` is the chat, the other texts come from `core.text.question_matching`.
+
+    `visible_sources` is what its asker may see: a reply is for those who may see the same. None: everything.
+    """
 
     scope: str
     text: str
     normalized: str
     canonical_form: str
+    visible_sources: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,7 @@ class AnswerCache:
         query = (
             select(columns.number, columns.asked, is_exact_match.label("same_words"), columns.versions, columns.reply)
             .where(columns.scope == key.scope, is_match)
-            .where(columns.made_by == self._fingerprint, columns.made_at > self._min_made_at())
+            .where(columns.made_by == self._made_by(key), columns.made_at > self._min_made_at())
             .order_by(is_exact_match.desc(), columns.made_at.desc())
             .limit(MAX_CANDIDATES)
         )
@@ -94,7 +100,7 @@ class AnswerCache:
         columns = replies.c
         values = {
             "scope": key.scope,
-            "made_by": self._fingerprint,
+            "made_by": self._made_by(key),
             "question": key.normalized,
             "sense": key.canonical_form,
             "asked": key.text,
@@ -114,6 +120,12 @@ class AnswerCache:
     async def evict(self, numbers: Sequence[int]) -> None:
         """Remove replies whose sources have changed."""
         await self._database.write(delete(replies).where(replies.c.number.in_(numbers)))
+
+    def _made_by(self, key: CacheKey) -> str:
+        """Return what a reply was made from: the configuration, as far as its asker may see it."""
+        if key.visible_sources is None:
+            return self._fingerprint
+        return hashlib.sha256(json.dumps([self._fingerprint, *sorted(key.visible_sources)]).encode()).hexdigest()
 
     def _uses_canonical_form(self, key: CacheKey) -> bool:
         return bool(key.canonical_form) and self._settings.similarity < 1

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select, update
 
 from core.storage.engine import Repository
-from core.storage.tables import bot_values, chat_values, identity_values, messages, within_last
+from core.storage.tables import bot_values, chat_values, identity_values, may_be_shown, messages, within_last
 from core.types import ESCALATION_COMMAND, RATING_COMMAND, ConversationKey, Message
 
 # The number of newest messages of all chats to scan: faster than an index, because only recent messages are needed.
@@ -108,10 +108,15 @@ class ChatHistory(Repository):
         )
         return len(await self._database.fetch_all(query))
 
-    async def get_earlier_answers(self, message: Message, seconds: float) -> Sequence[EarlierAnswer]:
-        """Return the questions that the bot answered in the chat in the last seconds, newest first."""
+    async def get_earlier_answers(
+        self, message: Message, seconds: float, visible: frozenset[str] | None = None
+    ) -> Sequence[EarlierAnswer]:
+        """Return the questions that the bot answered in the chat in the last seconds, newest first.
+
+        Answers that could be made from other sources than the `visible` ones are left out.
+        """
         columns = messages.c
-        query = _select_newest(message, "text", "reply", "citations", "settled_at").where(
+        query = _select_newest(message, "text", "reply", "citations", "settled_at", "visible_sources").where(
             columns.state == "answered",
             columns.reply != "",
             columns.command.in_(("", "ask")),
@@ -119,7 +124,11 @@ class ChatHistory(Repository):
             is_readable_from(message),
         )
         rows = await self._database.fetch_all(query)
-        return [EarlierAnswer(row.text, row.reply, _age_s(row.settled_at)) for row in rows if row.citations]
+        return [
+            EarlierAnswer(row.text, row.reply, _age_s(row.settled_at))
+            for row in rows
+            if row.citations and may_be_shown(row.visible_sources, visible)
+        ]
 
     async def get_duplicates(self, message: Message) -> Sequence[DuplicateDelivery]:
         """Return the copies of a message that our other bots received."""

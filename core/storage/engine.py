@@ -1,13 +1,13 @@
 """The one database of a deployment: the journal, usage, cached answers and all other records.
 
-SQLite in WAL mode by default; SQLAlchemy keeps PostgreSQL possible for several machines.
+A file of SQLite in WAL mode by default, or a database on a PostgreSQL server.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from core.errors import JournalError, StoreError
 from core.runtime.tasks import uncancellable
+from core.settings.messaging import JournalSettings
+from core.storage import postgresql
 from core.storage.tables import metadata
 
 # The newest revision in `migrations/versions/`.
-HEAD = "0004"
+HEAD = "0007"
 # How long a statement waits for the lock of another process.
 BUSY_TIMEOUT_MS = 5000
 DAMAGED_HINT = "Restore a backup of the file, or move it away: the next start then makes a new one"
@@ -44,13 +46,18 @@ alembic_version = Table("alembic_version", MetaData(), Column("version_num", Str
 
 
 class Database:
-    """An open database with all tables. Every transaction raises `JournalError` when the database fails."""
+    """An open database with all tables. Every transaction raises `JournalError` when the database fails.
+
+    `owner` is the id of this process among the daemons that share the database; "" where it is alone.
+    """
 
     def __init__(self, engine: AsyncEngine, location: str) -> None:
         self._engine = engine
         self._location = location
+        self.owner = ""
+        self.is_on_server = engine.dialect.name == "postgresql"
         # SQLite lets waiting writers retry at random, until one of them times out.
-        self._write_lock = asyncio.Lock()
+        self._write_lock: AbstractAsyncContextManager[None] = nullcontext() if self.is_on_server else asyncio.Lock()
 
     @classmethod
     async def open(cls, path: Path) -> Database:
@@ -65,7 +72,26 @@ class Database:
         path.parent.mkdir(parents=True, exist_ok=True)
         engine = create_async_engine(URL.create("sqlite+aiosqlite", database=str(path)))
         event.listen(engine.sync_engine, "connect", _set_pragmas)
-        database = cls(engine, str(path))
+        return await cls._open_engine(engine, str(path))
+
+    @classmethod
+    async def open_server(cls, settings: JournalSettings) -> Database:
+        """Open the database at `settings.url`: create its tables, or upgrade those of an older version.
+
+        Raises `StoreError`, which says what to do, for a server that cannot be used, and as `open` does.
+        """
+        location = settings.url or ""
+        engine = postgresql.make_engine(settings)
+        try:
+            await postgresql.check_server(engine, location)
+        except BaseException:
+            await engine.dispose()
+            raise
+        return await cls._open_engine(engine, location)
+
+    @classmethod
+    async def _open_engine(cls, engine: AsyncEngine, location: str) -> Database:
+        database = cls(engine, location)
         try:
             await database._upgrade()
         except BaseException:
@@ -77,7 +103,7 @@ class Database:
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """Open a transaction, which commits at the end of the block or rolls back.
 
-        Writers of this process take turns, first come, first served.
+        Where the database is a file, writers of this process take turns, first come, first served.
         """
         try:
             async with self._write_lock, self._engine.begin() as connection:
@@ -124,6 +150,12 @@ class Database:
         async with self.transaction() as connection:
             return (await connection.execute(statement)).rowcount
 
+    async def get_version(self) -> str:
+        """Return the kind and version of the database, `PostgreSQL 18.1` say."""
+        async with self.connect() as connection:
+            version = connection.dialect.server_version_info or ()
+        return f"{'PostgreSQL' if self.is_on_server else 'SQLite'} {'.'.join(map(str, version))}"
+
     async def close(self) -> None:
         """Close the database. Idempotent."""
         await self._engine.dispose()
@@ -156,7 +188,9 @@ class _UnknownSchema(StoreError):
 def _get_revision(connection: Connection) -> str | None:
     """Return the revision of the schema, or None if none is recorded."""
     try:
-        return connection.scalar(select(alembic_version.c.version_num))
+        # A failed statement would end a whole transaction of PostgreSQL.
+        with connection.begin_nested():
+            return connection.scalar(select(alembic_version.c.version_num))
     except DBAPIError:
         return None
 
@@ -169,6 +203,8 @@ def _upgrade(connection: Connection) -> None:
     if connection.dialect.name == "sqlite":
         # Schema changes start no transaction themselves. When two processes open a file, one waits here.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+    else:
+        postgresql.lock_schema(connection)
     if not (table_names := inspect(connection).get_table_names()):
         metadata.create_all(connection)
         alembic_version.create(connection)
@@ -184,7 +220,7 @@ def _run_revisions(connection: Connection) -> None:
     from alembic.util import CommandError
 
     config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", "core.storage:migrations")
+    config.set_main_option("script_location", f"{__package__}:migrations")
     try:
         command.upgrade(config, "head")
     except CommandError as error:
@@ -206,8 +242,8 @@ def _set_pragmas(connection: Any, _record: object) -> None:
 
 
 def _cause(error: Exception) -> str:
-    # SQLite quotes the text that it cannot decode: a member's words do not belong in an error.
-    cause = str(getattr(error, "orig", None) or error).partition(" with text ")[0]
+    # SQLite quotes the text that it cannot decode, PostgreSQL a row: a member's words do not belong in an error.
+    cause = str(getattr(error, "orig", None) or error).partition(" with text ")[0].partition("\nDETAIL")[0]
     return f"{cause}. {DAMAGED_HINT}" if any(words in cause for words in _DAMAGE) else cause
 
 

@@ -24,7 +24,10 @@ _VISIBLE_STATES = ("answered", "answering", "sending")
 
 @dataclass(frozen=True, slots=True)
 class JournaledAnswer:
-    """A question and its answer from the journal. Both texts are empty after their retention."""
+    """A question and its answer from the journal. Both texts are empty after their retention.
+
+    `visible_sources` are those that the answer could be made from; None: all.
+    """
 
     question: Message
     reply: str
@@ -32,6 +35,7 @@ class JournaledAnswer:
     strategy: str
     passages: tuple[str, ...]
     is_complete: bool
+    visible_sources: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,15 @@ class FeedbackRepository(Repository):
             return None
         passage_ids = tuple(dict.fromkeys(str(citation["passage_id"]) for citation in row.citations or ()))
         strategy = str((row.trace or {}).get("strategy", ""))
-        return JournaledAnswer(to_message(row), row.reply, row.reply_id, strategy, passage_ids, row.state == "answered")
+        return JournaledAnswer(
+            to_message(row),
+            row.reply,
+            row.reply_id,
+            strategy,
+            passage_ids,
+            row.state == "answered",
+            row.visible_sources,
+        )
 
     @uncancellable
     async def rate(self, press: Message, question_id: str, verdict: str, reason: str = "") -> Rating:

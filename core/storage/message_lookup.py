@@ -24,6 +24,7 @@ MAX_COMPARED_REPLIES, MIN_PART_CHARS = 200, 24
 MIN_TELLING_WORDS = 4
 # Those that wait for people to answer first are in the state in which they were received.
 _UNANSWERED_STATES = ("received", "silent", "failed")
+_OUTCOME_COLUMNS = ("state", "reason", "reply", "citations", "trace", "visible_sources")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,14 @@ class StoredMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageOutcome:
-    """The outcome of one message."""
+    """The outcome of one message. `visible_sources` are those that its answer could be made from; None: all."""
 
     state: str
     reason: str
     reply: str
     citations: Sequence[Mapping[str, Any]]
     trace: Mapping[str, Any]
+    visible_sources: Sequence[str] | None = None
 
 
 class MessageLookup(Repository):
@@ -133,7 +135,7 @@ class MessageLookup(Repository):
     async def _find_outcome(self, message: Message, *conditions: ColumnElement[bool]) -> MessageOutcome | None:
         columns = messages.c
         query = (
-            select(columns.state, columns.reason, columns.reply, columns.citations, columns.trace)
+            select(*(columns[name] for name in _OUTCOME_COLUMNS))
             .filter_by(**chat_values(message.key))
             .where(is_readable_from(message), columns.command.in_(("", "ask")), *conditions)
             .order_by(columns.number.desc())
@@ -141,7 +143,8 @@ class MessageLookup(Repository):
         row = await self._database.fetch_first(query.limit(1))
         if row is None:
             return None
-        return MessageOutcome(row.state, row.reason, row.reply, row.citations or (), row.trace or {})
+        values = {**row._asdict(), "citations": row.citations or (), "trace": row.trace or {}}
+        return MessageOutcome(**values)
 
 
 def _to_words(text: str) -> str:

@@ -7,7 +7,7 @@ next start.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,10 +17,10 @@ from sqlalchemy import Row as ResultRow, Select, and_, delete, insert, null, or_
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.errors import JournalError
+from core.errors import ClaimLost, JournalError
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
-from core.runtime.tasks import uncancellable
+from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
 from core.storage.answer_cache import in_chat
 from core.storage.engine import Database
 from core.storage.tables import (
@@ -30,10 +30,13 @@ from core.storage.tables import (
     feedback,
     identity_values,
     learned,
+    may_be_shown,
     messages,
     replies,
 )
 from core.text.formatting import with_image_description
+from core.text.nothing_found import get_detail
+from core.trace import trace_from_json
 from core.types import (
     Attachment,
     Citation,
@@ -41,9 +44,7 @@ from core.types import (
     FeedEntry,
     Message,
     Reply,
-    SearchRound,
     Skip,
-    Trace,
     Turn,
 )
 
@@ -66,8 +67,11 @@ class Journal:
         return cls(await Database.open(path))
 
     @uncancellable
-    async def record_message(self, message: Message) -> bool:
-        """Store a message. Return false if it is stored already (the platform delivered it again)."""
+    async def record_message(self, message: Message, *, is_bound: bool = False) -> bool:
+        """Store a message. Return false if it is stored already (the platform delivered it again).
+
+        `is_bound`: of several daemons, only this one can answer it.
+        """
         values = {
             **chat_values(message.key),
             "thread": message.key.thread,
@@ -78,6 +82,7 @@ class Journal:
             "mentioned_users": list(message.mentioned_users) or null(),
             "received_at": datetime.now(UTC),
             "state": "received",
+            "owner": self.database.owner if is_bound else "",
         }
         async with self.database.transaction() as connection:
             try:
@@ -94,12 +99,16 @@ class Journal:
         return await self.database.write(query.values(text=message.text)) > 0
 
     @uncancellable
-    async def begin_answer(self, message: Message) -> str:
+    async def begin_answer(self, message: Message, visible_sources: frozenset[str] | None = None) -> str:
         """Record that the answer starts; return the text with all edits so far. Later edits are rejected."""
+        sources = None if visible_sources is None else sorted(visible_sources)
         async with self.database.transaction() as connection:
-            query = update(messages).filter_by(**identity_values(message), state="received")
-            await connection.execute(query.values(state="answering"))
-            text = await connection.scalar(select(messages.c.text).filter_by(**identity_values(message)))
+            row = update(messages).filter_by(**self._own_values(message))
+            await connection.execute(row.values(visible_sources=sources))
+            await connection.execute(row.filter_by(state="received").values(state="answering"))
+            text = await connection.scalar(select(messages.c.text).filter_by(**self._own_values(message)))
+        if text is None and self.database.owner:
+            raise ClaimLost(f"message {message.id} was taken over")
         return message.text if text is None else str(text)
 
     async def mark_posting(self, message: Message) -> None:
@@ -116,26 +125,27 @@ class Journal:
 
     async def mark_answered(self, message: Message, reply: Reply) -> None:
         """Close a message with its reply."""
-        citations = [
-            {"n": citation.n, "passage_id": citation.passage_id, "source": citation.source}
-            for citation in reply.citations
-        ]
+        names = ("n", "passage_id", "source", "path")
+        citations = [{name: getattr(citation, name) for name in names} for citation in reply.citations]
         reply_values = {
             "reply": reply.text,
             "citations": citations,
-            "trace": _trace_to_json(reply.trace),
+            "trace": reply.trace.to_json(),
             "seen": reply.image_description,
+            "detail": get_detail(reply),
         }
         # A request to forget its author must not keep the author's name itself.
         await self._complete(
             message, "answered", **{**(_ERASED_VALUES if message.command == "forget" else {}), **reply_values}
         )
 
-    async def mark_skipped(self, message: Message, skip: Skip) -> None:
-        """Close a message without an answer, with the reason."""
+    async def mark_skipped(self, message: Message, skip: Skip, visible: frozenset[str] | None = None) -> None:
+        """Close a message without an answer, with the reason; it may tell of the `visible` sources."""
         values = {name: value if isinstance(value, int | float) else str(value) for name, value in skip.values.items()}
         trace = {"skip": skip.reason.name, "values": values}
-        await self._complete(message, "silent", skip, reason=str(skip), trace=trace)
+        sources = {} if visible is None else {"visible_sources": sorted(visible)}
+        details = {"reason": str(skip), "trace": trace, "detail": skip.reason.label}
+        await self._complete(message, "silent", skip, **details, **sources)
 
     async def mark_failed(self, message: Message, reason: str) -> None:
         """Close a message whose answer failed."""
@@ -149,30 +159,34 @@ class Journal:
 
     async def find_unfinished(self, message: Message) -> str | None:
         """Return the id of an unfinished message's reply, or ""; None for a message that is finished."""
-        query = select(messages.c.reply_id).filter_by(**identity_values(message))
+        query = select(messages.c.reply_id).filter_by(**self._own_values(message))
         row = await self.database.fetch_first(query.where(messages.c.state.in_(UNFINISHED_STATES)))
         return None if row is None else row.reply_id
 
     async def mark_delivery(self, message: Message, reply: Reply, parts: Mapping[int, str]) -> None:
         """Record the final reply before it is posted, and the ids of its further parts, "" for one being posted."""
         citations = [asdict(citation) for citation in reply.citations]
-        values = {"text": reply.text, "citations": citations, "trace": _trace_to_json(reply.trace)}
+        values = {"text": reply.text, "citations": citations, "trace": reply.trace.to_json()}
         parts_by_number = {str(number): part_id for number, part_id in parts.items()}
         await self._update_row(message, delivery={**values, "seen": reply.image_description, "parts": parts_by_number})
 
-    async def get_delivery(self, message: Message) -> tuple[bool, Reply | None, dict[int, str]]:
+    async def get_delivery(
+        self, message: Message, visible: frozenset[str] | None = None
+    ) -> tuple[bool, Reply | None, dict[int, str]]:
         """Return whether the first part is being posted (or was when the last run ended), and what `mark_delivery`
-        recorded."""
-        query = select(messages.c.state, messages.c.delivery).filter_by(**identity_values(message))
+        recorded: no reply that could be made from other sources than the `visible` ones."""
+        columns = messages.c
+        query = select(columns.state, columns.delivery, columns.visible_sources).filter_by(**identity_values(message))
         row = await self.database.fetch_first(query)
         if row is None or row.delivery is None:
             return row is not None and row.state == "sending", None, {}
         values = row.delivery
         citations = tuple(Citation(**citation) for citation in values["citations"])
         reply = Reply(
-            values["text"], citations, trace=_trace_from_json(values["trace"]), image_description=values["seen"]
+            values["text"], citations, trace=trace_from_json(values["trace"]), image_description=values["seen"]
         )
-        return row.state == "sending", reply, {int(number): part_id for number, part_id in values["parts"].items()}
+        shown_reply = reply if may_be_shown(row.visible_sources, visible) else None
+        return row.state == "sending", shown_reply, {int(number): part for number, part in values["parts"].items()}
 
     async def restart_begun(self, platform: str) -> int:
         """Let answers that had only begun begin anew, so edits count again; return how many were being posted."""
@@ -189,11 +203,21 @@ class Journal:
         answer twice, so they are closed, with that reason.
         """
         sending = update(messages).filter_by(platform=platform, state="sending")
-        reason = "killed while the reply was being posted"
-        return await self.database.write(sending.values(state="failed", reason=reason, settled_at=datetime.now(UTC)))
+        values = {"state": "failed", "reason": UNCERTAIN_REASON, "settled_at": datetime.now(UTC)}
+        return await self.database.write(sending.values(values))
 
-    async def get_history(self, key: ConversationKey, limit: int, max_age_s: float | None = None) -> Sequence[Turn]:
-        """Return the last `limit` turns of questions answered within `max_age_s` (None: at any time), oldest first."""
+    async def get_history(
+        self,
+        key: ConversationKey,
+        limit: int,
+        max_age_s: float | None = None,
+        *,
+        visible: frozenset[str] | None = None,
+    ) -> Sequence[Turn]:
+        """Return the last `limit` turns of questions answered within `max_age_s` (None: at any time), oldest first.
+
+        Answers that could be made from other sources than the `visible` ones are left out.
+        """
         query = (
             select(*(messages.c[name] for name in _TURN_COLUMNS))
             .filter_by(**chat_values(key), thread=key.thread, state="answered")
@@ -204,12 +228,14 @@ class Journal:
         if max_age_s is not None:
             query = query.where(messages.c.settled_at > datetime.now(UTC) - timedelta(seconds=max_age_s))
         rows = await self.database.fetch_all(query)
-        turns = [turn for row in reversed(rows) for turn in _to_turns(row)]
+        shown_rows = [row for row in reversed(rows) if may_be_shown(row.visible_sources, visible)]
+        turns = [turn for row in shown_rows for turn in _to_turns(row)]
         return turns[-limit:] if limit else []
 
     async def get_recent_questions(self, limit: int) -> Sequence[str]:
         """Return the texts of the last `limit` answered questions of all chats, newest first."""
-        query = select(messages.c.text).filter_by(state="answered").where(messages.c.command.in_(("", "ask")))
+        query = select(messages.c.text).filter_by(state="answered", purpose="")
+        query = query.where(messages.c.command.in_(("", "ask")))
         rows = await self.database.fetch_all(query.order_by(messages.c.number.desc()).limit(limit))
         return [row.text for row in rows]
 
@@ -295,10 +321,14 @@ class Journal:
         self._metrics.record_message(message.key.platform, state, skip)
 
     async def _update_row(self, message: Message, **values: Any) -> None:
-        statement = update(messages).filter_by(**identity_values(message)).values(values)
+        """Write values of a message. Raises `ClaimLost` when another daemon has taken it over."""
+        statement = update(messages).filter_by(**self._own_values(message)).values(values)
         for delay_s in iter_retry_delays():
             try:
-                await self.database.write(statement)
+                if not await self.database.write(statement) and self.database.owner:
+                    raise ClaimLost(f"message {message.id} was taken over")
+            except ClaimLost:
+                raise
             except JournalError as error:
                 get_logger(__name__).error("journal.unwritable", error=str(error), retry_s=delay_s)
                 if not await self.wait_to_retry(delay_s):
@@ -306,32 +336,21 @@ class Journal:
             else:
                 return
 
+    def _own_values(self, message: Message) -> dict[str, str]:
+        """Return what names a message, as long as it is ours where several daemons share the journal."""
+        owner = self.database.owner
+        return {**identity_values(message), **({"owner": owner} if owner else {})}
+
     async def wait_to_retry(self, delay_s: float) -> bool:
         """Wait before a failed step is tried again; return whether to try: not once `stop_retrying` was called."""
-        try:
-            async with asyncio.timeout(delay_s):
-                await self._stopping.wait()
-        except TimeoutError:
-            return True
-        return False
+        return not await wait_for(self._stopping, delay_s)
 
     def stop_retrying(self) -> None:
         """Let what cannot be written fail from now on: the next start takes it up."""
         self._stopping.set()
 
 
-def iter_retry_delays() -> Iterator[float]:
-    """Yield for ever how many seconds to wait before the next try: twice as long each time, up to a maximum."""
-    delay_s = FIRST_RETRY_S
-    while True:
-        yield delay_s
-        delay_s = min(2 * delay_s, MAX_RETRY_S)
-
-
-FIRST_RETRY_S = 0.5
-MAX_RETRY_S = 15.0
-
-
+UNCERTAIN_REASON = "killed while the reply was being posted"
 UNFINISHED_STATES = ("received", "answering", "sending")
 ERASE_BATCH_SIZE = 200
 # What a message's row holds of people: their words, names and numbers, and what was found and told.
@@ -342,28 +361,12 @@ _ERASED_VALUES: Mapping[str, Any] = {
     **dict.fromkeys(("citations", "trace", "attachments", "seen", "feed_entry", "mentioned_users"), null()),
     "reference": {},
 }
-_TURN_COLUMNS = ("text", "author", "author_id", "reply", "seen")
+_TURN_COLUMNS = ("text", "author", "author_id", "reply", "seen", "visible_sources")
 _MESSAGE_COLUMNS = (
     *("id", "bot", "author_id", "author", "text", "command", "reply_to", "quoted", "private", "addressed", "sent_at"),
     *("is_by_bot", "is_post", "in_restricted_thread", "in_main_chat", "is_shared_thread", "thread_started_at"),
     *("parent_id", "language", "purpose", "root_id", "retry_reason", "is_question_hidden"),
 )
-
-
-def _trace_to_json(trace: Trace) -> dict[str, Any]:
-    """Return a trace as JSON values."""
-    scalars = {name: getattr(trace, name) for name in ("query", "strategy", "dropped_citations", "cached")}
-    lists = {name: list(getattr(trace, name)) for name in ("agents", "cut")}
-    mappings = {name: dict(getattr(trace, name)) for name in ("timings_ms", "tokens", "cost", "why_cut")}
-    return {**scalars, **lists, **mappings, "rounds": [asdict(search_round) for search_round in trace.rounds]}
-
-
-def _trace_from_json(values: Mapping[str, Any]) -> Trace:
-    rounds = tuple(
-        SearchRound(**{**search_round, "queries": tuple(search_round["queries"])}) for search_round in values["rounds"]
-    )
-    lists = {name: tuple(values[name]) for name in ("agents", "cut")}
-    return Trace(**{**values, **lists, "rounds": rounds})
 
 
 async def _erase_person(connection: AsyncConnection, message: Message) -> None:

@@ -130,6 +130,10 @@ class RuntimeOverrides:
         names = (name.partition(".") for scope, name in self._values if scope == chat)
         return tuple(sorted(user for kind, _, user in names if kind == "admin"))
 
+    def scopes_of_admin(self, user: str) -> Sequence[str]:
+        """Return the chats (`platform:chat`) of which commands have made somebody an administrator."""
+        return [scope for scope, name in self._values if name == override_key("admin", user)]
+
     def is_off(self, source: str) -> bool:
         """Return whether a source is switched off."""
         return self.is_set(GLOBAL_SCOPE, override_key("off", source))
@@ -241,5 +245,5 @@ class LiveSettings:
 
     def limit(self, name: str) -> float | None:
         """Return a daily limit, None for no limit."""
-        configured: float | None = getattr(self.settings.limits, name)
+        configured = self.settings.get_daily_limit(name)
         return self._overrides.limit(name, configured) if self._overrides else configured

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
@@ -28,25 +29,42 @@ class UtcDateTime(sa.TypeDecorator[datetime]):
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
 
 
+class Text(sa.TypeDecorator[str]):
+    """A text. PostgreSQL would enforce a length, and holds no NUL characters: they are replaced in every database."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def __init__(self, length: int | None = None) -> None:
+        super().__init__()
+        self.declared_length = length
+
+    def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[str]:
+        """Return the column's type: SQLite ignores its length."""
+        length = self.declared_length if dialect.name == "sqlite" else None
+        return dialect.type_descriptor(sa.String(length) if length else sa.Text())
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
+        """Return a text as it is written."""
+        return value if value is None else value.replace("\0", "\ufffd")
+
+
 messages = sa.Table(
     "messages",
     metadata,
     sa.Column("number", sa.Integer, primary_key=True),
-    *(
-        sa.Column(name, sa.String(128), nullable=False)
-        for name in ("platform", "bot", "chat", "thread", "id", "author_id")
-    ),
-    *(sa.Column(name, sa.Text, nullable=False) for name in ("author", "text", "command", "reply_to", "quoted")),
+    *(sa.Column(name, Text(128), nullable=False) for name in ("platform", "bot", "chat", "thread", "id", "author_id")),
+    *(sa.Column(name, Text, nullable=False) for name in ("author", "text", "command", "reply_to", "quoted")),
     *(sa.Column(name, sa.Boolean, nullable=False) for name in ("private", "addressed")),
     sa.Column("reference", sa.JSON, nullable=False),
     *(sa.Column(name, UtcDateTime, nullable=False) for name in ("sent_at", "received_at")),
-    sa.Column("state", sa.String(16), nullable=False),
-    *(sa.Column(name, sa.Text, nullable=False, default="") for name in ("reason", "reply_id", "reply")),
+    sa.Column("state", Text(16), nullable=False),
+    *(sa.Column(name, Text, nullable=False, default="") for name in ("reason", "reply_id", "reply")),
     *(sa.Column(name, sa.JSON) for name in ("citations", "trace")),
     sa.Column("settled_at", UtcDateTime),
     # What else came with it: where it can be fetched, over HTTP its bytes; and what its pictures showed.
     sa.Column("attachments", sa.JSON),
-    sa.Column("seen", sa.Text),
+    sa.Column("seen", Text),
     # What its platform says of it, and of a message of the bot's own making what it is for.
     *(
         sa.Column(name, sa.Boolean, nullable=False, default=False, server_default=sa.false())
@@ -55,21 +73,39 @@ messages = sa.Table(
     *(sa.Column(name, sa.Boolean) for name in ("is_post", "is_shared_thread")),
     sa.Column("thread_started_at", sa.Float),
     *(
-        sa.Column(name, sa.String(128), nullable=False, default="", server_default="")
+        sa.Column(name, Text(128), nullable=False, default="", server_default="")
         for name in ("parent_id", "language", "purpose", "root_id", "retry_reason")
     ),
     *(sa.Column(name, sa.JSON) for name in ("feed_entry", "mentioned_users")),
     # While the answer is being posted: its final form, and which of its further parts are posted.
     sa.Column("delivery", sa.JSON(none_as_null=True)),
+    # The sources that its answer could be made from; null where all were for everyone.
+    sa.Column("visible_sources", sa.JSON(none_as_null=True)),
+    # What is special about the outcome, for reports: what an answer lacks, or the label of a silence.
+    sa.Column("detail", Text(16), nullable=False, default="", server_default=""),
+    # Which of several daemons works on it; nobody yet, or there is only one daemon: "".
+    sa.Column("owner", Text(32), nullable=False, default="", server_default=""),
     sa.Index("messages_identity", "platform", "bot", "chat", "id", unique=True),
     sa.Index("messages_conversation", "platform", "chat", "thread", "number"),
     sa.Index("messages_state", "state"),
+    sa.Index("messages_detail", "detail", "number"),
+    sa.Index("messages_received_at", "received_at"),
+    sa.Index("messages_root", "root_id"),
+)
+
+# What one of several daemons does for all, until when unless it is renewed.
+leases = sa.Table(
+    "leases",
+    metadata,
+    sa.Column("name", Text(200), primary_key=True),
+    sa.Column("owner", Text(32), nullable=False),
+    sa.Column("expires_at", UtcDateTime, nullable=False),
 )
 
 cursors = sa.Table(
     "cursors",
     metadata,
-    sa.Column("name", sa.String(128), primary_key=True),
+    sa.Column("name", Text(128), primary_key=True),
     sa.Column("position", sa.BigInteger, nullable=False),
 )
 
@@ -78,9 +114,9 @@ cursors = sa.Table(
 feeds = sa.Table(
     "feeds",
     metadata,
-    sa.Column("feed", sa.String(64), primary_key=True),
+    sa.Column("feed", Text(64), primary_key=True),
     sa.Column("looked_at", sa.Float, nullable=False),
-    *(sa.Column(name, sa.Text, nullable=False) for name in ("etag", "modified")),
+    *(sa.Column(name, Text, nullable=False) for name in ("etag", "modified")),
     sa.Column("known", sa.JSON, nullable=False),
 )
 
@@ -94,16 +130,17 @@ answers = sa.Table(
     "answers",
     metadata,
     sa.Column("number", sa.Integer, primary_key=True),
-    sa.Column("day", sa.String(10), nullable=False),
-    *(sa.Column(name, sa.String(128), nullable=False) for name in ("platform", "chat", "author_id", "question_id")),
-    sa.Column("outcome", sa.String(16), nullable=False),
+    sa.Column("day", Text(10), nullable=False),
+    *(sa.Column(name, Text(128), nullable=False) for name in ("platform", "chat", "author_id", "question_id")),
+    sa.Column("outcome", Text(16), nullable=False),
     *(sa.Column(name, sa.Integer, nullable=False) for name in ("prompt", "completion")),
     sa.Column("cost", sa.Float, nullable=False),
     # Estimated tokens are among those counted; a head start is an answer that began early, and may have been kept.
     *(_make_counter(name) for name in ("estimated", "head_starts", "head_starts_kept")),
     # The limits are looked at before every answer.
     sa.Index("answers_day", "day", "prompt", "completion", "cost"),
-    sa.Index("answers_chat", "day", "platform", "chat"),
+    # A report adds up months of them: it reads the index alone.
+    sa.Index("answers_chat", "day", "platform", "chat", "outcome", "prompt", "completion", "cost"),
     sa.Index("answers_user", "day", "platform", "author_id"),
 )
 
@@ -111,12 +148,14 @@ spending = sa.Table(
     "spending",
     metadata,
     sa.Column("answer", sa.Integer, primary_key=True),
-    sa.Column("agent", sa.String(128), primary_key=True),
-    sa.Column("day", sa.String(10), nullable=False),
+    sa.Column("agent", Text(128), primary_key=True),
+    sa.Column("day", Text(10), nullable=False),
     *(sa.Column(name, sa.Integer, nullable=False) for name in ("prompt", "completion")),
     sa.Column("cost", sa.Float, nullable=False),
     _make_counter("estimated"),
-    sa.Index("spending_day", "day"),
+    # The model that the agent called last for this answer.
+    sa.Column("model", Text(128), nullable=False, default="", server_default=""),
+    sa.Index("spending_day", "day", "agent", "model", "prompt", "completion", "cost", "estimated"),
 )
 
 # Replies to be given again. `scope` is the chat they belong to, `question` its normal form, `sense` what it is about,
@@ -125,9 +164,9 @@ replies = sa.Table(
     "replies",
     metadata,
     sa.Column("number", sa.Integer, primary_key=True),
-    sa.Column("scope", sa.String(300), nullable=False),
-    sa.Column("made_by", sa.String(64), nullable=False),
-    *(sa.Column(name, sa.Text, nullable=False) for name in ("question", "sense", "asked")),
+    sa.Column("scope", Text(300), nullable=False),
+    sa.Column("made_by", Text(64), nullable=False),
+    *(sa.Column(name, Text, nullable=False) for name in ("question", "sense", "asked")),
     *(sa.Column(name, sa.JSON, nullable=False) for name in ("versions", "reply")),
     sa.Column("made_at", sa.Float, nullable=False),
     sa.Index("replies_question", "scope", "question"),
@@ -139,9 +178,9 @@ replies = sa.Table(
 overrides = sa.Table(
     "overrides",
     metadata,
-    sa.Column("scope", sa.String(300), primary_key=True),
-    sa.Column("name", sa.String(200), primary_key=True),
-    sa.Column("value", sa.Text, nullable=False),
+    sa.Column("scope", Text(300), primary_key=True),
+    sa.Column("name", Text(200), primary_key=True),
+    sa.Column("value", Text, nullable=False),
 )
 
 # Who gave which command that changes something, and what it changed or why it did not.
@@ -150,9 +189,9 @@ audit = sa.Table(
     metadata,
     sa.Column("number", sa.Integer, primary_key=True),
     sa.Column("at", UtcDateTime, nullable=False),
-    *(sa.Column(name, sa.String(128), nullable=False) for name in ("platform", "chat", "author_id")),
-    sa.Column("outcome", sa.String(16), nullable=False),
-    *(sa.Column(name, sa.Text, nullable=False) for name in ("command", "what", "before", "after")),
+    *(sa.Column(name, Text(128), nullable=False) for name in ("platform", "chat", "author_id")),
+    sa.Column("outcome", Text(16), nullable=False),
+    *(sa.Column(name, Text, nullable=False) for name in ("command", "what", "before", "after")),
     sa.Index("audit_chat", "platform", "chat"),
 )
 
@@ -161,11 +200,11 @@ audit = sa.Table(
 refreshes = sa.Table(
     "refreshes",
     metadata,
-    sa.Column("source", sa.String(63), primary_key=True),
+    sa.Column("source", Text(63), primary_key=True),
     *(sa.Column(name, UtcDateTime) for name in ("last_try", "ended_at", "last_success", "changed_at", "asked_at")),
     *(sa.Column(name, sa.Boolean, nullable=False, default=False) for name in ("unfinished", "paused")),
     *(sa.Column(name, sa.Integer, nullable=False, default=0) for name in ("failures", "passages", "documents")),
-    *(sa.Column(name, sa.Text, nullable=False, default="") for name in ("error", "made_by")),
+    *(sa.Column(name, Text, nullable=False, default="") for name in ("error", "made_by")),
     sa.Column("counts", sa.JSON),
 )
 
@@ -175,9 +214,9 @@ feedback = sa.Table(
     "feedback",
     metadata,
     sa.Column("number", sa.Integer, primary_key=True),
-    *(sa.Column(name, sa.String(128), nullable=False) for name in ("platform", "bot", "chat", "question", "author_id")),
-    *(sa.Column(name, sa.String(16), nullable=False) for name in ("verdict", "reason")),
-    sa.Column("press", sa.String(128), nullable=False),
+    *(sa.Column(name, Text(128), nullable=False) for name in ("platform", "bot", "chat", "question", "author_id")),
+    *(sa.Column(name, Text(16), nullable=False) for name in ("verdict", "reason")),
+    sa.Column("press", Text(128), nullable=False),
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Index("feedback_person", "platform", "bot", "chat", "question", "author_id", unique=True),
     sa.Index("feedback_at", "at"),
@@ -189,12 +228,9 @@ learned = sa.Table(
     "learned",
     metadata,
     sa.Column("number", sa.Integer, primary_key=True),
-    *(
-        sa.Column(name, sa.String(128), nullable=False)
-        for name in ("platform", "chat", "lesson", "asked_by", "taught_by")
-    ),
-    *(sa.Column(name, sa.Text, nullable=False) for name in ("teacher", "question", "answer", "reviewer")),
-    sa.Column("state", sa.String(16), nullable=False),
+    *(sa.Column(name, Text(128), nullable=False) for name in ("platform", "chat", "lesson", "asked_by", "taught_by")),
+    *(sa.Column(name, Text, nullable=False) for name in ("teacher", "question", "answer", "reviewer")),
+    sa.Column("state", Text(16), nullable=False),
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("reviewed_at", UtcDateTime),
     sa.Index("learned_lesson", "platform", "chat", "lesson", unique=True),
@@ -217,6 +253,14 @@ def bot_values(message: Message) -> dict[str, str]:
 def identity_values(message: Message) -> dict[str, str]:
     """Return the columns that name a message."""
     return {**bot_values(message), "id": message.id}
+
+
+def may_be_shown(sources: Sequence[str] | None, visible_sources: frozenset[str] | None) -> bool:
+    """Say whether an answer that could be made from these sources may be told of to who may see `visible_sources`.
+
+    None stands for all sources of a time when none was closed.
+    """
+    return visible_sources is None or (sources is not None and visible_sources.issuperset(sources))
 
 
 def within_last(column: sa.Column[datetime], seconds: float) -> sa.ColumnElement[bool]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, String, Table, case, cast, func, insert, select, update
+from sqlalchemy import Column, ColumnElement, String, Table, case, cast, func, insert, select, update
 
 from core.runtime.tasks import uncancellable
 from core.storage.chat_history import is_user_message
@@ -16,10 +16,12 @@ from core.storage.engine import Repository
 from core.storage.tables import answers, chat_values, messages, spending
 from core.types import Question
 
-AnswerOutcome = Literal["answered", "failed", "cached"]
+# "second_opinion" is no answer: a model was asked whether to speak.
+AnswerOutcome = Literal["answered", "failed", "cached", "second_opinion"]
 TERMINAL_PLATFORM = "terminal"
 # The number of recent answers that estimate the usage of one.
 AVERAGED_ANSWERS = 50
+MAX_NAME_CHARS = 128
 ChatFilter = tuple[str, str] | None
 PENDING_STATES = ("received", "answering", "sending")
 # So much of a time's text, YYYY-MM-DD HH:M, is ten minutes: fine enough to find the local day of every time zone.
@@ -64,7 +66,10 @@ class UsageTotals:
 
 @dataclass(frozen=True, slots=True)
 class DailyUsage:
-    """One day (YYYY-MM-DD, local) of all answers; `cached` and `failed` are among `answers`."""
+    """One day (YYYY-MM-DD, local) of all answers; `cached` and `failed` are among `answers`.
+
+    `second_opinions` are no answers: a model was asked whether to speak. `usage` counts what that took.
+    """
 
     day: str
     answers: int
@@ -72,6 +77,7 @@ class DailyUsage:
     failed: int
     usage: TokenUsage
     head_starts: HeadStartCount = HeadStartCount()
+    second_opinions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,15 @@ class AgentUsage:
     """The usage of one agent, and its number of answers."""
 
     agent: str
+    answers: int
+    usage: TokenUsage
+
+
+@dataclass(frozen=True, slots=True)
+class UsageShare:
+    """The usage of the answers that share some columns: their values, the number of answers, and the usage."""
+
+    values: tuple[str, ...]
     answers: int
     usage: TokenUsage
 
@@ -94,21 +109,26 @@ class UsageRepository(Repository):
         agent_usage: Mapping[str, TokenUsage],
         day: date,
         head_starts: HeadStartCount | None = None,
+        *,
+        models: Mapping[str, str] | None = None,
     ) -> None:
-        """Record one answer: the usage of each agent, the local day, and its head starts."""
+        """Record one answer: the usage of each agent and its model, the local day, and its head starts."""
         values = {
             **_chat_values(question),
             "author_id": question.author_id,
             "question_id": question.id,
             "outcome": outcome,
-            **_usage_values(day, _add_up(agent_usage.values())),
+            **_usage_values(day, add_up(agent_usage.values())),
             "head_starts": head_starts.begun if head_starts else 0,
             "head_starts_kept": head_starts.kept if head_starts else 0,
         }
         async with self._database.transaction() as connection:
             answer_number = await connection.scalar(insert(answers).values(values).returning(answers.c.number))
             rows = [
-                {"answer": answer_number, "agent": agent, **_usage_values(day, usage)}
+                {
+                    **{"answer": answer_number, "agent": agent, **_usage_values(day, usage)},
+                    "model": (models or {}).get(agent, "")[:MAX_NAME_CHARS],
+                }
                 for agent, usage in agent_usage.items()
             ]
             if rows:
@@ -123,6 +143,17 @@ class UsageRepository(Repository):
             queries = (today, today.filter_by(**chat), today.filter_by(**user))
             rows = [(await connection.execute(query)).one() for query in queries]
         return UsageTotals(*(TokenUsage(*row) for row in rows))
+
+    async def get_in_progress_elsewhere(self) -> Sequence[tuple[str, str, str]]:
+        """Return the platform, chat and author of each answer that another daemon is making now."""
+        if not self._database.owner:
+            return []
+        columns = messages.c
+        query = select(columns.platform, columns.chat, columns.author_id)
+        query = query.where(
+            columns.state.in_(("answering", "sending")), columns.owner.not_in(("", self._database.owner))
+        )
+        return [(row.platform, row.chat, row.author_id) for row in await self._database.fetch_all(query)]
 
     async def get_average(self) -> TokenUsage | None:
         """Return the average usage of the last answers, or None if there is none yet."""
@@ -141,7 +172,9 @@ class UsageRepository(Repository):
     async def get_daily_usage(self, since: date) -> Sequence[DailyUsage]:
         """Return the days since `since` that had answers, newest first."""
         columns = answers.c
-        outcome_counts = [func.sum(case((columns.outcome == name, 1), else_=0)) for name in ("cached", "failed")]
+        outcome_counts = [
+            func.sum(case((columns.outcome == name, 1), else_=0)) for name in ("cached", "failed", "second_opinion")
+        ]
         query = (
             select(columns.day, func.count(), *outcome_counts, *_sum_columns(*_COUNTED_COLUMNS))
             .where(columns.day >= since.isoformat())
@@ -149,8 +182,10 @@ class UsageRepository(Repository):
             .order_by(columns.day.desc())
         )
         return [
-            DailyUsage(day, answer_count, cached, failed, TokenUsage(*usage[:4]), HeadStartCount(*usage[4:]))
-            for day, answer_count, cached, failed, *usage in await self._database.fetch_all(query)
+            DailyUsage(
+                day, count - opinions, cached, failed, TokenUsage(*usage[:4]), HeadStartCount(*usage[4:]), opinions
+            )
+            for day, count, cached, failed, opinions, *usage in await self._database.fetch_all(query)
         ]
 
     async def get_agent_usage(self, since: date) -> Sequence[AgentUsage]:
@@ -165,6 +200,23 @@ class UsageRepository(Repository):
         )
         rows = await self._database.fetch_all(query)
         return [AgentUsage(agent, answer_count, TokenUsage(*usage)) for agent, answer_count, *usage in rows]
+
+    async def get_usage_by_chat(self, since: date) -> Sequence[UsageShare]:
+        """Return the usage since `since` by day, platform, chat and outcome, oldest day first."""
+        columns = answers.c
+        return await self._group(since, columns.day, columns.platform, columns.chat, columns.outcome)
+
+    async def get_usage_by_model(self, since: date) -> Sequence[UsageShare]:
+        """Return the usage since `since` by day, agent and model, which is "" where it is not known."""
+        # By day as well: rows that come in the order of the index are added up several times as fast.
+        return await self._group(since, spending.c.day, spending.c.agent, spending.c.model)
+
+    async def _group(self, since: date, *keys: Column[str]) -> Sequence[UsageShare]:
+        columns = keys[0].table.c
+        sums = [func.sum(columns[name]) for name in ("prompt", "completion", "cost")]
+        query = select(*keys, func.count(), *sums).where(columns.day >= since.isoformat()).group_by(*keys)
+        rows = await self._database.fetch_all(query.order_by(*keys))
+        return [UsageShare(tuple(row[: len(keys)]), row[len(keys)], TokenUsage(*row[len(keys) + 1 :])) for row in rows]
 
     async def anonymize(self, today: date, keep_days: float) -> int:
         """Remove people and chats from the usage of answers older than `keep_days`; the sums stay. Return how many."""
@@ -249,10 +301,11 @@ def group_by_agent(token_counts: Mapping[str, int], costs: Mapping[str, float]) 
 
 def total_usage(token_counts: Mapping[str, int], costs: Mapping[str, float]) -> TokenUsage:
     """Return the total usage of all agents, from the `tokens` and `cost` of a budget or a trace."""
-    return _add_up(group_by_agent(token_counts, costs).values())
+    return add_up(group_by_agent(token_counts, costs).values())
 
 
-def _add_up(usages: Collection[TokenUsage]) -> TokenUsage:
+def add_up(usages: Collection[TokenUsage]) -> TokenUsage:
+    """Return the sum of several usages."""
     return TokenUsage(
         sum(usage.prompt_tokens for usage in usages),
         sum(usage.completion_tokens for usage in usages),

@@ -22,6 +22,7 @@ from core.types import Turn
 
 MAX_CARRIED_TERMS = 8
 MAX_QUESTION_CHARS = 400
+MAX_CONTINUATION_WORDS = 8
 
 _GENERIC_STEMS = frozenset(map(stem, GENERIC_WORDS.split()))
 _AUXILIARY = (
@@ -51,6 +52,13 @@ _GAP = re.compile(
 _FRAGMENT_START = re.compile(
     r"^(?:on|in|with|for|at|to|from|without|under|during|by|about|only|even|the|just|which|what|how|whose)\b", re.I
 )
+# "And straight into a bucket on S3?": goes on with a clause that stands before.
+_CONTINUATION = re.compile(
+    r"^\W*(?:and|but|or)\b[\s,]*(?:\w+\s+)?"
+    r"(?:on|in|into|onto|with|for|at|to|from|without|under|during|by|about|over|via|through|inside|outside)\b"
+    r"(?!.*\b(?:what|which|who|whose|when|where|why|how)\b)",
+    re.I,
+)
 # "This project" is where the question is asked.
 _PLACES = (
     r"(?:project|bot|group|chat|channel|repo\w*|site|website|server|company|app|application|library|framework|tool"
@@ -65,14 +73,16 @@ _PRONOUN = re.compile(
     r"\b(?P<bound>its|his|her|their|theirs)\b|\b(?P<free>it|they|them|he|she|him|these|those(?! who| that| which))\b"
     rf"|\b(?P<this>this)\b(?!\s+(?:\w+\s+)?{_PLACES})"
     rf"|(?:^\W*|\b{_BEFORE_THAT}\s+)(?P<that>that)\b(?!\s+(?:i|we|you|they|he|she|it)\b)"
-    rf"|\b(?P<last>that|there)\b(?=\s+{_AFTER_THAT}|\s*[?.!,]|\s*$)",
+    rf"|\b(?P<last>that|there)\b(?=\s+{_AFTER_THAT}|\s*[?.!,]|\s*$)|\b(?:in|into|from|inside)\s+(?P<inside>there)\b"
+    r"|\b(?:write|make|build|create|use|have|get|need|add|define|find|pick|choose|delete|remove)\s+(?P<one>one)"
+    r"(?:\s+(?:myself|ourselves|instead))?\W*$",
     re.I,
 )
 # "Is it possible to ...", "How long does it take to ...": this pronoun stands for what follows.
 _EXPLETIVE = re.compile(
     r"^(?:it|this|that)\s+(?:(?:be|is|was|seems?|possible|necessary|safe|ok(?:ay)?|better|best|worth|advisable|allowed"
     r"|legal|common|normal|hard|difficult|easy|useful|required|recommended|mandatory|important|make sense|matter|costs?"
-    r"|takes?|true)\s+)+(?:\w+\s+){0,4}?(?:to|that|if|whether|when|for)\s+\w"
+    r"|takes?|true)\s+)+(?:(?!\w+ed\b)\w+\s+){0,4}?(?:to|that|if|whether|when|for)\s+\w"
     r"|^it\s+(?:rains?|snows?|looks like|turns out)\b",
     re.I,
 )
@@ -210,6 +220,8 @@ def _depends_in_english(text: str, full_text: str) -> bool:
     has_verb = re.search(rf"\b{_AUXILIARY}\b", full_text, re.I) is not None
     # "And for visitors?", "on Windows?", "Which port?": no clause of their own.
     word_count = len(rest.split())
+    if not has_verb and word_count <= MAX_CONTINUATION_WORDS and _CONTINUATION.match(text):
+        return True
     is_fragment = not has_verb and word_count <= (3 if _QUESTION_WORD.match(rest) else 5)
     return is_fragment and (rest != text or bool(_FRAGMENT_START.match(rest)) or len(subject_words) < 2)
 

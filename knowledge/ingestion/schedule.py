@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from core.errors import UsageError
 from core.runtime.locks import is_refreshing
-from core.settings import LiveSource, RefreshSettings, Settings, SourceSettings, StoredSource
+from core.settings import LearnedSource, LiveSource, RefreshSettings, Settings, SourceSettings, StoredSource
+from core.settings.audience import Audiences
 from core.settings.cron import DEFAULT_JITTER, RefreshSchedule
 from core.types import SourceState
 
@@ -22,6 +23,7 @@ LANGUAGES = "languages"
 # After a failure a source is retried sooner than scheduled: after a minute, then two, then four, at most an hour.
 MIN_RETRY_DELAY = timedelta(minutes=1)
 MAX_RETRY_DELAY = timedelta(hours=1)
+MAX_FIRST_RETRY_DELAY = timedelta(minutes=2)
 
 
 def make_schedule(settings: SourceSettings, default_minutes: float) -> RefreshSchedule:
@@ -61,8 +63,10 @@ def next_refresh_at(
         # The latter: a clock that was wrong must not put it off for years.
         return now
     if state.unfinished:
-        # A source whose refresh kills the process is retried more and more slowly.
-        return state.last_try + (_backoff(state.failures - 1) if state.failures > 1 else timedelta())
+        # A source whose refresh kills the process is retried more and more slowly; one that was never read, soon, but
+        # not so often that systemd gives the daemon up.
+        delay = _backoff(state.failures - 1) if state.failures > 1 else timedelta()
+        return state.last_try + (delay if state.last_success else min(delay, MAX_FIRST_RETRY_DELAY))
     scheduled_at = schedule.next_after(state.last_try, _jitter_fraction(name, state.last_try))
     if state.failures:
         retry_at = (state.ended_at or state.last_try) + _backoff(state.failures)
@@ -86,7 +90,7 @@ def source_states(
 def _make_source_state(name: str, settings: Settings, state: RefreshState, started_at: datetime | None) -> SourceState:
     source = settings.sources[name]
     schedule = make_schedule(source, settings.knowledge.refresh_minutes)
-    fingerprint = index_fingerprint(source, settings.knowledge.chunking.tokens)
+    fingerprint = index_fingerprint(source, settings.knowledge.chunking.tokens, Audiences.from_settings(settings))
     is_running = state.unfinished and is_refreshing(settings.data_dir, name)
     if is_running and state.last_try and not state.is_requested:
         next_run = None if state.paused else schedule.next_after(state.last_try, _jitter_fraction(name, state.last_try))
@@ -134,9 +138,11 @@ def stored_sources(sources: Mapping[str, SourceSettings], names: Collection[str]
     return [name for name in sources if (not names or name in names) and not isinstance(sources[name], LiveSource)]
 
 
-def index_fingerprint(settings: SourceSettings, chunk_tokens: int) -> str:
+def index_fingerprint(settings: SourceSettings, chunk_tokens: int, audiences: Audiences) -> str:
     """Return a fingerprint of everything except content that shapes a source's passages; a new one makes the source
-    due.
+    due. Which taught answers a source has depends on all audiences.
     """
-    serialized_settings = settings.model_dump_json(exclude={"refresh"})
+    serialized_settings = settings.model_dump_json(exclude={"refresh", "audience"})
+    if isinstance(settings, LearnedSource):
+        serialized_settings += audiences.fingerprint
     return hashlib.sha256(f"{INDEX_FORMAT}\0{chunk_tokens}\0{serialized_settings}".encode()).hexdigest()[:32]

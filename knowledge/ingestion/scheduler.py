@@ -18,7 +18,6 @@ from core.settings import Settings
 from core.types import SourceState
 from knowledge.ingestion.refresh import ChangeCallback, RefreshContext, purge_removed_sources, refresh_source
 from knowledge.ingestion.schedule import (
-    index_fingerprint,
     make_schedule,
     next_refresh_at,
     source_states,
@@ -67,6 +66,7 @@ class RefreshScheduler:
         self._fetch_slots = asyncio.Semaphore(FETCH_CONCURRENCY)
         self._index_slots = asyncio.Semaphore(INDEX_CONCURRENCY)
         self._source_names = stored_sources(settings.sources)
+        self._reported_interrupted = set[str]()
         self._wake_events = {name: asyncio.Event() for name in self._source_names}
         self._changed_at: dict[str, datetime | None] = {}
         self._started_at = datetime.now(UTC)
@@ -153,6 +153,10 @@ class RefreshScheduler:
         await self._detect_change(name, state)
         refresh_at, now = self._next_refresh_at(name, state)
         if refresh_at is None or refresh_at > now:
+            if refresh_at is not None and state.unfinished and name not in self._reported_interrupted:
+                self._reported_interrupted.add(name)
+                wait_s = round((refresh_at - now).total_seconds())
+                get_logger(__name__).warning("source.interrupted", source=name, tries=state.failures, retry_s=wait_s)
             return min(refresh_at or now + self._poll_interval, now + self._poll_interval)
         try:
             async with self._fetch_slots:
@@ -172,7 +176,7 @@ class RefreshScheduler:
         """Return when a source is due, and the current time."""
         source, now = self._settings.sources[name], datetime.now(UTC)
         schedule = make_schedule(source, self._settings.knowledge.refresh_minutes)
-        fingerprint = index_fingerprint(source, self._context.chunk_tokens)
+        fingerprint = self._context.fingerprint(name)
         return next_refresh_at(name, state, schedule, fingerprint, now=now, started_at=self._started_at), now
 
     async def _refresh(self, name: str) -> None:

@@ -144,7 +144,7 @@ class _Worker:
         limits = (settings.memory_mb << 20, settings.cpu_s, settings.output_mb << 20, os.getpid())
         start_task = asyncio.create_task(
             asyncio.create_subprocess_exec(
-                *(sys.executable, "-B", "-P", "-W", "ignore", "-m", "knowledge.parsing.worker", *map(str, limits)),
+                *(sys.executable, "-B", "-P", "-W", "ignore", "-m", f"{__package__}.worker", *map(str, limits)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,

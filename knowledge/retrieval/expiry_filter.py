@@ -67,9 +67,9 @@ class ExpiryFilteringStore:
             if passage.source not in visible_results or passage.path in visible_results[passage.source]
         ]
 
-    async def term_weights(self, tokens: str) -> Mapping[str, float]:
+    async def term_weights(self, tokens: str, sources: Collection[str] | None = None) -> Mapping[str, float]:
         """Count as the store does."""
-        return await self._store.term_weights(tokens)
+        return await self._store.term_weights(tokens, sources)
 
     async def vectors(self, source: str) -> Vectors:
         """Return all vectors of a source, expired ones too: they say what it is about."""

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
-
-import numpy as np
 
 from core.errors import EmbeddingError, UsageError
 from core.grounding.fusion import fuse
@@ -24,13 +21,9 @@ from knowledge.ports import Embedder, Store, Vectors
 from knowledge.retrieval.agent_index import AgentIndexEntry, MixIn, embed_mix_in, index_agent
 from knowledge.retrieval.definitions import find_identifiers, is_definition
 from knowledge.retrieval.expiry_filter import ExpiryFilteringStore
+from knowledge.retrieval.query_embedder import EMBEDDER_COOLDOWN_S, QueryEmbedder
 from knowledge.retrieval.routing import AgentIndex, select_agents
 
-# Below this share of known tokens a text's vector means little, and only words count.
-MIN_VOCABULARY_COVERAGE = 0.5
-QUERY_CACHE_SIZE = 256
-# No token of a text is like this one.
-ABSENT_WORD = "\0"
 # The share of a search's time that live sources may take; at its end the stored passages would be lost as well.
 LIVE_TIME_SHARE = 0.8
 # BM25's k1 + 1: what a word that is repeated without end adds, as a multiple of its IDF.
@@ -44,8 +37,6 @@ DEFINITION_BONUS = 0.3
 PASSAGE_MARGIN = 0.05
 # How far above the threshold the best agent must score for its rivals to be left out without a look at passages.
 SURE_MARGIN = 0.1
-# How long a failing embedder is not called again.
-EMBEDDER_COOLDOWN_S = 10.0
 
 
 class KnowledgeLibrary:
@@ -63,11 +54,11 @@ class KnowledgeLibrary:
         self._agents = settings.retrieval_agents()
         self._search_settings = settings.knowledge.search
         self._routing_settings = settings.knowledge.routing
-        self._embedder_cooldown_s = embedder_cooldown_s
-        self._embedder_retry_at = 0.0
-        self._query_timeout_s = settings.knowledge.embedding.query_timeout_s
         self._store = ExpiryFilteringStore(store, settings.sources, settings.data_dir)
         self._embedder = embedder
+        self._query_embedder = QueryEmbedder(
+            embedder, settings.knowledge.embedding.query_timeout_s, cooldown_s=embedder_cooldown_s
+        )
         self._live_sources = LiveSources(
             settings.sources,
             self.similarity,
@@ -84,12 +75,22 @@ class KnowledgeLibrary:
         self._index_entries: Mapping[str, AgentIndexEntry] = {}
         self._mix_ins: Mapping[str, MixIn] | None = None
         self._load_lock = asyncio.Lock()
-        self._embedding_tasks: OrderedDict[str, asyncio.Task[Vectors]] = OrderedDict()
+        # What words are counted in; None: all passages.
+        self._counted_sources: Collection[str] | None = None
 
     @property
     def is_empty(self) -> bool:
         """Return whether no source had a passage at the last `load` and none is live."""
         return not self._live_sources and not any(entry.passage_count for entry in self._index_entries.values())
+
+    def restricted_to(self, sources: Collection[str]) -> KnowledgeLibrary:
+        """Return a view of this library, as of its last `load`, that knows these sources alone."""
+        view, visible_names = copy(self), set(sources)
+        view._agents = {name: agent for name, agent in self._agents.items() if visible_names.issuperset(agent.sources)}
+        view._index_entries = {name: entry for name, entry in self._index_entries.items() if name in view._agents}
+        view._live_agents = [name for name in self._live_agents if name in view._agents]
+        view._counted_sources = visible_names
+        return view
 
     async def load(self, sources: Collection[str] = ()) -> None:
         """Compute what routing compares questions with: centroids of every agent's vectors, and its mix-in.
@@ -132,7 +133,7 @@ class KnowledgeLibrary:
         ]
         if not indexes:
             return live_scores
-        vector = await self._try_embed(query)
+        vector = await self._query_embedder.embed(query)
         if vector is None:
             lexical_scores = await self._route_lexically(query, indexes)
             return [*lexical_scores, *(score for score in live_scores if score.name not in self._live_agents)]
@@ -150,7 +151,7 @@ class KnowledgeLibrary:
         if agent not in self._agents:
             agent_names = ", ".join(sorted(self._agents)) or "none are configured"
             raise UsageError(f"no agent is named {agent!r}; the agents are: {agent_names}")
-        vector = await self._try_embed(dense_query or query)
+        vector = await self._query_embedder.embed(dense_query or query)
         candidates = max(self._search_settings.candidates, limit)
         sources = self._agents[agent].sources
         passages = await self._retrieve(query, vector, sources, candidates)
@@ -177,7 +178,7 @@ class KnowledgeLibrary:
         Such words tell that a part of the query is not known here, but they do not tell passages apart.
         """
         tokens = query_tokens(query).split()
-        weights = await self._store.term_weights(" ".join([*tokens, UNKNOWN_WORD]))
+        weights = await self._store.term_weights(" ".join([*tokens, UNKNOWN_WORD]), self._counted_sources)
         # Without counts a word is taken to be in the square root of all passages: half of the largest weight.
         passage_count = sum(entry.passage_count for entry in self._index_entries.values())
         typical_weight = math.log1p(math.sqrt(passage_count))
@@ -194,10 +195,10 @@ class KnowledgeLibrary:
         stored_sources = [source for source in sources if source not in self._live_sources]
         tokens = query_tokens(query)
         passages = await self._store.search(tokens, None, stored_sources, limit)
-        weights = dict(await self._store.term_weights(f"{tokens} {ABSENT_WORD}"))
+        weights = dict(await self._store.term_weights(f"{tokens} {UNKNOWN_WORD}", self._counted_sources))
         passage_count = sum(entry.passage_count for entry in self._index_entries.values())
         # As BM25 weighs a word that is in none of the passages.
-        unknown_weight = weights.pop(ABSENT_WORD, math.log1p((passage_count + 0.5) / 0.5)) if passage_count else 0.0
+        unknown_weight = weights.pop(UNKNOWN_WORD, math.log1p((passage_count + 0.5) / 0.5)) if passage_count else 0.0
         best = sorted(passages, key=lambda passage: -passage.lexical)[:limit]
         return WordMatch(tuple(best), weights, unknown_weight)
 
@@ -218,7 +219,7 @@ class KnowledgeLibrary:
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """Return the cosine of each text with the query, or its share of common words when there are no vectors."""
-        vector = await self._try_embed(query) if texts else None
+        vector = await self._query_embedder.embed(query) if texts else None
         if vector is None:
             return _word_overlap(query, texts)
         try:
@@ -229,35 +230,22 @@ class KnowledgeLibrary:
         return similarities
 
     async def term_weights(self, query: str) -> Mapping[str, float]:
-        """Return the IDF of each token of a query over all stored passages; empty where the store cannot count."""
-        return await self._store.term_weights(query_tokens(query))
+        """Return the IDF of each token of a query over all stored passages; empty where the store cannot count.
+
+        A word that no passage contains weighs as much as one that a single passage contains: otherwise a typing error
+        would outweigh all that a few passages know.
+        """
+        tokens = f"{query_tokens(query)} {UNKNOWN_WORD}"
+        weights = dict(await self._store.term_weights(tokens, self._counted_sources))
+        # Of n passages an unknown word has the weight ln(1 + (n + 0.5) / 0.5).
+        passage_count = (math.expm1(weights.pop(UNKNOWN_WORD, 0.0)) - 1) / 2
+        max_weight = math.log1p(max(0.0, passage_count - 0.5) / 1.5)
+        return {token: min(weight, max_weight) for token, weight in weights.items()}
 
     async def close(self) -> None:
         """Cancel embeddings that nobody waits for, and close the live sources' connections. Idempotent."""
         await self._live_sources.close()
-        tasks = list(self._embedding_tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._embedding_tasks.clear()
-
-    async def _try_embed(self, query: str) -> Vectors | None:
-        """Return the query's vector, or None when only words can be used: the vector means little or is unavailable."""
-        if not self._is_in_vocabulary(query):
-            return None
-        if time.monotonic() < self._embedder_retry_at:
-            return None
-        try:
-            async with asyncio.timeout(self._query_timeout_s):
-                return await self._embed_cached(query)
-        except (EmbeddingError, TimeoutError) as error:
-            # The next question must not wait for it again.
-            self._embedder_retry_at = time.monotonic() + self._embedder_cooldown_s
-            get_logger(__name__).warning("query.not_embedded", error=str(error) or f"not in {self._query_timeout_s} s")
-            return None
-
-    def _is_in_vocabulary(self, query: str) -> bool:
-        return self._embedder.vocabulary_coverage(query) >= MIN_VOCABULARY_COVERAGE
+        await self._query_embedder.close()
 
     async def _route_lexically(self, query: str, indexes: Sequence[AgentIndex]) -> Sequence[AgentScore]:
         """Order agents by their best BM25 score for the query; those without a match come last, in the configured
@@ -310,34 +298,6 @@ class KnowledgeLibrary:
 
     def _has_live_source(self, name: str) -> bool:
         return any(source in self._live_sources for source in self._agents[name].sources)
-
-    async def _embed_cached(self, query: str) -> Vectors:
-        """Return the query's vector. Concurrent and later calls for the same query share one embedding.
-
-        No caller owns the embedding: a cancelled caller does not cancel it for the others.
-        """
-        task = self._embedding_tasks.get(query)
-        if task is None:
-            task = asyncio.create_task(self._embed_query(query))
-            self._embedding_tasks[query] = task
-            task.add_done_callback(lambda completed_task: self._evict_failed(query, completed_task))
-            if len(self._embedding_tasks) > QUERY_CACHE_SIZE:
-                self._embedding_tasks.popitem(last=False)
-        else:
-            self._embedding_tasks.move_to_end(query)
-        return await asyncio.shield(task)
-
-    async def _embed_query(self, query: str) -> Vectors:
-        vector: Vectors = (await self._embedder.embed([query]))[0]
-        if not np.isfinite(vector).all():
-            raise EmbeddingError("the query's vector is no number")
-        return vector
-
-    def _evict_failed(self, query: str, task: asyncio.Task[Vectors]) -> None:
-        # Reading the exception also marks it as retrieved: all callers may be gone.
-        has_failed = task.cancelled() or task.exception() is not None
-        if has_failed and self._embedding_tasks.get(query) is task:
-            del self._embedding_tasks[query]
 
 
 def _word_overlap(query: str, texts: Sequence[str]) -> list[float]:

@@ -14,7 +14,7 @@ from core.settings import Settings
 from core.types import AgentScore, Passage
 from knowledge.ports import Embedder, Store
 from knowledge.retrieval.agent_index import make_indexes
-from knowledge.retrieval.library import MIN_VOCABULARY_COVERAGE
+from knowledge.retrieval.query_embedder import MIN_VOCABULARY_COVERAGE
 from knowledge.retrieval.routing import RoutingScore, score_agent
 
 RoutingMethod = Literal["vectors", "words", "option"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,12 +15,14 @@ from core.settings import (
     GithubSource,
     GitlabSource,
     GitSource,
+    JournalSettings,
     LearnedSource,
     OwnSource,
     SourceSettings,
     StandingSource,
     WebsiteSource,
 )
+from core.settings.audience import Audiences
 from knowledge.parsing.parser import Parser
 from knowledge.ports import Source
 from knowledge.sources.faq import FaqFile
@@ -41,14 +44,16 @@ def open_source(
     data_dir: Path,
     sources: Mapping[str, SourceSettings] = MappingProxyType({}),
     parser: Parser | None = None,
+    *,
+    journal: JournalSettings | None = None,
+    audiences: Audiences | None = None,
 ) -> Source:
-    """Return the source that the settings describe. Nothing is read yet; clones go to `data_dir/git`, pages to
-    `data_dir/web/<name>`, issues and releases to `data_dir/forge/<name>`, results of standing queries to
-    `data_dir/standing/<name>`. `sources` are all that are configured, for those that ask another one. `parser` reads
-    the documents; None reads them in threads, without limits.
+    """Return the source that the settings describe. Nothing is read yet; clones go to `data_dir/git`, and to `<name>`
+    in `data_dir/web` pages, in `forge` issues and releases, in `standing` results of standing queries. `sources` are
+    all that are configured, for those that ask another one. `parser` reads the documents (None: threads, no limits),
+    `journal` says where taught answers are (None: a file there), `audiences` which ones a source may have (None: all).
 
-    Raises `SourceError` for globs or a branch name that cannot be used, for a source that is asked live, and for
-    standing queries of none such.
+    Raises `SourceError` for globs or a branch name that cannot be used, and for what is asked live or asks no such.
     """
     if isinstance(settings, FilesSource | FaqSource):
         return FilesFolder(name, settings, parser) if isinstance(settings, FilesSource) else FaqFile(name, settings)
@@ -60,13 +65,16 @@ def open_source(
             else Feed(name, settings, page_directory, parser)
         )
     if isinstance(settings, GithubSource | GitlabSource):
-        return ForgeProject(name, settings, data_dir.expanduser() / "forge" / name)
+        return ForgeProject(name, settings, data_dir.expanduser() / "forge" / name, parser)
     if isinstance(settings, GitSource):
         return GitRepository(name, settings, data_dir.expanduser() / "git", parser)
     if isinstance(settings, StandingSource):
         return StandingQueries(name, settings, sources.get(settings.of), data_dir)
     if isinstance(settings, OwnSource | LearnedSource):
+        accepts = partial((audiences or Audiences()).accepts_lesson, name)
         return (
-            PluginSource(name, settings, data_dir) if isinstance(settings, OwnSource) else TaughtAnswers(name, data_dir)
+            PluginSource(name, settings, data_dir)
+            if isinstance(settings, OwnSource)
+            else TaughtAnswers(name, data_dir, journal or JournalSettings(), accepts)
         )
     raise SourceError(f"source {name} is asked at question time: there is nothing to read in")

@@ -156,6 +156,8 @@ def _parse_tags(value: Any) -> tuple[str, ...]:
 
 
 _SLUG_CHARS = 40
+# About 30,000 pairs. A file is parsed in this process, so that its errors name a line.
+MAX_FILE_BYTES = 16 << 20
 
 
 class FaqFile:
@@ -187,6 +189,10 @@ class FaqFile:
 
     def _read(self) -> tuple[dict[str, FaqEntry], dict[str, int]]:
         try:
+            if self._path.stat().st_size > MAX_FILE_BYTES:
+                raise ValueError(
+                    f"{self._path} is larger than {MAX_FILE_BYTES >> 20} MB. Split it into several sources."
+                )
             parsed_entries, incomplete = read_entries(self._path)
         except ValueError as error:
             raise SourceError(f"source {self.name}: {error}") from error

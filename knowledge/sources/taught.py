@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection
 from datetime import UTC
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from core.errors import SourceError, StoreError
+from core.settings.messaging import JournalSettings
 from core.storage.lessons import TaughtAnswer, TaughtAnswerRepository
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.documents import fingerprint
 
-if TYPE_CHECKING:
-    from core.storage.engine import Database
-
 
 class TaughtAnswers:
-    """The approved answers, each a document named after its reviewer and the time of the review."""
+    """The approved answers, each a document named after its reviewer and the time of the review.
 
-    def __init__(self, name: str, data_dir: Path) -> None:
+    `accepts` says of a platform and a chat whether answers that were taught there belong to this source.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        data_dir: Path,
+        journal: JournalSettings,
+        accepts: Callable[[str, str], bool] = lambda _platform, _chat: True,
+    ) -> None:
         self.name = name
-        self._path = data_dir.expanduser() / "journal.db"
+        self._data_dir = data_dir.expanduser()
+        self._journal = journal
+        self._accepts = accepts
 
     async def listing(self) -> Listing:
         """List the approved answers. Raises `SourceError` when the database cannot be read."""
@@ -39,27 +45,15 @@ class TaughtAnswers:
                 yield Document(path, _to_text(answers[path]), "faq", answers[path].question)
 
     async def _load_approved(self) -> dict[str, TaughtAnswer]:
-        # Looking makes nothing: before the first question there is no database.
-        if not await asyncio.to_thread(self._path.exists):
-            return {}
+        from core.storage.opening import open_existing_database
+
         try:
-            async with self._open_database() as database:
-                return {
-                    _to_document_path(taught_answer): taught_answer
-                    for taught_answer in await TaughtAnswerRepository(database).list_answers("approved")
-                }
+            # Looking makes nothing: before the first question there is no database.
+            async with open_existing_database(self._journal, self._data_dir) as database:
+                answers = await TaughtAnswerRepository(database).list_answers("approved") if database else ()
         except StoreError as error:
             raise SourceError(f"source {self.name}: {error}") from error
-
-    @asynccontextmanager
-    async def _open_database(self) -> AsyncIterator[Database]:
-        from core.storage.engine import Database
-
-        database = await Database.open(self._path)
-        try:
-            yield database
-        finally:
-            await database.close()
+        return {_to_document_path(answer): answer for answer in answers if self._accepts(answer.platform, answer.chat)}
 
 
 def _to_document_path(taught_answer: TaughtAnswer) -> str:

@@ -11,19 +11,24 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from tests import results
 from tests.benchmarks import (
     crowd,
     daemon,
+    daemons,
     evaluation,
     history,
     ingest,
     kills,
     line,
     load,
+    open_loop,
+    operator_page,
     repository,
     routing,
     scale,
     search,
+    sizes,
     stores,
     sustained,
     waterfall,
@@ -38,37 +43,46 @@ SUITES = {
     "routing": routing.measure,
     "evaluation": evaluation.measure,
     "scale": scale.measure,
+    "sizes": sizes.measure,
     "stores": stores.measure,
     "line": line.measure,
     "history": history.measure,
     "crowd": crowd.measure,
+    "open_loop": open_loop.measure,
     "waterfall": waterfall.measure,
     "daemon": daemon.measure,
+    "daemons": daemons.measure,
     "kills": kills.measure,
     "load": load.measure,
+    "operator_page": operator_page.measure,
 }
 
 
-async def measure(names: list[str]) -> list[Figure]:
-    figures: list[Figure] = []
+async def measure(names: list[str]) -> dict[str, list[Figure]]:
+    figures: dict[str, list[Figure]] = {}
     # One folder for all: what one suite ingested the next one uses.
     with tempfile.TemporaryDirectory(prefix="kimas-bench-") as folder:
         for name in names:
-            figures += await SUITES[name](Path(folder))
+            figures[name] = await SUITES[name](Path(folder))
     return figures
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="all of them unless named")
-    names = parser.parse_args().suites or list(SUITES)
+    parser.add_argument(
+        "--save", action="store_true", help="keep the figures in docs/benchmarks, and write docs/results.md"
+    )
+    options = parser.parse_args()
     table = Table("what", "measured", "promised", "", box=None, header_style="bold", pad_edge=False)
-    figures = asyncio.run(measure(names))
-    for figure in figures:
+    measured = asyncio.run(measure(options.suites or list(SUITES)))
+    for figure in (figure for figures in measured.values() for figure in figures):
         mark = "" if figure.limit is None else "[green]ok[/]" if figure.value <= figure.limit else "[red]over[/]"
         limit = "" if figure.limit is None else f"under {figure.limit:g} {figure.unit}"
         table.add_row(figure.what, f"{figure.value:.4g} {figure.unit}", limit, mark)
     Console().print(table)
+    if options.save:
+        results.save(measured)
     sys.exit(0)
 
 

@@ -482,7 +482,9 @@ def _judge_model(outcome: Outcome, model: Model) -> None:
     questions = {get_question(line) for line in outcome.lines if line.kind != "chatter"}
     answered = {get_question(line) for line in outcome.lines if line.kind != "chatter" and line.state != "silent"}
     for request in model.requests:
-        if request.question not in (questions if outcome.killed else answered):
+        # In doubt, a model is asked whether to speak: it may say no.
+        is_maybe_silent = outcome.killed or request.purpose == "second_opinion"
+        if request.question not in (questions if is_maybe_silent else answered):
             outcome.faults["chatter"].append(f"the model was asked to {request.purpose}: {request.question!r}")
     written = Counter(event.question for event in model.of("write"))
     # An answer may be begun on a guess, and once more when the light model knows better: `context.head_start`.

@@ -3,8 +3,8 @@
     python -m tests.benchmarks.load_model --ttft 0.3 --rate 50
 
 The first line that it prints is its address; then one line for every request: `purpose` (the agent that sent it),
-`question` (what stood between the tags of a question, empty where there was none), and `at`, the seconds of the clock
-that all processes of a machine share.
+`question` (what stood between the tags of a question or a message, empty where there was none), and `at`, the seconds
+of the clock that all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.core.scripted import Body, get_agent
 from tests.deployment import ROOT
 from tests.peers.language_model import LanguageModelPeer
 
-ASKED = re.compile(r"<question[^>]*>\n(.*?)\n</question>", re.DOTALL)
+ASKED = re.compile(r"<(?:question|said)\b[^>]*>\n(.*?)\n</(?:question|said)>", re.DOTALL)
 PASSAGE = re.compile(r'<passage id="p1"[^>]*>\n(.*?)\n</passage>', re.DOTALL)
 WORDS = 45
 

@@ -11,7 +11,7 @@ import re
 import sysconfig
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count as count_from, islice
 from pathlib import Path
 
 import numpy as np
@@ -71,10 +71,17 @@ def documents() -> Iterator[tuple[str, list[str]]]:
                 yield f"{place}/{name}/{start}", pieces[start : start + PER_DOCUMENT]
 
 
+def _repeated() -> Iterator[tuple[str, list[str]]]:
+    """Yield the documents again and again, under another path each time: for more passages than there is text."""
+    for turn in count_from(0):
+        for path, pieces in documents():
+            yield (f"{turn}/{path}" if turn else path), pieces
+
+
 def rows(count: int) -> Iterator[tuple[str, list[PassageRow]]]:
     """Yield the rows of about `count` passages in whole documents, each with its source."""
     topics, created_at = Topics(1), 0
-    for number, (path, pieces) in enumerate(documents()):
+    for number, (path, pieces) in enumerate(_repeated()):
         if created_at >= count:
             return
         source = SOURCES[number % len(SOURCES)]

@@ -42,8 +42,8 @@ class Watched:
     ) -> Sequence[Passage]:
         return await self.store.search(tokens, vector, sources, limit)
 
-    async def term_weights(self, tokens: str) -> Mapping[str, float]:
-        return await self.store.term_weights(tokens)
+    async def term_weights(self, tokens: str, sources: Collection[str] | None = None) -> Mapping[str, float]:
+        return await self.store.term_weights(tokens, sources)
 
     async def vectors(self, source: str) -> Vectors:
         self.read.append(source)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from bots.cli.check import Probe, check
+from bots.cli.check import check
 from bots.cli.console import Finding
+from bots.cli.probes import Probe
 from core.settings import Settings
 
 
@@ -58,7 +59,8 @@ async def test_everything_in_order(tmp_path: Path, repository: Path) -> None:
     assert [finding for finding in findings if finding.level != "ok"] == []
     subjects = [finding.subject for finding in findings]
     assert subjects == [
-        *("data_dir", "git", "sources.docs", "sources.faq", "sources.code", "agents", "knowledge.embedding", "models")
+        *("data_dir", "journal", "git", "sources.docs", "sources.faq", "sources.code", "agents", "audience"),
+        *("knowledge.embedding", "models"),
     ]
     assert "extractive" in findings[-1].text
     assert not (tmp_path / "data").exists()
@@ -203,6 +205,32 @@ async def test_models_and_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "error", "telegram.token", "environment variable NOT_THERE is not set"
     )
     assert (await find_finding(chosen, "models.light")).text == "m at http://h/[redacted]"
+
+
+@pytest.mark.parametrize(
+    ("main", "limits", "text"),
+    [
+        ({}, {}, "none per day; no model is paid (its prices are 0, or it has none and a private address)"),
+        (
+            {"base_url": "https://api.example.org/v1"},
+            {"daily_tokens": None, "daily_cost": 5},
+            "daily_tokens_per_chat 1,507,200, daily_tokens_per_user 301,440, daily_cost 5; daily_tokens_per_chat, "
+            "daily_tokens_per_user: for 150, 30 questions of 10,048 tokens, because models.main is paid (it has a "
+            "price, or is outside of your network); a number or null changes that, prices of 0 say it is free",
+        ),
+        (
+            {"base_url": "https://api.example.org/v1", "price_prompt": 0, "price_completion": 0},
+            {"daily_tokens": 5000},
+            "daily_tokens 5,000; no model is paid (its prices are 0, or it has none and a private address)",
+        ),
+    ],
+)
+async def test_the_limits_in_force_and_why(
+    tmp_path: Path, main: dict[str, Any], limits: dict[str, Any], text: str
+) -> None:
+    model = {"base_url": "http://localhost:11434/v1", "model": "m", **main}
+    finding = await find_finding(settings(tmp_path, models={"main": model}, limits=limits), "limits")
+    assert finding == Finding("ok", "limits", text)
 
 
 async def test_probes_run_together_and_their_failures_are_findings(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from bots.discord.adapter import DiscordAdapter, identify
+from bots.common.diagnosis import Scope
+from bots.discord.adapter import DiscordAdapter
+from bots.discord.diagnosis import diagnose
 from core.errors import PlatformError
 from core.types import Message
 from tests.bots.discord_helpers import PACE, Inbox, Positions, listening, settings
@@ -57,14 +59,14 @@ async def test_open_registers_the_commands_and_close_is_idempotent(peer: Discord
 
 
 async def test_identify_changes_nothing(peer: DiscordPeer, tmp_path: Path) -> None:
-    assert await identify(settings(peer, tmp_path)) == "kimas"
+    assert (await diagnose(settings(peer, tmp_path), Scope())).identity == "kimas"
     assert {call.name for call in peer.calls} == {"GET /users/@me", "GET /oauth2/applications/@me"}
 
 
 @pytest.mark.parametrize("token", ["wrong", "Bot MTAwMDA.tests.a-token-for-tests", "ä", "a.b.c"])
 async def test_a_wrong_token_is_named_with_the_way_out(peer: DiscordPeer, tmp_path: Path, token: str) -> None:
     with pytest.raises(PlatformError, match=r"discord\.token was refused.*Reset Token") as error_info:
-        await identify(settings(peer, tmp_path, token))
+        await diagnose(settings(peer, tmp_path, token), Scope())
     assert token == "a.b.c" or token not in str(error_info.value).replace("the word Bot", "")
 
 
@@ -72,7 +74,7 @@ async def test_a_missing_token_is_named(peer: DiscordPeer, tmp_path: Path) -> No
     discord_settings = settings(peer, tmp_path)
     (tmp_path / "token").unlink()
     with pytest.raises(PlatformError, match=r"discord\.token cannot be read"):
-        await identify(discord_settings)
+        await diagnose(discord_settings, Scope())
 
 
 async def test_what_is_said_in_channels_threads_and_private(peer: DiscordPeer, make: Make) -> None:

@@ -63,7 +63,7 @@ async def start(peer: DiscordPeer, tmp_path: Path) -> AsyncIterator[Start]:
                 discord_helpers.settings(peer, tmp_path),
                 JournalPositions(journal, "discord"),
                 discord_helpers.PACE,
-                sources=tuple(whole.sources),
+                get_sources=lambda _message: tuple(whole.sources),
             )
             await adapter.open()
             stack.push_async_callback(adapter.close)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bots.common.events import IgnoredEvent
+from bots.discord.adapter import load_client
 from bots.discord.convert import Identity, Location, snowflake_time, time_snowflake, to_command, to_message
 from core.types import Message
 
@@ -114,4 +115,23 @@ def test_a_command_in_a_thread_and_in_private() -> None:
     private = to_command({**alone, "channel": {"id": "50", "type": 1}, "user": ANN}, ME)
     assert isinstance(private, Message)
     assert (private.private, private.author, private.key.chat) == (True, "Ann", "50")
+    group = to_command({**alone, "channel": {"id": "50", "type": 3}, "user": ANN}, ME)
+    assert isinstance(group, Message)
+    assert not group.private, "other people read along"
     assert isinstance(to_command({**event, "type": 3}, ME), IgnoredEvent)
+
+
+def test_a_command_without_its_channel_is_answered_where_its_id_says() -> None:
+    user = {"id": "7", "username": "ann"}
+    event = {"id": "175928847299117063", "token": "t", "type": 2, "channel_id": "5", "guild_id": "3"}
+    message = to_command({**event, "member": {"user": user}, "data": {"name": "help", "type": 1}}, ME)
+    assert isinstance(message, Message)
+    assert (message.key.chat, message.reference["channel"], message.private) == ("5", "5", False)
+
+
+def test_a_token_may_have_long_parts() -> None:
+    load_client()
+    from bots.discord.client import TOKEN_PATTERN
+
+    assert TOKEN_PATTERN.fullmatch(".".join(["x" * 180] * 3))
+    assert not TOKEN_PATTERN.fullmatch("Bot x.y.z")

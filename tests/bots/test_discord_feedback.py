@@ -94,7 +94,7 @@ async def test_the_answer_to_a_slash_command_is_rated_and_tried_again_below_it(b
     await peer.press(noted.shown, f"thumb:again:{number}")  # type: ignore[arg-type]
     await bot.settled(room, f"{number}~2")
     first, second = peer.messages(room.place)
-    assert first.content == "Answer to: Why?", "the first answer stays"
+    assert first.content == "> Ann: /ask Why?\nAnswer to: Why?", "the first answer stays"
     assert second.content.endswith("Answer to: Why?")
     assert "/ask Why?" in second.content, "what is answered, where no message of theirs can be replied to"
     assert second.components != []

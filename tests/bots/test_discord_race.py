@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from bots.discord.adapter import DiscordAdapter
 from bots.discord.connection import DiscordIntervals
 from core.settings import Settings
@@ -45,6 +47,7 @@ class OnDiscord:
         return [US if author == self.peer.me else author.username for author in authors]
 
 
+@pytest.mark.serial
 async def test_on_discord_we_are_among_the_first_two_or_silent_never_the_third(tmp_path: Path) -> None:
     async with DiscordPeer(limit=(5, 5 * SCALE)) as peer:
         network = OnDiscord(peer)

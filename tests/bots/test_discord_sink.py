@@ -348,7 +348,7 @@ async def test_a_command_is_acknowledged_and_its_response_edited(
     await peer.wait_for_reply(room, 30, containing="first")
     await sink.finish(Reply("The first words [1].\n\n" + "y" * 1990, CITED))
     messages = peer.messages(room)
-    assert messages[0].content.startswith("The first words [[1]]")
+    assert messages[0].content.startswith("> Ann: /ask what is it?\nThe first words [[1]]")
     assert len(messages) == 3
     assert request.shown is not None
     assert delivered.told == ["posting", request.shown.id]
@@ -371,7 +371,7 @@ async def test_a_lost_acknowledgement_is_tried_again(peer: DiscordPeer, command:
     sink, _ = await command(question="what?")
     await sink.finish(Reply("this"))
     assert [call.status for call in peer.called(DEFER)] == [0, 400]
-    assert [message.content for message in peer.messages(room)] == ["this"]
+    assert [message.content for message in peer.messages(room)] == ["> Ann: /ask what?\nthis"]
 
 
 async def test_a_command_that_could_not_be_acknowledged_is_answered_in_the_channel(
@@ -408,7 +408,7 @@ async def test_after_a_restart_a_command_is_still_answered_by_its_token(
     await again.sink(message, delivered).finish(Reply("after all"))
     await again.close()
     assert request.shown is not None
-    assert request.shown.content == "after all"
+    assert request.shown.content == "> Ann: /ask what?\nafter all"
 
 
 async def test_a_command_that_nobody_answers_does_not_think_for_ever(
@@ -435,3 +435,27 @@ async def test_another_bots_reply_is_not_edited(
     await adapter.sink(message, delivered, "123").finish(Reply("ours"))
     assert [output.content for output in peer.messages(room)] == ["ours"]
     assert peer.called(EDIT) == []
+
+
+async def test_a_reply_that_can_no_longer_be_edited_is_posted_anew(peer: DiscordPeer, ask: Ask, room: str) -> None:
+    sink = await ask()
+    await sink.open()
+    await sink.update("half a")
+    first = await peer.wait_for_reply(room, 30)
+    peer.fail(EDIT, 400, body={"code": 30046, "message": "Maximum number of edits"})
+    await sink.finish(Reply("a **whole**"))
+    [message] = peer.messages(room)
+    assert message.content == "a **whole**"
+    assert message.id != first.id
+
+
+async def test_a_response_that_is_refused_is_a_message_in_the_channel(
+    peer: DiscordPeer, command: Command, room: str
+) -> None:
+    sink, request = await command(question="what is it?")
+    await peer.wait_until(lambda: request.shown is not None, 30)
+    peer.fail(RESPOND, 400, times=2, body={"code": 200000, "message": "Blocked"})
+    await sink.finish(Reply("The answer, see [this](https://example.org/a)."))
+    [message] = peer.messages(room)
+    assert "what is it?" in message.content
+    assert message.content.endswith("The answer, see [this] (https://example.org/a).")

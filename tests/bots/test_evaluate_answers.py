@@ -8,15 +8,8 @@ from typing import Any
 
 import pytest
 
-from bots.evaluation.answers import (
-    ANSWERS_LINE_FORMAT,
-    _format_lines,
-    answer_charts,
-    answers_as_json,
-    measure_answers,
-    read_answers,
-)
-from bots.evaluation.datasets import read_cases
+from bots.evaluation.answers import _format_lines, answer_charts, answers_as_json, measure_answers
+from bots.evaluation.datasets import ANSWERS_LINE_FORMAT, read_answers, read_cases
 from core.answering.pipeline import answer
 from core.errors import ModelError
 from core.types import Question, Reply

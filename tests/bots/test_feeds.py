@@ -21,7 +21,8 @@ from sqlalchemy import select, text, update
 from bots.cli.check import check
 from bots.common.namespaced import NamespacedAdapter
 from bots.daemon.adapters import JournalOffsets, JournalPositions
-from bots.daemon.feeds import FeedFollower, find_misplaced_feeds, make_feed_followers, resolve_chat
+from bots.daemon.feeds import FeedFollower, find_misplaced_feeds, make_feed_followers
+from bots.daemon.posting import resolve_chat
 from bots.daemon.runner import run
 from bots.discord.adapter import DiscordAdapter
 from bots.http.adapter import HttpAdapter
@@ -672,7 +673,7 @@ async def test_a_chat_may_name_the_bot_that_writes(
         )
         (follower,) = make_feed_followers(configuration, adapters, journal, ThreadParser())
         feed = configuration.auto_comment.feeds["games"]
-        assert resolve_chat(feed, follower.adapter) == writes
+        assert resolve_chat(feed.chat, follower.adapter) == writes
 
 
 async def test_check_asks_for_the_feeds_only_when_told_to(tmp_path: Path, web: WebPeer) -> None:

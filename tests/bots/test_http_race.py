@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from bots.http.adapter import HttpAdapter
 from tests.bots.http_helpers import QUICK, http_settings
 from tests.bots.race_helpers import raced
@@ -42,6 +44,7 @@ class OverHttp:
         assert (await self.peer.send(self.adapter.port, sent))[0] == 202
 
 
+@pytest.mark.serial
 async def test_over_http_we_are_among_the_first_two_or_silent_never_the_third(tmp_path: Path) -> None:
     async with CallbackPeer() as peer:
         adapter = HttpAdapter(http_settings(peer, tmp_path), QUICK)

@@ -164,3 +164,29 @@ def test_memories_are_bounded() -> None:
     assert not taken.add(("room", "1"), now=10)
     assert taken.add(("room", "1"), now=10.1)
     assert len(taken._expiry_times) == 1
+
+
+@pytest.mark.parametrize("hanging", ["started", "partial"])
+async def test_a_callback_that_hangs_before_the_end_does_not_delay_the_final_one(tmp_path: Path, hanging: str) -> None:
+    reached = asyncio.Event()
+
+    async def hang(state: str, phase: str) -> None:
+        if state == hanging and phase == "before":
+            reached.set()
+            await asyncio.Event().wait()
+
+    async def answer(question: Question, sink: Sink) -> Reply:
+        await sink.open()
+        await sink.update("Yes, so")
+        await reached.wait()
+        reply = Reply("Yes, so far so good. [1]", CITED)
+        await sink.finish(reply)
+        return reply
+
+    async with open_harness(tmp_path, answer, http={"partials": True, "timeout_s": 60}) as harness:
+        harness.peer.watch = hang
+        began = asyncio.get_running_loop().time()
+        await harness.send(event())
+        await harness.peer.until("final")
+        await harness.settled()
+        assert asyncio.get_running_loop().time() - began < 10

@@ -16,7 +16,7 @@ from bots.common.events import IgnoredEvent
 from bots.discord.adapter import DiscordAdapter
 from bots.discord.application_commands import MANAGE_GUILD
 from bots.discord.convert import Identity
-from bots.discord.interactions import to_learn_command
+from bots.discord.interactions import from_message_command
 from bots.slack.adapter import SlackAdapter
 from bots.slack.convert import parse_subcommand
 from core.messaging.feedback.escalation import LEARN_FROM_THIS, SHORTCUT_ID, resolve_target
@@ -166,15 +166,15 @@ def test_what_is_chosen_elsewhere_on_discord_is_not_ours() -> None:
         **{"channel": {"id": "20", "type": 0}},
         "data": {"type": 3, "name": "Report", "target_id": "30", "resolved": {"messages": {"30": message}}},
     }
-    assert isinstance(to_learn_command(event, me), IgnoredEvent)
+    assert isinstance(from_message_command(event, me), IgnoredEvent)
     event["data"]["name"] = LEARN_FROM_THIS
-    learn_command = to_learn_command(event, me)
+    learn_command = from_message_command(event, me)
     assert not isinstance(learn_command, IgnoredEvent)
     assert (learn_command.reply_to, learn_command.quoted, learn_command.command) == ("30", "Hi.", "learn"), (
         "another bot may be right, too"
     )
     with pytest.raises(KeyError):
-        to_learn_command({**event, "data": {**event["data"], "resolved": {"messages": {}}}}, me)
+        from_message_command({**event, "data": {**event["data"], "resolved": {"messages": {}}}}, me)
 
 
 async def test_slack_learns_from_the_shortcut_of_a_message(slack: SlackPeer, journal: Journal) -> None:

@@ -87,8 +87,8 @@ async def model_request(model: LanguageModelPeer) -> None:
             await asyncio.sleep(0.02)
 
 
-def terminate() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
+def terminate(number: int = signal.SIGTERM) -> None:
+    os.kill(os.getpid(), number)
 
 
 async def test_sigterm_ends_an_opening_that_waits_for_a_platform(deployment: Deployment) -> None:
@@ -111,15 +111,16 @@ async def test_sigterm_ends_an_opening_that_waits_for_a_platform(deployment: Dep
     server.close()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 async def test_an_answer_is_finished_within_the_grace_period(
-    deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
+    deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer, number: int
 ) -> None:
     model.ttft_s = 1
     async with daemon(deployment) as running:
         telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
         await model_request(model)
         assert not any("rotate_keys" in message.text for message in telegram.messages(GROUP))
-        terminate()
+        terminate(number)
         assert await asyncio.wait_for(running, SOON_S) == 0
     assert "nobody is logged out" in telegram.messages(GROUP)[-1].text
 

@@ -17,7 +17,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bots.cli.check import check, make_probes
+from bots.cli.check import check
+from bots.cli.probes import make_probes
 from bots.common.dry_run import DryRunAdapter
 from bots.common.namespaced import NamespacedAdapter
 from bots.daemon.adapters import find_port_conflicts, find_token_conflicts, make_adapters

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bots.slack.adapter import SlackAdapter, identify
+from bots.common.diagnosis import Scope
+from bots.slack.adapter import SlackAdapter
+from bots.slack.diagnosis import diagnose
 from core.errors import PlatformError
 from core.types import ConversationKey
 from tests.bots.slack_helpers import PACE, Inbox, Threads, listening, settings
@@ -104,7 +106,22 @@ async def test_a_mention_in_a_thread_of_others_quotes_what_it_is_about(
     peer.say("C1", "<@UBOT>", thread=root)
     message = await inbox.until(2)
     assert (message.text, message.quoted, message.reply_to) == ("", "the build fails with E12", root)
-    assert peer.called("conversations.replies") == []
+
+
+async def test_a_thread_that_began_before_the_bot_did_is_read_on_a_mention(peer: SlackPeer, tmp_path: Path) -> None:
+    root = peer.write("C1", "the build fails with E12").ts
+    peer.write("C1", "since when?", root)
+    peer.write("C1", "a robot's word", root).more = {"bot_id": "B2"}
+    peer.write("C1", "since 2.1", root)
+    inbox = Inbox()
+    async with listening(SlackAdapter(settings(peer, tmp_path), Threads().answered_in, PACE), inbox):
+        peer.say("C1", "<@UBOT>", thread=root)
+        message = await inbox.until(1)
+        assert message.quoted == "the build fails with E12\n\nsince when?\n\nsince 2.1"
+        # Who may not read it still has what was delivered.
+        peer.lacking = {"conversations.replies"}
+        peer.say("C1", "<@UBOT> and now?", thread=root)
+        assert (await inbox.until(2)).quoted == ""
 
 
 async def test_bots_are_ignored_whatever_they_are(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox) -> None:
@@ -232,7 +249,7 @@ async def test_the_start_waits_for_slack_to_come_up(peer: SlackPeer, threads: Th
     await adapter.open()
     await adapter.close()
     assert len(peer.called("auth.test")) == 4
-    assert await identify(settings(peer, tmp_path)) == "kimas in Rocket"
+    assert (await diagnose(settings(peer, tmp_path), Scope())).identity == "kimas in Rocket"
 
 
 async def test_a_command_is_acknowledged_at_once(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox) -> None:

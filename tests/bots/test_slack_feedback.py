@@ -104,3 +104,12 @@ async def test_the_answer_to_a_command_has_its_buttons_in_blocks(tmp_path: Path)
         assert [block["type"] for block in response["blocks"]] == ["section", "actions"]
         values = [element["value"] for element in response["blocks"][1]["elements"]]
         assert values == [f"thumb:up:{message.id}", f"thumb:down:{message.id}"]
+
+
+async def test_the_note_to_a_press_in_a_thread_is_in_that_thread(tmp_path: Path) -> None:
+    async with receiving(tmp_path, http=False) as (peer, adapter, inbox):
+        root = peer.write("C1", "the question").ts
+        answer = peer.write("C1", "the answer", root).ts
+        peer.press("C1", f"thumb:down:{root}", ts=answer)
+        await adapter.sink(await inbox.until(1), Delivered()).finish(Reply("Noted."))
+        assert peer.responses[0]["thread_ts"] == root

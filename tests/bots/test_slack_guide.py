@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import yaml
 
-from core.messaging.feedback.escalation import LEARN_FROM_THIS, SHORTCUT_ID
+from core.messaging.feedback.escalation import ASK_ABOUT_THIS, ASK_SHORTCUT_ID, LEARN_FROM_THIS, SHORTCUT_ID
 from core.settings import Settings
 from tests.bots.code import get_code
 
@@ -34,14 +34,17 @@ def test_the_manifest_asks_for_what_the_bot_uses() -> None:
     )
     assert scopes == explained
     events = set(manifest["settings"]["event_subscriptions"]["bot_events"])
-    assert events == {"app_mention", "message.channels", "message.groups", "message.im", "message.mpim"}
+    messages = {"message.channels", "message.groups", "message.im", "message.mpim"}
+    assert events == {"app_mention", "member_joined_channel", "reaction_added", "reaction_removed", *messages}
     assert manifest["settings"]["socket_mode_enabled"] is True
     assert manifest["settings"]["interactivity"]["is_enabled"] is True
     assert [slash_command["command"] for slash_command in manifest["features"]["slash_commands"]] == ["/kimas"]
-    [shortcut] = manifest["features"]["shortcuts"]
-    assert (shortcut["callback_id"], shortcut["type"], shortcut["name"]) == (SHORTCUT_ID, "message", LEARN_FROM_THIS)
-    assert len(shortcut["name"]) <= 24
-    assert len(shortcut["description"]) <= 150
+    shortcuts = manifest["features"]["shortcuts"]
+    assert {(shortcut["callback_id"], shortcut["type"], shortcut["name"]) for shortcut in shortcuts} == {
+        (SHORTCUT_ID, "message", LEARN_FROM_THIS),
+        (ASK_SHORTCUT_ID, "message", ASK_ABOUT_THIS),
+    }
+    assert all(len(shortcut["name"]) <= 24 and len(shortcut["description"]) <= 150 for shortcut in shortcuts)
 
 
 def test_the_messages_it_explains_exist() -> None:

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from bots.slack.adapter import SlackAdapter
 from bots.slack.connection import SlackIntervals
 from core.ports import Sink
@@ -59,6 +61,7 @@ class OnSlack:
         return [names.get(message.user, US) for message in thread]
 
 
+@pytest.mark.serial
 async def test_on_slack_we_are_among_the_first_two_or_silent_never_the_third(tmp_path: Path) -> None:
     async with SlackPeer() as peer:
         network = OnSlack(peer)

@@ -16,9 +16,9 @@ import pytest
 
 from bots.slack.adapter import SlackAdapter
 from bots.slack.settings_modal import MAX_FIELDS
+from core.forms import FormField, SettingsForm
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.processor import MessageProcessor
-from core.ports import FormField, SettingsForm
 from core.storage.messages import Journal
 from core.text.catalogue import ENGLISH
 from core.types import ConversationKey, Message
@@ -234,7 +234,9 @@ async def test_others_get_a_word_and_no_form(start: Start) -> None:
     assert answer["text"] == "Only those who look after this bot here may do that."
     assert bot.peer.called("views.open") == []
     assert [entry[:2] for entry in await bot.written()] == [("refused", "settings")]
-    assert (await bot.told("settings of the cache?", ANN))["text"].startswith("Answer to")
+    assert (await bot.told("settings of the cache?", ANN))["text"].startswith(
+        "> ann: settings of the cache?\n\nAnswer to"
+    )
 
 
 @pytest.mark.parametrize(

@@ -390,20 +390,42 @@ async def test_a_command_is_answered_for_everybody_and_help_for_the_asker(
         await sink.update("It")
         await sink.finish(Reply("It **is** [1].", CITED))
     assert [response["response_type"] for response in peer.responses] == ["in_channel", "ephemeral"]
-    assert peer.responses[0]["text"].startswith("It *is* <https://example.org/install")
+    assert peer.responses[0]["text"].startswith("> ann: What is it?\n\nIt *is* <https://example.org/install")
     assert delivered.told == ["posting", "response_url"] * 2
     failed = await ask(command="ask What?")
     await failed.fail("Sorry.")
     assert peer.responses[-1]["response_type"] == "ephemeral"
 
 
-async def test_a_command_takes_five_messages_and_is_not_answered_twice(
+async def test_the_answer_to_a_command_is_cut_and_not_posted_twice(
     peer: SlackPeer, ask: Ask, delivered: Delivered
 ) -> None:
     sink = await ask(command="ask everything")
     await sink.finish(Reply("\n\n".join("word " * 600 for _ in range(9))))
-    assert len(peer.responses) == 5
-    assert peer.responses[-1]["text"].endswith("…")
+    assert len(peer.responses) == 4
+    assert "longer than fits here" in peer.responses[-1]["text"]
     resumed = await ask(command="ask everything", previous="response_url")
     await resumed.finish(Reply("Again."))
-    assert len(peer.responses) == 5
+    assert len(peer.responses) == 4
+
+
+async def test_a_channel_without_threads_is_answered_in_the_channel(peer: SlackPeer, ask: Ask) -> None:
+    peer.lacking = set(STREAMS)
+    peer.fail("chat.postMessage", "restricted_action_non_threadable_channel")
+    sink = await ask()
+    await sink.finish(Reply("The **answer**."))
+    assert [(message.text, message.thread_ts) for message in peer.messages("C1")] == [("The *answer*.", "")]
+
+
+@pytest.mark.parametrize(("command", "is_public"), [("ask What is it?", True), ("help", False)])
+async def test_a_command_whose_answer_slack_refuses_is_answered_by_a_message(
+    peer: SlackPeer, ask: Ask, command: str, is_public: bool
+) -> None:
+    sink = await ask(command=command)
+    peer.say("C1", "hello")
+    peer.refused_responses = 2
+    await sink.finish(Reply("It **is** [here](https://example.org/a)."))
+    text = "It *is* here (https://example.org/a)."
+    assert peer.responses == []
+    assert [message.text for message in peer.messages("C1")] == ([f"> ann: What is it?\n\n{text}"] if is_public else [])
+    assert peer.hidden == ([] if is_public else [("U1ANN", text)])

@@ -36,7 +36,7 @@ def test_before_the_first_refresh_everything_is_due_and_nothing_is_made(deployme
         ("more", "files", False),
     ]
     assert (sources[0]["last_success"], sources[0]["age_s"], sources[0]["documents"]) == (None, None, 0)
-    assert set(sources[1].values()) == {"web", "search_api", True, None}
+    assert set(sources[1].values()) == {"web", "search_api", True, "everyone", None}
     assert not (deployment.folder / "data").exists()
     text = deployment.call("sources").stdout
     assert "never" in text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bots.cli.init_template import SCHEMA_NAME, write_config_template
+from bots.cli.init_template import SCHEMA_NAME, Answers, write_config
 from core.errors import UsageError
 from core.settings import FilesSource
 from core.settings.loader import load_settings
@@ -16,7 +16,7 @@ from core.settings.schema import json_schema
 
 def test_is_valid_where_it_is_written(tmp_path: Path) -> None:
     file = tmp_path / "new" / "folder" / "kimas.yaml"
-    write_config_template(file)
+    write_config(file, Answers())
     settings = load_settings([file], (), {})
     source = settings.sources["documents"]
     assert isinstance(source, FilesSource)
@@ -26,7 +26,7 @@ def test_is_valid_where_it_is_written(tmp_path: Path) -> None:
 
 
 def test_names_the_schema_next_to_it(tmp_path: Path) -> None:
-    write_config_template(tmp_path / "kimas.yaml")
+    write_config(tmp_path / "kimas.yaml", Answers())
     first = (tmp_path / "kimas.yaml").read_text("utf-8").split("\n")[0]
     assert first == f"# yaml-language-server: $schema={SCHEMA_NAME}"
     assert (tmp_path / SCHEMA_NAME).read_text("utf-8") == json_schema()
@@ -34,7 +34,7 @@ def test_names_the_schema_next_to_it(tmp_path: Path) -> None:
 
 def test_every_optional_part_is_valid(tmp_path: Path) -> None:
     file = tmp_path / "kimas.yaml"
-    write_config_template(file)
+    write_config(file, Answers())
     (tmp_path / "faq.yaml").write_text("[]\n", "utf-8")
     text = file.read_text("utf-8")
     # Parts are keys behind `# `; words have a capital or no colon at the end of their first word.
@@ -53,7 +53,7 @@ def test_refuses_to_overwrite(tmp_path: Path) -> None:
     file = tmp_path / "kimas.yaml"
     file.write_text("name: Mine\n", "utf-8")
     with pytest.raises(UsageError, match="exists already"):
-        write_config_template(file)
+        write_config(file, Answers())
     assert file.read_text("utf-8") == "name: Mine\n"
     assert not (tmp_path / SCHEMA_NAME).exists()
 
@@ -61,4 +61,4 @@ def test_refuses_to_overwrite(tmp_path: Path) -> None:
 def test_says_when_it_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     with pytest.raises(UsageError, match="cannot be written"):
-        write_config_template(tmp_path / "file" / "kimas.yaml")
+        write_config(tmp_path / "file" / "kimas.yaml", Answers())

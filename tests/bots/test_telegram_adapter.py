@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 
-from bots.telegram.adapter import TelegramAdapter, identify
+from bots.common.diagnosis import Scope
+from bots.telegram.adapter import TelegramAdapter
 from bots.telegram.connection import TelegramIntervals
+from bots.telegram.diagnosis import diagnose
 from core.errors import PlatformError, StoreError
 from core.settings import Secret, TelegramSettings
+from core.text.catalogue import messages_for
 from core.types import Message
 from tests.bots.sink_helpers import until
 from tests.peers.telegram import TelegramPeer
@@ -133,16 +136,19 @@ async def test_open_sets_the_menu_and_close_is_idempotent(peer: TelegramPeer, ma
     await adapter.open()
     await adapter.close()
     await adapter.close()
-    assert set(peer.commands) == {"default", "all_private_chats", "all_group_chats", "all_chat_administrators"}
+    scopes = ("default", "all_private_chats", "all_group_chats", "all_chat_administrators")
+    assert set(peer.commands) == {*scopes, *(f"{scope}:zh" for scope in scopes)}
+    [asked] = [entry for entry in peer.commands["all_group_chats:zh"] if entry["command"] == "ask"]
+    assert asked["description"] == messages_for("zh").command_summaries["ask"]
     offered = [command["command"] for command in peer.commands["all_group_chats"]]
     assert offered == ["ask", "help", "sources", "why", "forget", "escalate", "start", "learn"]
 
 
 async def test_identify_changes_nothing(peer: TelegramPeer, tmp_path: Path) -> None:
-    assert await identify(settings(peer, tmp_path)) == "kimas_bot"
+    assert (await diagnose(settings(peer, tmp_path), Scope())).identity == "@kimas_bot"
     assert [call.method for call in peer.calls] == ["getMe"]
     with pytest.raises(PlatformError, match=r"telegram\.token"):
-        await identify(settings(peer, tmp_path, "43:wrong"))
+        await diagnose(settings(peer, tmp_path, "43:wrong"), Scope())
 
 
 @pytest.mark.parametrize("token", ["43:wrong", "no token at all", "42 :x"])
@@ -203,7 +209,7 @@ async def test_no_error_and_no_log_line_holds_the_token(
 ) -> None:
     telegram_settings = settings(peer, tmp_path).model_copy(update={"api_url": "http://127.0.0.1:1"})
     with pytest.raises(PlatformError) as error_info:
-        await identify(telegram_settings)
+        await diagnose(telegram_settings, Scope())
     opening = asyncio.create_task(TelegramAdapter(telegram_settings, Offsets(), PACE).open())
     await until(lambda: "telegram.opening_stopped" in caplog.text)
     opening.cancel()
@@ -240,7 +246,7 @@ async def test_an_update_is_confirmed_only_after_it_was_received(
         await peer.wait_until(lambda: not peer.pending(), 30)
     assert offsets.saved == [number + 1]
     assert peer.confirmed == [number]
-    assert peer.allowed_updates == ["message", "edited_message", "callback_query"]
+    assert peer.allowed_updates == ["message", "edited_message", "callback_query", "message_reaction"]
 
 
 async def test_killed_while_receiving_it_is_delivered_again(peer: TelegramPeer, make: Make) -> None:

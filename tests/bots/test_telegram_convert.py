@@ -173,7 +173,6 @@ def test_what_is_not_for_us(more: dict[str, Any], reason: str) -> None:
         {"new_chat_members": [ANN]},
         {"migrate_to_chat_id": -100123},
         {"pinned_message": {"message_id": 1, "date": 0, "chat": GROUP}},
-        {"group_chat_created": True},
         {"forum_topic_closed": {}},
     ],
 )

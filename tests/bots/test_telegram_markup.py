@@ -44,7 +44,7 @@ CITATIONS = (
         ("a\n\n---\n\nb", "a\n\n———\n\nb"),
         ("one\ntwo  \nthree", "one\ntwo\nthree"),
         ("**unclosed and `half", "**unclosed and `half"),
-        ("[1]: https://e.org", "[1]: https://e.org"),
+        ("[1]: https://e.org", '[1]: <a href="https://e.org">https://e.org</a>'),
         ("", ""),
     ],
 )
@@ -81,8 +81,8 @@ def test_nobody_is_rung_but_the_asker() -> None:
     )
     joiner = "\u2060"
     assert html == (
-        f"@{joiner}all ask @ann or @{joiner}bob_1, <b>@{joiner}eve</b>, @{joiner}<b>x</b>, me@mail.org, "
-        "<code>@x</code>, https://e.org/@y"
+        f"<code>@all</code> ask @ann or <code>@bob_1</code>, <b><code>@eve</code></b>, @{joiner}<b>x</b>, me@mail.org, "
+        '<code>@x</code>, <a href="https://e.org/@y">https://e.org/@y</a>'
     )
 
 
@@ -180,6 +180,6 @@ def test_nobody_is_mentioned_by_a_title_or_behind_an_address() -> None:
     )
     (output,) = render("see https://a.b,@carol and https://a.b/@dave [1]", titles, asker_username="Bob")
     assert "@alice" not in output
-    assert "@carol" not in output
+    assert "<code>@carol</code>" in output
     assert "https://a.b/@dave" in output
     assert "ask @bob" in output

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from bots.discord.adapter import DiscordAdapter
 from bots.slack.adapter import SlackAdapter
 from bots.telegram.adapter import TelegramAdapter
 from bots.telegram.connection import TelegramIntervals as TelegramPace
+from core.messaging.feedback.escalation import ASK_ABOUT_THIS, ASK_SHORTCUT_ID
 from core.storage.messages import Journal
 from core.types import ConversationKey
 from tests.bots import discord_helpers, slack_helpers
@@ -26,7 +28,7 @@ from tests.bots.test_telegram_adapter import settings as telegram_settings
 from tests.peers import discord, slack, telegram
 
 Step = Literal["post", "begin", "grow", "finish"]
-How = Literal["rate limit", "server error", "dropped before", "dropped after"]
+How = Literal["rate limit", "server error", "dropped before", "dropped after", "refused"]
 
 TELEGRAM_PACE = TelegramPace(
     poll_s=1, retry_s=0.02, max_retry_s=0.1, edit_s=0.05, draft_s=0.02, typing_s=0.05, retry_timeout_s=5
@@ -167,9 +169,25 @@ class Driver(ABC):
     @abstractmethod
     def fail(self, step: Step, how: How, times: int = 1) -> None: ...
 
+    async def join(self, room: Channel) -> None:
+        """Add the bot to a room."""
+        raise NotImplementedError
+
+    async def react(self, room: Channel, reply: str, *, is_removed: bool = False) -> None:
+        """Put a thumb up below a reply of the bot, as an emoji, or take it off."""
+        raise NotImplementedError
+
+    async def ask_about(self, room: Channel, message: str) -> str:
+        """Choose the entry in the menu of a message that asks about it; return the id of what is answered."""
+        raise NotImplementedError
+
     @abstractmethod
     def bar(self, room: Channel, *, out: bool) -> None:
         """Take the right to write in a group from the bot, or give it back."""
+
+    def open_streams(self) -> list[str]:
+        """Return the messages that the bot is still writing, as the platform shows it."""
+        return []
 
     @abstractmethod
     def shown(self, room: Channel) -> list[PostedMessage]: ...
@@ -280,8 +298,23 @@ class Telegram(Driver):
                 self.peer.fail(method, 502, times=times, body="<html>Bad Gateway</html>")
             case "dropped before":
                 self.peer.fail(method, times=times, drop="before")
+            case "refused":
+                self.peer.fail(method, 400, times=times, description="Bad Request: SOMETHING_NEW_INVALID")
             case _:
                 self.peer.fail(method, times=times, drop="after")
+
+    async def join(self, room: Channel) -> None:
+        chat = {"id": int(room.place), "type": "supergroup", "title": "Team"}
+        message = {"message_id": 9002, "from": self._author(ANN).user(), "chat": chat, "date": int(time.time())}
+        self.peer.chat(int(room.place))
+        self.peer.inject({"message": {**message, "new_chat_members": [self.peer.bot.user()]}})
+
+    async def react(self, room: Channel, reply: str, *, is_removed: bool = False) -> None:
+        thumb: list[Any] = [{"type": "emoji", "emoji": "👍"}]
+        new, old = ([], thumb) if is_removed else (thumb, [])
+        chat = {"id": int(room.place), "type": "supergroup", "title": "Team"}
+        event = {"chat": chat, "message_id": int(reply), "user": self._author(ANN).user(), "date": int(time.time())}
+        self.peer.inject({"message_reaction": {**event, "old_reaction": old, "new_reaction": new}})
 
     def bar(self, room: Channel, *, out: bool) -> None:
         self.peer.chat(int(room.place)).kicked = out
@@ -416,8 +449,23 @@ class Discord(Driver):
                 self.peer.fail(name, 503, times=times)
             case "dropped before":
                 self.peer.fail(name, times=times, drop="before")
+            case "refused":
+                self.peer.fail(name, 400, times=times, body={"code": 200000, "message": "Blocked by the rules"})
             case _:
                 self.peer.fail(name, times=times, drop="after")
+
+    async def join(self, room: Channel) -> None:
+        moment = datetime.now(UTC).isoformat()
+        guild = {"id": "777", "name": "A new server", "owner_id": "1001", "joined_at": moment}
+        await self.peer.gateway.emit("GUILD_CREATE", {**guild, "system_channel_id": room.place, "channels": []})
+
+    async def react(self, room: Channel, reply: str, *, is_removed: bool = False) -> None:
+        kind = "MESSAGE_REACTION_REMOVE" if is_removed else "MESSAGE_REACTION_ADD"
+        event = {"user_id": "1001", "channel_id": room.place, "message_id": reply, "guild_id": "7"}
+        await self.peer.gateway.emit(kind, {**event, "emoji": {"id": None, "name": "👍🏽"}})
+
+    async def ask_about(self, room: Channel, message: str) -> str:
+        return (await self.peer.choose(room.place, message, ASK_ABOUT_THIS, self._author(ANN))).id
 
     def bar(self, room: Channel, *, out: bool) -> None:
         self.peer.channels[room.place].lacking = {"send"} if out else set()
@@ -430,6 +478,7 @@ class Discord(Driver):
         links = re.findall(r"(?<=<)https?://[^>]+(?=>)", raw)
         code = re.findall(r"```[\w+#.-]*\n(.*?)\n\s*```", raw, re.DOTALL)
         text = re.sub(r"\[((?:\\.|\[[^\]]*\]|[^\]\\])*)\]\(<[^>]*>\)", r"\1", WORD_JOINERS.sub("", raw))
+        text = re.sub(r"<(https?://[^>]*)>", r"\1", text)
         text = re.sub(r"\\([^\w\s])", r"\1", text).replace("\\_", "_")
         return PostedMessage(message.id, text, tuple(links), tuple(code), raw, "", message.reply_to)
 
@@ -450,6 +499,7 @@ class Slack(Driver):
     async def open(self, stack: AsyncExitStack) -> None:
         self.peer = await stack.enter_async_context(slack.SlackPeer())
         self.peer.deliveries.patience_s = 1.0
+        self._joined: dict[str, str] = {}
         # How old a message is counts from its timestamp.
         self.peer._clock = int(time.time() * 1e6)
 
@@ -530,11 +580,30 @@ class Slack(Driver):
                 self.peer.fail(method, "internal_error", times=times, status=503, body="<html>Unavailable</html>")
             case "dropped before":
                 self.peer.fail(method, times=times, drop="before")
+            case "refused":
+                self.peer.fail(method, "msg_blocks_too_long", times=times)
             case _:
                 self.peer.fail(method, times=times, drop="after")
 
+    async def join(self, room: Channel) -> None:
+        # The same event where it is delivered again.
+        joined_at = self._joined.setdefault(room.place, self.peer.write(room.place, "hello").ts)
+        event = {"type": "member_joined_channel", "user": slack.BOT, "channel": room.place, "inviter": "U1001"}
+        self.peer.event({**event, "team": slack.TEAM, "event_ts": joined_at})
+
+    async def react(self, room: Channel, reply: str, *, is_removed: bool = False) -> None:
+        kind, item = "reaction_removed" if is_removed else "reaction_added", {"channel": room.place, "ts": reply}
+        event = {"type": kind, "user": "U1001", "reaction": "+1::skin-tone-3", "item_user": slack.BOT}
+        self.peer.event({**event, "item": {"type": "message", **item}, "event_ts": self.peer._tick()})
+
+    async def ask_about(self, room: Channel, message: str) -> str:
+        return str(self.peer.choose(room.place, message, ASK_SHORTCUT_ID).payload["trigger_id"])  # type: ignore[index]
+
     def bar(self, room: Channel, *, out: bool) -> None:
         self.peer.not_in = {room.place} if out else set()
+
+    def open_streams(self) -> list[str]:
+        return [message.ts for message in self.peer._messages.values() if message.streaming]
 
     def shown(self, room: Channel) -> list[PostedMessage]:
         posted = [self._shown(message) for message in self.peer.messages(room.place) if _in(room, message.thread_ts)]
@@ -546,7 +615,8 @@ class Slack(Driver):
 
     def _shown(self, message: slack.PostedMessage) -> PostedMessage:
         code = [unescape(piece) for piece in re.findall(r"^```\n(.*?)\n```$", message.text, re.DOTALL | re.MULTILINE)]
-        text = unescape(re.sub(r"<https?://[^|>]*\|([^>]*)>", r"\1", WORD_JOINERS.sub("", message.text)))
+        text = re.sub(r"<https?://[^|>]*\|([^>]*)>", r"\1", WORD_JOINERS.sub("", message.text))
+        text = unescape(re.sub(r"<(https?://[^|>]*)>", r"\1", text))
         return PostedMessage(
             message.ts, text, tuple(message.links()), tuple(code), message.text, message.thread_ts, message.thread_ts
         )

@@ -34,7 +34,8 @@ async def run_command(bot: Bot, room: Channel, name: str, arguments: str = "") -
         number = await bot.driver.command(room, name, arguments)
     await bot.settled(room, number)
     await until(lambda: len(bot.shown(room)) > count and bool(bot.texts(room)[-1]), f"an answer to /{name}")
-    return bot.texts(room)[-1]
+    # A long answer, as that to /help, continues in further messages.
+    return "\n".join(bot.texts(room)[count:])
 
 
 async def test_a_stranger_changes_nothing_and_is_told_so(bot: Bot) -> None:

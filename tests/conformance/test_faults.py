@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from core.text.catalogue import ENGLISH
 from tests.conformance.bot import Bot, Gate
-from tests.conformance.platforms import BEN, How, until
+from tests.conformance.platforms import BEN, Channel, How, Step, until
 from tests.conformance.scenarios import NO_NETWORK, cannot
 
 PASSING: list[How] = ["rate limit", "server error", "dropped before"]
@@ -50,6 +52,69 @@ async def test_a_state_in_mid_stream_that_fails_costs_nothing_of_the_answer(bot:
     assert bot.texts(room) == ["Answer to: How?"]
 
 
+LINKED = "The answer is in [the guide](https://example.org/guide), on its **first** page."
+
+
+def shows_all(bot: Bot, room: Channel) -> bool:
+    """Say whether a room shows the one whole answer, with its link or its address written out, and nothing else."""
+    [message] = bot.shown(room)
+    return (
+        all(words in message.text for words in ("The answer is in", "the guide", "first", "page."))
+        and "https://example.org/guide" in f"{message.links} {message.text}"
+    )
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("step", ["post", "begin", "grow", "finish"])
+@cannot(console=NO_NETWORK)
+async def test_an_answer_that_is_refused_is_shown_in_another_way(bot: Bot, step: Step, times: int) -> None:
+    room = bot.group()
+    bot.script.pieces = ["The answer"]
+    bot.script.midway = Gate()
+    bot.script.says = lambda _: LINKED
+    if step in ("post", "begin"):
+        bot.driver.fail(step, "refused", times)
+    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
+    if step not in ("post", "begin"):
+        await until(lambda: bool(bot.shown(room)), "the beginning of the answer")
+        bot.driver.fail(step, "refused", times)
+        bot.script.pieces = []
+    bot.script.midway.open.set()
+    assert (await bot.settled(room, message)).state == "answered"
+    assert shows_all(bot, room)
+    assert not bot.driver.open_streams()
+
+
+@cannot(console=NO_NETWORK)
+async def test_a_passage_that_is_refused_in_every_way_is_named_and_the_rest_is_shown(bot: Bot) -> None:
+    room = bot.private()
+    await bot.asked(room, "hello")
+    bot.script.says = lambda _: "\n\n".join(
+        f"Passage {number}. " + "word " * 40 + ("lemon" if number == 1 else "") + f" End {number}."
+        for number in range(4)
+    )
+    bot.driver.peer.banned = "lemon"  # type: ignore[attr-defined]
+    assert (await bot.asked(room, "How?")).state == "answered"
+    text = "\n".join(bot.texts(room)[1:])
+    assert ENGLISH.passage_refused in text
+    assert "Passage 0. word" in text
+    assert "End 3." in text
+    assert "…" not in text
+
+
+@cannot(console=NO_NETWORK)
+async def test_an_answer_that_is_refused_for_good_fails_and_leaves_nothing_open(bot: Bot) -> None:
+    room = bot.group()
+    for step in ("post", "begin", "grow", "finish"):
+        bot.driver.fail(step, "refused", 1000)  # type: ignore[arg-type]
+    bot.script.pieces = ["It begins"]
+    entry = await bot.asked(room, "How?")
+    assert entry.state == "failed"
+    assert entry.reason
+    assert not bot.driver.open_streams()
+    assert [text for text in bot.texts(room) if text != "…"] == []
+
+
 @cannot(console=NO_NETWORK)
 async def test_a_post_whose_confirmation_is_lost_is_never_lost_itself(bot: Bot) -> None:
     room = bot.private()
@@ -80,6 +145,25 @@ async def test_an_outage_of_several_tries_is_outlasted(bot: Bot) -> None:
     bot.driver.fail("post", "server error", times=4)
     assert (await bot.asked(room, "How?")).state == "answered"
     assert bot.texts(room)[1:] == ["Answer to: How?"]
+
+
+@pytest.mark.parametrize("step", ["post", "begin", "finish"])
+@cannot(console=NO_NETWORK)
+async def test_an_outage_longer_than_the_tries_of_a_reply_delivers_it_from_the_journal(bot: Bot, step: Step) -> None:
+    room = bot.private() if step == "post" else bot.group()
+    bot.adapter._intervals = replace(bot.adapter._intervals, retry_timeout_s=0.2)  # type: ignore[union-attr, type-var]
+    bot.script.midway = Gate()
+    if step == "finish":
+        bot.script.pieces = ["It begins"]
+    message = await bot.driver.say(room, bot.to_bot(room, "How?"))
+    await bot.script.midway.reached.wait()
+    if step == "finish":
+        await until(lambda: bool(bot.shown(room)), "the beginning of the answer")
+    bot.driver.fail(step, "server error", times=9)
+    bot.script.midway.open.set()
+    assert (await bot.settled(room, message)).state == "answered"
+    assert bot.texts(room) == ["Answer to: How?"]
+    assert len(bot.script.asked) == 1, "the answer is not made again"
 
 
 @cannot(console=NO_NETWORK)

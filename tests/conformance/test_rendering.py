@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
-from core.types import Citation
+from bots.common.message_split import cut_markdown
+from core.types import Citation, Question
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import until
 from tests.conformance.scenarios import WHOLE, alone, cannot
 
 NO_SPLIT = "a terminal takes an answer of any length"
+NO_ADDRESSES = "a terminal shows addresses as they are"
 NO_BELL = "nothing that is printed rings at anybody"
 
 
@@ -85,6 +88,135 @@ async def test_links_are_links(bot: Bot) -> None:
     [message] = bot.shown(bot.private())
     assert message.links == ("https://example.org/guide?a=1&b=2",)
     assert "the guide" in message.text
+
+
+ADDRESSES = [
+    "https://en.wikipedia.org/wiki/Foo_(bar)",
+    "https://e.org/a_b_c/__init__.py",
+    "https://e.org/*x*/y?q=~z~&r=[1]",
+    "https://medium.com/@somebody/a-post",
+    "https://zh.wikipedia.org/wiki/中国",
+]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("frame", ["See {} for more.", "({})", "看{}。", "**{}**", "- {},\n- it", "{}"])
+@cannot(console=NO_ADDRESSES)
+async def test_an_address_is_a_link_as_it_stands(bot: Bot, address: str, frame: str) -> None:
+    bot.script.says = lambda _: frame.format(address)
+    await bot.asked(bot.private(), "Where?")
+    [message] = bot.shown(bot.private())
+    assert message.links == (address,)
+    assert address in message.text
+
+
+@cannot(console=NO_ADDRESSES)
+async def test_a_link_of_any_length_leads_where_it_should(bot: Bot) -> None:
+    address = f"https://example.org/{'a_' * 400}"
+    bot.script.citations = [Citation(1, "a", "docs", "The guide", "guide.md", f"{address}b")]
+    bot.script.says = lambda _: f"See [the guide]({address}c) and go on [1]."
+    await bot.asked(bot.private(), "Where?")
+    [message] = bot.shown(bot.private())
+    assert {f"{address}b", f"{address}c"} <= set(message.links)
+    assert "the guide" in message.text
+    assert "go on" in message.text
+
+
+@cannot(console=NO_ADDRESSES)
+async def test_links_in_a_table_keep_their_addresses(bot: Bot) -> None:
+    bot.script.says = lambda _: "| name | where |\n|---|---|\n| small | [here](https://example.org/a_b_c)<br>or there |"
+    await bot.asked(bot.private(), "Where?")
+    [message] = bot.shown(bot.private())
+    assert message.links == ("https://example.org/a_b_c",)
+    assert "<br>" not in message.text
+    assert re.search(r"small\W+here or there", message.text)
+
+
+@cannot(console="a terminal is as wide as its window")
+async def test_a_wide_table_is_read_row_by_row(bot: Bot) -> None:
+    names = [f"column number {number}" for number in range(12)]
+    rows = [[f"cell {row} in column {column}" for column in range(12)] for row in range(3)]
+    lines = [names, ["---"] * 12, *rows]
+    text = await answered(bot, "\n".join(f"| {' | '.join(line)} |" for line in lines))
+    assert max(map(len, text.splitlines())) < 80
+    for row in range(3):
+        assert text.index(f"cell {row} in column 0") < text.index(f"cell {row} in column 11")
+        assert re.search(rf"column number 7: cell {row} in column 7\n", text)
+
+
+@cannot(console=NO_SPLIT)
+async def test_the_words_before_a_long_code_block_stay_with_it(bot: Bot) -> None:
+    lines = [f"value_{number} = compute({number})" for number in range(200)]
+    bot.script.says = lambda _: "Run this:\n\n```python\n" + "\n".join(lines) + "\n```"
+    await bot.asked(bot.private(), "How?")
+    messages = bot.shown(bot.private())
+    assert len(messages) > 1
+    assert messages[0].text.startswith("Run this:")
+    assert "value_20 =" in messages[0].text
+    assert [line for message in messages for code in message.code for line in code.splitlines() if line] == lines
+
+
+@cannot(console=NO_ADDRESSES)
+async def test_the_sources_of_an_answer_with_many_links_keep_theirs(bot: Bot) -> None:
+    bot.script.citations = [
+        Citation(n, str(n), "docs", f"Page {n}", "p.md", f"https://e.org/{n}") for n in range(1, 13)
+    ]
+    bot.script.says = lambda _: " ".join(f"Sentence **{n}** [{n % 12 + 1}]." for n in range(90))
+    await bot.asked(bot.private(), "How?")
+    links = [link for message in bot.shown(bot.private()) for link in message.links]
+    assert len(links) == 90 + 12
+    assert set(links[-12:]) == {citation.url for citation in bot.script.citations}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Install @types/node and @babel/core, or write to a.b@example.org.",
+        r"The area is \(x*y\), not \(x_1*y_2\).",
+        "It costs 2 * 3 * 4, by _private_name_ and *args.",
+        "first\nsecond\nthird",
+    ],
+)
+@alone
+async def test_what_is_no_markup_can_be_copied(bot: Bot, text: str) -> None:
+    markdown = text.replace("\n", "<br>").replace("_private_name_", r"\_private_name\_").replace("*args", r"\*args")
+    bot.script.says = lambda _: markdown
+    await bot.asked(bot.private(), "How?")
+    [message] = bot.shown(bot.private())
+    shown = re.sub(r"[`\\]", "", message.text)
+    for words in re.split(r"\n|\\[()]", text):
+        assert words.strip() in shown
+    if "@" in text and bot.platform not in ("terminal", "console"):
+        assert "\u2060" not in message.raw
+
+
+@alone
+async def test_emphasis_beside_full_width_characters_is_seen(bot: Bot) -> None:
+    text = await answered(bot, "这是**“重要”**的内容，**注意：**请看**《手册》**第一章。")
+    for words in ("重要", "注意：", "《手册》", "第一章"):
+        assert words in text
+    own = {
+        "discord": "**“重要”**的内容，**注意：**请看**《手册》**第",
+        "slack": "*“重要”*的内容，*注意：*请看*《手册》*第",
+    }
+    assert own.get(bot.platform, "“重要”的内容，注意：请看《手册》第") in text
+
+
+@alone
+async def test_code_spans_may_hold_backticks(bot: Bot) -> None:
+    text = await answered(bot, "Write `` a`b `` and ``x`` and `` `y` ``.")
+    assert re.search(r"Write `{0,2}a[`ʹ]b", text)
+    assert re.search(r"[`ʹ]y[`ʹ]", text)
+
+
+@alone
+async def test_stars_that_are_no_marks_make_nothing_bold(bot: Bot) -> None:
+    bot.script.says = lambda _: r"Literal \*x\* and \_y\_ done."
+    await bot.asked(bot.private(), "How?")
+    [message] = bot.shown(bot.private())
+    assert "Literal *x* and _y_ done." in message.text
+    if bot.platform == "slack":
+        assert not re.search(r"(?<!\w)\*x\*|(?<!\w)_y_", message.raw)
 
 
 @alone
@@ -284,3 +416,35 @@ async def test_the_first_sign_comes_before_the_answer(bot: Bot) -> None:
         bot.script.pause_s, bot.script.pieces = 0.1, [""]
         await bot.asked(room, "How?")
         assert bot.driver.signs() > signs
+
+
+@pytest.mark.parametrize("question", ["How does it work?", "它是怎么工作的？"])
+@cannot(console=WHOLE)
+async def test_an_answer_that_is_far_too_long_is_cut_and_says_so(bot: Bot, question: str) -> None:
+    room = bot.private()
+    paragraph = "of words and more words " * 10 + "[1]"
+    bot.script.citations = [
+        Citation(1, "p1", "docs", "Kept", "a.md", "https://example.org/a"),
+        Citation(2, "p2", "docs", "Lost", "b.md", "https://example.org/b"),
+    ]
+    bot.script.says = lambda _: f"```\n{'code' * 3}\n```\n\n" + "\n\n".join([paragraph] * 3500) + "\n\nThe end [2]."
+    bot.script.pieces = [bot.script.says(Question(""))]
+    began = time.monotonic()
+    assert (await bot.asked(room, question)).state == "answered"
+    assert time.monotonic() - began < 25
+    texts = bot.texts(room)
+    assert 3 <= len(texts) <= 12
+    note = "The answer is longer than fits here" if question[0] == "H" else "回答太长"
+    assert note in "".join(texts[-2:])
+    assert "Kept" in texts[-1]
+    assert "Lost" not in texts[-1]
+
+
+def test_a_text_is_cut_between_paragraphs_and_its_code_is_closed() -> None:
+    assert cut_markdown("short", 10, "(cut)") == "short"
+    assert cut_markdown("one two\n\nthree four five", 14, "(cut)") == "one two\n\n(cut)"
+    assert cut_markdown("words " * 10, 20, "(cut)") == "words words words\n\n(cut)"
+    assert cut_markdown("a" * 30, 20, "(cut)") == "a" * 20 + "\n\n(cut)"
+    code = "```py\nfirst = 1\n" + "more = 2\n" * 10 + "```\n"
+    assert cut_markdown(code, 40, "(cut)") == "```py\nfirst = 1\nmore = 2\nmore = 2\n```\n\n(cut)"
+    assert cut_markdown("~~~~\nx\n~~~~\n\nwords of it " + "y" * 40, 30, "(cut)").endswith("words of it\n\n(cut)")

@@ -86,13 +86,19 @@ async def test_a_follow_up_that_is_for_somebody_else_is_left_alone(bot: Bot) -> 
 async def test_the_ask_command_is_answered_in_private(bot: Bot) -> None:
     room = bot.private()
     assert (await bot.command(room, "ask", "How do I install it?")).state == "answered"
-    assert bot.texts(room) == ["Answer to: How do I install it?"]
+    [text] = bot.texts(room)
+    assert text.endswith("Answer to: How do I install it?")
+    # Slack and Discord show nobody what a command asked.
+    assert text.count("How do I install it?") == (2 if bot.platform in ("slack", "discord") else 1)
 
 
 async def test_the_ask_command_is_answered_in_a_group(bot: Bot) -> None:
     room = bot.group()
     assert (await bot.command(room, "ask", "How do I install it?")).state == "answered"
-    assert bot.texts(room) == ["Answer to: How do I install it?"]
+    [text] = bot.texts(room)
+    assert text.endswith("Answer to: How do I install it?")
+    # Slack and Discord show nobody what a command asked.
+    assert text.count("How do I install it?") == (2 if bot.platform in ("slack", "discord") else 1)
 
 
 @alone

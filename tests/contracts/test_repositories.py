@@ -1,14 +1,15 @@
-"""The contract of the repositories, run over every database that can hold them.
+"""The contract of the repositories, run over every database that can hold them: SQLite and a real PostgreSQL server.
 
-A second database is one more entry of `DATABASES`. Whatever runs here also has to compile for PostgreSQL.
+What runs over SQLite also has to be portable.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import ClauseElement, event, update
@@ -29,8 +30,11 @@ from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
 from core.storage.overrides import Audit, RuntimeOverrides, new_entry, override_key
 from core.storage.refresh_state import RefreshState, RefreshStateRepository
+from core.storage.reports import OUTCOMES, QuestionFilter, ReportRepository
 from core.storage.tables import cursors, messages, metadata
 from core.storage.usage import AgentUsage, StatisticsRepository, TokenUsage, UsageRepository
+from core.text.formatting import today
+from core.trace import Trace
 from core.types import (
     DOWN,
     ESCALATION_COMMAND,
@@ -42,15 +46,12 @@ from core.types import (
     Question,
     Reply,
     SkipReason,
-    Trace,
     Turn,
     skip,
 )
 
-Opener = Callable[[Path], Awaitable[Database]]
-DATABASES: Mapping[str, Opener] = {"sqlite": lambda folder: Database.open(folder / "journal.db")}
 # What SQLite and PostgreSQL both have, with one meaning.
-PORTABLE_FUNCTIONS = {"avg", "coalesce", "count", "max", "substr", "sum"}
+PORTABLE_FUNCTIONS = {"avg", "coalesce", "count", "lower", "max", "substr", "sum"}
 
 POSTGRESQL = postgresql.dialect()  # type: ignore[no-untyped-call]
 CHAT = ConversationKey("telegram", "-100", "7")
@@ -67,7 +68,6 @@ REPLY = Reply(
     (Citation(1, "docs/a.md#0", "docs", "Install", "a.md", ""),),
     trace=Trace("install", "single", ("docs",), {"total": 12.5}, tokens={"docs.prompt": 3}, cost={"docs": 0.5}),
 )
-TODAY = datetime.now().astimezone().date()
 
 
 def check_portable(_connection: object, statement: ClauseElement, *_rest: object) -> None:
@@ -79,10 +79,13 @@ def check_portable(_connection: object, statement: ClauseElement, *_rest: object
     assert names <= PORTABLE_FUNCTIONS, statement
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=["sqlite", "postgresql"])
 async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await DATABASES[request.param](tmp_path)
-    event.listen(opened._engine.sync_engine, "before_execute", check_portable)
+    if request.param == "sqlite":
+        opened = await Database.open(tmp_path / "journal.db")
+        event.listen(opened._engine.sync_engine, "before_execute", check_portable)
+    else:
+        opened = await Database.open_server(request.getfixturevalue("postgres_journal"))
     yield opened
     await opened.close()
 
@@ -324,7 +327,7 @@ class TestFeedback:
         assert await repository.rate(replace(press, id="p3"), "1", UP) == Rating("", "", 0, 1)
         assert await repository.get_rating(other, "1") == Rating(DOWN, "wrong", 0, 1)
         (day,) = await repository.get_daily_ratings(later(-1))
-        assert (day.day, day.up, day.down, day.reasons) == (TODAY, 0, 1, {"wrong": 1})
+        assert (day.day, day.up, day.down, day.reasons) == (today(), 0, 1, {"wrong": 1})
         labelled = [LabelledQuestion("telegram", "-100", "1", ASKED.text, False)]
         assert await repository.get_labelled_questions(("telegram", "-100")) == labelled
         assert await repository.get_labelled_questions(("telegram", "-2")) == []
@@ -391,10 +394,10 @@ class TestUsage:
         repository = StatisticsRepository(database)
         await answered(journal)
         await journal.record_message(replace(ASKED, id="3", key=replace(CHAT, chat="-2")))
-        await UsageRepository(database).record(self.QUESTION, "answered", {"docs": TokenUsage(3, 1, 0.5)}, TODAY)
-        (whole,) = (await repository.get_daily_statistics(TODAY)).values()
+        await UsageRepository(database).record(self.QUESTION, "answered", {"docs": TokenUsage(3, 1, 0.5)}, today())
+        (whole,) = (await repository.get_daily_statistics(today())).values()
         assert (whole.states, whole.tokens, whole.cost) == ({"answered": 1, "received": 1}, 4, 0.5)
-        (other,) = (await repository.get_daily_statistics(TODAY, ("telegram", "-2"))).values()
+        (other,) = (await repository.get_daily_statistics(today(), ("telegram", "-2"))).values()
         assert (other.states, other.tokens) == ({"received": 1}, 0)
         assert (await repository.count_pending(), await repository.count_pending(("telegram", "-100"))) == (1, 0)
         received = await repository.get_last_received(["telegram", "slack"])
@@ -476,6 +479,117 @@ class TestRefreshState:
         assert states["notes"] == RefreshState(paused=True)
         await repository.delete_state("docs")
         assert set(await repository.get_states()) == {"notes"}
+
+
+class TestReports:
+    async def ask(self, journal: Journal, number: int, text: str, **changes: Any) -> Message:
+        message = replace(ASKED, id=str(number), text=text, **changes)
+        await journal.record_message(message)
+        return message
+
+    async def fill(self, journal: Journal) -> None:
+        nothing = Reply("I found nothing.", trace=replace(REPLY.trace, query="redis"))
+        await journal.mark_answered(await self.ask(journal, 1, "How is it installed?"), REPLY)
+        await journal.mark_answered(await self.ask(journal, 2, "Does it use Redis?"), nothing)
+        unsure = skip(SkipReason.UNSURE, probability=0.2, threshold=0.5, explanation="-")
+        await journal.mark_skipped(await self.ask(journal, 3, "Redis or not, 100%?"), unsure)
+        await journal.mark_skipped(await self.ask(journal, 4, "I like it"), skip(SkipReason.NOT_ADDRESSED))
+        await journal.mark_failed(await self.ask(journal, 5, "Why?", key=replace(CHAT, chat="-7")), "the model is down")
+        await self.ask(journal, 6, "And then?")
+        await journal.mark_answered(await self.ask(journal, 7, "", command="status"), REPLY)
+        await self.ask(journal, 8, "Does it use Redis?", root_id="2", purpose="retry")
+
+    async def test_questions_by_outcome(self, journal: Journal, database: Database) -> None:
+        await self.fill(journal)
+        reports = ReportRepository(database)
+        listed = {
+            outcome: [row.number for row in await reports.list_questions(QuestionFilter(later(-1), outcome), 9)]
+            for outcome in OUTCOMES
+        }
+        assert listed == {
+            "questions": [6, 5, 3, 2, 1],
+            "answered": [2, 1],
+            "unanswered": [5, 3, 2],
+            "failed": [5],
+            "waiting": [6],
+            "silent": [4, 3],
+            "all": [7, 6, 5, 4, 3, 2, 1],
+        }
+        newest = await reports.list_questions(QuestionFilter(later(-1), "unanswered"), 2)
+        assert [row.number for row in newest] == [5, 3]
+        assert await reports.list_questions(QuestionFilter(later(1)), 9) == []
+        counts = await reports.count_states(later(-1))
+        assert counts == {"answered": 3, "weak": 1, "silent": 2, "failed": 1, "received": 1}
+
+    async def test_questions_by_place_and_text_in_pages(self, journal: Journal, database: Database) -> None:
+        await self.fill(journal)
+        reports, since = ReportRepository(database), later(-1)
+        numbers = [
+            [row.number for row in await reports.list_questions(QuestionFilter(since, **wanted), 9)]
+            for wanted in (
+                {"text": "redis"},
+                {"text": "0%"},
+                {"text": "%"},
+                {"chat": "-7"},
+                {"platform": "slack"},
+                {"platform": "telegram", "chat": CHAT.chat, "outcome": "failed"},
+            )
+        ]
+        assert numbers == [[3, 2], [3], [3], [5], [], []]
+        first = await reports.list_questions(QuestionFilter(since), 2)
+        assert [row.number for row in first] == [6, 5]
+        assert [row.number for row in await reports.list_questions(QuestionFilter(since), 2, before=5)] == [3, 2]
+        (row,) = await reports.list_questions(QuestionFilter(since), 1, before=2)
+        assert (row.author, row.text, row.state, row.detail) == ("Ann", "How is it installed?", "answered", "")
+
+    async def test_one_question_with_all_that_is_known(self, journal: Journal, database: Database) -> None:
+        await self.fill(journal)
+        reports, feedback = ReportRepository(database), FeedbackRepository(database)
+        await feedback.rate(replace(ASKED, id="p1", author_id="43"), "2", DOWN, "wrong")
+        report = await reports.get_question(2)
+        assert report is not None
+        assert (report.message.text, report.state, report.detail) == ("Does it use Redis?", "answered", "nothing_found")
+        assert (report.reply, report.trace["query"], report.attempts) == ("I found nothing.", "redis", [8])
+        assert (report.verdicts, report.reasons) == ({DOWN: 1}, {"wrong": 1})
+        retried = await reports.get_question(8)
+        assert retried is not None
+        assert retried.verdicts == {DOWN: 1}, "the ratings are those of the question that it belongs to"
+        assert await reports.get_question(99) is None
+
+    async def test_ratings_with_their_questions(self, journal: Journal, database: Database) -> None:
+        await self.fill(journal)
+        reports, feedback = ReportRepository(database), FeedbackRepository(database)
+        await feedback.rate(replace(ASKED, id="p1", author_id="43"), "1", UP)
+        await feedback.rate(replace(ASKED, id="p2", author_id="44"), "2", DOWN, "wrong")
+        await feedback.rate(replace(ASKED, id="p3", author_id="45"), "gone", DOWN)
+        ratings = await reports.list_ratings(later(-1), 9)
+        assert [(rating.verdict, rating.question, rating.text) for rating in ratings] == [
+            (DOWN, None, ""),
+            (DOWN, 2, "Does it use Redis?"),
+            (UP, 1, "How is it installed?"),
+        ]
+        assert [rating.verdict for rating in await reports.list_ratings(later(-1), 9, "up")] == [UP]
+        assert await reports.list_ratings(later(), 9) == []
+        assert await reports.count_ratings(later(-1)) == {(UP, ""): 1, (DOWN, "wrong"): 1, (DOWN, ""): 1}
+
+    async def test_usage_by_chat_and_model(self, database: Database) -> None:
+        usage, shares = UsageRepository(database), {"answer": TokenUsage(90, 10, 0.5), "rewrite": TokenUsage(20, 2)}
+        models = {"answer": "qwen3:32b", "rewrite": "x" * 200}
+        for question_id in ("1", "2"):
+            await usage.record(Question("?", id=question_id, key=CHAT), "answered", shares, today(), models=models)
+        await usage.record(Question("?"), "cached", {}, today())
+        by_chat = await usage.get_usage_by_chat(today())
+        day = today().isoformat()
+        assert [(share.values, share.answers, share.usage.total_tokens) for share in by_chat] == [
+            ((day, "telegram", "-100", "answered"), 2, 244),
+            ((day, "terminal", "", "cached"), 1, 0),
+        ]
+        by_model = await usage.get_usage_by_model(today())
+        assert [(share.values, share.answers, share.usage) for share in by_model] == [
+            ((day, "answer", "qwen3:32b"), 2, TokenUsage(180, 20, 1.0)),
+            ((day, "rewrite", "x" * 128), 2, TokenUsage(40, 4)),
+        ]
+        assert await usage.get_usage_by_chat(today() + timedelta(days=1)) == []
 
 
 async def test_feed_state(database: Database) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.answering.context import AnswerDependencies
@@ -47,6 +47,9 @@ class InMemoryLibrary:
     broken: set[str] = field(default_factory=set)
     route_delay_s: float = 0.0
     queries: list[str] = field(default_factory=list)
+
+    def restricted_to(self, sources: Collection[str]) -> InMemoryLibrary:
+        return replace(self, passages=[entry for entry in self.passages if entry.source in sources])
 
     async def route(self, query: str) -> Sequence[AgentScore]:
         await asyncio.sleep(self.route_delay_s)

@@ -33,6 +33,8 @@ AGENTS = {
     "You translate a question": "rewrite_translation",
     "You take a question apart": "rewrite_decompose",
     "You put pictures into words": "see",
+    "You judge whether a bot": "second_opinion",
+    "机器人是否应该": "second_opinion",
     "does not say which": "look_back",
     "Nothing was searched": "talk",
     "因此没有检索": "talk",

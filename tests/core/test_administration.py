@@ -23,7 +23,6 @@ from core.messaging.commands.context import CommandRequest
 from core.messaging.commands.dispatcher import HANDLERS, CommandDispatcher
 from core.messaging.policy.command_table import (
     COMMANDS,
-    LIMITS,
     Argument,
     Command,
     get_command,
@@ -35,6 +34,7 @@ from core.messaging.policy.permissions import PermissionDenied
 from core.messaging.processor import MessageProcessor
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.settings import AdministrationSettings, LimitsSettings, Settings
+from core.settings.limits import DAILY_LIMITS
 from core.settings.loader import load_settings
 from core.storage.messages import Journal
 from core.storage.overrides import Audit, AuditEntry, RuntimeOverrides
@@ -43,7 +43,8 @@ from core.storage.usage import StatisticsRepository, TokenUsage, UsageRepository
 from core.text.catalogue import ENGLISH, messages_for
 from core.text.formatting import INDEFINITELY, format_code, format_duration
 from core.text.tokens import detect_language
-from core.types import Citation, ConversationKey, Message, Question, Reply, SourceState, Trace
+from core.trace import Trace
+from core.types import Citation, ConversationKey, Message, Question, Reply, SourceState
 from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, passage, settings
 from tests.wiring import make_desk, make_processor
 
@@ -163,7 +164,9 @@ async def echo(question: Question, sink: Sink) -> Reply:
     reply = Reply(
         f"Answer to {question.text}",
         (Citation(1, "install", "docs", "Install", "install.md", ""),),
-        trace=Trace("install package", "single", ("docs",), {"search": 120.0, "total": 900.0}, cut=("rerank",)),
+        trace=Trace(
+            "install package", "single", ("docs",), {"search": 120.0, "total": 900.0}, cut=("rerank",), saved_searches=2
+        ),
     )
     await sink.finish(reply)
     return reply
@@ -224,7 +227,8 @@ def test_names_fit_every_platform() -> None:
 
 
 def test_the_limits_of_quota_are_those_of_the_configuration() -> None:
-    assert set(LIMITS) == set(LimitsSettings.model_fields)
+    names = {name for name in LimitsSettings.model_fields if name.startswith("daily_")}
+    assert set(DAILY_LIMITS) == names
 
 
 @pytest.mark.parametrize(
@@ -649,7 +653,14 @@ async def test_why_explains_the_last_answer(journal: Journal) -> None:
     assert await bot.hear(says("why", who=ANN)) == ENGLISH.nothing_answered
     await bot.hear(says("", "How?", who=ANN))
     output = await bot.hear(says("why", who=ANN))
-    for piece in ("`single`", "Asked: `docs`", "`install package`", "`docs` (1)", "0.9 s: search 0.1 s", "`rerank`"):
+    for piece in (
+        "`single`",
+        "Asked: `docs`; searches saved: 2",
+        "`install package`",
+        "`docs` (1)",
+        "0.9 s: search 0.1 s",
+        "`rerank`",
+    ):
         assert piece in output
     assert "Answer to" not in output
     # A command that was answered meanwhile is not what is asked about.
@@ -859,7 +870,10 @@ async def test_a_quota_is_set_live_shown_and_taken_back(journal: Journal) -> Non
     async with limits.reserve(question):
         pass
     assert await bot.hear(says("quota", "daily_tokens default")) == "- `daily_tokens`: 5,000"
-    live.reload(configured(limits={"daily_tokens": 10}))
+    paid = configured(models={"main": {"base_url": "https://api.example.org/v1", "model": "m"}})
+    live.settings = paid
+    assert "`daily_tokens_per_user`: 301,440 (the default for a paid model)" in await bot.hear(says("quota"))
+    live.reload(paid.model_copy(update={"limits": LimitsSettings(daily_tokens=10)}))
     with pytest.raises(UsageError):
         async with limits.reserve(question):
             pass
@@ -897,6 +911,22 @@ async def test_status_and_stats_count_what_happened(journal: Journal, upkeep: Fo
     assert (
         (await bot.hear(says("stats", "1", private=True))).splitlines()[-1].startswith(f"| {today} | 7 | 5 | 1 | 0 |")
     )
+
+
+async def test_the_digest_groups_what_found_no_answer(journal: Journal) -> None:
+    bot = Bot.of(journal)
+    questions = ("How do I set a proxy?", "Does the proxy need a `password`?", "Which licence?")
+    for number, question in enumerate(questions):
+        failed = replace(says("", question, who=ANN), id=f"failed-{number}")
+        await journal.record_message(failed)
+        await journal.mark_failed(failed, "the model failed")
+    lines = (await bot.hear(says("digest"))).splitlines()
+    assert "- Messages: 3, of them 0 answered, 0 left alone, 3 failed" in lines
+    assert "- Ratings: 👍 0, 👎 0" in lines
+    assert "**Without a good answer: 3 questions**, by topic. `/learn` and `/faq` teach me." in lines
+    assert lines[-2].startswith("- 2× `")
+    assert lines[-1] == "- 1× `Which licence?`"
+    assert "- Ratings" not in await bot.hear(says("digest", who=ANN)), "members are refused"
 
 
 async def test_days_are_local_days(journal: Journal) -> None:

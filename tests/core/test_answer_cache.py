@@ -461,6 +461,7 @@ def test_of_every_section_it_is_decided_whether_it_makes_answers() -> None:
     no_part = {
         *("data_dir", "cache", "limits", "prompts", "gate", "administration", "feedback", "handoff", "telegram"),
         *("discord", "slack", "http", "bots", "auto_comment", "run", "journal", "log", "metrics"),
+        *("operator_page", "alerts", "tracing"),
     }
     assert FINGERPRINT_SECTIONS | no_part == set(Settings.model_fields)
     assert not FINGERPRINT_SECTIONS & no_part

@@ -16,7 +16,8 @@ from core.messaging.processor import MessageProcessor
 from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
 from core.settings.messaging import AutoCommentSettings
 from core.storage.messages import Journal
-from core.types import AgentScore, Citation, ConversationKey, Message, Question, Reply, SkipReason, Trace, skip
+from core.trace import Trace
+from core.types import AgentScore, Citation, ConversationKey, Message, Question, Reply, SkipReason, skip
 from tests.core.fixtures import InMemoryLibrary, settings
 from tests.wiring import make_processor
 
@@ -71,7 +72,7 @@ class Board(Adapter):
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         self.messages.append(message)
-        return BoardSink(self, delivery)
+        return BoardSink(self, delivery, previous_reply_id)
 
     async def open(self) -> None:
         return None
@@ -84,6 +85,7 @@ class Board(Adapter):
 class BoardSink:
     board: Board
     delivery: Delivery
+    previous_reply_id: str = ""
 
     async def open(self) -> None:
         self.board.signs += 1
@@ -93,6 +95,9 @@ class BoardSink:
 
     async def finish(self, reply: Reply) -> None:
         board = self.board
+        if self.previous_reply_id:
+            # An edit: the comment is there already.
+            return
         if board.before_post:
             await board.before_post()
         board.tries += 1
@@ -322,12 +327,41 @@ async def test_a_posting_cut_by_the_deadline_stays_in_doubt(journal: Journal) ->
     assert "not known" in why
 
 
-async def test_what_is_posted_counts_though_its_end_was_cut(journal: Journal) -> None:
+async def test_what_is_posted_when_the_deadline_comes_is_posted_to_its_end(journal: Journal) -> None:
     async def wait() -> None:
         await asyncio.sleep(30)
 
-    board = await play(journal, post(), board=Board(after_post=wait), deadline_s=1.5)
-    assert board.shown == [GOOD.text]
+    board = Board(after_post=wait)
+    intake = make_processor(with_comments(deadline_s=1.5), journal, comment, InMemoryLibrary())
+    await intake.handler_for(board)(post())
+    await intake.join()
+    assert (board.shown, len(board.messages)) == ([GOOD.text], 2)
+    assert await outcome(journal, post()) == ("answered", "")
+
+
+async def test_a_comment_interrupted_by_a_kill_is_posted_as_it_was_written(journal: Journal) -> None:
+    written = []
+
+    async def answer(question: Question, sink: Sink) -> Reply:
+        written.append(replace(GOOD, text=f"Version {len(written) + 1} [1]"))
+        await sink.finish(written[-1])
+        return written[-1]
+
+    reached = asyncio.Event()
+
+    async def hang() -> None:
+        reached.set()
+        await asyncio.sleep(3600)
+
+    intake = make_processor(with_comments(deadline_s=600), journal, answer, InMemoryLibrary())
+    await intake.handler_for(Board(before_post=hang))(post())
+    await reached.wait()
+    assert await intake.drain(0) == 1
+    board = Board()
+    resumed = make_processor(with_comments(deadline_s=600), Journal(journal.database), answer, InMemoryLibrary())
+    await resumed.resume(board)
+    await resumed.join()
+    assert (board.shown, len(written)) == (["Version 1 [1]"], 1)
     assert await outcome(journal, post()) == ("answered", "")
 
 

@@ -208,8 +208,8 @@ class TestFaults:
         assert first.startswith(f"{file}:1: sources.a.git: unknown key")
         assert second == (
             f"{file}:1: sources.a.pth: unknown key; known here: "
-            "branch, branches, exclude, host_keys, include, kind, known_hosts, link, max_document_kb, max_documents, "
-            "max_file_kb, max_total_mb, refresh, ssh_key, timeout_s, token, url, username"
+            "audience, branch, branches, exclude, host_keys, include, kind, known_hosts, link, max_document_kb, "
+            "max_documents, max_file_kb, max_total_mb, refresh, ssh_key, timeout_s, token, url, username"
         )
 
     def test_are_told_in_the_order_of_the_files(self, tmp_path: Path) -> None:
@@ -449,7 +449,7 @@ def _optional_parts(text: str) -> str:
 
 
 # Models with the keys of `main`, which are not shown again.
-_LIKE_MAIN = {("models", "light"), ("models", "vision")}
+_LIKE_MAIN = {("models", "light"), ("models", "vision"), ("models", "judge")}
 # The parts of a pair stand in the line of the whole.
 _PAIR = ("agents", "*", "pairs")
 _OPTIONAL = {("telegram",), ("models", "main"), (*_PAIR, "question"), (*_PAIR, "answer")}

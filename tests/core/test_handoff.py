@@ -11,13 +11,15 @@ import pytest
 from sqlalchemy import text
 
 from core.errors import UsageError
-from core.messaging.feedback.escalation import escalation_message, escalation_reason, mentioned_users
+from core.messaging.feedback.escalation import escalation_message, mentioned_users
 from core.ports import Sink
+from core.settings.messaging import JournalSettings
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.retention import erase_expired
 from core.text.catalogue import ENGLISH
-from core.types import Citation, Message, Passage, Question, Reply, Trace
+from core.trace import Trace
+from core.types import Citation, Message, Passage, Question, Reply
 from knowledge.sources.taught import TaughtAnswers
 from tests.core.fixtures import INSTALL, settings
 from tests.core.test_feedback import ASKED, CHAT, CITED, deliver
@@ -67,7 +69,7 @@ async def lessons(journal: Journal) -> list[tuple[str, str, str]]:
     ],
 )
 def test_when_an_answer_is_not_likely_to_help(made: Reply, why: str | None) -> None:
-    assert escalation_reason(made) == why
+    assert made.shortfall == why
 
 
 async def test_a_call_names_the_people_of_the_platform_once_for_a_question(journal: Journal) -> None:
@@ -296,7 +298,7 @@ async def test_who_looks_after_one_chat_reviews_what_was_taught_there(journal: J
 
 
 async def test_what_is_approved_becomes_documents_and_what_is_rejected_leaves(journal: Journal, tmp_path: Path) -> None:
-    source = TaughtAnswers("learned", tmp_path)
+    source = TaughtAnswers("learned", tmp_path, JournalSettings())
     await taught(journal, 3)
     book = TaughtAnswerRepository(journal.database)
     await book.decide(1, "approved", "Boss")
@@ -310,7 +312,7 @@ async def test_what_is_approved_becomes_documents_and_what_is_rejected_leaves(jo
     assert (await source.listing()).fingerprints == {}, "an edited answer waits for a review again"
     with pytest.raises(UsageError):
         await book.edit(1, "  ")
-    assert (await TaughtAnswers("learned", tmp_path / "empty").listing()).fingerprints == {}
+    assert (await TaughtAnswers("learned", tmp_path / "empty", JournalSettings()).listing()).fingerprints == {}
     assert not (tmp_path / "empty").exists()
 
 

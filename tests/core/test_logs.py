@@ -15,7 +15,16 @@ from typing import Any, Literal
 
 import pytest
 
-from core.observability.logs import OWN_PACKAGES, configure_logs, get_logger, log_context, make_redactor
+from core.observability.logs import (
+    MAX_BUFFERED_CHARS,
+    MAX_BUFFERED_LINES,
+    OWN_PACKAGES,
+    buffered_logs,
+    configure_logs,
+    get_logger,
+    log_context,
+    make_redactor,
+)
 from core.settings import LogSettings
 
 SECRET = 'p"ä\\ss word\n2'
@@ -249,3 +258,57 @@ def test_redaction_is_linear_on_long_lines(piece: str) -> None:
 def test_importing_the_module_loads_no_library() -> None:
     code = "import sys, core.observability.logs; sys.exit('structlog' in sys.modules or 'rich' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+FLOOD = """
+import sys
+from core.observability.logs import BackgroundStream, configure_logs, get_logger
+from core.settings import LogSettings
+stream = BackgroundStream(sys.stderr)
+configure_logs(LogSettings(format="json"), stream)
+for number in range(20_000):
+    get_logger("core.test").info("event", number=number)
+print("done", flush=True)
+sys.stdin.readline()
+stream.close()
+"""
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_log_that_nobody_reads_holds_up_nobody_and_counts_what_it_drops(*, is_read: bool) -> None:
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, "-c", FLOOD], text=True, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout.readline() == "done\n", "nobody has read the log until now"
+        if not is_read:
+            process.stdin.write("end\n")
+            process.stdin.flush()
+            assert process.wait(30) == 0, "it ends though its log is full"
+            return
+        events = []
+        while not events or events[-1]["event"] != "log.lines_dropped":
+            events.append(json.loads(process.stderr.readline()))
+        numbers = [event["number"] for event in events[:-1]]
+        assert numbers == list(range(len(numbers))), "what was kept is whole and in order"
+        assert len(numbers) + events[-1]["lines"] == 20_000
+        process.stdin.write("end\n")
+
+
+def test_the_last_lines_are_kept_without_secrets() -> None:
+    configure_logs(LogSettings(level="info", format="json"), io.StringIO())
+    with buffered_logs(["hunter2hunter2"]) as log_buffer:
+        for number in range(MAX_BUFFERED_LINES + 3):
+            get_logger("core.x").info("step", number=number)
+        last = log_buffer.lines_after()[-1][0]
+        get_logger("core.x").warning("leak", value="hunter2hunter2", address="https://u:pw@example.org/?token=abc")
+        get_logger("core.x").debug("unseen")
+        get_logger("core.x").info("long", text="x" * 2 * MAX_BUFFERED_CHARS)
+    get_logger("core.x").info("after")
+    lines = log_buffer.lines_after()
+    assert len(lines) == MAX_BUFFERED_LINES
+    assert [number for number, _ in lines] == list(range(6, MAX_BUFFERED_LINES + 6))
+    leak, long = (json.loads(line) for _, line in log_buffer.lines_after(last))
+    assert leak["value"] == "[redacted]"
+    assert "pw" not in leak["address"]
+    assert "abc" not in leak["address"]
+    assert long["event"].startswith('{"text"')
+    assert len(long["event"]) < 2 * MAX_BUFFERED_CHARS

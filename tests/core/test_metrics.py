@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from collections.abc import Mapping
@@ -29,13 +30,16 @@ from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
 from core.storage.messages import Journal
 from core.text.question_detection import no_question_reason
-from core.types import ConversationKey, Message, Question, Reply, Skip, SkipReason, SourceState, Trace, Turn, skip
+from core.trace import Trace
+from core.types import ConversationKey, Message, Question, Reply, Skip, SkipReason, SourceState, Turn, skip
 from tests.core.fixtures import MemorySink
 from tests.peers.language_model import LanguageModelPeer
 
 ROOT = Path(__file__).parents[2]
 WHEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
-TRACE = Trace("q", "single", ("docs",), {"search": 40.0, "first_token": 250.0, "total": 900.0}, ("rerank",))
+TRACE = Trace(
+    "q", "single", ("docs",), {"search": 40.0, "first_token": 250.0, "total": 900.0}, ("rerank",), saved_searches=2
+)
 STANDING = DaemonStatus(
     is_ready=True,
     lag_s=0.004,
@@ -104,6 +108,25 @@ async def test_the_documentation_names_every_metric_with_its_type_and_labels(met
         if not name.startswith("process_"):
             results[name] = (family.type, labels)
     assert results == documented()
+
+
+def test_the_dashboard_shows_metrics_that_exist_with_their_labels() -> None:
+    dashboard = json.loads((ROOT / "config/grafana.json").read_text("utf-8"))
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    metrics = documented()
+    shown = set()
+    for query in queries:
+        names = {re.sub(r"_(?:bucket|sum|count)$", "", name) for name in re.findall(r"kimas_\w+", query)}
+        assert names <= set(metrics), query
+        known_labels = {"le"}.union(*(metrics[name][1] for name in names))
+        used_labels = set(re.findall(r"(\w+)=\"", query))
+        used_labels |= {label.strip() for labels in re.findall(r"by \(([^)]*)\)", query) for label in labels.split(",")}
+        assert used_labels <= known_labels, query
+        shown |= names
+    assert len(queries) > 25
+    assert len(shown) > 20
+    places = [tuple(panel["gridPos"].values()) for panel in dashboard["panels"]]
+    assert len(set(places)) == len(places), "no panel lies on another"
 
 
 def test_the_documentation_names_every_kind_of_silence() -> None:
@@ -198,6 +221,7 @@ async def test_each_end_of_an_answer_is_counted_once(metrics: PrometheusMetrics)
     assert value(metrics, "kimas_first_token_seconds_sum") == 0.25
     assert value(metrics, "kimas_stage_seconds_count", stage="search") == 2
     assert value(metrics, "kimas_answer_cuts_total", stage="rerank") == 2
+    assert value(metrics, "kimas_searches_saved_total") == 4
     assert value(metrics, "kimas_stage_seconds_count", stage="total") is None
 
 

@@ -37,8 +37,8 @@ from core.types import Attachment, ConversationKey, FeedEntry, Message, Turn
 # As the last version without revisions wrote it, in the form of `sqlite3 journal.db .dump`.
 OLD_JOURNAL = Path(__file__).parent / "data" / "journal_before_revisions.sql"
 CHAT = ConversationKey("telegram", "-100", "7")
-# What the columns hold that came with the revisions 0002 and 0004, in rows that said nothing of it.
-NEW_COLUMNS = (0, 0, 0, 0, None, None, None, "", "", "", "", "", None, None, None)
+# What the columns hold that came with the revisions 0002 and 0004 to 0007, in rows that said nothing of it.
+NEW_COLUMNS = (0, 0, 0, 0, None, None, None, "", "", "", "", "", None, None, None, None, "", "")
 PRESS = Message("p3", CHAT, "43", "Ben", "", datetime(2026, 1, 2, tzinfo=UTC), bot="9", reply_to="2")
 
 
@@ -70,12 +70,13 @@ async def test_a_journal_of_the_last_version_is_upgraded_and_keeps_every_row(old
     assert "alembic_version" not in before
     await (await Database.open(old_journal)).close()
     messages = [(*row, *NEW_COLUMNS) for row in before["messages"]]
-    # Nothing was estimated or begun early before revision 0003.
+    # Nothing was estimated or begun early before revision 0003, and models have names since 0006.
     counted = {
         "answers": [(*row, 0, 0, 0) for row in before["answers"]],
-        "spending": [(*row, 0) for row in before["spending"]],
+        "spending": [(*row, 0, "") for row in before["spending"]],
     }
-    assert contents(old_journal) == {**before, **counted, "messages": messages, "alembic_version": [(HEAD,)]}
+    new = {"messages": messages, "leases": [], "alembic_version": [(HEAD,)]}
+    assert contents(old_journal) == {**before, **counted, **new}
 
 
 async def test_fields_take_over_what_references_and_ids_held(old_journal: Path) -> None:
@@ -238,9 +239,9 @@ async def test_a_journal_of_a_newer_version_is_refused_and_left_alone(tmp_path: 
 
 
 async def test_a_journal_that_cannot_be_upgraded_is_left_alone(old_journal: Path) -> None:
-    execute(old_journal, "DROP TABLE learned; ALTER TABLE answers RENAME COLUMN outcome TO result;")
+    execute(old_journal, "DROP TABLE learned; ALTER TABLE answers RENAME COLUMN question_id TO result;")
     before = contents(old_journal)
-    with pytest.raises(StoreError, match=r"no such column: answers\.outcome.*move it away"):
+    with pytest.raises(StoreError, match=r"no such column: answers\.question_id.*move it away"):
         await Database.open(old_journal)
     assert contents(old_journal) == before
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text, update
 
-from core.errors import MessageDeleted, PlatformError, ServiceError, UsageError
-from core.messaging.processor import MAX_QUOTED_CHARS, MessageProcessor
+from core.errors import MessageDeleted, PlatformError, QuotaExceeded, ServiceError, UsageError
+from core.messaging.processor import MessageProcessor
+from core.messaging.quotations import MAX_QUOTED_CHARS
 from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.storage.tables import messages
@@ -171,6 +172,21 @@ async def test_a_failure_is_told_plainly_without_internals(journal: Journal, fau
     assert told in room.sinks["1"].failures[0]
     assert "secret-host" not in room.sinks["1"].failures[0]
     assert (await get_state(journal, ASKED))[0] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("is_repeated", "command", "failures"),
+    [(False, "", ["Used up."]), (True, "", []), (True, "ask", ["Used up."])],
+)
+async def test_who_knows_of_a_limit_is_not_told_again_except_after_a_command(
+    journal: Journal, is_repeated: bool, command: str, failures: list[str]
+) -> None:
+    async def refuse(question: Question, sink: Sink) -> Reply:
+        raise QuotaExceeded("Used up.", is_repeated=is_repeated)
+
+    room = await deliver(journal, refuse, replace(ASKED, command=command))
+    assert room.sinks["1"].failures == failures
+    assert await get_state(journal, ASKED) == ("failed", "Used up.")
 
 
 @pytest.mark.parametrize(

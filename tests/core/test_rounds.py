@@ -16,8 +16,8 @@ from core.messaging.commands.answer_commands import format_explanation
 from core.ports import Sink
 from core.settings import Settings
 from core.storage.message_lookup import MessageOutcome
-from core.storage.messages import _trace_to_json
-from core.types import Question, Reply, SearchRound, Turn
+from core.trace import SearchRound
+from core.types import Question, Reply, Turn
 from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, parts, passage, settings
 from tests.core.scripted import ScriptedPeer, flat, models
 
@@ -113,7 +113,7 @@ async def test_the_trace_is_shown_with_its_reasons_and_what_was_consumed(peer: S
     cost = (prompt + 2 * completion) / 1e6
     assert data["usage"] == {"prompt": prompt, "completion": completion, "cost": pytest.approx(cost)}
     text = format_explanation(
-        MessageOutcome("answered", "", reply.text, [{"source": "docs"}], _trace_to_json(reply.trace)), is_admin=True
+        MessageOutcome("answered", "", reply.text, [{"source": "docs"}], reply.trace.to_json()), is_admin=True
     )
     assert "`look_back` (it failed)" in text
     assert "`memory module`; the evidence was poor, for: `no disks`" in text

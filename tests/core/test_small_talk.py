@@ -9,7 +9,6 @@ from typing import get_args
 import pytest
 
 from core.answering.service import AnswerService
-from core.messaging.feedback.escalation import escalation_reason
 from core.messaging.policy.command_table import help_text
 from core.settings import Settings, Strategy
 from core.storage.engine import Database
@@ -86,7 +85,7 @@ async def test_a_courtesy_is_answered_from_the_configuration(text: str, has_mode
         reply = await ask(text, peer if has_model else None, named(strategies={"allowed": [strategy]}), library)
         assert COURTESIES[text] in reply.text
         assert (reply.citations, reply.passages, reply.trace.query, library.queries) == ((), (), "", [])
-        assert escalation_reason(reply) is None
+        assert reply.shortfall is None
     assert peer.requests == []
 
 

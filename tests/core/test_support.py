@@ -139,6 +139,7 @@ def test_a_number_with_its_unit_or_without_any_supports(text: str, said: str) ->
         ("Call `connect(host)` with the name of the host.", 'Call `connect("example.org")` with the name'),
         ("The method is `Ring.rotate(key=None)`.", "The method is called as `ring.rotate(key=<new key>)`"),
         ("Run `tarn serve --port 80` to listen.", "Run `tarn serve --port ${PORT}` to listen"),
+        ("It sends up to 4,000 tokens and writes up to 1,024 tokens.", "It sends 4000 tokens and writes 1,024 tokens"),
         ("Set `LIMIT=8` for eight workers at most.", "Set `LIMIT=32` to change the number of workers"),
         (
             "If you set `load_from`, not `resume`, weights are loaded.",

@@ -9,12 +9,13 @@ import pytest
 
 from core.answering.pipeline import answer
 from core.runtime.budget import Budget
-from core.types import Question, Reply, Turn
-from tests.core.fixtures import InMemoryLibrary, MemorySink, parts, settings
+from core.types import Passage, Question, Reply, Turn
+from tests.core.fixtures import INSTALL, InMemoryLibrary, MemorySink, OrderKeeper, parts, passage, settings
 from tests.core.scripted import ScriptedPeer, models
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
+OTHER = passage("other", "The package needs a compiler to install from source.")
 TRANSLATED = '{"query": "How do I install the package?"}'
 
 
@@ -40,13 +41,14 @@ async def ask(
     text: str = "怎么安装？",
     *,
     history: tuple[Turn, ...] = (),
+    reranker: OrderKeeper | None = None,
     **changes: object,
 ) -> Reply:
     opened = models(peer)
     await opened.warm_up()
     configuration = settings(**changes)
     try:
-        return await answer(Question(text, history), MemorySink(), parts(library, opened, configuration))
+        return await answer(Question(text, history), MemorySink(), parts(library, opened, configuration, reranker))
     finally:
         await opened.close()
 
@@ -61,6 +63,28 @@ async def test_the_translation_is_searched_beside_the_question(peer: ScriptedPee
     assert reply.trace.query == "怎么安装？"
     assert reply.trace.tokens["translate.prompt"] > 0, "the call is in the usage"
     assert "English" in peer.sent("rewrite_translation")[0]["messages"][0]["content"]
+
+
+class QueryKeeper(OrderKeeper):
+    """A reranker that remembers what it was asked."""
+
+    queries: tuple[str, ...] = ()
+
+    async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        self.queries = (*self.queries, query)
+        return await super().rerank(query, passages)
+
+
+async def test_rerankers_read_the_question_and_its_translation(peer: ScriptedPeer) -> None:
+    keeper = QueryKeeper()
+    await ask(peer, ForeignLibrary(), reranker=keeper)
+    assert keeper.queries == ("怎么安装？\nHow do I install the package?",)
+    await ask(peer, ForeignLibrary(), "How do I install the package?", reranker=keeper)
+    assert keeper.queries[1:] == ("How do I install the package?",)
+    peer.replies["rerank"] = '{"order": ["p1"]}'
+    await ask(peer, ForeignLibrary((INSTALL, OTHER)), knowledge={"search": {"rerank": "model"}})
+    question = peer.sent("rerank")[0]["messages"][-1]["content"]
+    assert question.endswith("<question>\n怎么安装？\nHow do I install the package?\n</question>")
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,11 @@ import pytest
 from bots.daemon.bootstrap import make_answer_service, make_live_settings
 from core.answering.quota import QuotaLimiter
 from core.answering.service import AnswerService
-from core.errors import PlatformError, UsageError
+from core.errors import PlatformError, QuotaExceeded, UsageError
 from core.llm.role_models import RoleChatModel
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings
+from core.settings.limits import DAILY_LIMITS
 from core.storage.engine import Database
 from core.storage.overrides import LiveSettings
 from core.storage.usage import AgentUsage, HeadStartCount, TokenUsage, UsageRepository, group_by_agent
@@ -228,6 +229,93 @@ async def test_at_a_limit_the_asker_is_told_in_their_language(
     assert text.startswith(says)
     assert f"请在午夜（{today() + timedelta(days=1)} 00:00" in text
     assert text.endswith("分钟。")
+
+
+PAID = {"base_url": "https://api.openai.com/v1", "model": "m"}
+LOCAL = {"base_url": "http://127.0.0.1:11434/v1", "model": "m"}
+
+
+@pytest.mark.parametrize(
+    ("main", "is_paid"),
+    [
+        (PAID, True),
+        (LOCAL, False),
+        ({**PAID, "price_prompt": 0, "price_completion": 0}, False),
+        ({**PAID, "price_prompt": 0}, True),
+        ({**LOCAL, "price_completion": 2.5}, True),
+        ({**LOCAL, "fallbacks": {"spare": PAID}}, True),
+        *(({**LOCAL, "base_url": url}, True) for url in ("https://8.8.8.8/v1", "https://[2001:4860:4860::8888]:8/v1")),
+        *(
+            ({**LOCAL, "base_url": f"http://{host}:8000/v1"}, False)
+            for host in (
+                "ollama",
+                "localhost",
+                "192.168.1.7",
+                "10.0.0.2",
+                "[::1]",
+                "[fd00::5]",
+                "gpu.local",
+                "a.internal",
+            )
+        ),
+    ],
+)
+def test_a_paid_model_has_limits_by_default(main: dict[str, Any], is_paid: bool) -> None:
+    whole = settings(models={"main": main})
+    limits = [whole.get_daily_limit(name) for name in DAILY_LIMITS]
+    # A question is thought to take twice 4000 + 1024 tokens.
+    tokens = [500 * 10_048, 150 * 10_048, 30 * 10_048] if is_paid else [None] * 3
+    assert limits == [*tokens, None, None, None]
+
+
+def test_limits_that_are_configured_hold_each_for_itself() -> None:
+    whole = settings(models={"main": PAID}, limits={"daily_tokens": None, "daily_tokens_per_chat": 5, "daily_cost": 2})
+    assert [whole.get_daily_limit(name) for name in DAILY_LIMITS] == [None, 5, 30 * 10_048, 2, None, None]
+
+
+async def test_a_member_is_stopped_by_the_default_limit(
+    database: Database, ledger: UsageRepository, model: RoleChatModel, peer: ScriptedPeer
+) -> None:
+    priced = {"base_url": peer.base_url, "model": "peer", "price_prompt": 1.0, "price_completion": 1.0}
+    line = answering(database, model, models={"main": priced})
+    await ledger.record(HOW, "answered", consumed(30 * 10_048), today())
+    with pytest.raises(QuotaExceeded, match=r"limit for you is used up \(301,440 tokens\)"):
+        await line.answer(HOW, MemorySink())
+    assert (await line.answer(replace(HOW, author_id="1"), MemorySink())).citations
+
+
+async def test_who_was_told_is_not_told_again_that_day(
+    database: Database, ledger: UsageRepository, model: RoleChatModel
+) -> None:
+    line = answering(database, model, limits={"daily_tokens": 100})
+    await ledger.record(HOW, "answered", consumed(100), today())
+
+    async def refuse(question: Question) -> bool:
+        with pytest.raises(QuotaExceeded) as error_info:
+            await line.answer(question, MemorySink())
+        return error_info.value.is_repeated
+
+    assert [await refuse(HOW) for _ in range(3)] == [False, True, True]
+    assert [await refuse(replace(HOW, author_id="1")) for _ in range(2)] == [False, True]
+    assert await refuse(replace(HOW, key=OTHER)) is False, "another chat has not read it"
+    assert [await refuse(Question("How?")) for _ in range(2)] == [False, False], "the terminal is always answered"
+
+
+async def test_an_answer_counts_while_it_is_made_by_what_it_consumes(ledger: UsageRepository) -> None:
+    """One that plans takes many calls, and a second answer with more effort is expected to."""
+    limits = QuotaLimiter(LiveSettings(settings(limits={"daily_tokens": 1000})), ledger, TokenUsage(300, 100))
+    budget = Budget(BudgetSettings())
+    async with limits.reserve(HOW, budget):
+        async with limits.reserve(HOW):
+            pass
+        budget.add_usage("plan", 900, 100)
+        with pytest.raises(QuotaExceeded, match="in the making"):
+            async with limits.reserve(HOW):
+                pass
+    async with limits.reserve(HOW, Budget(BudgetSettings()), 2.5):
+        with pytest.raises(QuotaExceeded, match="in the making"):
+            async with limits.reserve(HOW):
+                pass
 
 
 async def test_the_terminal_has_neither_chat_nor_name(

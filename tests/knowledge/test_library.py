@@ -10,6 +10,7 @@ from core.answering.context import AnswerDependencies
 from core.answering.pipeline import answer
 from core.answering.rewriting.rewrites import REWRITES
 from core.errors import UsageError
+from core.grounding.extractive import extract_answer
 from core.llm.prompts import Prompts
 from core.settings import Settings
 from core.text.languages import identify_languages
@@ -399,7 +400,7 @@ async def max_score(library: KnowledgeLibrary, query: str) -> float:
 
 async def test_words_that_no_passage_has_count_half(library: KnowledgeLibrary) -> None:
     known = (await library.search("cook", "pear", 1))[0].lexical_share
-    unknown_weight = (await library.term_weights("zeppelin"))["zeppelin"]
+    unknown_weight = (await library.match_words("zeppelin", 1)).unknown_weight
     pear_weight = (await library.term_weights("pear"))["pear"]
     both = (await library.search("cook", "pear zeppelin", 1))[0].lexical_share
     assert both == pytest.approx(known * pear_weight / (pear_weight + unknown_weight / 2))
@@ -407,7 +408,7 @@ async def test_words_that_no_passage_has_count_half(library: KnowledgeLibrary) -
 
 async def test_a_store_that_cannot_count_words_gives_shares_too(filled: Store, embedder: WordEmbedder) -> None:
     class Uncounted(Watched):
-        async def term_weights(self, tokens: str) -> dict[str, float]:
+        async def term_weights(self, tokens: str, sources: object = None) -> dict[str, float]:
             return {}
 
     library = KnowledgeLibrary(settings(), Uncounted(filled), embedder)  # type: ignore[arg-type]
@@ -453,3 +454,23 @@ async def test_a_query_without_a_usable_vector_goes_by_words(filled: Store, embe
     assert passages
     assert all(passage.similarity == 0 for passage in passages)
     assert await names(library, "pear")
+
+
+async def test_among_few_passages_a_typing_error_does_not_outweigh_what_they_know(
+    store: Store, embedder: WordEmbedder
+) -> None:
+    pages = {
+        "install.md": "Install the server with the package manager.",
+        "start.md": "Start the server with the command serve.",
+        "stop.md": "Stop the server with a signal.",
+    }
+    await refresh(DictSource("fruit", pages), store, embedder, SyncOptions(200))
+    library = KnowledgeLibrary(settings(), store, embedder)
+    await library.load()
+    question = "How do I start the servr with serve?"
+    weights = await library.term_weights(question)
+    assert weights["servr"] == pytest.approx(weights["serv"])
+    assert weights["servr"] < (await library.match_words(question, 1)).unknown_weight
+    passages = await library.search("cook", question, 3)
+    assert "the command serve" in await extract_answer(question, passages, library)
+    assert await extract_answer("Where do I buy a servr?", passages, library) == ""

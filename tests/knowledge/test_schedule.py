@@ -67,6 +67,9 @@ def test_what_kills_its_process_is_not_tried_at_once_for_ever() -> None:
     assert when(replace(killed, failures=1)) == timedelta()
     assert when(replace(killed, failures=2)) == MINUTE
     assert when(replace(killed, failures=5)) == 8 * MINUTE
+    # A bot that knows nothing yet is not left so for long.
+    first = replace(killed, last_success=None)
+    assert [when(replace(first, failures=failures)) for failures in (1, 2, 5)] == [timedelta(), MINUTE, 2 * MINUTE]
 
 
 def test_at_each_start_only() -> None:

@@ -10,6 +10,7 @@ from core.errors import SourceError
 from core.settings import FaqSource
 from knowledge.ports import Document
 from knowledge.sources.factory import open_source
+from knowledge.sources.faq import MAX_FILE_BYTES
 
 FORMATS = {
     "a.yaml": "- question: How?\n  answer: So.\n  url: https://x.example\n  tags: [one, two]\n"
@@ -111,3 +112,13 @@ async def test_broken_files_name_the_line(name: str, text: str, message: str, tm
 async def test_missing_files_are_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=rf"source faq: .*{name}:? cannot be read: No such file"):
         await read(tmp_path / name)
+
+
+async def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv", "question,answer\nHow?,So.\n")
+    with path.open("r+b") as file:
+        file.truncate(MAX_FILE_BYTES + 1)
+    with pytest.raises(SourceError, match="is larger than 16 MB"):
+        await open_source("faq", FaqSource(kind="faq", path=path), tmp_path).listing()
+    write(tmp_path, "a.csv", "question,answer\nHow?,So.\n")
+    assert await open_source("faq", FaqSource(kind="faq", path=path), tmp_path).listing()

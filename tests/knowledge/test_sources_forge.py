@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from bots.cli.check import check
 from core.errors import SourceError
-from core.settings import Settings, SourceSettings
+from core.settings import ParsingSettings, Settings, SourceSettings
 from core.text.tokens import query_tokens
 from knowledge.chunking import chunk
 from knowledge.ingestion.sync import SyncOptions, refresh
+from knowledge.parsing.limits import FormatError
+from knowledge.parsing.parser import P, Result, ThreadParser
+from knowledge.parsing.pool import WorkerPool
 from knowledge.ports import Document, Store
 from knowledge.sources.forge.api import clean_markdown
 from knowledge.sources.forge.source import ForgeProject
@@ -42,6 +45,17 @@ async def forge(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ForgePeer]:
         yield peer
 
 
+class Refusing(ThreadParser):
+    """A parser whose every document exceeds a limit."""
+
+    def __init__(self) -> None:
+        self.functions: list[str] = []
+
+    async def run(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
+        self.functions.append(function.__name__)
+        raise FormatError("it takes more than 10 s")
+
+
 def parsed(forge: ForgePeer, kind: str, **changes: Any) -> Any:
     where = {
         "github": {"repository": REPOSITORY, "api_url": forge.url("/api/v3")},
@@ -53,6 +67,23 @@ def parsed(forge: ForgePeer, kind: str, **changes: Any) -> Any:
 
 def project(forge: ForgePeer, folder: Path, kind: str = "github", **changes: Any) -> ForgeProject:
     return ForgeProject("tickets", parsed(forge, kind, **changes), folder)
+
+
+async def test_a_long_item_is_written_down_by_a_worker(forge: ForgePeer, tmp_path: Path) -> None:
+    """What makes a worker exceed its limits costs this item alone; the others stay readable."""
+    forge.tickets[1] = Ticket(1, "Long", "word " * 2000, remarks=[Remark("Update to 2.0.")])
+    async with WorkerPool(ParsingSettings()) as pool:
+        documents = await read(ForgeProject("tickets", parsed(forge, "github"), tmp_path / "a", pool))
+        assert "word word" in documents["issues/1"].text
+        assert "Update to 2.0." in documents["issues/1"].text
+    refusing = Refusing()
+    listing = await ForgeProject("tickets", parsed(forge, "github"), tmp_path / "b", refusing).listing()
+    assert listing.stale == "", "the service did not fail"
+    assert listing.skipped["unreadable"] == 1
+    assert listing.unreadable == {"issues/1": "it takes more than 10 s"}
+    assert "issues/1" not in listing.fingerprints
+    assert "issues/2" in listing.fingerprints
+    assert refusing.functions == ["to_markdown"], "short ones need no worker"
 
 
 async def read(source: ForgeProject) -> dict[str, Document]:

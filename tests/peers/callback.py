@@ -15,6 +15,7 @@ import hmac
 import json
 import time
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
@@ -37,6 +38,8 @@ class CallbackPeer:
         self.keys: list[str] = []
         self.violations: list[str] = []
         self.shown: dict[tuple[str, str], list[str]] = defaultdict(list)
+        # Called with the state and "before" it is done or "after", before the answer: to wait, or to kill the bot.
+        self.watch: Callable[[str, str], Awaitable[None]] | None = None
         self.faults: list[int | str] = []
         self.retry_after = "0.01"
         self.location = ""
@@ -105,6 +108,9 @@ class CallbackPeer:
         if reason:
             self.violations.append(reason)
             return web.json_response({"error": reason}, status=401)
+        state = json.loads(body)["state"]
+        if self.watch:
+            await self.watch(state, "before")
         text = self.faults.pop(0) if self.faults else ""
         if isinstance(text, int):
             return web.Response(status=text, headers={"Retry-After": self.retry_after, "Location": self.location})
@@ -113,6 +119,8 @@ class CallbackPeer:
         if text == "drop":
             return _broken(request)
         answer = self._taken(request.headers["Idempotency-Key"], json.loads(body))
+        if self.watch:
+            await self.watch(state, "after")
         return _broken(request) if text == "lost" else answer
 
     def _wrong(self, request: web.Request, body: bytes) -> str:

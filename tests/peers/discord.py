@@ -22,7 +22,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -38,13 +38,18 @@ EPOCH_MS = 1_420_070_400_000
 TEXT, PRIVATE, FORUM, PUBLIC_THREAD = 0, 1, 15, 11
 LIMIT, NONCE = 2000, 25
 SUPPRESS_EMBEDS, EPHEMERAL = 1 << 2, 1 << 6
+# What a channel can take from the bot, by its names in `lacking`.
+PERMISSIONS = {"view": 1 << 10, "send": 1 << 11, "history": 1 << 16, "threads": 1 << 38}
 SEND = {"content", "nonce", "enforce_nonce", "allowed_mentions", "flags", "message_reference", "embeds", "tts"}
 EDIT = {"content", "allowed_mentions", "flags", "embeds", "components"}
 SEND |= {"components"}
 ROW, BUTTON, PRESSED = 1, 2, 3
 NOTE, CHANGE = 4, 7
 COMMAND = {"name", "type", "description", "options", "contexts", "integration_types", "default_member_permissions"}
+COMMAND |= {"name_localizations", "description_localizations"}
 OPTION = {"name", "type", "description", "required", "choices", "autocomplete", "min_value", "max_value", "max_length"}
+OPTION |= {"description_localizations"}
+LOCALES = {"zh-CN", "zh-TW"}
 STRING, INTEGER, NUMBER = 3, 4, 10
 TYPING, SUGGESTED = 4, 8
 ON_MESSAGES, ON_USERS = 3, 2
@@ -104,6 +109,8 @@ class Channel:
         data["last_message_id"] = max(self.messages, key=int) if self.messages else None
         if self.guild:
             data["guild_id"] = self.guild
+            denied = sum(PERMISSIONS[name] for name in self.lacking)
+            data["permission_overwrites"] = [{"id": self.guild, "type": 0, "allow": "0", "deny": str(denied)}]
         if self.parent:
             data.update(parent_id=self.parent, thread_metadata={"archived": False, "locked": False})
         return data
@@ -178,6 +185,7 @@ class DiscordPeer:
         self.limit = limit
         self.me = Author(number, name, name.title(), bot=True)
         self.application = str(int(number) + 1)
+        self.interactions_endpoint: str | None = None
         self.guild = "7001"
         self.role = "7002"
         self.api_url = self.control_url = ""
@@ -186,6 +194,8 @@ class DiscordPeer:
         for bot in self.bots:
             bot.bots = self.bots
         self.channels: dict[str, Channel] = beside.channels if beside else {}
+        # Called with the method and "before" it is done or "after", before the answer: to wait, or to kill the bot.
+        self.watch: Callable[[str, str], Awaitable[None]] | None = None
         self.files: dict[str, bytes] = {}
         self.fetched: list[str] = []
         self.calls: list[Call] = []
@@ -193,6 +203,8 @@ class DiscordPeer:
         self.asked: dict[str, Interaction] = {}
         self.rung: list[str] = []
         self.unfolded: list[str] = []
+        # A word that no message may have.
+        self.banned = ""
         self.exceeded: Counter[str] = Counter()
         self.acknowledge_s, self.token_s = 3.0, 900.0
         self.sessions_left = 1000
@@ -517,6 +529,8 @@ class DiscordPeer:
         if error is not None:
             error.times -= 1
             await asyncio.sleep(error.delay_s)
+        if self.watch:
+            await self.watch(name, "before")
         if error is not None and error.drop == "before":
             return self._dropped(request, Call(name, body, at, 0))
         try:
@@ -542,6 +556,8 @@ class DiscordPeer:
                 }
         if error is not None and error.drop == "after":
             return self._dropped(request, Call(name, body, at, 0))
+        if self.watch:
+            await self.watch(name, "after")
         self.calls.append(Call(name, body, at, status))
         self.gateway.changed.set()
         if status == 204:
@@ -595,12 +611,19 @@ class DiscordPeer:
             case "GET /users/@me":
                 return self.me.user()
             case "GET /oauth2/applications/@me":
-                return {"id": self.application, "name": "KIMAs", "flags": self._ready()["application"]["flags"]}
+                flags = self._ready()["application"]["flags"]
+                endpoint = self.interactions_endpoint
+                return {"id": self.application, "name": "KIMAs", "flags": flags, "interactions_endpoint_url": endpoint}
             case "GET /gateway/bot":
                 limit = {"total": 1000, "remaining": self.sessions_left, "reset_after": 1500, "max_concurrency": 1}
                 return {"url": self.gateway.url, "shards": 1, "session_start_limit": limit}
             case "PUT /applications/{}/commands":
                 return self._register(steps[1], body)
+            case "GET /guilds/{}":
+                everyone = {"id": steps[1], "name": "@everyone", "permissions": str(sum(PERMISSIONS.values()))}
+                return {"id": steps[1], "name": "Rocket", "roles": [everyone]}
+            case "GET /guilds/{}/members/{}":
+                return {"user": self.me.user(), "roles": []}
             case "GET /channels/{}":
                 return self._seen(steps[1]).object()
             case "GET /channels/{}/messages/{}":
@@ -620,6 +643,8 @@ class DiscordPeer:
                 return await self._send(self._seen(steps[1], "send"), body)
             case "PATCH /channels/{}/messages/{}":
                 return await self._edit(self._seen(steps[1]), steps[3], body)
+            case "DELETE /channels/{}/messages/{}":
+                return await self._delete_own(self._seen(steps[1]), steps[3])
             case "POST /interactions/{}/{}/callback":
                 return self._acknowledge(steps[1], steps[2], body)
             case "PATCH /webhooks/{}/{}/messages/@original" | "DELETE /webhooks/{}/{}/messages/@original":
@@ -627,6 +652,14 @@ class DiscordPeer:
             case "POST /webhooks/{}/{}":
                 return await self._follow_up(steps[1], steps[2], body)
         raise Refusal(404, 0, "404: Not Found")
+
+    async def _delete_own(self, channel: Channel, message: str) -> None:
+        output = channel.messages.get(message)
+        if output is None:
+            raise Refusal(404, 10008, "Unknown Message")
+        if output.author is not self.me:
+            raise Refusal(403, 50013, "Missing Permissions")
+        await self.delete(channel.id, message)
 
     def _register(self, application: str, body: Json) -> object:
         if application != self.application:
@@ -647,8 +680,12 @@ class DiscordPeer:
                 raise form("options", "APPLICATION_COMMAND_OPTIONS_REQUIRED_INVALID", "Required options come first.")
             if not str(command.get("default_member_permissions", "0")).isdecimal():
                 raise form("default_member_permissions", "NUMBER_TYPE_COERCE", "Value is not snowflake.")
+        for command in body["items"]:
+            _check_locales(command)
+            for option in command.get("options", ()):
+                _check_locales(option)
         self.commands = body["items"]
-        return self.commands
+        return [{**command, "id": str(800 + number)} for number, command in enumerate(self.commands)]
 
     def _seen(self, channel: str, *needed: str) -> Channel:
         results = self.channels.get(channel)
@@ -682,6 +719,8 @@ class DiscordPeer:
         content = body.get("content", "")
         if not isinstance(content, str) or not content.strip():
             raise Refusal(400, 50006, "Cannot send an empty message")
+        if self.banned and self.banned in content:
+            raise Refusal(400, 200000, "Message was blocked by automatic moderation")
         if len(content.encode("utf-16-le", "surrogatepass")) // 2 > LIMIT:
             raise form("content", "BASE_TYPE_MAX_LENGTH", f"Must be {LIMIT} or fewer in length.")
         mentions = body.get("allowed_mentions", {"parse": ["users", "roles", "everyone"], "replied_user": True})
@@ -873,6 +912,12 @@ def _check_entry(command: Json) -> None:
         raise form("name", "APPLICATION_COMMAND_INVALID_NAME", "Command name is invalid")
     if command.get("description"):
         raise form("description", "APPLICATION_COMMAND_CONTEXT_MENU_DESCRIPTION_INVALID", "Must be empty.")
+
+
+def _check_locales(item: Json) -> None:
+    texts = {**item.get("description_localizations", {}), **item.get("name_localizations", {})}
+    if set(texts) - LOCALES or not all(1 <= len(text) <= 100 for text in texts.values()):
+        raise form("description_localizations", "DICT_TYPE_CONVERT", "Unknown locale, or a bad length.")
 
 
 def _check_option(option: Json) -> None:

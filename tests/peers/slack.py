@@ -16,7 +16,7 @@ import json
 import re
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -30,8 +30,13 @@ BOT, BOT_ID, TEAM, ANN = "UBOT", "BBOT", "T1", "U1ANN"
 
 HISTORY: dict[str, type] = {
     **{"channel!": str, "oldest": str, "limit": str, "include_all_metadata": str, "cursor": str},
+    **{"latest": str},
 }
 # Parameters of each method and their types; the required ones are marked with a "!".
+SCOPES = (
+    *("app_mentions:read", "channels:history", "chat:write", "commands", "files:read", "groups:history"),
+    *("im:history", "mpim:history", "reactions:write", "users:read"),
+)
 METHODS: dict[str, dict[str, type]] = {
     "auth.test": {},
     "apps.connections.open": {},
@@ -48,6 +53,8 @@ METHODS: dict[str, dict[str, type]] = {
     # Called by GET: everything is text.
     "conversations.history": HISTORY,
     "conversations.replies": {**HISTORY, "ts!": str},
+    "chat.delete": {"channel!": str, "ts!": str},
+    "chat.postEphemeral": {"channel!": str, "user!": str, "text!": str, "thread_ts": str},
     "chat.startStream": {
         **{"channel!": str, "thread_ts!": str, "markdown_text": str},
         **{"recipient_team_id": str, "recipient_user_id": str},
@@ -79,6 +86,8 @@ class PostedMessage:
     history: list[tuple[float, str]] = field(default_factory=list)
     blocks: list[Json] = field(default_factory=list)
     metadata: Json = field(default_factory=dict)
+    # What the platform says of it besides.
+    more: Json = field(default_factory=dict)
 
     def buttons(self) -> list[Json]:
         """Return the buttons below the text."""
@@ -141,20 +150,31 @@ class SlackPeer:
         )
         self.api_url = ""
         self.lacking: set[str] = set()
+        self.scopes = set(SCOPES)
         self.limits: dict[str, tuple[int, float]] = {}
         self.not_in: set[str] = set()
         self.administrators: set[str] = set()
         # People of other workspaces, who are here in a shared channel.
         self.guests: set[str] = set()
+        # Called with the method and "before" it is done or "after", before the answer: to wait, or to kill the bot.
+        self.watch: Callable[[str, str], Awaitable[None]] | None = None
         self.files: dict[str, bytes] = {}
         self.fetched: list[str] = []
         self.calls: list[Call] = []
         self.statuses: dict[str, str] = {}
         self.status_log: list[tuple[float, str]] = []
         self.responses: list[Json] = []
+        # What only one person sees: (person, text).
+        # How many answers to commands are refused.
+        self.refused_responses = 0
+        # A word that no message may have.
+        self.banned = ""
+        self.hidden: list[tuple[str, str]] = []
         self.deliveries = Deliveries(self.signing_secret)
         self.views = Views()
         self._messages: dict[tuple[str, str], PostedMessage] = beside._messages if beside else {}
+        self._public_responses: list[tuple[str, Json]] = []
+        self._command_channels: dict[str, str] = {}
         self._clock = 1_700_000_000_000_000
         self._faults: list[Fault] = []
         self._taken: defaultdict[str, deque[float]] = defaultdict(deque)
@@ -185,13 +205,18 @@ class SlackPeer:
     def say(self, channel: str, text: str, *, user: str = ANN, thread: str = "", **more: Any) -> str:
         """Write a message and return its timestamp. A mention in a channel is delivered twice, as Slack does."""
         message = self._add(channel, text, user, thread)
-        event = {**self._event(message), **more}
+        message.more = more
+        event = self._event(message)
         for app in self._who_is_in(channel):
             app.event(event)
             if f"<@{app.bot}>" in text and not channel.startswith("D"):
                 mention = {name: value for name, value in event.items() if name != "channel_type"}
                 app.event({**mention, "type": "app_mention"})
         return message.ts
+
+    def write(self, channel: str, text: str, thread: str = "") -> PostedMessage:
+        """Write a message where no bot is yet."""
+        return self._add(channel, text, ANN, thread)
 
     def edit(self, channel: str, ts: str, text: str) -> None:
         """Edit somebody's message."""
@@ -209,6 +234,7 @@ class SlackPeer:
     def command(self, text: str, *, channel: str = "C1", user: str = ANN) -> Envelope:
         """Use the slash command; the returned delivery holds the acknowledgement."""
         trigger = self.views.trigger(f"trigger.{self._tick()}", user)
+        self._command_channels[trigger] = channel
         payload = {
             **{"command": "/kimas", "text": text, "user_id": user, "user_name": "ann", "channel_id": channel},
             **{"channel_name": "team", "team_id": TEAM, "trigger_id": trigger, "api_app_id": "A1", "token": "old"},
@@ -220,6 +246,8 @@ class SlackPeer:
         """Press a button below a message; the value need not be that of one, as no secret protects it."""
         trigger = self._trigger(user)
         container = {"type": "message", "message_ts": ts, "channel_id": channel, "is_ephemeral": ephemeral}
+        if (message := self._messages.get((channel, ts))) and message.thread_ts:
+            container["thread_ts"] = message.thread_ts
         action = {"type": "button", "action_id": "a", "block_id": "b", "value": value, "action_ts": self._tick()}
         payload = {
             **{"type": "block_actions", "team": {"id": TEAM, "domain": "rocket"}, "trigger_id": trigger},
@@ -334,6 +362,8 @@ class SlackPeer:
         token = query.pop("token", "") or request.headers.get("Authorization", "").removeprefix("Bearer").strip()
         problem = next((item for item in self._faults if item.method == method and item.times > 0), None)
         error, status, headers, body = "", 200, {}, {}
+        if self.watch:
+            await self.watch(method, "before")
         if problem is not None:
             problem.times -= 1
         if problem is None or problem.drop != "before":
@@ -345,10 +375,14 @@ class SlackPeer:
                 error, status, headers = rejection.error, rejection.status, rejection.headers
                 body = {"ok": False, "error": error}
         self.calls.append(Call(method, query, at, "dropped" if problem and problem.drop else error))
+        if self.watch:
+            await self.watch(method, "after")
         if problem is not None and problem.drop and request.transport is not None:
             request.transport.abort()
         if problem is not None and problem.body:
             return web.Response(status=status, text=problem.body, content_type="text/html")
+        if method == "auth.test":
+            headers = {**headers, "X-OAuth-Scopes": ",".join(sorted(self.scopes))}
         return web.json_response(body, status=status, headers=headers)
 
     def _call(self, method: str, token: str, params: Json) -> Json:
@@ -359,6 +393,8 @@ class SlackPeer:
         if token != (self.app_token if method == "apps.connections.open" else self.bot_token):
             raise Refusal("invalid_auth")
         _check(METHODS[method], params)
+        if self.banned and self.banned in json.dumps(params):
+            raise Refusal("message_processing_failed")
         self._limit(method)
         calls: dict[str, Callable[[Json], Json]] = {
             "auth.test": lambda _: {
@@ -369,6 +405,8 @@ class SlackPeer:
             "files.info": lambda values: {"file": self._file(values["file"])},
             "chat.postMessage": self._post,
             "chat.update": self._update,
+            "chat.delete": self._delete,
+            "chat.postEphemeral": self._post_ephemeral,
             "conversations.history": self._history,
             "conversations.replies": self._history,
             "chat.startStream": self._start,
@@ -489,9 +527,13 @@ class SlackPeer:
             for (place, ts), message in self._messages.items()
             if place == channel and not message.deleted and (message.thread_ts or (thread and ts)) == thread
         ]
+        if not thread:
+            messages += [message for place, message in self._public_responses if place == channel]
         after = [
             message for message in messages if message["ts"] > params.get("oldest", "0") or message["ts"] == thread
         ]
+        if latest := params.get("latest"):
+            after = [message for message in after if message["ts"] < latest or message["ts"] == thread]
         ordered = sorted(after, key=lambda message: str(message["ts"]), reverse=not thread)
         start, limit = int(params.get("cursor") or 0), int(params.get("limit", "100"))
         following = str(start + limit) if len(ordered) > start + limit else ""
@@ -513,6 +555,17 @@ class SlackPeer:
             text = _linked(text)
         self._show(message, text)
         return {"channel": message.channel, "ts": message.ts, "text": text}
+
+    def _delete(self, params: Json) -> Json:
+        message = self._own(params)
+        message.deleted, message.streaming = True, False
+        self._notice(message.channel, "message_deleted", deleted_ts=message.ts, ts=self._tick())
+        return {"channel": message.channel, "ts": message.ts}
+
+    def _post_ephemeral(self, params: Json) -> Json:
+        self._place(params)
+        self.hidden.append((params["user"], params["text"]))
+        return {"message_ts": self._tick()}
 
     def _start(self, params: Json) -> Json:
         channel, thread = self._place(params), self._thread(params)
@@ -578,16 +631,34 @@ class SlackPeer:
 
     async def _respond(self, request: web.Request) -> web.Response:
         trigger, body = request.match_info["trigger"], await request.json()
+        if self.refused_responses:
+            self.refused_responses -= 1
+            return web.Response(status=404, text="expired_url")
         if sum(response["trigger"] == trigger for response in self.responses) >= 5:
             return web.Response(status=404, text="used_url")
-        known = {"text", "response_type", "unfurl_links", "unfurl_media", "blocks", "replace_original"}
+        known = {"text", "response_type", "unfurl_links", "unfurl_media", "blocks", "replace_original", "thread_ts"}
         if set(body) - known or not body.get("text", "").strip():
             return web.Response(status=400, text="invalid_payload")
         try:
             _blocks(body)
         except Refusal as error:
             return web.Response(status=400, text=error.error)
+        fault = next((item for item in self._faults if item.method == "response_url" and item.times > 0), None)
+        if fault:
+            fault.times -= 1
+        if fault and fault.drop != "after":
+            return web.Response(status=fault.status, text=fault.error)
+        if self.watch:
+            await self.watch("response_url", "before")
         self.responses.append({"trigger": trigger, **body})
+        if body.get("response_type") == "in_channel":
+            # Everybody sees it, and it names the app's bot alone.
+            message = {"type": "message", "subtype": "bot_message", "text": body["text"], "bot_id": self.bot_id}
+            self._public_responses.append((self._command_channels.get(trigger, ""), {**message, "ts": self._tick()}))
+        if self.watch:
+            await self.watch("response_url", "after")
+        if fault and request.transport is not None:
+            request.transport.abort()
         return web.Response(text="ok")
 
     def _add(self, channel: str, text: str, user: str, thread: str) -> PostedMessage:
@@ -620,6 +691,7 @@ class SlackPeer:
             "team": TEAM,
             **place,
             **thread,
+            **message.more,
         }
 
     def _notice(self, channel: str, subtype: str, **more: Any) -> None:

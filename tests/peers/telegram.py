@@ -24,7 +24,7 @@ import json
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -47,6 +47,7 @@ METHODS: dict[str, dict[str, type]] = {
     "getWebhookInfo": {},
     "deleteWebhook": {"drop_pending_updates": bool},
     "getChatAdministrators": {"chat_id!": int},
+    "getChatMember": {"chat_id!": int, "user_id!": int},
     "setMyCommands": {"commands!": list, "scope": dict, "language_code": str},
     "getUpdates": {"offset": int, "limit": int, "timeout": int, "allowed_updates": list},
     "sendChatAction": {"chat_id!": int, "action!": str, "message_thread_id": int},
@@ -190,6 +191,10 @@ class TelegramPeer:
         self.limit_per_chat = limit_per_chat
         self.api_url = ""
         self.webhook = ""
+        # Whether privacy mode is off.
+        self.reads_all = False
+        # A word that no message may have.
+        self.banned = ""
         self.chats: dict[int, Chat] = {}
         self.files: dict[str, bytes] = {}
         self.fetched: list[str] = []
@@ -202,6 +207,8 @@ class TelegramPeer:
         self.press_s = 15.0
         self.commands: dict[str, list[Json]] = {}
         self.allowed_updates: list[str] | None = None
+        # Called with the method and "before" it is done or "after", before the answer: to wait, or to kill the bot.
+        self.watch: Callable[[str, str], Awaitable[None]] | None = None
         self.bots = [self]
         self._host, self._port = host, port
         self._updates: dict[int, object] = {}
@@ -385,6 +392,8 @@ class TelegramPeer:
         name = next((known for known in METHODS if known.lower() == request.match_info["method"].lower()), "")
         at = time.monotonic()
         raw: Json = await request.json() if request.content_type == "application/json" else dict(await request.post())
+        if self.watch:
+            await self.watch(name, "before")
         error = self._fault(name)
         if error is not None and error.drop == "before":
             return self._dropped(request, Call(name, raw, at, 0))
@@ -405,6 +414,8 @@ class TelegramPeer:
             body, status = rejection.body, rejection.status
         if error is not None and error.drop == "after":
             return self._dropped(request, Call(name, raw, at, 0))
+        if self.watch:
+            await self.watch(name, "after")
         self.calls.append(Call(name, raw, at, status))
         self._notify()
         return web.json_response(body, status=status)
@@ -429,13 +440,26 @@ class TelegramPeer:
                 return error
         return None
 
+    def _member(self, params: Json) -> Json:
+        chat = self.chats.get(params["chat_id"])
+        if chat is None:
+            raise Refusal(400, "chat not found")
+        if chat.kicked:
+            raise Refusal(403, "bot was kicked from the supergroup chat")
+        if params["user_id"] != self.bot.id:
+            raise Refusal(400, "user not found")
+        status = "administrator" if self.bot in chat.administrators else "member"
+        return {"status": status, "user": self.bot.user()}
+
     def _notify(self) -> None:
         self._changed.set()
 
     async def _call(self, name: str, params: Json) -> object:
+        if self.banned and self.banned in str(params.get("text")):
+            raise Refusal(400, "MESSAGE_REJECTED")
         match name:
             case "getMe":
-                return {**self.bot.user(), "can_join_groups": True, "can_read_all_group_messages": False}
+                return {**self.bot.user(), "can_join_groups": True, "can_read_all_group_messages": self.reads_all}
             case "getFile":
                 if params["file_id"] not in self.files:
                     raise Refusal(400, "wrong file_id or the file is temporarily unavailable")
@@ -453,6 +477,8 @@ class TelegramPeer:
                 return self._set_commands(params)
             case "getChatAdministrators":
                 return self._administrators(params)
+            case "getChatMember":
+                return self._member(params)
             case "getUpdates":
                 return await self._get_updates(params)
             case "sendChatAction":
@@ -497,7 +523,10 @@ class TelegramPeer:
                 raise Refusal(400, "BOT_COMMAND_INVALID")
             if not 1 <= len(command.get("description", "")) <= 256:
                 raise Refusal(400, "BOT_COMMAND_DESCRIPTION_INVALID")
-        self.commands[scope["type"]] = params["commands"]
+        language = params.get("language_code", "")
+        if language and not re.fullmatch("[a-z]{2}", language):
+            raise Refusal(400, "LANGUAGE_CODE_INVALID")
+        self.commands[f"{scope['type']}:{language}" if language else scope["type"]] = params["commands"]
         return True
 
     async def _get_updates(self, params: Json) -> list[object]:

@@ -22,6 +22,7 @@ from rich.table import Table
 import tests.quality as package
 from tests.quality.drawing import draw
 from tests.quality.figures import Figure, commit, committed
+from tests.results import PAGE, render
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / ".cache/quality"
@@ -70,6 +71,7 @@ def run(selected: dict[str, ModuleType], *, save: bool) -> None:
         (pictures / f"quality-{name.replace('_', '-')}.svg").write_text(draw(name, figures), "utf-8")
     if save:
         commit(measured)
+        PAGE.write_text(render(), "utf-8")
 
 
 def _table(measured: dict[str, list[Figure]]) -> Table:

@@ -36,6 +36,7 @@ from core.messaging.gate.calibration import (
 )
 from core.messaging.gate.model import SHIPPED, load_model
 from core.messaging.gate.relevance import measure_relevance
+from core.messaging.gate.second_opinion import is_in_doubt
 from core.settings import Settings
 from knowledge.ports import Vectors
 from tests.quality.figures import Figure
@@ -194,7 +195,7 @@ def measure(data: Path) -> list[Figure]:
         others = [other.labelled for other in measured.values() if other is not current]
         unseen = fit_model(others).model
         fitted = evaluate_gate(current.cases, name, unseen, 0.5, unseen).cross_validated
-        shipped_f1, precision, recall = shipped_figures(current, others)
+        (shipped_f1, precision, recall), doubtful, doubtful_chatter = shipped_figures(current, others)
         bm25_f1, bm25_auc = baseline(current)
         unseen_auc = auc([scored.confidence(unseen) for scored in current.cases], current.labels)
         figures += [
@@ -204,21 +205,33 @@ def measure(data: Path) -> list[Figure]:
             Figure(f"{name}: precision as shipped, at 0.5, without its fold", precision, 0.8),
             Figure(f"{name}: recall as shipped, at 0.5, without its fold", recall),
             Figure(f"{name}: F1 as shipped, at 0.5, without its fold", shipped_f1),
+            Figure(f"{name}: share of messages in doubt, for a model to judge", doubtful),
+            Figure(f"{name}: share in doubt of what is to be left alone", doubtful_chatter),
         ]
     return figures
 
 
-def shipped_figures(current: MeasuredSet, others: Sequence[LabelledSet]) -> tuple[float, float, float]:
-    """Return F1, precision and recall of the shipped fit at the default threshold on each fold that it has not seen."""
-    speaks = [False] * len(current.cases)
+def shipped_figures(
+    current: MeasuredSet, others: Sequence[LabelledSet]
+) -> tuple[tuple[float, float, float], float, float]:
+    """Return F1, precision and recall of the shipped fit at the default threshold on each fold that it has not seen.
+
+    And the share of the messages that are in doubt, of all and of those to leave alone.
+    """
+    settings = Settings.model_validate({})
+    probabilities = [0.0] * len(current.cases)
     for fold in split_folds(current.labels):
         held_out = set(fold)
         seen = [scored for index, scored in enumerate(current.cases) if index not in held_out]
         model = fit_model([*others, to_labelled_set(seen, current.name)]).model
         for index in fold:
-            speaks[index] = current.cases[index].confidence(model) >= 0.5
-    scores = classification_scores(speaks, current.labels)
-    return scores.f1.value or 0.0, scores.precision.value or 0.0, scores.recall.value or 0.0
+            probabilities[index] = current.cases[index].confidence(model)
+    threshold = settings.gate.threshold
+    scores = classification_scores([probability >= threshold for probability in probabilities], current.labels)
+    doubts = [is_in_doubt(probability, threshold, settings) for probability in probabilities]
+    chatter = [doubt for doubt, label in zip(doubts, current.labels, strict=True) if not label]
+    f1, precision, recall = (figure.value or 0.0 for figure in (scores.f1, scores.precision, scores.recall))
+    return (f1, precision, recall), sum(doubts) / len(doubts), sum(chatter) / len(chatter)
 
 
 def baseline(current: MeasuredSet) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.deployment import ROOT, Deployment
 from tests.screenshots.clients import demo, discord, slack, with_transcript
+from tests.screenshots.operator_page import photograph
 from tests.screenshots.telegram import PICTURES, exchange
 
 
@@ -26,9 +27,12 @@ def main() -> None:
         drawn = asyncio.run(exchange(deployment))
         del deployment.settings["telegram"]
         drawn |= {"discord": asyncio.run(discord(deployment)), "slack": asyncio.run(slack(deployment))}
+        photographs = asyncio.run(photograph(Path(folder)))
         drawn["ask"], transcript = demo(Path(folder) / "demo")
     for name, picture in drawn.items():
         (PICTURES / f"{name}.svg").write_text(picture, "utf-8")
+    for name, photograph_png in photographs.items():
+        (PICTURES / f"{name}.png").write_bytes(photograph_png)
     page = ROOT / "README.md"
     page.write_text(with_transcript(page.read_text("utf-8"), transcript), "utf-8")
 

@@ -66,8 +66,12 @@ async def select_evidence(retrieval: RetrievalResult, deps: AnswerDependencies, 
 async def rerank(
     query: str, passages: Sequence[Passage], deps: AnswerDependencies, budget: Budget
 ) -> Sequence[Passage]:
-    """Return the passages best first, within the stage's share of the budget."""
+    """Return the passages best first, within the stage's share of the budget.
+
+    A translated question goes to the reranker with its translation, which is in the language of most passages.
+    """
     search_settings = deps.settings.knowledge.search
+    query = "\n".join(filter(None, (query, budget.translations.get(query))))
     if search_settings.rerank == "model" and deps.model:
         return await LLMReranker(deps, budget).rerank(query, passages)
     return await budget.run_stage(

@@ -42,6 +42,8 @@ async def search(query: str, deps: AnswerDependencies, budget: Budget, *, with_r
     agents = await budget.run_stage(
         "route", deps.library.route(query), lambda: [AgentScore(name, 0.0) for name in agent_settings]
     )
+    budget.saved_searches += len(agent_settings) - len(agents)
+    budget.record_scores(agents)
     async with task_group() as tasks:
         translation_search = tasks.create_task(search_translation(query, deps, budget)) if with_rewrites else None
         passages = await retrieve(query, agents, deps, budget, with_rewrites=with_rewrites)
@@ -59,6 +61,7 @@ async def search_translation(query: str, deps: AnswerDependencies, budget: Budge
         "route", deps.library.route(translation.text), lambda: [AgentScore(name, 0.0) for name in translation.agents]
     )
     agents = [agent for agent in routes if agent.name in translation.agents]
+    budget.record_scores(agents)
     passages = await capture_error(retrieve(translation.text, agents, deps, budget, with_rewrites=False))
     return [] if isinstance(passages, KimasError) else passages
 

@@ -78,4 +78,5 @@ async def translate_once(query: str, deps: AnswerDependencies, budget: Budget) -
     if not text:
         return Translation()
     get_logger(__name__).info("question.translated", language=target, query=text)
+    budget.translations[query] = text
     return Translation(text, foreign_agents)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from core.answering.context import AnswerDependencies
@@ -21,10 +21,9 @@ from core.ports import ChatModel
 from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
 from core.text.catalogue import messages_for
-from core.text.formatting import with_image_description
+from core.text.formatting import format_duration, with_image_description
 from core.types import Image, ImageLoader, Question, Turn
 
-MAX_IMAGES = 3
 MAX_DESCRIPTION_CHARS = 2000
 _CONTROL = re.compile(r"[^\S\n]|[\x00-\x09\x0e-\x1f\x7f-\x9f]")
 
@@ -49,35 +48,50 @@ class ImageDescription:
 async def describe_images(question: Question, deps: AnswerDependencies, budget: Budget) -> ImageDescription:
     """Describe a question's pictures within the share `vision` of the budget; without pictures, do nothing.
 
-    A file that cannot be fetched, or is no picture, is left out. Without a vision model, and when it fails or is too
-    slow, only the text of the question is answered, and the note says so.
+    A file that cannot be fetched, or is no picture, is left out, and so is what exceeds the limits. Without a vision
+    model, and when it fails or is too slow, only the text of the question is answered. The note says so.
     """
     question_text = question.text.strip()
     messages = messages_for(deps.prompts.language)
-    note = messages.attachment_unsupported if question.unsupported_attachments and question_text else ""
+    notes = [messages.attachment_unsupported] if question.unsupported_attachments and question_text else []
     if not question.image_loaders:
-        return ImageDescription(question, note=note)
+        return ImageDescription(question, note=_join_notes(notes))
     if deps.model is None or deps.settings.models.get_vision_model() is None:
         return ImageDescription(question, note=messages.images_unsupported if question_text else messages.picture)
-    description = await budget.run_stage("vision", _describe(question, deps.model, deps, budget), str)
+    allowance, total = deps.image_quota.take(question), len(question.image_loaders)
+    if not allowance.count:
+        wait = format_duration(max(60.0, allowance.wait_s), messages)
+        text = messages.images_exhausted.format(wait=wait)
+        return ImageDescription(question, note=_join_notes([*notes, f"*{text}*"]) if question_text else text)
+    if allowance.count < total:
+        notes.append(messages.images_left_out.format(count=allowance.count, total=total))
+    loaders = question.image_loaders[: allowance.count]
+    description = await budget.run_stage("vision", _describe(question, loaders, deps.model, deps, budget), str)
     if not description:
         budget.degrade("vision", "failed")
         return ImageDescription(
             question, note=messages.image_failed_text_only if question_text else messages.image_failed
         )
     return ImageDescription(
-        replace(question, text=with_image_description(question.text, description)), description, note
+        replace(question, text=with_image_description(question.text, description)), description, _join_notes(notes)
     )
 
 
-async def _describe(question: Question, model: ChatModel, deps: AnswerDependencies, budget: Budget) -> str:
+def _join_notes(notes: Iterable[str]) -> str:
+    return "\n\n".join(notes)
+
+
+async def _describe(
+    question: Question, loaders: Sequence[ImageLoader], model: ChatModel, deps: AnswerDependencies, budget: Budget
+) -> str:
     """Return what the pictures show; empty when none of them is usable. Raises `ModelError`."""
-    images = await _fetch_images(question.image_loaders[:MAX_IMAGES])
-    if not images:
-        return ""
-    question_block = f"<question>\n{escape_delimiters(question.text)}\n</question>"
-    turn = Turn("user", question_block, images=tuple(images))
-    reply = await model.complete(deps.prompts.fill("vision"), [turn], role="vision", budget=budget, agent="vision")
+    async with deps.image_quota.turns:
+        images = await _fetch_images(loaders)
+        if not images:
+            return ""
+        question_block = f"<question>\n{escape_delimiters(question.text)}\n</question>"
+        turn = Turn("user", question_block, images=tuple(images))
+        reply = await model.complete(deps.prompts.fill("vision"), [turn], role="vision", budget=budget, agent="vision")
     return sanitize_description(reply)
 
 

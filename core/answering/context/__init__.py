@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from core.answering.head_starts import HeadStarts
+from core.answering.image_quota import ImageQuota
 from core.answering.small_talk import describe_sources
 from core.llm.prompts import Prompts
 from core.observability.logs import get_logger
@@ -18,7 +19,8 @@ from core.runtime.tasks import CpuTurnstile
 from core.settings import AgentSettings, Settings, Strategy
 from core.settings.answering import ContextSettings
 from core.text.catalogue import messages_for
-from core.types import Passage, Question, SearchRound, Trace
+from core.trace import MAX_EXCERPT_CHARS, MAX_PASSAGES, MAX_PLACE_CHARS, MAX_SPANS, SearchRound, Trace, TracedPassage
+from core.types import Passage, Question
 
 T = TypeVar("T")
 # The bounds of a query's text and words, and of the passage that is embedded in its place.
@@ -31,7 +33,7 @@ class AnswerDependencies:
 
     `model` is None when no language model is configured. `rewrites` are the built-in rewrite strategies by name.
     `turnstile` lets one answer at a time select evidence, write its prompt or check its citations. `head_starts` says
-    whether a speculative answer is worth its price.
+    whether a speculative answer is worth its price, `image_quota` how many pictures are looked at.
     """
 
     settings: Settings
@@ -42,6 +44,11 @@ class AnswerDependencies:
     rewrites: Mapping[str, Rewrite]
     turnstile: CpuTurnstile = field(default_factory=CpuTurnstile)
     head_starts: HeadStarts = field(default_factory=lambda: HeadStarts(ContextSettings()))
+    image_quota: ImageQuota = field(default_factory=ImageQuota)
+
+    def restricted_to(self, sources: Collection[str]) -> AnswerDependencies:
+        """Return the dependencies of an answer from these sources alone: no part of it learns of others."""
+        return replace(self, settings=self.settings.restricted_to(sources), library=self.library.restricted_to(sources))
 
     def describe_knowledge(self) -> str:
         """Return what the sources know, one line for each retrieval agent, for the prompts that choose and plan."""
@@ -158,7 +165,23 @@ class RetrievalResult:
             dict(budget.cost),
             why_cut=dict(budget.degrade_reasons),
             rounds=self.rounds,
+            saved_searches=budget.saved_searches,
+            models=dict(budget.models),
+            scores=dict(budget.agent_scores),
+            spans=tuple(budget.spans[:MAX_SPANS]),
+            passages=tuple(map(_to_traced_passage, self.passages[:MAX_PASSAGES])),
         )
+
+
+def _to_traced_passage(passage: Passage) -> TracedPassage:
+    path, title, url = (text[:MAX_PLACE_CHARS] for text in (passage.path, passage.title, passage.url))
+    return TracedPassage(
+        *(passage.id, passage.source, path, title, url, passage.start_line, passage.end_line),
+        similarity=round(passage.similarity, 4),
+        lexical_share=round(passage.lexical_share, 4),
+        score=round(passage.score, 4),
+        excerpt=passage.text[:MAX_EXCERPT_CHARS],
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, time
 from typing import Protocol
 
-from core.errors import CommentSuppressed, KimasError, MessageDeleted, UsageError
+from core.errors import CommentSuppressed, KimasError, MessageDeleted, PlatformUnavailable, UsageError
+from core.messaging.journaling import Undelivered
+from core.messaging.policy.permissions import Permissions
 from core.observability.logs import get_logger
 from core.ports import Adapter, AnswerFunction, Delivery, Library, Sink
 from core.settings import AutoCommentSettings, Settings
@@ -29,8 +31,9 @@ class Commenter:
     """Comments below posts of the configured chats and on entries of feeds; other bots' messages are only counted."""
 
     def __init__(
-        self, settings: Settings, journal: Journal, answer: AnswerFunction, library: Library | None = None
+        self, settings: Settings, journal: Journal, answer: AnswerFunction, policy: Permissions, library: Library | None
     ) -> None:
+        self._get_visible_sources = policy.visible_sources
         self._settings = settings.auto_comment
         self._max_question_chars = settings.answer.max_question_chars
         self._journal = journal
@@ -50,11 +53,11 @@ class Commenter:
         """Handle one message and record its outcome in the journal: a comment, a skip or a failure."""
         if not self._is_target(message):
             await self._journal.mark_skipped(message, skip(SkipReason.WRITTEN_BY_BOT))
-        elif previous_reply_id:
+        elif previous_reply_id and delivery.final_reply is None:
             await self._journal.mark_skipped(message, skip(SkipReason.BEFORE_RESTART))
         else:
             try:
-                await self._comment(adapter, message, delivery)
+                await self._comment(adapter, message, delivery, previous_reply_id)
             finally:
                 # Not before it is in the journal, which counts it from then on.
                 self._in_progress.discard((get_chat_name(message), message.id))
@@ -65,17 +68,22 @@ class Commenter:
         is_followed = get_chat_name(message) in self._settings.chats or get_feed(message) in self._settings.feeds
         return is_unaddressed and is_post(message) and is_followed
 
-    async def _comment(self, adapter: Adapter, post: Message, delivery: AwaitableDelivery) -> None:
-        guarded_delivery = GuardedDelivery(delivery, lambda: self._lost_race_reason(post))
+    async def _comment(
+        self, adapter: Adapter, post: Message, delivery: AwaitableDelivery, previous_reply_id: str
+    ) -> None:
+        guarded_delivery = GuardedDelivery(delivery, lambda: self._lost_race_reason(post), previous_reply_id)
         # Where the network can compare for itself, no rival slips in between our last look and its post.
         limited_post = replace(post, reply_options=ReplyOptions(max_bot_replies=self._settings.replies_per_post))
         # An entry is in no thread of its chat, for there is none before the comment.
         detached_post = replace(post, key=replace(post.key, thread=""))
         sink_message = detached_post if get_feed(post) else limited_post
-        sink = BufferedSink(adapter.sink(sink_message, guarded_delivery), self._unfit_reason, entry_heading(post))
+        platform_sink = adapter.sink(sink_message, guarded_delivery, previous_reply_id)
+        sink = BufferedSink(platform_sink, self._unfit_reason, delivery, entry_heading(post))
         reply, error = await self._comment_before_deadline(post, sink, guarded_delivery)
+        if isinstance(error, PlatformUnavailable) and delivery.final_reply:
+            raise Undelivered(error, is_unasked=True) from error
         if reply is None and guarded_delivery.is_posted:
-            # Its first part is there; the deadline or a failure took what was to follow.
+            # Its first part is there; a failure took what was to follow.
             reply = sink.reply
         if reply is not None:
             await self._journal.mark_answered(post, reply)
@@ -97,24 +105,32 @@ class Commenter:
         self, post: Message, sink: BufferedSink, guarded_delivery: GuardedDelivery
     ) -> tuple[Reply | None, Exception | None]:
         """Return the comment that was posted, or why there is none."""
-        timeout = asyncio.timeout(max(0.0, self._settings.deadline_s - _age_s(post)))
+        # A comment that has begun is posted to its end; one that was in doubt is looked for before anything is posted.
+        has_begun = guarded_delivery.is_posted or guarded_delivery.is_in_doubt
+        timeout = asyncio.timeout(None if has_begun else max(0.0, self._settings.deadline_s - _age_s(post)))
         try:
             async with timeout:
-                return await self._write_comment(post, sink), None
+                return await self._write_comment(post, sink, guarded_delivery), None
         except asyncio.CancelledError:
             await guarded_delivery.wait_for_posting()
             raise
         except TimeoutError as error:
+            if guarded_delivery.is_posted:
+                return None, PlatformUnavailable("the deadline came between the parts of the comment")
             return None, CommentSuppressed(self._too_late_reason()) if timeout.expired() else error
         except Exception as error:
             # Whatever it is: nobody asked, so it goes to the journal and the log alone.
             return None, error
 
-    async def _write_comment(self, post: Message, sink: BufferedSink) -> Reply:
+    async def _write_comment(self, post: Message, sink: BufferedSink, guarded_delivery: GuardedDelivery) -> Reply:
+        if reply := guarded_delivery.final_reply:
+            await sink.finish(reply)
+            return reply
         if reason := await self._reject_reason(post):
             raise CommentSuppressed(reason)
-        text = (await self._journal.begin_answer(post))[: self._max_question_chars]
-        question = Question(text, id=post.id, author=post.author, author_id=post.author_id, key=post.key)
+        visible = self._get_visible_sources(post)
+        text = (await self._journal.begin_answer(post, visible))[: self._max_question_chars]
+        question = Question(text, (), post.id, post.author, post.author_id, post.key, visible_sources=visible)
         return await self._answer(question, sink)
 
     async def _reject_reason(self, post: Message) -> Skip | None:
@@ -144,7 +160,9 @@ class Commenter:
             return None
         if self._library is None:
             return skip(SkipReason.NO_KNOWLEDGE_FOR_POST)
-        scores = await self._library.route(post.text[: self._max_question_chars])
+        visible = self._get_visible_sources(post)
+        library = self._library if visible is None else self._library.restricted_to(visible)
+        scores = await library.route(post.text[: self._max_question_chars])
         score = max((agent_score.score for agent_score in scores), default=-1.0)
         return skip(SkipReason.IRRELEVANT_POST, score=score, minimum=min_relevance) if score < min_relevance else None
 
@@ -267,7 +285,16 @@ Precondition = Callable[[], Awaitable[Skip | None]]
 
 
 class AwaitableDelivery(Delivery, Protocol):
-    """A delivery whose posting can be waited for."""
+    """A delivery whose posting can be waited for, and which keeps the final reply."""
+
+    @property
+    def final_reply(self) -> Reply | None:
+        """The reply that is to be delivered, once it is known; after a crash, from the last run."""
+        ...
+
+    async def mark_final(self, reply: Reply) -> None:
+        """Record the final reply."""
+        ...
 
     async def wait_for_posting(self) -> None:
         """Wait a little for a posting that has begun."""
@@ -278,12 +305,19 @@ class BufferedSink:
     """Passes the finished reply to another sink, and nothing before it.
 
     `reject_reason` says why a reply is better not posted, or returns None. `reply` is what was handed on, without the
-    `heading` that is shown above it.
+    `heading` that is shown above it; `delivery` records it first.
     """
 
-    def __init__(self, sink: Sink, reject_reason: Callable[[Reply], Skip | None], heading: str = "") -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        reject_reason: Callable[[Reply], Skip | None],
+        delivery: AwaitableDelivery,
+        heading: str = "",
+    ) -> None:
         self._sink = sink
         self._reject_reason = reject_reason
+        self._delivery = delivery
         self._heading = heading
         self.reply: Reply | None = None
 
@@ -298,6 +332,7 @@ class BufferedSink:
         if reason := self._reject_reason(reply):
             raise CommentSuppressed(reason)
         self.reply = reply
+        await self._delivery.mark_final(reply)
         await self._sink.finish(replace(reply, text=self._heading + reply.text))
 
     async def fail(self, text: str) -> None:
@@ -312,11 +347,16 @@ class GuardedDelivery:
     platform's id of it.
     """
 
-    def __init__(self, delivery: AwaitableDelivery, precondition: Precondition) -> None:
+    def __init__(self, delivery: AwaitableDelivery, precondition: Precondition, previous_reply_id: str = "") -> None:
         self._delivery = delivery
         self._precondition = precondition
-        self.is_posted = self.in_doubt = False
-        self.reply_id = ""
+        self.is_posted, self.in_doubt = bool(previous_reply_id), False
+        self.reply_id = previous_reply_id
+
+    @property
+    def final_reply(self) -> Reply | None:
+        """The comment that the last run was to post."""
+        return self._delivery.final_reply
 
     @property
     def is_in_doubt(self) -> bool:

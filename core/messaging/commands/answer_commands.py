@@ -16,6 +16,7 @@ from core.messaging.policy.permissions import PermissionDenied
 from core.storage.lessons import ReviewState, TaughtAnswer, TaughtAnswerRepository
 from core.storage.message_lookup import MessageLookup, MessageOutcome
 from core.storage.overrides import new_entry
+from core.storage.tables import may_be_shown
 from core.storage.usage import total_usage
 from core.text.catalogue import ENGLISH, Messages
 from core.text.formatting import format_code, format_cost, format_until
@@ -31,7 +32,15 @@ async def explain_command(context: CommandContext, request: CommandRequest) -> s
         outcome, fallback = await lookup.get_outcome(message, message_id), texts.message_unknown
     else:
         outcome, fallback = await lookup.get_last_outcome(message), texts.nothing_answered
-    return format_explanation(outcome, texts, is_admin=request.role != "everyone") if outcome else fallback
+    visible = context.permissions.visible_sources(message)
+    if outcome is None or (_tells_of_knowledge(outcome) and not may_be_shown(outcome.visible_sources, visible)):
+        return fallback
+    return format_explanation(outcome, texts, is_admin=request.role != "everyone")
+
+
+def _tells_of_knowledge(outcome: MessageOutcome) -> bool:
+    """Say whether an explanation may hold words of sources: of an answer, or of a model that judged a message."""
+    return outcome.state != "silent" or "opinion" in outcome.trace.get("values", {})
 
 
 def format_explanation(outcome: MessageOutcome, texts: Messages = ENGLISH, *, is_admin: bool = False) -> str:
@@ -58,6 +67,9 @@ def _format_skip(outcome: MessageOutcome, texts: Messages) -> str:
     if template is None:
         return outcome.reason or texts.no_reason
     values = dict(outcome.trace["values"])
+    if "opinion" in values:
+        # A model wrote it about a message of anybody.
+        values["opinion"] = format_code(str(values["opinion"]))
     if "moment" in values:
         values["until"] = format_until(values["moment"], texts)
     return template.format(**values)
@@ -70,9 +82,10 @@ def _format_lines(outcome: MessageOutcome, texts: Messages, is_admin: bool) -> l
     citation_counts = Counter(str(citation.get("source", "")) for citation in outcome.citations)
     sources = ", ".join(f"{format_code(name)} ({count})" for name, count in citation_counts.most_common())
     agents = ", ".join(map(format_code, trace.get("agents") or ()))
+    saved = texts.trace_saved.format(count=int(trace["saved_searches"])) if trace.get("saved_searches") else ""
     lines = [
         texts.trace_strategy.format(strategy=format_code(str(trace.get("strategy") or "none"))),
-        texts.trace_agents.format(agents=agents or texts.trace_no_agent),
+        texts.trace_agents.format(agents=agents or texts.trace_no_agent) + saved,
         texts.trace_query.format(query=format_code(str(trace["query"]))),
         texts.trace_cited.format(sources=sources or texts.nothing),
         texts.trace_time.format(times=_format_times(trace.get("timings_ms") or {}, texts)),
@@ -87,6 +100,8 @@ def _format_lines(outcome: MessageOutcome, texts: Messages, is_admin: bool) -> l
         lines += _format_usage(trace, texts)
     if trace.get("dropped_citations"):
         lines.append(texts.trace_dropped.format(count=int(trace["dropped_citations"])))
+    if trace.get("opinion"):
+        lines.append(texts.trace_opinion.format(reason=format_code(str(trace["opinion"]))))
     if trace.get("cached"):
         lines.append(texts.trace_cached)
     return lines
@@ -167,7 +182,9 @@ async def review_faq(context: CommandContext, request: CommandRequest) -> str:
         return _format_answer(answers[0], texts)
     reply = await _apply_decision(repository, number, request)
     await context.audit.record(new_entry(request.message, "changed", f"faq {number}", "", action))
-    if action == "approve" and not any(source.kind == "learned" for source in context.settings.sources.values()):
+    learned_names = [name for name, source in context.settings.sources.items() if source.kind == "learned"]
+    platform, chat, audiences = answers[0].platform, answers[0].chat, context.permissions.audiences
+    if action == "approve" and not any(audiences.accepts_lesson(name, platform, chat) for name in learned_names):
         reply += texts.no_learned_source
     return reply
 

@@ -63,7 +63,7 @@ async def change_threshold(context: CommandContext, request: CommandRequest) -> 
     if not new_value:
         return request.texts.threshold_shown.format(threshold=f"{current:g}", configured=f"{configured:g}")
     if new_value == CALIBRATED_VALUE:
-        return await fit_threshold(context, request.message, current, request.texts)
+        return await fit_threshold(context, request, current)
     value = None if new_value == CONFIGURED_VALUE else float(new_value)
     value_text = None if value is None else f"{value:g}"
     await context.overrides.change(request.message, chat, "threshold", value_text, before=f"{configured:g}")
@@ -104,16 +104,18 @@ def _list_admins(context: CommandContext, request: CommandRequest) -> str:
     )
 
 
-async def fit_threshold(context: CommandContext, message: Message, current_threshold: float, texts: Messages) -> str:
-    """Set the threshold of the message's chat to the fitted one, where that does better, and return what came of it.
+async def fit_threshold(context: CommandContext, request: CommandRequest, current_threshold: float) -> str:
+    """Set the threshold of the command's chat to the fitted one, where that does better, and return what came of it.
 
     Raises `UsageError` for too few rated questions, `StoreError`, and what the library raises.
     """
-    if context.library is None:
+    message, texts, library = request.message, request.texts, context.library
+    if library is None:
         raise UsageError(texts.search_unavailable)
-    calibration = await calibrate_for_chat(
-        context.journal.database, message.key, context.library, context.settings, current_threshold
-    )
+    settings = context.visible_settings(request)
+    if settings is not context.settings:
+        library = library.restricted_to(settings.sources)
+    calibration = await calibrate_for_chat(context.journal.database, message.key, library, settings, current_threshold)
     if calibration.is_better:
         await set_threshold(context.overrides, message, calibration, context.settings)
     return format_result(calibration, texts=texts)

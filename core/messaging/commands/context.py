@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from core.errors import UsageError
@@ -14,7 +15,7 @@ from core.settings import Settings
 from core.storage.messages import Journal
 from core.storage.overrides import Audit, LiveSettings, RuntimeOverrides, get_chat_name
 from core.text.catalogue import ENGLISH, Messages
-from core.types import Message
+from core.types import Message, SourceState
 
 # Reads the configuration as the daemon did at its start. Raises `ConfigurationError`.
 SettingsLoader = Callable[[], Awaitable[Settings]]
@@ -52,12 +53,30 @@ class CommandContext:
         """What commands have set."""
         return self.live.overrides
 
-    def require_source(self, name: str, texts: Messages) -> str:
-        """Return the name of a configured source. Raises `UsageError` for another one."""
-        if name in self.settings.sources:
+    def visible_settings(self, request: CommandRequest) -> Settings:
+        """Return the settings as those may see them who read the reply: where closed sources are, without them."""
+        visible = self.permissions.visible_sources(request.message)
+        return self.settings if visible is None else self.settings.restricted_to(visible)
+
+    async def visible_states(self, request: CommandRequest) -> Sequence[SourceState]:
+        """Return the states of the stored sources that may be told of; none where nobody knows any."""
+        visible = self.permissions.visible_sources(request.message)
+        states = await self.refresher.states() if self.refresher else ()
+        return [state for state in states if visible is None or state.name in visible]
+
+    def names_hidden_source(self, text: str, request: CommandRequest) -> bool:
+        """Say whether a text has the name of a source, as a word, that the readers of the reply may not see."""
+        visible = self.permissions.visible_sources(request.message)
+        hidden_names = () if visible is None else set(self.settings.sources) - visible
+        return not set(re.findall(r"[a-z0-9_-]+", text)).isdisjoint(hidden_names)
+
+    def require_source(self, name: str, request: CommandRequest) -> str:
+        """Return the name of a configured source. Raises `UsageError` for another one, or one not to be told of."""
+        sources = self.visible_settings(request).sources
+        if name in sources:
             return name
-        names = ", ".join(f"`{source}`" for source in self.settings.sources) or texts.no_sources_configured
-        raise UsageError(texts.unknown_source.format(sources=names))
+        names = ", ".join(f"`{source}`" for source in sources) or request.texts.no_sources_configured
+        raise UsageError(request.texts.unknown_source.format(sources=names))
 
 
 @dataclass(frozen=True, slots=True)

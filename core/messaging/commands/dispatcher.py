@@ -8,6 +8,7 @@ from functools import partial
 
 from core.messaging.commands import answer_commands, chat_commands, form, source_commands, status_commands
 from core.messaging.commands.context import CommandContext, CommandHandler, CommandRequest
+from core.messaging.commands.digest import show_digest
 from core.messaging.policy.command_table import (
     COMMANDS,
     Command,
@@ -51,6 +52,7 @@ HANDLERS: Mapping[str, ContextHandler] = {
     "sources": _choose("action", source_commands.switch, status_commands.show_sources),
     "status": status_commands.show_status,
     "stats": status_commands.show_statistics,
+    "digest": show_digest,
     "audit": status_commands.show_audit,
     "faq": answer_commands.review_faq,
     "refresh": source_commands.refresh,

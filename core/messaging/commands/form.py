@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.errors import PlatformError, UsageError
+from core.forms import VALUE_PLACEHOLDER, FormField, SettingsForm
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.command_table import CONFIGURED_VALUE
 from core.observability.logs import get_logger
-from core.ports import VALUE_PLACEHOLDER, FormField, SettingsForm
 from core.text.catalogue import ENGLISH, Messages
 
 
@@ -49,8 +49,8 @@ def build_form(context: CommandContext, request: CommandRequest) -> SettingsForm
         ),
     )
     if request.role == "owner":
-        return SettingsForm((*mode_fields, *_source_fields(context, texts)), language=texts.language)
-    notes = tuple(_format_source(context, name, texts) for name in context.settings.sources)
+        return SettingsForm((*mode_fields, *_source_fields(context, request)), language=texts.language)
+    notes = tuple(_format_source(context, name, texts) for name in context.visible_settings(request).sources)
     return SettingsForm(mode_fields, notes, texts.language)
 
 
@@ -67,11 +67,11 @@ def to_markdown(form: SettingsForm, texts: Messages = ENGLISH) -> str:
     return "\n".join([*lines, *(f"- {note}" for note in form.notes)])
 
 
-def _source_fields(context: CommandContext, texts: Messages) -> Sequence[FormField]:
-    overrides = context.overrides
+def _source_fields(context: CommandContext, request: CommandRequest) -> Sequence[FormField]:
+    overrides, texts = context.overrides, request.texts
     return [
         field
-        for name in context.settings.sources
+        for name in context.visible_settings(request).sources
         for field in (
             FormField(
                 f"sources {VALUE_PLACEHOLDER} {name}",

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from core.errors import ConfigurationError, UsageError
 from core.messaging.commands.context import CommandContext, CommandRequest
-from core.messaging.policy.command_table import CONFIGURED_VALUE, LIMITS
+from core.messaging.policy.command_table import CONFIGURED_VALUE
+from core.observability.logs import get_logger
+from core.settings.limits import AUTO, DAILY_LIMITS
 from core.storage.answer_cache import delete_replies
 from core.storage.overrides import GLOBAL_SCOPE, new_entry, override_key
 from core.storage.usage import UsageRepository, UsageTotals
@@ -24,7 +26,7 @@ async def refresh(context: CommandContext, request: CommandRequest) -> str:
         raise UsageError(request.texts.refresh_unavailable)
     name = request.arguments.get("source", "")
     if name:
-        context.require_source(name, request.texts)
+        context.require_source(name, request)
     now, min_interval_s = time.monotonic(), context.settings.administration.refresh_minutes * 60
     last_request_at = max(context.last_refresh_requests.get(source, -float("inf")) for source in {name, ""})
     if now - last_request_at < min_interval_s:
@@ -64,7 +66,7 @@ async def switch(context: CommandContext, request: CommandRequest) -> str:
     name, texts = request.arguments.get("source"), request.texts
     if not name:
         raise UsageError(texts.source_missing.format(action=action))
-    context.require_source(name, texts)
+    context.require_source(name, request)
     overrides = context.overrides
     if action == "scale":
         if not factor:
@@ -88,7 +90,7 @@ async def quota(context: CommandContext, request: CommandRequest) -> str:
     name, value = request.arguments.get("limit"), request.arguments.get("value")
     if name is None:
         return await _format_limits(context, request)
-    configured = getattr(context.settings.limits, name)
+    configured = context.settings.get_daily_limit(name)
     if value is None:
         raise UsageError(request.texts.limit_missing.format(name=name))
     if value not in (NO_LIMIT, CONFIGURED_VALUE):
@@ -97,7 +99,7 @@ async def quota(context: CommandContext, request: CommandRequest) -> str:
             raise UsageError(request.texts.limit_invalid)
         value = str(int(number)) if "tokens" in name else repr(number)
     new_value = None if value == CONFIGURED_VALUE else value
-    before = NO_LIMIT if configured is None else f"{configured:g}"
+    before = NO_LIMIT if configured is None else f"{configured:.10g}"
     await context.overrides.change(request.message, GLOBAL_SCOPE, override_key("limit", name), new_value, before=before)
     return f"- {_format_limit(context, name, request.texts)}"
 
@@ -110,7 +112,8 @@ async def reload(context: CommandContext, request: CommandRequest) -> str:
         new_settings = await context.reload_settings()
     except ConfigurationError as error:
         await context.audit.record(new_entry(request.message, "failed", f"{len(error.errors)} faults"))
-        error_lines = "\n".join(f"- {format_code(message)}" for message in error.errors[:MAX_SHOWN_ERRORS])
+        get_logger(__name__).warning("configuration.invalid", errors=error.errors)
+        error_lines = "\n".join(f"- {line}" for line in _format_errors(error.errors, request))
         return f"{request.texts.configuration_invalid}\n\n{error_lines}"
     live_sections, restart_sections = context.live.reload(new_settings)
     subject = f"changed: {_format_names(live_sections)}; restart needed: {_format_names(restart_sections)}"
@@ -122,11 +125,20 @@ async def reload(context: CommandContext, request: CommandRequest) -> str:
     return f"{request.texts.configuration_reloaded}\n\n" + "\n".join(lines)
 
 
+def _format_errors(errors: Sequence[str], request: CommandRequest) -> Sequence[str]:
+    """Return the faults of a configuration. In a group none that may name a source: the new one may close it."""
+    shown_errors = [
+        error for error in errors if request.message.private or not ("sources" in error or "agents" in error)
+    ]
+    lines = [format_code(error) for error in shown_errors[:MAX_SHOWN_ERRORS]]
+    return lines if len(shown_errors) == len(errors) else [*lines, request.texts.reason_in_log]
+
+
 async def _set_paused(context: CommandContext, request: CommandRequest, *, paused: bool) -> tuple[str, bool]:
     """Pause or resume the refreshes of a source, and return its name and whether that changed anything."""
     if context.refresher is None:
         raise UsageError(request.texts.pause_unavailable)
-    name = context.require_source(request.arguments["source"], request.texts)
+    name = context.require_source(request.arguments["source"], request)
     was_paused = {state.name: state.paused for state in await context.refresher.states()}
     await (context.refresher.pause if paused else context.refresher.resume)(name)
     labels = {True: "only when asked", False: "by its plan"}
@@ -141,7 +153,7 @@ async def _format_limits(context: CommandContext, request: CommandRequest) -> st
     usage = await UsageRepository(context.journal.database).get_totals(today(), question)
     lines = [
         f"- {_format_limit(context, name, request.texts)}{_format_usage(name, usage, request.texts)}"
-        for name in LIMITS
+        for name in DAILY_LIMITS
         if request.can_see_all_chats or name.endswith(("_per_chat", "_per_user"))
     ]
     return f"{request.texts.limits_listed}\n\n" + "\n".join(lines)
@@ -149,8 +161,12 @@ async def _format_limits(context: CommandContext, request: CommandRequest) -> st
 
 def _format_limit(context: CommandContext, name: str, texts: Messages) -> str:
     limit = context.live.limit(name)
-    origin = texts.set_by_command if context.overrides.is_set(GLOBAL_SCOPE, override_key("limit", name)) else ""
-    return f"`{name}`: {texts.no_limit if limit is None else f'{limit:,g}'}{origin}"
+    origin = ""
+    if context.overrides.is_set(GLOBAL_SCOPE, override_key("limit", name)):
+        origin = texts.set_by_command
+    elif limit is not None and getattr(context.settings.limits, name) == AUTO:
+        origin = texts.default_for_paid_model
+    return f"`{name}`: {texts.no_limit if limit is None else f'{limit:,.10g}'}{origin}"
 
 
 def _format_usage(name: str, usage: UsageTotals, texts: Messages) -> str:

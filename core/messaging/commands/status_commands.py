@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from importlib.metadata import PackageNotFoundError, version
 
+from core.answering.small_talk import describe_sources
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.command_table import help_text
 from core.storage.overrides import GLOBAL_SCOPE, AuditEntry, override_key
@@ -18,7 +19,7 @@ DEFAULT_DAYS, DEFAULT_ENTRIES = 7, 10
 
 async def show_status(context: CommandContext, request: CommandRequest) -> str:
     """Show how the bot is: to owners in private of everything, else of this chat."""
-    repository, chat = StatisticsRepository(context.journal.database), _chat_filter(request)
+    repository, chat = StatisticsRepository(context.journal.database), chat_filter(request)
     last_received = await repository.get_last_received(sorted(context.platforms))
     today_statistics = (await repository.get_daily_statistics(today(), chat)).get(today(), DailyStatistics())
     pending_count = await repository.count_pending(chat)
@@ -35,9 +36,9 @@ async def show_status(context: CommandContext, request: CommandRequest) -> str:
     lines = [
         texts.status_version.format(version=_version(), duration=format_duration(running_s, texts)),
         texts.status_platforms.format(platforms=platforms or texts.none),
-        await _format_health(context, texts),
+        await _format_health(context, request),
         texts.status_today.format(
-            chat=_chat_text(request),
+            chat=chat_text(request),
             answered=counts["answered"],
             silent=counts["silent"],
             failed=counts["failed"],
@@ -54,9 +55,9 @@ async def show_statistics(context: CommandContext, request: CommandRequest) -> s
     count = int(float(request.arguments.get("days", DEFAULT_DAYS)))
     since = first_day(count, today())
     repository = StatisticsRepository(context.journal.database)
-    statistics = await repository.get_daily_statistics(since, _chat_filter(request))
+    statistics = await repository.get_daily_statistics(since, chat_filter(request))
     if not statistics:
-        return request.texts.statistics_none.format(chat=_chat_text(request), day=since)
+        return request.texts.statistics_none.format(chat=chat_text(request), day=since)
     rows = [
         f"| {day} | {sum(day_statistics.states.values())} | {day_statistics.states['answered']} | "
         f"{day_statistics.states['silent']} | "
@@ -64,16 +65,16 @@ async def show_statistics(context: CommandContext, request: CommandRequest) -> s
         f"{f'{day_statistics.cost:,.4f}' if day_statistics.cost else '-'} |"
         for day, day_statistics in statistics.items()
     ]
-    title = request.texts.statistics_since.format(day=since, chat=_chat_text(request))
+    title = request.texts.statistics_since.format(day=since, chat=chat_text(request))
     return "\n".join([f"{title}\n", request.texts.statistics_header, "|---|---|---|---|---|---|---|", *rows])
 
 
 async def show_sources(context: CommandContext, request: CommandRequest) -> str:
     """List the knowledge with its amount and age."""
-    configured, texts = context.settings.sources, request.texts
+    configured, texts = context.visible_settings(request).sources, request.texts
     if not configured:
         return texts.sources_none
-    states = {state.name: state for state in await context.refresher.states()} if context.refresher else {}
+    states = {state.name: state for state in await context.visible_states(request)}
     lines = []
     for name, source_settings in configured.items():
         state = states.get(name)
@@ -87,7 +88,11 @@ async def show_sources(context: CommandContext, request: CommandRequest) -> str:
 async def show_audit(context: CommandContext, request: CommandRequest) -> str:
     """Show the newest entries: to owners in private all of them, else those of this chat."""
     count = int(float(request.arguments.get("entries", DEFAULT_ENTRIES)))
-    entries = await context.audit.get_newest(count, chat=_chat_filter(request))
+    entries = [
+        entry
+        for entry in await context.audit.get_newest(count, chat=chat_filter(request))
+        if not context.names_hidden_source(f"{entry.command} {entry.what}", request)
+    ]
     return (
         "\n".join(_format_entry(entry, request.texts, show_chat=request.can_see_all_chats) for entry in entries)
         or request.texts.audit_empty
@@ -95,8 +100,16 @@ async def show_audit(context: CommandContext, request: CommandRequest) -> str:
 
 
 async def show_help(context: CommandContext, request: CommandRequest) -> str:
-    """Show what the bot knows and what its author may say to it."""
-    return help_text(context.settings, request.role, request.texts)
+    """Show what the bot knows and what its author may say to it; to a group that it was added to, in a few words."""
+    adapter, texts, settings = request.adapter, request.texts, context.visible_settings(request)
+    spell = adapter.spell_command if adapter else "`/{}`".format
+    if request.message.purpose != "welcome":
+        return help_text(settings, request.role, texts, spell)
+    sources = describe_sources(settings, texts)
+    paragraphs = [texts.greeting.format(name=settings.name, sources=sources), texts.help_how_to_ask]
+    if setting := adapter.privacy_setting if adapter else "":
+        paragraphs.append(texts.welcome_privacy.format(setting=setting))
+    return "\n\n".join([*paragraphs, f"{spell('help')}: {texts.command_summaries['help']}"])
 
 
 def _format_entry(entry: AuditEntry, texts: Messages, *, show_chat: bool) -> str:
@@ -107,10 +120,11 @@ def _format_entry(entry: AuditEntry, texts: Messages, *, show_chat: bool) -> str
     return f"- {entry.at:%Y-%m-%d %H:%M} UTC, {origin}: {texts.audit_outcomes[entry.outcome]}{subject}{change}"
 
 
-async def _format_health(context: CommandContext, texts: Messages) -> str:
+async def _format_health(context: CommandContext, request: CommandRequest) -> str:
+    texts = request.texts
     if context.refresher is None:
-        return texts.status_sources.format(count=len(context.settings.sources))
-    states = await context.refresher.states()
+        return texts.status_sources.format(count=len(context.visible_settings(request).sources))
+    states = await context.visible_states(request)
     failed_states = [state for state in states if state.error]
     if not failed_states:
         passages = _format_count(sum(state.passages for state in states), texts.passage_count_one, texts.passage_count)
@@ -154,11 +168,13 @@ def _format_pause(context: CommandContext, request: CommandRequest) -> str:
     return request.texts.status_paused.format(until=format_until(until, request.texts)) if until else ""
 
 
-def _chat_text(request: CommandRequest) -> str:
+def chat_text(request: CommandRequest) -> str:
+    """Return the words for what a command is about: this chat, or all of them."""
     return request.texts.in_all_chats if request.can_see_all_chats else request.texts.in_this_chat
 
 
-def _chat_filter(request: CommandRequest) -> tuple[str, str] | None:
+def chat_filter(request: CommandRequest) -> tuple[str, str] | None:
+    """Return the platform and the id of the chat that a command is about; None: all chats."""
     key = request.message.key
     return None if request.can_see_all_chats else (key.platform, key.chat)
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from core.settings import HandoffSettings
-from core.settings.messaging import EscalationReason
+from core.text.catalogue import ENGLISH
 from core.text.formatting import format_code
-from core.types import ESCALATION_COMMAND, Message, Reply
+from core.types import ESCALATION_COMMAND, Message
 
 MAX_QUESTION_CHARS = 1000
 _PLAIN_NAME = re.compile(r"[^\W_]+(?:[ '’-][^\W_]+)*")
@@ -57,19 +57,9 @@ def mentioned_users(message: Message) -> tuple[str, ...]:
     return message.mentioned_users if message.purpose == "escalation" else ()
 
 
-def escalation_reason(reply: Reply) -> EscalationReason | None:
-    """Return why a reply is likely not to help, or None."""
-    if reply.is_extractive and "write" in reply.trace.cut:
-        return "quoted"
-    if reply.citations or not reply.trace.query or reply.trace.strategy == "none":
-        return None
-    if reply.trace.dropped_citations:
-        return "unsupported"
-    return "nothing_found" if reply.is_extractive or not reply.passages else None
-
-
-# What the entry in the menu of a message is called, and its name where only programs see it.
-LEARN_FROM_THIS, SHORTCUT_ID = "Learn from this", "kimas-learn"
+# What the entries in the menu of a message are called, and their names where only programs see them.
+LEARN_FROM_THIS, SHORTCUT_ID = ENGLISH.learn_from_this, "kimas-learn"
+ASK_ABOUT_THIS, ASK_SHORTCUT_ID = ENGLISH.ask_about_this, "kimas-ask"
 
 
 # The link of a message ends with its id. Only ids as long as those of Discord and Slack are unique: any page's address

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from core.errors import UsageError
 from core.messaging.feedback.escalation import (
     escalation_message,
-    escalation_reason,
     format_name,
     format_question,
     get_people,
@@ -65,7 +64,7 @@ class EscalationHandler:
         self, adapter: Adapter, question: Message, reply: Reply, start_answer: StartAnswer
     ) -> None:
         """Escalate a question whose answer is not likely to help, where the configuration says so."""
-        reason = escalation_reason(reply)
+        reason = reply.shortfall
         if reason is None or reason not in self._settings.when:
             return
         async with self._escalation_lock:

@@ -8,12 +8,21 @@ from dataclasses import dataclass, replace
 
 from core.answering.retry import to_retry_question
 from core.errors import PlatformError
-from core.messaging.feedback.rating_buttons import CHOICES, REASONS, make_buttons, with_buttons, with_ratings
+from core.messaging.feedback.rating_buttons import (
+    CHOICES,
+    REASONS,
+    make_buttons,
+    read_reaction,
+    with_buttons,
+    with_ratings,
+)
+from core.messaging.policy.permissions import Permissions
 from core.observability.logs import get_logger
 from core.ports import Adapter, Delivery
 from core.settings import Settings
 from core.storage.feedback import FeedbackRepository, JournaledAnswer, Rating
 from core.storage.messages import Journal
+from core.storage.tables import may_be_shown
 from core.text.catalogue import Messages, messages_for
 from core.text.tokens import detect_language
 from core.types import DOWN, RETRY, UP, Button, Message, Question, Reply, Skip, SkipReason, Turn, skip
@@ -39,19 +48,15 @@ class _PressResult:
 
 
 class FeedbackHandler:
-    """Handles presses of rating buttons. `check_admin` says who is an administrator."""
+    """Handles presses of rating buttons. `permissions` say who is an administrator, and what may be told of."""
 
     def __init__(
-        self,
-        settings: Settings,
-        journal: Journal,
-        repository: FeedbackRepository,
-        check_admin: AdminCheck | None = None,
+        self, settings: Settings, journal: Journal, repository: FeedbackRepository, permissions: Permissions
     ) -> None:
         self._settings = settings.feedback
         self._journal = journal
         self._repository = repository
-        self._check_admin = check_admin
+        self._permissions = permissions
 
     def with_rating_buttons(self, message: Message, *, is_question: bool) -> Message:
         """Return the message for its sink: a question gets rating buttons below its answer."""
@@ -83,6 +88,8 @@ class FeedbackHandler:
         first_answer = await self._repository.find_answer(replace(message, reply_to=message.root_id))
         if first_answer is None or not first_answer.reply:
             return question
+        if not may_be_shown(first_answer.visible_sources, question.visible_sources):
+            return question
         original_question = first_answer.question
         previous_turns = (
             Turn("user", original_question.text, original_question.author, original_question.author_id),
@@ -92,6 +99,8 @@ class FeedbackHandler:
 
     async def _apply_press(self, adapter: Adapter, press: Message) -> _PressResult:
         answer = await self._repository.find_answer(press)
+        if answer and (reaction := read_reaction(press)):
+            return await self._apply_reaction(press, answer, *reaction)
         if answer is None or press.text not in CHOICES:
             texts = messages_for("")
             return _PressResult(texts.unknown_answer, skip(SkipReason.NOTHING_TO_RATE), is_rejected=True)
@@ -107,6 +116,16 @@ class FeedbackHandler:
         buttons = self._follow_up_buttons(answer, rating, texts)
         reason_prompt = f" {texts.ask_reason}" if buttons and self._settings.ask_why and not rating.reason else ""
         return _PressResult(_format_rating(rating, reason, texts) + reason_prompt, outcome, buttons)
+
+    async def _apply_reaction(self, press: Message, answer: JournaledAnswer, choice: str, holds: bool) -> _PressResult:
+        """Store an emoji as a rating, or take it back. What holds already stays: a thumb may have said the same."""
+        question_id = answer.question.id
+        rating = await self._repository.get_rating(press, question_id)
+        if (rating.verdict == choice) != holds:
+            rating = await self._repository.rate(press, question_id, choice)
+        if rating.verdict == DOWN:
+            await self._repository.evict_cached_reply(answer.question)
+        return _PressResult("", skip(SkipReason.RATED, question=question_id, rating=rating.verdict or "taken back"))
 
     def _follow_up_buttons(self, answer: JournaledAnswer, rating: Rating, texts: Messages) -> tuple[Button, ...]:
         """Return the buttons below a negative rating: the reasons, and a retry."""
@@ -145,7 +164,7 @@ class FeedbackHandler:
         if question.purpose == "retry":
             return texts.already_retried
         is_asker = bool(press.author_id) and press.author_id == question.author_id
-        if not is_asker and not (self._check_admin and await self._check_admin(press, adapter)):
+        if not is_asker and not await self._permissions.is_admin(press, adapter):
             return texts.only_asker
         if not answer.is_complete:
             return texts.answer_unfinished

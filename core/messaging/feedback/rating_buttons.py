@@ -70,6 +70,27 @@ def to_press(message: Message, choice: str, question_id: str) -> Message:
     return replace(message, key=key, text=choice, addressed=True, command=RATING_COMMAND, reply_to=question_id)
 
 
+# The emoji that rate an answer, with their names in Slack.
+REACTIONS = {"👍": UP, "👎": DOWN, "+1": UP, "-1": DOWN, "thumbsup": UP, "thumbsdown": DOWN}
+_ADDED, _REMOVED = "on", "off"
+
+
+def to_reaction(message: Message, emoji: str, reply_id: str, *, is_removed: bool = False) -> Message | None:
+    """Return a message as an emoji below one of the bot's replies, or its removal; None for one that rates nothing.
+
+    It counts like a press of that thumb, and nothing answers it.
+    """
+    # The colour of the skin follows the emoji, or in Slack its name.
+    choice = REACTIONS.get(emoji[:1]) or REACTIONS.get(emoji.partition("::")[0])
+    return to_press(message, f"{choice} {_REMOVED if is_removed else _ADDED}", reply_id) if choice else None
+
+
+def read_reaction(press: Message) -> tuple[str, bool] | None:
+    """Return the choice of a reaction, and whether it is to hold from now on; None for the press of a button."""
+    choice, _, state = press.text.partition(" ")
+    return (choice, state == _ADDED) if state in (_ADDED, _REMOVED) else None
+
+
 def is_press(message: Message) -> bool:
     """Say whether a message is a press. What people write never is: no platform has a thread of this name."""
     return message.command == RATING_COMMAND and message.key.thread == THREAD

@@ -147,7 +147,7 @@ def hash_ngrams(text: str) -> Mapping[int, float]:
     padded = f" {' '.join(_DIGIT.sub('0', folded).split())} "
     is_cjk = "".join("1" if match else "0" for match in map(CJK_CHARACTER.match, padded))
     # Four bytes each.
-    encoded, half = padded.encode("utf-32-le"), NGRAM_BUCKETS // 2
+    encoded, half = padded.encode("utf-32-le", "surrogatepass"), NGRAM_BUCKETS // 2
     counts: Counter[int] = Counter()
     for size in range(1, _MAX_NGRAM + 1):
         buckets = [

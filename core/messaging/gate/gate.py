@@ -23,6 +23,7 @@ from core.messaging.gate.replies import (
     is_attachment_only,
     offer_text,
 )
+from core.messaging.gate.second_opinion import SecondOpinion, is_in_doubt
 from core.messaging.policy.command_table import get_command, is_ask_command
 from core.messaging.policy.permissions import ChatPolicy, Permissions, disabled_reason
 from core.observability.logs import get_logger
@@ -30,7 +31,7 @@ from core.ports import Library
 from core.settings import GateSettings
 from core.storage.chat_history import ChatHistory, EarlierAnswer, HistoryMessage
 from core.storage.overrides import LiveSettings, get_chat_name
-from core.text.question_detection import unanswerable_reason
+from core.text.question_detection import question_score, unanswerable_reason
 from core.text.question_matching import canonical_form, normalize
 from core.types import Message, Skip, SkipReason, skip
 
@@ -41,11 +42,24 @@ RELEVANCE_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
+class Doubt:
+    """A message in the band where a model decides: how sure the gate is, and what it does if no model can say.
+
+    `learned_reason` is why it is silent then, None if it speaks.
+    """
+
+    assessment: GateAssessment
+    threshold: float
+    learned_reason: Skip | None
+
+
+@dataclass(frozen=True, slots=True)
 class GateDecision:
     """Whether to speak; `reason` says why not, and is None otherwise.
 
     `canned_reply`, if any, is posted in place of an answer. `is_proactive` says that nobody addressed the bot. If
-    `wait_s` is not zero, wait so many seconds and then ask `Gate.recheck`.
+    `wait_s` is not zero, wait so many seconds and then ask `Gate.recheck`, which also settles a `doubt`. `opinion` is a
+    model's reason for speaking, empty where none was asked.
     """
 
     should_speak: bool
@@ -53,6 +67,8 @@ class GateDecision:
     canned_reply: str = ""
     is_proactive: bool = False
     wait_s: float = 0.0
+    doubt: Doubt | None = None
+    opinion: str = ""
 
 
 class Gate:
@@ -64,11 +80,14 @@ class Gate:
         history: ChatHistory,
         library: Library | None = None,
         permissions: Permissions | None = None,
+        second_opinion: SecondOpinion | None = None,
     ) -> None:
         self._live = live
         self._history = history
         self._library = library
         self._permissions = permissions
+        self._second_opinion = second_opinion
+        self._get_visible_sources = (permissions or Permissions(live)).visible_sources
         self.chat_policy = ChatPolicy(live)
         self._last_proactive_at: dict[str, float] = {}
 
@@ -81,6 +100,8 @@ class Gate:
 
         Raises `StoreError` when the journal cannot be read.
         """
+        if message.purpose == "alert":
+            return GateDecision(True, canned_reply=message.text)
         await self.chat_policy.refresh()
         if message.addressed and not is_resumed and (reason := await self.other_bot_reason(message)):
             return _skip(reason)
@@ -91,12 +112,14 @@ class Gate:
             return GateDecision(block is None, block)
         if decision := await self._judge_addressed(message):
             return decision
-        if self.chat_policy.mode(message) != "auto" or message.is_post:
-            return _skip(SkipReason.NOT_ADDRESSED)
-        return await self._judge_unaddressed(message)
+        is_mute = self.chat_policy.mode(message) != "auto" or message.is_post
+        return _skip(SkipReason.NOT_ADDRESSED) if is_mute else await self._judge_unaddressed(message)
 
     async def recheck(self, message: Message, decision: GateDecision) -> GateDecision:
-        """Judge again after the wait: people or another bot may have answered in the meantime."""
+        """Judge again after the wait: people or another bot may have answered in the meantime.
+
+        Only then a model is asked about a message in doubt, so that it costs nothing where people answer.
+        """
         await self.chat_policy.refresh()
         recent_messages = await self._get_recent_messages(message)
         reason = (
@@ -106,8 +129,32 @@ class Gate:
         )
         if reason := reason or await self.other_bot_reason(message):
             return _skip(reason)
+        if decision.doubt:
+            decision = await self._settle(message, decision, decision.doubt, recent_messages)
+            # Meanwhile the bot may have spoken elsewhere in the chat.
+            if reason := decision.reason or self._cooldown_reason(message, ()):
+                return _skip(reason)
         self._last_proactive_at = {**self._active_cooldowns(), get_chat_name(message): time.monotonic()}
-        return GateDecision(True, canned_reply=decision.canned_reply, is_proactive=True)
+        return GateDecision(True, canned_reply=decision.canned_reply, is_proactive=True, opinion=decision.opinion)
+
+    async def _settle(
+        self, message: Message, decision: GateDecision, doubt: Doubt, recent_messages: Sequence[HistoryMessage]
+    ) -> GateDecision:
+        """Let the model decide about a message in doubt; the learned decision stands where it cannot."""
+        source = self._second_opinion
+        opinion = await source.ask(message, doubt.assessment.passages, recent_messages) if source else None
+        if opinion is None:
+            return _skip(doubt.learned_reason) if doubt.learned_reason else decision
+        if opinion.should_speak:
+            return GateDecision(True, is_proactive=True, opinion=opinion.reason)
+        return _skip(
+            skip(
+                SkipReason.MODEL_DECLINED,
+                probability=doubt.assessment.probability,
+                threshold=doubt.threshold,
+                opinion=opinion.reason,
+            )
+        )
 
     def release_cooldown(self, message: Message) -> None:
         """End the cooldown after a proactive answer that was never posted."""
@@ -191,26 +238,41 @@ class Gate:
         unsure = skip(
             SkipReason.UNSURE, probability=probability, threshold=threshold, explanation=assessment.explanation
         )
-        if probability < threshold - (self._gate_settings.grey_width if self._gate_settings.grey != "silent" else 0):
+        grey = self._gate_settings.grey
+        is_grey = grey != "silent" and probability >= threshold - self._gate_settings.grey_width
+        # What asks for nothing is chatter: a model is asked about it only where the bot would speak.
+        may_doubt = probability >= threshold or question_score(message.text) > 0
+        is_doubtful = (
+            self._second_opinion is not None and may_doubt and is_in_doubt(probability, threshold, self._live.settings)
+        )
+        if probability < threshold and not (is_grey or is_doubtful):
             return _skip(unsure)
         if earlier_answer := self._find_repeated(
-            message, await self._history.get_earlier_answers(message, self._gate_settings.repeated_hours * 3600)
+            message,
+            await self._history.get_earlier_answers(
+                message, self._gate_settings.repeated_hours * 3600, self._get_visible_sources(message)
+            ),
         ):
             if self._gate_settings.repeated == "silent":
                 return _skip(SkipReason.REPEATED)
             return self._delayed(message, duplicate_notice(earlier_answer, message.text))
-        if probability >= threshold:
-            return self._delayed(message)
-        make_reply = offer_text if self._gate_settings.grey == "suggest" else clarifying_question
-        return self._delayed(message, make_reply(message.text, assessment.title))
+        learned_reason = None if probability >= threshold or is_grey else unsure
+        doubt = Doubt(assessment, threshold, learned_reason) if is_doubtful else None
+        if probability >= threshold or not is_grey:
+            return self._delayed(message, doubt=doubt)
+        make_reply = offer_text if grey == "suggest" else clarifying_question
+        return self._delayed(message, make_reply(message.text, assessment.title), doubt=doubt)
 
     async def _assess(self, message: Message) -> GateAssessment | SkipReason:
         """Return how sure the gate is of a message, or why that is unknown."""
         if self._library is None:
             return SkipReason.NO_KNOWLEDGE
+        library, settings, visible = self._library, self._live.settings, self._get_visible_sources(message)
+        if visible is not None:
+            library, settings = library.restricted_to(visible), settings.restricted_to(visible)
         try:
             async with asyncio.timeout(RELEVANCE_TIMEOUT_S):
-                return await assess(message.text, self._library, self._live.settings)
+                return await assess(message.text, library, settings)
         except (KimasError, TimeoutError) as error:
             get_logger(__name__).warning("gate.not_judged", error=str(error) or f"not in {RELEVANCE_TIMEOUT_S} s")
             return SkipReason.RELEVANCE_UNKNOWN
@@ -222,10 +284,10 @@ class Gate:
                 return answer
         return None
 
-    def _delayed(self, message: Message, canned_reply: str = "") -> GateDecision:
+    def _delayed(self, message: Message, canned_reply: str = "", doubt: Doubt | None = None) -> GateDecision:
         age_s = (datetime.now(UTC) - message.sent_at).total_seconds()
         wait_s = max(0.0, self._gate_settings.wait_s - max(0.0, age_s))
-        return GateDecision(True, canned_reply=canned_reply, is_proactive=True, wait_s=wait_s)
+        return GateDecision(True, canned_reply=canned_reply, is_proactive=True, wait_s=wait_s, doubt=doubt)
 
     def _cooldown_reason(self, message: Message, recent_messages: Sequence[HistoryMessage]) -> Skip | None:
         cooldown_s, last_spoken_at = (

@@ -6,13 +6,14 @@ command.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from core.answering.small_talk import describe_sources
 from core.errors import UsageError
 from core.settings import Settings
+from core.settings.limits import DAILY_LIMITS
 from core.text.catalogue import ENGLISH, Messages
 from core.text.formatting import NO_LIMIT
 from core.text.question_detection import ends_with_question_mark
@@ -106,10 +107,6 @@ def _format_argument(argument: Argument) -> str:
 
 UserRole = Literal["everyone", "admin", "owner"]
 
-LIMITS = (
-    *("daily_tokens", "daily_tokens_per_chat", "daily_tokens_per_user"),
-    *("daily_cost", "daily_cost_per_chat", "daily_cost_per_user"),
-)
 CONFIGURED_VALUE, CALIBRATED_VALUE = "default", "auto"
 
 
@@ -174,14 +171,15 @@ _TABLE = (
         ),
     ),
     Command("stats", required_role="admin", arguments=(Argument("days", kind="integer", min_value=1, max_value=366),)),
+    Command("digest", required_role="admin", arguments=(Argument("days", kind="integer", min_value=1, max_value=366),)),
     Command(
         "quota",
         required_role="admin",
         arguments=(
-            Argument("limit", kind="choice", choices=LIMITS),
+            Argument("limit", kind="choice", choices=DAILY_LIMITS),
             Argument("value", kind="number", choices=(NO_LIMIT, CONFIGURED_VALUE), min_value=0, max_value=1e12),
         ),
-        owner_only_values=LIMITS,
+        owner_only_values=DAILY_LIMITS,
     ),
     Command(
         "admins",
@@ -266,10 +264,15 @@ def looks_like_arguments(command: Command, text: str) -> bool:
     return len(words) <= max_words and not ends_with_question_mark(text)
 
 
-def help_text(settings: Settings, role: UserRole = "everyone", texts: Messages = ENGLISH) -> str:
-    """Return the Markdown that `/help` and `/start` show to people of a role."""
+def help_text(
+    settings: Settings,
+    role: UserRole = "everyone",
+    texts: Messages = ENGLISH,
+    spell: Callable[[str], str] = "`/{}`".format,
+) -> str:
+    """Return the Markdown that `/help` and `/start` show to people of a role; `spell` says how a command is given."""
     commands = "\n".join(
-        f"- `{command.usage}`: {texts.command_summaries[command.name]}"
+        f"- {spell(command.usage.removeprefix('/'))}: {texts.command_summaries[command.name]}"
         for command in COMMANDS
         if command.name != "start" and has_role(role, command.required_role)
     )

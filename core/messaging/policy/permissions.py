@@ -1,4 +1,4 @@
-"""Where the bot may speak, and who may give which command.
+"""Where the bot may speak, who may give which command, and which sources a reply may tell of.
 
 The role is checked at every command: what a menu shows or hides permits nothing.
 """
@@ -9,6 +9,7 @@ from core.errors import PlatformError, UsageError
 from core.messaging.policy.command_table import UserRole, has_role
 from core.observability.logs import get_logger
 from core.ports import Adapter
+from core.settings.audience import Audiences
 from core.settings.messaging import GateMode
 from core.storage.overrides import LiveSettings, get_chat_name
 from core.text.formatting import format_until
@@ -28,6 +29,8 @@ class Permissions:
 
     def __init__(self, live: LiveSettings) -> None:
         self._live = live
+        # Sources need a restart, and so do their audiences.
+        self.audiences = Audiences.from_settings(live.settings)
 
     def cached_role(self, message: Message) -> UserRole:
         """Return the author's role as far as it is known without asking the platform."""
@@ -48,6 +51,24 @@ class Permissions:
         except PlatformError as error:
             get_logger(__name__).warning("administrator.not_known", platform=message.key.platform, error=str(error))
             return "everyone"
+
+    def visible_sources(self, message: Message) -> frozenset[str] | None:
+        """Return the sources that may be told of in the reply to a message; None while all are for everyone.
+
+        Call `LiveSettings.load` before: commands appoint administrators.
+        """
+        if not self.audiences.has_closed_sources:
+            return None
+        key, role = message.key, self._private_role(message) if message.private else "everyone"
+        asker = self.audiences.make_asker(key.platform, key.chat, is_private=message.private, role=role)
+        return self.audiences.visible_sources(asker)
+
+    def _private_role(self, message: Message) -> UserRole:
+        """Return the author's role in private, where an administrator is whom owners have appointed in any chat."""
+        role = self.cached_role(message)
+        scopes = self._live.overrides.scopes_of_admin(message.author_id) if message.author_id else ()
+        is_admin = any(scope.partition(":")[0] == message.key.platform for scope in scopes)
+        return "admin" if is_admin and role == "everyone" else role
 
     async def is_admin(self, message: Message, adapter: Adapter | None) -> bool:
         """Say whether the author is an administrator of the bot in the message's chat. Raises `StoreError`."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from core.text.catalogue.en_platforms import PlatformTexts
 from core.types import RETRY, SkipReason
 
 
-class English:
+class English(PlatformTexts):
     """The texts. Markdown, where a chat shows it."""
 
     language = "en"
@@ -27,9 +28,13 @@ class English:
     answer_failed = "Sorry, I could not answer this. {reason}"
     service_unavailable = "Something that I depend on is not available right now; please ask again in a few minutes."
     internal_error = "Something went wrong on my side; whoever runs me finds it in the log."
+    posted_again = "Slack did not say whether this arrived, so here it is again."
+    answer_cut = "*The answer is longer than fits here: this is its beginning.*"
     images_unsupported = "*I cannot see pictures: this answers your words alone.*"
     image_failed_text_only = "*I could not look at the picture: this answers your words alone.*"
     image_failed = "I could not look at the picture. Please write what it shows, or try again in a moment."
+    images_left_out = "*I looked at the first {count} of {total} pictures.*"
+    images_exhausted = "I have looked at enough of your pictures for now. I can look at more in {wait}."
     attachment_unsupported = "*I cannot read what is attached: this answers your words alone.*"
     picture = "I cannot see pictures. Please write what it shows, for example the text of the error."
     voice = "I cannot listen to voice messages. Please write your question."
@@ -43,9 +48,7 @@ class English:
         "What is left of today's limit{whose} ({allowed}) is taken by answers in the making. "
         "Please ask again in a moment."
     )
-    everybody = ""
-    this_chat = " for this chat"
-    you = " for you"
+    everybody, this_chat, you = "", " for this chat", " for you"
     tokens = "{amount} tokens"
     hours = "{hours} h {minutes} min"
     minutes = "{minutes} min"
@@ -176,7 +179,6 @@ class English:
     )
     message_count_one = "1 message"
     message_count = "{count} messages"
-
     # /pause, /resume, /mode, /threshold, /admins
     paused = "I am silent in this chat {until}. Commands still work; `/resume` ends it."
     not_paused = "I was not paused in this chat."
@@ -223,6 +225,7 @@ class English:
     no_search = "That took no search: I said it of my own knowledge of myself."
     trace_strategy = "- How I searched: {strategy}"
     trace_agents = "- Asked: {agents}"
+    trace_saved = "; searches saved: {count}"
     trace_no_agent = "no agent"
     trace_query = "- With the query: {query}"
     trace_cited = "- Cited: {sources}"
@@ -232,12 +235,12 @@ class English:
     trace_searched = "- Searched: {queries}; the evidence was {quality}{reason}"
     trace_reason = ", for: {reason}"
     trace_cut = "- Cut short, for lack of time or of a service: {stages}"
-    cut_late = " (too late)"
-    cut_failed = " (it failed)"
+    cut_late, cut_failed = " (too late)", " (it failed)"
     cut_unreadable = " (its reply made no sense)"
     trace_usage = "- Consumed: {read} tokens read, {written} written{cost}"
     trace_cost = ", cost {cost}"
     trace_dropped = "- Citations taken away, for their passage did not say so: {count}"
+    trace_opinion = "- Nobody addressed me; the model judged that I can help: {reason}"
     trace_cached = "- An earlier answer to the same question was given again"
 
     # /faq
@@ -251,11 +254,10 @@ class English:
     answer_edited = "Edited; it waits for a review."
     answer_approved = "Approved."
     answer_rejected = "Rejected."
-    no_learned_source = " No source of the kind `learned` is configured, so that it is not used (docs/feedback.md)."
+    no_learned_source = " No source of the kind `learned` takes answers of its chat: it is unused (docs/feedback.md)."
     pending = "pending"
     approved = "approved"
     rejected = "rejected"
-
     # /sources, /refresh, /pause SOURCE, /quota, /reload
     all_sources = "all sources"
     refreshing = "I refresh {source} now. `/sources` shows how it goes."
@@ -287,6 +289,7 @@ class English:
     limits_listed = "Daily limits, and what is used of them today:"
     no_limit = "no limit"
     set_by_command = " (set by a command)"
+    default_for_paid_model = " (the default for a paid model)"
     used_overall = ", {amount} used"
     used_in_chat = ", {amount} used in this chat"
     used_by_you = ", {amount} used by you"
@@ -310,40 +313,17 @@ class English:
     status_sources = "- Sources: {count} configured"
     status_sources_well = "- Sources: {count} kept, all well, {passages}"
     status_sources_failed = "- Sources: {failed} of {count} failed at their last refresh: {errors}"
+    digest_messages = "- Messages: {messages}, of them {answered} answered, {silent} left alone, {failed} failed"
+    digest_ratings = "- Ratings: 👍 {up}, 👎 {down}"
+    digest_cost = "- Tokens: {tokens}, cost: {cost}"
+    digest_unanswered = "**Without a good answer: {count} questions**, by topic. `/learn` and `/faq` teach me."
+    digest_all_answered = "No question was without a good answer."
     statistics_none = "Nothing happened{chat} since {day}."
     statistics_since = "Since {day}{chat}:"
     statistics_header = "| day | messages | answered | silent | failed | tokens | cost |"
     audit_empty = "The audit is empty."
     audit_chat = " in {chat}"
     audit_outcomes: Mapping[str, str] = {"changed": "changed", "refused": "refused", "failed": "failed"}
-
-    # /settings
-    form_title = "Settings of this chat"
-    form_save = "Save"
-    form_cancel = "Cancel"
-    form_value_missing = "A value is missing."
-    form_field_gone = "There is no such setting any more."
-    form_too_many_fields = (
-        "There are more sources than a form can hold: /kimas sources on|off|scale changes the others."
-    )
-    form_save_timeout = (
-        "This takes longer than Slack waits. You will be told in the channel; /kimas settings shows what holds."
-    )
-    form_mode = "When I speak in this chat"
-    form_threshold = "How sure I must be to speak unasked"
-    form_threshold_hint = "0 to 1, or {default} for what is configured ({configured})"
-    form_as_configured = "As configured ({configured})"
-    mode_names: Mapping[str, str] = {"off": "Never", "mention": "When I am mentioned", "auto": "Also unasked"}
-    form_source_used = "{source}: used for answers"
-    form_source_weight = "{source}: what its passages weigh"
-    form_weight_hint = "0.1 to 10; 1 is the normal weight"
-    form_on = "On"
-    form_off = "Off"
-    form_source_note = "{source}: used for answers, weighs {factor}; owners change that"
-    form_source_off_note = "{source}: not used for answers, weighs {factor}; owners change that"
-    form_line = "- {label}: {value}. {command}"
-    form_value = "VALUE"
-    form_hint = " ({hint})"
 
     # What the menus and /help say about the commands and their arguments
     command_summaries: Mapping[str, str] = {
@@ -361,6 +341,7 @@ class English:
         "mode": "When I speak in this chat: off, when mentioned, or also unasked (auto)",
         "threshold": "For the mode auto: how sure I must be to speak in this chat",
         "stats": "Questions, answers, tokens and cost by day",
+        "digest": "The last week in short: answers, ratings, cost, and the topics without an answer",
         "quota": "Show the daily limits; owners change one",
         "admins": "Who may give these commands in this chat; owners add and remove people",
         "learn": "Keep the message replied to, or linked, as an answer to be reviewed, if you are trusted with that",
@@ -383,6 +364,7 @@ class English:
         "mode mode": "default goes back to the configuration",
         "threshold value": "0 to 1; default goes back to the configuration, auto fits it to the thumbs here",
         "stats days": "How many days, with today; 7 if none is given",
+        "digest days": "How many days, with today; 7 if none is given",
         "quota limit": "The limit to change; nothing shows them all",
         "quota value": "A number, none, or default for the configured one",
         "admins action": "What to do; nothing lists them",

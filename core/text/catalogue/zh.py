@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.text.catalogue.en import English
+from core.text.catalogue.zh_platforms import ChinesePlatformTexts
 from core.text.catalogue.zh_silence import SKIP_REASONS
 from core.types import RETRY
 
 
-class Chinese(English):
+class Chinese(ChinesePlatformTexts, English):
     """The texts in Chinese."""
 
     language = "zh"
@@ -25,9 +26,13 @@ class Chinese(English):
     answer_failed = "抱歉，这个问题我没能回答。{reason}"
     service_unavailable = "我依赖的某项服务暂时不可用，请过几分钟再问。"
     internal_error = "我这边出了问题，详情已记录在运行者的日志中。"
+    posted_again = "Slack 没有确认是否已送达，因此再发一次。"
+    answer_cut = "*回答太长，这里放不下：以上是开头部分。*"
     images_unsupported = "*我看不到图片，以上仅根据您的文字回答。*"
     image_failed_text_only = "*图片没能看成，以上仅根据您的文字回答。*"
     image_failed = "图片没能看成。请把图中的内容写出来，或稍后再试。"
+    images_left_out = "*{total} 张图片中，我看了前 {count} 张。*"
+    images_exhausted = "您的图片我暂时看得够多了，{wait}后可以再看。"
     attachment_unsupported = "*我读不了附件，以上仅根据您的文字回答。*"
     picture = "我看不到图片。请把图中的内容写出来，例如报错信息的文字。"
     voice = "我听不了语音消息。请把问题写成文字。"
@@ -200,6 +205,7 @@ class Chinese(English):
     no_search = "那次没有检索：我是凭对自己的了解说的。"
     trace_strategy = "- 检索方式：{strategy}"
     trace_agents = "- 询问了：{agents}"
+    trace_saved = "；省去检索 {count} 次"
     trace_no_agent = "没有询问任何代理"
     trace_query = "- 查询：{query}"
     trace_cited = "- 引用了：{sources}"
@@ -215,6 +221,7 @@ class Chinese(English):
     trace_usage = "- 消耗：读入 {read} 个 token，写出 {written} 个{cost}"
     trace_cost = "，费用 {cost}"
     trace_dropped = "- 因原文并未如此说明而去掉的引用：{count}"
+    trace_opinion = "- 没有人叫我；模型判断我能帮上忙：{reason}"
     trace_cached = "- 沿用了之前对同一问题的回答"
 
     # /faq
@@ -228,7 +235,7 @@ class Chinese(English):
     answer_edited = "已修改，等待审核。"
     answer_approved = "已通过。"
     answer_rejected = "已拒绝。"
-    no_learned_source = "由于没有配置 `learned` 类型的资料源，它不会被使用（docs/feedback.md）。"
+    no_learned_source = "没有 `learned` 类型的资料源接收该聊天的回答，它不会被使用（docs/feedback.md）。"
     pending = "待审核"
     approved = "已通过"
     rejected = "已拒绝"
@@ -262,6 +269,7 @@ class Chinese(English):
     limits_listed = "每日上限，以及今天的用量："
     no_limit = "无上限"
     set_by_command = "（由命令设置）"
+    default_for_paid_model = "（付费模型的默认值）"
     used_overall = "，已用 {amount}"
     used_in_chat = "，本聊天已用 {amount}"
     used_by_you = "，你已用 {amount}"
@@ -285,36 +293,17 @@ class Chinese(English):
     status_sources = "- 资料源：已配置 {count} 个"
     status_sources_well = "- 资料源：共 {count} 个，全部正常，{passages}"
     status_sources_failed = "- 资料源：{count} 个中有 {failed} 个上次更新失败：{errors}"
+    digest_messages = "- 消息：{messages} 条，其中回答 {answered}，未发言 {silent}，失败 {failed}"
+    digest_ratings = "- 评价：👍 {up}，👎 {down}"
+    digest_cost = "- token：{tokens}，费用：{cost}"
+    digest_unanswered = "**没有好答案的问题：{count} 个**，按主题归类。可用 `/learn` 和 `/faq` 教我。"
+    digest_all_answered = "没有哪个问题缺少好答案。"
     statistics_none = "自 {day} 以来没有任何消息{chat}。"
     statistics_since = "自 {day} 起{chat}："
     statistics_header = "| 日期 | 消息 | 回答 | 沉默 | 失败 | token | 费用 |"
     audit_empty = "审计记录是空的。"
     audit_chat = "，在 {chat}"
     audit_outcomes: Mapping[str, str] = {"changed": "已更改", "refused": "被拒绝", "failed": "失败"}
-
-    # /settings
-    form_title = "本聊天的设置"
-    form_save = "保存"
-    form_cancel = "取消"
-    form_value_missing = "缺少一个值。"
-    form_field_gone = "这项设置已不存在。"
-    form_too_many_fields = "资料源太多，表单放不下：其余的请用 /kimas sources on|off|scale 更改。"
-    form_save_timeout = "保存时间超过了 Slack 的等待时间。结果会在频道里告诉你；用 /kimas settings 可以查看当前设置。"
-    form_mode = "我在本聊天里何时发言"
-    form_threshold = "主动发言所需的把握"
-    form_threshold_hint = "0 到 1，或写 {default} 使用配置中的值（{configured}）"
-    form_as_configured = "按配置（{configured}）"
-    mode_names: Mapping[str, str] = {"off": "从不", "mention": "被提及时", "auto": "也会主动发言"}
-    form_source_used = "{source}：是否用于回答"
-    form_source_weight = "{source}：内容的权重"
-    form_weight_hint = "0.1 到 10；正常权重为 1"
-    form_on = "启用"
-    form_off = "停用"
-    form_source_note = "{source}：用于回答，权重 {factor}；由所有者更改"
-    form_source_off_note = "{source}：不用于回答，权重 {factor}；由所有者更改"
-    form_line = "- {label}：{value}。{command}"
-    form_value = "VALUE"
-    form_hint = "（{hint}）"
 
     # What the menus and /help say about the commands and their arguments
     command_summaries: Mapping[str, str] = {
@@ -332,6 +321,7 @@ class Chinese(English):
         "mode": "我在本聊天里何时发言：从不（off）、被提及时（mention）、也会主动发言（auto）",
         "threshold": "auto 模式下：要有多大把握才在本聊天里发言",
         "stats": "每天的问题、回答、token 和费用",
+        "digest": "最近一周小结：回答、评价、费用，以及没有答案的主题",
         "quota": "查看每日上限；所有者可以更改",
         "admins": "谁可以在本聊天里使用这些命令；所有者可以增减",
         "learn": "把所回复或所链接的消息存为待审核的回答（须受信任）",
@@ -354,6 +344,7 @@ class Chinese(English):
         "mode mode": "default 恢复为配置中的值",
         "threshold value": "0 到 1；default 恢复为配置中的值，auto 按这里的评价校准",
         "stats days": "多少天，含今天；不写则为 7",
+        "digest days": "多少天，含今天；不写则为 7",
         "quota limit": "要更改的上限；不写则显示全部",
         "quota value": "数字、none，或 default 恢复为配置中的值",
         "admins action": "要做什么；不写则列出全部",

@@ -32,6 +32,7 @@ SKIP_REASONS: Mapping[str, str] = {
     "COMMENT_LIMIT": "一小时内已有 {count} 条评论（auto_comment.per_hour）",
     "QUIET_HOURS": "处于安静时段（{hours}）",
     "UNSURE": "没有足够的把握：{probability:.2f}，阈值 {threshold:.2f}（{explanation}）",
+    "MODEL_DECLINED": "模型的判断：{opinion}（{probability:.2f}，阈值 {threshold:.2f}）",
     "IRRELEVANT_POST": "超出我所知的范围：{score:.2f}，至少需要 {minimum:g}",
     "REPEATED": "同样的问题在本聊天里已经回答过",
     "NO_KNOWLEDGE": "没有可供判断的资料",

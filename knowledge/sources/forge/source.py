@@ -7,16 +7,18 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from core.errors import SourceError
 from core.settings import GithubSource, GitlabSource
+from knowledge.parsing.limits import FormatError
+from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.state_files import TextStore
-from knowledge.sources.forge.api import MAX_WAIT_S, ForgeApi, ForgeClient, Item, RateLimited
+from knowledge.sources.forge.api import MAX_WAIT_S, Comment, ForgeApi, ForgeClient, Item, RateLimited
 from knowledge.sources.forge.github import HEADERS, Github
 from knowledge.sources.forge.gitlab import Gitlab
 from knowledge.web.addresses import redact_url
@@ -104,6 +106,8 @@ OVERLAP_S = 60.0
 SAVE_INTERVAL = 50
 # Items that may fail each on its own before the service is held to have failed.
 MAX_FAILURES = 3
+# Longer items are written down in a worker process.
+MAX_INLINE_CHARS = 4_000
 
 
 @dataclass(slots=True)
@@ -113,14 +117,18 @@ class _SyncRun:
     sync_state: SyncState
     skipped: Counter[str] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
     read_count: int = 0
 
 
 class ForgeProject:
     """The items of one project. Its record of them is kept below `directory`."""
 
-    def __init__(self, name: str, settings: GithubSource | GitlabSource, directory: Path) -> None:
+    def __init__(
+        self, name: str, settings: GithubSource | GitlabSource, directory: Path, parser: Parser | None = None
+    ) -> None:
         self.name = name
+        self._parser = parser or ThreadParser()
         self._settings = settings
         self._store = ItemStateStore(name, directory)
         self._project = settings.repository if isinstance(settings, GithubSource) else settings.project
@@ -146,7 +154,8 @@ class ForgeProject:
         if not sync_state.items:
             errors = run.errors or [f"{self.display_name} has no {' or '.join(self._settings.take)} that can be used"]
             raise SourceError(f"source {self.name}: {errors[0]}")
-        return Listing(sync_state.fingerprints(), skipped=dict(run.skipped), stale="; ".join(run.errors))
+        stale = "; ".join(run.errors)
+        return Listing(sync_state.fingerprints(), skipped=dict(run.skipped), stale=stale, unreadable=run.unreadable)
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield items as they were at the last visit."""
@@ -248,6 +257,11 @@ class ForgeProject:
             seen_paths.add(item.path)
             try:
                 await self._update_item(item, run, client)
+            except FormatError as error:
+                # No failure of the service: whoever writes issues must not stop the others from being read.
+                run.skipped["unreadable"] += 1
+                run.unreadable[item.path] = str(error)
+                sync_state.items.pop(item.path, None)
             except SourceError as error:
                 errors.append(error)
                 run.skipped["failed"] += 1
@@ -279,7 +293,7 @@ class ForgeProject:
             if previous and previous.stamp == item.stamp and previous.read >= sync_state.began:
                 return
             comments = await client.comments(item)
-        text = await asyncio.to_thread(item.to_markdown, comments, self._settings.skip_authors)
+        text = await self._to_markdown(item, comments)
         fingerprint = hashlib.sha256(f"{item.title}\n{item.url}\n{text}".encode()).hexdigest()
         if previous is None or previous.fingerprint != fingerprint:
             await asyncio.to_thread(self._store.save_text, fingerprint, text)
@@ -288,6 +302,13 @@ class ForgeProject:
         run.read_count += item.comments is None
         if item.comments is None and run.read_count % SAVE_INTERVAL == 0:
             await asyncio.to_thread(self._store.save_items, sync_state)
+
+    async def _to_markdown(self, item: Item, comments: Sequence[Comment]) -> str:
+        """Return an item as Markdown; a long one is left to a worker. Raises `FormatError` beyond its limits."""
+        arguments = replace(item, comments=()), list(comments), self._settings.skip_authors
+        if len(item.body) + sum(len(comment.text) for comment in comments) <= MAX_INLINE_CHARS:
+            return Item.to_markdown(*arguments)
+        return await self._parser.run(Item.to_markdown, *arguments)
 
     def _drop_items(self, kind: str, sync_state: SyncState, seen_paths: Collection[str], *, is_full: bool) -> None:
         """Drop what a full round no longer found, and what is beyond the limit by now."""

@@ -158,9 +158,10 @@ class InMemoryIndex:
         cosines = None if unit_vector is None else await self._dense_scorer.score_batched(executor, unit_vector)
         return await run_in_executor(executor, partial(self._search, tokens, cosines, sources, limit))
 
-    def term_weights(self, tokens: str) -> Mapping[str, float]:
-        """Return the IDF of each token."""
-        return self._bm25.term_weights(tokens.split()) if self.views else {}
+    def term_weights(self, tokens: str, sources: Collection[str] | None = None) -> Mapping[str, float]:
+        """Return the IDF of each token; with `sources`, one that none of their passages has is an unknown word."""
+        eligible_mask = None if sources is None else self._eligible_mask(sources)
+        return self._bm25.term_weights(tokens.split(), eligible_mask) if self.views else {}
 
     def _search(self, tokens: str, cosines: Vectors | None, sources: Collection[str], limit: int) -> Sequence[Passage]:
         lexical_scores = self._bm25.scores(tokens)

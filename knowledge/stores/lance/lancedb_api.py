@@ -16,6 +16,10 @@ REBUILD_HINT = "`kimas ingest --rebuild` builds it anew from the sources"
 # What operating systems say of a disk, a quota or a file size limit that is reached, and of missing rights.
 DISK_FULL_MARKERS = ("No space left", "File too large", "quota exceeded", "os error 28", "os error 27", "os error 122")
 PERMISSION_MARKERS = ("Permission denied", "Read-only file system", "Not a directory", "File exists", "os error 13")
+LIMIT_MARKERS = (
+    *("Too many open files", "os error 24", "os error 23", "Resource temporarily unavailable", "os error 11"),
+    *("can't start new thread", "failed to spawn thread", "Cannot allocate memory", "os error 12"),
+)
 REST_CLIENT = "lance_namespace_urllib3_client"
 # LanceDB starts some eighty threads. With an arena each, glibc holds 150 MB more after an ingest of 10,000 passages.
 M_ARENA_MAX, MAX_ARENAS = -8, 2
@@ -49,6 +53,11 @@ def explain_error(store_name: str, action: str, reason: str) -> str:
         return f"no space for {store_name}: free some and try again; what it held is kept ({short_reason})"
     if any(marker.lower() in reason.lower() for marker in PERMISSION_MARKERS):
         return f"{store_name} could not be {action}: check the folder and its permissions ({short_reason})"
+    if any(marker.lower() in reason.lower() for marker in LIMIT_MARKERS):
+        return (
+            f"{store_name} could not be {action}: this process may use no more files, threads or memory; what the "
+            f"store holds is kept. Raise the limit (ulimit -n, LimitNOFILE=, TasksMax=, MemoryMax=) ({short_reason})"
+        )
     return f"{store_name} could not be {action}, it may be damaged: {REBUILD_HINT} ({short_reason})"
 
 

@@ -117,10 +117,13 @@ class BM25Scorer:
                 )
         return scores
 
-    def term_weights(self, words: Sequence[str]) -> Mapping[str, float]:
-        """Return the IDF of each word; that of a word in no passage is the highest."""
+    def term_weights(self, words: Sequence[str], eligible_mask: AliveMask = None) -> Mapping[str, float]:
+        """Return the IDF of each word; that of a word in no passage, or in no eligible one, is the highest."""
         postings = (postings for postings, _ in self._find_postings(words))
-        return {word: self._idf(len(places)) for word, places in zip(words, postings, strict=True)}
+        return {
+            word: self._idf(len(places) if eligible_mask is None or eligible_mask[places].any() else 0)
+            for word, places in zip(words, postings, strict=True)
+        }
 
     def _idf(self, count: int) -> float:
         return float(np.log1p((self._passage_count - count + 0.5) / (count + 0.5)))

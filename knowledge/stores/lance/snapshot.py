@@ -98,9 +98,9 @@ class Snapshot:
         row_ids = list(scores.keys() | set(nearest_ids))
         return await self._read(row_ids, scores, vector) if row_ids else []
 
-    async def term_weights(self, tokens: str) -> Mapping[str, float]:
+    async def term_weights(self, tokens: str, sources: Collection[str] | None = None) -> Mapping[str, float]:
         """Return the IDF of each token over all passages; empty for a table too large for memory."""
-        return {} if self._memory_index is None else self._memory_index.term_weights(tokens)
+        return {} if self._memory_index is None else self._memory_index.term_weights(tokens, sources)
 
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what is held of a source, by path."""

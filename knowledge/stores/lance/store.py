@@ -100,6 +100,7 @@ class LanceStore:
         self._labels = {"embedder": embedder_name, "dimension": str(dimension), "format": SCHEMA_VERSION}
         self._dimension = dimension
         self._table: Any | None = None
+        self._has_existed = False
         self._memory_bytes = memory_bytes
         self._read_timeout_s = read_timeout_s
         self._snapshot: Snapshot | None = None
@@ -129,7 +130,7 @@ class LanceStore:
 
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what is held of a source, by path."""
-        return await self._read(lambda snapshot: snapshot.manifest(source), {})
+        return await self._read(lambda snapshot: snapshot.manifest(source), {}, may_be_deleted=True)
 
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
@@ -166,9 +167,9 @@ class LanceStore:
             return []
         return await self._read(lambda snapshot: snapshot.search(tokens, vector, sources, limit), [])
 
-    async def term_weights(self, tokens: str) -> Mapping[str, float]:
+    async def term_weights(self, tokens: str, sources: Collection[str] | None = None) -> Mapping[str, float]:
         """Return the IDF of each token over all passages; empty for a table too large for memory."""
-        return await self._read(lambda snapshot: snapshot.term_weights(tokens), {})
+        return await self._read(lambda snapshot: snapshot.term_weights(tokens, sources), {})
 
     async def vectors(self, source: str) -> Vectors:
         """Return all vectors of a source, shape (passages, dimension), float32."""
@@ -243,6 +244,7 @@ class LanceStore:
                 if await asyncio.to_thread(_has_files, self._directory / f"{TABLE_NAME}.lance" / "data"):
                     raise StoreError(explain_error(self._store_name, "opened", "its versions are missing")) from error
                 return None
+        self._has_existed = True
         metadata = (await self._table.schema()).metadata or {}
         stored_labels = {key: metadata.get(key.encode(), b"unknown").decode() for key in self._labels}
         try:
@@ -296,16 +298,27 @@ class LanceStore:
             # The write itself has succeeded. The next search reads it, or says why it cannot be read.
             self._table = self._snapshot = None
 
-    async def _read(self, read: Callable[[Snapshot], Awaitable[T]], default: T) -> T:
-        """Read from the table; on failure once more from a newly opened one: another process may have rebuilt it."""
+    async def _read(self, read: Callable[[Snapshot], Awaitable[T]], default: T, *, may_be_deleted: bool = False) -> T:
+        """Read from the table; on failure once more from a newly opened one: another process may have rebuilt it.
+
+        A table that was there and is not any more is an error, except for who fills it again (`may_be_deleted`).
+        """
         async with map_errors(self._store_name, "read", self._read_timeout_s, self._snapshot_loader.is_loading):
             try:
                 snapshot = await self._latest_snapshot()
+                if snapshot is None and not may_be_deleted:
+                    self._raise_if_deleted()
                 return default if snapshot is None else await read(snapshot)
             except (RuntimeError, ValueError, OSError):
                 self._table = self._snapshot = None
             snapshot = await self._latest_snapshot()
+            if snapshot is None and not may_be_deleted:
+                self._raise_if_deleted()
             return default if snapshot is None else await read(snapshot)
+
+    def _raise_if_deleted(self) -> None:
+        if self._has_existed:
+            raise StoreError(f"{self._store_name} was deleted while it was in use: `kimas ingest` builds it anew")
 
     async def _create_table(self, mode: str) -> Any:
         create_options = {"mode": mode} if mode == "overwrite" else {"exist_ok": True}

@@ -151,7 +151,7 @@ class WeaviateStore:
             return []
         return await self._read(sources, lambda visibility: self._search(tokens, vector, visibility, limit))
 
-    async def term_weights(self, tokens: str) -> Mapping[str, float]:
+    async def term_weights(self, tokens: str, sources: Collection[str] | None = None) -> Mapping[str, float]:
         """Return nothing: the server tells no document frequencies."""
         return {}
 

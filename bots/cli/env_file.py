@@ -1,0 +1,52 @@
+"""The file of secrets beside a configuration: NAME=VALUE per line, as docker and systemd read it, too."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from core.errors import ConfigurationError
+
+_LINE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)")
+_OTHERS = 0o077
+
+
+def get_env_path(config: Path) -> Path:
+    """Return where a configuration's file of secrets is: `kimas.env` beside `kimas.yaml`."""
+    return config.with_suffix(".env")
+
+
+def load_env_file(config: Path) -> None:
+    """Set the variables of a configuration's file, if there is one; what the environment has already stays.
+
+    Warns on standard error about a file that others may read. Raises `ConfigurationError` for one that is unusable.
+    """
+    file = get_env_path(config)
+    try:
+        text = file.read_text("utf-8")
+        is_open = bool(file.stat().st_mode & _OTHERS)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError([f"{file} cannot be read: {error}"]) from error
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        match = _LINE.fullmatch(line.strip())
+        if match is None:
+            raise ConfigurationError([f"{file}:{number}: must be NAME=VALUE"])
+        os.environ.setdefault(match[1], match[2])
+    if is_open:
+        sys.stderr.write(f"{file} holds secrets and others can read it: chmod 600 {file}\n")
+
+
+def write_env_file(file: Path, secrets: Mapping[str, str]) -> None:
+    """Write a new file that its owner alone may read; a name without a value is left as a comment. Raises `OSError`."""
+    lines = ["# Secrets of the configuration beside this file. Never put it into a repository."]
+    lines += [f"{name}={value}" if value else f"# {name}=" for name, value in secrets.items()]
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as stream:
+        stream.write("\n".join(lines) + "\n")

@@ -1,0 +1,238 @@
+"""What `kimas check --live` and `kimas init` reach for: platforms, models, sources, the journal. Nothing is changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+from typing import Protocol
+
+from bots.cli.console import Finding
+from bots.cli.options import import_by_path
+from bots.common.diagnosis import Diagnosis, Scope
+from bots.common.open_storage import open_existing_database
+from bots.daemon.adapters import get_section_path
+from bots.daemon.feeds import find_feed_errors, probe_feed
+from core.errors import KimasError, ModelError, SourceError
+from core.llm.client import OpenAIClient
+from core.runtime.tasks import capture_error
+from core.settings import (
+    EmbeddingSettings,
+    FallbackSettings,
+    FeedSource,
+    GithubSource,
+    GitlabSource,
+    GitSource,
+    HttpApiSource,
+    PlatformSettings,
+    RemoteRagSource,
+    SearchApiSource,
+    SearchSettings,
+    Settings,
+    WeaviateSettings,
+    WebsiteSource,
+)
+from core.types import Passage
+from knowledge.live import open_live_source
+from knowledge.ports import Source
+from knowledge.reranking.rerankers import make_reranker
+from knowledge.sources.factory import open_source
+from knowledge.sources.forge.source import ForgeProject
+from knowledge.sources.git.source import GitRepository, is_local
+from knowledge.web.addresses import redact_url
+from knowledge.web.client import Request, WebClient
+
+LiveSourceSettings = HttpApiSource | SearchApiSource | RemoteRagSource
+
+PROBE_TIMEOUT_S = 15.0
+LIVE_ONLY_HINT = "reached with --live only"
+MAX_LISTED_MODELS = 12
+IDENTITY_PREFIXES = {
+    "telegram": "the token belongs to ",
+    "discord": "the token belongs to ",
+    "slack": "the tokens belong to ",
+}
+
+
+class _Diagnose(Protocol):
+    async def __call__(self, settings: PlatformSettings, scope: Scope) -> Diagnosis: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """An attempt to reach a service. `run` returns its result in a few words, or a bot's diagnosis, or raises."""
+
+    subject: str
+    run: Callable[[], Awaitable[str | Diagnosis]]
+
+
+async def run_probe(probe: Probe, timeout_s: float) -> list[Finding]:
+    """Return what an attempt results in, after at most `timeout_s` seconds; every failure becomes a finding."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            result = await probe.run()
+    except TimeoutError:
+        return [Finding("error", probe.subject, f"no answer within {timeout_s:g} s")]
+    except Exception as error:  # Whatever it is.
+        return [Finding("error", probe.subject, str(error) or type(error).__name__)]
+    if isinstance(result, str):
+        return [Finding("ok", probe.subject, result)]
+    prefix = IDENTITY_PREFIXES[probe.subject.rpartition(".")[2]]
+    return [
+        Finding("ok", probe.subject, prefix + result.identity),
+        *(Finding("error" if item.is_error else "warning", probe.subject, item.text) for item in result.problems),
+    ]
+
+
+def make_remote_probes(settings: Settings) -> list[Probe]:
+    """Return a probe per source and feed that is on another machine."""
+    feed_errors = find_feed_errors(settings)
+    probes = [
+        Probe(f"auto_comment.feeds.{name}", partial(probe_feed, feed))
+        for name, feed in settings.auto_comment.feeds.items()
+        if name not in feed_errors
+    ]
+    for name, source in settings.sources.items():
+        if isinstance(source, GitSource) and not is_local(source.url):
+
+            async def run(name: str = name, source: GitSource = source) -> str:
+                return await describe_git_head(open_source(name, source, settings.data_dir), source)
+
+            probes.append(Probe(f"sources.{name}", run))
+        elif isinstance(source, LiveSourceSettings):
+            probes.append(Probe(f"sources.{name}", partial(_probe_live_source, name, source)))
+        elif isinstance(source, GithubSource | GitlabSource):
+            project = ForgeProject(name, source, settings.data_dir)
+            probes.append(Probe(f"sources.{name}", partial(_probe_forge, project)))
+        elif isinstance(source, WebsiteSource | FeedSource):
+            probes.append(Probe(f"sources.{name}", partial(probe_page, source)))
+    return probes
+
+
+async def _probe_live_source(name: str, source: LiveSourceSettings) -> str:
+    live_source = open_live_source(name, source)
+    try:
+        results = await live_source.search("test")
+    finally:
+        await live_source.close()
+    return f"{live_source.display_url}: answers ({len(results)} results for 'test')"
+
+
+async def _probe_forge(project: ForgeProject) -> str:
+    return f"{project.display_name}: answers as {await project.probe()}"
+
+
+async def probe_page(source: WebsiteSource | FeedSource) -> str:
+    """Describe what the first page of a web source answers. Raises `SourceError` for an error of the server."""
+    async with WebClient(source.allow_private) as web:
+        response = await web.fetch(Request(source.url, timeout_s=PROBE_TIMEOUT_S))
+    address = redact_url(response.url)
+    if response.status >= 400:
+        cause = "its server has a fault" if response.status >= 500 else "is the address right, and open to everybody?"
+        raise SourceError(f"{address} answers with status {response.status}: {cause}")
+    return f"{address}: answers, {len(response.content) / 1000:.0f} kB"
+
+
+async def describe_git_head(opened_source: Source, source: GitSource) -> str:
+    """Return where a repository's branch is. Raises `SourceError`."""
+    if not isinstance(opened_source, GitRepository):
+        raise SourceError(f"source {opened_source.name} is not a git repository")
+    return (
+        f"{source.url}: {source.branch or next(iter(source.branches), 'HEAD')} is at "
+        f"{(await opened_source.latest_commit())[:10]}"
+    )
+
+
+async def _probe_journal(settings: Settings) -> str:
+    async with open_existing_database(settings) as database:
+        return await database.get_version() if database else ""
+
+
+def make_probes(settings: Settings) -> list[Probe]:
+    """Return a probe per configured service. Each sends one small request and changes nothing."""
+    probes = [Probe(path, partial(_probe_model, model)) for path, model in settings.models.iter_endpoints()]
+    if settings.journal.url:
+        probes.append(Probe("journal", partial(_probe_journal, settings)))
+    embedding = settings.knowledge.embedding
+    if embedding.provider == "openai":
+        probes.append(Probe("knowledge.embedding", lambda: _probe_embedding(embedding)))
+    if settings.knowledge.store.provider == "weaviate":
+        probes.append(Probe("knowledge.store", partial(_probe_weaviate, settings.knowledge.store.weaviate)))
+    if settings.knowledge.search.rerank == "api":
+        probes.append(Probe("knowledge.search.reranker", partial(_probe_reranker, settings.knowledge.search)))
+    for name, platform, section in settings.get_bots():
+        if platform in IDENTITY_PREFIXES:
+            run = partial(diagnose, platform, section, get_scope(settings, name, platform))
+            probes.append(Probe(get_section_path(name, platform), run))
+    return probes
+
+
+async def _probe_model(settings: FallbackSettings) -> str:
+    api_key = settings.api_key.value() if settings.api_key else ""
+    return await probe_model(settings.base_url, settings.model, api_key, settings.timeout_s)
+
+
+async def probe_model(base_url: str, model: str, api_key: str, timeout_s: float = PROBE_TIMEOUT_S) -> str:
+    """Ask a model for one word. Raises `ModelError`, with the endpoint's models where it has no such model."""
+    client = OpenAIClient.open(base_url, api_key, timeout_s)
+    try:
+        reply = await client.complete({"model": model, "messages": [{"role": "user", "content": "Say yes."}]})
+    except ModelError as error:
+        listed = await capture_error(client.list_models())
+        names = () if isinstance(listed, KimasError) else listed
+        if not names or model in names:
+            raise
+        similar = get_close_matches(model, names, 3) or sorted(names)[:MAX_LISTED_MODELS]
+        raise ModelError(f"{error}. {base_url} has no model {model}; it has {', '.join(similar)}") from error
+    finally:
+        await client.close()
+    return f"{model} at {base_url} answers ({reply.completion_tokens} tokens)"
+
+
+async def _probe_embedding(settings: EmbeddingSettings) -> str:
+    api_key = settings.api_key.value() if settings.api_key else ""
+    client = OpenAIClient.open(settings.base_url, api_key, settings.timeout_s)
+    try:
+        vector = (await client.embed(settings.model, ["yes"]))[0]
+    finally:
+        await client.close()
+    if len(vector) != settings.dimension:
+        raise ValueError(f"{settings.model} sends {len(vector)} numbers per text, dimension says {settings.dimension}")
+    return f"{settings.model} at {settings.base_url} answers"
+
+
+async def _probe_weaviate(settings: WeaviateSettings) -> str:
+    from knowledge.stores.weaviate.client import connect
+
+    cluster = await connect(settings)
+    await cluster.close()
+    return f"Weaviate at {settings.host}:{settings.http_port} answers"
+
+
+async def _probe_reranker(settings: SearchSettings) -> str:
+    reranker = make_reranker(settings)
+    try:
+        await reranker.rerank(
+            "test", [Passage("1", "docs", "a.md", "", "A test."), Passage("2", "docs", "b.md", "", "B.")]
+        )
+    finally:
+        await reranker.close()
+    return f"{redact_url(settings.reranker.url)} answers"
+
+
+async def diagnose(platform: str, settings: PlatformSettings, scope: Scope) -> Diagnosis:
+    """Return what a bot's platform says of it. Raises `PlatformError` for a token that does not work."""
+    run: _Diagnose = import_by_path(f"{platform}.diagnosis:diagnose")
+    return await run(settings, scope)
+
+
+def get_scope(settings: Settings, bot_name: str, platform: str) -> Scope:
+    """Return the chats that the configuration names for a bot, and whether it answers unasked in one of them."""
+    gate, comments = settings.gate, settings.auto_comment.chats
+    auto_chats = [chat for chat, mode in gate.modes.items() if mode == "auto"]
+    named = [entry for entry in (*gate.chats, *auto_chats, *comments) if entry.startswith(f"{platform}:")]
+    own = [chat for entry in named for chat, _, bot in [entry.partition(":")[2].partition("@")] if bot == bot_name]
+    reads_all = gate.mode == "auto" or any(entry.startswith(f"{platform}:") for entry in (*auto_chats, *comments))
+    return Scope(tuple(dict.fromkeys(own)), reads_all)

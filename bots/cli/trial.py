@@ -1,0 +1,83 @@
+"""Answers without a configuration: from one place that the command line names, or from KIMAs' own guide."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bots.cli.console import print_refresh_result, redact_refresh_result
+from bots.common.terminal import ingest_progress, make_console
+from bots.daemon.bootstrap import App
+from core.errors import UsageError
+from core.settings import Settings
+from core.settings.loader import load_settings
+
+# In the wheel the guide is beside the packages; in the repository it is the folder of the documentation.
+_ROOT = Path(__file__).parents[2]
+GUIDE = next((folder for folder in (_ROOT / "guide", _ROOT / "docs") if folder.is_dir()), _ROOT)
+GUIDE_NOTICE = (
+    "There is no configuration here, so this answer comes from KIMAs' own guide.\n"
+    "`kimas ask --source FOLDER-OR-URL QUESTION` answers from yours; `kimas init` writes a configuration."
+)
+# A project on one of these is a repository; any other page is a web site.
+_REPOSITORY = re.compile(
+    r"(?:https?://(?:github\.com|gitlab\.com|codeberg\.org|gitee\.com|bitbucket\.org)/[\w.-]+/[\w.-]+/?|.+\.git/?)"
+)
+_REMOTE = re.compile(r"(?:https?|ssh|git)://\S+|[\w.-]+@[\w.-]+:\S+")
+_TEXT_FILES = ("*.md", "*.rst", "*.txt", "*.adoc", "*.html", "*.pdf", "*.docx", "*.pptx", "*.xlsx")
+
+
+def guess_source(location: str) -> dict[str, Any]:
+    """Return the settings of a source at an address or a path. Raises `UsageError` where there is nothing.
+
+    >>> guess_source("https://github.com/agentscope-ai/agentscope")
+    {'kind': 'git', 'url': 'https://github.com/agentscope-ai/agentscope'}
+    >>> guess_source("https://docs.example.org/start")
+    {'kind': 'website', 'url': 'https://docs.example.org/start'}
+    """
+    location = location.strip()
+    if _REMOTE.fullmatch(location):
+        is_page = location.startswith("http") and not _REPOSITORY.fullmatch(location)
+        return {"kind": "website" if is_page else "git", "url": location}
+    path = Path(os.path.abspath(Path(location).expanduser()))
+    if not location or not os.access(path, os.R_OK):
+        reason = "cannot be read" if path.exists() else "does not exist"
+        raise UsageError(f"{location or 'an empty name'} {reason}: name a folder, a file or an address")
+    if path.is_file():
+        return {"kind": "files", "path": str(path.parent), "include": [f"/{path.name}"]}
+    if (path / ".git").exists():
+        return {"kind": "git", "url": str(path)}
+    return {"kind": "files", "path": str(path), "include": list(_TEXT_FILES), "exclude": [".*/", "node_modules/"]}
+
+
+def load_trial_settings(location: str, overrides: tuple[str, ...]) -> Settings:
+    """Return settings with one source, or the guide for an empty location; what is read is kept in the user's cache.
+
+    Raises `UsageError`, `ConfigurationError`.
+    """
+    name, source = ("source", guess_source(location)) if location else ("guide", guess_source(str(GUIDE)))
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "kimas"
+    key = hashlib.sha256(json.dumps(source).encode()).hexdigest()[:12]
+    if not location:
+        click.echo(GUIDE_NOTICE, err=True)
+    return load_settings((), (f"data_dir={cache / key}", f"sources.{name}={json.dumps(source)}", *overrides))
+
+
+async def read_source(app: App) -> None:
+    """Read the source: at first, and again where that costs little. Raises `UsageError` if nothing is known."""
+    is_cheap = all(source.kind == "files" for source in app.settings.sources.values())
+    if not (app.library.is_empty or is_cheap):
+        return
+    out = make_console(stderr=True)
+    with ingest_progress(out) as progress:
+        result = redact_refresh_result(await app.refresh((), progress), app.settings)
+    if result.failures:
+        print_refresh_result(out, (), result.failures)
+    if app.library.is_empty:
+        raise UsageError("there is nothing to answer from")

@@ -1,0 +1,145 @@
+"""The parser of replies: CommonMark with tables, and with what models write besides.
+
+Emphasis works beside full-width characters, an address is a link as it stands, `<br>` breaks a line, and a formula in
+`\\(...\\)` or `\\[...\\]` is code, so that its stars stay. HTML and definitions of references are text.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from markdown_it import MarkdownIt
+from markdown_it.common.utils import isMdAsciiPunct, isPunctChar, isWhiteSpace
+from markdown_it.parser_inline import ParserInline
+from markdown_it.rules_inline import StateInline
+from markdown_it.rules_inline.state_inline import Scanned
+from markdown_it.token import Token
+from markdown_it.utils import EnvType
+
+MAX_FORMULA_CHARS = 2000
+
+# "https", and the character before it, which the pattern looks at.
+MAX_SCHEME_CHARS = 6
+_SCHEME = re.compile(r"(?<![A-Za-z0-9_])https?\Z", re.IGNORECASE)
+# What stands in an address. A letter of Chinese does only where it follows one, or a mark: in "https://a.b/c了解" the
+# address ends before it.
+_ADDRESS = re.compile(
+    r"://(?:(?!\*\*|[,;!?]@|[\u2e80-\U0003ffff])[^\s<>\"`|\\“”‘’]|(?<=[/=_#?&.\u2e80-\u9fff])[\u3040-\u9fff])+"
+)
+_PAIRS = {")": "(", "]": "[", "}": "{"}
+_BREAK = re.compile(r"<br\s?/?>", re.IGNORECASE)
+_FORMULA_SIGN = re.compile(r"[*_^\\{}]")
+
+
+def make_parser(parser_class: type[MarkdownIt] = MarkdownIt) -> MarkdownIt:
+    """Return a parser."""
+    parser = parser_class("commonmark", {"html": False})
+    parser.inline = _InlineParser()
+    parser.configure("commonmark", {"html": False})
+    parser.enable(["table", "strikethrough"]).disable("reference")
+    rules = parser.inline.ruler
+    rules.before("escape", "formula", _parse_formula)
+    rules.before("autolink", "break", _parse_break)
+    rules.before("linkify", "address", _parse_address)
+    return parser
+
+
+class _State(StateInline):
+    """Finds emphasis beside full-width characters, where no spaces are written."""
+
+    def scanDelims(self, start: int, canSplitWord: bool) -> Scanned:
+        end = start
+        while end < self.posMax and self.src[end] == self.src[start]:
+            end += 1
+        before, after = (self.src[start - 1] if start else " "), (self.src[end] if end < self.posMax else " ")
+        can_stand_before = _is_space(before) or _is_punctuation(before) or _is_wide(before)
+        can_stand_after = _is_space(after) or _is_punctuation(after) or _is_wide(after)
+        is_left = not (_is_space(after) or (_is_punctuation(after) and not _is_wide(after) and not can_stand_before))
+        is_right = not (_is_space(before) or (_is_punctuation(before) and not _is_wide(before) and not can_stand_after))
+        return Scanned(
+            is_left and (canSplitWord or not is_right or _is_punctuation(before)),
+            is_right and (canSplitWord or not is_left or _is_punctuation(after)),
+            end - start,
+        )
+
+
+class _InlineParser(ParserInline):
+    def parse(self, src: str, md: MarkdownIt, env: EnvType, tokens: list[Token]) -> list[Token]:
+        state = _State(src, md, env, tokens)
+        self.tokenize(state)
+        for rule in self.ruler2.getRules(""):
+            rule(state)
+        return state.tokens
+
+
+def _is_space(character: str) -> bool:
+    return bool(isWhiteSpace(ord(character)))
+
+
+def _is_punctuation(character: str) -> bool:
+    return bool(isMdAsciiPunct(ord(character)) or isPunctChar(character))
+
+
+def _is_wide(character: str) -> bool:
+    return unicodedata.east_asian_width(character) in "WF"
+
+
+def _parse_address(state: StateInline, silent: bool) -> bool:
+    # Only its end: to search all of the text before every colon takes quadratic time.
+    end_of_text = state.pending[-MAX_SCHEME_CHARS:]
+    if state.linkLevel > 0 or state.src[state.pos] != ":" or not (scheme := _SCHEME.search(end_of_text)):
+        return False
+    match = _ADDRESS.match(state.src, state.pos)
+    rest = _trim(match[0]) if match else ""
+    if len(rest) <= len("://"):
+        return False
+    if not silent:
+        state.pending = state.pending[: -len(scheme[0])]
+        address = scheme[0] + rest
+        opening = state.push("link_open", "a", 1)
+        opening.attrs, opening.markup = {"href": address}, "autolink"
+        state.push("text", "", 0).content = address
+        state.push("link_close", "a", -1).markup = "autolink"
+    state.pos += len(rest)
+    return True
+
+
+def _trim(address: str) -> str:
+    """Return an address without the punctuation that ends its sentence, or the bracket that it stands in.
+
+    >>> _trim("://e.org/a_(b)),"), _trim("://e.org/a_b_")
+    ('://e.org/a_(b)', '://e.org/a_b')
+    """
+    excess = {closing: address.count(closing) - address.count(opening) for closing, opening in _PAIRS.items()}
+    end = len(address)
+    while end and (address[end - 1] in ".,;:!?'*_~" or excess.get(address[end - 1], 0) > 0):
+        end -= 1
+        if address[end] in excess:
+            excess[address[end]] -= 1
+    return address[:end]
+
+
+def _parse_formula(state: StateInline, silent: bool) -> bool:
+    opening = state.src[state.pos : state.pos + 2]
+    if opening not in (r"\(", r"\["):
+        return False
+    start = state.pos + 2
+    end = state.src.find(r"\)" if opening == r"\(" else r"\]", start, start + MAX_FORMULA_CHARS)
+    if end < 0 or not _FORMULA_SIGN.search(state.src, start, end):
+        return False
+    if not silent:
+        token = state.push("code_inline", "code", 0)
+        token.markup, token.content = "`", " ".join(state.src[start:end].split())
+    state.pos = end + 2
+    return True
+
+
+def _parse_break(state: StateInline, silent: bool) -> bool:
+    match = _BREAK.match(state.src, state.pos)
+    if match is None:
+        return False
+    if not silent:
+        state.push("hardbreak", "br", 0)
+    state.pos = match.end()
+    return True

@@ -1,0 +1,244 @@
+"""Alerts: tells the chats of whoever runs the bot what needs them, once a day for each problem, and when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from bots.daemon.monitor import Monitor
+from bots.daemon.posting import find_chat_error, find_posting_adapter, make_reference, resolve_chat
+from core.errors import StoreError, UsageError
+from core.messaging.processor import MessageProcessor
+from core.observability.logs import get_logger, make_redactor
+from core.ports import Adapter
+from core.runtime.timers import run_periodically
+from core.settings import Settings
+from core.settings.audience import Audiences
+from core.settings.loader import get_secret_values
+from core.storage.activity import ActivityRepository
+from core.storage.engine import Database
+from core.storage.overrides import LiveSettings
+from core.storage.usage import UsageRepository
+from core.text.catalogue import Messages, messages_for
+from core.types import ConversationKey, Message, Question, SourceState
+
+CHECK_MINUTES = 1.0
+# A group in which so little happens may well be silent for a day.
+MIN_MESSAGES, COMPARED_DAYS, MIN_DAILY_ANSWERS = 20, 7, 1.0
+MAX_ERROR_CHARS = 300
+GLOBAL_LIMITS = ("daily_tokens", "daily_cost")
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What is watched. `connections` and `endpoints` return whether each platform and each model is in reach."""
+
+    source_states: Callable[[], Awaitable[Sequence[SourceState]]]
+    connections: Callable[[], Mapping[str, bool]]
+    endpoints: Callable[[], Mapping[str, bool]]
+    live: LiveSettings
+    usage: UsageRepository
+    activity: ActivityRepository
+
+
+class AlertRules:
+    """Finds what is wrong. It remembers since when a platform or an endpoint is away."""
+
+    def __init__(self, settings: Settings, watched: Watched) -> None:
+        self._settings, self._watched = settings.alerts, watched
+        self._texts: Messages = messages_for(settings.alerts.language)
+        self._down_since: dict[str, datetime] = {}
+
+    async def find_problems(self, now: datetime) -> Mapping[str, str]:
+        """Return a sentence for each problem, by a key that stays the same while it lasts. Raises `StoreError`."""
+        return {
+            **self._find_stale_sources(await self._watched.source_states(), now),
+            **self._find_outages(now),
+            **await self._find_spent_limits(now),
+            **await self._find_silence(now),
+        }
+
+    def _find_stale_sources(self, states: Sequence[SourceState], now: datetime) -> Mapping[str, str]:
+        if self._settings.source_hours is None:
+            return {}
+        oldest_allowed = now - timedelta(hours=self._settings.source_hours)
+        problems = {}
+        for state in states:
+            if state.paused or not state.error or (state.last_success and state.last_success > oldest_allowed):
+                continue
+            error = " ".join(state.error.split())[:MAX_ERROR_CHARS]
+            since = _format_moment(state.last_success) if state.last_success else ""
+            template = self._texts.alert_source if since else self._texts.alert_source_never
+            problems[f"source {state.name}"] = template.format(name=state.name, since=since, error=error)
+        return problems
+
+    def _find_outages(self, now: datetime) -> Mapping[str, str]:
+        if self._settings.down_minutes is None:
+            return {}
+        problems = {}
+        for kind, states in (("platform", self._watched.connections()), ("endpoint", self._watched.endpoints())):
+            template = self._texts.alert_platform if kind == "platform" else self._texts.alert_endpoint
+            for name, is_reachable in states.items():
+                key = f"{kind} {name}"
+                if is_reachable:
+                    self._down_since.pop(key, None)
+                elif now - self._down_since.setdefault(key, now) >= timedelta(minutes=self._settings.down_minutes):
+                    problems[key] = template.format(name=name, since=_format_moment(self._down_since[key]))
+        return problems
+
+    async def _find_spent_limits(self, now: datetime) -> Mapping[str, str]:
+        if self._settings.budget_share is None:
+            return {}
+        await self._watched.live.load()
+        limits = {name: self._watched.live.limit(name) for name in GLOBAL_LIMITS}
+        if not any(limits.values()):
+            return {}
+        totals = (await self._watched.usage.get_totals(now.astimezone().date(), Question(""))).overall
+        used = {"daily_tokens": float(totals.total_tokens), "daily_cost": totals.cost}
+        return {
+            f"limit {name}": self._texts.alert_budget.format(
+                name=name, share=f"{used[name] / limit:.0%}", used=f"{used[name]:,.10g}", limit=f"{limit:,.10g}"
+            )
+            for name, limit in limits.items()
+            if limit and used[name] >= self._settings.budget_share * limit
+        }
+
+    async def _find_silence(self, now: datetime) -> Mapping[str, str]:
+        if self._settings.silent_hours is None:
+            return {}
+        since = now - timedelta(hours=self._settings.silent_hours)
+        recent = await self._watched.activity.count_unasked(since, now)
+        if recent.answers or recent.messages < MIN_MESSAGES:
+            return {}
+        before = await self._watched.activity.count_unasked(since - timedelta(days=COMPARED_DAYS), since)
+        usual = before.answers / COMPARED_DAYS
+        if usual < MIN_DAILY_ANSWERS:
+            return {}
+        hours = f"{self._settings.silent_hours:g}"
+        return {"gate": self._texts.alert_silent.format(hours=hours, messages=recent.messages, usual=f"{usual:.1f}")}
+
+
+@dataclass
+class AlertSender:
+    """Posts problems and their end. The journal knows what was posted today, also after a restart.
+
+    `adapters` are those of the daemon, each with the task that opens it.
+    """
+
+    settings: Settings
+    processor: MessageProcessor
+    adapters: Mapping[Adapter, asyncio.Task[None]]
+    active: dict[str, str] = field(default_factory=dict)
+
+    async def report(self, problems: Mapping[str, str], now: datetime) -> None:
+        """Post what is new, and what is over since the last call."""
+        texts, redact = messages_for(self.settings.alerts.language), make_redactor(get_secret_values(self.settings))
+        for key, problem in problems.items():
+            if key not in self.active:
+                get_logger(__name__).warning("alert.raised", problem=key)
+                await self._post(key, f"{now:%Y-%m-%d}", texts.alert.format(problem=redact(problem)), now)
+        for key in [key for key in self.active if key not in problems]:
+            get_logger(__name__).info("alert.over", problem=key)
+            await self._post(
+                key, f"{now:%Y-%m-%d} over", texts.alert_over.format(problem=redact(self.active[key])), now
+            )
+        self.active = dict(problems)
+
+    def _get_chats(self, key: str) -> Sequence[str]:
+        """Return the chats that may be told of a problem: of a source those alone that may see it."""
+        kind, _, source = key.partition(" ")
+        chats, audiences = self.settings.alerts.chats, Audiences.from_settings(self.settings)
+        if kind != "source" or not audiences.by_source.get(source):
+            return chats
+        owners = self.settings.administration.owners
+        # On Telegram the private chat with an owner has the owner's id.
+        askers = {
+            chat: audiences.make_asker(*chat.split(":", 1), is_private=True, role="owner")
+            if chat in owners
+            else audiences.make_asker(*chat.split(":", 1))
+            for chat in chats
+        }
+        return [chat for chat, asker in askers.items() if source in audiences.visible_sources(asker)]
+
+    async def _post(self, key: str, occasion: str, text: str, now: datetime) -> None:
+        """Post a text once for an occasion: the journal refuses a message with a known id."""
+        # Discord takes 25 characters at most.
+        message_id = f"alert-{hashlib.sha256(f'{key} {occasion}'.encode()).hexdigest()[:16]}"
+        for chat_name in self._get_chats(key):
+            adapter = find_posting_adapter(chat_name, list(self.adapters))
+            await self.adapters[adapter]
+            platform, chat, native_chat = resolve_chat(chat_name, adapter)
+            message = Message(
+                id=message_id,
+                key=ConversationKey(platform, chat, message_id),
+                author_id="kimas",
+                author=self.settings.name,
+                text=text,
+                sent_at=now,
+                addressed=True,
+                in_main_chat=True,
+                bot=adapter.bot_id,
+                reference=make_reference(platform, native_chat),
+                purpose="alert",
+            )
+            await self.processor.handler_for(adapter)(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Alerts:
+    """The alerts of a daemon."""
+
+    rules: AlertRules
+    sender: AlertSender
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Look for problems every minute while the block runs. Without chats for alerts nothing is looked at.
+
+        Raises `UsageError` for a chat that no bot can write to.
+        """
+        if not self.sender.settings.alerts.chats:
+            yield
+            return
+        if errors := find_alert_errors(self.sender.settings):
+            raise UsageError("\n".join(errors))
+        async with run_periodically(CHECK_MINUTES, self.check):
+            yield
+
+    async def check(self) -> None:
+        """Look once, and post what is new or over."""
+        now = datetime.now(UTC)
+        try:
+            problems = await self.rules.find_problems(now)
+        except StoreError as error:
+            # Whoever reads the log learns of it: a journal that cannot be read cannot say what was posted.
+            get_logger(__name__).error("alerts.not_checked", error=str(error))
+            return
+        await self.sender.report(problems, now)
+
+
+def make_alerts(
+    live: LiveSettings,
+    database: Database,
+    monitor: Monitor,
+    processor: MessageProcessor,
+    adapters: Mapping[Adapter, asyncio.Task[None]],
+) -> Alerts:
+    """Return the alerts of a daemon."""
+    states = monitor.get_source_states, monitor.get_connections, monitor.get_endpoints
+    watched = Watched(*states, live, UsageRepository(database), ActivityRepository(database))
+    return Alerts(AlertRules(live.settings, watched), AlertSender(live.settings, processor, adapters))
+
+
+def find_alert_errors(settings: Settings) -> Sequence[str]:
+    """Return an error for each chat that no bot can write to."""
+    errors = (find_chat_error(settings, "alerts.chats", chat) for chat in settings.alerts.chats)
+    return [error for error in errors if error]
+
+
+def _format_moment(moment: datetime) -> str:
+    return f"{moment.astimezone():%Y-%m-%d %H:%M}"

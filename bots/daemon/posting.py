@@ -1,0 +1,66 @@
+"""Posts into a chat that nobody wrote in: which bot does it, and how its platform finds the chat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.ports import Adapter
+from core.settings import Settings
+
+# Chats of a further HTTP network carry its name everywhere; elsewhere the ending only says which bot writes.
+NAMESPACED_PLATFORM = "http"
+
+
+def find_chat_error(settings: Settings, setting: str, chat_name: str) -> str:
+    """Return why no bot can write to a chat that a setting names, as platform:chat, or an empty text."""
+    platform, _, chat = chat_name.partition(":")
+    bot_names = [bot_name for bot_name, _, _ in settings.get_bots(platform)]
+    requested_bot = chat.partition("@")[2] if platform != NAMESPACED_PLATFORM else ""
+    if not bot_names:
+        return (
+            f"{setting} is {chat_name}, but there is no {platform} bot: add a {platform} section "
+            f"(docs/{platform}.md), or name a chat of a platform that is configured"
+        )
+    if requested_bot and requested_bot not in bot_names:
+        known_names = ", ".join(bot for bot in bot_names if bot) or "none"
+        return (
+            f"{setting} is {chat_name}, but no further {platform} bot is named {requested_bot!r} (known: {known_names})"
+        )
+    return ""
+
+
+def resolve_chat(chat_name: str, adapter: Adapter) -> tuple[str, str, str]:
+    """Return the platform, the chat as the journal knows it, and the chat as the platform knows it."""
+    platform, _, chat = chat_name.partition(":")
+    bot_name = adapter.label.partition(":")[2]
+    native_chat = chat.removesuffix(f"@{bot_name}") if bot_name else chat
+    return (
+        platform,
+        f"{native_chat}@{bot_name}" if bot_name and platform == NAMESPACED_PLATFORM else native_chat,
+        native_chat,
+    )
+
+
+def find_posting_adapter(chat_name: str, adapters: Sequence[Adapter]) -> Adapter:
+    """Return the bot that writes to a chat: the one that the chat names, else the platform's first."""
+    platform = chat_name.partition(":")[0]
+    candidates = [adapter for adapter in adapters if adapter.name == platform]
+    by_name = {adapter.label.partition(":")[2]: adapter for adapter in candidates}
+    return by_name.get(chat_name.rpartition("@")[2], candidates[0])
+
+
+def make_reference(platform: str, chat: str) -> Mapping[str, Any]:
+    """Return the reference with which the platform's sink posts a new message into a chat.
+
+    Over HTTP the callback then names no event.
+    """
+    match platform:
+        case "telegram":
+            return {"chat_id": int(chat), "message_id": 0, "thread_id": None}
+        case "discord":
+            return {"channel": chat, "message": ""}
+        case "slack":
+            return {"channel": chat, "ts": "", "thread_ts": None}
+        case _:
+            return {"event": ""}

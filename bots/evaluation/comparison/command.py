@@ -1,0 +1,87 @@
+"""The command `kimas eval compare`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from bots.common.terminal import confirm, make_console, print_json, step_progress
+from bots.daemon.bootstrap import App
+from bots.evaluation import output
+from bots.evaluation.comparison.cost import estimate, format_estimation
+from bots.evaluation.comparison.output import comparison_as_json, comparison_charts, format_lines
+from bots.evaluation.comparison.result_cache import ResultCache
+from bots.evaluation.comparison.results import PASSES, Judgement, SystemAnswer
+from bots.evaluation.comparison.run import Trial, answer_all, judge_all, make_systems
+from bots.evaluation.comparison.statistics import compare_judgements
+from bots.evaluation.datasets import ANSWERS_LINE_FORMAT, read_answers, read_cases
+from bots.evaluation.judge import Judge, open_judge
+from bots.evaluation.metrics import require_package
+from core.errors import UsageError
+from core.observability.logs import make_redactor
+from core.settings import Settings
+from core.settings.loader import get_secret_values
+from knowledge.retrieval.expiry_filter import SourceVersions
+
+RESULTS_FILE = "comparison.jsonl"
+
+
+async def compare(
+    settings: Settings,
+    data: Path,
+    corpus: Path | None,
+    *,
+    as_json: bool,
+    plot: Path | None,
+    systems: str,
+    is_fresh: bool,
+    is_confirmed: bool,
+) -> int:
+    """Answer every question with every system, have the answers judged, and print what the judgements say.
+
+    Answers and judgements are kept in the data directory: a run that was interrupted goes on where it stopped. Raises
+    `UsageError` for unusable data or options, `ModelError` when the judge fails.
+    """
+    output.check_plot(plot)
+    # Before the first paid call.
+    require_package("scipy")
+    cases = await asyncio.to_thread(read_cases, data, read_answers, ANSWERS_LINE_FORMAT, split="test")
+    corpus_entries = await output.read_corpus_entries(corpus)
+    names = [name.strip() for name in systems.split(",") if name.strip()]
+    make_systems(settings, names)
+    async with open_judge(settings) as judge, output.open_knowledge(settings, corpus_entries) as app:
+        cache = await asyncio.to_thread(ResultCache.open, settings.data_dir / RESULTS_FILE, is_fresh=is_fresh)
+        knowledge = await SourceVersions(app.store).get_versions(list(app.settings.sources), 0)
+        # The systems answer from what was opened: a corpus stands in for the sources.
+        trial = Trial(cases, make_systems(app.settings, names), knowledge, cache)
+        _confirm(app.settings, trial, is_confirmed=is_confirmed or as_json)
+        answers, judgements = await _run(app, judge, trial)
+    comparison = await asyncio.to_thread(compare_judgements, judgements, [system.name for system in trial.systems])
+    if plot:
+        await output.save_charts(comparison_charts(comparison), plot)
+    redact = make_redactor(get_secret_values(settings))
+    if as_json:
+        print_json(comparison_as_json(comparison, answers, judgements, judge.name, redact))
+    else:
+        output.print_lines(format_lines(comparison, answers, judgements, judge.name, redact))
+    return 0
+
+
+def _confirm(settings: Settings, trial: Trial, *, is_confirmed: bool) -> None:
+    """Say what the run may cost; a terminal is asked whether to go on, unless it said so before."""
+    missing = trial.missing_answers()
+    # Which judgements are kept depends on the answers: without new answers, those of the last run are.
+    judgements = PASSES * len(trial.cases) if missing else 0
+    estimation = estimate(settings, missing, judgements, len(trial.systems))
+    make_console(stderr=True).print(format_estimation(estimation), markup=False, soft_wrap=True)
+    if missing and not is_confirmed and not confirm("Go on?"):
+        raise UsageError("nothing was compared")
+
+
+async def _run(app: App, judge: Judge, trial: Trial) -> tuple[list[SystemAnswer], list[Judgement]]:
+    totals = {"answering": len(trial.cases) * len(trial.systems), "judging": len(trial.cases) * PASSES}
+    with step_progress(make_console(stderr=True), totals) as advance:
+        await app.warm_up()
+        answers = await answer_all(app.deps, trial, lambda: advance("answering"))
+        judgements = await judge_all(judge, trial, answers, lambda: advance("judging"))
+    return list(answers.values()), judgements

@@ -1,0 +1,55 @@
+"""What a comparison is about to cost, before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bots.evaluation.comparison.results import System
+from core.settings import ModelSettings, Settings
+
+# Calls of the light model for one answer, by what the strategies make at their usual length.
+_LIGHT_CALLS = {"none": 0, "simple": 0, "single": 1, "parallel": 3, "react": 4, "planning": 6, "router": 4}
+_LIGHT_TOKENS, _PROMPT_TOKENS, _ANSWER_TOKENS = (1_500, 100), 1_000, 400
+_JUDGE_PROMPT_TOKENS, _JUDGE_REPLY_TOKENS = 1_200, 150
+
+
+@dataclass(frozen=True, slots=True)
+class Estimation:
+    """Work that is not done yet. `tokens` and `cost` are estimates; `cost` is None where a price is not configured."""
+
+    answers: int
+    judgements: int
+    tokens: int
+    cost: float | None
+
+
+def estimate(settings: Settings, missing_answers: Sequence[System], judgements: int, systems: int) -> Estimation:
+    """Return what answering (one entry of `missing_answers` for each answer) and judging may take."""
+    models = settings.models
+    judge_tokens = _JUDGE_PROMPT_TOKENS + systems * _ANSWER_TOKENS, systems * _JUDGE_REPLY_TOKENS
+    calls = [(models.judge, judge_tokens, judgements)]
+    if writer := models.main or models.light:
+        calls.append((writer, (_PROMPT_TOKENS + settings.evidence_tokens(), _ANSWER_TOKENS), len(missing_answers)))
+        light_calls = sum(_LIGHT_CALLS[system.name] for system in missing_answers)
+        calls.append((models.light or writer, _LIGHT_TOKENS, light_calls))
+    tokens = sum((prompt + completion) * count for _, (prompt, completion), count in calls)
+    costs = [_cost(model, prompt * count, completion * count) for model, (prompt, completion), count in calls if count]
+    return Estimation(
+        len(missing_answers), judgements, tokens, None if None in costs else sum(cost or 0.0 for cost in costs)
+    )
+
+
+def _cost(model: ModelSettings | None, prompt_tokens: int, completion_tokens: int) -> float | None:
+    if model is None or model.price_prompt is None or model.price_completion is None:
+        return None
+    return (prompt_tokens * model.price_prompt + completion_tokens * model.price_completion) / 1_000_000
+
+
+def format_estimation(estimation: Estimation) -> str:
+    """Return the estimate as one line."""
+    price = "no price is known for a model" if estimation.cost is None else f"about {estimation.cost:.2f}"
+    return (
+        f"To do: {estimation.answers} answers and {estimation.judgements} judgements, "
+        f"about {estimation.tokens:,} tokens; cost: {price}"
+    )

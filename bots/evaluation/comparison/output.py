@@ -1,0 +1,193 @@
+"""A comparison as a table, a picture and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bots.common.terminal import format_table
+from bots.evaluation import output
+from bots.evaluation.comparison.results import (
+    CRITERIA,
+    MAX_SCORE,
+    Judgement,
+    SystemAnswer,
+    answer_as_record,
+    usage_as_record,
+)
+from bots.evaluation.comparison.statistics import OVERALL, Comparison, Pair
+from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate
+from core.storage.usage import TokenUsage, add_up
+
+FIGURES = (OVERALL, *CRITERIA)
+ALPHA = 1 - CONFIDENCE_LEVEL
+
+
+def comparison_as_json(
+    comparison: Comparison,
+    answers: Sequence[SystemAnswer],
+    judgements: Sequence[Judgement],
+    judge: str,
+    redact: Callable[[str], str],
+) -> dict[str, Any]:
+    """Return the object that `kimas eval compare --json` prints (a contract). `redact` removes secrets from errors."""
+    return {
+        "kind": "compare",
+        "judge": judge,
+        "questions": len({answer.question_id for answer in answers}),
+        "judged": comparison.judged,
+        "level": CONFIDENCE_LEVEL,
+        "systems": {
+            name: {**output.figures_as_json(figures), **_summarize(_of_system(answers, name))}
+            for name, figures in comparison.scores.items()
+        },
+        "pairs": [_pair_as_json(pair) for pair in comparison.pairs],
+        "agreement": {
+            "same_winner": _round(comparison.agreement.same_winner),
+            "mean_difference": _round(comparison.agreement.mean_difference),
+            "correlation": _round(comparison.agreement.correlation),
+        },
+        "judge_usage": usage_as_record(add_up([judgement.usage for judgement in judgements])),
+        "asked_again": comparison.asked_again,
+        "unreadable": comparison.unreadable,
+        "answers": [{**answer_as_record(answer), "error": redact(answer.error)} for answer in answers],
+        "judgements": [
+            {
+                "id": judgement.question_id,
+                "pass": judgement.pass_number + 1,
+                "scores": {name: dict(zip(CRITERIA, scores, strict=True)) for name, scores in judgement.scores.items()},
+                "reasons": dict(judgement.reasons),
+            }
+            for judgement in judgements
+        ],
+    }
+
+
+def _of_system(answers: Sequence[SystemAnswer], name: str) -> list[SystemAnswer]:
+    return [answer for answer in answers if answer.system == name]
+
+
+def _summarize(answers: Sequence[SystemAnswer]) -> dict[str, Any]:
+    """Return what the answers of one system took: medians of times, the sum of tokens and cost."""
+    first_tokens = [answer.first_token_ms for answer in answers if answer.first_token_ms is not None]
+    totals = [answer.total_ms for answer in answers if answer.total_ms is not None]
+    return {
+        "failed": sum(not answer.text for answer in answers),
+        "degraded": sum(answer.is_degraded for answer in answers),
+        "first_token_ms": round(float(np.median(first_tokens)), 1) if first_tokens else None,
+        "total_ms": round(float(np.median(totals)), 1) if totals else None,
+        "usage": usage_as_record(add_up([answer.usage for answer in answers])),
+    }
+
+
+def _pair_as_json(pair: Pair) -> dict[str, Any]:
+    return {
+        "first": pair.first,
+        "second": pair.second,
+        "win_rate": round(pair.win_rate, 4),
+        "difference": output.figure_as_json(pair.difference),
+        "p": _round(pair.p),
+        "p_holm": _round(pair.p_holm),
+    }
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def format_lines(
+    comparison: Comparison,
+    answers: Sequence[SystemAnswer],
+    judgements: Sequence[Judgement],
+    judge: str,
+    redact: Callable[[str], str],
+) -> list[str]:
+    """Return the tables."""
+    question_count = len({answer.question_id for answer in answers})
+    judge_usage = add_up([judgement.usage for judgement in judgements])
+    agreement = comparison.agreement
+    price_heading = ("", "first token", "whole answer", "tokens", "cost", "degraded", "failed")
+    return [
+        f"{question_count} questions, {comparison.judged} judged by {judge}; scores 0 to {MAX_SCORE}; "
+        f"intervals hold {CONFIDENCE_LEVEL:.0%} of the resamples",
+        "",
+        *format_table([("", *FIGURES), *_score_rows(comparison.scores)]),
+        "",
+        *format_table([price_heading, *_price_rows(comparison, answers)]),
+        "",
+        *format_table([("", "wins", "difference", "p (Holm)"), *map(_pair_row, comparison.pairs)]),
+        "",
+        "The two passes agree on the better answer of a pair in "
+        f"{_format_share(agreement.same_winner)}; the scores of one answer differ by "
+        f"{_format_number(agreement.mean_difference)} on average; correlation {_format_number(agreement.correlation)}.",
+        f"The judge consumed {_format_tokens(judge_usage)} tokens, cost {_format_cost(judge_usage)}; it was "
+        f"asked again {comparison.asked_again} times; {comparison.unreadable} of {len(judgements)} judgements were not "
+        "readable.",
+        *(
+            f"{answer.question_id} failed with {answer.system}: {redact(answer.error)}"
+            for answer in answers
+            if not answer.text
+        ),
+    ]
+
+
+def _score_rows(scores: Mapping[str, Mapping[str, Estimate]]) -> list[tuple[str, ...]]:
+    return [
+        (name, *(output.format_figure(figures[figure]) for figure in FIGURES))
+        for name, figures in sorted(scores.items(), key=lambda item: -(item[1][OVERALL].value or 0.0))
+    ]
+
+
+def _price_rows(comparison: Comparison, answers: Sequence[SystemAnswer]) -> list[tuple[str, ...]]:
+    rows = []
+    for name in comparison.scores:
+        system_answers = _of_system(answers, name)
+        summary, usage = _summarize(system_answers), add_up([answer.usage for answer in system_answers])
+        times = [_format_ms(summary[key]) for key in ("first_token_ms", "total_ms")]
+        rows.append(
+            (name, *times, _format_tokens(usage), _format_cost(usage), str(summary["degraded"]), str(summary["failed"]))
+        )
+    return rows
+
+
+def _pair_row(pair: Pair) -> tuple[str, ...]:
+    mark = " *" if pair.p_holm is not None and pair.p_holm < ALPHA else ""
+    p = "-" if pair.p_holm is None else f"{pair.p_holm:.3f}{mark}"
+    return f"{pair.first} against {pair.second}", f"{pair.win_rate:.0%}", output.format_difference(pair.difference), p
+
+
+def _format_ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} ms"
+
+
+def _format_tokens(usage: TokenUsage) -> str:
+    return f"{usage.total_tokens:,}"
+
+
+def _format_cost(usage: TokenUsage) -> str:
+    return f"{usage.cost:.4f}" if usage.cost else "-"
+
+
+def _format_share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%} of the cases"
+
+
+def _format_number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def comparison_charts(comparison: Comparison) -> list[output.Chart]:
+    """Return the scores of every system as shares of the best possible, with intervals."""
+    series = [
+        output.Series(name, output.interval_points([_to_share(figures[figure]) for figure in FIGURES]), is_joined=False)
+        for name, figures in comparison.scores.items()
+    ]
+    title = f"{comparison.judged} questions; {output.INTERVALS_NOTE}"
+    return [output.Chart(title, "", f"score / {MAX_SCORE}", series, FIGURES)]
+
+
+def _to_share(figure: Estimate) -> Estimate:
+    values = (figure.value, figure.low, figure.high)
+    return Estimate(*(None if value is None else value / MAX_SCORE for value in values))

@@ -1,0 +1,97 @@
+"""What a comparison is made of: systems, their answers, and the judgements on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.settings import Settings
+from core.storage.usage import TokenUsage
+
+CRITERIA = ("informativeness", "completeness", "novelty", "actionability")
+MAX_SCORE = 5
+PASSES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """One way to answer: its name, and the settings that make it."""
+
+    name: str
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class SystemAnswer:
+    """What one system made of one question. Without `text` it failed, and `error` says why."""
+
+    question_id: str
+    system: str
+    text: str
+    error: str = ""
+    strategy: str = ""
+    first_token_ms: float | None = None
+    total_ms: float | None = None
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    why_cut: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether a service failed on the way, so that another run may answer better."""
+        return "failed" in self.why_cut.values()
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One pass over the answers to one question: scores (0 to 5, in the order of `CRITERIA`) and reasons by system.
+
+    Without `scores` the judge's replies could not be read.
+    """
+
+    question_id: str
+    pass_number: int
+    scores: Mapping[str, tuple[float, ...]]
+    reasons: Mapping[str, str]
+    attempts: int
+    usage: TokenUsage
+
+
+def answer_as_record(answer: SystemAnswer) -> dict[str, Any]:
+    """Return an answer as JSON, for the file of kept results and for `--json`."""
+    return {
+        "id": answer.question_id,
+        "system": answer.system,
+        "answer": answer.text,
+        "error": answer.error,
+        "strategy": answer.strategy,
+        "first_token_ms": answer.first_token_ms,
+        "total_ms": answer.total_ms,
+        "usage": usage_as_record(answer.usage),
+        "why_cut": dict(answer.why_cut),
+    }
+
+
+def answer_from_record(record: Mapping[str, Any]) -> SystemAnswer:
+    """Return the answer that `answer_as_record` wrote."""
+    return SystemAnswer(
+        record["id"],
+        record["system"],
+        record["answer"],
+        record["error"],
+        record["strategy"],
+        record["first_token_ms"],
+        record["total_ms"],
+        usage_from_record(record["usage"]),
+        record["why_cut"],
+    )
+
+
+def usage_as_record(usage: TokenUsage) -> dict[str, float]:
+    """Return what models consumed, as JSON."""
+    return {"prompt": usage.prompt_tokens, "completion": usage.completion_tokens, "cost": round(usage.cost, 8)}
+
+
+def usage_from_record(record: Mapping[str, Any]) -> TokenUsage:
+    """Return the usage that `usage_as_record` wrote."""
+    return TokenUsage(int(record["prompt"]), int(record["completion"]), float(record["cost"]))

@@ -1,0 +1,218 @@
+"""Answers the questions with every system, and has the answers judged side by side."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from bots.common.reply_sink import SilentSink
+from bots.evaluation.comparison.result_cache import ResultCache, make_key
+from bots.evaluation.comparison.results import (
+    CRITERIA,
+    MAX_SCORE,
+    PASSES,
+    Judgement,
+    System,
+    SystemAnswer,
+    answer_as_record,
+    answer_from_record,
+    usage_as_record,
+    usage_from_record,
+)
+from bots.evaluation.datasets import AnswerCase, run_concurrently
+from bots.evaluation.judge import Judge, format_case
+from core.answering.context import AnswerDependencies
+from core.answering.head_starts import HeadStarts
+from core.answering.service import AnswerService
+from core.errors import KimasError, ModelError, UsageError
+from core.grounding.evidence import escape_delimiters
+from core.settings import Settings, Strategy
+from core.storage.usage import TokenUsage, total_usage
+
+# The configured set of strategies, of which the router chooses one for each question.
+ROUTER = "router"
+BASELINES: tuple[Strategy, ...] = ("simple", "react")
+MAX_ANSWER_CHARS = 6_000
+_LABELS = "ABCDEFGHIJ"
+_SCORE = re.compile(r"\s*([0-5])(?:\.0+)?\s*+(?:/\s*5)?\s*")
+
+Progress = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What is compared on what: the questions, the systems, the version of each source, and the kept results."""
+
+    cases: Sequence[AnswerCase]
+    systems: Sequence[System]
+    knowledge: Mapping[str, str]
+    cache: ResultCache
+
+    def answer_key(self, case: AnswerCase, system: System) -> str:
+        """Return the key of an answer: it is made from the question, the settings and the state of the sources."""
+        settings = system.settings.model_dump(mode="json", exclude={"data_dir": True, "log": True, "models": {"judge"}})
+        turns = [[turn.role, turn.text] for turn in case.question.history]
+        question = [case.question.id, case.question.text, turns]
+        return make_key("answer", system.name, question, settings, dict(self.knowledge))
+
+    def missing_answers(self) -> list[System]:
+        """Return the system of every answer that no earlier run has kept."""
+        return [
+            system
+            for system in self.systems
+            for case in self.cases
+            if self.cache.get(self.answer_key(case, system)) is None
+        ]
+
+
+def make_systems(settings: Settings, names: Sequence[str] = ()) -> list[System]:
+    """Return the systems to compare: the named ones, or the configured strategies and the baselines.
+
+    `router` is the configured set as it stands, where it has several strategies. Raises `UsageError` for an unknown
+    name, for fewer than two systems and for more than ten.
+    """
+    allowed = tuple(dict.fromkeys(settings.strategies.allowed))
+    known: dict[str, tuple[Strategy, ...]] = {ROUTER: allowed} if len(allowed) > 1 else {}
+    known |= {name: (name,) for name in get_args(Strategy)}
+    default_names = [name for name in (ROUTER, *allowed, *BASELINES) if name in known and name != "none"]
+    chosen_names = list(dict.fromkeys(names or default_names))
+    if unknown := [name for name in chosen_names if name not in known]:
+        raise UsageError(f"--systems {', '.join(unknown)}: there is no such system; they are: {', '.join(known)}")
+    if not 2 <= len(chosen_names) <= len(_LABELS):
+        raise UsageError(f"--systems: name 2 to {len(_LABELS)} systems; they are: {', '.join(known)}")
+    return [System(name, _with_strategies(settings, known[name])) for name in chosen_names]
+
+
+def _with_strategies(settings: Settings, allowed: tuple[Strategy, ...]) -> Settings:
+    default = settings.strategies.default if settings.strategies.default in allowed else allowed[0]
+    strategies = settings.strategies.model_copy(update={"allowed": allowed, "default": default})
+    return settings.model_copy(update={"strategies": strategies})
+
+
+async def answer_question(deps: AnswerDependencies, case: AnswerCase, system: System) -> SystemAnswer:
+    """Answer one question. A failure is a result: an answer without text."""
+    system_deps = replace(deps, settings=system.settings, head_starts=HeadStarts(system.settings.context))
+    try:
+        reply = await AnswerService(system_deps).answer(case.question, SilentSink())
+    except KimasError as error:
+        return SystemAnswer(case.question.id, system.name, "", str(error) or type(error).__name__)
+    trace = reply.trace
+    total_ms = trace.timings_ms.get("total")
+    return SystemAnswer(
+        case.question.id,
+        system.name,
+        reply.text,
+        strategy=trace.strategy,
+        first_token_ms=trace.timings_ms.get("first_token", total_ms),
+        total_ms=total_ms,
+        usage=total_usage(trace.tokens, trace.cost),
+        why_cut=trace.why_cut,
+    )
+
+
+async def answer_all(
+    deps: AnswerDependencies, trial: Trial, on_progress: Progress
+) -> Mapping[tuple[str, str], SystemAnswer]:
+    """Return all answers by question id and system.
+
+    They are written one after the other, so that their times are those of one conversation. An answer that failed,
+    or on whose way a service failed, is not kept: the next run tries it again.
+    """
+    answers: dict[tuple[str, str], SystemAnswer] = {}
+    for case in trial.cases:
+        for system in trial.systems:
+            key = trial.answer_key(case, system)
+            record = trial.cache.get(key)
+            answer = answer_from_record(record) if record else await answer_question(deps, case, system)
+            if not record and answer.text and not answer.is_degraded:
+                await trial.cache.put(key, answer_as_record(answer))
+            answers[case.question.id, system.name] = answer
+            on_progress()
+    return answers
+
+
+def order_systems(question_id: str, systems: Sequence[str], pass_number: int) -> list[str]:
+    """Return the order in which the judge sees the answers: random by question, and turned round in the second pass.
+
+    What a place is worth to the judge then cancels out between the passes.
+    """
+    order = list(systems)
+    random.Random(question_id).shuffle(order)  # noqa: S311 - no secret
+    return order if pass_number % 2 == 0 else order[::-1]
+
+
+def parse_scores(value: Mapping[Any, Any], labels: Sequence[str]) -> dict[str, tuple[tuple[float, ...], str]] | None:
+    """Return scores and reason by label; None unless every label has a whole score from 0 to 5 for every criterion."""
+    by_label = {str(key).strip().upper().removeprefix("ANSWER").strip(): item for key, item in value.items()}
+    results: dict[str, tuple[tuple[float, ...], str]] = {}
+    for label in labels:
+        item = by_label.get(label)
+        if not isinstance(item, Mapping):
+            return None
+        matches = [_SCORE.fullmatch(str(item.get(criterion))) for criterion in CRITERIA]
+        if None in matches:
+            return None
+        scores = tuple(float(match[1]) for match in matches if match)
+        results[label] = scores, " ".join(str(item.get("reason", "")).split())
+    return results
+
+
+async def judge_all(
+    judge: Judge, trial: Trial, answers: Mapping[tuple[str, str], SystemAnswer], on_progress: Progress
+) -> list[Judgement]:
+    """Return the judgements of all questions and passes. Raises `ModelError` when the judge fails."""
+
+    async def judge_pass(item: tuple[AnswerCase, int]) -> Judgement:
+        case, pass_number = item
+        question_answers = [answers[case.question.id, system.name] for system in trial.systems]
+        judgement = await _judge_question(judge, case, question_answers, pass_number, trial.cache)
+        on_progress()
+        return judgement
+
+    passes = [(case, number) for case in trial.cases for number in range(PASSES)]
+    try:
+        return list(await run_concurrently(judge_pass, passes))
+    except ModelError as error:
+        advice = "What was answered and judged is kept: run the same command again to go on"
+        raise ModelError(f"{error}\n{advice}") from error
+
+
+async def _judge_question(
+    judge: Judge, case: AnswerCase, answers: Sequence[SystemAnswer], pass_number: int, cache: ResultCache
+) -> Judgement:
+    """Return one pass over one question. Answers that failed are not shown: they get 0."""
+    texts = {answer.system: answer.text for answer in answers if answer.text}
+    failed = {answer.system: (0.0,) * len(CRITERIA) for answer in answers if not answer.text}
+    order = order_systems(case.question.id, list(texts), pass_number)
+    if not order:
+        return Judgement(case.question.id, pass_number, failed, {}, 0, TokenUsage())
+    systems_by_label = dict(zip(_LABELS, order, strict=False))
+    quoted_labels = ", ".join(f'"{label}"' for label in systems_by_label)
+    system_prompt = judge.prompts.fill("judge", most=str(MAX_SCORE), labels=quoted_labels)
+    fenced_answers = [_format_answer(label, texts[name]) for label, name in systems_by_label.items()]
+    request = "\n".join([format_case(case.question, case.reference), *fenced_answers])
+    key = make_key("judgement", judge.name, pass_number, system_prompt, request)
+    record = cache.get(key)
+    if record is None:
+        keys = "\n".join(f'- "{label}": reason, {", ".join(CRITERIA)} (0 to {MAX_SCORE})' for label in systems_by_label)
+        verdict = await judge.ask(system_prompt, request, keys, lambda value: parse_scores(value, [*systems_by_label]))
+        record = {"scores": verdict.value, "attempts": verdict.attempts, "usage": usage_as_record(verdict.usage)}
+        if verdict.value is not None:
+            await cache.put(key, record)
+    scored = {name: record["scores"][label] for label, name in systems_by_label.items()} if record["scores"] else {}
+    return Judgement(
+        case.question.id,
+        pass_number,
+        {name: tuple(scores) for name, (scores, _) in scored.items()} | (failed if scored else {}),
+        {name: reason for name, (_, reason) in scored.items()},
+        record["attempts"],
+        usage_from_record(record["usage"]),
+    )
+
+
+def _format_answer(label: str, text: str) -> str:
+    shortened = text if len(text) <= MAX_ANSWER_CHARS else f"{text[:MAX_ANSWER_CHARS]} [cut]"
+    return f'<answer id="{label}">\n{escape_delimiters(shortened)}\n</answer>'

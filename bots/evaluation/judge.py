@@ -1,0 +1,100 @@
+"""The judge: a model that reads answers and says what they are worth, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from core.answering.agents.conversation import format_question
+from core.errors import UsageError
+from core.grounding.evidence import escape_delimiters
+from core.llm.prompts import Prompts
+from core.llm.reply_parsing import extract_json
+from core.llm.role_models import RoleChatModel
+from core.ports import ChatModel
+from core.runtime.budget import Budget
+from core.settings import BudgetSettings, ModelSettings, Settings
+from core.storage.usage import TokenUsage, total_usage
+from core.types import Question, Turn
+
+T = TypeVar("T")
+ATTEMPTS = 2
+# Every answer gets a reason: a reply is longer than those of the other roles.
+MAX_REPLY_TOKENS = 4096
+MAX_REPLY_CHARS = 100_000
+NO_JUDGE = (
+    "no judge is configured: set models.judge to an endpoint and a model (docs/evaluate.md), "
+    "best another model than the one that writes the answers"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(Generic[T]):
+    """What the judge said; `value` is None where no reply could be read. `usage` is that of all `attempts`."""
+
+    value: T | None
+    attempts: int
+    usage: TokenUsage
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Asks the model of the role `judge`."""
+
+    model: ChatModel
+    settings: ModelSettings
+    budget_settings: BudgetSettings
+    prompts: Prompts
+
+    @property
+    def name(self) -> str:
+        """The model and its endpoint, as results name them."""
+        return f"{self.settings.model} at {self.settings.base_url}"
+
+    async def ask(
+        self, system: str, request: str, keys: str, parse: Callable[[Mapping[Any, Any]], T | None]
+    ) -> Verdict[T]:
+        """Return what `parse` makes of the reply's JSON object; an unreadable reply is asked for once more.
+
+        `keys` says in that case what the object must have. Raises `ModelError`.
+        """
+        turns = [Turn("user", request)]
+        budget = Budget(self.budget_settings.model_copy(update={"deadline_s": ATTEMPTS * self.settings.timeout_s}))
+        value, attempts = None, 0
+        while value is None and attempts < ATTEMPTS:
+            attempts += 1
+            reply = await self.model.complete(system, turns, role="judge", budget=budget, agent="judge")
+            value = _parse(reply, parse)
+            turns = [*turns, Turn("assistant", reply.strip() or "..."), Turn("user", self._repair_request(keys))]
+        return Verdict(value, attempts, total_usage(budget.tokens, budget.cost))
+
+    def _repair_request(self, keys: str) -> str:
+        return self.prompts.fill("repair", keys=keys)
+
+
+def _parse(reply: str, parse: Callable[[Mapping[Any, Any]], T | None]) -> T | None:
+    values = (parse(value) for value in extract_json(reply[:MAX_REPLY_CHARS]) if isinstance(value, Mapping))
+    return next((value for value in values if value is not None), None)
+
+
+@asynccontextmanager
+async def open_judge(settings: Settings) -> AsyncIterator[Judge]:
+    """Open the configured judge. Raises `UsageError` where none is configured."""
+    judge_settings = settings.models.judge
+    if judge_settings is None:
+        raise UsageError(NO_JUDGE)
+    if "max_tokens" not in judge_settings.model_fields_set:
+        judge_settings = judge_settings.model_copy(update={"max_tokens": MAX_REPLY_TOKENS})
+    model = RoleChatModel.open_judge(judge_settings, settings.models.circuit)
+    try:
+        yield Judge(model, judge_settings, settings.budget, Prompts.read(settings.prompts))
+    finally:
+        await model.close()
+
+
+def format_case(question: Question, reference: str) -> str:
+    """Return a question with its conversation and its reference, fenced as data."""
+    reference_block = f"\n<reference>\n{escape_delimiters(reference)}\n</reference>" if reference else ""
+    return format_question(question) + reference_block

@@ -1,0 +1,142 @@
+"""`kimas eval make`: proposes labelled lines, and appends those that a person accepts to a file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bots.common.open_storage import open_existing_database
+from bots.common.terminal import ask_choice, ask_text, make_console
+from bots.daemon.bootstrap import open_app
+from bots.evaluation.output import print_lines
+from bots.evaluation.proposals import (
+    ORIGINS,
+    Proposal,
+    Wish,
+    propose_from_journal,
+    propose_from_knowledge,
+    propose_gate_lines,
+)
+from core.errors import UsageError
+from core.settings import Settings
+from core.storage.labelling import LabellingRepository
+
+MAX_CONTEXT_CHARS = 1_200
+# Beside the file: what was refused is not proposed again.
+REFUSED_SUFFIX = ".refused"
+_KEYS = "y: accept, n: refuse, e: edit the question, q: stop"
+_GATE_KEYS = "y: it should be answered, n: it should not, s: skip, q: stop"
+
+
+async def make(
+    settings: Settings, kind: str, data: Path, *, origins: Sequence[str], chat: str, count: int, as_json: bool
+) -> int:
+    """Propose lines of a kind (`questions` or `gate`) that are not in `data` yet, and append those that are accepted.
+
+    With `as_json` the proposals are printed and nothing is asked. Raises `UsageError` for options that do not fit, for
+    a file that cannot be read or written, and where nobody sits at a terminal.
+    """
+    if not as_json and (sys.stdin is None or not sys.stdin.isatty()):
+        raise UsageError("somebody has to accept the lines: run it in a terminal, or print the proposals with --json")
+    known_ids = await asyncio.to_thread(_read_ids, data)
+    wish = Wish(tuple(origins) or ORIGINS, _parse_chat(chat), known_ids, count)
+    accepted = shown = 0
+    async for proposal in _propose(settings, kind, wish):
+        shown += 1
+        if as_json:
+            sys.stdout.write(json.dumps(proposal.line, ensure_ascii=False) + "\n")
+            continue
+        decision = await asyncio.to_thread(_ask_person, proposal, is_gate=kind == "gate")
+        if decision == "stop":
+            break
+        if isinstance(decision, dict):
+            await asyncio.to_thread(_append, data, json.dumps(decision, ensure_ascii=False))
+            accepted += 1
+        elif decision == "refuse":
+            await asyncio.to_thread(_append, _refused_path(data), json.dumps({"id": proposal.line["id"]}))
+    if not shown:
+        make_console(stderr=True).print("nothing new to propose", markup=False)
+    elif not as_json:
+        print_lines([f"{accepted} lines were added to {data}"])
+    return 0
+
+
+def _parse_chat(chat: str) -> tuple[str, str] | None:
+    platform, _, chat_id = chat.partition(":")
+    if chat and not (platform and chat_id):
+        raise UsageError(f"--chat {chat}: write it as PLATFORM:CHAT, for example telegram:-1001234")
+    return (platform, chat_id) if chat else None
+
+
+async def _propose(settings: Settings, kind: str, wish: Wish) -> AsyncIterator[Proposal]:
+    if kind == "gate" and wish.chat is None:
+        raise UsageError("lines for the gate come from the messages of one chat: name it with --chat PLATFORM:CHAT")
+    async with open_existing_database(settings) as database:
+        if database is not None:
+            repository = LabellingRepository(database)
+            proposals = await (propose_gate_lines if kind == "gate" else propose_from_journal)(repository, wish)
+            for proposal in proposals:
+                yield proposal
+    # A model is needed only by those who ask for questions from the knowledge.
+    is_asked_for = wish.origins == ("knowledge",) or ("knowledge" in wish.origins and settings.models.main)
+    if kind == "questions" and is_asked_for:
+        async with open_app(settings, with_answers=False) as app:
+            async for proposal in propose_from_knowledge(app, settings, wish):
+                yield proposal
+
+
+def _ask_person(proposal: Proposal, *, is_gate: bool) -> dict[str, Any] | str:
+    """Show a proposal and return the line to add, or "skip", "refuse" or "stop". Blocking."""
+    line = dict(proposal.line)
+    context = (
+        proposal.context if len(proposal.context) <= MAX_CONTEXT_CHARS else f"{proposal.context[:MAX_CONTEXT_CHARS]} …"
+    )
+    print_lines(["", f"[{proposal.origin}, {line['split']}]", *([context, ""] if context else [])])
+    if is_gate:
+        print_lines([line["text"], f"(the bot {'answered' if line['should_answer'] else 'was silent'})"])
+        key = ask_choice(_GATE_KEYS, ("y", "n", "s", "q"))
+        return {**line, "should_answer": key == "y"} if key in ("y", "n") else {"s": "skip", "q": "stop"}[key]
+    print_lines([f"Question: {line['question']}", *([f"Answer: {line['reference']}"] if "reference" in line else [])])
+    key = ask_choice(_KEYS, ("y", "n", "e", "q"))
+    if key == "e":
+        line["question"] = ask_text("Question", line["question"])
+    if key in ("y", "e") and "relevant" not in line:
+        documents = ask_text("Documents that answer it, as SOURCE: PATH, with ; between them (empty: unknown)", "")
+        if names := [name.strip() for name in documents.split(";") if name.strip()]:
+            line["relevant"] = names
+    return {"n": "refuse", "q": "stop"}.get(key, line)
+
+
+def _refused_path(data: Path) -> Path:
+    return data.with_name(data.name + REFUSED_SUFFIX)
+
+
+def _read_ids(data: Path) -> frozenset[str]:
+    """Return the ids of the lines that were accepted or refused before. Raises `UsageError`."""
+    ids: set[str] = set()
+    for path in (data, _refused_path(data)):
+        try:
+            lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(
+                f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}"
+            ) from error
+        for number, line in enumerate(lines, 1):
+            try:
+                ids |= {str(json.loads(line)["id"])} if line.strip() else set()
+            except (ValueError, TypeError, KeyError) as error:
+                raise UsageError(f"{path}, line {number}: it is no JSON object with an id; repair it first") from error
+    return frozenset(ids)
+
+
+def _append(path: Path, line: str) -> None:
+    try:
+        is_cut_off = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+        with path.open("a", encoding="utf-8") as file:
+            file.write(("\n" if is_cut_off else "") + line + "\n")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,109 @@
+"""What every part of the page works with."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from bots.operator_page.render import PageRenderer
+from bots.operator_page.sessions import Session
+from core.observability.logs import LogBuffer
+from core.ports import SourceRefresher
+from core.settings import Settings
+from core.storage.engine import Database
+from core.storage.lessons import TaughtAnswerRepository
+from core.storage.overrides import Audit
+from core.storage.reports import ReportRepository
+from core.storage.usage import UsageRepository
+from core.text.formatting import replace_lone_surrogates, strip_control_characters
+
+MAX_DAYS = 3660
+
+
+@dataclass(frozen=True, slots=True)
+class PageContext:
+    """What the page reads: the journal, the sources, the log, and what is wrong just now (`get_problems`)."""
+
+    settings: Settings
+    renderer: PageRenderer
+    reports: ReportRepository
+    usage: UsageRepository
+    taught_answers: TaughtAnswerRepository
+    audit: Audit
+    source_refresher: SourceRefresher
+    log_buffer: LogBuffer
+    get_problems: Callable[[], Sequence[str]]
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    streams: set[asyncio.Task[Any]] = field(default_factory=set)
+
+
+def make_context(
+    settings: Settings,
+    database: Database,
+    source_refresher: SourceRefresher,
+    log_buffer: LogBuffer,
+    *,
+    secrets: Sequence[str] = (),
+    get_problems: Callable[[], Sequence[str]] = tuple,
+) -> PageContext:
+    """Return the context of a page over one database."""
+    return PageContext(
+        settings,
+        PageRenderer(secrets, bot_name=settings.name),
+        ReportRepository(database),
+        UsageRepository(database),
+        TaughtAnswerRepository(database),
+        Audit(database, lambda: settings.administration.audit_days),
+        source_refresher,
+        log_buffer,
+        get_problems,
+    )
+
+
+CONTEXT = web.AppKey("CONTEXT", PageContext)
+SESSION = web.RequestKey("SESSION", Session)
+
+
+def get_context(request: web.Request) -> PageContext:
+    """Return what the page works with."""
+    return request.app[CONTEXT]
+
+
+def get_session(request: web.Request) -> Session | None:
+    """Return the session of a request; on every page but the sign-in there is one."""
+    return request.get(SESSION)
+
+
+def show(
+    request: web.Request, template: str, values: Mapping[str, Any] | None = None, *, status: int = 200
+) -> web.Response:
+    """Return a page. A notice of the session is shown on it, once."""
+    context, session = get_context(request), get_session(request)
+    notice = ""
+    if session and status == 200:
+        notice, session.notice = session.notice, ""
+    problems = context.get_problems() if session else ()
+    shared = {"session": session, "notice": notice, "problems": problems, "path": request.path, "problem": ""}
+    html = context.renderer.render(template, **{**shared, "status": status, **(values or {})})
+    return web.Response(text=html, status=status, content_type="text/html", charset="utf-8")
+
+
+def get_days(request: web.Request, default: int) -> int:
+    """Return for how many days a page is asked for; the default where that makes no sense."""
+    text = request.query.get("days", "")
+    return min(max(int(text), 1), MAX_DAYS) if re.fullmatch("[0-9]{1,5}", text) else default
+
+
+def clean_input(text: object) -> str:
+    """Return what somebody typed without characters that no database or page takes."""
+    return strip_control_characters(replace_lone_surrogates(str(text))).strip()
+
+
+def get_number(request: web.Request) -> int:
+    """Return the number in a page's address."""
+    return int(request.match_info["number"])

@@ -1,0 +1,205 @@
+"""Serves the operator's page: who may see it, and what a browser may do with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from bots.common.web_server import refuse_other_hosts, serve_application
+from bots.operator_page.context import CONTEXT, SESSION, PageContext, get_session, show
+from bots.operator_page.live_log import show_log, stream_log
+from bots.operator_page.sessions import COOKIE, Sessions, TooManyAttempts
+from bots.operator_page.teaching import review_answer, show_taught, show_teach_form, teach
+from bots.operator_page.views import (
+    show_feedback,
+    show_question,
+    show_questions,
+    show_sources,
+    show_unanswered,
+    show_usage,
+)
+from core.errors import StoreError, UsageError
+from core.observability.logs import get_logger
+from core.settings import OperatorPageSettings
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+STATIC = Path(__file__).parent / "static"
+STATIC_TYPES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+MAX_BODY_BYTES, READ_TIMEOUT_S = 64 * 1024, 10.0
+# Nothing from elsewhere, no inline code, in no frame. Forms send their origin to us alone.
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+OPEN_PATHS = frozenset({"/sign-in", *(f"/static/{name}" for name in STATIC_TYPES)})
+
+
+@asynccontextmanager
+async def serve_operator_page(settings: OperatorPageSettings, context: PageContext) -> AsyncIterator[int]:
+    """Serve the page inside the block, which receives the port.
+
+    Raises `UsageError` for an address that cannot be listened on, and for a token that is too short.
+    """
+    sessions = Sessions(*(secret.value() if secret else "" for secret in (settings.token, settings.owner_token)))
+    application = web.Application(client_max_size=MAX_BODY_BYTES)
+    application[CONTEXT] = context
+    application.on_response_prepare.append(_add_headers)
+    refuse_other_hosts(application, settings.host, settings.allowed_hosts, section="operator_page")
+    application.middlewares.extend([_show_errors, _make_guard(sessions)])
+    _add_routes(application, sessions)
+    async with serve_application(
+        application, settings.host, settings.port or 0, section="operator_page", error_class=UsageError
+    ) as port:
+        get_logger(__name__).info("operator_page.listening", host=settings.host, port=port)
+        try:
+            yield port
+        finally:
+            # Whoever reads the log along would hold up the end.
+            context.closing.set()
+
+
+def _add_routes(application: web.Application, sessions: Sessions) -> None:
+    router = application.router
+    router.add_get("/sign-in", _show_sign_in)
+    router.add_post("/sign-in", _make_sign_in(sessions))
+    router.add_post("/sign-out", _make_sign_out(sessions))
+    pages: dict[str, Handler] = {
+        "/": show_questions,
+        r"/questions/{number:\d{1,9}}": show_question,
+        "/unanswered": show_unanswered,
+        r"/questions/{number:\d{1,9}}/teach": show_teach_form,
+        "/taught": show_taught,
+        "/sources": show_sources,
+        "/feedback": show_feedback,
+        "/usage": show_usage,
+        "/log": show_log,
+        "/log/stream": stream_log,
+    }
+    for path, handler in pages.items():
+        router.add_get(path, handler)
+    router.add_post(r"/questions/{number:\d{1,9}}/teach", teach)
+    router.add_post(r"/taught/{number:\d{1,9}}", review_answer)
+    for name, content_type in STATIC_TYPES.items():
+        router.add_get(f"/static/{name}", _make_static(STATIC / name, content_type))
+
+
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+
+
+@web.middleware
+async def _show_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Show every failure as a page; the details of internal errors go to the log alone."""
+    try:
+        return await handler(request)
+    except web.HTTPRedirection:
+        raise
+    except web.HTTPException as error:
+        status, text = error.status, error.text or error.reason
+    except StoreError as error:
+        get_logger(__name__).error("operator_page.unreadable", error=str(error))
+        status, text = 503, "The journal cannot be read now. The log has the reason."
+    except Exception as error:
+        get_logger(__name__).error("operator_page.failed", path=request.path, exc_info=error)
+        status, text = 500, "This page could not be made. The log has the reason."
+    return show(request, "error.html", {"text": text}, status=status)
+
+
+def _make_guard(sessions: Sessions) -> Callable[..., Awaitable[web.StreamResponse]]:
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let nobody in without a session, and no form that another site sent."""
+        session = sessions.get(request.cookies.get(COOKIE, ""))
+        if session:
+            request[SESSION] = session
+        if request.method == "POST":
+            _require_own_origin(request)
+            await _read_form(request)
+        if request.path in OPEN_PATHS:
+            return await handler(request)
+        if session is None and request.method in ("GET", "HEAD") and request.path != "/log/stream":
+            raise web.HTTPSeeOther("/sign-in")
+        if session is None:
+            raise web.HTTPForbidden(text="Sign in first.")
+        if request.method == "POST" and not session.accepts(str((await request.post()).get("form_token", ""))):
+            raise web.HTTPForbidden(text="This form is not from this page, or too old. Open it again.")
+        return await handler(request)
+
+    return guard
+
+
+async def _read_form(request: web.Request) -> None:
+    """Read the whole form, which the request keeps. Raises `HTTPRequestTimeout` for one that does not arrive."""
+    try:
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            await request.post()
+    except TimeoutError as error:
+        raise web.HTTPRequestTimeout(text="The form did not arrive.") from error
+
+
+def _require_own_origin(request: web.Request) -> None:
+    """Raise `HTTPForbidden` for a form of another site. Browsers say where it comes from; other clients need not."""
+    origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site", "same-origin")
+    if site not in ("same-origin", "none") or (origin is not None and urlsplit(origin).netloc != request.host):
+        raise web.HTTPForbidden(text="This form is from another site.")
+
+
+async def _show_sign_in(request: web.Request) -> web.StreamResponse:
+    if get_session(request):
+        raise web.HTTPSeeOther("/")
+    return show(request, "sign_in.html")
+
+
+def _make_sign_in(sessions: Sessions) -> Handler:
+    async def sign_in(request: web.Request) -> web.StreamResponse:
+        address = request.remote or ""
+        token = str((await request.post()).get("token", "")).strip()
+        try:
+            session_id = sessions.sign_in(token, address)
+        except TooManyAttempts:
+            get_logger(__name__).warning("operator_page.too_many_attempts", peer=address)
+            problem = "Too many attempts. Wait a minute, then try again."
+            return show(request, "sign_in.html", {"problem": problem}, status=429)
+        if session_id is None:
+            get_logger(__name__).warning("operator_page.sign_in_refused", peer=address)
+            return show(request, "sign_in.html", {"problem": "This token is not right."}, status=403)
+        get_logger(__name__).info("operator_page.signed_in", peer=address)
+        response = web.Response(status=303, headers={"Location": "/"})
+        is_secure = "https" in (request.scheme, request.headers.get("X-Forwarded-Proto", ""))
+        response.set_cookie(COOKIE, session_id, path="/", httponly=True, samesite="Strict", secure=is_secure)
+        return response
+
+    return sign_in
+
+
+def _make_sign_out(sessions: Sessions) -> Handler:
+    async def sign_out(request: web.Request) -> web.StreamResponse:
+        sessions.sign_out(request.cookies.get(COOKIE, ""))
+        response = web.Response(status=303, headers={"Location": "/sign-in"})
+        response.del_cookie(COOKIE, path="/", httponly=True, samesite="Strict")
+        return response
+
+    return sign_out
+
+
+def _make_static(file: Path, content_type: str) -> Handler:
+    async def serve(_request: web.Request) -> web.StreamResponse:
+        body = await asyncio.to_thread(file.read_bytes)
+        headers = {"Cache-Control": "private, max-age=300"}
+        return web.Response(body=body, content_type=content_type, charset="utf-8", headers=headers)
+
+    return serve

@@ -1,0 +1,111 @@
+"""What an owner may change: teach the answer to a question, and decide about taught answers.
+
+Both go the way of `/learn` and `/faq`: into the same table, with an entry in the audit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from bots.operator_page.context import PageContext, clean_input, get_context, get_number, get_session, show
+from bots.operator_page.sessions import Session
+from core.errors import UsageError
+from core.settings import LearnedSource
+from core.storage.lessons import MAX_ANSWER_CHARS, MAX_QUESTION_CHARS, ReviewState
+from core.storage.overrides import AuditOutcome, new_entry
+from core.storage.reports import QuestionReport
+from core.types import ConversationKey, Message
+
+MAX_DECIDED = 100
+OPERATOR_ID, OPERATOR = "operator-page", "the operator's page"
+DECISIONS: dict[str, ReviewState] = {"approve": "approved", "reject": "rejected"}
+
+
+async def show_teach_form(request: web.Request) -> web.StreamResponse:
+    """Show the form for the answer to a question."""
+    report = await _require_question(request)
+    return _show_form(request, report, report.message.text)
+
+
+async def teach(request: web.Request) -> web.StreamResponse:
+    """Keep an owner's answer for review, as `/learn` does."""
+    context, report, form = get_context(request), await _require_question(request), await request.post()
+    question, answer = (clean_input(form.get(name, "")) for name in ("question", "answer"))
+    message = _to_message(report.message.key, "learn", question, answer)
+    session = await _require_owner(request, context, message)
+    if not (question and answer):
+        return _show_form(request, report, question, answer, "Both the question and the answer are needed.")
+    number = await context.taught_answers.submit(message, report.message.author_id, question, answer)
+    if number is None:
+        session.notice = "This answer was taught before."
+    else:
+        await context.audit.record(new_entry(message, "changed", f"learned {number}", "", answer))
+        session.notice = f"The answer is kept as number {number}. It is used once it is approved."
+    raise web.HTTPSeeOther("/taught")
+
+
+async def show_taught(request: web.Request) -> web.StreamResponse:
+    """List what people taught, those that wait for a review first."""
+    context = get_context(request)
+    answers = await context.taught_answers.list_answers()
+    values = {
+        "pending": [answer for answer in answers if answer.state == "pending"],
+        "decided": [answer for answer in reversed(answers) if answer.state != "pending"][:MAX_DECIDED],
+        "has_source": any(isinstance(source, LearnedSource) for source in context.settings.sources.values()),
+    }
+    return show(request, "taught.html", values)
+
+
+async def review_answer(request: web.Request) -> web.StreamResponse:
+    """Approve or reject a taught answer, as `/faq` does."""
+    context, number, form = get_context(request), get_number(request), await request.post()
+    action = str(form.get("action", ""))
+    answers = [answer for answer in await context.taught_answers.list_answers() if answer.number == number]
+    if not answers or action not in DECISIONS:
+        raise web.HTTPNotFound(text="There is no such answer.")
+    state = DECISIONS[action]
+    message = _to_message(ConversationKey(answers[0].platform, answers[0].chat), "faq", f"{action} {number}")
+    session = await _require_owner(request, context, message)
+    try:
+        await context.taught_answers.decide(number, state, OPERATOR)
+    except UsageError as error:
+        raise web.HTTPNotFound(text=str(error)) from error
+    await context.audit.record(new_entry(message, "changed", f"faq {number}", "", action))
+    session.notice = f"Answer {number} is {state}."
+    raise web.HTTPSeeOther(f"/taught?{urlencode({'changed': number})}")
+
+
+async def _require_question(request: web.Request) -> QuestionReport:
+    report = await get_context(request).reports.get_question(get_number(request))
+    if report is None or not report.message.text.strip():
+        raise web.HTTPNotFound(text="The journal has no such question, or its text was deleted.")
+    return report
+
+
+async def _require_owner(request: web.Request, context: PageContext, message: Message) -> Session:
+    """Return the owner's session. Raises `HTTPForbidden` for anybody else, after the audit has it."""
+    session = get_session(request)
+    if session is None or not session.is_owner:
+        outcome: AuditOutcome = "refused"
+        await context.audit.record(new_entry(message, outcome, "the session was not opened with the owner's token"))
+        raise web.HTTPForbidden(text="Only an owner may do this: sign in with the owner's token.")
+    return session
+
+
+def _to_message(key: ConversationKey, command: str, text: str, answer: str = "") -> Message:
+    """Return the command that an action on the page amounts to. The same answer has the same id: it is kept once."""
+    digest = hashlib.sha256(f"{text}\n{answer}".encode("utf-8", "replace")).hexdigest()[:32]
+    at = datetime.now(UTC)
+    return Message(f"{OPERATOR_ID}-{digest}", key, OPERATOR_ID, OPERATOR, text, at, command=command)
+
+
+def _show_form(
+    request: web.Request, report: QuestionReport, question: str, answer: str = "", problem: str = ""
+) -> web.Response:
+    values = {"report": report, "question": question, "answer": answer, "problem": problem}
+    limits = {"max_question_chars": MAX_QUESTION_CHARS, "max_answer_chars": MAX_ANSWER_CHARS}
+    return show(request, "teach.html", {**values, **limits}, status=422 if problem else 200)

@@ -1,0 +1,178 @@
+"""The pages that only read: questions, one question, topics without an answer, sources, feedback, usage."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from bots.operator_page.context import clean_input, get_context, get_days, get_number, show
+from bots.operator_page.waterfall import get_total_ms, to_rows
+from core.settings import LiveSource
+from core.storage.reports import OUTCOMES, ListedQuestion, QuestionFilter, QuestionReport, RatingFilter, to_outcome
+from core.storage.usage import TokenUsage, UsageShare, first_day, group_by_agent, total_usage
+from core.text.formatting import today
+from core.text.topics import Topic, group_by_topic
+from core.trace import Trace
+from core.types import DOWN, UP, Citation
+
+PAGE_SIZE, MAX_UNANSWERED, MAX_RATINGS, MAX_CHATS = 50, 500, 100, 20
+MAX_FILTER_CHARS = 200
+DAY_CHOICES = (1, 7, 30, 90)
+PLATFORMS = ("telegram", "discord", "slack", "http", "terminal")
+
+
+async def show_questions(request: web.Request) -> web.StreamResponse:
+    """List questions, newest first, with filters in the address."""
+    reports, query = get_context(request).reports, request.query
+    days, now = get_days(request, 7), datetime.now(UTC)
+    texts = {name: clean_input(query.get(name, "")[:MAX_FILTER_CHARS]) for name in ("platform", "chat", "text")}
+    wanted = QuestionFilter(now - timedelta(days=days), to_outcome(query.get("outcome", "")), **texts)
+    before = int(query["before"]) if re.fullmatch("[0-9]{1,9}", query.get("before", "")) else None
+    rows, counts = await asyncio.gather(
+        reports.list_questions(wanted, PAGE_SIZE + 1, before), reports.count_states(now - timedelta(days=1))
+    )
+    filters = {"outcome": wanted.outcome, "days": days, **{name: text for name, text in texts.items() if text}}
+    older = urlencode({**filters, "before": rows[PAGE_SIZE - 1].number}) if len(rows) > PAGE_SIZE else ""
+    values = {
+        **{"rows": rows[:PAGE_SIZE], "counts": counts, "wanted": wanted, "days": days, "day_choices": DAY_CHOICES},
+        **{"outcomes": OUTCOMES, "platforms": PLATFORMS, "older": older, "is_first": before is None},
+        "newest": urlencode(filters),
+    }
+    return show(request, "questions.html", values)
+
+
+async def show_question(request: web.Request) -> web.StreamResponse:
+    """Show one question with its answer, and how that was made, or why there is none."""
+    context = get_context(request)
+    report = await context.reports.get_question(get_number(request))
+    if report is None:
+        raise web.HTTPNotFound(text="The journal has no such question.")
+    # A trace of an earlier version lacks keys, and a silence has values of its own instead.
+    trace = {**Trace("", "", (), {}).to_json(), **report.trace}
+    passages = trace["passages"]
+    citations = _to_citations(report, passages)
+    answer = await asyncio.to_thread(context.renderer.render_answer, report.reply, citations)
+    tokens, cost = trace["tokens"], trace["cost"]
+    values = {
+        **{"report": report, "message": report.message, "answer": answer, "citations": citations},
+        **{"trace": trace, "passages": passages, "cited": {item.passage_id: item.n for item in citations}},
+        **{"waterfall": to_rows(trace), "total_ms": get_total_ms(trace), "up": UP, "down": DOWN},
+        "calls": [(agent, trace["models"].get(agent, ""), usage) for agent, usage in _usage(tokens, cost)],
+        "total": total_usage(tokens, cost),
+        "skip_values": trace.get("values") or {},
+        "has_trace": "query" in report.trace,
+    }
+    return show(request, "question.html", values)
+
+
+def _usage(tokens: Mapping[str, int], cost: Mapping[str, float]) -> Sequence[tuple[str, TokenUsage]]:
+    return sorted(group_by_agent(tokens, cost).items(), key=lambda entry: -entry[1].total_tokens)
+
+
+def _to_citations(report: QuestionReport, passages: Sequence[Mapping[str, Any]]) -> Sequence[Citation]:
+    """Return the citations with the places that the trace has of their passages."""
+    by_id = {passage["id"]: passage for passage in passages}
+    return [
+        Citation(
+            *(int(item["n"]), str(item["passage_id"]), str(item["source"])),
+            *(str(by_id.get(item["passage_id"], {}).get(name, "")) for name in ("title", "path", "url")),
+        )
+        for item in report.citations
+    ]
+
+
+async def show_unanswered(request: web.Request) -> web.StreamResponse:
+    """Group the questions without an answer by topic, the largest first."""
+    days = get_days(request, 30)
+    since = datetime.now(UTC) - timedelta(days=days)
+    wanted = QuestionFilter(since, "unanswered")
+    questions = await get_context(request).reports.list_questions(wanted, MAX_UNANSWERED)
+    readable = [question for question in questions if question.text.strip()]
+    topics = await asyncio.to_thread(group_by_topic, [question.text for question in readable])
+    values = {
+        **{"topics": [_to_group(topic, readable) for topic in topics], "question_count": len(readable)},
+        **{"days": days, "day_choices": DAY_CHOICES, "is_cut": len(questions) == MAX_UNANSWERED},
+    }
+    return show(request, "unanswered.html", values)
+
+
+def _to_group(topic: Topic, questions: Sequence[ListedQuestion]) -> Mapping[str, Any]:
+    members = [questions[place] for place in topic.members]
+    reasons = Counter(question.detail or question.state for question in members)
+    return {"words": topic.words, "typical": questions[topic.typical], "members": members, "reasons": reasons}
+
+
+async def show_sources(request: web.Request) -> web.StreamResponse:
+    """Show every source with its state."""
+    context = get_context(request)
+    live = [(name, source.kind) for name, source in context.settings.sources.items() if isinstance(source, LiveSource)]
+    return show(request, "sources.html", {"states": await context.source_refresher.states(), "live": live})
+
+
+async def show_feedback(request: web.Request) -> web.StreamResponse:
+    """List what people said of answers, newest first."""
+    days, wanted = get_days(request, 30), request.query.get("verdict", "")
+    verdict: RatingFilter = "up" if wanted == UP else "down" if wanted == DOWN else ""
+    since = datetime.now(UTC) - timedelta(days=days)
+    reports = get_context(request).reports
+    ratings, counts = await asyncio.gather(
+        reports.list_ratings(since, MAX_RATINGS, verdict), reports.count_ratings(since)
+    )
+    reasons = Counter({reason: count for (_, reason), count in counts.items() if reason})
+    verdicts: Counter[str] = Counter()
+    for (name, _), count in counts.items():
+        verdicts[name] += count
+    values = {
+        **{"ratings": ratings, "verdicts": verdicts, "reasons": reasons.most_common(), "verdict": verdict},
+        **{"days": days, "day_choices": DAY_CHOICES, "up": UP, "down": DOWN, "is_cut": len(ratings) == MAX_RATINGS},
+    }
+    return show(request, "feedback.html", values)
+
+
+async def show_usage(request: web.Request) -> web.StreamResponse:
+    """Show what answers consumed, by day, model, agent and chat."""
+    days, usage = get_days(request, 30), get_context(request).usage
+    since = first_day(days, today())
+    by_chat, by_model = await asyncio.gather(usage.get_usage_by_chat(since), usage.get_usage_by_model(since))
+    by_day = _add_up(by_chat, lambda share: (share.values[0],))
+    chats = sorted(_add_up(by_chat, lambda share: share.values[1:3]), key=lambda share: -share.answers)
+    values = {
+        **{"by_day": sorted(by_day, key=lambda share: share.values, reverse=True), "chats": chats[:MAX_CHATS]},
+        **{"outcomes": _count_outcomes(by_chat), "chat_count": len(chats), "total": UsageShare((), *_sum(by_chat))},
+        **{"models": _sort(_add_up(by_model, lambda share: share.values[2:])), "days": days},
+        **{"agents": _sort(_add_up(by_model, lambda share: share.values[1:2])), "day_choices": DAY_CHOICES},
+        "most": max((share.usage.total_tokens for share in by_day), default=0),
+    }
+    return show(request, "usage.html", values)
+
+
+def _add_up(shares: Sequence[UsageShare], get_key: Callable[[UsageShare], tuple[str, ...]]) -> Sequence[UsageShare]:
+    """Return the sums of the shares with one key."""
+    groups: dict[tuple[str, ...], list[UsageShare]] = {}
+    for share in shares:
+        groups.setdefault(get_key(share), []).append(share)
+    return [UsageShare(key, *_sum(group)) for key, group in groups.items()]
+
+
+def _sum(shares: Sequence[UsageShare]) -> tuple[int, TokenUsage]:
+    usages = [share.usage for share in shares]
+    prompt, completion = sum(usage.prompt_tokens for usage in usages), sum(usage.completion_tokens for usage in usages)
+    return sum(share.answers for share in shares), TokenUsage(prompt, completion, sum(usage.cost for usage in usages))
+
+
+def _sort(shares: Sequence[UsageShare]) -> Sequence[UsageShare]:
+    return sorted(shares, key=lambda share: (-share.usage.total_tokens, share.values))
+
+
+def _count_outcomes(shares: Sequence[UsageShare]) -> Mapping[str, int]:
+    counts: Counter[str] = Counter()
+    for share in shares:
+        counts[share.values[3]] += share.answers
+    return counts

@@ -1,0 +1,73 @@
+"""Where the time of an answer went: the runs of its stages on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a stage: begin and length in percent of the whole."""
+
+    start: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A stage: its runs, when the first began, how long the longest took (ms), and why it was degraded, or ""."""
+
+    stage: str
+    runs: tuple[Run, ...]
+    start_ms: float
+    spent_ms: float
+    degraded: str
+
+
+# A run is never thinner than can be seen, in percent.
+MIN_WIDTH = 0.6
+
+
+def to_rows(trace: Mapping[str, Any]) -> Sequence[Row]:
+    """Return the stages of a trace in the order in which they began.
+
+    A trace of an earlier version has only lengths: its stages have no runs.
+    """
+    spans = [
+        (str(span["stage"]), float(span["start_ms"]), float(span["spent_ms"])) for span in trace.get("spans") or ()
+    ]
+    whole = max([get_total_ms(trace), *(start + spent for _, start, spent in spans)], default=0.0) or 1.0
+    reasons = {stage: str((trace.get("why_cut") or {}).get(stage, "cut")) for stage in trace.get("cut") or ()}
+    by_stage: dict[str, list[tuple[float, float]]] = {}
+    for stage, start, spent in sorted(spans, key=lambda span: span[1:]):
+        by_stage.setdefault(stage, []).append((start, spent))
+    rows = [
+        Row(
+            stage,
+            tuple(_to_run(start, spent, whole) for start, spent in runs),
+            runs[0][0],
+            max(spent for _, spent in runs),
+            reasons.pop(stage, ""),
+        )
+        for stage, runs in by_stage.items()
+    ]
+    timings = trace.get("timings_ms") or {}
+    without_runs = {stage: float(spent) for stage, spent in timings.items() if not spans and stage not in _MOMENTS}
+    rows += [Row(stage, (), 0.0, spent, reasons.pop(stage, "")) for stage, spent in without_runs.items()]
+    return [*rows, *(Row(stage, (), 0.0, 0.0, reason) for stage, reason in reasons.items())]
+
+
+def get_total_ms(trace: Mapping[str, Any]) -> float:
+    """Return how long the answer took, 0 where nothing is known."""
+    return float((trace.get("timings_ms") or {}).get("total", 0.0))
+
+
+def _to_run(start: float, spent: float, whole: float) -> Run:
+    width = max(100 * spent / whole, MIN_WIDTH)
+    return Run(round(min(100 * start / whole, 100 - width), 2), round(width, 2))
+
+
+# Times from the question to an event, no stages.
+_MOMENTS = ("total", "first_token")

@@ -1,0 +1,96 @@
+"""What `kimas init` and `kimas check --live` learn about a Telegram bot; nothing is changed or confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from bots.common.diagnosis import ChatPlace, Diagnosis, Problem, Scope
+from bots.telegram.adapter import connect
+from bots.telegram.connection import Conflict
+from core.errors import PlatformError
+from core.settings import TelegramSettings
+
+if TYPE_CHECKING:
+    from bots.telegram.client import TelegramClient
+
+POLL_S, PAUSE_S = 5, 1.0
+GROUP_KINDS = ("group", "supergroup")
+# An event of these kinds names the chat: also that the bot was just added.
+_EVENTS = ("message", "my_chat_member", "edited_message")
+
+
+async def diagnose(settings: TelegramSettings, scope: Scope) -> Diagnosis:
+    """Return what is known of the bot and its chats. Raises `PlatformError` for a token that does not work."""
+    client = await asyncio.to_thread(connect, settings)
+    try:
+        me = await client.get_identity()
+        invitation = f"https://t.me/{me.username}?startgroup=true"
+        statuses = {chat: await _get_status(client, chat, me.id) for chat in scope.chats if chat.startswith("-")}
+    finally:
+        await client.close()
+    problems = [
+        Problem(f"group {chat}: {status}; add it by {invitation}, and compare the id")
+        for chat, status in statuses.items()
+        if status not in ("member", "administrator", "creator")
+    ]
+    all_admin = bool(statuses) and all(status == "administrator" for status in statuses.values())
+    if scope.reads_all and not me.can_read_all and not all_admin:
+        problems.append(Problem(_privacy_text(me.username), is_error=False))
+    return Diagnosis(f"@{me.username}", invitation, tuple(problems))
+
+
+async def find_chat(settings: TelegramSettings, timeout_s: float) -> ChatPlace | None:
+    """Wait until somebody writes in a group with the bot, or adds it to one; None after `timeout_s` seconds.
+
+    Raises `PlatformError`.
+    """
+    client = await asyncio.to_thread(connect, settings)
+    try:
+        async with asyncio.timeout(timeout_s):
+            while True:
+                # Without an offset nothing is confirmed: the daemon gets these messages, too.
+                updates = await client.get_updates(None, POLL_S, ("my_chat_member",))
+                if place := _find_group(updates):
+                    return place
+                await asyncio.sleep(PAUSE_S)
+    except TimeoutError:
+        return None
+    except Conflict as error:
+        raise PlatformError(f"{error}; stop it, or make another bot") from error
+    finally:
+        await client.close()
+
+
+async def _get_status(client: TelegramClient, chat: str, bot_id: int) -> str:
+    """Return the bot's status in a group, or why it has none."""
+    try:
+        member = await client.get_member(int(chat), bot_id)
+    except PlatformError as error:
+        return f"the bot is not in it ({error})"
+    status = str(member.get("status"))
+    if status == "restricted" and member.get("can_send_messages") is False:
+        return "the bot may not write there: make it an administrator"
+    return {"left": "the bot is not in it", "kicked": "the bot was banned from it", "restricted": "member"}.get(
+        status, status
+    )
+
+
+def _find_group(updates: Iterable[Any]) -> ChatPlace | None:
+    """Return the group of the newest event in one."""
+    places = []
+    for update in updates:
+        events = [update[name] for name in _EVENTS if name in update] if isinstance(update, Mapping) else []
+        chat = events[0].get("chat") if events and isinstance(events[0], Mapping) else None
+        if isinstance(chat, Mapping) and chat.get("type") in GROUP_KINDS and isinstance(chat.get("id"), int):
+            places.append(ChatPlace(str(chat["id"]), str(chat.get("title") or "")))
+    return places[-1] if places else None
+
+
+def _privacy_text(username: str) -> str:
+    return (
+        f"privacy mode is on: Telegram delivers only what is addressed to @{username}, but gate.mode or auto_comment "
+        "wants all messages. In a chat with @BotFather: /setprivacy, choose the bot, Disable; then remove the bot from "
+        "the group and add it again. Or make it an administrator of the group"
+    )

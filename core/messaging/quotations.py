@@ -1,0 +1,25 @@
+"""The message that a question quotes, as turns of its conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from core.storage.messages import Journal
+from core.text.follow_ups import get_author_turns
+from core.types import Message, Turn
+
+MAX_QUOTED_CHARS = 1000
+
+
+async def get_quoted_turns(journal: Journal, message: Message, history: Sequence[Turn]) -> Sequence[Turn]:
+    """Return the quoted message as conversation turns. They have no author, so they count as the asker's."""
+    answer_turns = await journal.get_answer_by_reply(message)
+    if answer_turns is None:
+        return [Turn("user", _truncate(message.quoted))]
+    if all(turn in get_author_turns(history, message.author_id) for turn in answer_turns):
+        return []
+    return [Turn(turn.role, _truncate(turn.text)) for turn in answer_turns]
+
+
+def _truncate(text: str) -> str:
+    return text if len(text) <= MAX_QUOTED_CHARS else f"{text[:MAX_QUOTED_CHARS]} …"

@@ -1,0 +1,30 @@
+"""Alerts to the chats of whoever runs the bot."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, PositiveFloat
+
+from core.settings.base import Section
+
+
+class AlertsSettings(Section):
+    """What the chats of whoever runs the bot are told, once a day for each problem at most. Without chats, nothing."""
+
+    chats: tuple[Annotated[str, Field(pattern=r"^[a-z]+:\S+$")], ...] = Field(
+        (), description="Chats that get the alerts, as platform:chat"
+    )
+    language: str = Field("en", pattern=r"^[a-z]{2}$", description="The language of the alerts: en or zh")
+    source_hours: PositiveFloat | None = Field(
+        24, description="Hours without a successful refresh of a source that fails; null: no alert"
+    )
+    down_minutes: PositiveFloat | None = Field(
+        5, description="Minutes for which a platform or a model's endpoint is away; null: no alert"
+    )
+    budget_share: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        0.8, description="Used share of a daily limit for all users together; null: no alert"
+    )
+    silent_hours: PositiveFloat | None = Field(
+        24, description="Hours without an unasked answer, where there was one a day before; null: no alert"
+    )

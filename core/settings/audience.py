@@ -1,0 +1,221 @@
+"""Who may see what: the audience of sources and agents, and the one decision that everything else asks for.
+
+An answer is read by everybody in its chat. So the chat decides; a person's role opens something only in a private chat,
+where nobody else reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from core.settings.messaging import CHAT_PATTERN
+
+if TYPE_CHECKING:
+    from core.settings import Settings
+
+EVERYONE, OWNERS, ADMINS = "everyone", "owners", "admins"
+# The terminal: whoever uses it runs the bot.
+OPERATOR_PLATFORM = "console"
+# Its chats carry the name of a further network; chats of the other platforms are unique without one.
+NAMED_NETWORK_PLATFORM = "http"
+
+Audience = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]),
+    Field(
+        min_length=1,
+        description="Who may see it: everyone, or a list of chats (slack:C0123456789), platforms (slack, http@NAME) "
+        "and roles (admins, owners)",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks, and where the answer is read.
+
+    `chat` is `platform:chat`, `network` the platform, with `@NAME` for a further HTTP network. `role` is the author's.
+    """
+
+    network: str
+    chat: str
+    is_private: bool = False
+    role: Literal["everyone", "admin", "owner"] = "everyone"
+
+
+def may_see(audience: frozenset[str], asker: Asker) -> bool:
+    """Say whether an asker belongs to an audience.
+
+    >>> may_see(frozenset({"slack:C1", "owners"}), Asker("slack", "slack:C1"))
+    True
+    >>> may_see(frozenset({"slack:C1", "owners"}), Asker("slack", "slack:C2", role="owner"))
+    False
+    """
+    if asker.network == OPERATOR_PLATFORM or not audience.isdisjoint({EVERYONE, asker.chat, asker.network}):
+        return True
+    return asker.is_private and (asker.role == "owner" or (asker.role == "admin" and ADMINS in audience))
+
+
+@dataclass(frozen=True, slots=True)
+class Audiences:
+    """The audiences of a configuration. `by_source` has those that restrict a source: an asker must be in all of them.
+
+    `named_networks` are the names of the further HTTP networks.
+    """
+
+    by_source: Mapping[str, frozenset[frozenset[str]]] = field(default_factory=dict)
+    named_networks: frozenset[str] = frozenset()
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Audiences:
+        """Return the audiences of all sources: their own, and those of the agents that have them."""
+        agents = settings.agents.values()
+        by_source = {
+            name: frozenset(
+                frozenset(audience)
+                for audience in (source.audience, *(agent.audience for agent in agents if name in agent.sources))
+                if EVERYONE not in audience
+            )
+            for name, source in settings.sources.items()
+        }
+        return cls(by_source, frozenset(name for name, _, _ in settings.get_bots(NAMED_NETWORK_PLATFORM) if name))
+
+    @property
+    def has_closed_sources(self) -> bool:
+        """Whether any source is not for everyone."""
+        return any(self.by_source.values())
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all audiences; "" while every source is for everyone."""
+        closed = sorted((name, describe(audiences)) for name, audiences in self.by_source.items() if audiences)
+        return hashlib.sha256(repr(closed).encode()).hexdigest() if closed else ""
+
+    def make_asker(
+        self,
+        platform: str,
+        chat: str,
+        *,
+        is_private: bool = False,
+        role: Literal["everyone", "admin", "owner"] = "everyone",
+    ) -> Asker:
+        """Return who asks in a chat, which is named without its platform."""
+        network_name = chat.rpartition("@")[2] if platform == NAMED_NETWORK_PLATFORM and "@" in chat else ""
+        network = f"{platform}@{network_name}" if network_name in self.named_networks else platform
+        return Asker(network, f"{platform}:{chat}", is_private, role)
+
+    def visible_sources(self, asker: Asker | None) -> frozenset[str]:
+        """Return the sources that an asker may see; None sees what is for everyone."""
+        return frozenset(
+            name
+            for name, audiences in self.by_source.items()
+            if all(asker is not None and may_see(audience, asker) for audience in audiences)
+        )
+
+    def accepts_lesson(self, source: str, platform: str, chat: str) -> bool:
+        """Say whether a source of taught answers takes those of a chat.
+
+        It does where it is for that chat, and for nobody who may not see all that the chat may see.
+        """
+        if not self.has_closed_sources:
+            return True
+        visible_names = self.visible_sources(self.make_asker(platform, chat))
+        return source in visible_names and all(
+            any(self._is_within(inner, outer) for inner in self.by_source[source])
+            for name in visible_names
+            for outer in self.by_source[name]
+        )
+
+    def _is_within(self, inner: frozenset[str], outer: frozenset[str]) -> bool:
+        """Say whether all of one audience belong to another one. Owners belong to every audience."""
+        return all(
+            entry in outer or entry == OWNERS or self.make_asker(*_split_chat(entry)).network in outer
+            for entry in inner
+        )
+
+
+def _split_chat(entry: str) -> tuple[str, str]:
+    platform, _, chat = entry.partition(":")
+    return platform, chat
+
+
+def check_audiences(settings: Settings) -> None:
+    """Raise `ValueError` for an audience that names what is not there, or that could not be kept."""
+    for place, audience in _iter_audiences(settings):
+        for entry in audience:
+            if fault := _find_fault(entry, audience, settings):
+                raise ValueError(f"{place}.audience: {fault}")
+    audiences = Audiences.from_settings(settings).by_source
+    for name, source in settings.sources.items():
+        live_name = getattr(source, "of", name)
+        if audiences[name] != audiences[live_name]:
+            raise ValueError(
+                f"sources.{name}.audience: it stores results of {live_name} ({describe(audiences[live_name])}): "
+                "give both the same audience"
+            )
+    for name, agent in settings.retrieval_agents().items():
+        if len({audiences[source] for source in agent.sources}) > 1:
+            listed = "; ".join(f"{source}: {describe(audiences[source])}" for source in agent.sources)
+            raise ValueError(
+                f"agents.{name}: its sources have different audiences ({listed}), and one agent knows all of its "
+                "sources: give each audience an agent of its own"
+            )
+
+
+def describe(audiences: frozenset[frozenset[str]]) -> str:
+    """Return who may see a source, in the words of the configuration.
+
+    >>> describe(frozenset())
+    'everyone'
+    """
+    return " and ".join(sorted(", ".join(sorted(audience)) for audience in audiences)) or EVERYONE
+
+
+def _iter_audiences(settings: Settings) -> Iterator[tuple[str, tuple[str, ...]]]:
+    yield from ((f"sources.{name}", source.audience) for name, source in settings.sources.items())
+    yield from ((f"agents.{name}", agent.audience) for name, agent in settings.agents.items())
+
+
+def _find_fault(entry: str, audience: tuple[str, ...], settings: Settings) -> str:
+    """Return why an entry names nobody, and what to write instead; "" where it is right."""
+    if entry == EVERYONE:
+        return "" if len(audience) == 1 else "everyone stands alone: remove it, or the other entries"
+    bots = {(name, platform) for name, platform, _ in settings.get_bots()}
+    networks = {f"http@{name}" if platform == "http" and name else platform for name, platform in bots}
+    if ":" in entry:
+        return _find_chat_fault(entry, settings, networks)
+    if entry in (OWNERS, ADMINS) or entry in networks:
+        return ""
+    known = ", ".join((EVERYONE, ADMINS, OWNERS, *sorted(networks)))
+    return (
+        f"{entry!r} is no role and no platform with a bot (known: {known}); a chat is written platform:chat, such as "
+        "slack:C0123456789"
+    )
+
+
+def _find_chat_fault(entry: str, settings: Settings, networks: set[str]) -> str:
+    platform, chat = _split_chat(entry)
+    if not CHAT_PATTERN.fullmatch(entry):
+        return (
+            f"{entry!r} is no chat: write telegram:-1001234567890, discord:123456789012345678, slack:C0123456789, "
+            "http:lobby or, for a further network, http:lobby@NAME"
+        )
+    network = Audiences.from_settings(settings).make_asker(platform, chat).network
+    if network not in networks:
+        return f"{entry!r} is on {network}, where no bot is configured: add its section, or remove the entry"
+    bot_name = chat.partition("@")[2] if platform != NAMED_NETWORK_PLATFORM else ""
+    # Only private chats of Telegram are the same for several bots.
+    if bot_name and bot_name not in [name for name, _, _ in settings.get_bots("telegram") if platform == "telegram"]:
+        return f"{entry!r}: no such chat carries the name of a bot: write {entry.partition('@')[0]}"
+    comments = settings.auto_comment
+    chats = {*settings.gate.chats, *comments.chats, *(feed.chat for feed in comments.feeds.values())}
+    # The id of a private chat: a person's on Telegram, D... on Slack.
+    can_be_private = (platform == "telegram" and not chat.startswith("-")) or entry.startswith("slack:D")
+    if settings.gate.chats and entry not in chats and not can_be_private:
+        return f"the bot does not answer in {entry!r}: add it to gate.chats, or remove it here"
+    return ""

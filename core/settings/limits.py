@@ -1,0 +1,44 @@
+"""Settings of what members may cost, and how many questions the daily limits admit by default."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, PositiveFloat, PositiveInt, Tag
+
+from core.settings.base import Section
+
+AUTO: Literal["auto"] = "auto"
+DAILY_LIMITS = (
+    *("daily_tokens", "daily_tokens_per_chat", "daily_tokens_per_user"),
+    *("daily_cost", "daily_cost_per_chat", "daily_cost_per_user"),
+)
+# How many questions of the usual size `auto` admits in a day.
+AUTO_QUESTIONS = {"daily_tokens": 500, "daily_tokens_per_chat": 150, "daily_tokens_per_user": 30}
+
+DailyTokens = Annotated[
+    Annotated[Literal["auto"], Tag(AUTO)] | Annotated[PositiveInt | None, Tag("number")],
+    Discriminator(lambda value: AUTO if value == AUTO else "number"),
+]
+
+
+class LimitsSettings(Section):
+    """Daily quotas, and how many pictures are looked at. A day begins at midnight in the machine's time zone.
+
+    null sets no limit; auto limits the tokens where a model is paid. Costs are in the currency of the models' prices; a
+    model without prices costs nothing.
+    """
+
+    daily_tokens: DailyTokens = Field(AUTO, description="Tokens of all language models, for all users together")
+    daily_tokens_per_chat: DailyTokens = Field(AUTO, description="The same for one chat with its threads")
+    daily_tokens_per_user: DailyTokens = Field(AUTO, description="The same for one person in all chats")
+    daily_cost: PositiveFloat | None = Field(None, description="Cost of all language models, for all users together")
+    daily_cost_per_chat: PositiveFloat | None = Field(None, description="The same for one chat")
+    daily_cost_per_user: PositiveFloat | None = Field(None, description="The same for one person")
+    second_opinions_per_hour: int = Field(
+        60,
+        ge=0,
+        description="Messages that a model judges in an hour (gate.doubt_width), of all chats together",
+    )
+    images_per_message: int = Field(3, ge=1, le=10, description="Pictures of one message that are looked at")
+    images_per_hour: PositiveInt = Field(20, description="Pictures of one person that are looked at in an hour")

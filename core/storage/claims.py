@@ -1,0 +1,77 @@
+"""Claims: which of the daemons that share a journal works on which message. PostgreSQL only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, and_, case, exists, null, or_, select, update
+
+from core.runtime.tasks import uncancellable
+from core.storage.engine import Repository
+from core.storage.leases import select_living
+from core.storage.messages import UNFINISHED_STATES, to_message
+from core.storage.tables import messages
+from core.types import Message
+
+# Messages of conversations that are ours already, at once.
+MAX_FOLLOWERS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A message that is ours: `reply_id` is what is posted of its reply, or "".
+
+    `is_in_doubt`: its former owner died while it posted the reply.
+    """
+
+    message: Message
+    reply_id: str
+    is_in_doubt: bool
+    is_taken_over: bool
+
+
+class ClaimRepository(Repository):
+    """The claims of this process. Every method raises `StoreError` when the database fails."""
+
+    @uncancellable
+    async def claim(self, platforms: Collection[str], limit: int) -> Sequence[Claim]:
+        """Claim the oldest messages that nobody works on, `limit` at most, and what follows in our conversations.
+
+        A message is claimed only when all unfinished messages before it in its conversation are ours: so the order
+        within a conversation holds over all daemons.
+        """
+        own_id, earlier = self._database.owner, messages.alias()
+        columns = messages.c
+        is_free = or_(columns.owner == "", columns.owner.not_in(select_living()))
+        is_before = and_(
+            *(earlier.c[name] == columns[name] for name in ("platform", "chat", "thread")),
+            earlier.c.number < columns.number,
+            earlier.c.state.in_(UNFINISHED_STATES),
+        )
+        is_first = ~exists().where(is_before, earlier.c.owner != own_id)
+        is_follower = exists().where(is_before, earlier.c.owner == own_id)
+        conditions = (columns.state.in_(UNFINISHED_STATES), columns.platform.in_(platforms), is_free, is_first)
+        claims = await self._claim_batch([*conditions, is_follower], MAX_FOLLOWERS)
+        if limit > 0:
+            claims += await self._claim_batch([*conditions, ~is_follower], limit)
+        return claims
+
+    async def _claim_batch(self, conditions: Sequence[ColumnElement[bool]], limit: int) -> list[Claim]:
+        columns = messages.c
+        query = select(messages).where(*conditions).order_by(columns.number).limit(limit)
+        async with self._database.transaction() as connection:
+            # Two daemons that look at the same moment take different messages, and none waits.
+            rows = (await connection.execute(query.with_for_update(skip_locked=True))).all()
+            if rows:
+                is_invisible = and_(columns.reply_id == "", columns.delivery.is_(null()))
+                # What had only begun begins anew, so edits count again.
+                state = case((and_(columns.state == "answering", is_invisible), "received"), else_=columns.state)
+                taken = update(messages).where(columns.number.in_([row.number for row in rows]))
+                await connection.execute(taken.values(owner=self._database.owner, state=state))
+        return [Claim(to_message(row), row.reply_id, row.state == "sending", bool(row.owner)) for row in rows]
+
+    async def release_all(self) -> None:
+        """Leave all unfinished messages of ours to the others."""
+        is_ours = update(messages).filter_by(owner=self._database.owner)
+        await self._database.write(is_ours.where(messages.c.state.in_(UNFINISHED_STATES)).values(owner=""))

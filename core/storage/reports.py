@@ -1,0 +1,233 @@
+"""What the operator's page reads of the journal: questions with their outcomes, one question whole, and ratings.
+
+Lists are paged by the row's number, never by an offset, and read no more than the days asked for: a page takes as long
+with a hundred thousand questions as with a hundred.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, and_, func, or_, select, true, union
+
+from core.storage.chat_history import is_user_message
+from core.storage.engine import Repository
+from core.storage.messages import UNFINISHED_STATES, to_message
+from core.storage.tables import feedback, messages
+from core.types import DOWN, UP, Message
+
+Outcome = Literal["questions", "answered", "unanswered", "failed", "waiting", "silent", "all"]
+RatingFilter = Literal["", "up", "down"]
+# Answers that lack something, and silences for want of knowledge.
+WEAK_ANSWERS = ("nothing_found", "unsupported", "quoted")
+UNSURE_SILENCES = ("unsure", "not_judged")
+MAX_LISTED_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionFilter:
+    """Which questions to list: received since a time, with an outcome, in a chat, of a platform, with a text."""
+
+    since: datetime
+    outcome: Outcome = "questions"
+    platform: str = ""
+    chat: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedQuestion:
+    """One line of a list: `detail` says what an answer lacks, or is the label of a silence. `text` may be cut short."""
+
+    number: int
+    platform: str
+    chat: str
+    author: str
+    text: str
+    received_at: datetime
+    state: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionReport:
+    """One question with all that the journal knows of it. `trace` and `citations` are plain JSON values.
+
+    `verdicts` counts the ratings by verdict, `reasons` those of thumbs down. `attempts` are the numbers of the second
+    answers and escalations that belong to it.
+    """
+
+    number: int
+    message: Message
+    received_at: datetime
+    settled_at: datetime | None
+    state: str
+    detail: str
+    reason: str
+    reply: str
+    citations: Sequence[Mapping[str, Any]]
+    trace: Mapping[str, Any]
+    image_description: str
+    verdicts: Mapping[str, int]
+    reasons: Mapping[str, int]
+    attempts: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class RatedAnswer:
+    """One rating with its question: `question` is the number of its row, None where it is gone."""
+
+    number: int
+    at: datetime
+    verdict: str
+    reason: str
+    platform: str
+    chat: str
+    question: int | None
+    text: str
+
+
+class ReportRepository(Repository):
+    """Reads reports. Every method raises `StoreError` when the database fails."""
+
+    async def list_questions(
+        self, wanted: QuestionFilter, limit: int, before: int | None = None
+    ) -> Sequence[ListedQuestion]:
+        """Return the newest `limit` questions of a filter, newest first; `before` is the number where to go on."""
+        columns = messages.c
+        conditions = [columns.number >= _first_number(wanted.since), is_user_message()]
+        conditions += [columns[name] == value for name, value in _place_values(wanted).items()]
+        if wanted.text:
+            conditions.append(columns.text.icontains(wanted.text, autoescape=True))
+        if before is not None:
+            conditions.append(columns.number < before)
+        numbers = [
+            select(columns.number).where(condition, *conditions).order_by(columns.number.desc()).limit(limit).subquery()
+            for condition in _outcome_conditions(wanted.outcome)
+        ]
+        # Each part has its own index; a condition that joins them with OR would read all that fulfil any.
+        newest = union(*(select(part.c.number) for part in numbers))
+        query = (
+            select(
+                *(columns.number, columns.platform, columns.chat, columns.author),
+                *(_get_start(columns.text), columns.received_at, columns.state, columns.detail),
+            )
+            .where(columns.number.in_(newest))
+            .order_by(columns.number.desc())
+        )
+        return [ListedQuestion(*row) for row in await self._database.fetch_all(query.limit(limit))]
+
+    async def count_states(self, since: datetime) -> Mapping[str, int]:
+        """Return how many messages of people since a time are in each state; the key "weak" counts weak answers."""
+        columns = messages.c
+        query = select(columns.state, columns.detail, func.count()).where(columns.number >= _first_number(since))
+        rows = await self._database.fetch_all(query.where(is_user_message()).group_by(columns.state, columns.detail))
+        counts: Counter[str] = Counter()
+        for state, detail, count in rows:
+            counts[state] += count
+            counts["weak"] += count if state == "answered" and detail in WEAK_ANSWERS else 0
+        return counts
+
+    async def get_question(self, number: int) -> QuestionReport | None:
+        """Return the question of a row's number, or None."""
+        row = await self._database.fetch_first(select(messages).filter_by(number=number))
+        if row is None:
+            return None
+        is_rated = {name: getattr(row, name) for name in ("platform", "bot", "chat")}
+        ratings = await self._database.fetch_all(
+            select(feedback.c.verdict, feedback.c.reason).filter_by(**is_rated, question=row.root_id or row.id)
+        )
+        attempts = select(messages.c.number).filter_by(**is_rated, root_id=row.id)
+        return QuestionReport(
+            row.number,
+            to_message(row),
+            row.received_at,
+            row.settled_at,
+            *(row.state, row.detail, row.reason, row.reply),
+            row.citations or (),
+            row.trace or {},
+            row.seen or "",
+            Counter(rating.verdict for rating in ratings if rating.verdict),
+            Counter(rating.reason for rating in ratings if rating.reason),
+            [attempt.number for attempt in await self._database.fetch_all(attempts.order_by(messages.c.number))],
+        )
+
+    async def count_ratings(
+        self, since: datetime, chat: tuple[str, str] | None = None
+    ) -> Mapping[tuple[str, str], int]:
+        """Return the number of ratings since a time by verdict and reason, in all chats or in one (platform and id)."""
+        columns = feedback.c
+        query = select(columns.verdict, columns.reason, func.count()).where(columns.at >= since, columns.verdict != "")
+        if chat is not None:
+            query = query.where(columns.platform == chat[0], columns.chat == chat[1])
+        rows = await self._database.fetch_all(query.group_by(columns.verdict, columns.reason))
+        return {(verdict, reason): count for verdict, reason, count in rows}
+
+    async def list_ratings(self, since: datetime, limit: int, verdict: RatingFilter = "") -> Sequence[RatedAnswer]:
+        """Return the newest ratings since a time, newest first: all, or those with one verdict."""
+        rated, columns = feedback.c, messages.c
+        is_question = and_(columns.id == rated.question, *(columns[name] == rated[name] for name in _CHAT_COLUMNS))
+        verdicts = (verdict,) if verdict else (UP, DOWN)
+        query = (
+            select(
+                *(rated.number, rated.at, rated.verdict, rated.reason, rated.platform, rated.chat),
+                *(columns.number.label("question"), _get_start(columns.text)),
+            )
+            .select_from(feedback.outerjoin(messages, is_question))
+            .where(rated.at >= since, rated.verdict.in_(verdicts))
+            .order_by(rated.at.desc(), rated.number.desc())
+        )
+        return [RatedAnswer(*row) for row in await self._database.fetch_all(query.limit(limit))]
+
+
+_CHAT_COLUMNS = ("platform", "bot", "chat")
+
+
+def _first_number(since: datetime) -> ColumnElement[int]:
+    """Return the number of the first message since a time: numbers grow with time, and are the primary key."""
+    columns = messages.c
+    first = select(columns.number).where(columns.received_at >= since).order_by(columns.received_at).limit(1)
+    # Without any message since then, no number is large enough.
+    return func.coalesce(first.scalar_subquery(), _NO_NUMBER)
+
+
+_NO_NUMBER = 2**31 - 1
+
+
+def _get_start(text: ColumnElement[str]) -> ColumnElement[str]:
+    return func.coalesce(func.substr(text, 1, MAX_LISTED_CHARS), "")
+
+
+def _place_values(wanted: QuestionFilter) -> Mapping[str, str]:
+    return {name: value for name, value in (("platform", wanted.platform), ("chat", wanted.chat)) if value}
+
+
+def _outcome_conditions(outcome: Outcome) -> Sequence[ColumnElement[bool]]:
+    """Return the conditions of which a message of an outcome fulfils one."""
+    columns = messages.c
+    if outcome == "all":
+        return [true()]
+    is_question = columns.command.in_(("", "ask"))
+    # A label of a silence never is what an answer lacks.
+    is_unanswered = [columns.state == "failed", *(columns.detail == name for name in (*WEAK_ANSWERS, *UNSURE_SILENCES))]
+    conditions: Mapping[str, Sequence[ColumnElement[bool]]] = {
+        "questions": [or_(columns.state != "silent", columns.detail.in_(UNSURE_SILENCES))],
+        "answered": [columns.state == "answered"],
+        "unanswered": is_unanswered,
+        "failed": [columns.state == "failed"],
+        "waiting": [columns.state.in_(UNFINISHED_STATES)],
+        "silent": [columns.state == "silent"],
+    }
+    return [and_(is_question, condition) for condition in conditions[outcome]]
+
+
+def to_outcome(name: str) -> Outcome:
+    """Return the outcome of a name; "questions" for any other text."""
+    return next((outcome for outcome in OUTCOMES if outcome == name), "questions")
+
+
+OUTCOMES: tuple[Outcome, ...] = ("questions", "answered", "unanswered", "failed", "waiting", "silent", "all")

@@ -1,0 +1,62 @@
+"""The English texts of what chat platforms do: refusals, welcomes, menus and their entries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class PlatformTexts:
+    """The texts. Markdown, where a chat shows it."""
+
+    # On joining a group, and menus
+    welcome_privacy = (
+        "I do not see all messages here, only those that mention me or reply to me. Whoever set me up can change that: "
+        "{setting}."
+    )
+    ask_about_this = "Ask about this"
+    learn_from_this = "Learn from this"
+
+    passage_refused = "(This part of the answer cannot be shown here: the chat did not accept it.)"
+
+    # /settings
+    form_title = "Settings of this chat"
+    form_save = "Save"
+    form_cancel = "Cancel"
+    form_value_missing = "A value is missing."
+    form_field_gone = "There is no such setting any more."
+    form_too_many_fields = (
+        "There are more sources than a form can hold: /kimas sources on|off|scale changes the others."
+    )
+    form_save_timeout = (
+        "This takes longer than Slack waits. You will be told in the channel; /kimas settings shows what holds."
+    )
+    form_mode = "When I speak in this chat"
+    form_threshold = "How sure I must be to speak unasked"
+    form_threshold_hint = "0 to 1, or {default} for what is configured ({configured})"
+    form_as_configured = "As configured ({configured})"
+    mode_names: Mapping[str, str] = {"off": "Never", "mention": "When I am mentioned", "auto": "Also unasked"}
+    form_source_used = "{source}: used for answers"
+    form_source_weight = "{source}: what its passages weigh"
+    form_weight_hint = "0.1 to 10; 1 is the normal weight"
+    form_on = "On"
+    form_off = "Off"
+    form_source_note = "{source}: used for answers, weighs {factor}; owners change that"
+    form_source_off_note = "{source}: not used for answers, weighs {factor}; owners change that"
+    form_line = "- {label}: {value}. {command}"
+    form_value = "VALUE"
+    form_hint = " ({hint})"
+
+    # Alerts to whoever runs the bot
+    alert = "⚠️ {problem}"
+    alert_over = "✅ Over: {problem}"
+    alert_source = "The source `{name}` was last refreshed {since}, and fails: {error}"
+    alert_source_never = "The source `{name}` could not be read yet: {error}"
+    alert_endpoint = "The model `{name}` has not answered since {since}. Its fallbacks are used, if there are any."
+    alert_platform = "`{name}` has been out of reach since {since}."
+    alert_budget = (
+        "{share} of the daily limit `{name}` is used up: {used} of {limit}. Then I stop answering until midnight."
+    )
+    alert_silent = (
+        "I have answered nothing unasked for {hours} hours, though people wrote {messages} messages; before, it was "
+        "{usual} answers a day. Look at the threshold, the sources and `/why`."
+    )

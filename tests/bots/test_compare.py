@@ -1,0 +1,291 @@
+"""`kimas eval compare`: strategies side by side, judged by a model that may be biased, forgetful or interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bots.evaluation.comparison.cost import estimate, format_estimation
+from bots.evaluation.comparison.result_cache import ResultCache
+from bots.evaluation.comparison.results import CRITERIA, Judgement
+from bots.evaluation.comparison.run import make_systems, order_systems, parse_scores
+from bots.evaluation.comparison.statistics import OVERALL, Pair, compare_judgements, correct_by_holm
+from core.errors import UsageError
+from core.messaging.gate.classification_metrics import Estimate
+from core.settings import Settings
+from core.storage.usage import TokenUsage
+from tests.core.scripted import Body, ScriptedPeer
+from tests.deployment import Deployment
+from tests.peers.language_model import LanguageModelPeer
+
+ANSWER = re.compile(r'<answer id="(\w)">\n(.*?)\n</answer>', re.DOTALL)
+SYSTEMS = ("single", "parallel", "simple", "react")
+QUESTIONS = 6
+UNKNOWN = Estimate(None, None, None)
+
+
+class ScriptedJudge(LanguageModelPeer):
+    """Scores an answer by the words that it has, and by its place as `bias` says. `reply` may spoil the JSON."""
+
+    def __init__(self, spoil: Callable[[Body, str], str] = lambda _, reply: reply, bias: Sequence[int] = ()) -> None:
+        super().__init__(reply=self._judge)
+        self._spoil, self._bias = spoil, bias
+
+    def _judge(self, body: Body) -> str:
+        request = body["messages"][1]["content"]
+        verdict = {}
+        for place, (label, text) in enumerate(ANSWER.findall(request)):
+            worth = 1 + ("pip" in text) + ("Python" in text) + (self._bias[place] if place < len(self._bias) else 0)
+            verdict[label] = {"reason": f"{len(text)} characters", **dict.fromkeys(CRITERIA, min(5, worth))}
+        return self._spoil(body, f"Here you are:\n{json.dumps(verdict)}")
+
+
+def _write_questions(path: Path, count: int) -> Path:
+    lines = [{"id": f"q{number}", "question": f"How do I install Rocket {number}?"} for number in range(count)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    return path
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return _write_questions(tmp_path / "questions.jsonl", QUESTIONS)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "documents.jsonl"
+    path.write_text(json.dumps({"id": "install.md", "text": "Install Rocket with pip. It needs Python 3.11."}), "utf-8")
+    return path
+
+
+def _deployment(folder: Path, writer: LanguageModelPeer, judge: LanguageModelPeer | None) -> Deployment:
+    main = {"base_url": writer.base_url, "model": "writer", "price_prompt": 1.0, "price_completion": 2.0}
+    judging = {"judge": {**main, "base_url": judge.base_url, "model": "judge"}} if judge else {}
+    return Deployment(folder, {"models": {"main": main, **judging}, "knowledge": {"search": {"rerank": "none"}}})
+
+
+async def _compare(deployment: Deployment, data: Path, corpus: Path, *options: str) -> Any:
+    arguments = ("eval", "compare", str(data), "--corpus", str(corpus), *options)
+    return await asyncio.to_thread(deployment.json, *arguments)
+
+
+class Writer(ScriptedPeer):
+    """Writes a better answer for `parallel`, whose evidence it knows by the split question."""
+
+    def __init__(self) -> None:
+        super().__init__(write=self._by_strategy, split='{"questions": ["install Rocket", "which Python"]}', react="ok")
+
+    def _by_strategy(self, body: Body) -> str:
+        is_split = any("You split a question" in str(item["messages"][0]["content"]) for item in self.requests[-2:-1])
+        return "Use pip, with Python 3.11 [p1]." if is_split else "Use pip [p1]."
+
+
+async def test_twenty_questions_and_four_systems(corpus: Path, tmp_path: Path) -> None:
+    data, picture = _write_questions(tmp_path / "questions.jsonl", 20), tmp_path / "compare.png"
+    async with Writer() as writer, ScriptedJudge() as judge:
+        deployment = _deployment(tmp_path, writer, judge)
+        options = ("--systems", ",".join(SYSTEMS), "--plot", str(picture))
+        compared = await _compare(deployment, data, corpus, *options)
+        answered, judged = len(writer.requests), len(judge.requests)
+        again = await _compare(deployment, data, corpus, *options)
+        assert (len(writer.requests), len(judge.requests)) == (answered, judged), "everything was kept"
+        arguments = ("eval", "compare", str(data), "--corpus", str(corpus), "--systems", ",".join(SYSTEMS))
+        table = (await asyncio.to_thread(deployment.call, *arguments)).stdout
+    assert (compared["questions"], compared["judged"], judged) == (20, 20, 2 * 20)
+    assert again["systems"] == compared["systems"]
+    assert list(compared["systems"]) == list(SYSTEMS)
+    overall = {name: compared["systems"][name][OVERALL]["value"] for name in SYSTEMS}
+    assert overall["parallel"] == max(overall.values()) > overall["simple"]
+    [pair] = [pair for pair in compared["pairs"] if {pair["first"], pair["second"]} == {"parallel", "simple"}]
+    assert (pair["win_rate"], len(compared["pairs"])) == (1.0, 6)
+    assert compared["agreement"]["same_winner"] == 1.0
+    assert compared["systems"]["parallel"]["usage"]["cost"] > compared["systems"]["simple"]["usage"]["cost"] > 0
+    assert compared["judge_usage"]["cost"] > 0
+    assert len(compared["answers"]) == 20 * len(SYSTEMS)
+    assert compared["judgements"][0]["reasons"]["simple"].endswith("characters")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert re.search(r"^parallel against simple\s+100%", table, re.MULTILINE)
+
+
+@pytest.mark.parametrize("bias", [(2, 1, 0, 0), (0, 0, 0, 2)])
+async def test_a_place_that_the_judge_prefers_changes_no_winner(
+    bias: Sequence[int], data: Path, corpus: Path, tmp_path: Path
+) -> None:
+    async with Writer() as writer, ScriptedJudge(bias=bias) as judge:
+        deployment = _deployment(tmp_path, writer, judge)
+        compared = await _compare(deployment, data, corpus, "--systems", ",".join(SYSTEMS))
+    overall = {name: compared["systems"][name][OVERALL]["value"] for name in SYSTEMS}
+    assert max(overall, key=lambda name: overall[name]) == "parallel"
+    # The passes contradict each other where the place decides, and the output says so.
+    assert compared["agreement"]["same_winner"] < 1
+
+
+async def test_unreadable_verdicts_are_asked_for_again_and_reported(data: Path, corpus: Path, tmp_path: Path) -> None:
+    def spoil(body: Body, reply: str) -> str:
+        is_first_attempt = len(body["messages"]) == 2
+        # Every question has a number: the even ones are spoiled.
+        number = re.search(r"Rocket (\d)", body["messages"][1]["content"])
+        is_spoiled = is_first_attempt and number is not None and int(number[1]) % 2 == 0
+        return "All of them are fine, I think: A 5, B 4." if is_spoiled else reply
+
+    async with Writer() as writer, ScriptedJudge(spoil) as judge:
+        deployment = _deployment(tmp_path, writer, judge)
+        compared = await _compare(deployment, data, corpus, "--systems", "parallel,simple")
+        assert len(judge.requests) == 2 * QUESTIONS + compared["asked_again"]
+    assert compared["asked_again"] == QUESTIONS
+    assert (compared["unreadable"], compared["judged"]) == (0, QUESTIONS)
+    assert compared["pairs"][0]["win_rate"] == 1.0
+
+    async with Writer() as writer, ScriptedJudge(lambda *_: "I cannot say.") as judge:
+        deployment = _deployment(tmp_path, writer, judge)
+        compared = await _compare(deployment, data, corpus, "--systems", "parallel,simple")
+    assert (compared["unreadable"], compared["judged"]) == (2 * QUESTIONS, 0)
+    assert compared["systems"]["simple"][OVERALL]["value"] is None
+
+
+async def test_an_interrupted_comparison_goes_on_where_it_stopped(data: Path, corpus: Path, tmp_path: Path) -> None:
+    systems = ("--systems", "parallel,simple")
+    async with Writer() as writer, ScriptedJudge() as judge:
+        deployment = _deployment(tmp_path, writer, judge)
+        judge.status = 500
+        arguments = ("eval", "compare", str(data), "--corpus", str(corpus), *systems)
+        failed = await asyncio.to_thread(lambda: deployment.call(*arguments, code=69))
+        assert "is kept: run the same command" in failed.stderr
+        written, judge.status = len(writer.requests), 0
+        compared = await _compare(deployment, data, corpus, *systems)
+        assert len(writer.requests) == written, "the answers were kept"
+        await _compare(deployment, data, corpus, *systems, "--fresh")
+        assert len(writer.requests) > written
+    assert compared["judged"] == QUESTIONS
+
+
+async def test_an_answer_without_its_model_is_counted_and_tried_again(data: Path, corpus: Path, tmp_path: Path) -> None:
+    systems = ("--systems", "single,simple")
+    async with Writer() as writer, ScriptedJudge() as judge:
+        deployment = _deployment(tmp_path, writer, judge)
+        writer.status = 500
+        compared = await _compare(deployment, data, corpus, *systems)
+        assert compared["systems"]["single"]["degraded"] == QUESTIONS
+        assert compared["answers"][0]["why_cut"] == {"write": "failed"}
+        writer.status = 0
+        compared = await _compare(deployment, data, corpus, *systems)
+    assert compared["systems"]["single"]["degraded"] == 0
+
+
+async def test_an_answer_that_failed_gets_nothing(data: Path, corpus: Path, tmp_path: Path) -> None:
+    with data.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"id": "long", "question": "Why? " * 5000}))
+    async with Writer() as writer, ScriptedJudge() as judge:
+        compared = await _compare(_deployment(tmp_path, writer, judge), data, corpus, "--systems", "single,simple")
+    assert compared["systems"]["single"]["failed"] == 1
+    [verdict] = [item for item in compared["judgements"] if (item["id"], item["pass"]) == ("long", 1)]
+    assert set(verdict["scores"]["single"].values()) == {0}
+    assert "25000 characters" in next(item["error"] for item in compared["answers"] if item["id"] == "long")
+
+
+def test_what_cannot_be_compared_is_said_before_anything_is_opened(data: Path, corpus: Path, tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path, {})
+    arguments = ("eval", "compare", str(data), "--corpus", str(corpus))
+    assert "models.judge" in deployment.call(*arguments, code=2).stderr
+    unknown = deployment.call(*arguments, "--systems", "single,magic", code=2).stderr
+    assert "--systems magic: there is no such system" in unknown
+    data.write_text('{"id": "a"}\n{"id": "b", "question": 7}\n', "utf-8")
+    unusable = deployment.call(*arguments, code=2).stderr
+    assert "line 1: question is missing" in unusable
+    assert "line 2: question must be a text" in unusable
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_router_and_the_baselines_are_compared_by_default() -> None:
+    settings = Settings.model_validate({"strategies": {"allowed": ["none", "single", "planning"], "default": "single"}})
+    systems = make_systems(settings)
+    assert [system.name for system in systems] == ["router", "single", "planning", "simple", "react"]
+    assert systems[0].settings.strategies.allowed == ("none", "single", "planning")
+    assert systems[-1].settings.strategies.allowed == ("react",)
+    assert [system.name for system in make_systems(Settings())] == ["single", "simple", "react"]
+    with pytest.raises(UsageError, match="2 to 10"):
+        make_systems(Settings(), ["single"])
+
+
+def test_the_second_pass_turns_the_order_round_and_questions_differ() -> None:
+    orders = [order_systems(f"q{number}", SYSTEMS, 0) for number in range(QUESTIONS)]
+    assert all(order_systems(f"q{number}", SYSTEMS, 1) == order[::-1] for number, order in enumerate(orders))
+    assert {order[0] for order in orders} == set(SYSTEMS)
+
+
+SCORES = dict.fromkeys(CRITERIA, 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_readable"),
+    [
+        ({"A": SCORES, "B": {**SCORES, "reason": "good"}}, True),
+        ({"Answer A": SCORES, "b": dict.fromkeys(CRITERIA, "4/5")}, True),
+        ({"A": SCORES}, False),
+        ({"A": SCORES, "B": {**SCORES, "novelty": 6}}, False),
+        ({"A": SCORES, "B": {**SCORES, "novelty": "high"}}, False),
+        ({"A": SCORES, "B": {**SCORES, "novelty": True}}, False),
+        ({"A": SCORES, "B": [3, 3, 3, 3]}, False),
+    ],
+)
+def test_a_verdict_is_read_whole_or_not_at_all(value: Mapping[str, Any], is_readable: bool) -> None:
+    assert (parse_scores(value, ["A", "B"]) is not None) is is_readable
+
+
+def test_holm_corrects_by_the_number_of_pairs() -> None:
+    # The example of the method: three tests, the smallest p counts three times.
+    pairs = [Pair("a", str(p), 0.5, UNKNOWN, p) for p in (0.03, 0.01, 0.04)] + [Pair("a", "b", 0.5, UNKNOWN, None)]
+    assert [pair.p_holm for pair in correct_by_holm(pairs)] == [
+        pytest.approx(0.06),
+        pytest.approx(0.03),
+        pytest.approx(0.06),
+        None,
+    ]
+
+
+def test_the_paired_test_sees_a_small_steady_difference() -> None:
+    judgements = [
+        Judgement(
+            f"q{question}", number, {"a": (score + 1,) * 4, "b": (score, score, score, score + 1)}, {}, 1, TokenUsage()
+        )
+        for question, score in enumerate((0, 1, 2, 3, 4, 3, 2, 1))
+        for number in range(2)
+    ]
+    judgements[0] = Judgement("q0", 0, {"a": (1,) * 4, "b": (1,) * 4}, {}, 1, TokenUsage())
+    comparison = compare_judgements(judgements, ["a", "b"])
+    [pair] = comparison.pairs
+    assert pair.win_rate == 1.0
+    assert pair.p is not None
+    assert pair.p == pair.p_holm
+    assert pair.p < 0.001
+    assert comparison.agreement.same_winner == pytest.approx(7 / 8)
+
+
+def test_the_cost_is_estimated_from_the_prices() -> None:
+    model = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "price_prompt": 1.0, "price_completion": 2.0}
+    settings = Settings.model_validate({"models": {"main": model, "judge": {**model, "price_prompt": None}}})
+    systems = make_systems(settings, ["single", "simple"])
+    unknown = estimate(settings, systems, 4, 2)
+    assert (unknown.answers, unknown.judgements, unknown.cost) == (2, 4, None)
+    assert "no price is known" in format_estimation(unknown)
+    settings = Settings.model_validate({"models": {"main": model, "judge": model}})
+    assert (estimate(settings, systems, 4, 2).cost or 0) > (estimate(settings, systems[:1], 2, 2).cost or 0) > 0
+    assert estimate(settings, [], 0, 2).cost == 0
+
+
+async def test_a_result_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "kept" / "results.jsonl"
+    cache = await asyncio.to_thread(ResultCache.open, path)
+    await cache.put("a", {"answer": 1})
+    path.write_text(path.read_text("utf-8") + '{"key": "b", "val', "utf-8")
+    cache = await asyncio.to_thread(ResultCache.open, path)
+    assert (cache.get("a"), cache.get("b")) == ({"answer": 1}, None)
+    await cache.put("b", {"answer": 2})
+    reopened = await asyncio.to_thread(ResultCache.open, path)
+    assert (reopened.get("a"), reopened.get("b")) == ({"answer": 1}, {"answer": 2})

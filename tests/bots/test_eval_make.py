@@ -1,0 +1,196 @@
+"""`kimas eval make`: lines from a real journal and real knowledge, accepted by somebody at a real terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bots.evaluation.datasets import read_cases
+from bots.evaluation.gate import GATE_CASE_FORMAT, parse_gate_case
+from bots.evaluation.proposals import choose_split
+from core.storage.messages import Journal
+from core.trace import Trace
+from core.types import ConversationKey, Message, Reply, SkipReason, skip
+from tests.core.rated import rate
+from tests.deployment import README, Deployment
+from tests.peers.language_model import LanguageModelPeer
+
+KEY = ConversationKey("telegram", "-1007")
+CHAT = "telegram:-1007"
+SEARCHED = Trace("q", "single", ("docs",), {})
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "rocket.md").write_text(README, "utf-8")
+    return Deployment(tmp_path, {"sources": {"docs": {"kind": "files", "path": "docs"}}})
+
+
+def _message(message_id: str, text: str, chat: str = "-1007") -> Message:
+    return Message(message_id, ConversationKey("telegram", chat), "9", "Ann", text, datetime.now(UTC), addressed=True)
+
+
+async def _fill(deployment: Deployment) -> None:
+    """A chat with liked and disliked answers, answers without citations, a failure, chatter, and another chat."""
+    journal = await Journal.open(deployment.folder / "data" / "journal.db")
+    await rate(journal, KEY, ["How do I rotate keys?"], "up")
+    await rate(journal, KEY, ["Which fuel is best?"], "down")
+    for number, (text, reply) in enumerate(
+        {
+            "Where is the moon?": Reply("The sources do not say.", trace=SEARCHED),
+            "hello": Reply("Hello!"),
+        }.items()
+    ):
+        message = _message(f"m{number}", text)
+        await journal.record_message(message)
+        await journal.begin_answer(message)
+        await journal.mark_answered(message, reply)
+    for message_id, text, chat in (("f", "Why did it fail?", "-1007"), ("o", "In another chat?", "-2")):
+        message = _message(message_id, text, chat)
+        await journal.record_message(message)
+        await journal.mark_failed(message, "the model failed")
+    silent = _message("s", "lunch anyone")
+    await journal.record_message(silent)
+    await journal.mark_skipped(silent, skip(SkipReason.NOT_ADDRESSED))
+    await journal.close()
+
+
+def _lines(text: str) -> list[Any]:
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+async def _proposed(deployment: Deployment, *arguments: str) -> list[Any]:
+    result = await asyncio.to_thread(deployment.call, "eval", "make", *arguments, "--json")
+    return _lines(result.stdout)
+
+
+async def test_liked_answers_and_unanswered_questions_are_proposed(deployment: Deployment, tmp_path: Path) -> None:
+    await _fill(deployment)
+    data = str(tmp_path / "questions.jsonl")
+    [liked] = await _proposed(deployment, "questions", data, "--from", "ratings")
+    assert (liked["question"], liked["relevant"]) == ("How do I rotate keys?", ["docs: install.md"])
+    assert liked["reference"] == "About How do I rotate keys?"
+    unanswered = await _proposed(deployment, "questions", data, "--from", "unanswered", "--chat", CHAT)
+    assert [line["question"] for line in unanswered] == [
+        "Why did it fail?",
+        "Where is the moon?",
+        "Which fuel is best?",
+    ]
+    everywhere = await _proposed(deployment, "questions", data)
+    assert {line["question"] for line in everywhere} >= {"In another chat?", "How do I rotate keys?"}
+    assert not Path(data).exists()
+
+
+async def test_messages_of_a_chat_become_lines_for_the_gate(deployment: Deployment, tmp_path: Path) -> None:
+    await _fill(deployment)
+    data = tmp_path / "gate.jsonl"
+    lines = await _proposed(deployment, "gate", str(data), "--chat", CHAT)
+    labels = {line["text"]: line["should_answer"] for line in lines}
+    assert (labels["lunch anyone"], labels["How do I rotate keys?"]) == (False, True)
+    assert "In another chat?" not in labels
+    data.write_text("\n".join(json.dumps(line) for line in lines[:3]), "utf-8")
+    rest = await _proposed(deployment, "gate", str(data), "--chat", CHAT)
+    assert [line["id"] for line in rest] == [line["id"] for line in lines[3:]], "what is there is not proposed again"
+
+
+async def test_questions_are_written_for_passages(deployment: Deployment, tmp_path: Path) -> None:
+    replies = iter(['{"question": "", "answer": ""}', "no idea"])
+    for name in ("fuel", "engine", "landing"):
+        (tmp_path / "docs" / f"{name}.md").write_text(f"# {name}\n\nRocket has a part for {name}.", "utf-8")
+
+    def write(body: dict[str, Any]) -> str:
+        assert "<passage>" in body["messages"][1]["content"]
+        return next(replies, '{"question": "How do I install\\n Rocket?", "answer": "With pip."}')
+
+    async with LanguageModelPeer(reply=write) as peer:
+        await asyncio.to_thread(deployment.call, "ingest")
+        data = str(tmp_path / "questions.jsonl")
+        refused = await asyncio.to_thread(
+            lambda: deployment.call("eval", "make", "questions", data, "--from", "knowledge", "--json", code=2)
+        )
+        assert "set models.main" in refused.stderr
+        deployment.settings["models"] = {"main": {"base_url": peer.base_url, "model": "writer"}}
+        lines = await _proposed(deployment, "questions", data, "--from", "knowledge", "--count", "2")
+    assert len(lines) == 2
+    assert lines[0]["question"] == "How do I install Rocket?"
+    assert lines[0]["reference"] == "With pip."
+    assert lines[0]["relevant"][0].startswith("docs: ")
+    assert lines[0]["split"] == choose_split(lines[0]["id"])
+
+
+def _at_a_terminal(deployment: Deployment, keys: Sequence[str], *arguments: str) -> str:
+    """Run the command at a pseudo-terminal, and type the keys, each with Enter."""
+    controller, terminal = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            deployment.command("eval", "make", *arguments),
+            stdin=terminal,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=deployment.folder,
+            env=deployment.variables(),
+            text=True,
+        )
+        os.write(controller, "".join(f"{key}\n" for key in keys).encode())
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0
+        return output
+    finally:
+        os.close(controller)
+        os.close(terminal)
+
+
+async def test_somebody_accepts_lines_at_a_terminal(deployment: Deployment, tmp_path: Path) -> None:
+    await _fill(deployment)
+    data = tmp_path / "questions.jsonl"
+    # Accept the liked one; refuse the failure; edit the next and name its document; stop.
+    keys = ["y", "n", "e", "Where is the moon of Rocket?", "docs: rocket.md; docs: moon.md", "q"]
+    output = await asyncio.to_thread(_at_a_terminal, deployment, keys, "questions", str(data), "--chat", CHAT)
+    first, edited = _lines(data.read_text("utf-8"))
+    assert first["question"] == "How do I rotate keys?"
+    assert (edited["question"], edited["relevant"]) == (
+        "Where is the moon of Rocket?",
+        ["docs: rocket.md", "docs: moon.md"],
+    )
+    assert "2 lines were added" in output
+    [left] = await _proposed(deployment, "questions", str(data), "--chat", CHAT)
+    assert left["question"] == "Which fuel is best?", "what was refused is not proposed again"
+
+
+def test_without_a_terminal_nobody_can_accept(deployment: Deployment, tmp_path: Path) -> None:
+    data = tmp_path / "lines.jsonl"
+    assert "print the proposals with --json" in deployment.call("eval", "make", "gate", str(data), code=2).stderr
+    error = deployment.call("eval", "make", "gate", str(data), "--json", code=2).stderr
+    assert "name it with --chat" in error
+    error = deployment.call("eval", "make", "gate", str(data), "--chat", "nowhere", "--json", code=2).stderr
+    assert "PLATFORM:CHAT" in error
+    data.write_text("{}\n", "utf-8")
+    error = deployment.call("eval", "make", "questions", str(data), "--json", code=2).stderr
+    assert "line 1: it is no JSON object with an id" in error
+
+
+def test_a_line_stays_in_its_split_and_the_other_split_is_left_out(tmp_path: Path) -> None:
+    ids = [f"telegram:1:{number}" for number in range(1000)]
+    splits = [choose_split(line_id) for line_id in ids]
+    assert 250 < splits.count("test") < 350
+    data = tmp_path / "gate.jsonl"
+    lines = [
+        {"id": line_id, "text": "Why?", "should_answer": True, "split": split}
+        for line_id, split in zip(ids, splits, strict=True)
+    ]
+    lines += [{"id": "both", "text": "Why?", "should_answer": True}]
+    lines += [{"id": "other", "text": "Why?", "should_answer": True, "split": "held out"}]
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    counts = [len(read_cases(data, parse_gate_case, GATE_CASE_FORMAT, split=split)) for split in ("fit", "test")]
+    assert sum(counts) == len(ids) + 4, "a line without one of our splits is in both"
+    assert len(read_cases(data, parse_gate_case, GATE_CASE_FORMAT)) == len(lines)

@@ -1,0 +1,155 @@
+"""Who belongs to an audience, and which audiences a configuration may have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from core.settings import Settings
+from core.settings.audience import Asker, Audiences, may_see
+
+BOTS = {
+    "telegram": {"token": {"env": "A"}},
+    "http": {"secret": {"env": "B"}, "callback_url": "https://example.org"},
+    "bots": {
+        "shop": {"http": {"secret": {"env": "C"}, "callback_url": "https://example.org"}},
+        "help": {"telegram": {"token": {"env": "D"}}},
+    },
+}
+
+
+def configured(audiences: dict[str, Any], **changes: Any) -> Settings:
+    sources = {
+        name: {"kind": "learned" if name.startswith("taught") else "faq", "audience": audience}
+        | ({} if name.startswith("taught") else {"path": f"{name}.yaml"})
+        for name, audience in audiences.items()
+    }
+    return Settings.model_validate({**BOTS, "sources": sources, **changes})
+
+
+GROUP, DIRECT = Asker("slack", "slack:C1"), Asker("slack", "slack:D1", is_private=True)
+
+
+@pytest.mark.parametrize(
+    ("audience", "asker", "is_visible"),
+    [
+        ({"everyone"}, GROUP, True),
+        ({"slack:C1"}, GROUP, True),
+        ({"slack:C2"}, GROUP, False),
+        ({"telegram:C1"}, GROUP, False),
+        ({"slack"}, GROUP, True),
+        ({"slack"}, DIRECT, True),
+        ({"slack:D1"}, DIRECT, True),
+        ({"http"}, Asker("http@shop", "http:lobby@shop"), False),
+        ({"http@shop"}, Asker("http@shop", "http:lobby@shop"), True),
+        ({"owners", "admins"}, Asker("slack", "slack:C1", role="owner"), False),
+        ({"owners", "admins"}, Asker("slack", "slack:C1", role="admin"), False),
+        ({"owners"}, Asker("slack", "slack:D1", True, "owner"), True),
+        ({"slack:C2"}, Asker("slack", "slack:D1", True, "owner"), True),
+        ({"admins"}, Asker("slack", "slack:D1", True, "admin"), True),
+        ({"owners"}, Asker("slack", "slack:D1", True, "admin"), False),
+        ({"admins"}, DIRECT, False),
+        ({"slack:C2"}, Asker("console", "console:group"), True),
+    ],
+)
+def test_who_belongs_to_an_audience(audience: set[str], asker: Asker, is_visible: bool) -> None:
+    assert may_see(frozenset(audience), asker) == is_visible
+
+
+def test_an_agent_closes_its_sources_and_nobody_is_in_one_of_two_audiences_alone() -> None:
+    agents = {"all": {"sources": ["a"], "audience": ["telegram:-1", "telegram:-2"]}, "open": {"sources": ["b"]}}
+    settings = configured({"a": ["telegram:-2", "telegram:-3"], "b": "everyone"}, agents=agents)
+    audiences = Audiences.from_settings(settings)
+    visible = {chat: audiences.visible_sources(audiences.make_asker("telegram", chat)) for chat in ("-1", "-2", "-3")}
+    assert visible == {"-1": {"b"}, "-2": {"a", "b"}, "-3": {"b"}}
+    assert audiences.visible_sources(None) == {"b"}
+    restricted = settings.restricted_to({"b"})
+    assert (list(restricted.sources), list(restricted.retrieval_agents())) == (["b"], ["open"])
+    closed = configured({"a": "owners"}, agents={"all": {"sources": ["a"]}}).restricted_to(())
+    assert (closed.sources, closed.retrieval_agents()) == ({}, {}), "no agent is made for what nobody may see"
+
+
+def test_networks_over_http_are_apart_though_their_chats_have_like_names() -> None:
+    audiences = Audiences.from_settings(configured({"a": "http", "b": "http@shop", "c": "http:lobby"}))
+    chats = {"lobby": {"a", "c"}, "lobby@shop": {"b"}, "ann@example.org": {"a"}}
+    for chat, visible in chats.items():
+        assert audiences.visible_sources(audiences.make_asker("http", chat)) == visible
+
+
+@pytest.mark.parametrize(
+    ("audience", "fault"),
+    [
+        ("bosses", "no role and no platform with a bot (known: everyone, admins, owners, http, http@shop, telegram)"),
+        ("slack", "no role and no platform with a bot"),
+        (["everyone", "owners"], "everyone stands alone: remove it, or the other entries"),
+        ("slack:C1", "is on slack, where no bot is configured: add its section, or remove the entry"),
+        ("telegram:team", "is no chat: write telegram:-1001234567890"),
+        ("telegram:-9", "the bot does not answer in 'telegram:-9': add it to gate.chats, or remove it here"),
+        ("telegram:5@shop", "no such chat carries the name of a bot: write telegram:5"),
+        ([], "at least 1 item"),
+    ],
+)
+def test_an_audience_of_nobody_is_a_fault_that_says_the_way_out(audience: object, fault: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        configured({"a": audience}, gate={"chats": ["telegram:-1"]})
+    assert fault in str(caught.value)
+    assert "audience" in str(caught.value)
+
+
+@pytest.mark.parametrize("entry", ["telegram:-1", "telegram:5", "telegram:5@help", "telegram", "http@shop", "admins"])
+def test_what_the_bot_has_may_be_named(entry: str) -> None:
+    assert configured({"a": entry}, gate={"chats": ["telegram:-1"]}).sources["a"].audience == (entry,)
+
+
+def test_one_agent_has_one_audience() -> None:
+    agents = {"all": {"sources": ["a", "b"]}}
+    with pytest.raises(ValidationError, match=r"agents.all: its sources have different .*give each audience an agent"):
+        configured({"a": "everyone", "b": "owners"}, agents=agents)
+    agents["other"] = {"sources": ["b"], "audience": "owners"}  # type: ignore[dict-item]
+    with pytest.raises(ValidationError, match=r"\(a: everyone; b: owners\)"):
+        configured({"a": "everyone", "b": "everyone"}, agents=agents)
+
+
+def test_results_of_a_closed_live_source_are_not_stored_for_others() -> None:
+    live = {"kind": "search_api", "provider": "searxng", "base_url": "https://example.org", "audience": "owners"}
+    sources = {"web": live, "daily": {"kind": "standing", "of": "web", "queries": ["news"]}}
+    agents = {name: {"sources": [name]} for name in sources}
+    with pytest.raises(ValidationError, match=r"daily.audience: it stores results of web \(owners\): give both"):
+        Settings.model_validate({"sources": sources, "agents": agents})
+    with pytest.raises(ValidationError, match=r"daily.audience: it stores results of web"):
+        Settings.model_validate({"sources": sources})
+
+
+@pytest.mark.parametrize(
+    ("source", "chat", "is_accepted"),
+    [
+        ("taught", "http:lobby", True),
+        ("taught", "telegram:-1", False),
+        ("taught", "telegram:-3", False),
+        ("taught-team", "telegram:-1", True),
+        ("taught-team", "telegram:-3", False),
+        ("taught-platform", "telegram:-1", False),
+        ("taught-platform", "telegram:-3", True),
+        ("taught-platform", "http:lobby", False),
+        ("taught-owners", "telegram:-1", False),
+    ],
+)
+def test_taught_answers_follow_the_chat_that_they_come_from(source: str, chat: str, is_accepted: bool) -> None:
+    """What one chat alone may know is not for its whole platform, nor what a platform may know for everyone."""
+    audiences = {
+        "secret": ["telegram:-1", "telegram:-2"],
+        "taught": "everyone",
+        "taught-team": ["telegram:-1", "owners"],
+        "taught-platform": "telegram",
+        "taught-owners": "owners",
+    }
+    platform, _, name = chat.partition(":")
+    assert Audiences.from_settings(configured(audiences)).accepts_lesson(source, platform, name) == is_accepted
+
+
+def test_where_nothing_is_closed_every_taught_answer_is_taken() -> None:
+    audiences = Audiences.from_settings(configured({"taught": "everyone"}))
+    assert audiences.accepts_lesson("taught", "telegram", "-1")
+    assert (audiences.has_closed_sources, audiences.fingerprint) == (False, "")

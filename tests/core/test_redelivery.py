@@ -1,0 +1,183 @@
+"""A platform that takes no answer: it is delivered from the journal once it does, for as long as it is worth it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from bots.common.connection import RetryLater, TokenRefused, Unreachable
+from core.errors import PlatformError
+from core.messaging.journaling import Undelivered, redelivery_time_s
+from core.messaging.processor import MessageProcessor
+from core.ports import Adapter, Delivery, MessageHandler, Sink
+from core.storage.messages import Journal
+from core.types import Citation, ConversationKey, Message, Question, Reply
+from tests.core.fixtures import settings
+from tests.wiring import make_processor
+
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
+CHAT = ConversationKey("test", "room")
+CITED = (Citation(1, "p", "docs", "Final", "final.md", "https://example.org/final"),)
+
+
+def question(number: str = "1", **changes: object) -> Message:
+    asked = Message(number, CHAT, "42", "Ann", "How?", datetime.now(UTC), addressed=True)
+    return replace(asked, **changes)  # type: ignore[arg-type]
+
+
+@dataclass
+class Platform(Adapter):
+    """A platform that is away for some posts."""
+
+    name: str = "test"
+    failures: list[PlatformError] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
+    tries: int = 0
+
+    async def open(self) -> None:
+        return None
+
+    async def listen(self, receive: MessageHandler) -> None:
+        await asyncio.Event().wait()
+
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
+        return PlatformSink(self, delivery)
+
+    async def close(self) -> None:
+        return None
+
+
+@dataclass
+class PlatformSink:
+    platform: Platform
+    delivery: Delivery
+
+    async def open(self) -> None:
+        return None
+
+    async def update(self, text: str) -> None:
+        return None
+
+    async def finish(self, reply: Reply) -> None:
+        self.platform.tries += 1
+        await self.delivery.mark_posting()
+        if self.platform.failures:
+            await self.delivery.mark_rejected()
+            raise self.platform.failures.pop(0)
+        self.platform.shown.append(reply.text)
+        await self.delivery.mark_posted(f"reply {self.platform.tries}")
+
+    async def fail(self, text: str) -> None:
+        await self.finish(Reply(text))
+
+
+class Answers:
+    """Answers each question, and counts how often it was asked to."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def __call__(self, asked: Question, sink: Sink) -> Reply:
+        self.count += 1
+        reply = Reply(f"{self.count}: {asked.text}", CITED)
+        await sink.finish(reply)
+        return reply
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    opened = await Journal.open(tmp_path / "journal.db")
+    yield opened
+    await opened.close()
+
+
+async def get_outcome(journal: Journal, number: str = "1") -> tuple[str, str]:
+    async with journal.database.connect() as connection:
+        row = (
+            await connection.execute(text("SELECT state, reason FROM messages WHERE id = :id"), {"id": number})
+        ).one()
+    return str(row.state), str(row.reason)
+
+
+async def receive(
+    journal: Journal, platform: Platform, *messages: Message, **changes: object
+) -> tuple[MessageProcessor, Answers]:
+    answers = Answers()
+    processor = make_processor(settings(**changes), journal, answers)
+    for message in messages:
+        await processor.handler_for(platform)(message)
+    return processor, answers
+
+
+@pytest.mark.parametrize("error", [Unreachable("away"), RetryLater("slowly", 20), TokenRefused("revoked")])
+async def test_an_answer_that_is_not_taken_is_delivered_later_and_made_once(
+    journal: Journal, error: PlatformError
+) -> None:
+    platform = Platform(failures=[error] * 6)
+    processor, answers = await receive(journal, platform, question())
+    await processor.join()
+    assert (platform.shown, platform.tries, answers.count) == (["1: How?"], 7, 1)
+    assert await get_outcome(journal) == ("answered", "")
+
+
+async def test_what_waits_for_its_platform_takes_no_worker(journal: Journal) -> None:
+    platform, elsewhere = Platform(failures=[Unreachable("away")] * 6), Platform()
+    processor, _ = await receive(journal, platform, question(), run={"workers": 1})
+    while not platform.tries:
+        await asyncio.sleep(0.1)
+    other = question("2", key=ConversationKey("test", "another room"))
+    await processor.handler_for(elsewhere)(other)
+    while not elsewhere.shown:
+        await asyncio.sleep(0.1)
+    assert platform.failures, "the first answer still waits"
+    await processor.join()
+    assert platform.shown == ["1: How?"]
+
+
+async def test_it_is_delivered_by_the_next_start_too(journal: Journal) -> None:
+    platform = Platform(failures=[Unreachable("away")] * 1000)
+    processor, _ = await receive(journal, platform, question())
+    while platform.tries < 2:
+        await asyncio.sleep(0.1)
+    began = asyncio.get_running_loop().time()
+    assert await processor.drain(20) == 0
+    assert asyncio.get_running_loop().time() - began < 5, "a stop does not wait for the platform"
+    platform.failures = []
+    again = Journal(journal.database)
+    answers = Answers()
+    resumed = make_processor(settings(), again, answers)
+    await resumed.resume(platform)
+    await resumed.join()
+    assert (platform.shown, answers.count) == (["1: How?"], 0), "the same text, not another answer"
+    assert await get_outcome(journal) == ("answered", "")
+
+
+async def test_in_the_end_it_is_given_up_and_the_journal_says_why(journal: Journal) -> None:
+    platform = Platform(failures=[Unreachable("Telegram cannot be reached")] * 1000)
+    processor, _ = await receive(journal, platform, question(), run={"redeliver_hours": 0.01})
+    await processor.join()
+    assert await get_outcome(journal) == (
+        "failed",
+        "the platform did not take the answer in time: Telegram cannot be reached",
+    )
+    assert 3 < platform.tries < 20
+
+
+@pytest.mark.parametrize(
+    ("hours", "is_unasked", "age_s", "expected_s"),
+    [(6, False, 0, 21600), (6, True, 0, 600), (6, False, 86400, 120), (0, False, 0, 0), (0.1, True, 0, 360)],
+)
+def test_how_long_an_answer_is_worth_delivering(
+    hours: float, is_unasked: bool, age_s: float, expected_s: float
+) -> None:
+    now = datetime.now(UTC)
+    error = Undelivered(Unreachable("away"), is_unasked=is_unasked)
+    seconds = redelivery_time_s(question(sent_at=now - timedelta(seconds=age_s)), error, hours)
+    assert abs(seconds - expected_s) < 5

@@ -1,0 +1,270 @@
+"""Several daemons on one PostgreSQL journal: leases, claims, and who may still write what of a message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import func, update
+
+from core.answering.quota import QuotaLimiter
+from core.errors import ClaimLost, QuotaExceeded, StoreLocked
+from core.settings import Settings
+from core.settings.messaging import JournalSettings
+from core.storage.claims import ClaimRepository
+from core.storage.engine import Database
+from core.storage.leases import DAEMON_PREFIX, Leases, open_leases
+from core.storage.messages import Journal
+from core.storage.overrides import LiveSettings
+from core.storage.tables import leases
+from core.storage.usage import TokenUsage, UsageRepository
+from core.types import ConversationKey, Message, Question, Reply
+
+CHAT, OTHER_CHAT = ConversationKey("telegram", "1", ""), ConversationKey("telegram", "2", "")
+ASKED = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), bot="9", addressed=True)
+LEASE_S = 1.0
+
+
+class Member:
+    """One of several daemons, as far as the journal knows it."""
+
+    def __init__(self, database: Database, own_leases: Leases) -> None:
+        self.database, self.leases = database, own_leases
+        self.journal, self.claims = Journal(database), ClaimRepository(database)
+
+    async def claim(self, limit: int = 10) -> list[str]:
+        return [claim.message.id for claim in await self.claims.claim(["telegram"], limit)]
+
+    async def die(self) -> None:
+        """Let its leases run out, as if nobody had renewed them."""
+        past = func.now() - timedelta(seconds=1)
+        await self.database.write(update(leases).filter_by(owner=self.database.owner).values(expires_at=past))
+
+
+Join = Callable[..., Awaitable[Member]]
+
+
+@pytest.fixture
+async def join(postgres_journal: JournalSettings) -> AsyncIterator[Join]:
+    members: list[Member] = []
+
+    async def make(lease_s: float = 60) -> Member:
+        database = await Database.open_server(postgres_journal)
+        own_leases = Leases(database, lease_s)
+        await own_leases.acquire(DAEMON_PREFIX + own_leases.owner)
+        database.owner = own_leases.owner
+        members.append(Member(database, own_leases))
+        return members[-1]
+
+    yield make
+    for member in members:
+        await member.database.close()
+
+
+class TestLeases:
+    async def test_a_lease_has_one_owner_until_it_is_given_back_or_runs_out(self, join: Join) -> None:
+        first, second = await join(), await join()
+        assert await first.leases.acquire("bot:1")
+        assert await first.leases.acquire("bot:1"), "it may be taken again by its owner"
+        assert not await second.leases.acquire("bot:1")
+        await first.leases.release("bot:1")
+        assert await second.leases.acquire("bot:1")
+        await second.die()
+        assert await first.leases.acquire("bot:1")
+        assert not await second.leases.acquire("bot:1")
+
+    async def test_of_many_attempts_at_once_one_succeeds(self, join: Join) -> None:
+        members = [await join() for _ in range(4)]
+        results = await asyncio.gather(*(member.leases.acquire("bot:1") for member in members for _ in range(3)))
+        owners = {index // 3 for index, is_held in enumerate(results) if is_held}
+        assert len(owners) == 1
+
+    async def test_what_is_renewed_does_not_run_out(self, join: Join) -> None:
+        first, second = await join(), await join()
+        async with open_leases(first.database, LEASE_S) as kept:
+            assert kept is not None
+            assert await kept.acquire("source:docs")
+            for _ in range(8):
+                await asyncio.sleep(LEASE_S / 4)
+                assert not await second.leases.acquire("source:docs")
+        assert await second.leases.acquire("source:docs"), "all are given back at the end"
+
+    async def test_a_source_that_another_daemon_refreshes_is_locked(self, join: Join) -> None:
+        first, second = await join(), await join()
+        async with first.leases.hold("source:docs"):
+            with pytest.raises(StoreLocked, match="source:docs"):
+                async with second.leases.hold("source:docs"):
+                    pytest.fail("two hold it")
+        async with second.leases.hold("source:docs"):
+            pass
+
+    async def test_the_leader_is_followed_when_it_dies(self, join: Join) -> None:
+        first, second = await join(LEASE_S), await join(LEASE_S)
+        led: list[str] = []
+
+        async def work(name: str) -> None:
+            led.append(name)
+            await asyncio.Event().wait()
+
+        leading = asyncio.create_task(first.leases.lead("bot:1", lambda: work("first")))
+        while not led:
+            await asyncio.sleep(0.01)
+        following = asyncio.create_task(second.leases.lead("bot:1", lambda: work("second")))
+        # Nobody renews the first one's leases.
+        started = asyncio.get_running_loop().time()
+        while len(led) < 2:
+            await asyncio.sleep(0.01)
+        assert asyncio.get_running_loop().time() - started < LEASE_S + 0.3
+        assert led == ["first", "second"]
+        # The first one notices when it comes back to renew them.
+        renewing = asyncio.create_task(first.leases.run())
+        while "bot:1" in first.leases._lost_events:
+            await asyncio.sleep(0.01)
+        for task in (leading, following, renewing):
+            task.cancel()
+        await asyncio.gather(leading, following, renewing, return_exceptions=True)
+
+    async def test_the_end_of_the_work_gives_the_lease_back(self, join: Join) -> None:
+        first, second = await join(), await join()
+
+        async def fail() -> None:
+            raise ValueError("broken")
+
+        with pytest.raises(ValueError, match="broken"):
+            await first.leases.lead("bot:1", fail)
+        assert await second.leases.acquire("bot:1")
+
+    async def test_long_dead_daemons_are_forgotten(self, join: Join) -> None:
+        first, second = await join(), await join()
+        past = func.now() - timedelta(hours=2)
+        await first.database.write(update(leases).filter_by(owner=first.database.owner).values(expires_at=past))
+        await second.leases.release_all()
+        assert await first.database.fetch_all(leases.select()) == []
+
+
+class TestClaims:
+    async def test_a_message_is_claimed_once(self, join: Join) -> None:
+        members = [await join() for _ in range(3)]
+        for number in range(30):
+            key = replace(CHAT, chat=str(number))
+            await members[0].journal.record_message(replace(ASKED, id=str(number), key=key))
+        claimed: list[str] = []
+        while batches := await asyncio.gather(*(member.claim(3) for member in members)):
+            if not any(batches):
+                break
+            assert all(len(batch) <= 3 for batch in batches)
+            claimed += [message_id for batch in batches for message_id in batch]
+        assert sorted(claimed, key=int) == [str(number) for number in range(30)]
+
+    async def test_a_conversation_stays_with_its_daemon_while_it_lasts(self, join: Join) -> None:
+        first, second = await join(), await join()
+        for number in (1, 2):
+            await first.journal.record_message(replace(ASKED, id=str(number)))
+        await first.journal.record_message(replace(ASKED, id="3", key=OTHER_CHAT))
+        assert await first.claim(1) == ["1"]
+        assert await second.claim() == ["3"], "the second message of the chat waits for the first"
+        assert await first.claim(0) == ["2"], "which takes no worker: it waits for the first"
+        await first.journal.mark_answered(replace(ASKED, id="1"), Reply("So."))
+        await first.journal.mark_answered(replace(ASKED, id="2"), Reply("So."))
+        await first.journal.record_message(replace(ASKED, id="4"))
+        assert await second.claim() == ["4"]
+
+    async def test_order_holds_in_a_race(self, join: Join) -> None:
+        first, second = await join(), await join()
+        for number in range(40):
+            await first.journal.record_message(replace(ASKED, id=str(number)))
+        order: list[str] = []
+        owners: set[str] = set()
+
+        async def work(member: Member) -> None:
+            while len(order) < 40:
+                for claim in await member.claims.claim(["telegram"], 1):
+                    order.append(claim.message.id)
+                    owners.add(member.database.owner)
+                    await asyncio.sleep(0)
+                    await member.journal.mark_answered(claim.message, Reply("So."))
+
+        async with asyncio.timeout(30):
+            await asyncio.gather(work(first), work(second))
+        assert order == [str(number) for number in range(40)]
+
+    async def test_what_a_dead_daemon_left_is_taken_over_as_it_stands(self, join: Join) -> None:
+        dead, heir = await join(), await join()
+        for number in range(1, 5):
+            await dead.journal.record_message(replace(ASKED, id=str(number), key=replace(CHAT, chat=str(number))))
+        assert len(await dead.claim()) == 4
+        messages = [replace(ASKED, id=str(number), key=replace(CHAT, chat=str(number))) for number in range(1, 5)]
+        await dead.journal.begin_answer(messages[1])
+        await dead.journal.mark_posting(messages[2])
+        await dead.journal.mark_posting(messages[3])
+        await dead.journal.mark_posted(messages[3], "77")
+        assert await heir.claim() == []
+        await dead.die()
+        claims = await heir.claims.claim(["telegram"], 10)
+        assert [(claim.reply_id, claim.is_in_doubt, claim.is_taken_over) for claim in claims] == [
+            ("", False, True),
+            ("", False, True),
+            ("", True, True),
+            ("77", False, True),
+        ]
+        assert await heir.journal.record_edit(replace(messages[1], text="Why?")), "what had only begun begins anew"
+
+    async def test_who_lost_a_message_writes_nothing_of_it(self, join: Join) -> None:
+        late, heir = await join(), await join()
+        await late.journal.record_message(ASKED)
+        assert await late.claim() == ["1"]
+        await late.journal.begin_answer(ASKED)
+        await late.die()
+        assert await heir.claim() == ["1"]
+        for write in (
+            late.journal.begin_answer(ASKED),
+            late.journal.mark_posting(ASKED),
+            late.journal.mark_delivery(ASKED, Reply("So."), {}),
+            late.journal.mark_answered(ASKED, Reply("So.")),
+            late.journal.mark_failed(ASKED, "late"),
+        ):
+            with pytest.raises(ClaimLost):
+                await write
+        assert await late.journal.find_unfinished(ASKED) is None
+        await heir.journal.mark_answered(ASKED, Reply("So."))
+        assert await heir.journal.get_pending("telegram") == []
+
+    async def test_what_is_bound_belongs_to_its_receiver(self, join: Join) -> None:
+        first, second = await join(), await join()
+        await first.journal.record_message(ASKED, is_bound=True)
+        assert await second.claim() == []
+        await first.journal.mark_answered(ASKED, Reply("So."))
+
+    async def test_an_orderly_end_leaves_the_work_to_the_others_at_once(self, join: Join) -> None:
+        first, second = await join(), await join()
+        await first.journal.record_message(ASKED)
+        assert await first.claim() == ["1"]
+        await first.claims.release_all()
+        assert await second.claim() == ["1"]
+
+    async def test_other_platforms_are_left_alone(self, join: Join) -> None:
+        first = await join()
+        await first.journal.record_message(replace(ASKED, key=replace(CHAT, platform="slack")))
+        assert await first.claim() == []
+
+
+async def test_limits_count_the_answers_of_all_daemons(join: Join) -> None:
+    first, second = await join(), await join()
+    settings: Any = Settings.model_validate({"limits": {"daily_tokens_per_chat": 500}})
+    await first.journal.record_message(ASKED)
+    await first.claim()
+    await first.journal.begin_answer(ASKED)
+    question = Question("Why?", id="2", author_id="43", key=CHAT)
+    limiter = QuotaLimiter(LiveSettings(settings), UsageRepository(second.database), TokenUsage(400, 100))
+    with pytest.raises(QuotaExceeded):
+        async with limiter.reserve(question):
+            pytest.fail("the limit is used up by the answer in progress")
+    async with limiter.reserve(replace(question, key=OTHER_CHAT)):
+        pass
+    await first.journal.mark_answered(ASKED, Reply("So."))
+    async with limiter.reserve(question):
+        pass

@@ -1,0 +1,135 @@
+"""From an empty folder to the first answer in a Telegram group, as somebody would do it, recorded.
+
+    python -m tests.first_answer WHEEL          installs the wheel with pip and prints the record
+    python -m tests.first_answer WHEEL --save   also writes it into docs/telegram.md
+
+Telegram is the peer of the tests (`tests/peers/telegram.py`), over real HTTP; everything else is what a user has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.peers.telegram import TelegramPeer
+from tests.terminal import Terminal, open_terminal
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "telegram.md"
+BEGIN, END = "<!-- recorded by tests/first_answer.py -->", "<!-- end of the record -->"
+GROUP = -1001234567890
+QUESTION = "Which messages does the bot get when privacy mode is on?"
+DOCS = "/home/ann/rocket/docs"
+
+
+@dataclass(slots=True)
+class Record:
+    """What was typed and shown, a text per step, and how long it took."""
+
+    steps: list[str] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    answer: str = ""
+
+    def add(self, started_at: float, text: str) -> None:
+        self.steps.append(text.strip())
+        self.seconds.append(time.monotonic() - started_at)
+
+    def render(self) -> str:
+        """Return the steps as they are shown in the guide."""
+        steps = [
+            f"# Step {number}, after {sum(self.seconds[: number - 1]):.0f} s\n{step}"
+            for number, step in enumerate(self.steps, 1)
+        ]
+        return "\n\n".join(steps)
+
+
+async def record(
+    kimas: Sequence[str], docs: Path, folder: Path, environment: Mapping[str, str], result: Record
+) -> Record:
+    """Set a bot up in an empty folder and ask it in a group. `kimas` is the command; `docs` is what it answers from."""
+    async with TelegramPeer() as peer:
+        peer.reads_all = True
+        started_at = time.monotonic()
+        async with open_terminal([*kimas, "init", "--api-url", peer.api_url], folder, environment) as terminal:
+            await _set_up(terminal, peer, docs)
+            assert await terminal.end() == 0, terminal.shown
+            result.add(started_at, "$ kimas init\n" + terminal.shown)
+        for arguments in (["check", "--live"], ["ingest"]):
+            started_at = time.monotonic()
+            async with open_terminal([*kimas, *arguments], folder, environment) as terminal:
+                assert await terminal.end(240) == 0, terminal.shown
+                result.add(started_at, f"$ kimas {' '.join(arguments)}\n" + terminal.shown)
+        started_at = time.monotonic()
+        async with open_terminal([*kimas, "run"], folder, environment) as terminal:
+            await terminal.read("telegram.open")
+            result.add(started_at, "$ kimas run")
+            started_at = time.monotonic()
+            peer.say(GROUP, f"/ask {QUESTION}")
+            reply = await peer.wait_for_reply(GROUP, 60, containing="[1]")
+            result.answer = reply.text
+            result.add(started_at, f"Ann, in the group: /ask {QUESTION}\n\nThe bot replies:\n{reply.text}")
+            terminal.process.terminate()
+            assert await terminal.end() == 0, terminal.shown
+    places = {str(docs): DOCS, str(folder): "/home/ann/bot", peer.api_url: "https://api.telegram.org"}
+    for place, shown in places.items():
+        result.steps[:] = [step.replace(place, shown) for step in result.steps]
+    return result
+
+
+async def _set_up(terminal: Terminal, peer: TelegramPeer, docs: Path) -> None:
+    await terminal.answer("[telegram]:", "")
+    await terminal.answer("not shown", peer.token)
+    await terminal.answer("s: skip", "")
+    await terminal.read("waiting for up to")
+    peer.say(GROUP, "/ask hello")
+    await terminal.answer("answer in this group only?", "")
+    await terminal.answer("Source [.]:", str(docs))
+    await terminal.answer("Another source", "")
+    await terminal.answer("Model (", "")
+
+
+def install(wheel: Path, folder: Path, result: Record) -> Path:
+    """Install the wheel with plain pip in a new environment; return the command."""
+    started_at = time.monotonic()
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    subprocess.run([folder / "bin" / "pip", "install", "--quiet", wheel], check=True)
+    result.add(started_at, f"$ pip install {wheel.name}")
+    return folder / "bin" / "kimas"
+
+
+def save(result: Record) -> None:
+    """Put the record into the guide."""
+    page = PAGE.read_text("utf-8")
+    block = f"{BEGIN}\n\n````text\n{result.render()}\n````\n\n{END}"
+    PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: block, page, flags=re.DOTALL), "utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("wheel", type=Path)
+    parser.add_argument("--save", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kimas-first-answer-") as place:
+        result, home, folder = Record(), Path(place) / "home", Path(place) / "bot"
+        home.mkdir()
+        folder.mkdir()
+        kimas = install(options.wheel.absolute(), Path(place) / "venv", result)
+        environment = {"HOME": str(home), "PYTHONPATH": "", "PATH": os.environ["PATH"]}
+        asyncio.run(record([str(kimas)], ROOT / "docs", folder, environment, result))
+    print(result.render())
+    print(f"\n{len(result.steps)} steps, {sum(result.seconds):.0f} s")
+    if options.save:
+        save(result)
+
+
+if __name__ == "__main__":
+    main()

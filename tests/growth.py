@@ -1,0 +1,111 @@
+"""Whether processor time grows with a text or with its square: by the ratio of two sizes, on a noisy machine."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+Run = Callable[[str], object]
+# For four times the text what is linear takes four times as long, and what is quadratic sixteen times.
+FACTOR, MAX_RATIO = 4, 9.0
+# What hostile texts repeat.
+UNITS = (
+    *("`", "\n", " ", "\t", "<", "<!--", "[", "](", "*", "_", "a", "A", "a.", "a_", "a-", "-", "#", "1", "1.", "|"),
+    *("'", '"', "=", ":", "a ", "@", "https://", "x\n\n", "0,", "。", "中", "[1]", "(", "{", "~", "\n ", "`a", "> "),
+    *("\\", "/", "&", "*a", "**a", "a@", "|-", "[[", "![", "!\n", "- ", "?"),
+)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What is measured: texts of `quick_size` characters first; those that take `quick_s` are looked at closely.
+
+    These may not take longer than `max_s` at `size` characters. From `min_s` on, the ratio to a quarter of it counts.
+    """
+
+    quick_size: int
+    quick_s: float
+    size: int
+    min_s: float
+    max_s: float = 1.0
+    # The clock may be coarse: the shorter text is read several times.
+    repeats: int = 8
+
+
+# A linear pattern takes some 20 ns a character; a quadratic one at least 0.3 ms for 800.
+PATTERN_LIMITS = Growth(800, 0.0001, 8000, 0.008)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text of any size: `unit` repeated, after `start` and before `end`."""
+
+    start: str
+    unit: str
+    end: str
+
+    def make(self, size: int) -> str:
+        """Return the text with about so many characters between its start and its end."""
+        return self.start + self.unit * (size // len(self.unit) + 1) + self.end
+
+    def __str__(self) -> str:
+        return f"{self.start!r} + {self.unit!r} * n + {self.end!r}"
+
+
+class TooSlow(BaseException):
+    """Something used up its processor time."""
+
+
+def find_growth(run: Run, text: Text, limits: Growth) -> str:
+    """Return why a function grows faster than its text, or an empty string."""
+    try:
+        with cpu_limit(limits.max_s):
+            quick_text = text.make(limits.quick_size)
+            # By the clock on the wall, which is fine-grained: what else the machine does can only make it longer.
+            if any(measure(run, quick_text, time.perf_counter) < limits.quick_s for _ in range(2)):
+                return ""
+        whole, part = text.make(limits.size), text.make(limits.size // FACTOR)
+        with cpu_limit(limits.max_s):
+            seconds = measure(run, whole)
+        if seconds <= limits.min_s:
+            return ""
+        with cpu_limit(limits.repeats * limits.max_s):
+            previous = sum(measure(run, part) for _ in range(limits.repeats)) / limits.repeats
+            seconds = min(seconds, measure(run, whole))
+    except TooSlow:
+        return f"{text} takes more than {limits.max_s} s at {limits.size}"
+    is_linear = seconds <= limits.min_s or seconds <= previous * MAX_RATIO
+    return "" if is_linear else f"{text}: {previous:.5f} s, then {seconds:.5f} s"
+
+
+def measure(run: Run, text: str, clock: Callable[[], float] = time.process_time) -> float:
+    """Return the processor time of one run, in seconds."""
+    # A collection reads all that was ever imported: it would be blamed on the text during which it happens.
+    gc.disable()
+    try:
+        started_at = clock()
+        run(text)
+        return clock() - started_at
+    finally:
+        gc.enable()
+
+
+@contextmanager
+def cpu_limit(seconds: float) -> Iterator[None]:
+    """Raise `TooSlow` in the block after so much processor time."""
+    previous = signal.signal(signal.SIGVTALRM, _stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, previous)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise TooSlow

@@ -1,0 +1,115 @@
+"""`docs/results.md`: every figure that was committed, where it comes from and how to repeat it.
+
+`python -m tests.results` writes the page.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.benchmarks.figures import Figure
+from tests.deployment import ROOT
+from tests.quality.figures import committed
+
+BENCHMARKS = ROOT / "docs/benchmarks/figures.json"
+PAGE = ROOT / "docs/results.md"
+HEAD = """# Results
+
+This page is generated: `python -m tests.results` writes it from the figures that were committed last. A test fails when
+it is stale, and when README quotes a figure that is not here.
+
+## Judgement
+
+Measured by `make quality` on public projects and messages. Some labels, questions and statements about them are ours:
+[Quality](quality.md) says which, how to build each set, and how far to trust the figures. All are shares from 0 to 1.
+"""
+SPEED_HEAD = """
+## Speed
+
+Measured by `make bench` ([CONTRIBUTING](../CONTRIBUTING.md)), against peers of ours on the same machine: a model that
+needs 300 ms to its first token and then writes 50 tokens a second. The machine is shared and noisy. So compare figures
+of one suite with each other, and not with those of other machines.
+"""
+NOT_MEASURED = """
+## Not measured
+
+- Answers of a real language model: their quality depends on the model. `kimas eval compare` and `kimas eval answers
+  --judge` measure them on your questions, with a judge of your choice ([Evaluate](evaluate.md)).
+- Real platforms and providers: their networks and limits. The peers of the tests are as strict as their documents.
+- More than one machine. [Scale](scale.md) has what several daemons on one machine do.
+"""
+
+
+def describe_machine() -> dict[str, str]:
+    """Return what figures of speed depend on."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text("utf-8").splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    commit = subprocess.run(
+        ("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"), capture_output=True, text=True, check=False
+    )
+    return {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "commit": commit.stdout.strip(),
+        "processor": f"{os.cpu_count()} x {names[0] if names else platform.machine()}",
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
+        "python": platform.python_version(),
+    }
+
+
+def save(measured: Mapping[str, Sequence[Figure]]) -> None:
+    """Keep the figures of the suites that ran, those of the others stay; and write the page."""
+    values: dict[str, Any] = json.loads(BENCHMARKS.read_text("utf-8")) if BENCHMARKS.exists() else {}
+    machine = describe_machine()
+    for suite, figures in measured.items():
+        entries = [
+            {"what": figure.what, "value": float(f"{figure.value:.4g}"), "unit": figure.unit, "limit": figure.limit}
+            for figure in figures
+        ]
+        values[suite] = {"machine": machine, "figures": entries}
+    BENCHMARKS.parent.mkdir(parents=True, exist_ok=True)
+    BENCHMARKS.write_text(json.dumps(dict(sorted(values.items())), indent=1, ensure_ascii=False) + "\n", "utf-8")
+    PAGE.write_text(render(), "utf-8")
+
+
+def render() -> str:
+    """Return the page."""
+    return "\n".join([HEAD, *_quality_lines(), SPEED_HEAD, *_speed_lines(), NOT_MEASURED]).rstrip() + "\n"
+
+
+def _quality_lines() -> Iterator[str]:
+    for part, figures in committed().items():
+        yield from (f"### {part.replace('_', ' ').capitalize()}", "", "| figure | value |", "|---|---|")
+        yield from (f"| {name} | {value:.3f} |" for name, value in figures.items())
+        yield ""
+
+
+def _speed_lines() -> Iterator[str]:
+    values: dict[str, Any] = json.loads(BENCHMARKS.read_text("utf-8")) if BENCHMARKS.exists() else {}
+    if not values:
+        yield "No figures are committed yet: they want a quiet machine. `python -m tests.benchmarks --save` keeps them."
+    for suite, result in values.items():
+        machine = result["machine"]
+        yield from (f"### `make bench` suite {suite}", "")
+        yield f"{machine['date']}, commit {machine['commit']}: {machine['processor']}, {machine['memory']}, "
+        yield from (f"{machine['system']}, Python {machine['python']}.", "")
+        yield from ("| figure | value | promised |", "|---|---|---|")
+        for figure in result["figures"]:
+            limit = "" if figure["limit"] is None else f"at most {figure['limit']:g} {figure['unit']}".rstrip()
+            value = f"{figure['value']:g} {figure['unit']}".rstrip()
+            yield f"| {figure['what']} | {value} | {limit or '-'} |"
+        yield ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(), "utf-8")

@@ -1,0 +1,279 @@
+"""Four platforms, a model and the real daemon as a process: who asked what, and what people see of it in the end.
+
+Every answer is long enough for several messages, and each of its paragraphs says which question it belongs to. So what
+is shown in a chat says by itself whether an answer is lost, cut off, or there twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import sqlite3
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import psutil
+
+from tests.benchmarks.load_model import ASKED
+from tests.benchmarks.load_places import SECRETS, Chat, Discord, Http, Platform, Slack, Telegram, free_port
+from tests.core.scripted import Body, get_agent
+from tests.deployment import ROOT, Deployment
+from tests.peers.language_model import LanguageModelPeer
+
+PARAGRAPHS = 12
+FILLER = "Administrators configure repositories, retrieval strategies, citations, thresholds, conversations. " * 5
+READY_S = 120
+# A message without a question's marker that is this short is a placeholder that was left.
+MAX_STUB_CHARS = 40
+MARKER = re.compile(r"K\d{5}")
+UNFINISHED = ("received", "answering", "sending")
+# The platform's own tries are over (Slack), or nobody told the bot of the chat (Discord): no question for the bot.
+NEVER_TAKEN = "never taken"
+
+
+def reply_to(body: Body) -> str:
+    """Return what the model says: a long answer that names its question in every paragraph."""
+    purpose, text = get_agent(body), str(body["messages"][-1]["content"])
+    questions = ASKED.findall(text)
+    markers = MARKER.findall(questions[-1] if questions else text)
+    if purpose == "context":
+        return f"1\nThey want to know: {questions[-1] if questions else text}"
+    if purpose not in ("write", "talk") or not markers:
+        return questions[-1] if questions else "the question"
+    return "\n\n".join(
+        f"{markers[-1]} part {number:02} of {PARAGRAPHS}. {FILLER}" for number in range(1, PARAGRAPHS + 1)
+    )
+
+
+@dataclass(slots=True)
+class Asked:
+    """A question: where, by which marker it is known, and its id on the platform."""
+
+    chat: Chat
+    marker: str
+    id: str = ""
+
+
+def judge_answer(marker: str, reply: str, texts: Sequence[str]) -> str:
+    """Return what a chat shows of the reply that the journal has: "whole", "lost", "cut off", or "twice"."""
+    expected, numbers = _find_parts(marker, [reply]), _find_parts(marker, texts)
+    if not expected:
+        # No model wrote it: quoted passages, or a note.
+        beginning = _squash(reply)[:60]
+        return "whole" if beginning and beginning in _squash(" ".join(texts)) else "lost"
+    if not numbers:
+        return "lost"
+    if len(numbers) != len(set(numbers)):
+        return "twice"
+    return "whole" if numbers == expected else "cut off"
+
+
+def _find_parts(marker: str, texts: Sequence[str]) -> list[int]:
+    return [int(number) for text in texts for number in re.findall(rf"{marker} part (\d\d) of", text)]
+
+
+def _squash(text: str) -> str:
+    """Return a text without what platforms write in different ways."""
+    return re.sub(r"\[[\d, ]+\]|<[^>]*>|\(http[^)]*\)|[^a-z]", "", text.lower())
+
+
+class Daemon:
+    """The daemon, as a process that is killed and started again."""
+
+    def __init__(self, deployment: Deployment, places: Sequence[Platform], port: int) -> None:
+        self._deployment, self._places, self._port = deployment, places, port
+        self._server: asyncio.subprocess.Process | None = None
+        self.pid = 0
+        self.ready_s: list[float] = []
+
+    async def open(self) -> None:
+        """Start the process that everything is imported in."""
+        self._server = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.soak.fork_server"),
+            cwd=ROOT,
+            env=self._deployment.variables(),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert self._server.stdout is not None
+        await self._server.stdout.readline()
+
+    async def close(self) -> None:
+        """End all processes."""
+        await self.kill()
+        if self._server is not None:
+            self._server.kill()
+            await self._server.wait()
+
+    async def start(self) -> None:
+        """Start the daemon, and wait until it is connected everywhere."""
+        assert self._server is not None
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        began = time.monotonic()
+        log = str(self._deployment.folder / "daemon.log")
+        request = {"arguments": ["--config", str(self._deployment.config), "run"], "log": log}
+        self._server.stdin.write(json.dumps(request).encode() + b"\n")
+        self.pid = int(await self._server.stdout.readline())
+        async with asyncio.timeout(READY_S):
+            while not (await self.metrics()).get("kimas_ready") or not all(
+                [await place.connected() for place in self._places]
+            ):
+                assert self.is_running(), self._deployment.log()[-3000:]
+                await asyncio.sleep(0.05)
+        self.ready_s.append(time.monotonic() - began)
+
+    def is_running(self) -> bool:
+        """Return whether the process is there."""
+        return bool(self.pid) and psutil.pid_exists(self.pid)
+
+    async def kill(self, number: int = signal.SIGKILL) -> None:
+        """End it by a signal, at once or in order, and wait until it is gone."""
+        pid, self.pid = self.pid, 0
+        if not pid:
+            return
+        # Its workers end when they have nobody to work for.
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+        while psutil.pid_exists(pid):
+            await asyncio.sleep(0.01)
+
+    async def metrics(self) -> dict[str, float]:
+        """Return what the daemon reports of itself; nothing while it does not."""
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(5)) as session,
+                session.get(f"http://127.0.0.1:{self._port}/metrics") as answer,
+            ):
+                lines = [line.rsplit(" ", 1) for line in (await answer.text()).splitlines() if not line.startswith("#")]
+        except (aiohttp.ClientError, TimeoutError):
+            return {}
+        return {name: float(value) for name, value in lines}
+
+
+class World:
+    """The platforms with their people, the model, and one daemon that is killed and started again."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder = folder
+        self.journal = folder / "data" / "journal.db"
+        self.chance = random.Random(seed)
+        self.places: dict[str, Platform] = {}
+        self.chats: dict[str, list[Chat]] = {}
+        self.questions: list[Asked] = []
+        self.model: LanguageModelPeer
+        self.daemon: Daemon
+
+    async def ask(self, platform: str) -> Asked:
+        """Let somebody ask in a chat of this platform."""
+        place = self.places[platform]
+        asked = Asked(self.chance.choice(self.chats[platform]), f"K{len(self.questions):05}")
+        self.questions.append(asked)
+        mention = "" if asked.chat.private else place.mention
+        text = f"{mention}{asked.marker}: how does the gate decide when to speak?"
+        # Each by another person: many answers to one account look like a loop of two bots.
+        asked.id = await place.say(asked.chat, text, len(self.questions) % 900)
+        return asked
+
+    def unfinished(self) -> int:
+        """Return how many messages the journal has not settled."""
+        with closing(sqlite3.connect(self.journal, timeout=30)) as connection:
+            marks = ", ".join("?" * len(UNFINISHED))
+            query = f"SELECT count(*) FROM messages WHERE state IN ({marks})"  # noqa: S608
+            return int(connection.execute(query, UNFINISHED).fetchone()[0])
+
+    def outcomes(self) -> dict[tuple[str, str, str], tuple[str, str, str]]:
+        """Return the state, the reason and the reply of every message in the journal."""
+        with closing(sqlite3.connect(self.journal, timeout=30)) as connection:
+            rows = connection.execute("SELECT platform, chat, id, state, reason, reply FROM messages").fetchall()
+        return {tuple(row[:3]): (row[3], row[4] or "", row[5] or "") for row in rows}
+
+    async def settle(self, timeout_s: float) -> None:
+        """Wait until everything asked is in the journal and settled."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            known = await asyncio.to_thread(self.outcomes)
+            if all((item.chat.platform, item.chat.id, item.id) in known for item in self.questions):
+                break
+            await asyncio.sleep(0.3)
+        while await asyncio.to_thread(self.unfinished) and time.monotonic() < deadline:
+            await asyncio.sleep(0.3)
+
+    def judge(self) -> tuple[Counter[tuple[str, str]], list[str]]:
+        """Return how many answers there are of each platform and verdict, and a line for each that is not whole.
+
+        A message of the bot that is no part of any answer is "orphaned".
+        """
+        known, counts, faults = self.outcomes(), Counter[tuple[str, str]](), list[str]()
+        for item in self.questions:
+            platform = item.chat.platform
+            texts = [message.text for message in self.places[platform].seen(item.chat)]
+            state, reason, reply = known.get((platform, item.chat.id, item.id), ("", "", ""))
+            verdict = judge_answer(item.marker, reply, texts) if state else NEVER_TAKEN
+            counts[platform, verdict] += 1
+            if verdict != "whole":
+                shown = [re.findall(rf"{item.marker} part (\d\d)", text) for text in texts if item.marker in text]
+                faults.append(f"{verdict}: {platform} {item.chat.id} {item.marker} {item.id} {state} {reason} {shown}")
+        for platform, chats in self.chats.items():
+            for chat in chats:
+                for message in self.places[platform].seen(chat):
+                    if len(message.text) < MAX_STUB_CHARS and not MARKER.search(message.text):
+                        counts[platform, "orphaned"] += 1
+                        if platform != "telegram":
+                            faults.append(f"orphaned: {platform} {chat.id} {message.text[:80]!r}")
+        return counts, faults
+
+
+@asynccontextmanager
+async def open_world(
+    folder: Path,
+    seed: int,
+    *,
+    chats: int = 30,
+    tokens_per_s: float = 1500,
+    settings: Mapping[str, object] | None = None,
+) -> AsyncIterator[World]:
+    """Open the platforms and the model, read the sources, and start the daemon."""
+    world = World(folder, seed)
+    async with AsyncExitStack() as stack:
+        places: list[Platform] = [Telegram(), Discord(), Slack(), Http()]
+        for place in places:
+            await place.open(stack)
+            world.places[place.name] = place
+            # Private chats of Discord are unknown to a bot that was away when they began: docs/discord.md.
+            private = 0 if place.name == "discord" else chats // 3
+            world.chats[place.name] = place.chats(chats, private)
+        world.places["telegram"].peer.limit_per_chat = None  # type: ignore[attr-defined]
+        world.places["slack"].peer.limits = {}  # type: ignore[attr-defined]
+        world.model = await stack.enter_async_context(
+            LanguageModelPeer(ttft_s=0.05, tokens_per_s=tokens_per_s, reply=reply_to)
+        )
+        port = free_port()
+        http = {**world.places["http"].settings(), "partials": True}
+        platforms = {place.name: place.settings() for place in places}
+        configuration = {
+            "sources": {"guide": {"kind": "files", "path": str(ROOT / "docs" / "groups.md")}},
+            "models": {"main": {"base_url": world.model.base_url, "model": "peer", "max_tokens": 4096}},
+            "metrics": {"port": port},
+            "run": {"grace_s": 5},
+            **platforms,
+            "http": http,
+            **(settings or {}),
+        }
+        deployment = Deployment(folder, configuration, SECRETS)
+        await asyncio.to_thread(deployment.call, "ingest")
+        world.daemon = Daemon(deployment, places, port)
+        stack.push_async_callback(world.daemon.close)
+        await world.daemon.open()
+        await world.daemon.start()
+        yield world

@@ -1,0 +1,614 @@
+"""Nothing of a closed source reaches an outsider: every way out is tried by every kind of outsider.
+
+Unique words stand in the closed sources' names, texts, titles, paths and addresses, and in the names and descriptions
+of their agents. The knowledge is ingested into the real store, and every message takes the real way through the
+processor. The model repeats all that it is told: what reaches it reaches its answer.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from bots.daemon.adapters import make_source_lookup
+from bots.daemon.bootstrap import App, make_dispatcher, make_live_settings, make_message_processor, open_app
+from core.errors import ConfigurationError, UsageError
+from core.forms import SettingsForm
+from core.messaging.feedback import rating_buttons
+from core.messaging.processor import MessageProcessor
+from core.ports import Adapter, Delivery, MessageHandler, Sink
+from core.settings import Settings
+from core.storage.lessons import TaughtAnswerRepository
+from core.storage.messages import Journal
+from core.types import DOWN, RATING_COMMAND, RETRY, ConversationKey, Message, Question, Reply
+from tests.core.fixtures import MemorySink
+from tests.core.scripted import Body, ScriptedPeer
+from tests.knowledge.conftest import WordEmbedder
+from tests.peers.web import Hit, WebPeer
+
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
+OWNER, MEMBER = "1", "42"
+PUBLIC, TEAM, ELSEWHERE = "-100", "-200", "C9"
+# By where they stand. None of them is in any question.
+WORDS = {
+    "text": "numbat",
+    "title": "bilby",
+    "path": "dunnart",
+    "address": "potoroo",
+    "source": "quokka",
+    "agent": "quoll",
+    "description": "wombat",
+    "example": "bandicoot",
+    "live source": "mulgara",
+    "live text": "kowari",
+    "live address": "pademelon",
+    "broken source": "antechinus",
+    "lesson": "kultarr",
+}
+AUDIENCE = [f"telegram:{TEAM}", "owners"]
+ASKED = "When is the release date of the launcher?"
+NUMBERS = count(1)
+
+
+def make_settings(
+    folder: Path, model: ScriptedPeer | None, web: WebPeer, audience: Sequence[str] = AUDIENCE, **changes: Any
+) -> Settings:
+    live = {"kind": "search_api", "provider": "searxng", "base_url": web.url("/searxng"), "cache_s": 0}
+    closed = {"audience": audience}
+    values = {
+        "data_dir": str(folder / "data"),
+        "sources": {
+            "docs": {"kind": "files", "path": str(folder / "docs")},
+            "quokka": {
+                **{"kind": "files", "path": str(folder / "team"), "link": "https://potoroo.example.org/{path}"},
+                **closed,
+            },
+            "mulgara": {**live, "allow_private": ["127.0.0.1"], **closed},
+            "antechinus": {"kind": "files", "path": str(folder / "missing"), **closed},
+            "taught": {"kind": "learned"},
+            "taught-team": {"kind": "learned", **closed},
+        },
+        "agents": {
+            "manual": {"sources": ["docs", "taught"], "description": "The launcher, for everyone"},
+            "quoll": {
+                "sources": ["quokka", "antechinus", "taught-team"],
+                "description": "wombat: release date of the launcher",
+                "examples": ["bandicoot: When is the release date of the launcher?"],
+            },
+            "mulgara-web": {"sources": ["mulgara"]},
+        },
+        "knowledge": {"routing": {"threshold": 0}, "parsing": {"workers": 1}},
+        "telegram": {"token": {"env": "TELEGRAM"}},
+        "slack": {"bot_token": {"env": "SLACK"}, "app_token": {"env": "SLACK_APP"}},
+        "administration": {"owners": [f"telegram:{OWNER}", f"slack:{OWNER}"]},
+        "gate": {"mode": "auto", "grey": "suggest", "grey_width": 1, "threshold": 1, "wait_s": 0, "cooldown_s": 0},
+        "budget": {"deadline_s": 600, "context": 0.2},
+        "cache": {"enabled": True},
+        "auto_comment": {"chats": ["telegram:-300", f"telegram:{TEAM}"], "needs_citation": False, "deadline_s": 600},
+        "handoff": {"people": ["telegram:7", "slack:7"], "trusted": [f"telegram:{MEMBER}", f"slack:{MEMBER}"]},
+        **changes,
+    }
+    if model:
+        values["models"] = {"main": {"base_url": model.base_url, "model": "peer", "tools": True}}
+    return Settings.model_validate(values)
+
+
+def write_documents(folder: Path) -> None:
+    (folder / "docs").mkdir()
+    (folder / "docs" / "start.md").write_text(
+        "# Launcher\n\nThe release date of the launcher is announced on the site.\n", "utf-8"
+    )
+    (folder / "team").mkdir()
+    text = "# bilby\n\nThe release date of the launcher is the first of May, numbat.\n"
+    (folder / "team" / "dunnart.md").write_text(text, "utf-8")
+
+
+def repeat(body: Body) -> str:
+    """Tell all that was told."""
+    return "\n".join(str(message["content"]) for message in body["messages"]) + " [p1]"
+
+
+@dataclass
+class RecordingAdapter(Adapter):
+    """An adapter that remembers all that it was to show."""
+
+    name: str = "telegram"
+    sinks: list[MemorySink] = field(default_factory=list)
+    forms: list[SettingsForm] = field(default_factory=list)
+
+    async def open(self) -> None:
+        return None
+
+    async def listen(self, receive: MessageHandler) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
+        self.sinks.append(MemorySink())
+        return self.sinks[-1]
+
+    async def show_form(self, message: Message, form: SettingsForm) -> bool:
+        self.forms.append(form)
+        return True
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where somebody writes, and who."""
+
+    chat: str
+    author: str = MEMBER
+    platform: str = "telegram"
+    is_private: bool = False
+
+
+INSIDERS = {
+    "member of the team's channel": Place(TEAM),
+    "owner in private": Place(OWNER, OWNER, is_private=True),
+}
+OUTSIDERS = {
+    "member of the public group": Place(PUBLIC),
+    "owner in the public group": Place(PUBLIC, OWNER),
+    "reader of the public channel": Place("-300"),
+    "stranger in private": Place(MEMBER, is_private=True),
+    "member of another platform": Place(ELSEWHERE, platform="slack"),
+    "somebody in a chat of the team's number elsewhere": Place(TEAM, platform="slack"),
+}
+
+
+class Bot:
+    """The bot, as the daemon wires it."""
+
+    def __init__(self, app: App, journal: Journal, web: WebPeer, model: ScriptedPeer | None) -> None:
+        self.app, self.journal, self.web, self.model = app, journal, web, model
+        self.live = make_live_settings(app.settings, journal.database)
+        self.adapters: dict[str, RecordingAdapter] = {}
+        self.fault = ""
+        self.dispatcher = make_dispatcher(
+            self.live,
+            journal,
+            refresher=app.make_refresh_scheduler(journal.database),
+            reload_settings=self.reload_settings,
+            library=app.deps.library,
+        )
+        self.processor: MessageProcessor = make_message_processor(
+            journal, app.answer, self.dispatcher, library=app.deps.library
+        )
+
+    async def reload_settings(self) -> Settings:
+        if self.fault:
+            raise ConfigurationError([self.fault])
+        return self.app.settings
+
+    def adapter(self, platform: str) -> RecordingAdapter:
+        return self.adapters.setdefault(platform, RecordingAdapter(platform))
+
+    async def hear(self, place: Place, text: str = "", command: str = "", **changes: Any) -> Message:
+        """Deliver a message, and wait until it is finished."""
+        key = ConversationKey(place.platform, place.chat)
+        message = Message(str(next(NUMBERS)), key, place.author, "Ann", text, datetime.now(UTC), command=command)
+        message = replace(message, private=place.is_private, **{"addressed": True, **changes})
+        await self.processor.handler_for(self.adapter(place.platform))(message)
+        await self.processor.join()
+        return message
+
+    def output(self) -> str:
+        """Return all that was shown until now, with the traces that come with it, and forget it."""
+        texts = []
+        for adapter in self.adapters.values():
+            texts += [repr((sink.updates, sink.replies, sink.failures)) for sink in adapter.sinks]
+            texts += map(repr, adapter.forms)
+            adapter.sinks.clear()
+            adapter.forms.clear()
+        return "\n".join(texts)
+
+    def told(self) -> str:
+        """Return all that the model and the live source were told until now, and forget it."""
+        told = [str(request.url) for request in self.web.requests]
+        self.web.requests.clear()
+        if self.model:
+            told += map(json.dumps, self.model.requests)
+            self.model.requests.clear()
+        return "\n".join(told)
+
+
+Way = Callable[[Bot, Place], Awaitable[object]]
+
+
+async def ask(bot: Bot, place: Place) -> None:
+    await bot.hear(place, ASKED)
+
+
+async def ask_by_command(bot: Bot, place: Place) -> None:
+    await bot.hear(place, ASKED, "ask")
+
+
+async def ask_for_names(bot: Bot, place: Place) -> None:
+    await bot.hear(place, "Which release date sources and agents do you know besides the launcher manual?")
+
+
+async def greet(bot: Bot, place: Place) -> None:
+    for text in ("hi", "who are you?", "what can you do?", "thanks"):
+        await bot.hear(place, text)
+
+
+async def ask_twice(bot: Bot, place: Place) -> None:
+    await ask(bot, place)
+    await bot.hear(place, f"  {ASKED.lower()} ")
+
+
+async def go_on(bot: Bot, place: Place) -> None:
+    await ask(bot, place)
+    await bot.hear(place, "And what else is known about it?")
+
+
+async def press(bot: Bot, place: Place, choice: str, message: Message) -> None:
+    key = ConversationKey(place.platform, place.chat, rating_buttons.THREAD)
+    await bot.hear(place, choice, RATING_COMMAND, reply_to=message.id, key=key)
+
+
+async def ask_again(bot: Bot, place: Place) -> None:
+    message = await bot.hear(place, ASKED)
+    bot.output()
+    await press(bot, place, DOWN, message)
+    await press(bot, place, RETRY, message)
+
+
+async def overhear(bot: Bot, place: Place) -> None:
+    message = await bot.hear(place, "Is the release date of the launcher the first of May?", addressed=False)
+    await bot.hear(place, message.id, "why")
+
+
+async def comment(bot: Bot, place: Place) -> None:
+    await bot.hear(place, ASKED, addressed=False, is_post=True)
+
+
+async def explain(bot: Bot, place: Place) -> None:
+    message = await bot.hear(place, ASKED)
+    await bot.hear(place, "", "why")
+    await bot.hear(place, message.id, "why")
+
+
+async def escalate(bot: Bot, place: Place) -> None:
+    await ask(bot, place)
+    await bot.hear(place, "When is the release date, please?", "escalate")
+
+
+async def give(command: str, text: str, bot: Bot, place: Place) -> None:
+    await bot.hear(place, text, command)
+
+
+async def audit(bot: Bot, place: Place) -> None:
+    for text in ("off quokka", "on quokka"):
+        await bot.hear(replace(place, author=OWNER), text, "sources")
+    # As it stands there from before the source was closed.
+    message = Message("a", ConversationKey(place.platform, place.chat), OWNER, "Ann", "quokka", datetime.now(UTC))
+    await bot.live.overrides.change(message, "", "off.quokka", None)
+    bot.output()
+    await bot.hear(place, "", "audit")
+
+
+async def settings_of_admin(bot: Bot, place: Place) -> None:
+    """An administrator whom an owner has named sees notes in place of fields."""
+    await bot.hear(replace(place, author=OWNER), "add 55", "admins")
+    bot.output()
+    await bot.hear(replace(place, author="55"), "", "settings")
+
+
+async def reload(bot: Bot, place: Place) -> None:
+    bot.fault = "kimas.yaml:7: sources.quokka.path: is missing"
+    await bot.hear(place, "", "reload")
+
+
+async def learn(bot: Bot, place: Place) -> None:
+    """What was taught in the team's channel is asked for elsewhere."""
+    question, answer = "How long is the launcher's countdown?", "The countdown of the launcher takes kultarr seconds."
+    repository = TaughtAnswerRepository(bot.journal.database)
+    lesson = Message("9", ConversationKey("telegram", TEAM), "8", "Cleo", answer, datetime.now(UTC))
+    number = await repository.submit(lesson, MEMBER, question, answer)
+    await bot.hear(Place(TEAM, OWNER), f"approve {number}", "faq")
+    await bot.app.refresh(["taught", "taught-team"])
+    bot.output()
+    await bot.hear(place, question)
+
+
+WAYS: Mapping[str, Way] = {
+    "question": ask,
+    "/ask": ask_by_command,
+    "question for names": ask_for_names,
+    "courtesies": greet,
+    "cached answer": ask_twice,
+    "follow-up": go_on,
+    "second answer": ask_again,
+    "suggestion": overhear,
+    "auto-comment": comment,
+    "/why": explain,
+    "/escalate": escalate,
+    "lesson": learn,
+    "/audit": audit,
+    "/settings of an admin": settings_of_admin,
+    "/reload": reload,
+    "/sources on": partial(give, "sources", "on nothing"),
+    "/refresh": partial(give, "refresh", "nothing"),
+    "/pause": partial(give, "pause", "nothing"),
+    "/resume": partial(give, "resume", "nothing"),
+    **{f"/{command}": partial(give, command, "") for command in ("help", "start", "sources", "status", "settings")},
+    **{f"/{command}": partial(give, command, "") for command in ("faq", "stats", "quota", "admins", "learn")},
+    "/nothing": partial(give, "nothing", ""),
+    "/threshold": partial(give, "threshold", "auto"),
+}
+# What says nothing of sources, or nothing to a person without a role. The other ways show an insider a closed word.
+SILENT = ("/faq", "/stats", "/quota", "/admins", "/learn", "/nothing", "/threshold", "/escalate", "/reload")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the knowledge in its store."""
+    folder = tmp_path_factory.mktemp("audience")
+    write_documents(folder)
+    async with WebPeer() as web, open_app(make_settings(folder, None, web), embedder=WordEmbedder()) as app:
+        result = await app.refresh()
+    assert [*result.failures] == ["antechinus"]
+    return folder
+
+
+@asynccontextmanager
+async def opened(folder: Path, ingested: Path, model: ScriptedPeer | None, **changes: Any) -> AsyncIterator[Bot]:
+    if not (folder / "data").exists():
+        shutil.copytree(ingested, folder, dirs_exist_ok=True)
+    async with WebPeer() as web:
+        web.hits = [Hit("Launcher", "https://pademelon.example.org", "The release date of the launcher is kowari.")]
+        settings = make_settings(folder, model, web, **changes)
+        journal = await Journal.open(settings.data_dir / "journal.db")
+        live = make_live_settings(settings, journal.database)
+        try:
+            async with open_app(settings, embedder=WordEmbedder(), database=journal.database, live=live) as app:
+                bot = Bot(app, journal, web, model)
+                yield bot
+                await bot.processor.drain(60)
+        finally:
+            await journal.close()
+
+
+@pytest_asyncio.fixture(params=[False, True], ids=["no model", "model"])
+async def bot(request: pytest.FixtureRequest, tmp_path: Path, ingested: Path) -> AsyncIterator[Bot]:
+    if not request.param:
+        async with opened(tmp_path, ingested, None) as bot:
+            yield bot
+        return
+    async with repeating_model() as model, opened(tmp_path, ingested, model) as bot:
+        yield bot
+
+
+def repeating_model(**replies: str) -> ScriptedPeer:
+    return ScriptedPeer(**{"write": repeat, "talk": repeat, "look_back": repeat, **replies})
+
+
+def closed_words(text: str) -> set[str]:
+    return {place for place, word in WORDS.items() if word in text.lower()}
+
+
+@pytest.mark.parametrize("place", OUTSIDERS.values(), ids=OUTSIDERS.keys())
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+async def test_nothing_of_a_closed_source_reaches_an_outsider(bot: Bot, way: Way, place: Place) -> None:
+    await way(bot, place)
+    assert closed_words(bot.output()) == set()
+    if way is not learn:
+        assert closed_words(bot.told()) == set(), "neither is the model told, nor the live source asked"
+
+
+@pytest.mark.parametrize("place", INSIDERS.values(), ids=INSIDERS.keys())
+@pytest.mark.parametrize("way", [name for name in WAYS if name not in SILENT])
+async def test_an_insider_is_told(bot: Bot, way: str, place: Place) -> None:
+    if place.is_private and way in ("suggestion", "auto-comment", "/settings of an admin"):
+        pytest.skip("in groups only: to speak unasked, and to have administrators")
+    if way.startswith("/") and way not in ("/ask", "/why", "/help", "/start", "/sources"):
+        place = replace(place, author=OWNER)
+    await WAYS[way](bot, place)
+    assert closed_words(bot.output())
+
+
+REPLIES = {
+    "planning": {"choose": '{"strategy": "planning"}', "plan": '["release date"]', "decide": "[answer]"},
+    "parallel": {"choose": '{"strategy": "parallel"}', "split": '{"questions": ["release date", "launcher"]}'},
+    "react": {"choose": '{"strategy": "react"}', "react": '[search: {"query": "release date"}]'},
+    "simple": {"choose": '{"strategy": "simple"}'},
+    "none": {"choose": '{"strategy": "none"}'},
+}
+
+
+@pytest.mark.parametrize("strategy", REPLIES)
+async def test_no_prompt_tells_of_a_closed_source(tmp_path: Path, ingested: Path, strategy: str) -> None:
+    allowed = {"allowed": ["single", strategy]}
+    async with (
+        repeating_model(**REPLIES[strategy]) as model,
+        opened(tmp_path, ingested, model, strategies=allowed) as bot,
+    ):
+        await ask(bot, OUTSIDERS["member of the public group"])
+        assert "choose" in model.agents
+        assert closed_words(bot.told()) | closed_words(bot.output()) == set()
+        await ask(bot, INSIDERS["member of the team's channel"])
+        assert "description" in closed_words(bot.told())
+
+
+async def ask_on(bot: Bot, place: Place, first: Message) -> None:
+    """Try what an earlier answer could be had from."""
+    await bot.hear(place, "And what else is known about it?")
+    await bot.hear(place, ASKED)
+    await bot.hear(place, "", "why")
+    await bot.hear(place, first.id, "why")
+    await bot.hear(place, ASKED, addressed=False)
+
+
+@pytest.mark.parametrize("before", [["everyone"], AUDIENCE], ids=["open", "for the team"])
+@pytest.mark.parametrize("has_model", [False, True], ids=["no model", "model"])
+async def test_what_was_said_before_a_source_was_closed_is_not_said_again(
+    tmp_path: Path, ingested: Path, before: Sequence[str], has_model: bool
+) -> None:
+    place = INSIDERS["member of the team's channel"]
+    gate = {"mode": "auto", "threshold": 0, "repeated": "point", "wait_s": 0, "cooldown_s": 0}
+    async with repeating_model() as peer:
+        model = peer if has_model else None
+        async with opened(tmp_path, ingested, model, audience=before, gate=gate) as bot:
+            first = await bot.hear(place, ASKED)
+            assert "text" in closed_words(bot.output())
+            await ask_on(bot, place, first)
+            assert "text" in closed_words(bot.output())
+        peer.requests.clear()
+        async with opened(tmp_path, ingested, model, audience=["owners"], gate=gate) as bot:
+            await ask_on(bot, place, first)
+            await press(bot, place, RETRY, first)
+            assert closed_words(bot.output()) | closed_words(bot.told()) == set()
+
+
+@pytest.mark.parametrize("audience", [["everyone"], AUDIENCE], ids=["open", "closed"])
+async def test_an_answer_of_the_last_run_is_delivered_only_where_it_may_still_be_told(
+    tmp_path: Path, ingested: Path, audience: Sequence[str]
+) -> None:
+    place = OUTSIDERS["member of the public group"]
+    async with opened(tmp_path, ingested, None, audience=audience) as bot:
+        message = Message("5", ConversationKey("telegram", PUBLIC), MEMBER, "Ann", ASKED, datetime.now(UTC))
+        message = replace(message, addressed=True)
+        await bot.journal.record_message(message)
+        await bot.journal.begin_answer(message)
+        await bot.journal.mark_posted(message, "6")
+        await bot.journal.mark_delivery(message, Reply("It is numbat, as of yesterday."), {})
+        await bot.processor.resume(bot.adapter(place.platform))
+        await bot.processor.join()
+        output = bot.output()
+        assert ("as of yesterday" in output) == (audience == ["everyone"])
+        assert "Launcher" in output or audience == ["everyone"], "it is answered anew"
+
+
+async def test_a_cached_answer_is_for_those_alone_who_may_see_as_much(tmp_path: Path, ingested: Path) -> None:
+    """In one private chat: the right of an administrator comes and goes while the bot runs."""
+    place = OUTSIDERS["stranger in private"]
+    async with opened(tmp_path, ingested, None, audience=["admins"]) as bot:
+        await ask(bot, place)
+        assert closed_words(bot.output()) == set()
+        await bot.hear(Place(PUBLIC, OWNER), f"add {MEMBER}", "admins")
+        await ask(bot, place)
+        assert "text" in closed_words(bot.output())
+        await bot.hear(Place(PUBLIC, OWNER), f"remove {MEMBER}", "admins")
+        await ask(bot, place)
+        assert closed_words(bot.output()) == set()
+
+
+async def test_who_forgets_to_say_who_asks_gets_what_is_for_everyone_and_the_terminal_gets_all(
+    tmp_path: Path, ingested: Path
+) -> None:
+    async with opened(tmp_path, ingested, None) as bot:
+        reply = await bot.app.answer(Question(ASKED, key=ConversationKey("telegram", TEAM)), MemorySink())
+        assert closed_words(repr(reply)) == set()
+        reply = await bot.app.answer(Question(ASKED), MemorySink())
+        assert "text" in closed_words(repr(reply))
+        await ask(bot, Place("group", platform="console"))
+        assert "text" in closed_words(bot.output())
+
+
+async def test_the_gate_knows_no_more_of_an_outsider_s_message_than_without_the_source(
+    tmp_path: Path, ingested: Path
+) -> None:
+    """A word that only a closed source has is as unknown as one that no source has."""
+    async with opened(tmp_path, ingested, None) as bot:
+        library = bot.app.deps.library
+        restricted = library.restricted_to({"docs", "taught"})
+        assert [score.name for score in await restricted.route(ASKED)] == ["manual"]
+        weights = (await restricted.match_words("numbat zeppelin launcher", 5)).weights
+        assert weights["numbat"] == weights["zeppelin"] > weights["launcher"]
+        assert (await library.match_words("numbat", 5)).weights["numbat"] < weights["numbat"]
+        with pytest.raises(UsageError, match=r"the agents are: manual$"):
+            await restricted.search("quoll", ASKED, 5)
+
+
+async def test_no_post_is_relevant_because_of_a_closed_source(tmp_path: Path, ingested: Path) -> None:
+    comments = {"chats": ["telegram:-300", f"telegram:{TEAM}"], "min_relevance": 0.5, "deadline_s": 600}
+    async with opened(tmp_path, ingested, None, auto_comment={**comments, "needs_citation": False}) as bot:
+        for chat, is_relevant in (("-300", False), (TEAM, True)):
+            await bot.hear(Place(chat), "first May numbat bilby release date", addressed=False, is_post=True)
+            assert bool(bot.adapter("telegram").sinks[-1].replies) == is_relevant
+
+
+async def test_names_are_suggested_on_discord_only_where_they_may_be_read(tmp_path: Path) -> None:
+    sources: dict[str, dict[str, str]] = {
+        "docs": {"kind": "faq", "path": "a.yaml"},
+        "quokka": {"kind": "faq", "path": "b.yaml", "audience": "discord:5"},
+    }
+    discord = {"token": {"env": "DISCORD"}}
+    settings = Settings.model_validate(
+        {"sources": sources, "discord": discord, "administration": {"owners": ["discord:1"]}}
+    )
+    journal = await Journal.open(tmp_path / "journal.db")
+    get_sources = make_source_lookup(settings, journal)
+    message = Message("1", ConversationKey("discord", "4"), OWNER, "Ann", "", datetime.now(UTC))
+    assert get_sources(message) == ["docs"], "an owner, but others read along"
+    assert get_sources(replace(message, private=True)) == ["docs", "quokka"]
+    assert get_sources(replace(message, key=ConversationKey("discord", "5", "6"))) == ["docs", "quokka"]
+    await journal.close()
+
+
+def read_example() -> tuple[Mapping[str, Any], dict[str, set[str]]]:
+    """Return the configuration of the example in docs/security.md, and the sources that it promises to each asker."""
+    page = (Path(__file__).parents[1] / "docs/security.md").read_text("utf-8")
+    section = page.partition("## A public group and a team's channel")[2].partition("\n## ")[0]
+    configuration = yaml.safe_load(section.partition("```yaml\n")[2].partition("```")[0])
+    rows = (line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|") and "`" in line)
+    return configuration, {asker: set(sources.replace("`", "").split(", ")) for asker, sources in rows}
+
+
+EXAMPLE, PROMISED = read_example()
+EXAMPLE_PLACES = {
+    "a member of the public group": Place(PUBLIC),
+    "a member of the team, in the channel": Place("C0123456789", "U1ANN", "slack"),
+    "a member of the team, in private": Place("D5", "U1ANN", "slack", is_private=True),
+    "the owner, in private": Place("D6", "U0OWNER", "slack", is_private=True),
+    "the owner, in the public group": Place(PUBLIC, "U0OWNER"),
+    "the terminal": Place("terminal", platform="console"),
+}
+
+
+@pytest.mark.parametrize("asker", PROMISED)
+async def test_the_example_of_the_guide_is_true(tmp_path: Path, asker: str) -> None:
+    texts = {"handbook": "The launcher has a blue button.", "roadmap": "The launcher gets a red button in May."}
+    for name, text in texts.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "launcher.md").write_text(text, "utf-8")
+        EXAMPLE["sources"][name]["path"] = str(tmp_path / name)
+    settings = Settings.model_validate(
+        {**EXAMPLE, "data_dir": str(tmp_path / "data"), "knowledge": {"routing": {"threshold": 0, "agents": 9}}}
+    )
+    journal = await Journal.open(tmp_path / "journal.db")
+    repository = TaughtAnswerRepository(journal.database)
+    (tmp_path / "data").mkdir()
+    for platform, chat, answer in (("telegram", PUBLIC, "from the community"), ("slack", "C0123456789", "of the team")):
+        lesson = Message("9", ConversationKey(platform, chat), "8", "Cleo", "", datetime.now(UTC))
+        number = await repository.submit(lesson, "7", "Who presses the button of the launcher?", f"Somebody {answer}.")
+        await repository.decide(number or 0, "approved", "Dan")
+    await journal.close()
+    shutil.copy(tmp_path / "journal.db", tmp_path / "data" / "journal.db")
+    journal = await Journal.open(tmp_path / "data" / "journal.db")
+    async with WebPeer() as web, open_app(settings, embedder=WordEmbedder(), database=journal.database) as app:
+        await app.refresh()
+        bot = Bot(app, journal, web, None)
+        await bot.hear(EXAMPLE_PLACES[asker], "What do we know about the button of the launcher?")
+        [reply] = bot.adapter(EXAMPLE_PLACES[asker].platform).sinks[-1].replies
+        assert {passage.source for passage in reply.passages} == PROMISED[asker]
+        await bot.hear(EXAMPLE_PLACES[asker], "", "sources")
+        output = bot.output()
+        assert {name for name in settings.sources if f"**{name}**" in output} == PROMISED[asker]
+    await journal.close()

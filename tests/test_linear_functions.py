@@ -1,0 +1,172 @@
+"""Every public function that meets text from outside takes linear time, and so do the patterns that it makes.
+
+A function may be slow for its own reasons, so it is measured against itself: what a hostile text takes, and what a
+quarter of it does. Patterns that a function compiles at run time are recorded and measured as those of the source.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from bots.slack.convert import to_plain_text
+from core.answering.agents.decision_maker import DECISION_SCHEMA
+from core.llm.decision_schema import iter_parsed_replies
+from tests.foreign import NOT_FOREIGN, OTHERS, OUR_ERRORS, ROOT, SLACK_BOT, Function, find_functions
+from tests.growth import FACTOR, UNITS, Growth, Text, find_growth, measure
+from tests.test_linear_time import METHOD_ALIASES, METHODS, find_superlinear
+
+pytestmark = [pytest.mark.serial, pytest.mark.timeout(600)]
+SHARDS = 6
+BENIGN = Text("", "The cat sat on the mat, and it was fine. ", "")
+# A text is as long as what takes so much time when it is harmless.
+TARGET_S = 0.0004
+MIN_SIZE, MAX_SIZE = 200, 2000
+TYPICAL = ("How do I install_it 2.0, Ann? [1] `x` @here <b>", "1. 安装 pip，怎么办？呢", "- a: b\n```py\nx\n```")
+OURS = tuple(f"{ROOT / package}/" for package in ("bots", "core", "knowledge", "tests"))
+# Their patterns meet short texts only, as their callers see to.
+SHORT_INPUTS = ("core/llm/decision_schema.py", "core/text/question_matching.py")
+# A text that takes so many times longer than a harmless one is looked at closely.
+SUSPICIOUS = 6
+HOSTILE = tuple(Text("x\n\n", unit, "\x00!") for unit in UNITS)
+
+
+@cache
+def get_functions() -> Mapping[str, Function]:
+    return find_functions()
+
+
+def quietly(function: Function) -> Function:
+    """Return a function without the errors that say that a text is not what it should be."""
+
+    def run(text: str) -> None:
+        with suppress(*OUR_ERRORS):
+            function(text)
+
+    return run
+
+
+def get_limits(run: Function) -> Growth:
+    """Return the sizes for a function: harmless texts of the first take about `TARGET_S`."""
+    run(BENIGN.make(50))
+    size = MAX_SIZE
+    while (
+        seconds := min(measure(run, BENIGN.make(size), time.perf_counter) for _ in range(5))
+    ) > TARGET_S and size > MIN_SIZE:
+        size = max(MIN_SIZE, size // 2)
+    return Growth(size, SUSPICIOUS * max(seconds, TARGET_S / 4), FACTOR * size, 0.01, max_s=4.0, repeats=4)
+
+
+def measure_benign(run: Function, size: int) -> float:
+    return min(measure(run, BENIGN.make(size), time.perf_counter) for _ in range(5))
+
+
+def find_slow_text(function: Function) -> str:
+    """Return the text for which a function is slow, or an empty string."""
+    run = quietly(function)
+    limits = get_limits(run)
+    if reason := find_growth(run, BENIGN, replace(limits, quick_s=0.0)):
+        return reason
+    return next((reason for text in HOSTILE if (reason := find_growth(run, text, limits))), "")
+
+
+@contextmanager
+def recording(patterns: dict[re.Pattern[str], set[str]]) -> Iterator[None]:
+    """Record the patterns that our code compiles in the block, with the methods by which it uses them."""
+    original = re._compile  # type: ignore[attr-defined]
+
+    def compile_(pattern: Any, flags: Any) -> Any:
+        compiled = original(pattern, flags)
+        caller, user = sys._getframe(1), sys._getframe(2)
+        if caller.f_globals.get("__name__") == "re" and str(user.f_code.co_filename).startswith(OURS):
+            method = METHOD_ALIASES.get(caller.f_code.co_name, caller.f_code.co_name)
+            if isinstance(compiled.pattern, str) and not user.f_code.co_filename.endswith(SHORT_INPUTS):
+                patterns.setdefault(compiled, set()).update({method} if method in METHODS else METHODS)
+        return compiled
+
+    re._compile = compile_  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        re._compile = original  # type: ignore[attr-defined]
+
+
+def test_there_are_functions_of_every_layer() -> None:
+    names = [name for name in get_functions() if "." in name]
+    assert len(names) + len(OTHERS) >= 130
+    for package in ("core.text.", "core.grounding.", "core.llm.", "knowledge.sources.", "knowledge.web.", "bots."):
+        assert any(name.startswith(package) for name in names)
+    for name in NOT_FOREIGN:
+        assert callable(getattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2])), name
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_every_function_is_linear(shard: int) -> None:
+    names = sorted(get_functions())[shard::SHARDS]
+    reasons = {name: find_slow_text(get_functions()[name]) for name in names}
+    assert {name: reason for name, reason in reasons.items() if reason} == {}
+
+
+def test_patterns_that_are_made_at_run_time_are_linear() -> None:
+    patterns: dict[re.Pattern[str], set[str]] = {}
+    # Modules that are loaded only now would count as patterns that are made at run time.
+    functions = get_functions()
+    with recording(patterns):
+        for function in functions.values():
+            for text in TYPICAL:
+                quietly(function)(text)
+    assert len(patterns) >= 10
+    reasons = {pattern.pattern: find_superlinear(pattern, methods) for pattern, methods in patterns.items()}
+    assert {pattern: reason for pattern, reason in reasons.items() if reason} == {}
+
+
+def count_pairs(text: str) -> int:
+    """Quadratic for every text: for each character it reads all before it."""
+    return sum(text[index] == other for index in range(len(text)) for other in text[:index])
+
+
+def remove_marks(text: str) -> str:
+    """Quadratic for one text, by a pattern that it makes."""
+    return re.sub(rf"\*+{'x'}", "", text)
+
+
+@pytest.mark.parametrize("function", [count_pairs, remove_marks])
+def test_a_function_that_is_not_linear_is_found(function: Function) -> None:
+    assert find_slow_text(function)
+
+
+def test_a_pattern_that_is_made_at_run_time_is_seen() -> None:
+    patterns: dict[re.Pattern[str], set[str]] = {}
+    with recording(patterns):
+        remove_marks("a")
+    ((pattern, methods),) = patterns.items()
+    assert (pattern.pattern, methods) == (r"\*+x", {"finditer"})
+    assert find_superlinear(pattern, methods)
+
+
+def test_a_linear_function_is_not_blamed_for_being_slow() -> None:
+    assert find_slow_text(lambda text: [hash(character) for character in text * 40]) == ""
+
+
+def test_replies_full_of_spaces_are_read_in_time() -> None:
+    """The patterns of decisions are no better than quadratic over runs of spaces: a reply has none for them."""
+    for start in ("[ final", "retrieve_knowledge ( a", " retrieve_knowledge*:*a", "final_answer“"):
+        for unit in (" ", "\t", "\n", " \n", "a ", "final_answer“"):
+            started_at = time.process_time()
+            list(iter_parsed_replies(start + unit * 20_000 + "\x00", DECISION_SCHEMA))
+            assert time.process_time() - started_at < 1.0
+
+
+def test_a_mention_in_a_message_of_spaces_or_mentions_is_read_in_time() -> None:
+    for unit in (" ", " <@U1|", "<@U1|"):
+        started_at = time.process_time()
+        to_plain_text(unit * (40_000 // len(unit)), SLACK_BOT)
+        assert time.process_time() - started_at < 0.5
