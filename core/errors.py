@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.types import Skip
+from core.types.skips import Skip
 
 
 class KimasError(Exception):

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from core.errors import PlatformError
-from core.forms import SettingsForm
 from core.types import (
     AgentScore,
     Attachment,
@@ -24,6 +23,7 @@ from core.types import (
     SourceState,
     Turn,
 )
+from core.types.forms import SettingsForm
 
 ModelRole = Literal["main", "light", "vision", "judge"]
 

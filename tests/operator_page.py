@@ -20,7 +20,6 @@ from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.storage.usage import TokenUsage, UsageRepository
-from core.trace import Span, Trace, TracedPassage
 from core.types import (
     DOWN,
     UP,
@@ -34,6 +33,7 @@ from core.types import (
     SourceState,
     skip,
 )
+from core.types.trace import Span, Trace, TracedPassage
 
 READER, OWNER = "a-token-to-read-with", "a-token-to-teach-with"
 GROUP, CHANNEL = ConversationKey("telegram", "-1001957348"), ConversationKey("discord", "1187345023")

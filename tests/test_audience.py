@@ -25,7 +25,6 @@ import yaml
 from bots.daemon.adapters import make_source_lookup
 from bots.daemon.bootstrap import App, make_dispatcher, make_live_settings, make_message_processor, open_app
 from core.errors import ConfigurationError, UsageError
-from core.forms import SettingsForm
 from core.messaging.feedback import rating_buttons
 from core.messaging.processor import MessageProcessor
 from core.ports import Adapter, Delivery, MessageHandler, Sink
@@ -33,6 +32,7 @@ from core.settings import Settings
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.types import DOWN, RATING_COMMAND, RETRY, ConversationKey, Message, Question, Reply
+from core.types.forms import SettingsForm
 from tests.core.fixtures import MemorySink
 from tests.core.scripted import Body, ScriptedPeer
 from tests.knowledge.conftest import WordEmbedder

@@ -19,7 +19,7 @@ FILES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("
 
 # Where a library may be imported: modules, or a folder that ends in `/`.
 VENDORS = {
-    "PIL": ["bots/evaluation/output.py"],
+    "PIL": ["bots/evaluation/charts.py"],
     "aiogram": ["bots/telegram/"],
     # openai sends through aiohttp, whose exceptions come through.
     "aiohttp": [

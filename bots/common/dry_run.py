@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from bots.common.open_storage import open_existing_database, open_journal
 from bots.common.reply_sink import FinalTextSink
 from core.errors import PlatformError, StoreError
-from core.forms import SettingsForm
 from core.observability.logs import get_logger
 from core.ports import Delivery, ForwardingAdapter, Sink
 from core.settings import Settings
 from core.types import Message, Reply
+from core.types.forms import SettingsForm
 
 if TYPE_CHECKING:
     from core.observability.metrics import MetricsRecorder

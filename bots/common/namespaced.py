@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.errors import PlatformError
-from core.forms import SettingsForm
 from core.observability.logs import log_context
 from core.ports import Adapter, Delivery, ForwardingAdapter, MessageHandler, Sink
 from core.types import ConversationKey, Message
+from core.types.forms import SettingsForm
 
 # On Telegram a private chat has the id of the person, whichever bot they write to.
 SHARED_PRIVATE_CHATS_PLATFORM = "telegram"

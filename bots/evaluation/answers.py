@@ -15,10 +15,11 @@ import numpy as np
 
 from bots.common.reply_sink import SilentSink
 from bots.common.terminal import format_table, print_json
-from bots.evaluation import output
+from bots.evaluation import charts, output
 from bots.evaluation.answer_judging import FIGURES, JudgedAnswers, judge_answers, verdicts_as_json
 from bots.evaluation.datasets import ANSWERS_LINE_FORMAT, AnswerCase, read_answers, read_cases
 from bots.evaluation.judge import open_judge
+from bots.evaluation.measured_knowledge import open_knowledge, read_corpus_entries
 from bots.evaluation.metrics import mean_with_interval
 from core.errors import KimasError
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Counts, Estimate, Scores, compute_scores
@@ -171,13 +172,13 @@ async def answers(
 
     Raises `UsageError` for unusable data, and `with_judge` where no judge is configured; `ModelError` when it fails.
     """
-    output.check_plot(plot)
+    charts.check_plot(plot)
     cases = await asyncio.to_thread(read_cases, data, read_answers, ANSWERS_LINE_FORMAT, split="test")
-    corpus_entries = await output.read_corpus_entries(corpus)
+    corpus_entries = await read_corpus_entries(corpus)
     redact = make_redactor(get_secret_values(settings))
     async with AsyncExitStack() as stack:
         judge = await stack.enter_async_context(open_judge(settings)) if with_judge else None
-        app = await stack.enter_async_context(output.open_knowledge(settings, corpus_entries))
+        app = await stack.enter_async_context(open_knowledge(settings, corpus_entries))
 
         async def answer(question: Question) -> Reply:
             return await app.answer(question, SilentSink())
@@ -189,7 +190,7 @@ async def answers(
             triples = [(item.case.question, item.case.reference, item.reply) for item in measurement.results]
             measurement = replace(measurement, judged=await judge_answers(judge, triples))
     if plot:
-        await output.save_charts(answer_charts(measurement), plot)
+        await charts.save_charts(answer_charts(measurement), plot)
     if as_json:
         print_json(answers_as_json(measurement, redact))
     else:
@@ -296,7 +297,7 @@ def _format_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda item: -item[1])) or "-"
 
 
-def answer_charts(measurement: AnswersReport) -> Sequence[output.Chart]:
+def answer_charts(measurement: AnswersReport) -> Sequence[charts.Chart]:
     """Return the shares with their intervals; unknown ones are left out."""
     figures = {
         "answered": measurement.answered_share,
@@ -304,13 +305,13 @@ def answer_charts(measurement: AnswersReport) -> Sequence[output.Chart]:
         "precision": measurement.citations.precision,
         "recall": measurement.citations.recall,
     }
-    title = f"{len(measurement.results)} answers; {output.INTERVALS_NOTE}"
+    title = f"{len(measurement.results)} answers; {charts.INTERVALS_NOTE}"
     return [
-        output.Chart(
+        charts.Chart(
             title,
             "",
             "share",
-            [output.Series("answers", output.interval_points([*figures.values()]), is_joined=False)],
+            [charts.Series("answers", charts.interval_points([*figures.values()]), is_joined=False)],
             list(figures),
         )
     ]

@@ -11,7 +11,7 @@ from typing import Any
 
 from bots.common.terminal import print_json
 from bots.daemon.bootstrap import open_app
-from bots.evaluation import output
+from bots.evaluation import charts, output
 from bots.evaluation.datasets import RecordReader, read_cases, run_concurrently
 from core.answering.agents.look_back import find_support
 from core.answering.context import AnswerDependencies
@@ -151,7 +151,7 @@ def _with_passage_refs(case: CitationCase) -> str:
 
 async def citations(settings: Settings, data: Path, *, as_json: bool, plot: Path | None = None) -> int:
     """Measure the look-back and the citation check. The data is checked before anything is opened."""
-    output.check_plot(plot)
+    charts.check_plot(plot)
     cases = await asyncio.to_thread(read_cases, data, parse_citation_case, CITATION_CASE_FORMAT, split="test")
     async with open_app(settings) as app:
         measurement = await evaluate_citations(cases, app.deps)
@@ -159,7 +159,7 @@ async def citations(settings: Settings, data: Path, *, as_json: bool, plot: Path
     rows |= {f"citations, {variant}": scores for variant, scores in measurement.citations.items()}
     rows["removals"] = measurement.removals
     if plot:
-        await output.save_charts(output.score_charts(rows), plot)
+        await charts.save_charts(charts.score_charts(rows), plot)
     if as_json:
         print_json(citations_as_json(measurement))
         return 0

@@ -14,22 +14,11 @@ from typing import Any
 from bots.common.open_storage import has_database, open_database, open_existing_database
 from bots.common.terminal import make_console, print_json
 from bots.daemon.bootstrap import NOTHING_INGESTED, make_live_settings, open_app
+from bots.evaluation.charts import INTERVALS_NOTE, Chart, Point, Series, check_plot, save_charts
 from bots.evaluation.datasets import RecordReader, Split, read_cases
 from bots.evaluation.gate_fitting import GateEvaluation, evaluate_gate
-from bots.evaluation.output import (
-    INTERVALS_NOTE,
-    Chart,
-    Point,
-    Series,
-    check_plot,
-    open_knowledge,
-    print_lines,
-    read_corpus_entries,
-    save_charts,
-    score_table,
-    scores_as_json,
-    to_yaml_lines,
-)
+from bots.evaluation.measured_knowledge import open_knowledge, read_corpus_entries
+from bots.evaluation.output import print_lines, score_table, scores_as_json, to_yaml_lines
 from core.errors import UsageError
 from core.messaging.gate.calibration import (
     CalibrationResult,

@@ -13,7 +13,8 @@ import numpy as np
 
 from bots.common.terminal import format_table, print_json
 from bots.daemon.bootstrap import App
-from bots.evaluation import datasets, metrics, output
+from bots.evaluation import charts, datasets, metrics, output
+from bots.evaluation.measured_knowledge import open_knowledge, read_corpus_entries, without_live_sources
 from core.answering.agents.reranker import rerank
 from core.answering.context import AnswerDependencies
 from core.grounding.fusion import apply_kind_weights, fuse
@@ -151,20 +152,18 @@ async def retrieval(
     settings: Settings, data: Path, corpus: Path | None, *, fit: bool, as_json: bool, plot: Path | None = None
 ) -> int:
     """Measure how well questions find their documents. The data is checked before anything is opened."""
-    output.check_plot(plot)
+    charts.check_plot(plot)
     cases = await asyncio.to_thread(
         datasets.read_cases, data, datasets.read_retrieval, RETRIEVAL_LINE_FORMAT, split="fit" if fit else "test"
     )
     if fit:
         metrics.check_enough_cases(cases)
-    corpus_entries = await output.read_corpus_entries(corpus)
-    async with output.open_knowledge(
-        settings if corpus_entries else output.without_live_sources(settings), corpus_entries
-    ) as app:
+    corpus_entries = await read_corpus_entries(corpus)
+    async with open_knowledge(settings if corpus_entries else without_live_sources(settings), corpus_entries) as app:
         measurement = await measure_retrieval(cases, app.deps, await _read_document_names(app), curves=plot is not None)
         fit_result = await tune_alpha(cases, app.deps, app.store, app.embedder) if fit else None
     if plot:
-        await output.save_charts(retrieval_charts(measurement), plot)
+        await charts.save_charts(retrieval_charts(measurement), plot)
     if as_json:
         print_json(retrieval_as_json(measurement, fit_result))
         return 0
@@ -236,15 +235,15 @@ def _format_retrieval(measurement: RetrievalReport) -> list[str]:
     return lines
 
 
-def retrieval_charts(measurement: RetrievalReport) -> Sequence[output.Chart]:
+def retrieval_charts(measurement: RetrievalReport) -> Sequence[charts.Chart]:
     """Return recall and nDCG at k, a line for every way to make the query, with intervals."""
     return [
-        output.Chart(
-            f"{name} at k, {measurement.cases} questions; {output.INTERVALS_NOTE}",
+        charts.Chart(
+            f"{name} at k, {measurement.cases} questions; {charts.INTERVALS_NOTE}",
             "k: documents looked at",
             name,
             [
-                output.Series(variant, output.interval_points(result.curves[name]))
+                charts.Series(variant, charts.interval_points(result.curves[name]))
                 for variant, result in measurement.variants.items()
             ],
             [str(depth) for depth in metrics.CUTOFFS],

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from bots.common.terminal import format_table, print_json
-from bots.evaluation import datasets, metrics, output, tuning_routing
+from bots.evaluation import charts, datasets, metrics, output, tuning_routing
+from bots.evaluation.measured_knowledge import open_knowledge, read_corpus_entries, without_live_sources
 from core.answering.context import AnswerDependencies
 from core.errors import UsageError
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate
@@ -112,23 +113,23 @@ async def routing(
     settings: Settings, data: Path, corpus: Path | None, *, fit: bool, as_json: bool, plot: Path | None = None
 ) -> int:
     """Measure how well questions find their agents. The data is checked before anything is opened."""
-    output.check_plot(plot)
+    charts.check_plot(plot)
     cases = await asyncio.to_thread(
         datasets.read_cases, data, datasets.read_routing, ROUTING_LINE_FORMAT, split="fit" if fit else "test"
     )
-    corpus_entries = await output.read_corpus_entries(corpus)
+    corpus_entries = await read_corpus_entries(corpus)
     knowledge_settings = (
-        datasets.with_corpus(settings, corpus_entries) if corpus_entries else output.without_live_sources(settings)
+        datasets.with_corpus(settings, corpus_entries) if corpus_entries else without_live_sources(settings)
     )
     _refuse_unknown_agents(cases, knowledge_settings, data)
     if fit:
         metrics.check_enough_cases(cases)
-    async with output.open_knowledge(knowledge_settings, corpus_entries) as app:
+    async with open_knowledge(knowledge_settings, corpus_entries) as app:
         measurement = await measure_routing(cases, app.deps)
         fit_result = await tuning_routing.tune_routing(cases, app.deps, app.store, app.embedder) if fit else None
         curve = await routing_curve(cases, app.deps, app.store, app.embedder) if plot else None
     if plot and curve:
-        await output.save_charts(routing_charts(curve), plot)
+        await charts.save_charts(routing_charts(curve), plot)
     if as_json:
         print_json(routing_as_json(measurement, fit_result))
         return 0
@@ -217,22 +218,22 @@ def _weights_as_config(fit_result: tuning_routing.RoutingTuning, settings: Setti
     return {"agents": agents, "knowledge": {"routing": {"threshold": fit_result.threshold}}}
 
 
-def routing_charts(curve: RoutingCurve) -> Sequence[output.Chart]:
+def routing_charts(curve: RoutingCurve) -> Sequence[charts.Chart]:
     """Return coverage against saved searches over thresholds, and where the configured one stands."""
     points = [point for threshold_result in curve.points if (point := _to_trade_off_point(threshold_result))]
     configured_point = _to_trade_off_point(curve.configured)
-    series = [output.Series("each threshold from low to high", points)]
+    series = [charts.Series("each threshold from low to high", points)]
     if configured_point:
         label = f"threshold {curve.configured.threshold:g}"
-        series.append(output.Series("as configured", [configured_point], is_joined=False, label=label))
-    title = f"What a threshold saves; {output.INTERVALS_NOTE}"
-    return [output.Chart(title, "saved: share of the agents not asked", "coverage", series)]
+        series.append(charts.Series("as configured", [configured_point], is_joined=False, label=label))
+    title = f"What a threshold saves; {charts.INTERVALS_NOTE}"
+    return [charts.Chart(title, "saved: share of the agents not asked", "coverage", series)]
 
 
-def _to_trade_off_point(threshold_result: ThresholdPoint) -> output.Point | None:
+def _to_trade_off_point(threshold_result: ThresholdPoint) -> charts.Point | None:
     if threshold_result.saved.value is None or threshold_result.coverage.value is None:
         return None
-    return output.Point(
+    return charts.Point(
         threshold_result.saved.value,
         threshold_result.coverage.value,
         threshold_result.coverage.low,

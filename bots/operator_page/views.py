@@ -19,8 +19,8 @@ from core.storage.reports import OUTCOMES, ListedQuestion, QuestionFilter, Quest
 from core.storage.usage import TokenUsage, UsageShare, first_day, group_by_agent, total_usage
 from core.text.formatting import today
 from core.text.topics import Topic, group_by_topic
-from core.trace import Trace
 from core.types import DOWN, UP, Citation
+from core.types.trace import Trace
 
 PAGE_SIZE, MAX_UNANSWERED, MAX_RATINGS, MAX_CHATS = 50, 500, 100, 20
 MAX_FILTER_CHARS = 200

@@ -32,12 +32,12 @@ from bots.slack.settings_modal import (
 from bots.slack.sink import MissingCapabilities, SlackSink, SlackSinkContext
 from bots.slack.thread_cache import HasAnswered, ThreadCache, ThreadMessage
 from core.errors import PlatformError
-from core.forms import SettingsForm
 from core.messaging.feedback.rating_buttons import is_press, read_reaction
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
 from core.settings import Secret, SlackSettings
 from core.types import Attachment, Message
+from core.types.forms import SettingsForm
 
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient

@@ -15,12 +15,12 @@ from bots.slack.convert import Identity, to_interaction
 from bots.slack.render import render
 from bots.slack.thread_cache import MAX_ENTRIES
 from core.errors import PlatformError, UsageError
-from core.forms import VALUE_PLACEHOLDER, FormField, SettingsForm
 from core.messaging.policy.command_table import get_command, parse_arguments
 from core.observability.logs import get_logger
 from core.ports import MessageHandler
 from core.text.catalogue import ENGLISH, Messages, messages_for
 from core.types import Message, Reply
+from core.types.forms import VALUE_PLACEHOLDER, FormField, SettingsForm
 
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient

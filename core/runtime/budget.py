@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from core.errors import ServiceError
 from core.observability.logs import get_logger
 from core.observability.tracing import span
-from core.trace import Span
 from core.types import AgentScore
+from core.types.trace import Span
 
 if TYPE_CHECKING:
     from core.settings import BudgetSettings

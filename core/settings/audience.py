@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from core.settings.messaging import CHAT_PATTERN
+from core.settings.base import CHAT_PATTERN
 
 if TYPE_CHECKING:
     from core.settings import Settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,6 +14,8 @@ Fraction = Annotated[float, Field(gt=0, le=1)]
 # Capitals only: a secret pasted in place of a variable's name does not match, so that no message repeats it.
 ENV_VARIABLE_PATTERN = r"^[A-Z_][A-Z0-9_]*$"
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+# A chat by its id on the platform, with `@name` where a further bot should write there.
+CHAT_PATTERN = re.compile(r"(?:telegram:-?\d+|discord:\d+|slack:[A-Z0-9]+|http:[^\s@]\S*?)(?:@[a-z0-9][a-z0-9_-]*)?")
 
 
 class Section(BaseModel):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -10,8 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
 
-from core.settings.base import Name, Secret, Section, Strategy
-from core.trace import Shortfall
+from core.settings.base import CHAT_PATTERN, Name, Secret, Section, Strategy
+from core.types.trace import Shortfall
 
 # A person's id. Telegram's ids of groups and channels begin with a minus: they are no person.
 PlatformUserId = Annotated[str, Field(pattern=r"^[a-z]+:[A-Za-z0-9_.@]{1,64}$")]
@@ -54,8 +53,6 @@ class HandoffSettings(Section):
 
 
 TIME_PATTERN = r"(?:[01]\d|2[0-3]):[0-5]\d"
-# A chat by its id on the platform, with `@name` where a further bot should write there.
-CHAT_PATTERN = re.compile(r"(?:telegram:-?\d+|discord:\d+|slack:[A-Z0-9]+|http:[^\s@]\S*?)(?:@[a-z0-9][a-z0-9_-]*)?")
 
 
 class FollowedFeedSettings(Section):

@@ -15,8 +15,8 @@ from core.runtime.tasks import uncancellable
 from core.settings import CacheSettings
 from core.storage.engine import Database
 from core.storage.tables import replies
-from core.trace import Trace
 from core.types import Citation, ConversationKey, Passage, Reply
+from core.types.trace import Trace
 
 # Few questions share a canonical form; each costs an embedding.
 MAX_CANDIDATES = 4

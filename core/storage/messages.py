@@ -36,7 +36,6 @@ from core.storage.tables import (
 )
 from core.text.formatting import with_image_description
 from core.text.nothing_found import get_detail
-from core.trace import trace_from_json
 from core.types import (
     Attachment,
     Citation,
@@ -47,6 +46,7 @@ from core.types import (
     Skip,
     Turn,
 )
+from core.types.trace import trace_from_json
 
 
 class Journal:

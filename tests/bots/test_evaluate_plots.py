@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from bots.evaluation.charts import COLOURS, Chart, Point, Series, check_plot, draw, score_charts
 from bots.evaluation.citations import citations
 from bots.evaluation.gate import gate, precision_recall_curve
-from bots.evaluation.output import COLOURS, Chart, Point, Series, check_plot, draw, score_charts
 from bots.evaluation.retrieval import RetrievalReport, VariantResult, retrieval, retrieval_charts
 from bots.evaluation.routing import RoutingCurve, ThresholdPoint, routing, routing_charts
 from core.errors import UsageError

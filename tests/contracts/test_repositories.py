@@ -34,7 +34,6 @@ from core.storage.reports import OUTCOMES, QuestionFilter, ReportRepository
 from core.storage.tables import cursors, messages, metadata
 from core.storage.usage import AgentUsage, StatisticsRepository, TokenUsage, UsageRepository
 from core.text.formatting import today
-from core.trace import Trace
 from core.types import (
     DOWN,
     ESCALATION_COMMAND,
@@ -49,6 +48,7 @@ from core.types import (
     Turn,
     skip,
 )
+from core.types.trace import Trace
 
 # What SQLite and PostgreSQL both have, with one meaning.
 PORTABLE_FUNCTIONS = {"avg", "coalesce", "count", "lower", "max", "substr", "sum"}

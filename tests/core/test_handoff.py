@@ -18,8 +18,8 @@ from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.retention import erase_expired
 from core.text.catalogue import ENGLISH
-from core.trace import Trace
 from core.types import Citation, Message, Passage, Question, Reply
+from core.types.trace import Trace
 from knowledge.sources.taught import TaughtAnswers
 from tests.core.fixtures import INSTALL, settings
 from tests.core.test_feedback import ASKED, CHAT, CITED, deliver

@@ -22,8 +22,8 @@ from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.overrides import Audit, RuntimeOverrides
 from core.text.catalogue import ENGLISH
-from core.trace import Trace
 from core.types import ESCALATION_COMMAND as CALL_COMMAND, ConversationKey, Message, Question, Reply
+from core.types.trace import Trace
 from tests.core import test_administration as administration
 from tests.core.fixtures import settings
 from tests.core.test_administration import ADMIN, ANN, BOSS, Bot, says

@@ -30,8 +30,8 @@ from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
 from core.storage.messages import Journal
 from core.text.question_detection import no_question_reason
-from core.trace import Trace
 from core.types import ConversationKey, Message, Question, Reply, Skip, SkipReason, SourceState, Turn, skip
+from core.types.trace import Trace
 from tests.core.fixtures import MemorySink
 from tests.peers.language_model import LanguageModelPeer
 

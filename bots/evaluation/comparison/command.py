@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bots.common.terminal import confirm, make_console, print_json, step_progress
 from bots.daemon.bootstrap import App
-from bots.evaluation import output
+from bots.evaluation import charts, output
 from bots.evaluation.comparison.cost import estimate, format_estimation
 from bots.evaluation.comparison.output import comparison_as_json, comparison_charts, format_lines
 from bots.evaluation.comparison.result_cache import ResultCache
@@ -16,6 +16,7 @@ from bots.evaluation.comparison.run import Trial, answer_all, judge_all, make_sy
 from bots.evaluation.comparison.statistics import compare_judgements
 from bots.evaluation.datasets import ANSWERS_LINE_FORMAT, read_answers, read_cases
 from bots.evaluation.judge import Judge, open_judge
+from bots.evaluation.measured_knowledge import open_knowledge, read_corpus_entries
 from bots.evaluation.metrics import require_package
 from core.errors import UsageError
 from core.observability.logs import make_redactor
@@ -42,14 +43,14 @@ async def compare(
     Answers and judgements are kept in the data directory: a run that was interrupted goes on where it stopped. Raises
     `UsageError` for unusable data or options, `ModelError` when the judge fails.
     """
-    output.check_plot(plot)
+    charts.check_plot(plot)
     # Before the first paid call.
     require_package("scipy")
     cases = await asyncio.to_thread(read_cases, data, read_answers, ANSWERS_LINE_FORMAT, split="test")
-    corpus_entries = await output.read_corpus_entries(corpus)
+    corpus_entries = await read_corpus_entries(corpus)
     names = [name.strip() for name in systems.split(",") if name.strip()]
     make_systems(settings, names)
-    async with open_judge(settings) as judge, output.open_knowledge(settings, corpus_entries) as app:
+    async with open_judge(settings) as judge, open_knowledge(settings, corpus_entries) as app:
         cache = await asyncio.to_thread(ResultCache.open, settings.data_dir / RESULTS_FILE, is_fresh=is_fresh)
         knowledge = await SourceVersions(app.store).get_versions(list(app.settings.sources), 0)
         # The systems answer from what was opened: a corpus stands in for the sources.
@@ -58,7 +59,7 @@ async def compare(
         answers, judgements = await _run(app, judge, trial)
     comparison = await asyncio.to_thread(compare_judgements, judgements, [system.name for system in trial.systems])
     if plot:
-        await output.save_charts(comparison_charts(comparison), plot)
+        await charts.save_charts(comparison_charts(comparison), plot)
     redact = make_redactor(get_secret_values(settings))
     if as_json:
         print_json(comparison_as_json(comparison, answers, judgements, judge.name, redact))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bots.common.terminal import format_table
-from bots.evaluation import output
+from bots.evaluation import charts, output
 from bots.evaluation.comparison.results import (
     CRITERIA,
     MAX_SCORE,
@@ -178,14 +178,14 @@ def _format_number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def comparison_charts(comparison: Comparison) -> list[output.Chart]:
+def comparison_charts(comparison: Comparison) -> list[charts.Chart]:
     """Return the scores of every system as shares of the best possible, with intervals."""
     series = [
-        output.Series(name, output.interval_points([_to_share(figures[figure]) for figure in FIGURES]), is_joined=False)
+        charts.Series(name, charts.interval_points([_to_share(figures[figure]) for figure in FIGURES]), is_joined=False)
         for name, figures in comparison.scores.items()
     ]
-    title = f"{comparison.judged} questions; {output.INTERVALS_NOTE}"
-    return [output.Chart(title, "", f"score / {MAX_SCORE}", series, FIGURES)]
+    title = f"{comparison.judged} questions; {charts.INTERVALS_NOTE}"
+    return [charts.Chart(title, "", f"score / {MAX_SCORE}", series, FIGURES)]
 
 
 def _to_share(figure: Estimate) -> Estimate:

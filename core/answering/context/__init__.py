@@ -19,8 +19,16 @@ from core.runtime.tasks import CpuTurnstile
 from core.settings import AgentSettings, Settings, Strategy
 from core.settings.answering import ContextSettings
 from core.text.catalogue import messages_for
-from core.trace import MAX_EXCERPT_CHARS, MAX_PASSAGES, MAX_PLACE_CHARS, MAX_SPANS, SearchRound, Trace, TracedPassage
 from core.types import Passage, Question
+from core.types.trace import (
+    MAX_EXCERPT_CHARS,
+    MAX_PASSAGES,
+    MAX_PLACE_CHARS,
+    MAX_SPANS,
+    SearchRound,
+    Trace,
+    TracedPassage,
+)
 
 T = TypeVar("T")
 # The bounds of a query's text and words, and of the passage that is embedded in its place.

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.errors import PlatformError, UsageError
-from core.forms import VALUE_PLACEHOLDER, FormField, SettingsForm
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.command_table import CONFIGURED_VALUE
 from core.observability.logs import get_logger
 from core.text.catalogue import ENGLISH, Messages
+from core.types.forms import VALUE_PLACEHOLDER, FormField, SettingsForm
 
 
 async def show_settings(context: CommandContext, request: CommandRequest) -> str:

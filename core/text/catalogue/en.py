@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.text.catalogue.en_platforms import PlatformTexts
-from core.types import RETRY, SkipReason
+from core.types.messages import RETRY
+from core.types.skips import SkipReason
 
 
 class English(PlatformTexts):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from core.text.catalogue.en import English
 from core.text.catalogue.zh_platforms import ChinesePlatformTexts
 from core.text.catalogue.zh_silence import SKIP_REASONS
-from core.types import RETRY
+from core.types.messages import RETRY
 
 
 class Chinese(ChinesePlatformTexts, English):

@@ -1,0 +1,125 @@
+"""What a platform delivered, and how its reply is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+# What a message of the bot's own making is for: a second answer, a call for people, the first word in a new group.
+MessagePurpose = Literal["", "retry", "escalation", "alert", "welcome"]
+AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"]
+ESCALATION_COMMAND, RATING_COMMAND, UP, DOWN, RETRY = "handoff", "thumbs", "up", "down", "again"
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationKey:
+    """Where a conversation takes place. Two chats, or two threads of a chat, never share a memory."""
+
+    platform: str
+    chat: str
+    thread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """An attachment of a message, without its content.
+
+    `size` is in bytes, 0 if unknown. `reference` is for the adapter, which needs it to fetch the content (plain JSON
+    values).
+    """
+
+    kind: AttachmentKind
+    name: str = ""
+    size: int = 0
+    reference: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedEntry:
+    """Where a post comes from that is an entry of a feed. `is_too_old` says that it came while nobody looked."""
+
+    feed: str
+    title: str = ""
+    link: str = ""
+    is_too_old: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """A button with its label and the data that a press returns."""
+
+    data: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyOptions:
+    """How a sink shows the reply to a message.
+
+    `has_rating_buttons` puts thumbs below it, `buttons` are offered with the answer to a press, and a network that can
+    compare posts nothing where a post has `max_bot_replies` replies of bots already.
+    """
+
+    has_rating_buttons: bool = False
+    buttons: tuple[Button, ...] = ()
+    max_bot_replies: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a platform delivered, or what the bot asks itself to answer (`purpose`).
+
+    `id` is unique within its chat for one bot; `bot` is that bot's id if message ids are per bot. `addressed`
+    is true for a private chat, a mention, a reply to the bot, and a command. `command` is the command's name without
+    the slash; its argument is in `text`. `reference` is for the adapter, which needs it to reply (plain JSON values).
+
+    What the platform says besides, as far as it does: `is_edit` marks a new text of an earlier message, `is_by_bot`
+    what another bot wrote, `is_post` what is published for a group (None: the adapter cannot tell). Only a part of the
+    chat reads a message `in_restricted_thread`; one `in_main_chat` stands in the chat itself, though what is written
+    below it has a thread of that name. `is_shared_thread` is True where everybody's questions in a thread go on with
+    the bot that answered there, False where nobody's do, None where only those of who was answered do.
+    `thread_started_at` (seconds since 1970) is when a message of the bot began the thread, `parent_id` what the message
+    replies to that a command was given on, `language` the one in which the author uses the platform.
+
+    A message of the bot's own making has the id of its question as `root_id`; its own `id` tells nothing. It says
+    what was wrong with the first answer (`retry_reason`), or mentions people (`mentioned_users`), who may not see the
+    question otherwise (`is_question_hidden`). `reply_options` are for the sink; the journal does not keep them.
+    """
+
+    id: str
+    key: ConversationKey
+    author_id: str
+    author: str
+    text: str
+    sent_at: datetime
+    private: bool = False
+    addressed: bool = False
+    command: str = ""
+    reply_to: str = ""
+    quoted: str = ""
+    bot: str = ""
+    reference: Mapping[str, Any] = field(default_factory=dict)
+    attachments: tuple[Attachment, ...] = ()
+    is_edit: bool = False
+    is_by_bot: bool = False
+    is_post: bool | None = None
+    in_restricted_thread: bool = False
+    in_main_chat: bool = False
+    is_shared_thread: bool | None = None
+    thread_started_at: float | None = None
+    parent_id: str = ""
+    language: str = ""
+    feed_entry: FeedEntry | None = None
+    purpose: MessagePurpose = ""
+    root_id: str = ""
+    retry_reason: str = ""
+    mentioned_users: tuple[str, ...] = ()
+    is_question_hidden: bool = False
+    reply_options: ReplyOptions = ReplyOptions()
+
+    @property
+    def question_id(self) -> str:
+        """The id of the question that this message is, or belongs to."""
+        return self.root_id or self.id

@@ -1,0 +1,95 @@
+"""Silence: every reason for it, and a reason with its values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class SkipReason(Enum):
+    """Why the bot is silent: a label for metrics, and a text for people with placeholders for its values."""
+
+    NOT_ADDRESSED = "not_addressed", "the bot was not addressed"
+    ATTACHMENT_ONLY = "wordless", "{attachment} without words, and the bot was not addressed"
+    NOTICE_GIVEN = "wordless", "{attachment}, and its author was told lately that it cannot be read"
+    STICKER = "other", "{attachment}"
+    EMPTY_POST = "wordless", "the post has no words"
+    PRIVATE_CHATS_OFF = "switched_off", "private chats are switched off (gate.private)"
+    CHAT_NOT_LISTED = "switched_off", "{chat} is not among gate.chats"
+    CHAT_OFF = "switched_off", "{chat} is switched off (gate.mode)"
+    PAUSED = "paused", "{chat} is paused {until} (/pause)"
+    WRITTEN_BY_BOT = "other_bot", "written by another bot"
+    COMMAND_FOR_OTHER_BOT = "other_bot", "a command for another bot"
+    OTHER_BOT_ADDRESSED = "other_bot", "another bot of ours was addressed"
+    OTHER_BOT_FIRST = "other_bot", "another bot of ours took it first"
+    OTHER_BOT_NAMED = "other_bot", "another bot of ours was named"
+    REPLY_TO_OTHER_BOT = "other_bot", "a reply to another bot of ours"
+    CONTINUES_WITH_OTHER_BOT = "other_bot", "it goes on with another bot of ours"
+    PERSON_MENTIONED = "somebody_else", "somebody else is mentioned"
+    PERSON_NAMED = "somebody_else", "somebody else is called by name"
+    REPLY_TO_PERSON = "somebody_else", "a reply to somebody else"
+    HUMAN_REPLIED = "people", "a human replied"
+    HUMAN_DIALOGUE = "people", "a human is talking with the asker"
+    TAKEN_BACK = "people", "the asker took the question back"
+    COOLDOWN = "rate", "it spoke unasked less than {seconds:g} s ago (gate.cooldown_s)"
+    ANSWER_LOOP = "rate", "{count} answers to this account within ten minutes (gate.answers_in_10_min)"
+    COMMENT_LIMIT = "rate", "{count} comments within the last hour (auto_comment.per_hour)"
+    QUIET_HOURS = "rate", "quiet hours ({hours})"
+    UNSURE = "unsure", "not sure enough to help: {probability:.2f}, threshold {threshold:.2f} ({explanation})"
+    MODEL_DECLINED = "unsure", "the model judged it: {opinion} ({probability:.2f}, threshold {threshold:.2f})"
+    IRRELEVANT_POST = "unsure", "outside our knowledge: {score:.2f}, at least {minimum:g} is wanted"
+    REPEATED = "repeated", "the same was answered in this chat before"
+    NO_KNOWLEDGE = "not_judged", "there is no knowledge to judge by"
+    RELEVANCE_UNKNOWN = "not_judged", "whether it is about the knowledge could not be told"
+    NO_KNOWLEDGE_FOR_POST = "not_judged", "no knowledge to compare the post with (auto_comment.min_relevance)"
+    TOO_OLD = "too_late", "it is too old to be answered unasked"
+    ENTRY_TOO_OLD = "too_late", "too old to be answered: the entry came while nobody looked at the feed"
+    DEADLINE = "too_late", "not done within {seconds:g} s from the post (auto_comment.deadline_s)"
+    BEFORE_RESTART = "too_late", "the comment was posted before a restart"
+    TOPIC_NOT_INCLUDED = "topic", "another topic: none of auto_comment.include is in the post"
+    TOPIC_EXCLUDED = "topic", "the post names {word!r} (auto_comment.exclude)"
+    COMPETITORS = "rivals", "{count} replies of bots below the post already ({limit} at most)"
+    COMPETITORS_ON_NETWORK = "rivals", "the network has enough replies of bots below this post"
+    EMPTY_COMMENT = "unfit", "the comment is empty"
+    UNFINISHED_COMMENT = "unfit", "the language model did not write it to its end"
+    UNCITED_COMMENT = "unfit", "the comment would cite nothing (auto_comment.needs_citation)"
+    COMMENT_FAILED = "other", "the comment failed: {error}"
+    COMMENT_REFUSED = "other", "{error}"
+    POST_DELETED = "deleted", "{error}"
+    DELETED = "deleted", "the question was deleted before it was answered"
+    ANSWER_CAPTURED = "kept", "kept as an answer to be reviewed"
+    RATED = "feedback", "feedback on {question}: {rating}"
+    RETRIED = "feedback", "{question} is answered once more"
+    NOT_RETRIED = "feedback", "{question} is not answered once more"
+    NOTHING_TO_RATE = "feedback", "a press under no answer of ours"
+    NO_WORDS = "not_a_question", "no words"
+    CODE_ONLY = "not_a_question", "no words but code or links"
+    COURTESY = "not_a_question", "a courtesy"
+    TOO_SHORT = "not_a_question", "too short"
+    NO_QUESTION = "not_a_question", "not a question"
+    SMALL_TALK = "not_a_question", "a question about people or plans"
+
+    def __init__(self, label: str, text: str) -> None:
+        self.label = label
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A silence with its reason and the values of its text, which is for the journal. Created by `skip`."""
+
+    reason: SkipReason
+    values: Mapping[str, object]
+
+    def __str__(self) -> str:
+        return self.reason.text.format(**self.values)
+
+
+def skip(reason: SkipReason, **values: object) -> Skip:
+    """Return a silence for a reason, with the values of its text.
+
+    >>> str(skip(SkipReason.CHAT_NOT_LISTED, chat="telegram:5"))
+    'telegram:5 is not among gate.chats'
+    """
+    return Skip(reason, values)
