@@ -33,7 +33,7 @@ from core.types import (
     SourceState,
     skip,
 )
-from core.types.trace import Span, Trace, TracedPassage
+from core.types.replies import Span, Trace, TracedPassage
 
 READER, OWNER = "a-token-to-read-with", "a-token-to-teach-with"
 GROUP, CHANNEL = ConversationKey("telegram", "-1001957348"), ConversationKey("discord", "1187345023")

@@ -20,7 +20,7 @@ from core.storage.usage import TokenUsage, UsageShare, first_day, group_by_agent
 from core.text.formatting import today
 from core.text.topics import Topic, group_by_topic
 from core.types import DOWN, UP, Citation
-from core.types.trace import Trace
+from core.types.replies import Trace
 
 PAGE_SIZE, MAX_UNANSWERED, MAX_RATINGS, MAX_CHATS = 50, 500, 100, 20
 MAX_FILTER_CHARS = 200

@@ -13,7 +13,7 @@ from core.errors import ServiceError
 from core.observability.logs import get_logger
 from core.observability.tracing import span
 from core.types import AgentScore
-from core.types.trace import Span
+from core.types.replies import Span
 
 if TYPE_CHECKING:
     from core.settings import BudgetSettings

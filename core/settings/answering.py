@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from core.settings.audience import EVERYONE, Audience
-from core.settings.base import Fraction, Name, Secret, Section, Strategy
+from core.settings.base import EVERYONE, Audience, Fraction, Name, Secret, Section, Strategy
 
 
 class BudgetSettings(Section):

@@ -9,30 +9,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import BeforeValidator, Field
-
-from core.settings.base import CHAT_PATTERN
+from core.settings.base import CHAT_PATTERN, EVERYONE
 
 if TYPE_CHECKING:
     from core.settings import Settings
 
-EVERYONE, OWNERS, ADMINS = "everyone", "owners", "admins"
+OWNERS, ADMINS = "owners", "admins"
 # The terminal: whoever uses it runs the bot.
 OPERATOR_PLATFORM = "console"
 # Its chats carry the name of a further network; chats of the other platforms are unique without one.
 NAMED_NETWORK_PLATFORM = "http"
-
-Audience = Annotated[
-    tuple[str, ...],
-    BeforeValidator(lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]),
-    Field(
-        min_length=1,
-        description="Who may see it: everyone, or a list of chats (slack:C0123456789), platforms (slack, http@NAME) "
-        "and roles (admins, owners)",
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True)

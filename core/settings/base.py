@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
 # Capitals only: a secret pasted in place of a variable's name does not match, so that no message repeats it.
@@ -16,6 +16,16 @@ ENV_VARIABLE_PATTERN = r"^[A-Z_][A-Z0-9_]*$"
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 # A chat by its id on the platform, with `@name` where a further bot should write there.
 CHAT_PATTERN = re.compile(r"(?:telegram:-?\d+|discord:\d+|slack:[A-Z0-9]+|http:[^\s@]\S*?)(?:@[a-z0-9][a-z0-9_-]*)?")
+EVERYONE = "everyone"
+Audience = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]),
+    Field(
+        min_length=1,
+        description="Who may see it: everyone, or a list of chats (slack:C0123456789), platforms (slack, http@NAME) "
+        "and roles (admins, owners)",
+    ),
+]
 
 
 class Section(BaseModel):

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from core.settings.base import CHAT_PATTERN, Name, Secret, Section, Strategy
-from core.types.trace import Shortfall
+from core.types.replies import Shortfall
 
 # A person's id. Telegram's ids of groups and channels begin with a minus: they are no person.
 PlatformUserId = Annotated[str, Field(pattern=r"^[a-z]+:[A-Za-z0-9_.@]{1,64}$")]

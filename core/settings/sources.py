@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from core.settings.audience import EVERYONE, Audience
-from core.settings.base import Name, Secret, Section
+from core.settings.base import EVERYONE, Audience, Name, Secret, Section
 
 
 class Source(Section):

@@ -16,7 +16,7 @@ from core.settings import CacheSettings
 from core.storage.engine import Database
 from core.storage.tables import replies
 from core.types import Citation, ConversationKey, Passage, Reply
-from core.types.trace import Trace
+from core.types.replies import Trace
 
 # Few questions share a canonical form; each costs an embedding.
 MAX_CANDIDATES = 4

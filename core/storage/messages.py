@@ -46,7 +46,7 @@ from core.types import (
     Skip,
     Turn,
 )
-from core.types.trace import trace_from_json
+from core.types.replies import trace_from_json
 
 
 class Journal:

@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-from core.types.conversation import (
-    Image as Image,
-    ImageLoader as ImageLoader,
-    MessageRole as MessageRole,
-    Question as Question,
-    ResponseSchema as ResponseSchema,
-    ToolCall as ToolCall,
-    Turn as Turn,
-)
 from core.types.messages import (
     DOWN as DOWN,
     ESCALATION_COMMAND as ESCALATION_COMMAND,
@@ -22,21 +13,17 @@ from core.types.messages import (
     Button as Button,
     ConversationKey as ConversationKey,
     FeedEntry as FeedEntry,
+    Image as Image,
+    ImageLoader as ImageLoader,
     Message as Message,
     MessagePurpose as MessagePurpose,
+    MessageRole as MessageRole,
+    Question as Question,
     ReplyOptions as ReplyOptions,
+    ResponseSchema as ResponseSchema,
+    ToolCall as ToolCall,
+    Turn as Turn,
 )
-from core.types.passages import (
-    AgentScore as AgentScore,
-    Citation as Citation,
-    Passage as Passage,
-    SourceState as SourceState,
-)
-from core.types.replies import (
-    Reply as Reply,
-)
-from core.types.skips import (
-    Skip as Skip,
-    SkipReason as SkipReason,
-    skip as skip,
-)
+from core.types.replies import AgentScore as AgentScore, Citation as Citation, Passage as Passage, Reply as Reply
+from core.types.skips import Skip as Skip, SkipReason as SkipReason, skip as skip
+from core.types.sources import SourceState as SourceState

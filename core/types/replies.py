@@ -1,11 +1,147 @@
-"""An answer with what it rests on."""
+"""An answer, what it rests on, and how it was made: the record that the journal keeps, within bounds of its size."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
-from core.types.passages import Citation, Passage
-from core.types.trace import Shortfall, Trace
+# What an answer lacks: nothing was found, no statement was supported, or no model could write it.
+Shortfall = Literal["nothing_found", "unsupported", "quoted"]
+# So much of the passages is kept: enough to see why an answer says what it says.
+MAX_PASSAGES, MAX_EXCERPT_CHARS, MAX_PLACE_CHARS = 12, 300, 300
+MAX_SPANS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A piece of a source.
+
+    `path` is the document's path within its source; `start_line` and `end_line` (1-based, inclusive; 0 for none) are
+    its place there. Scores belong to one query: `similarity` is the cosine (-1 to 1), `lexical` the BM25 score (0 and
+    up), `lexical_share` its share of the highest possible, and `score` that of the last ranking stage (0 to 1).
+    """
+
+    id: str
+    source: str
+    path: str
+    title: str
+    text: str
+    url: str = ""
+    kind: str = "text"
+    start_line: int = 0
+    end_line: int = 0
+    similarity: float = 0.0
+    lexical: float = 0.0
+    score: float = 0.0
+    lexical_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentScore:
+    """How well a retrieval agent matches a query, after mix-in and scaling (KIMAs 3.2.2)."""
+
+    name: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """The link behind [n] in a reply."""
+
+    n: int
+    passage_id: str
+    source: str
+    title: str
+    path: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRound:
+    """One round of searches, and the verdict on the evidence after it.
+
+    `quality` is "good", "poor", or empty without a verdict; `reason` explains it.
+    """
+
+    queries: tuple[str, ...]
+    quality: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One run of a stage: when it began after the question, and how long it took, in milliseconds."""
+
+    stage: str
+    start_ms: float
+    spent_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class TracedPassage:
+    """A passage that the answer was written from: its place, its scores as in `Passage`, the beginning of its text."""
+
+    id: str
+    source: str
+    path: str
+    title: str
+    url: str
+    start_line: int
+    end_line: int
+    similarity: float
+    lexical_share: float
+    score: float
+    excerpt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The record of a reply: the rewritten query, the agents, the time per stage, the degraded stages (`cut`).
+
+    `tokens` is the usage of language models by "agent.prompt" and "agent.completion", `cost` their cost by agent in the
+    currency of the configured prices, `models` the model that each agent called last. `cached` is true for a cached
+    answer. `why_cut` is the reason for each degraded stage: "late", "failed" or "unreadable". `rounds` are those of a
+    strategy that judges its evidence. Routing saved the searches of agents; `opinion` is why a model spoke unasked.
+    `scores` are the routing scores of the asked agents, `spans` the runs of stages in the order in which they ended,
+    `passages` the evidence, best first.
+    """
+
+    query: str
+    strategy: str
+    agents: tuple[str, ...]
+    timings_ms: Mapping[str, float]
+    cut: tuple[str, ...] = ()
+    dropped_citations: int = 0
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    cost: Mapping[str, float] = field(default_factory=dict)
+    cached: bool = False
+    why_cut: Mapping[str, str] = field(default_factory=dict)
+    rounds: tuple[SearchRound, ...] = ()
+    saved_searches: int = 0
+    opinion: str = ""
+    models: Mapping[str, str] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+    spans: tuple[Span, ...] = ()
+    passages: tuple[TracedPassage, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the trace as JSON values."""
+        return asdict(self)
+
+
+def trace_from_json(values: Mapping[str, Any]) -> Trace:
+    """Return the trace of JSON values, also of those that an earlier version wrote."""
+    rounds = tuple(SearchRound(**{**item, "queries": tuple(item["queries"])}) for item in values["rounds"])
+    return Trace(
+        **{
+            **values,
+            **{name: tuple(values[name]) for name in ("agents", "cut")},
+            "rounds": rounds,
+            "spans": tuple(Span(**item) for item in values.get("spans", ())),
+            "passages": tuple(TracedPassage(**item) for item in values.get("passages", ())),
+        }
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from bots.evaluation.gate import GATE_CASE_FORMAT, parse_gate_case
 from bots.evaluation.proposals import choose_split
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Reply, SkipReason, skip
-from core.types.trace import Trace
+from core.types.replies import Trace
 from tests.core.rated import rate
 from tests.deployment import README, Deployment
 from tests.peers.language_model import LanguageModelPeer

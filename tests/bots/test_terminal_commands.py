@@ -22,7 +22,7 @@ from core.storage.engine import Database
 from core.storage.tables import feedback, messages
 from core.text.catalogue import ENGLISH, messages_for
 from core.types import Citation, Message, Question, Reply
-from core.types.trace import Trace
+from core.types.replies import Trace
 from tests.core.fixtures import settings
 from tests.core.test_administration import FolderUpkeep
 

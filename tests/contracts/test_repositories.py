@@ -48,7 +48,7 @@ from core.types import (
     Turn,
     skip,
 )
-from core.types.trace import Trace
+from core.types.replies import Trace
 
 # What SQLite and PostgreSQL both have, with one meaning.
 PORTABLE_FUNCTIONS = {"avg", "coalesce", "count", "lower", "max", "substr", "sum"}

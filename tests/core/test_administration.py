@@ -44,7 +44,7 @@ from core.text.catalogue import ENGLISH, messages_for
 from core.text.formatting import INDEFINITELY, format_code, format_duration
 from core.text.tokens import detect_language
 from core.types import Citation, ConversationKey, Message, Question, Reply, SourceState
-from core.types.trace import Trace
+from core.types.replies import Trace
 from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, passage, settings
 from tests.wiring import make_desk, make_processor
 

@@ -17,7 +17,7 @@ from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
 from core.settings.messaging import AutoCommentSettings
 from core.storage.messages import Journal
 from core.types import AgentScore, Citation, ConversationKey, Message, Question, Reply, SkipReason, skip
-from core.types.trace import Trace
+from core.types.replies import Trace
 from tests.core.fixtures import InMemoryLibrary, settings
 from tests.wiring import make_processor
 

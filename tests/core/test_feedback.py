@@ -30,7 +30,7 @@ from core.storage.retention import erase_expired
 from core.text.catalogue import ENGLISH
 from core.text.catalogue.zh import MESSAGES as CHINESE
 from core.types import RATING_COMMAND, Citation, ConversationKey, Message, Question, Reply, ReplyOptions, Turn
-from core.types.trace import Trace
+from core.types.replies import Trace
 from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, models
 from tests.wiring import make_processor

@@ -19,7 +19,7 @@ from core.storage.messages import Journal
 from core.storage.retention import erase_expired
 from core.text.catalogue import ENGLISH
 from core.types import Citation, Message, Passage, Question, Reply
-from core.types.trace import Trace
+from core.types.replies import Trace
 from knowledge.sources.taught import TaughtAnswers
 from tests.core.fixtures import INSTALL, settings
 from tests.core.test_feedback import ASKED, CHAT, CITED, deliver

@@ -23,7 +23,7 @@ from core.storage.messages import Journal
 from core.storage.overrides import Audit, RuntimeOverrides
 from core.text.catalogue import ENGLISH
 from core.types import ESCALATION_COMMAND as CALL_COMMAND, ConversationKey, Message, Question, Reply
-from core.types.trace import Trace
+from core.types.replies import Trace
 from tests.core import test_administration as administration
 from tests.core.fixtures import settings
 from tests.core.test_administration import ADMIN, ANN, BOSS, Bot, says

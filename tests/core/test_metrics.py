@@ -31,7 +31,7 @@ from core.settings import BudgetSettings, ModelsSettings
 from core.storage.messages import Journal
 from core.text.question_detection import no_question_reason
 from core.types import ConversationKey, Message, Question, Reply, Skip, SkipReason, SourceState, Turn, skip
-from core.types.trace import Trace
+from core.types.replies import Trace
 from tests.core.fixtures import MemorySink
 from tests.peers.language_model import LanguageModelPeer
 

@@ -29,7 +29,7 @@ from core.storage.messages import Journal
 from core.storage.tables import metadata
 from core.storage.usage import TokenUsage, UsageRepository
 from core.types import Citation, ConversationKey, Message, Question, Reply
-from core.types.trace import Trace
+from core.types.replies import Trace
 from tests.deployment import Deployment
 from tests.peers.postgresql import PASSWORD, USER, PostgresServer, run_server
 

@@ -17,7 +17,7 @@ from core.ports import Sink
 from core.settings import Settings
 from core.storage.message_lookup import MessageOutcome
 from core.types import Question, Reply, Turn
-from core.types.trace import SearchRound
+from core.types.replies import SearchRound
 from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, parts, passage, settings
 from tests.core.scripted import ScriptedPeer, flat, models
 

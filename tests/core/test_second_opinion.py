@@ -26,7 +26,7 @@ from core.storage.overrides import LiveSettings, RuntimeOverrides
 from core.storage.usage import TokenUsage, UsageRepository, UsageTotals
 from core.text.catalogue import messages_for
 from core.types import ConversationKey, Message, Reply, SkipReason
-from core.types.trace import Trace
+from core.types.replies import Trace
 from tests.core.fixtures import InMemoryLibrary, parts, settings
 from tests.core.scripted import ScriptedPeer, models
 from tests.core.test_processor import RecordingAdapter, echo

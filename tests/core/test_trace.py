@@ -8,7 +8,7 @@ from core.answering.context import RetrievalResult
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings
 from core.types import AgentScore, Passage
-from core.types.trace import MAX_EXCERPT_CHARS, MAX_PASSAGES, MAX_SPANS, SearchRound, Span, Trace, trace_from_json
+from core.types.replies import MAX_EXCERPT_CHARS, MAX_PASSAGES, MAX_SPANS, SearchRound, Span, Trace, trace_from_json
 
 HUGE = Passage("p", "docs", "d/" * 4000, "T" * 9000, "x" * 90_000, "https://example.org/" + "u" * 9000, score=0.123456)
 

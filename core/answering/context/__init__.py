@@ -20,7 +20,7 @@ from core.settings import AgentSettings, Settings, Strategy
 from core.settings.answering import ContextSettings
 from core.text.catalogue import messages_for
 from core.types import Passage, Question
-from core.types.trace import (
+from core.types.replies import (
     MAX_EXCERPT_CHARS,
     MAX_PASSAGES,
     MAX_PLACE_CHARS,

@@ -24,7 +24,7 @@ from core.runtime.budget import Budget
 from core.runtime.tasks import capture_error, task_group
 from core.text.keywords import content_words
 from core.types import Passage, Question, Turn
-from core.types.trace import SearchRound
+from core.types.replies import SearchRound
 
 _SearchTask = asyncio.Task[SearchResult | KimasError]
 MAX_STEPS = 3

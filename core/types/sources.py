@@ -1,0 +1,28 @@
+"""How a stored source stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """How a stored source stands: its last refreshes, and when the next one is due.
+
+    `error` is why the last try failed, "" after a success. `passages` and `documents` are what is stored, `unreadable`
+    names what could not be read, and why. Times are None for "never" and, for `next_run`, for "only when asked".
+    """
+
+    name: str
+    kind: str
+    passages: int = 0
+    documents: int = 0
+    last_try: datetime | None = None
+    last_success: datetime | None = None
+    error: str = ""
+    paused: bool = False
+    running: bool = False
+    next_run: datetime | None = None
+    unreadable: Mapping[str, str] = field(default_factory=dict)
