@@ -225,4 +225,4 @@ def _get_open_tags(open_tags: list[str], atoms: list[str]) -> list[str]:
 
 
 def _is_tag(atom: str) -> bool:
-    return atom.startswith("<") and len(atom) > 1
+    return atom.startswith("</") or (atom.startswith("<") and atom[1:2].isalpha())

@@ -66,13 +66,9 @@ class HttpApi(LiveRetriever):
             response = await self._client.fetch(self._build_request(query, page, key))
             if response.status >= 400:
                 raise SourceError(f"{redact_url(response.url)} answered with status {response.status}")
-            payload = await read_json(response)
+            return await read_json(response, self._to_passages)
         except SourceError as error:
             raise SourceError(f"source {self.name}: {error}") from error
-        results = self._parse_results(payload)[:MAX_RESULTS]
-        # Off the event loop: together they may hold megabytes of markup.
-        passages = await asyncio.to_thread(lambda: list(map(self._to_passage, results)))
-        return [passage for passage in passages if passage is not None]
 
     def _build_request(self, query: str, page: int, key: str) -> Request:
         settings = self._settings
@@ -89,12 +85,16 @@ class HttpApi(LiveRetriever):
             settings.timeout_s,
         )
 
+    def _to_passages(self, payload: Any) -> list[Passage]:
+        passages = map(self._to_passage, self._parse_results(payload)[:MAX_RESULTS])
+        return [passage for passage in passages if passage is not None]
+
     def _parse_results(self, payload: Any) -> Sequence[Mapping[str, Any]]:
         results = self._extract("results", payload)
         if results is None:
             return []
         if not isinstance(results, list):
-            raise SourceError(f"source {self.name}: results ({self._settings.results}) is no list in the reply")
+            raise SourceError(f"results ({self._settings.results}) is no list in the reply")
         return [result for result in results if isinstance(result, dict)]
 
     def _to_passage(self, result: Mapping[str, Any]) -> Passage | None:
@@ -117,7 +117,7 @@ class HttpApi(LiveRetriever):
         try:
             return self._expressions[key].search(data)
         except JMESPathError as error:
-            raise SourceError(f"source {self.name}: {key} cannot be read from the reply: {error}") from error
+            raise SourceError(f"{key} cannot be read from the reply: {error}") from error
 
 
 MAPPED_FIELDS = ("results", "title", "text", "link", "date")

@@ -19,7 +19,7 @@ from knowledge.web.addresses import is_web_address, redact_url
 from knowledge.web.client import Request, Response, read_json, to_line, to_text
 from knowledge.web.markup import strip_hidden_markup
 
-MAX_TEXT_CHARS = 4000
+MAX_TEXT_CHARS, MAX_RESULTS = 4000, 200
 # How long a base without the enhanced call gets the standard call before the enhanced one is tried again.
 STANDARD_CALL_TTL_S = 3600.0
 NOT_SUPPORTED_STATUSES = frozenset({404, 405})
@@ -59,7 +59,9 @@ class RemoteRag(LiveRetriever):
     async def _search_base(self, base: str, query: str) -> list[Passage] | SourceError:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
-                results = _extract_results(await read_json(await self._call_base(base, query)), self.display_url)
+                return await read_json(
+                    await self._call_base(base, query), lambda payload: self._to_passages(base, payload)
+                )
         except TimeoutError:
             error = SourceError(
                 f"source {self.name}: {self.display_url} did not answer within {self._settings.timeout_s:g} s"
@@ -67,8 +69,6 @@ class RemoteRag(LiveRetriever):
         except SourceError as cause:
             error = SourceError(f"source {self.name}: {cause}")
             error.__cause__ = cause
-        else:
-            return self._to_passages(base, results)
         get_logger(__name__).warning("remote_rag.base_failed", source=self.name, base=base, error=str(error))
         return error
 
@@ -101,8 +101,12 @@ class RemoteRag(LiveRetriever):
             timeout_s=settings.timeout_s,
         )
 
-    def _to_passages(self, base: str, results: Sequence[Mapping[str, Any]]) -> list[Passage]:
-        """Return the results of a base as passages. Those without a score get one by their rank."""
+    def _to_passages(self, base: str, payload: Any) -> list[Passage]:
+        """Return the reply of a base as passages. Those without a score get one by their rank.
+
+        Raises `SourceError` for a reply without a list.
+        """
+        results = _extract_results(payload, self.display_url)[:MAX_RESULTS]
         # Relative to the heaviest base: no weight lifts a score above 1.
         weight = self._settings.bases[base] / max(1.0, *self._settings.bases.values())
         passages = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from core.grounding.fusion import fuse
 from core.settings.knowledge import RerankerSettings
 from core.types import Passage
 from knowledge.web.addresses import redact_url
-from knowledge.web.client import Request, Response, WebClient, resolve_secret
+from knowledge.web.client import Request, WebClient, read_json, resolve_secret
 
 RESULT_KEYS = ("results", "data", "list")
 SCORE_KEYS = ("relevance_score", "score")
@@ -44,9 +43,14 @@ class ApiReranker:
         try:
             key = await resolve_secret(self._settings.api_key)
             response = await self._client.fetch(self._make_request(query, candidates, key))
+            if response.status >= 400:
+                raise SourceError(f"{redact_url(response.url)} answered with status {response.status}")
+            scores = await read_json(response, lambda reply: _parse_scores(reply, len(candidates)))
         except SourceError as error:
             raise ServiceError(f"the reranker failed: {error}") from error
-        return order_by_scores(fused_passages, _parse_scores(response, len(candidates)))
+        if not scores:
+            raise ServiceError(f"the reranker failed: {redact_url(response.url)} named no passage with a score")
+        return order_by_scores(fused_passages, scores)
 
     async def close(self) -> None:
         """Let go of the connections. Idempotent."""
@@ -66,15 +70,8 @@ class ApiReranker:
         return Request(settings.url, "POST", {}, headers, body, settings.timeout_s)
 
 
-def _parse_scores(response: Response, count: int) -> Mapping[int, float]:
-    """Return the scores by position. Raises `ServiceError` for a refusal and for nonsense."""
-    service_url = redact_url(response.url)
-    if response.status >= 400:
-        raise ServiceError(f"the reranker failed: {service_url} answered with status {response.status}")
-    try:
-        reply = json.loads(response.text())
-    except (ValueError, RecursionError) as error:
-        raise ServiceError(f"the reranker failed: {service_url} did not answer with JSON") from error
+def _parse_scores(reply: object, count: int) -> Mapping[int, float]:
+    """Return the scores by position: none for nonsense."""
     if isinstance(reply, Mapping):
         reply = next((reply[key] for key in RESULT_KEYS if isinstance(reply.get(key), list)), None)
     scores: dict[int, float] = {}
@@ -82,8 +79,6 @@ def _parse_scores(response: Response, count: int) -> Mapping[int, float]:
         position, score = _parse_result(result)
         if position is not None and score is not None and 0 <= position < count:
             scores.setdefault(position, score)
-    if not scores:
-        raise ServiceError(f"the reranker failed: {service_url} named no passage with a score")
     return scores
 
 

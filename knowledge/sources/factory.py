@@ -56,7 +56,11 @@ def open_source(
     Raises `SourceError` for globs or a branch name that cannot be used, and for what is asked live or asks no such.
     """
     if isinstance(settings, FilesSource | FaqSource):
-        return FilesFolder(name, settings, parser) if isinstance(settings, FilesSource) else FaqFile(name, settings)
+        return (
+            FilesFolder(name, settings, parser)
+            if isinstance(settings, FilesSource)
+            else FaqFile(name, settings, parser)
+        )
     if isinstance(settings, WebsiteSource | FeedSource):
         page_directory = data_dir.expanduser() / "web" / name
         return (

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import ipaddress
 import json
 import re
 import socket
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from core.errors import SourceError
@@ -59,14 +60,7 @@ class Response:
 
     def text(self) -> str:
         """Return the content as text, by the character set that its header names, else UTF-8."""
-        from email.message import Message
-
-        header = Message()
-        header["content-type"] = self.headers.get("content-type", "")
-        try:
-            return self.content.decode(header.get_content_charset() or "utf-8", "replace")
-        except LookupError:
-            return self.content.decode("utf-8", "replace")
+        return decode_content(self.content, self.headers.get("content-type", ""))
 
 
 class WebClient:
@@ -254,16 +248,65 @@ def _check_for_aiohttp(host: str, address: Address) -> None:
         raise OSError(None, str(error)) from error
 
 
+# The character sets of documents. A header can name other codecs: the time of some is quadratic (punycode), others run
+# escapes.
+_CHARACTER_SETS = (
+    *("ascii", "utf-8", "utf-16", "utf-32", "iso8859", "iso2022", "cp", "koi8", "mac", "gb", "hz", "big5", "euc"),
+    *("shift_jis", "johab", "tis", "kz1048", "ptcp154"),
+)
+
+
+def decode_content(content: bytes, content_type: str) -> str:
+    """Return a content as text, by the character set that its type names, else UTF-8. What does not fit is replaced."""
+    from email.message import Message
+
+    header = Message()
+    header["content-type"] = " ".join(content_type.split())
+    try:
+        codec = codecs.lookup(header.get_content_charset() or "utf-8").name
+    except (LookupError, ValueError):
+        codec = "utf-8"
+    return content.decode(codec if codec.startswith(_CHARACTER_SETS) else "utf-8", "replace")
+
+
 # Line breaks and tabs are text; other control characters are invisible and break files and terminals.
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f]")
 
 
-async def read_json(response: Response) -> Any:
-    """Return the reply as JSON values. Raises `SourceError` when it is something else."""
+# More than a few kilobytes are read off the event loop. Their values are made while nothing else runs, so there may be
+# so many, and of a long reply one in so many bytes: the rest of it is text.
+MAX_INLINE_BYTES, MAX_JSON_VALUES, MIN_BYTES_PER_VALUE = 8 * 1024, 100_000, 50
+
+Result = TypeVar("Result")
+
+
+async def read_json(response: Response, convert: Callable[[Any], Result] = lambda values: values) -> Result:
+    """Return what `convert` makes of a reply in JSON: by default its values.
+
+    Off the event loop, unless it is short. Raises `SourceError` for what is no JSON, is nested too deeply or has too
+    many values, and what `convert` raises.
+    """
+    if len(response.content) <= MAX_INLINE_BYTES:
+        return _convert_json(response, convert)
+    return await asyncio.to_thread(_convert_json, response, convert)
+
+
+def _convert_json(response: Response, convert: Callable[[Any], Result]) -> Result:
+    content, display_url = response.content, redact_url(response.url)
+    # Each value but the first of a list or object stands behind a comma; those in texts count as well.
+    count = sum(map(content.count, (b",", b"[", b"{")))
+    if count > max(MAX_JSON_VALUES, len(content) // MIN_BYTES_PER_VALUE):
+        raise SourceError(f"{display_url} answered with more than {MAX_JSON_VALUES} values")
     try:
-        # Off the event loop: a reply may hold megabytes.
-        return await asyncio.to_thread(json.loads, response.text())
-    except (ValueError, RecursionError) as error:
+        return convert(_load_json(response))
+    except RecursionError as error:
+        raise SourceError(f"{display_url} answered with JSON that is nested too deeply") from error
+
+
+def _load_json(response: Response) -> Any:
+    try:
+        return json.loads(response.text())
+    except ValueError as error:
         content_type = response.headers.get("content-type", "nothing").split(";")[0]
         raise SourceError(f"{redact_url(response.url)} answered with {content_type[:60]} instead of JSON") from error
 

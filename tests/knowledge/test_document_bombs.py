@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from core.errors import SourceError
-from core.settings import FilesSource, GitSource, ParsingSettings
+from core.settings import FaqSource, FilesSource, GitSource, ParsingSettings
 from knowledge.chunking import chunk_and_tokenize
 from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.parsing.limits import FormatError
@@ -29,6 +29,7 @@ from knowledge.sources.factory import open_source
 from knowledge.sources.feed.parsing import parse_entries, parse_new_entries
 from knowledge.sources.formats import read_document
 from knowledge.sources.formats.html import read_page
+from knowledge.sources.formats.question_pairs import read_entries
 from knowledge.sources.website.parsing import parse_robots, parse_sitemap
 from tests.knowledge.conftest import WordEmbedder
 
@@ -105,6 +106,8 @@ BOMBS: dict[str, tuple[Any, ...]] = {
     "Markdown heading of backticks": markdown("# " + "`" * 60_000),
     "Markdown heading of brackets": markdown("# " + "[" * 60_000),
     "Markdown heading of blanks": markdown("# " + "\t" * 60_000 + "x"),
+    "FAQ of lists": (read_entries, "a.json", b"[" + b"[]," * 1_000_000 + b"[]]"),
+    "FAQ that is deep": (read_entries, "a.json", b"[" * 1_000_000),
     "notebook that is deep": (read_document, "a.ipynb", "notebook", b"[" * 1_000_000),
 }
 
@@ -181,6 +184,18 @@ async def test_one_bomb_among_documents_is_named_until_it_changes(
         )
         assert report.unreadable == {}
         assert report.passages == 2
+
+
+async def test_a_faq_beyond_a_limit_is_named_and_stops_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "faq.yaml"
+    file.write_bytes(b"- {q: a, a: b}\n" * 300_000)
+    async with WorkerPool(ParsingSettings(workers=1, cpu_s=1)) as pool, watched() as figures:
+        source = open_source("faq", FaqSource(kind="faq", path=file), tmp_path, parser=pool)
+        with pytest.raises(SourceError, match=r"source faq: .*faq\.yaml: it takes more than 1 s of processor time"):
+            await source.listing()
+        file.write_bytes(b"- {q: How?, a: So.}")
+        assert len((await source.listing()).fingerprints) == 1
+    assert figures["cpu"] < MAX_LOOP_S
 
 
 def make_tree_bomb(folder: Path, depth: int) -> None:

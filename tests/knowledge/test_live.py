@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -323,9 +324,35 @@ async def test_text_that_is_no_text_stops_nothing(web: WebPeer) -> None:
     web.pages["/odd"] = Page('{"results": [{"title": "\\ud800", "text": "Half a pair: \\udfff."}, {"title": "Good"}]}')
     source = open_live_source("api", parsed(kind="http_api", url=web.url("/odd")))
     assert [passage.title for passage in await source.search("x")][-1] == "Good"
-    web.pages["/odd"] = Page("[" * 100_000)
-    with pytest.raises(SourceError, match="instead of JSON"):
+    await source.close()
+
+
+@pytest.mark.parametrize("kind", ["http_api", "remote_rag"])
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("[" * 90_000, "JSON that is nested too deeply"),
+        ('{"results": [' + "[]," * 600_000 + "[]]}", "more than 100000 values"),
+        ('{"results": [' + "{}," * 30_000 + "1" * 5000 + "]}", "instead of JSON"),
+    ],
+    ids=["deep", "values", "number"],
+)
+async def test_json_that_was_made_to_hurt_is_refused(web: WebPeer, kind: str, reply: str, reason: str) -> None:
+    web.pages["/odd"] = web.pages["/odd/bases/a/search"] = Page(reply)
+    place: dict[str, Any] = {"base_url": web.url("/odd"), "bases": {"a": 1}}
+    source = open_live_source("api", parsed(kind=kind, **({"url": web.url("/odd")} if kind == "http_api" else place)))
+    with pytest.raises(SourceError, match=f"source api: http://.* answered with .*{reason}"):
         await source.search("y")
+    await source.close()
+
+
+@pytest.mark.parametrize("depth", [300, 500, 700, 900, 1100])
+async def test_a_result_that_is_deep_is_none_or_refused(web: WebPeer, depth: int) -> None:
+    deep = "[" * depth + "]" * depth
+    web.pages["/odd"] = Page(f'{{"results": [{{"text": {deep}, "pad": "{"x" * 9000}"}}]}}')
+    source = open_live_source("api", parsed(kind="http_api", url=web.url("/odd")))
+    with suppress(SourceError):
+        assert await source.search("y") == []
     await source.close()
 
 

@@ -1,8 +1,10 @@
 """The guarded HTTP client against a server that misbehaves."""
 
+import encodings.aliases
 import socket
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,9 +12,12 @@ from aiohttp.abc import AbstractResolver
 
 from core.errors import SourceError
 from knowledge.web.addresses import check_url
-from knowledge.web.client import Request, WebClient, guard_resolver
+from knowledge.web.client import Request, WebClient, decode_content, guard_resolver
+from tests.growth import Growth, Text, find_growth
 from tests.peers.web import Page, WebPeer
 
+# A linear codec takes some 10 ns a character, a quadratic one 50 ms for 8000.
+CODEC_LIMITS = Growth(800, 0.0005, 8000, 0.02)
 ALLOWED = ("127.0.0.1", "localhost")
 
 
@@ -228,6 +233,45 @@ async def test_text_is_read_by_its_character_set(web: WebPeer, client: WebClient
     web.pages["/odd"] = Page("größer".encode(), headers={"Content-Type": "text/plain; charset=klingon"})
     for path in ("/latin", "/odd"):
         assert (await client.fetch(Request(web.url(path)))).text() == "größer"
+
+
+@pytest.mark.parametrize(
+    ("charset", "content", "text"),
+    [
+        ("utf-8", "größer".encode(), "größer"),
+        ('"UTF-8"', "größer".encode(), "größer"),
+        ("latin-1", "größer".encode("latin-1"), "größer"),
+        ("windows-1252", "„größer“".encode("cp1252"), "„größer“"),
+        ("gb18030", "安装".encode("gb18030"), "安装"),
+        ("big5", "安裝".encode("big5"), "安裝"),
+        ("shift_jis", "設定".encode("shift_jis"), "設定"),
+        ("euc-kr", "설치".encode("euc-kr"), "설치"),
+        ("koi8-r", "как".encode("koi8-r"), "как"),
+        ("utf-16", "größer".encode("utf-16"), "größer"),
+        ("klingon", "größer".encode(), "größer"),
+        ("", "größer".encode(), "größer"),
+        # No character sets of documents.
+        ("punycode", b"a-b", "a-b"),
+        ("unicode_escape", rb"\u0041\z", r"\u0041\z"),
+        ("idna", b"xn--a", "xn--a"),
+        ("base64", b"YQ==", "YQ=="),
+    ],
+)
+def test_a_header_names_the_character_set(charset: str, content: bytes, text: str) -> None:
+    assert decode_content(content, f"text/plain; charset={charset}") == text
+
+
+@pytest.mark.serial
+def test_every_codec_that_a_header_can_name_takes_linear_time() -> None:
+    for name in sorted({*encodings.aliases.aliases.values(), "punycode", "idna", "unicode_escape"}):
+        for unit in (b"a", b"+", b"xn--", b"\\u0041", b"-", b"\x1b$B"):
+            text = Text("", unit.decode(), "")
+            run = partial(_decode, f"text/html; charset={name}")
+            assert not find_growth(run, text, CODEC_LIMITS), name
+
+
+def _decode(content_type: str, text: str) -> str:
+    return decode_content(text.encode(), content_type)
 
 
 class ChangingResolver(AbstractResolver):

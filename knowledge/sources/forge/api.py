@@ -77,7 +77,7 @@ class ForgeApi:
                 self.received_etags[first_url] = response.headers.get("etag", etag)
             if response.status == NOT_MODIFIED:
                 return
-            items = await read_json(response)
+            items: Any = await read_json(response)
             if not isinstance(items, list):
                 raise SourceError(f"{redact_url(url)} answered with something else than a list")
             for item in items:
@@ -91,7 +91,7 @@ class ForgeApi:
     async def query(self, url: str, text: str, variables: Mapping[str, Any]) -> Any:
         """Send a GraphQL query and return its data. Raises `SourceError` and `RateLimited`."""
         request = Request(url, "POST", body={"query": text, "variables": dict(variables)})
-        payload = await read_json(await self._send(request))
+        payload: Any = await read_json(await self._send(request))
         errors = payload.get("errors") if isinstance(payload, Mapping) else None
         if errors:
             error_items = errors if isinstance(errors, list) else []
