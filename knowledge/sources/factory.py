@@ -56,11 +56,7 @@ def open_source(
     Raises `SourceError` for globs or a branch name that cannot be used, and for what is asked live or asks no such.
     """
     if isinstance(settings, FilesSource | FaqSource):
-        return (
-            FilesFolder(name, settings, parser)
-            if isinstance(settings, FilesSource)
-            else FaqFile(name, settings, parser)
-        )
+        return _open_files(name, settings, parser)
     if isinstance(settings, WebsiteSource | FeedSource):
         page_directory = data_dir.expanduser() / "web" / name
         return (
@@ -82,3 +78,7 @@ def open_source(
             else TaughtAnswers(name, data_dir, journal or JournalSettings(), accepts)
         )
     raise SourceError(f"source {name} is asked at question time: there is nothing to read in")
+
+
+def _open_files(name: str, settings: FilesSource | FaqSource, parser: Parser | None) -> Source:
+    return FaqFile(name, settings, parser) if isinstance(settings, FaqSource) else FilesFolder(name, settings, parser)
