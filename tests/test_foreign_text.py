@@ -26,6 +26,7 @@ from bots.discord import convert as discord, render as discord_render
 from bots.http import convert as http
 from bots.slack import convert as slack, render as slack_render
 from bots.telegram import convert as telegram, render as telegram_render
+from bots.telegram.render import render_rich
 from core.answering.agents.decision_maker import DECISION_SCHEMA
 from core.answering.agents.vision import sanitize_description
 from core.errors import ConfigurationError, SourceError
@@ -47,6 +48,7 @@ from knowledge.sources.formats.question_pairs import read_entries
 from knowledge.web.addresses import check_url
 from knowledge.web.client import decode_content
 from tests.foreign import OUR_ERRORS, PASSAGES, Function, find_functions
+from tests.peers.telegram_rich import parse_rich_html
 
 DEADLINE = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 settings.register_profile("default", max_examples=12, derandomize=True, database=None, **DEADLINE)
@@ -159,6 +161,12 @@ def test_a_reply_is_split_within_the_limit_and_without_a_broken_block(platform: 
             assert open_tags(part) == []
         else:
             assert len(re.findall(r"^(?:> )?```", part, re.MULTILINE)) % 2 == 0
+
+
+@given(text=TEXTS, repeats=st.integers(1, 120))
+def test_a_rich_message_is_one_that_telegram_takes(text: str, repeats: int) -> None:
+    html = render_rich(f"# Title\n\n{text * repeats}")
+    assert html is None or parse_rich_html(html).text.startswith("Title")
 
 
 def open_tags(html: str) -> list[str]:

@@ -45,6 +45,11 @@ def get_language(info: str) -> str:
     return match[0] if match else ""
 
 
+def is_formula(node: SyntaxTreeNode) -> bool:
+    """Return whether a node of the syntax tree is a formula."""
+    return node.type == "code_inline" and bool(node.meta)
+
+
 # What a reader takes for the address that a link leads to.
 _ADDRESS = re.compile(
     r"(?:https?://|www\.)([\w.-]{1,253})|^\W{0,4}((?:[\w-]{1,63}\.){1,8}(?:com|org|net|io|dev|app|ai|cn|edu|gov|info))\b",
@@ -78,6 +83,7 @@ class MarkdownRenderer(ABC):
     # How many columns a table may have before it is written as lists: lines that wrap cannot be read as a table.
     max_table_width = 64
     sources_heading = "**Sources**"
+    line_break, block_break = "\n", "\n\n"
     # What in running text is more than text, apart from what `escape` handles; `render_token` writes it.
     token = re.compile(r"\[(?P<number>\d{1,4})\]")
 
@@ -115,7 +121,7 @@ class MarkdownRenderer(ABC):
     def render_blocks(self, nodes: Sequence[SyntaxTreeNode], depth: int = 0) -> str:
         """Write blocks with an empty line between them. `depth` counts the lists around them."""
         rendered_blocks = (self.render_block(node, depth) for node in nodes)
-        return "\n\n".join(block for block in rendered_blocks if block.strip())
+        return self.block_break.join(block for block in rendered_blocks if block.strip())
 
     def render_block(self, node: SyntaxTreeNode, depth: int) -> str:
         """Write one block."""
@@ -127,7 +133,7 @@ class MarkdownRenderer(ABC):
             case "fence" | "code_block":
                 text = self.code_block(node.content, get_language(node.info) if node.type == "fence" else "")
             case "table":
-                text = self._render_table([row.children for section in node.children for row in section.children])
+                text = self.render_table([row.children for section in node.children for row in section.children])
             case "heading":
                 text = self.heading(node, self.render_inline(node.children))
             case "hr":
@@ -136,7 +142,7 @@ class MarkdownRenderer(ABC):
                 text = self.render_inline(node.children) or self.escape(node.content)
         return text
 
-    def _render_table(self, rows: Sequence[Sequence[SyntaxTreeNode]]) -> str:
+    def render_table(self, rows: Sequence[Sequence[SyntaxTreeNode]]) -> str:
         """Draw a table, with its links below; one that is too wide becomes a list for each row."""
         drawing = draw_table([[self.plain_text(cell.children) for cell in row] for row in rows])
         if max(map(_display_width, drawing.splitlines())) <= self.max_table_width:
@@ -148,20 +154,28 @@ class MarkdownRenderer(ABC):
                 if node.type == "link"
             )
             return "\n".join([self.table(drawing), *(f"{self.bullet} {link}" for link in links)])
+        return self.render_records(rows)
+
+    def render_records(self, rows: Sequence[Sequence[SyntaxTreeNode]]) -> str:
+        """Write the rows of a wide table one after the other."""
         head, *body = rows
-        return "\n\n".join(self._render_record(head, row) for row in body or [head])
+        return self.block_break.join(self._render_record(head, row) for row in body or [head])
 
     def _render_record(self, head: Sequence[SyntaxTreeNode], row: Sequence[SyntaxTreeNode]) -> str:
         """Write a row of a wide table: its first cell, then a line for each of the others that is not empty."""
-        first, *others = [self.render_inline(cell.children).replace("\n", " ") for cell in row]
+        first, *others = [self.render_cell(cell) for cell in row]
         names = [self.plain_text(cell.children) for cell in head[1:]]
-        lines = [
-            f"{self.bullet} {self.escape_text(name)}: {value}" if name.strip() else f"{self.bullet} {value}"
+        values = [
+            f"{self.escape_text(name)}: {value}" if name.strip() else value
             for name, value in zip(names, others, strict=True)
             if value.strip()
         ]
         has_markup = any(node.type not in ("td", "th", "inline", "text") for node in row[0].walk())
-        return "\n".join([first if has_markup else self.mark("strong", first), *lines])
+        return self.record(first if has_markup else self.mark("strong", first), values)
+
+    def render_cell(self, cell: SyntaxTreeNode) -> str:
+        """Write a cell of a table in one line."""
+        return self.render_inline(cell.children).replace(self.line_break, " ")
 
     def _render_list(self, node: SyntaxTreeNode, depth: int) -> str:
         start = int(node.attrs.get("start", 1))
@@ -186,7 +200,7 @@ class MarkdownRenderer(ABC):
             case "text":
                 return self.render_text(node.content, in_link=in_link)
             case "code_inline":
-                return self.code_span(node.content, in_link=in_link)
+                return (self.formula if is_formula(node) else self.code_span)(node.content, in_link=in_link)
             case "link" | "image":
                 url = str(node.attrs.get("href" if node.type == "link" else "src", ""))
                 if _is_masking(self.plain_text(node.children), url):
@@ -194,7 +208,7 @@ class MarkdownRenderer(ABC):
                     return f"{label} ({self.escape(url) if in_link else self.address(url)})"
                 return self.render_link(node, url, in_link)
             case "softbreak" | "hardbreak":
-                return "\n"
+                return self.line_break
         return self.mark(node.type, self.render_inline(node.children, in_link=in_link) or self.escape(node.content))
 
     def render_text(self, text: str, *, in_link: bool) -> str:
@@ -251,6 +265,14 @@ class MarkdownRenderer(ABC):
     def render_path(self, citation: Citation) -> str:
         """Write where a source without a link is."""
         return f" · {self.code_span(self.sanitize(citation.path), in_link=False)}"
+
+    def formula(self, source: str, *, in_link: bool) -> str:
+        """Write a formula within a line, as its source in LaTeX."""
+        return self.code_span(source, in_link=in_link)
+
+    def record(self, title: str, values: Sequence[str]) -> str:
+        """Write a row of a wide table: its title, and what else it says."""
+        return "\n".join([title, *(f"{self.bullet} {value}" for value in values)])
 
     def table(self, drawing: str) -> str:
         """Write a table that is drawn in columns of equal width."""

@@ -1,7 +1,7 @@
 """The parser of replies: CommonMark with tables, and with what models write besides.
 
 Emphasis works beside full-width characters, an address is a link as it stands, `<br>` breaks a line, and a formula in
-`\\(...\\)` or `\\[...\\]` is code, so that its stars stay. HTML and definitions of references are text.
+`\\(...\\)`, `\\[...\\]` or `$$...$$` is code, so that its stars stay. HTML and definitions of references are text.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ _ADDRESS = re.compile(
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 _BREAK = re.compile(r"<br\s?/?>", re.IGNORECASE)
 _FORMULA_SIGN = re.compile(r"[*_^\\{}]")
+_FORMULA_CLOSINGS = {r"\(": r"\)", r"\[": r"\]", "$$": "$$"}
+# What `Token.meta` says of a formula, and of one that stands for itself.
+FORMULA, DISPLAY = "formula", "display"
 
 
 def make_parser(parser_class: type[MarkdownIt] = MarkdownIt) -> MarkdownIt:
@@ -122,15 +125,16 @@ def _trim(address: str) -> str:
 
 def _parse_formula(state: StateInline, silent: bool) -> bool:
     opening = state.src[state.pos : state.pos + 2]
-    if opening not in (r"\(", r"\["):
+    if opening not in _FORMULA_CLOSINGS:
         return False
     start = state.pos + 2
-    end = state.src.find(r"\)" if opening == r"\(" else r"\]", start, start + MAX_FORMULA_CHARS)
+    end = state.src.find(_FORMULA_CLOSINGS[opening], start, start + MAX_FORMULA_CHARS)
     if end < 0 or not _FORMULA_SIGN.search(state.src, start, end):
         return False
     if not silent:
         token = state.push("code_inline", "code", 0)
         token.markup, token.content = "`", " ".join(state.src[start:end].split())
+        token.meta = {FORMULA: True, DISPLAY: opening != r"\("}
     state.pos = end + 2
     return True
 

@@ -111,7 +111,9 @@ class ReplySink(ABC):
             # Whether its last state arrived is unknown.
             self._shown_text = ""
         first, *further_parts = await asyncio.to_thread(self._render, text, citations)
-        first = self._mention_prefix() + first
+        # A part may be more than its text: without a prefix it stays what it is.
+        if prefix := self._mention_prefix():
+            first = prefix + first
         first_buttons = () if further_parts else buttons
         if first != self._shown_text or first_buttons or self._is_unfinished():
             await self._show_part(first, 0, first_buttons)

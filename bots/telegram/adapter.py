@@ -14,7 +14,7 @@ from bots.common.connection import TokenRefused
 from bots.common.events import IgnoredEvent, record_ignored
 from bots.common.reply_sink import SilentSink
 from bots.telegram.commands import AdministratorCache, build_menus
-from bots.telegram.connection import Conflict, TelegramIntervals
+from bots.telegram.connection import Conflict, ServerCapabilities, TelegramIntervals
 from bots.telegram.convert import ALBUM_WAIT_S, Identity, ends_in_album, merge_albums, to_message
 from bots.telegram.feedback import TelegramRatingSink, from_callback_query, from_reaction
 from bots.telegram.sink import TelegramSink
@@ -74,6 +74,7 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
         self._offsets = offsets
         self._me = Identity(0, "")
         self._administrators = AdministratorCache()
+        self._capabilities = ServerCapabilities(settings.rich_messages)
 
     @property
     def bot_id(self) -> str:
@@ -112,8 +113,9 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
             return TelegramRatingSink(self._get_client(), message)
         # Another bot's reply cannot be edited, and its id may be that of a message of ours.
         is_own_message = message.bot in ("", str(self._me.id))
+        own_reply_id = previous_reply_id if is_own_message else ""
         return TelegramSink(
-            self._get_client(), message, delivery, previous_reply_id if is_own_message else "", self._intervals
+            self._get_client(), message, delivery, own_reply_id, self._intervals, capabilities=self._capabilities
         )
 
     async def is_admin(self, message: Message) -> bool:

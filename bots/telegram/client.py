@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from bots.common.connection import NotAllowed, NotEditable, Refused, RetryLater, TokenRefused, Unreachable
 from bots.common.downloads import read_limited
-from bots.telegram.connection import ChatMigrated, Conflict, MarkupRejected, NotModified
+from bots.telegram.connection import ChatMigrated, Conflict, MarkupRejected, NotModified, RichRefused
 from bots.telegram.convert import Identity
 from core.errors import MessageDeleted, PlatformError
 
@@ -44,7 +44,7 @@ _USED_TYPES = (
     ),
     *("BotCommand", "BotCommandScopeAllGroupChats", "BotCommandScopeAllPrivateChats", "BotCommandScopeDefault"),
     *("BotCommandScopeAllChatAdministrators", "CallbackQuery", "InaccessibleMessage", "File"),
-    *("InlineKeyboardMarkup", "InlineKeyboardButton"),
+    *("InlineKeyboardMarkup", "InlineKeyboardButton", "InputRichMessage"),
 )
 _USED_METHODS = (
     *(
@@ -58,8 +58,10 @@ _USED_METHODS = (
         "GetChatMember",
     ),
     *("SendMessage", "SendMessageDraft", "EditMessageText", "DeleteMessage", "SendChatAction"),
-    *("AnswerCallbackQuery", "EditMessageReplyMarkup"),
+    *("AnswerCallbackQuery", "SendRichMessageDraft"),
 )
+# What a server before Bot API 10.1 says, in lower case: it has no such method, and sees no text in such an edit.
+_UNKNOWN_RICH_MESSAGE = ("method not found", "message text is empty")
 
 CommandMenu = Sequence[tuple[str, str]]
 # Rows of buttons, each with its label and what stands behind it.
@@ -97,7 +99,8 @@ _ERROR_MAPPING: tuple[tuple[tuple[type[Exception], ...], type[PlatformError], st
 def rebuild_models() -> None:
     """Complete the models that are used here, when aiogram was loaded without that."""
     names = {name: getattr(types, name) for name in types.__all__}
-    for model in (*(names[name] for name in _USED_TYPES), *(getattr(methods, name) for name in _USED_METHODS)):
+    used_methods = (*(getattr(methods, name) for name in _USED_METHODS), RawEdit, RawButtons)
+    for model in (*(names[name] for name in _USED_TYPES), *used_methods):
         model.model_rebuild(_types_namespace=names)
 
 
@@ -206,6 +209,25 @@ class TelegramClient:
             )
         )
 
+    async def edit_rich_message(self, chat_id: int, message_id: int, html: str, *, buttons: ButtonRows = ()) -> None:
+        """Replace one of the bot's messages by a rich one. Raises `RichRefused`."""
+        await self._call_rich(
+            RawEdit(
+                chat_id=chat_id,
+                message_id=message_id,
+                rich_message=_to_rich_message(html),
+                reply_markup=_to_keyboard(buttons),
+            )
+        )
+
+    async def send_rich_draft(self, chat_id: int, thread_id: int | None, draft_id: int, html: str) -> None:
+        """Show a rich message that is still being written, in a private chat. Raises `RichRefused`."""
+        await self._call_rich(
+            methods.SendRichMessageDraft(
+                chat_id=chat_id, message_thread_id=thread_id, draft_id=draft_id, rich_message=_to_rich_message(html)
+            )
+        )
+
     async def delete_message(self, chat_id: int, message_id: int) -> None:
         """Delete one of the bot's messages."""
         await self._call(methods.DeleteMessage(chat_id=chat_id, message_id=message_id))
@@ -228,10 +250,7 @@ class TelegramClient:
 
     async def edit_buttons(self, chat_id: int, message_id: int, buttons: ButtonRows) -> None:
         """Replace the buttons below one of the bot's messages."""
-        method = methods.EditMessageReplyMarkup(
-            chat_id=chat_id, message_id=message_id, reply_markup=_to_keyboard(buttons)
-        )
-        await self._call(method)
+        await self._call(RawButtons(chat_id=chat_id, message_id=message_id, reply_markup=_to_keyboard(buttons)))
 
     async def answer_callback_query(self, query_id: str, text: str) -> None:
         """Answer a click on a button with a notice that only that user sees."""
@@ -248,6 +267,13 @@ class TelegramClient:
         """Close the connections. Idempotent."""
         await self._bot.session.close()
 
+    async def _call_rich(self, method: methods.TelegramMethod[Any]) -> None:
+        try:
+            await self._call(method)
+        except (Refused, NotAllowed) as error:
+            is_unknown = any(phrase in str(error).lower() for phrase in _UNKNOWN_RICH_MESSAGE)
+            raise RichRefused(str(error), is_unknown=is_unknown) from error
+
     async def _call(self, method: methods.TelegramMethod[TelegramType], timeout_s: int | None = None) -> TelegramType:
         try:
             result: TelegramType = await self._bot(method, request_timeout=timeout_s)
@@ -261,6 +287,11 @@ class TelegramClient:
 def _to_keyboard(rows: ButtonRows) -> types.InlineKeyboardMarkup | None:
     keyboard = [[types.InlineKeyboardButton(text=label, callback_data=data) for label, data in row] for row in rows]
     return types.InlineKeyboardMarkup(inline_keyboard=keyboard) if keyboard else None
+
+
+def _to_rich_message(html: str) -> types.InputRichMessage:
+    # What is a link has a tag already, and a name must not notify anybody.
+    return types.InputRichMessage(html=html, skip_entity_detection=True)
 
 
 def _to_platform_error(error: Exception, call: str, detail: str) -> PlatformError:
@@ -304,3 +335,15 @@ class RawMember(methods.GetChatMember):
     """getChatMember with the member as it came."""
 
     __returning__ = dict[str, Any]
+
+
+class RawEdit(methods.EditMessageText):
+    """editMessageText without a look at the message that it returns: it is done, whatever that looks like."""
+
+    __returning__ = dict[str, Any] | bool
+
+
+class RawButtons(methods.EditMessageReplyMarkup):
+    """editMessageReplyMarkup without a look at the message that it returns."""
+
+    __returning__ = dict[str, Any] | bool

@@ -33,6 +33,14 @@ class MarkupRejected(Refused):
     """Telegram cannot parse the entities of a text: send it without."""
 
 
+class RichRefused(PlatformError):
+    """A rich message is not taken: another message may be. `is_unknown`: the server knows of no rich messages."""
+
+    def __init__(self, message: str, *, is_unknown: bool = False) -> None:
+        super().__init__(message)
+        self.is_unknown = is_unknown
+
+
 class NotModified(PlatformError):
     """An edit changes nothing: the message looks like that already."""
 
@@ -43,3 +51,10 @@ class ChatMigrated(PlatformError):
     def __init__(self, message: str, chat_id: int) -> None:
         super().__init__(message)
         self.chat_id = chat_id
+
+
+@dataclass(slots=True)
+class ServerCapabilities:
+    """What the Bot API server at the other end can do, as far as it has shown that."""
+
+    has_rich_messages: bool = True

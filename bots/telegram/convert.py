@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,7 +14,7 @@ from core.messaging.policy import command_table as commands
 from core.types import Attachment, AttachmentKind, ConversationKey, Message
 
 if TYPE_CHECKING:
-    from aiogram.types import Message as TelegramMessage, MessageEntity, Update
+    from aiogram.types import Message as TelegramMessage, MessageEntity, RichMessage, Update
 
 
 Other = TypeVar("Other")
@@ -222,7 +222,35 @@ def _get_quote(event: TelegramMessage, replied_message: TelegramMessage | None) 
     """Return the passage that was picked for quoting, or the whole text that was replied to."""
     if event.quote is not None:
         return event.quote.text
-    return (replied_message.text or replied_message.caption or "") if replied_message is not None else ""
+    if replied_message is None:
+        return ""
+    return replied_message.text or replied_message.caption or _get_rich_text(replied_message.rich_message)
+
+
+def _get_rich_text(message: RichMessage | None) -> str:
+    """Return the text of a rich message, a line per block."""
+    return "\n".join(line for block in message.blocks for line in _iter_lines(block)) if message is not None else ""
+
+
+def _iter_lines(block: object) -> Iterator[str]:
+    """Yield the lines of a block, an item or a row, and of what is in it."""
+    own_text = next((_join_spans(getattr(block, name)) for name in ("text", "expression") if hasattr(block, name)), "")
+    if own_text:
+        yield own_text
+    for name in ("blocks", "items"):
+        for child in getattr(block, name, None) or ():
+            yield from _iter_lines(child)
+    for row in getattr(block, "cells", None) or ():
+        yield " | ".join(_join_spans(cell.text) for cell in row)
+
+
+def _join_spans(text: object) -> str:
+    """Return the plain text of a rich text: a string, a list of such, or a span around one."""
+    if isinstance(text, str):
+        return text
+    if isinstance(text, list):
+        return "".join(map(_join_spans, text))
+    return _join_spans(getattr(text, "text", None) or getattr(text, "expression", ""))
 
 
 def _parse_text(text: str, entities: list[MessageEntity], me: Identity) -> _ParsedText:

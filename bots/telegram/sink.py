@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING
 
 from bots.common.connection import NotAllowed, NotEditable, Refused, RetryLater, Unreachable
 from bots.common.reply_sink import ReplySink
-from bots.telegram.connection import ChatMigrated, MarkupRejected, NotModified, TelegramIntervals
+from bots.telegram.connection import (
+    ChatMigrated,
+    MarkupRejected,
+    NotModified,
+    RichRefused,
+    ServerCapabilities,
+    TelegramIntervals,
+)
 from bots.telegram.feedback import render_mentions, to_button_rows
-from bots.telegram.render import MAX_UNITS, render, split_message, write_out_links
+from bots.telegram.render import MAX_UNITS, RichHtml, render, render_rich, split_message, write_out_links
 from core.errors import MessageDeleted, PlatformError
 from core.observability.logs import get_logger
 from core.ports import Delivery
@@ -20,6 +27,8 @@ if TYPE_CHECKING:
     from bots.telegram.client import ButtonRows, TelegramClient
 
 PLACEHOLDER = "…"
+# After so many edits in a row that failed, it may be the rich message that the server cannot bear.
+MAX_RICH_FAILURES = 3
 
 
 class TelegramSink(ReplySink):
@@ -28,9 +37,12 @@ class TelegramSink(ReplySink):
     While the answer is being written a private chat shows its newest state as a draft; in a group a message that
     replies to the question is edited. Telegram cannot say afterwards whether it took a message. So each message begins
     as a placeholder, and the text is edited into it: what is lost or doubled is a placeholder.
+
+    An answer with a table, a heading or a formula is one rich message, where the server knows of `capabilities` these.
+    Where it does not take it, the answer is shown in text messages.
     """
 
-    skipped_errors = (*ReplySink.skipped_errors, ChatMigrated)
+    skipped_errors = (*ReplySink.skipped_errors, ChatMigrated, RichRefused)
 
     def __init__(
         self,
@@ -39,10 +51,16 @@ class TelegramSink(ReplySink):
         delivery: Delivery,
         previous_reply_id: str,
         intervals: TelegramIntervals,
+        *,
+        capabilities: ServerCapabilities,
     ) -> None:
         super().__init__("telegram", message, delivery, intervals)
         self._client = client
         self._intervals = intervals
+        self._capabilities = capabilities
+        # Further messages of an earlier try would stand below the whole answer.
+        self._is_rich = not delivery.parts and not self._mention_prefix()
+        self._rich_failure_count = 0
         self._chat_id = int(message.reference["chat_id"])
         self._thread_id: int | None = message.reference.get("thread_id")
         # 0 where there is no question. In a private chat it is clear what is answered; only groups need the reply.
@@ -60,7 +78,15 @@ class TelegramSink(ReplySink):
         )
 
     def _render(self, text: str, citations: Sequence[Citation] = ()) -> list[str]:
+        if self._is_rich and self._capabilities.has_rich_messages and (html := render_rich(text, citations)):
+            return [html]
         return render(text, citations, self._asker_username)
+
+    async def _show_final(self, text: str, citations: Sequence[Citation], buttons: Sequence[Button] = ()) -> None:
+        try:
+            await super()._show_final(text, citations, buttons)
+        except RichRefused:
+            await super()._show_final(text, citations, buttons)
 
     def _mention_prefix(self) -> str:
         return render_mentions(self._message)
@@ -83,11 +109,17 @@ class TelegramSink(ReplySink):
         target = (self._chat_id, self._thread_id, self._draft_id)
         try:
             try:
-                await self._client.send_draft(*target, html, is_html=True)
+                if isinstance(html, RichHtml):
+                    await self._client.send_rich_draft(*target, html)
+                else:
+                    await self._client.send_draft(*target, html, is_html=True)
             except MarkupRejected:
                 await self._client.send_draft(*target, write_out_links(html)[:MAX_UNITS], is_html=False)
         except NotModified:
             return
+        except RichRefused as error:
+            self._give_up_rich(error)
+            raise
         except (NotAllowed, MessageDeleted, RetryLater, Unreachable):
             raise
         except PlatformError as error:
@@ -134,6 +166,11 @@ class TelegramSink(ReplySink):
         return reply_id is not None
 
     def _to_plain(self, part: str, max_chars: int = 0) -> list[str]:
+        if isinstance(part, RichHtml):
+            # Not in pieces of its markup: the answer itself is shown in another form.
+            error = RichRefused("what a rich message begins with was refused")
+            self._give_up_rich(error)
+            raise error
         return split_message(escape(write_out_links(part), quote=False), max_chars or MAX_UNITS)
 
     def _recover(self, error: PlatformError) -> None:
@@ -143,6 +180,9 @@ class TelegramSink(ReplySink):
         self._chat_id, self._thread_id, self._question_id, self._reply_id = error.chat_id, None, None, None
 
     async def _edit(self, message_id: int, html: str, buttons: ButtonRows) -> None:
+        if isinstance(html, RichHtml):
+            await self._edit_rich(message_id, html, buttons)
+            return
         try:
             await self._client.edit_message(self._chat_id, message_id, html, is_html=True, buttons=buttons)
         except NotModified:
@@ -152,6 +192,34 @@ class TelegramSink(ReplySink):
             get_logger(__name__).warning("telegram.markup_rejected", error=str(error))
             text = write_out_links(html)[:MAX_UNITS]
             await self._client.edit_message(self._chat_id, message_id, text, is_html=False, buttons=buttons)
+
+    async def _edit_rich(self, message_id: int, html: RichHtml, buttons: ButtonRows) -> None:
+        try:
+            await self._client.edit_rich_message(self._chat_id, message_id, html, buttons=buttons)
+        except NotModified:
+            return
+        except RichRefused as error:
+            self._give_up_rich(error)
+            raise
+        except Unreachable as error:
+            self._rich_failure_count += 1
+            if self._rich_failure_count < MAX_RICH_FAILURES:
+                raise
+            refusal = RichRefused(str(error))
+            self._give_up_rich(refusal)
+            raise refusal from error
+        self._rich_failure_count = 0
+
+    def _give_up_rich(self, error: RichRefused) -> None:
+        """Show this answer in text messages, and all others, too, if the server knows of nothing else."""
+        log = get_logger(__name__)
+        if error.is_unknown:
+            self._capabilities.has_rich_messages = False
+            log.info("telegram.rich_messages_unavailable", error=str(error))
+        else:
+            log.warning("telegram.rich_message_refused", error=str(error))
+        # Whether an earlier state of it is there is unknown.
+        self._is_rich, self._shown_text = False, ""
 
     async def _send(self, html: str, reply_to: int | None, buttons: ButtonRows = ()) -> int:
         target = (self._chat_id, self._thread_id)

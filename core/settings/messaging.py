@@ -198,6 +198,7 @@ class TelegramSettings(Section):
 
     token: Secret = Field(description="From @BotFather")
     api_url: str = Field("https://api.telegram.org", description="Address of the Bot API server")
+    rich_messages: bool = Field(True, description="Show tables, headings and formulas as such, in rich messages")
 
 
 class GateSettings(Section):

@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiogram import types
 
 from tests.peers.telegram import TelegramPeer
 from tests.peers.telegram_text import ParseError, find_entities, parse_html
@@ -74,6 +75,28 @@ async def call() -> AsyncIterator[Raw]:
         ("sendChatAction", {"chat_id": GROUP, "action": "sleeping"}, 400, "wrong parameter action"),
         ("getUpdates", {"allowed_updates": ["mesage"]}, 400, "wrong update type"),
         ("setMyCommands", {"commands": [{"command": "Ask", "description": "x"}]}, 400, "BOT_COMMAND_INVALID"),
+        *(
+            ("sendRichMessage", {"chat_id": GROUP, "rich_message": message}, 400, said)
+            for message, said in (
+                ({}, "exactly one of"),
+                ({"html": "<p>x</p>", "markdown": "x"}, "exactly one of"),
+                ({"html": "<p>x</p>", "colour": "red"}, "wrong field"),
+                ({"html": ""}, "non-empty"),
+                ({"html": "x"}, "outside of a block"),
+                ({"html": "<p>x"}, "end tag"),
+                ({"html": "<p><h1>x</h1></p>"}, "within text"),
+                ({"html": "<p>&copy;</p>"}, "Unsupported entity"),
+                ({"html": "<div>x</div>"}, "Unsupported start tag"),
+                ({"html": '<p class="x">x</p>'}, "Unexpected attribute"),
+                ({"html": '<p><a href="javascript:x">x</a></p>'}, "Unexpected attribute"),
+                ({"html": "<table><tr><td><p>x</p></td></tr></table>"}, "within text"),
+                ({"html": f"<table><tr>{'<td>x</td>' * 21}</tr></table>"}, "too many columns"),
+                ({"html": "<p>x</p>" * 501}, "BLOCKS_TOO_MUCH"),
+                ({"html": f"<p>{'x' * 32769}</p>"}, "TOO_LONG"),
+                ({"html": f"<p>{'<b>' * 16}x{'</b>' * 16}</p>"}, "DEPTH"),
+            )
+        ),
+        ("sendRichMessageDraft", {"chat_id": GROUP, "draft_id": 1, "rich_message": {"html": "<p>x</p>"}}, 400, "PEER"),
         ("noSuchMethod", {}, 404, "method not found"),
     ],
 )
@@ -81,6 +104,23 @@ async def test_refusals(call: Raw, method: str, parameters: dict[str, Any], stat
     body = await call(method, **parameters)
     assert (body["ok"], body["error_code"]) == (False, status)
     assert said in body["description"]
+
+
+async def test_a_rich_message_comes_back_as_its_blocks(call: Raw) -> None:
+    html = '<h2>T</h2><p>a @anna <b>b</b><br>c</p><ol start="3"><li>x</li></ol><tg-math-block>y</tg-math-block>'
+    body = await call("sendRichMessage", chat_id=GROUP, rich_message={"html": html})
+    message = types.Message.model_validate(body["result"])
+    assert message.rich_message is not None
+    assert [block.type for block in message.rich_message.blocks] == [
+        *("heading", "paragraph", "list", "mathematical_expression")
+    ]
+    (shown,) = call.peer.messages(GROUP)
+    assert shown.text == "T\n\na @anna b\nc\n\n3. x\n\ny"
+    assert [entity["type"] for entity in shown.entities if entity["type"] == "mention"] == ["mention"]
+    call.peer.has_rich = False
+    assert (await call("sendRichMessage", chat_id=GROUP, rich_message={"html": html}))["error_code"] == 404
+    edit = await call("editMessageText", chat_id=GROUP, message_id=shown.id, rich_message={"html": html})
+    assert edit["description"] == "Bad Request: message text is empty"
 
 
 async def test_a_wrong_token_is_refused(call: Raw) -> None:

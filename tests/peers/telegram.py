@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import json
 import re
 import time
@@ -30,6 +31,7 @@ from typing import Any, Literal
 
 from aiohttp import web
 
+from tests.peers.telegram_rich import RichContent, parse_rich_html
 from tests.peers.telegram_text import LIMIT, RAW_LIMIT, Entity, ParseError, find_entities, parse_html, units
 
 Json = dict[str, Any]
@@ -63,12 +65,21 @@ METHODS: dict[str, dict[str, type]] = {
         **TEXT,
     },
     "sendMessageDraft": {"chat_id!": int, "draft_id!": int, "message_thread_id": int, **TEXT},
+    "sendRichMessage": {
+        **{"chat_id!": int, "message_thread_id": int, "rich_message!": dict, "reply_parameters": dict},
+        **{"reply_markup": dict, "disable_notification": bool},
+    },
+    "sendRichMessageDraft": {"chat_id!": int, "draft_id!": int, "message_thread_id": int, "rich_message!": dict},
     "editMessageText": {
         **{"chat_id!": int, "message_id!": int, "link_preview_options": dict, "reply_markup": dict},
+        **{"rich_message": dict},
         **TEXT,
     },
     "deleteMessage": {"chat_id!": int, "message_id!": int},
 }
+# What came with Bot API 10.1.
+RICH_METHODS = ("sendRichMessage", "sendRichMessageDraft")
+RICH_MESSAGE = {"html": str, "markdown": str, "blocks": list, "is_rtl": bool, "skip_entity_detection": bool}
 # Nothing is looked for inside these.
 SOLID = ("code", "pre", "text_link")
 ACTIONS = ("typing", "upload_photo", "record_voice", "upload_document", "choose_sticker", "find_location")
@@ -102,6 +113,8 @@ class PostedMessage:
     reply_to: int | None = None
     history: list[tuple[float, str]] = field(default_factory=list)
     buttons: list[list[Json]] = field(default_factory=list)
+    # The blocks of a rich message; `text` is what an app shows of them.
+    blocks: list[Json] = field(default_factory=list)
 
     def links(self) -> list[str]:
         """Return the addresses behind the text, in order."""
@@ -136,6 +149,7 @@ class Draft:
     draft_id: int
     text: str
     at: float
+    is_rich: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +207,8 @@ class TelegramPeer:
         self.webhook = ""
         # Whether privacy mode is off.
         self.reads_all = False
+        # Whether the server knows rich messages (Bot API 10.1).
+        self.has_rich = True
         # A word that no message may have.
         self.banned = ""
         self.chats: dict[int, Chat] = {}
@@ -400,7 +416,7 @@ class TelegramPeer:
         try:
             if request.match_info["token"] != self.token:
                 raise Refusal(401, "Unauthorized")
-            if not name:
+            if not name or (name in RICH_METHODS and not self.has_rich):
                 raise Refusal(404, "Not Found: method not found")
             if error is not None and not error.drop:
                 if error.body:
@@ -455,7 +471,7 @@ class TelegramPeer:
         self._changed.set()
 
     async def _call(self, name: str, params: Json) -> object:
-        if self.banned and self.banned in str(params.get("text")):
+        if self.banned and self.banned in str(params.get("text")) + str(params.get("rich_message")):
             raise Refusal(400, "MESSAGE_REJECTED")
         match name:
             case "getMe":
@@ -486,9 +502,9 @@ class TelegramPeer:
                     raise Refusal(400, "wrong parameter action in request")
                 self._writable(params)
                 return True
-            case "sendMessage":
+            case "sendMessage" | "sendRichMessage":
                 return self._send_message(params)
-            case "sendMessageDraft":
+            case "sendMessageDraft" | "sendRichMessageDraft":
                 return self._send_draft(params)
             case "editMessageText":
                 return self._edit_text(params)
@@ -594,7 +610,8 @@ class TelegramPeer:
     def _send_message(self, params: Json) -> Json:
         chat = self._writable(params)
         self._limited(chat)
-        text, entities = _text(params, "message is too long")
+        rich = _rich(params)
+        text, entities = (rich.text, rich.entities) if rich else _text(params, "message is too long")
         reply = _checked(params.get("reply_parameters", {}), REPLY_PARAMETERS, "ReplyParameters")
         _checked(params.get("link_preview_options", {}), LINK_PREVIEW, "LinkPreviewOptions")
         reply_to = reply.get("message_id")
@@ -606,8 +623,9 @@ class TelegramPeer:
             reply_to = None
         thread = params.get("message_thread_id")
         buttons = _buttons(params)
-        message = self._add(chat, text, entities, params["text"], self.bot, thread=thread, reply_to=reply_to)
-        message.buttons = buttons
+        html = params["rich_message"]["html"] if rich else params["text"]
+        message = self._add(chat, text, entities, html, self.bot, thread=thread, reply_to=reply_to)
+        message.buttons, message.blocks = buttons, rich.blocks if rich else []
         return self._message(chat, message)
 
     def _edit_buttons(self, params: Json) -> Json:
@@ -638,8 +656,10 @@ class TelegramPeer:
             raise Refusal(400, "TEXTDRAFT_PEER_INVALID")
         if params["draft_id"] == 0:
             raise Refusal(400, "RANDOM_ID_INVALID")
+        rich = _rich(params)
         text = _text(params, "MESSAGE_TOO_LONG")[0] if params.get("text") else ""
-        self.drafts.append(Draft(chat.id, params["draft_id"], text, time.monotonic()))
+        shown = rich.text if rich else text
+        self.drafts.append(Draft(chat.id, params["draft_id"], shown, time.monotonic(), is_rich=rich is not None))
         return True
 
     def _edit_text(self, params: Json) -> Json:
@@ -649,16 +669,21 @@ class TelegramPeer:
             raise Refusal(400, "message to edit not found")
         if message.author is not self.bot:
             raise Refusal(400, "message can't be edited")
-        text, entities = _text(params, "MESSAGE_TOO_LONG")
-        buttons = _buttons(params)
-        if (text, entities, buttons) == (message.text, message.entities, message.buttons):
+        # An older server does not look at what it does not know.
+        rich = _rich(params) if self.has_rich else None
+        text, entities = (rich.text, rich.entities) if rich else _text(params, "MESSAGE_TOO_LONG")
+        buttons, blocks = _buttons(params), rich.blocks if rich else []
+        shown = (message.text, message.entities, message.buttons, message.blocks)
+        if (text, entities, buttons, blocks) == shown:
             raise Refusal(
                 400,
                 "message is not modified: specified new message content and reply markup are exactly the same as a "
                 "current content and reply markup of the message",
             )
         self._limited(chat)
-        message.text, message.entities, message.html, message.buttons = text, entities, params["text"], buttons
+        html = params["rich_message"]["html"] if rich else params["text"]
+        message.text, message.entities, message.html, message.buttons = text, entities, html, buttons
+        message.blocks = blocks
         message.history.append((time.monotonic(), text))
         return {**self._message(chat, message), "edit_date": int(time.time())}
 
@@ -689,8 +714,9 @@ class TelegramPeer:
             "from": message.author.user(),
             "chat": self._chat(chat, message.author),
             "date": int(time.time()),
-            **({"text": message.text} if message.text else {}),
-            **({"entities": message.entities} if message.entities else {}),
+            **({"rich_message": {"blocks": message.blocks}} if message.blocks else {}),
+            **({"text": message.text} if message.text and not message.blocks else {}),
+            **({"entities": message.entities} if message.entities and not message.blocks else {}),
             **({"reply_markup": {"inline_keyboard": message.buttons}} if message.buttons else {}),
             **({"message_thread_id": message.thread} if message.thread is not None else {}),
             **({"is_topic_message": True} if in_topic else {}),
@@ -732,9 +758,7 @@ class TelegramPeer:
 
 
 def _without_reply(message: PostedMessage) -> PostedMessage:
-    return PostedMessage(
-        message.id, message.text, message.entities, message.html, message.from_bot, message.author, message.thread
-    )
+    return dataclasses.replace(message, reply_to=None, history=[], buttons=[])
 
 
 def _typed(method: str, raw: Json) -> Json:
@@ -782,6 +806,22 @@ def _checked(params: Json, known: dict[str, type], what: str) -> Json:
         if kind is None or not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise Refusal(400, f'can\'t parse {what}: wrong field "{name}"')
     return params
+
+
+def _rich(params: Json) -> RichContent | None:
+    """Return a request's rich message as it is shown; nothing where there is none."""
+    if "rich_message" not in params:
+        return None
+    message = _checked(params["rich_message"], RICH_MESSAGE, "InputRichMessage")
+    if sum(name in message for name in ("html", "markdown", "blocks")) != 1 or params.get("text"):
+        raise Refusal(400, "exactly one of html, markdown, and blocks must be specified")
+    try:
+        rich = parse_rich_html(message["html"])
+    except ParseError as error:
+        raise Refusal(400, f"can't parse rich message: {error}") from error
+    if message.get("skip_entity_detection"):
+        return rich
+    return dataclasses.replace(rich, entities=[*rich.entities, *find_entities(rich.text)])
 
 
 def _text(params: Json, too_long: str) -> tuple[str, list[Entity]]:
