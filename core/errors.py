@@ -11,6 +11,7 @@
     │       ├── PlatformUnavailable  it may take the same call later
     │       ├── MessageDeleted   the message to reply to no longer exists
     │       └── CommentSuppressed  a comment was suppressed before it was posted
+    ├── AnswerStopped            somebody stopped the answer while it was being made
     ├── SourceError              a source cannot be read; its old knowledge stays             (exit 1)
     └── StoreError               the passage store cannot be used                             (exit 1)
         ├── StoreMismatch        another embedding model built it
@@ -97,6 +98,10 @@ class PlatformUnavailable(PlatformError):
 
 class MessageDeleted(PlatformError):
     """The message to reply to was deleted in the meantime."""
+
+
+class AnswerStopped(KimasError):
+    """Somebody stopped the answer: what is written of it stays."""
 
 
 class SourceError(KimasError):

@@ -72,9 +72,10 @@ class ReplySink(ABC):
     """Writes the reply to one message: its first part grows while the answer is being written.
 
     States that could not be shown in time are skipped. The final reply takes as many messages as it needs; the rating
-    buttons stand below the last one. `_recover` is asked about failures, see `DeliveryRetry`. A state that raises one
-    of `skipped_errors` is left to the next one. A part that is refused is posted in another way, see `_show_plain`. A
-    reply of more than `max_chars` is cut, and says so.
+    buttons stand below the last one, the button that stops it (`_preview_buttons`) below the first one while it grows.
+    `_recover` is asked about failures, see `DeliveryRetry`. A state that raises one of `skipped_errors` is left to the
+    next one. A part that is refused is posted in another way, see `_show_plain`. A reply of more than `max_chars` is
+    cut, and says so.
     """
 
     max_chars = 20_000
@@ -86,6 +87,9 @@ class ReplySink(ABC):
         self._message = message
         self._delivery = delivery
         self._shown_text = ""
+        stop_button = message.reply_options.stop_button
+        self._preview_buttons: Sequence[Button] = (stop_button,) if stop_button else ()
+        self._has_preview_buttons = False
         self._preview = LivePreview(f"{platform} reply {message.id}")
         self._retry = DeliveryRetry(platform, intervals, self._recover)
 
@@ -115,7 +119,7 @@ class ReplySink(ABC):
         if prefix := self._mention_prefix():
             first = prefix + first
         first_buttons = () if further_parts else buttons
-        if first != self._shown_text or first_buttons or self._is_unfinished():
+        if first != self._shown_text or first_buttons or self._has_preview_buttons or self._is_unfinished():
             await self._show_part(first, 0, first_buttons)
         for number, part in enumerate(further_parts, 1):
             await self._show_part(part, number, buttons if number == len(further_parts) else ())
@@ -159,6 +163,12 @@ class ReplySink(ABC):
                     has_notice, shown_count = True, shown_count + 1
             else:
                 shown_count += 1
+
+    async def _show_preview(self, text: str) -> None:
+        """Show the first part while it grows, with the button that stops it."""
+        # Noted first: what is cancelled in the middle may be there.
+        self._has_preview_buttons = bool(self._preview_buttons)
+        await self._show_first_part(text, self._preview_buttons)
 
     def _log_refusal(self, number: int, error: Refused) -> None:
         get_logger(__name__).warning(f"{self._platform}.part_refused", part=number, error=str(error))

@@ -18,11 +18,13 @@ from core.answering.agents.vision import describe_images
 from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
 from core.answering.speculation import SpeculativeAnswer
 from core.answering.strategies import router
+from core.errors import AnswerStopped
 from core.grounding.citation_check import verify_citations
 from core.grounding.citations import resolve_markers
 from core.ports import Sink
 from core.runtime.budget import Budget
-from core.runtime.tasks import task_group
+from core.runtime.tasks import ends_when, task_group
+from core.text.catalogue import messages_for
 from core.types import Question, Reply
 
 
@@ -35,16 +37,20 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
     validate_question(question, deps.settings.answer.max_question_chars)
     deps = replace(deps, prompts=deps.prompts.for_language(get_asker_language(question)))
     budget = budget or Budget(deps.settings.budget)
-    async with task_group() as tasks:
-        # The first sign of life must not hold up the search.
-        opening = tasks.create_task(sink.open())
-        # 1 look
-        look = await describe_images(question, deps, budget)
-        # 2 understand, 3 gather, 4 select
-        inputs = await _prepare(look.question, deps, budget, tasks)
-        # 5 write
-        await wait_for_open(opening, budget)
-        text, is_extractive = await write_answer(inputs, sink, deps, budget)
+    try:
+        async with task_group() as tasks:
+            # The first sign of life must not hold up the search.
+            opening = tasks.create_task(sink.open())
+            async with ends_when(question.stop):
+                # 1 look
+                look = await describe_images(question, deps, budget)
+                # 2 understand, 3 gather, 4 select
+                inputs = await _prepare(look.question, deps, budget, tasks)
+                await wait_for_open(opening, budget)
+            # 5 write
+            text, is_extractive = await write_answer(inputs, sink, deps, budget)
+    except AnswerStopped:
+        return await _finish_unwritten(sink, deps, budget)
     retrieval, question_text = inputs.retrieval, look.question.text
     if is_extractive:
         resolved = resolve_markers(text, retrieval.passages)
@@ -52,10 +58,20 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
         # 6 cite
         resolved = await verify_citations(text, retrieval.passages, deps, budget, question=question_text)
         # 7 look back
-        resolved = await look_back(resolved, retrieval.passages, deps, budget, question=question_text)
+        if budget.degrade_reasons.get("write") != "stopped":
+            resolved = await look_back(resolved, retrieval.passages, deps, budget, question=question_text)
     trace = retrieval.to_trace(budget, resolved.dropped_count)
     reply_text = look.with_note(resolved.text)
     reply = Reply(reply_text, resolved.citations, retrieval.passages, is_extractive, trace, look.description)
+    await sink.finish(reply)
+    return reply
+
+
+async def _finish_unwritten(sink: Sink, deps: AnswerDependencies, budget: Budget) -> Reply:
+    """Finish an answer that was stopped before anything of it was written."""
+    budget.degrade("write", "stopped")
+    trace = RetrievalResult("", (), (), "none").to_trace(budget, 0)
+    reply = Reply(messages_for(deps.prompts.language).answer_stopped, trace=trace)
     await sink.finish(reply)
     return reply
 

@@ -76,7 +76,7 @@ class AnswerService:
         except ServiceError as error:
             get_logger(__name__).warning("retry.failed", error=str(error))
             reply = stands
-        if not is_better(reply, question):
+        if not (reply.is_stopped or is_better(reply, question)):
             reply = replace(stands, trace=reply.trace)
         await sink.finish(reply)
         return reply

@@ -13,7 +13,7 @@ from core.ports import Adapter
 from core.runtime.tasks import wait_for
 from core.storage.claims import Claim, ClaimRepository
 from core.storage.messages import UNCERTAIN_REASON, Journal
-from core.types import Message
+from core.types import RATING_COMMAND, STOP, Message
 
 # How soon a message that another daemon received is noticed, and how many are claimed at once: the others take some.
 POLL_S, BATCH_SIZE = 0.25, 4
@@ -89,5 +89,9 @@ class ClaimQueue:
 
 
 def is_bound(adapter: Adapter, message: Message) -> bool:
-    """Return whether only the process that received a message can answer it; a message of the bot's own never is."""
-    return not message.purpose and bool(adapter.binding_references & message.reference.keys())
+    """Return whether only the process that received a message is to answer it; a message of the bot's own never is.
+
+    A press that stops an answer is bound, too: it must not wait for one of the workers that write answers.
+    """
+    is_stop = message.command == RATING_COMMAND and message.text == STOP
+    return not message.purpose and (is_stop or bool(adapter.binding_references & message.reference.keys()))

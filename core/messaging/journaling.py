@@ -101,6 +101,7 @@ class RecordedSink:
     def __init__(self, sink: Sink, delivery: JournaledDelivery) -> None:
         self._sink = sink
         self._delivery = delivery
+        self.is_resumed = delivery.is_resumed
 
     async def open(self) -> None:
         """Show that an answer is coming."""

@@ -282,7 +282,7 @@ class MessageProcessor:
             await self._journal.mark_skipped(message, decision.reason, self._permissions.visible_sources(message))
             return
         is_answerable = is_ask_command(message.command) and not decision.canned_reply and has_content(message)
-        question = self._feedback.with_rating_buttons(message, is_question=is_answerable)
+        question = self._feedback.with_answer_buttons(message, is_question=is_answerable)
         sink = RecordedSink(adapter.sink(question, delivery, delivery.previous_reply_id), delivery)
         try:
             if reply := delivery.final_reply:
@@ -312,7 +312,7 @@ class MessageProcessor:
         else:
             reply = replace(reply, trace=replace(reply.trace, opinion=decision.opinion))
             await self._finish_answer(message, reply, decision)
-            if is_answerable:
+            if is_answerable and not reply.is_stopped:
                 await self._handoff.escalate_if_needed(adapter, message, reply, self._enqueue)
 
     def _release_cooldown(
@@ -367,8 +367,9 @@ class MessageProcessor:
             *(message.id, message.author, message.author_id, message.key, message.in_restricted_thread),
             visible_sources=visible,
         )
-        question = with_attachments(question, message, adapter)
-        return await self._answer(await self._feedback.with_retry_context(message, question), sink)
+        question = await self._feedback.with_retry_context(message, with_attachments(question, message, adapter))
+        async with self._feedback.running_answers.track(message, is_resumed=sink.is_resumed) as stop:
+            return await self._answer(replace(question, stop=stop), sink)
 
     async def _try_capture_answer(self, adapter: Adapter, message: Message) -> bool:
         """Finish a message that is the answer of a trusted person, where the bot may speak at all."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from core.settings import BudgetSettings
 
 T = TypeVar("T")
-# Why a stage used its fallback: it overran, its service failed, or its reply made no sense.
-DegradeReason = Literal["late", "failed", "unreadable"]
+# Why a stage used its fallback: it overran, its service failed, its reply made no sense, or somebody stopped it.
+DegradeReason = Literal["late", "failed", "unreadable", "stopped"]
 # Stages after the writing need not reserve time for it.
 _AFTER_WRITING = frozenset({"look_back"})
 

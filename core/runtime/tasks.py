@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from core.errors import KimasError
+from core.errors import AnswerStopped, KimasError
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -96,6 +96,33 @@ async def wait_for(event: asyncio.Event, timeout_s: float | None) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+@asynccontextmanager
+async def ends_when(event: asyncio.Event | None) -> AsyncIterator[None]:
+    """Cancel the block as soon as the event is set, and raise `AnswerStopped`; with None it just runs."""
+    if event is None:
+        yield
+        return
+    if event.is_set():
+        raise AnswerStopped("the answer was stopped")
+    scope = asyncio.timeout(None)
+    try:
+        async with scope:
+            watcher = asyncio.create_task(_expire_when(scope, event))
+            try:
+                yield
+            finally:
+                watcher.cancel()
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        raise AnswerStopped("the answer was stopped") from None
+
+
+async def _expire_when(scope: asyncio.Timeout, event: asyncio.Event) -> None:
+    await event.wait()
+    scope.reschedule(asyncio.get_running_loop().time())
 
 
 FIRST_RETRY_S = 0.5

@@ -16,10 +16,12 @@ from core.storage.answer_cache import in_chat
 from core.storage.engine import Repository
 from core.storage.messages import to_message
 from core.storage.tables import bot_values, feedback, messages, replies
-from core.types import DOWN, UP, Message
+from core.types import DOWN, UP, Message, SkipReason
 
 # People can rate a reply as soon as they see it, before the journal has closed its question.
 _VISIBLE_STATES = ("answered", "answering", "sending")
+# How many of a chat's last stops are looked through.
+MAX_STOPS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,18 @@ class FeedbackRepository(Repository):
             row.state == "answered",
             row.visible_sources,
         )
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several daemons share the journal."""
+        return bool(self._database.owner)
+
+    async def is_stopped(self, question: Message) -> bool:
+        """Return whether a press that stops the answer to a question is recorded."""
+        columns, reason = messages.c, SkipReason.STOPPED
+        query = select(columns.trace).filter_by(**bot_values(question), detail=reason.label)
+        rows = await self._database.fetch_all(query.order_by(columns.number.desc()).limit(MAX_STOPS))
+        return any((row.trace or {}).get("values", {}).get("question") == question.id for row in rows)
 
     @uncancellable
     async def rate(self, press: Message, question_id: str, verdict: str, reason: str = "") -> Rating:

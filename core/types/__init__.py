@@ -7,6 +7,7 @@ from core.types.messages import (
     ESCALATION_COMMAND as ESCALATION_COMMAND,
     RATING_COMMAND as RATING_COMMAND,
     RETRY as RETRY,
+    STOP as STOP,
     UP as UP,
     Attachment as Attachment,
     AttachmentKind as AttachmentKind,

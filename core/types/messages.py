@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,7 +11,7 @@ from typing import Any, Literal
 # What a message of the bot's own making is for: a second answer, a call for people, the first word in a new group.
 MessagePurpose = Literal["", "retry", "escalation", "alert", "welcome"]
 AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"]
-ESCALATION_COMMAND, RATING_COMMAND, UP, DOWN, RETRY = "handoff", "thumbs", "up", "down", "again"
+ESCALATION_COMMAND, RATING_COMMAND, UP, DOWN, RETRY, STOP = "handoff", "thumbs", "up", "down", "again", "stop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,13 @@ class Button:
 class ReplyOptions:
     """How a sink shows the reply to a message.
 
-    `has_rating_buttons` puts thumbs below it, `buttons` are offered with the answer to a press, and a network that can
-    compare posts nothing where a post has `max_bot_replies` replies of bots already.
+    `has_rating_buttons` puts thumbs below it, `stop_button` stands there while it is written, `buttons` are offered
+    with the answer to a press, and a network that can compare posts nothing where a post has `max_bot_replies` replies
+    of bots already.
     """
 
     has_rating_buttons: bool = False
+    stop_button: Button | None = None
     buttons: tuple[Button, ...] = ()
     max_bot_replies: int | None = None
 
@@ -168,7 +171,8 @@ class Question:
 
     `key` is its conversation, None in the terminal, where one person asks. `in_restricted_thread` is true if only some
     members of the chat can read its thread. `image_loaders` fetch its images, `unsupported_attachments` are the kinds
-    of attachments that cannot be read. `visible_sources` may be used for its answer; None: those for everyone.
+    of attachments that cannot be read. `visible_sources` may be used for its answer; None: those for everyone. The
+    answer ends early when somebody sets `stop`.
     """
 
     text: str
@@ -181,6 +185,7 @@ class Question:
     image_loaders: tuple[ImageLoader, ...] = ()
     unsupported_attachments: tuple[AttachmentKind, ...] = ()
     visible_sources: frozenset[str] | None = None
+    stop: asyncio.Event | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

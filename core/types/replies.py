@@ -101,10 +101,10 @@ class Trace:
 
     `tokens` is the usage of language models by "agent.prompt" and "agent.completion", `cost` their cost by agent in the
     currency of the configured prices, `models` the model that each agent called last. `cached` is true for a cached
-    answer. `why_cut` is the reason for each degraded stage: "late", "failed" or "unreadable". `rounds` are those of a
-    strategy that judges its evidence. Routing saved the searches of agents; `opinion` is why a model spoke unasked.
-    `scores` are the routing scores of the asked agents, `spans` the runs of stages in the order in which they ended,
-    `passages` the evidence, best first.
+    answer. `why_cut` is the reason for each degraded stage: "late", "failed", "unreadable" or "stopped". `rounds` are
+    those of a strategy that judges its evidence. Routing saved the searches of agents; `opinion` is why a model spoke
+    unasked. `scores` are the routing scores of the asked agents, `spans` the runs of stages in the order in which they
+    ended, `passages` the evidence, best first.
     """
 
     query: str
@@ -159,8 +159,15 @@ class Reply:
     image_description: str = ""
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether somebody stopped the answer before it was complete."""
+        return self.trace.why_cut.get("write") == "stopped"
+
+    @property
     def shortfall(self) -> Shortfall | None:
         """Why the reply is likely not to help, or None."""
+        if self.is_stopped:
+            return None
         if self.is_extractive and "write" in self.trace.cut:
             return "quoted"
         if self.citations or not self.trace.query or self.trace.strategy == "none":

@@ -62,6 +62,8 @@ class SkipReason(Enum):
     RATED = "feedback", "feedback on {question}: {rating}"
     RETRIED = "feedback", "{question} is answered once more"
     NOT_RETRIED = "feedback", "{question} is not answered once more"
+    STOPPED = "stopped", "the answer to {question} is stopped"
+    NOT_STOPPED = "feedback", "the answer to {question} is not stopped"
     NOTHING_TO_RATE = "feedback", "a press under no answer of ours"
     NO_WORDS = "not_a_question", "no words"
     CODE_ONLY = "not_a_question", "no words but code or links"

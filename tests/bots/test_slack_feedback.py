@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from bots.slack.adapter import SlackAdapter
 from bots.slack.feedback import MAX_SECTION_CHARS, to_blocks
-from core.messaging.feedback.rating_buttons import is_press, with_ratings
+from core.messaging.feedback.rating_buttons import is_press, with_answer_buttons
 from core.types import Button, Message, Reply
 from tests.bots.sink_helpers import Delivered
 from tests.bots.slack_helpers import PACE, Inbox, Threads, listening, settings
@@ -99,7 +99,7 @@ async def test_the_answer_to_a_command_has_its_buttons_in_blocks(tmp_path: Path)
     async with receiving(tmp_path, http=False) as (peer, adapter, inbox):
         peer.command("ask How?", channel="C1")
         message = await inbox.until(1)
-        await adapter.sink(with_ratings(message), Delivered()).finish(Reply("With pip."))
+        await adapter.sink(with_answer_buttons(message, has_ratings=True), Delivered()).finish(Reply("With pip."))
         [response] = peer.responses
         assert [block["type"] for block in response["blocks"]] == ["section", "actions"]
         values = [element["value"] for element in response["blocks"][1]["elements"]]

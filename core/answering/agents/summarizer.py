@@ -10,7 +10,7 @@ from contextlib import aclosing
 from core.answering.agents.conversation import fence_turn
 from core.answering.agents.history_selection import ContextualQuestion, get_speaker_labels, to_asked_by_attribute
 from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
-from core.errors import ModelError
+from core.errors import AnswerStopped, KimasError, ModelError
 from core.grounding.citations import resolve_markers, trim_partial_marker
 from core.grounding.evidence import escape_delimiters, render_passages
 from core.grounding.extractive import extract_answer
@@ -18,6 +18,7 @@ from core.llm.reasoning import append_visible
 from core.observability.logs import get_logger
 from core.ports import ChatModel, Sink
 from core.runtime.budget import Budget
+from core.runtime.tasks import ends_when
 from core.text.catalogue import messages_for
 from core.text.tokens import estimate_tokens
 from core.types import Passage, Question, Turn
@@ -26,6 +27,7 @@ MAX_HISTORY_TOKENS = 1500
 # Quoting is the fallback when the model took all the time: it gets at least this many seconds.
 MIN_QUOTE_S = 0.5
 UPDATE_INTERVAL_S = 0.05
+CODE_END = "\n```"
 OPEN_TIMEOUT_S, OPEN_TIMEOUT_SHARE = 2.0, 0.2
 
 
@@ -41,8 +43,9 @@ async def wait_for_open(opening: asyncio.Task[None], budget: Budget) -> None:
 async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencies, budget: Budget) -> tuple[str, bool]:
     """Write the answer into the sink. Return it with passage ids as markers, and whether it is extractive.
 
-    When the model fails before its first word, the passages are quoted; when it fails later, the answer says that it
-    ends too soon. A question that is empty, as when nobody could look at its picture, gets an empty answer.
+    When the model fails before its first word, the passages are quoted; when it fails later, or somebody stops it, the
+    answer says that it ends too soon. A question that is empty, as when nobody could look at its picture, gets an empty
+    answer.
     """
     question, retrieval = inputs.question, inputs.retrieval
     query, passages = retrieval.query, retrieval.passages
@@ -55,25 +58,44 @@ async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencie
     with budget.timed("write"):
         chunks = inputs.chunks or stream_answer(question, retrieval, deps.model, deps, budget)
         try:
-            text, error = await _stream_into_sink(chunks, passages, sink, budget)
+            text, error = await _stream_into_sink(chunks, passages, sink, budget, question.stop)
         finally:
             tokens = budget.tokens
             deps.head_starts.record_answer(tokens["summarizer.prompt"], tokens["summarizer.completion"])
+        if isinstance(error, AnswerStopped):
+            return _mark_unfinished(trim_partial_marker(text), messages.answer_stopped), False
         if text.strip():
-            return (f"{text.rstrip()} …\n\n{messages.answer_interrupted}" if error else text), False
+            return (_mark_unfinished(text, messages.answer_interrupted) if error else text), False
         budget.degrade("write", "unreadable")
         if not retrieval.was_searched:
             return messages.llm_failed, False
         return await quote_passages(query, passages, deps, budget, messages.fallback), True
 
 
+def _mark_unfinished(text: str, note: str) -> str:
+    r"""Return what there is of an answer, with a note that it ends too soon.
+
+    >>> _mark_unfinished("Run:\n```sh\npip in", "*Stopped.*")
+    'Run:\n```sh\npip in …\n```\n\n*Stopped.*'
+    """
+    if not text.strip():
+        return note
+    # The note would be a line of the code.
+    is_code_open = sum(line.lstrip().startswith("```") for line in text.splitlines()) % 2
+    return f"{text.rstrip()} …{CODE_END if is_code_open else ''}\n\n{note}"
+
+
 async def _stream_into_sink(
-    chunks: AsyncGenerator[str], passages: Sequence[Passage], sink: Sink, budget: Budget
-) -> tuple[str, ModelError | None]:
-    """Return the text that the model wrote, and the error that ended it, if any."""
+    chunks: AsyncGenerator[str],
+    passages: Sequence[Passage],
+    sink: Sink,
+    budget: Budget,
+    stop: asyncio.Event | None = None,
+) -> tuple[str, KimasError | None]:
+    """Return the text that the model wrote, and what ended it before its end, if anything did."""
     text, next_update = "", 0.0
     try:
-        async with aclosing(chunks):
+        async with ends_when(stop), aclosing(chunks):
             async for chunk in chunks:
                 if not text:
                     budget.record_time("first_token")
@@ -85,6 +107,10 @@ async def _stream_into_sink(
     except ModelError as error:
         budget.degrade("write", "failed" if budget.remaining() else "late")
         get_logger(__name__).warning("write.failed", error=str(error), characters=len(text))
+        return text, error
+    except AnswerStopped as error:
+        budget.degrade("write", "stopped")
+        get_logger(__name__).info("write.stopped", characters=len(text))
         return text, error
     return text, None
 

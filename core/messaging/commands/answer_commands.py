@@ -116,7 +116,8 @@ def _format_times(timings_ms: Mapping[str, float], texts: Messages) -> str:
 
 
 def _format_cut_reason(reason: str, texts: Messages) -> str:
-    return {"late": texts.cut_late, "failed": texts.cut_failed, "unreadable": texts.cut_unreadable}.get(reason, "")
+    reasons = {"late": texts.cut_late, "failed": texts.cut_failed, "unreadable": texts.cut_unreadable}
+    return {**reasons, "stopped": texts.cut_stopped}.get(reason, "")
 
 
 def _format_round(search_round: Any, texts: Messages) -> str:

@@ -1,4 +1,4 @@
-"""Handles button presses: stores the rating, acknowledges it, and retries the question if somebody asks for that."""
+"""Handles button presses: stores the rating, acknowledges it, and retries the question or stops its answer."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from core.messaging.feedback.rating_buttons import (
     REASONS,
     make_buttons,
     read_reaction,
+    with_answer_buttons,
     with_buttons,
-    with_ratings,
 )
+from core.messaging.feedback.running_answers import RunningAnswers
 from core.messaging.policy.permissions import Permissions
 from core.observability.logs import get_logger
 from core.ports import Adapter, Delivery
@@ -25,7 +26,7 @@ from core.storage.messages import Journal
 from core.storage.tables import may_be_shown
 from core.text.catalogue import Messages, messages_for
 from core.text.tokens import detect_language
-from core.types import DOWN, RETRY, UP, Button, Message, Question, Reply, Skip, SkipReason, Turn, skip
+from core.types import DOWN, RETRY, STOP, UP, Button, Message, Question, Reply, Skip, SkipReason, Turn, skip
 
 # Platforms wait about three seconds for an acknowledgement; presses in one chat wait for each other.
 ACKNOWLEDGE_TIMEOUT_S = 5.0
@@ -48,7 +49,10 @@ class _PressResult:
 
 
 class FeedbackHandler:
-    """Handles presses of rating buttons. `permissions` say who is an administrator, and what may be told of."""
+    """Handles presses of rating buttons. `permissions` say who is an administrator, and what may be told of.
+
+    `running_answers` are those that can be stopped.
+    """
 
     def __init__(
         self, settings: Settings, journal: Journal, repository: FeedbackRepository, permissions: Permissions
@@ -57,10 +61,11 @@ class FeedbackHandler:
         self._journal = journal
         self._repository = repository
         self._permissions = permissions
+        self.running_answers = RunningAnswers(repository)
 
-    def with_rating_buttons(self, message: Message, *, is_question: bool) -> Message:
-        """Return the message for its sink: a question gets rating buttons below its answer."""
-        return with_ratings(message) if is_question and self._settings.thumbs else message
+    def with_answer_buttons(self, message: Message, *, is_question: bool) -> Message:
+        """Return the message for its sink: a question gets buttons that stop its answer, and that rate it."""
+        return with_answer_buttons(message, has_ratings=self._settings.thumbs) if is_question else message
 
     async def handle_press(
         self, adapter: Adapter, press: Message, delivery: Delivery, start_answer: StartAnswer
@@ -107,6 +112,8 @@ class FeedbackHandler:
         texts = messages_for(detect_language(answer.question.text))
         if press.text == RETRY:
             return await self._retry(adapter, press, answer, texts)
+        if press.text == STOP:
+            return await self._stop(adapter, press, answer, texts)
         question_id, reason = answer.question.id, press.text if press.text in REASONS else ""
         rating = await self._repository.rate(press, question_id, DOWN if reason else press.text, reason)
         if rating.verdict == DOWN:
@@ -156,6 +163,21 @@ class FeedbackHandler:
             refusal_text = texts.already_retried
         return _PressResult(refusal_text, skip(SkipReason.NOT_RETRIED, question=question.id), is_rejected=True)
 
+    async def _stop(self, adapter: Adapter, press: Message, answer: JournaledAnswer, texts: Messages) -> _PressResult:
+        """Stop the answer, for who asked and for administrators. What is written of it stays."""
+        question = answer.question
+        if not await self._may_change(adapter, press, question):
+            refusal_text = texts.only_asker_stops
+        elif not answer.is_complete and self.running_answers.stop(question):
+            return _PressResult(texts.stopping, skip(SkipReason.STOPPED, question=question.id))
+        else:
+            refusal_text = texts.nothing_to_stop
+        return _PressResult(refusal_text, skip(SkipReason.NOT_STOPPED, question=question.id), is_rejected=True)
+
+    async def _may_change(self, adapter: Adapter, press: Message, question: Message) -> bool:
+        is_asker = bool(press.author_id) and press.author_id == question.author_id
+        return is_asker or await self._permissions.is_admin(press, adapter)
+
     async def _refusal_text(self, adapter: Adapter, press: Message, answer: JournaledAnswer, texts: Messages) -> str:
         """Return why a question is not retried, or an empty string."""
         question = answer.question
@@ -163,8 +185,7 @@ class FeedbackHandler:
             return texts.retry_disabled
         if question.purpose == "retry":
             return texts.already_retried
-        is_asker = bool(press.author_id) and press.author_id == question.author_id
-        if not is_asker and not await self._permissions.is_admin(press, adapter):
+        if not await self._may_change(adapter, press, question):
             return texts.only_asker
         if not answer.is_complete:
             return texts.answer_unfinished

@@ -1,4 +1,4 @@
-"""The rating buttons below an answer: their choices, their data, and a press as a message.
+"""The buttons below an answer, to rate it or to stop it: their choices, their data, and a press as a message.
 
 A press is a message with the command `thumbs`. Its text is the choice, `reply_to` the id of the question. It goes
 through the same processor and journal as all messages, but in a thread of its own: so it does not wait for answers, and
@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from core.types import DOWN, RATING_COMMAND, RETRY, UP, Button, Message, Reply, ReplyOptions
+from core.text.catalogue import messages_for
+from core.text.tokens import detect_language
+from core.types import DOWN, RATING_COMMAND, RETRY, STOP, UP, Button, Message, Reply, ReplyOptions
 
 THREAD = "thumbs"
 REASONS = ("wrong", "outdated", "other", "unclear")
-CHOICES = (UP, DOWN, *REASONS, RETRY)
+CHOICES = (UP, DOWN, *REASONS, RETRY, STOP)
 
 # The limit of Discord. Telegram takes 64 bytes, but its ids are short numbers.
 _PREFIX, _MAX_DATA_BYTES = "thumb", 100
@@ -22,9 +24,9 @@ _PREFIX, _MAX_DATA_BYTES = "thumb", 100
 
 def get_rating_buttons(message: Message, reply: Reply) -> tuple[Button, ...]:
     """Return the buttons below the answer to a message; none where it is not to be rated."""
-    # The reply to a greeting answers no question.
+    # The reply to a greeting answers no question, and one that was stopped is none yet.
     is_small_talk = reply.trace.strategy == "none" and bool(reply.trace.query)
-    if not message.reply_options.has_rating_buttons or is_small_talk:
+    if not message.reply_options.has_rating_buttons or is_small_talk or reply.is_stopped:
         return ()
     return make_rating_buttons(message.id)
 
@@ -50,9 +52,11 @@ def with_buttons(message: Message, buttons: Sequence[Button]) -> Message:
     return replace(message, reply_options=ReplyOptions(buttons=tuple(buttons)))
 
 
-def with_ratings(message: Message) -> Message:
-    """Return a message whose sink offers thumbs below the answer."""
-    return replace(message, reply_options=ReplyOptions(has_rating_buttons=True))
+def with_answer_buttons(message: Message, *, has_ratings: bool) -> Message:
+    """Return a question whose sink offers to stop the answer while it is written, and thumbs below it in the end."""
+    label = messages_for(detect_language(message.text)).stop_button
+    stop_button = next(iter(make_buttons(message.id, ((STOP, label),))), None)
+    return replace(message, reply_options=ReplyOptions(has_rating_buttons=has_ratings, stop_button=stop_button))
 
 
 def read_button(data: object) -> tuple[str, str] | None:

@@ -56,6 +56,8 @@ SKIP_REASONS: Mapping[str, str] = {
     "ANSWER_CAPTURED": "已存为待审核的回答",
     "RATED": "对 {question} 的评价：{rating}",
     "RETRIED": "正在重新回答 {question}",
+    "STOPPED": "{question} 的回答已停止",
+    "NOT_STOPPED": "{question} 的回答没有停止",
     "NOT_RETRIED": "不再重新回答 {question}",
     "NOTHING_TO_RATE": "所按的按钮下没有我的回答",
     "NO_WORDS": "没有文字",
