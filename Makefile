@@ -13,7 +13,7 @@ CODE := kimas bots core knowledge tests hatch_build.py
 WORKERS ?= 6
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test parallel lint format bench quality wheel lock soak schema clean
+.PHONY: help demo test parallel lint format bench compare quality wheel lock soak schema clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ format: $(VENV)/.dev  ## write the house style
 
 bench: $(VENV)/.dev  ## measure; prints tables
 	$(BIN)/python -m tests.benchmarks
+
+compare: $(VENV)/.dev  ## measure KIMAs beside other frameworks, each in its own environment (docs/comparison.md)
+	$(BIN)/python -m tests.comparison
 
 quality: $(VENV)/.dev  ## measure judgement on public data (docs/quality.md)
 	$(BIN)/python -m tests.quality run

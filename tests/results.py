@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from tests.benchmarks.figures import Figure
+from tests.comparison.report import page_lines
 from tests.deployment import ROOT
 from tests.quality.figures import committed
 
@@ -38,6 +39,12 @@ SPEED_HEAD = """
 Measured by `make bench` ([CONTRIBUTING](../CONTRIBUTING.md)), against peers of ours on the same machine: a model that
 needs 300 ms to its first token and then writes 50 tokens a second. The machine is shared and noisy. So compare figures
 of one suite with each other, and not with those of other machines.
+"""
+COMPARISON_HEAD = """
+## Comparison
+
+Measured by `make compare`: KIMAs beside a bare loop and other frameworks, on the same documents, questions, embedder
+and model. [Comparison](comparison.md) says what each of them does, and what is fair about it.
 """
 NOT_MEASURED = """
 ## Not measured
@@ -84,7 +91,8 @@ def save(measured: Mapping[str, Sequence[Figure]]) -> None:
 
 def render() -> str:
     """Return the page."""
-    return "\n".join([HEAD, *_quality_lines(), SPEED_HEAD, *_speed_lines(), NOT_MEASURED]).rstrip() + "\n"
+    parts = [HEAD, *_quality_lines(), SPEED_HEAD, *_speed_lines(), COMPARISON_HEAD, *page_lines(), NOT_MEASURED]
+    return "\n".join(parts).rstrip() + "\n"
 
 
 def _quality_lines() -> Iterator[str]:

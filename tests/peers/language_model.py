@@ -21,6 +21,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,14 @@ EMBEDDING_FIELDS: dict[str, tuple[type, ...]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """What the model replies with when it calls a tool: the tool's name and its arguments."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
 class Refusal(Exception):
     """A request that the service answers with an error: the status and OpenAI's error object."""
 
@@ -62,10 +71,10 @@ class Refusal(Exception):
 class LanguageModelPeer:
     """The service. Attributes may be changed while it runs; they hold for the requests that arrive afterwards.
 
-    `reply` is the text of every chat completion, or a function of the request's body. `ttft_s` is the time to the
-    first token in seconds, `tokens_per_s` the rate after it (0: no delay). `vector` makes embeddings of `dimension`
-    numbers. With `api_key`, any other bearer token is refused; with `models`, any other model. `extra` names fields
-    outside OpenAI's API that this service accepts.
+    `reply` is the text of every chat completion, or a function of the request's body; a `ToolCall` calls a tool.
+    `ttft_s` is the time to the first token in seconds, `tokens_per_s` the rate after it (0: no delay). `vector` makes
+    embeddings of `dimension` numbers. With `api_key`, any other bearer token is refused; with `models`, any other
+    model. `extra` names fields outside OpenAI's API that this service accepts.
 
     `requests` holds the bodies as they arrived, each with its `path` and `authorization`. Faults, off by default:
     `status` answers with this error (429 carries `retry_after`), `failures` limits that to the next so many requests,
@@ -78,7 +87,7 @@ class LanguageModelPeer:
         *,
         ttft_s: float = 0.0,
         tokens_per_s: float = 0.0,
-        reply: str | Callable[[Body], str] = REPLY,
+        reply: str | ToolCall | Callable[[Body], str | ToolCall] = REPLY,
         dimension: int = 8,
         vector: Callable[[str, int], Vector] | None = None,
         api_key: str = "",
@@ -104,16 +113,21 @@ class LanguageModelPeer:
         self._runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> LanguageModelPeer:
-        app = web.Application(middlewares=[self._guarded], client_max_size=64 * 2**20)
-        app.router.add_post("/v1/chat/completions", self._chat)
-        app.router.add_post("/v1/embeddings", self._embeddings)
-        app.router.add_get("/v1/models", self._models)
+        app = self.make_app()
         # A handler ends with its client, and at the end of a test none is waited for: some hang on purpose.
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port, backlog=1024).start()
         self.base_url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
         return self
+
+    def make_app(self) -> web.Application:
+        """Return what is served; a subclass may add to it."""
+        app = web.Application(middlewares=[self._guarded], client_max_size=64 * 2**20)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/v1/embeddings", self._embeddings)
+        app.router.add_get("/v1/models", self._models)
+        return app
 
     async def __aexit__(self, *exception: object) -> None:
         if self._runner is not None:
@@ -176,24 +190,31 @@ class LanguageModelPeer:
         _check_chat(body, self.extra)
         self._check_model(body)
         reply = self.reply(body) if callable(self.reply) else self.reply
-        pieces = [] if self.empty else split_pieces(reply)
+        call = reply if isinstance(reply, ToolCall) else None
+        pieces = [] if self.empty else split_pieces(json.dumps(call.arguments) if call else str(reply))
         room = body.get("max_completion_tokens") or body.get("max_tokens") or len(pieces)
-        finish = "length" if len(pieces) > room else "stop"
+        finish = "length" if len(pieces) > room else "tool_calls" if call else "stop"
         pieces = pieces[:room]
         usage = self._count_usage(body, len(pieces))
         head = {"id": f"chatcmpl-{len(self.requests)}", "created": int(time.time()), "model": body["model"]}
         if body.get("stream"):
-            return await self._stream(request, head, pieces, finish, usage)
+            return await self._stream(request, head, pieces, finish, usage, call)
         for index in range(len(pieces)):
             await self._pace(request, index)
         if self.tokens_per_s or self.ttft_s:
             await asyncio.sleep(self.ttft_s + (len(pieces) / self.tokens_per_s if self.tokens_per_s else 0))
-        message = {"role": "assistant", "content": "".join(pieces), "refusal": None}
+        message = {"role": "assistant", **_content("".join(pieces), call, is_first=True), "refusal": None}
         choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
         return web.json_response({**head, "object": "chat.completion", "choices": [choice], "usage": usage})
 
     async def _stream(
-        self, request: web.Request, head: Body, pieces: Sequence[str], finish: str, usage: Body
+        self,
+        request: web.Request,
+        head: Body,
+        pieces: Sequence[str],
+        finish: str,
+        usage: Body,
+        call: ToolCall | None,
     ) -> web.StreamResponse:
         started = time.monotonic()
         wants_usage = bool((request[BODY].get("stream_options") or {}).get("include_usage"))
@@ -206,7 +227,7 @@ class LanguageModelPeer:
         await asyncio.sleep(self.ttft_s)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
         await response.prepare(request)
-        await response.write(event({"role": "assistant", "content": "", "refusal": None}))
+        await response.write(event({"role": "assistant", **_content("", call, is_first=True), "refusal": None}))
         for index, piece in enumerate(pieces):
             await self._pace(request, index)
             if index == self.malformed_after:
@@ -214,7 +235,7 @@ class LanguageModelPeer:
             if self.tokens_per_s:
                 # Against the start, not the last token, or small delays would add up to a lower rate.
                 await asyncio.sleep(started + self.ttft_s + index / self.tokens_per_s - time.monotonic())
-            await response.write(event({"content": piece}))
+            await response.write(event(_content(piece, call)))
         await response.write(event({}, finish))
         if wants_usage and usage:
             await response.write(_event({**head, "object": "chat.completion.chunk", "choices": [], "usage": usage}))
@@ -236,6 +257,15 @@ class LanguageModelPeer:
     def _check_model(self, body: Body) -> None:
         if self.models and body["model"] not in self.models:
             raise Refusal(404, f"The model `{body['model']}` does not exist.", code="model_not_found")
+
+
+def _content(text: str, call: ToolCall | None, *, is_first: bool = False) -> Body:
+    """Return a text as a message or a delta has it: as content, or as arguments of the tool that is called."""
+    if call is None:
+        return {"content": text}
+    function = {"name": call.name, "arguments": text} if is_first else {"arguments": text}
+    head = {"id": "call_1", "type": "function"} if is_first else {}
+    return {"content": None, "tool_calls": [{"index": 0, **head, "function": function}]}
 
 
 def split_pieces(text: str) -> list[str]:

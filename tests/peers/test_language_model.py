@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI
 
-from tests.peers.language_model import REPLY, LanguageModelPeer, to_vector
+from tests.peers.language_model import REPLY, LanguageModelPeer, ToolCall, to_vector
 
 QUESTION: Any = [{"role": "user", "content": "What is it?"}]
 
@@ -174,6 +174,21 @@ async def test_sends_a_malformed_line_or_no_word_at_all() -> None:
         text, chunks = await streamed(client)
         assert text == ""
         assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+async def test_calls_a_tool() -> None:
+    tool: Any = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
+    async with LanguageModelPeer(reply=ToolCall("search", {"query": "a long question"})) as peer, chat(peer) as client:
+        request: Any = {"model": "m", "messages": QUESTION, "tools": [tool]}
+        reply = (await client.chat.completions.create(**request)).choices[0]
+        stream = await client.chat.completions.create(**request, stream=True)
+        deltas = [chunk.choices[0].delta.tool_calls or [] async for chunk in stream]
+    assert reply.finish_reason == "tool_calls"
+    assert reply.message.tool_calls[0].function.name == "search"
+    parts = [call.function for calls in deltas for call in calls]
+    assert parts[0].name == "search"
+    assert json.loads("".join(part.arguments for part in parts)) == {"query": "a long question"}
+    assert json.loads(reply.message.tool_calls[0].function.arguments) == {"query": "a long question"}
 
 
 @pytest.mark.serial

@@ -1,0 +1,188 @@
+"""The model and the embedder that all systems share, each in a process of its own.
+
+    python -m tests.comparison.peers model CASES.json
+    python -m tests.comparison.peers embedder FOLDER
+
+The model answers with a fixed number of tokens. Asked to complete a question, it says what CASES has for it: a line
+`[question, a text of the conversation, completed question]` for each. It calls the tool that it is offered for that.
+`/calls` has what was asked of it so far.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import hashlib
+import json
+import re
+import signal
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+
+from core.settings import EmbeddingSettings
+from knowledge.embedding import open_embedder
+from knowledge.ports import Embedder, Vectors
+from tests.benchmarks.load_model import PASSAGE
+from tests.comparison.contract import DIMENSION, EMBEDDING_MODEL, MODEL, RATE, REWRITE_PROMPT, TOKENS, TTFT_MS
+from tests.peers.language_model import Body, LanguageModelPeer, ToolCall, split_pieces
+
+PLAIN_TEXT = "the answer is in the guide and it says what to set where it stands and why it is there"
+# What asks for a complete question: our prompt, that of KIMAs, that of LlamaIndex.
+REWRITES = (REWRITE_PROMPT, "You rewrite the last question", "to be a standalone question")
+SELECTION = "You prepare a conversation"
+
+
+class ComparisonModel(LanguageModelPeer):
+    """The model. `cases` are (question, a text of the conversation, completed question)."""
+
+    def __init__(self, cases: Sequence[Sequence[str]], *, ttft_s: float, tokens_per_s: float) -> None:
+        super().__init__(reply=self.reply_to, ttft_s=ttft_s, tokens_per_s=tokens_per_s, models=(MODEL,))
+        self._cases: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for question, said, completed in cases:
+            self._cases[question].append((said, completed))
+        self.calls, self.prompt_tokens = 0, 0
+
+    def make_app(self) -> web.Application:
+        app = super().make_app()
+        app.router.add_get("/v1/calls", self._report)
+        return app
+
+    async def _report(self, request: web.Request) -> web.Response:
+        return web.json_response({"calls": self.calls, "prompt_tokens": self.prompt_tokens, "active": self.active - 1})
+
+    def reply_to(self, body: Body) -> str | ToolCall:
+        """Reply, and count the call."""
+        self.requests.clear()
+        self.calls += 1
+        self.prompt_tokens += self._count_usage(body, 0)["prompt_tokens"]
+        texts = [_text(message) for message in body["messages"]]
+        if any(words in texts[0] for words in REWRITES):
+            return self._complete(texts)
+        if SELECTION in texts[0]:
+            return "1, 2\nThe asker wants to know more about it."
+        if body.get("tools") and body["messages"][-1]["role"] != "tool":
+            name = next(tool["function"]["name"] for tool in body["tools"] if "search" in tool["function"]["name"])
+            return ToolCall(name, {"query": self._complete(texts)})
+        return _answer(texts)
+
+    def _complete(self, texts: Sequence[str]) -> str:
+        """Return the completed question: of the longest question in the last text whose conversation was sent."""
+        conversation = "\n".join(texts)
+        for text in reversed(texts):
+            found = sorted((question for question in self._cases if question in text), key=len, reverse=True)
+            for question in found:
+                for said, completed in self._cases[question]:
+                    if said in conversation:
+                        return completed
+        return texts[-1]
+
+
+def _text(message: Body) -> str:
+    content = message.get("content") or ""
+    return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
+
+
+def _answer(texts: Sequence[str]) -> str:
+    """Return an answer of `TOKENS` tokens: with a citation that holds, where passages are numbered for citations."""
+    cited = PASSAGE.search("\n".join(texts))
+    words = re.findall(r"[A-Za-z]{2,}", cited[1]) if cited else []
+    words = (words or PLAIN_TEXT.split()) * TOKENS
+    end = " [p1]." if cited else " indeed."
+    pieces = split_pieces(" ".join(words[:TOKENS]))[: TOKENS - len(split_pieces(end))]
+    return "".join(pieces) + end
+
+
+class EmbedderPeer(LanguageModelPeer):
+    """The built-in model of KIMAs behind OpenAI's embeddings API.
+
+    Below `/indexing/v1` it remembers what it has embedded, for the next system that indexes the same documents. Below
+    `/v1` it computes every vector, so a question costs the same for all.
+    """
+
+    def __init__(self, embedder: Embedder, file: Path) -> None:
+        super().__init__(dimension=DIMENSION, models=(EMBEDDING_MODEL,))
+        self._embedder, self._file = embedder, file
+        self._known: dict[str, Vectors] = {}
+        if file.exists():
+            with np.load(file) as stored:
+                self._known = dict(zip(stored["keys"].tolist(), stored["vectors"], strict=True))
+
+    def make_app(self) -> web.Application:
+        app = web.Application(client_max_size=64 * 2**20)
+        app.router.add_post("/v1/embeddings", self._compute)
+        app.router.add_post("/indexing/v1/embeddings", self._remember)
+        return app
+
+    async def _compute(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        return _to_reply(body, await self._embedder.embed(_inputs(body)))
+
+    async def _remember(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        texts = _inputs(body)
+        keys = [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]
+        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
+        if new:
+            self._known.update(zip(new, await self._embedder.embed(list(new.values())), strict=True))
+        return _to_reply(body, np.array([self._known[key] for key in keys], np.float32))
+
+    def save(self) -> None:
+        """Keep what was remembered for the next run."""
+        if self._known:
+            np.savez(self._file, keys=np.array(list(self._known)), vectors=np.array(list(self._known.values())))
+
+
+def _inputs(body: Body) -> list[str]:
+    return [body["input"]] if isinstance(body["input"], str) else body["input"]
+
+
+def _to_reply(body: Body, vectors: Vectors) -> web.Response:
+    as_text = body.get("encoding_format") == "base64"
+    rows: list[Any] = [_to_base64(vector) if as_text else vector.tolist() for vector in vectors]
+    data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
+    usage = {"prompt_tokens": 1, "total_tokens": 1}
+    return web.json_response({"object": "list", "data": data, "model": body["model"], "usage": usage})
+
+
+def _to_base64(vector: Vectors) -> str:
+    return base64.b64encode(np.asarray(vector, np.float32).tobytes()).decode()
+
+
+async def _serve(options: argparse.Namespace) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    if options.peer == "model":
+        cases = json.loads(options.cases.read_text("utf-8"))
+        async with ComparisonModel(cases, ttft_s=options.ttft, tokens_per_s=options.rate) as model:
+            print(model.base_url, flush=True)
+            await stop.wait()
+        return
+    embedder = await open_embedder(EmbeddingSettings(), options.folder / "models")
+    async with EmbedderPeer(embedder, options.folder / "vectors.npz") as peer:
+        print(peer.base_url, flush=True)
+        await stop.wait()
+        peer.save()
+    await embedder.close()
+
+
+def main() -> None:
+    """Serve until SIGINT or SIGTERM."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    peers = parser.add_subparsers(dest="peer", required=True)
+    model, embedder = peers.add_parser("model"), peers.add_parser("embedder")
+    model.add_argument("cases", type=Path)
+    model.add_argument("--ttft", type=float, default=TTFT_MS / 1000, help="seconds to the first token")
+    model.add_argument("--rate", type=float, default=RATE, help="tokens a second after it; 0: no delay")
+    embedder.add_argument("folder", type=Path)
+    asyncio.run(_serve(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

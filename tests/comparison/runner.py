@@ -1,0 +1,205 @@
+"""Runs the systems one after the other, each in a process of its own, against the same model and embedder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tests.comparison.contract import SPREAD_S, Document
+from tests.comparison.environments import make_environment, pins, versions
+from tests.comparison.systems import OWN, SYSTEMS
+from tests.comparison.workload import Case, make_alone, make_documents, make_following, read_judged
+from tests.deployment import ROOT
+from tests.quality._retrieval import ndcg, recall
+
+CACHE = ROOT / ".cache/comparison"
+JUDGED = ROOT / ".cache/quality/multi_turn"
+CUTOFF = 5
+TIMEOUT_S = 1200
+# Nothing is to be looked up or reported elsewhere while it is measured.
+QUIET = {
+    **{"HAYSTACK_TELEMETRY_ENABLED": "False", "LANGSMITH_TRACING": "false", "DO_NOT_TRACK": "1"},
+    **{"HF_HUB_OFFLINE": "1", "OTEL_SDK_DISABLED": "true", "ANONYMIZED_TELEMETRY": "False"},
+    # A start with everything to compile is nobody's second one.
+    "PYTHONDONTWRITEBYTECODE": "",
+}
+Report = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured."""
+
+    passages: int = 5000
+    alone: int = 20
+    crowds: tuple[int, ...] = (16, 64)
+    rounds: int = 3
+    starts: int = 3
+    is_judged: bool = True
+
+
+FULL = Plan()
+QUICK = Plan(passages=1000, alone=5, crowds=(16, 64), rounds=1, starts=1, is_judged=False)
+
+
+class WorkerFailedError(Exception):
+    """A phase of a system failed; the message ends with what it printed last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Runs workers: where things are, and who serves the model, with and without its delays, and the vectors."""
+
+    plan: Plan
+    folder: Path
+    model_url: str
+    fast_model_url: str
+    embedder_url: str
+
+    def run(self, name: str) -> Report:
+        """Return everything that is measured of one system. Raises `WorkerFailedError`."""
+        alone = make_alone(self.plan.alone + 1)
+        following = make_following(self.plan.alone + self.plan.rounds * sum(self.plan.crowds))
+        documents = self._write_documents("documents", make_documents(self.plan.passages))
+        work = Work(self, name, "speed", documents, alone, following)
+        work.index()
+        ready = [work.call("start")["ready_s"] for _ in range(self.plan.starts)]
+        report = {**work.call("measure"), "ready_s": median(ready), "passages": self.plan.passages}
+        judged = read_judged(JUDGED) if self.plan.is_judged else None
+        if judged:
+            report |= self._judge(name, *judged)
+        return {**report, "versions": versions(SYSTEMS[name].environment)}
+
+    def _judge(self, name: str, documents: list[Document], cases: list[Case]) -> Report:
+        """Return what the judged questions show. Their time is not measured, so the model need not wait."""
+        work = Work(self, name, "judged", self._write_documents("judged", documents), [], cases)
+        work.index()
+        found = work.call("retrieve", model_url=self.fast_model_url)["found"]
+        return {
+            "judged": len(cases),
+            "recall": _mean(recall(ids, case.relevant, CUTOFF) for ids, case in zip(found, cases, strict=True)),
+            "ndcg": _mean(ndcg(ids, case.relevant, CUTOFF) for ids, case in zip(found, cases, strict=True)),
+        }
+
+    def _write_documents(self, name: str, documents: Sequence[Document]) -> Path:
+        file = self.folder / f"{name}.jsonl"
+        file.write_text("".join(json.dumps(asdict(document)) + "\n" for document in documents), "utf-8")
+        return file
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One system over one set of documents."""
+
+    runner: Runner
+    name: str
+    purpose: str
+    documents: Path
+    alone: Sequence[Case]
+    following: Sequence[Case]
+
+    @property
+    def folder(self) -> Path:
+        return self.runner.folder / "systems" / self.name / self.purpose
+
+    def index(self) -> None:
+        """Index the documents, unless that was done already with the same documents, pins and adapter."""
+        entry = SYSTEMS[self.name]
+        stamp = self.folder / "indexed"
+        parts = [self.documents.read_bytes(), (ROOT / f"tests/comparison/systems/{entry.module}.py").read_bytes()]
+        if entry.environment != OWN:
+            parts.append(pins(entry.environment).read_bytes())
+        wanted = hashlib.sha256(b"\n".join(parts)).hexdigest()
+        # What KIMAs indexes changes with its code, and it sees by itself what is new.
+        if entry.environment == OWN or not stamp.exists() or stamp.read_text() != wanted:
+            url = self.runner.embedder_url.removesuffix("/v1") + "/indexing/v1"
+            self.call("index", embedder_url=url)
+            stamp.write_text(wanted)
+
+    def call(self, phase: str, **changed: str) -> Report:
+        """Run one phase in a process and return its report. Raises `WorkerFailedError`."""
+        python = make_environment(SYSTEMS[self.name].environment, self.runner.folder / "environments")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        job, result = self.folder / "job.json", self.folder / "result.json"
+        result.unlink(missing_ok=True)
+        values = {
+            "folder": str(self.folder / "index"),
+            "model_url": self.runner.model_url,
+            "embedder_url": self.runner.embedder_url,
+            "result": str(result),
+            "documents": str(self.documents),
+            "alone": [case.for_worker() for case in self.alone],
+            "following": [case.for_worker() for case in self.following],
+            "crowds": self.runner.plan.crowds,
+            "rounds": self.runner.plan.rounds,
+            "spread_s": SPREAD_S,
+            **changed,
+        }
+        command = (python, "-m", "tests.comparison.worker", self.name, phase, job)
+        with (self.folder / f"{phase}.log").open("w+", encoding="utf-8") as log:
+            job.write_text(json.dumps({**values, "started": time.monotonic()}), "utf-8")
+            process = subprocess.run(
+                command,
+                cwd=ROOT,
+                env={**os.environ, **QUIET, "PYTHONPATH": str(ROOT)},
+                stdout=log,
+                stderr=log,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        if process.returncode or not result.exists():
+            tail = (self.folder / f"{phase}.log").read_text("utf-8", "replace")[-2000:]
+            raise WorkerFailedError(f"{self.name}: {phase} failed with {process.returncode}\n{tail}")
+        report: Report = json.loads(result.read_text("utf-8"))
+        return report
+
+
+def write_cases(folder: Path, plan: Plan) -> Path:
+    """Write what the model has to know: how each question is completed."""
+    cases = [*make_alone(plan.alone + 1), *make_following(plan.alone + plan.rounds * sum(plan.crowds))]
+    judged = read_judged(JUDGED) if plan.is_judged else None
+    cases += judged[1] if judged else []
+    file = folder / "cases.json"
+    file.write_text(json.dumps([case.for_model() for case in cases]), "utf-8")
+    return file
+
+
+@contextmanager
+def open_runner(plan: Plan, folder: Path) -> Iterator[Runner]:
+    """Serve the model and the embedder for the length of the block."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cases = str(write_cases(folder, plan))
+    with (
+        _peer("model", cases) as model_url,
+        _peer("model", cases, "--ttft", "0", "--rate", "0") as fast_model_url,
+        _peer("embedder", str(folder)) as embedder_url,
+    ):
+        yield Runner(plan, folder, model_url, fast_model_url, embedder_url)
+
+
+@contextmanager
+def _peer(*arguments: str) -> Iterator[str]:
+    """Run a peer for the length of the block; the address is what it prints."""
+    command = (sys.executable, "-m", "tests.comparison.peers", *arguments)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+def _mean(values: Iterator[float]) -> float:
+    numbers = list(values)
+    return sum(numbers) / len(numbers)

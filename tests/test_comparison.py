@@ -1,0 +1,116 @@
+"""`make compare`: what a worker measures of KIMAs and of the bare loop, the pins, the table and the picture."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.comparison import report, worker
+from tests.comparison.contract import DIMENSION, EMBEDDING_MODEL, TOKENS, Place
+from tests.comparison.environments import REQUIREMENTS, versions
+from tests.comparison.peers import ComparisonModel
+from tests.comparison.systems import OWN, SYSTEMS
+from tests.comparison.workload import make_alone, make_documents, make_following
+from tests.deployment import ROOT
+from tests.peers.language_model import LanguageModelPeer, ToolCall, split_pieces
+
+CROWD = 2
+FOLLOWING = make_following(4)
+
+
+@pytest.mark.parametrize("name", ["kimas", "bare"])
+async def test_a_worker_measures_a_system(name: str, tmp_path: Path) -> None:
+    """The contract: it indexes, answers alone, in conversations and in a crowd, and names what it retrieved."""
+    documents = make_documents(30)
+    (tmp_path / "documents.jsonl").write_text("\n".join(json.dumps(asdict(document)) for document in documents))
+    cases = [case.for_model() for case in FOLLOWING]
+    async with (
+        ComparisonModel(cases, ttft_s=0, tokens_per_s=0) as model,
+        LanguageModelPeer(dimension=DIMENSION, models=(EMBEDDING_MODEL,)) as embedder,
+    ):
+        place = Place(tmp_path / "index", model.base_url, embedder.base_url)
+        alone, following = ([case.query for case in cases] for cases in (make_alone(2), FOLLOWING))
+        result, lines = tmp_path / "result.json", tmp_path / "documents.jsonl"
+        job = worker.Job(place, result, 0.0, lines, alone, following, [CROWD], rounds=1, spread_s=0.01)
+        await worker.run(name, "index", job)
+        await worker.run(name, "measure", job)
+        measured = json.loads(result.read_text("utf-8"))
+        await worker.run(name, "retrieve", job)
+    assert measured["ready_s"] > 0
+    assert measured["memory_mib"] > 10
+    assert measured["alone"]["calls"] == 1
+    assert measured["following"]["calls"] >= 2
+    crowd = measured[f"crowd_{CROWD}"]
+    assert (crowd["answers"], crowd["rounds"]) == (CROWD, 1)
+    assert 0 < crowd["first_p50_ms"] <= crowd["first_p95_ms"] < crowd["wall_s"] * 1000
+    found = json.loads(result.read_text("utf-8"))["found"]
+    assert all(set(ids) <= {document.id for document in documents} and ids for ids in found)
+
+
+def test_the_model_completes_calls_the_tool_and_answers_with_a_fixed_number_of_tokens() -> None:
+    case = FOLLOWING[0]
+    turns: list[Any] = [{"role": role, "content": text} for role, text in case.query.history]
+    turns.append({"role": "user", "content": case.query.question})
+    model = ComparisonModel([case.for_model() for case in FOLLOWING], ttft_s=0, tokens_per_s=0)
+    system = {"role": "system", "content": "Given this, rephrase it to be a standalone question."}
+    assert model.reply_to({"messages": [system, *turns]}) == case.completed
+    tools = [{"type": "function", "function": {"name": "search_knowledge"}}]
+    called = model.reply_to({"messages": turns, "tools": tools})
+    assert called == ToolCall("search_knowledge", {"query": case.completed})
+    evidence = {"role": "system", "content": '<passage id="p1" source="a">\nWords of it.\n</passage>'}
+    for messages in (turns, [evidence, *turns]):
+        assert len(split_pieces(str(model.reply_to({"messages": messages})))) == TOKENS
+    assert model.calls == 4
+
+
+def test_every_system_has_its_script_and_pins_with_versions() -> None:
+    for entry in SYSTEMS.values():
+        assert (ROOT / f"tests/comparison/systems/{entry.module}.py").is_file()
+        assert versions(entry.environment) or entry.environment == OWN
+    for file in REQUIREMENTS.glob("*.txt"):
+        lines = file.read_text("utf-8").splitlines()
+        assert [line for line in lines if not re.match(r"[a-z0-9._\[\]-]+==\S+( ; .*)?$", line)] == []
+
+
+def test_documents_are_short_and_no_question_is_put_twice() -> None:
+    documents = make_documents(300)
+    assert len({document.id for document in documents}) == len(documents)
+    assert all(0 < len(document.text) <= 500 for document in documents)
+    following = make_following(260)
+    assert len({case.query for case in following}) == 260 == len({case.for_model() for case in following})
+    assert len({case.query for case in make_alone(21)}) == 21
+
+
+def test_the_table_says_where_kimas_is_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = {"answers": 64, "wall_s": 4.0, "first_p50_ms": 310.0, "first_p95_ms": 320.0, "stall_ms": 5.0}
+    load |= {"cpu_ms": 40.0, "calls": 2.0, "prompt_tokens": 900.0}
+    parts = dict.fromkeys(("alone", "following", "crowd_16", "crowd_64"), load)
+    ours = {"ready_s": 1.004, "cold_first_ms": 310.0, "memory_mib": 200.0, "peak_mib": 210.0, "passages": 50, **parts}
+    theirs = {**ours, "ready_s": 1.0, "memory_mib": 100.0, "alone": {**load, "cpu_ms": 50.0}}
+    reports = {"kimas": ours, "bare": {**ours, "cold_first_ms": 300.0}, "haystack": theirs}
+    # The bare loop is no framework, and what is rounded to the same is the same.
+    assert [(row.name, ahead) for row, ahead in report.behind(reports)] == [
+        ("memory after the answers one at a time", ["Haystack"])
+    ]
+    monkeypatch.setattr(report, "FIGURES", tmp_path / "comparison.json")
+    monkeypatch.setattr(report, "PICTURE", tmp_path / "comparison.svg")
+    machine = {"date": "2026-01-01", "commit": "abc", "processor": "2 x any", "memory": "4 GiB"}
+    report.save(reports, {**machine, "system": "Linux 6", "python": "3.11"})
+    lines = list(report.page_lines())
+    assert "| memory after the answers one at a time, MiB | 200 | 200 | 100 |" in lines
+    assert "| recall@5 | - | - | - |" in lines
+    assert any(line.startswith("- Start and memory, memory after") for line in lines)
+    ElementTree.fromstring((tmp_path / "comparison.svg").read_text("utf-8"))  # noqa: S314  our own picture
+
+
+def test_the_committed_figures_are_drawn_and_explained() -> None:
+    reports = report.committed_reports()
+    assert report.PICTURE.read_text("utf-8") == report.draw(reports), "run: python -m tests.comparison --save"
+    for row, ahead in report.behind(reports):
+        assert row.why, f"say in tests/comparison/report.py why {', '.join(ahead)} is ahead: {row.section}, {row.label}"
