@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bots.telegram.adapter import TelegramAdapter
 from bots.telegram.sink import TelegramSink
-from core.messaging.feedback.rating_buttons import with_ratings
 from core.settings import Secret, TelegramSettings
-from core.types import Citation, Message, Reply
+from core.types import Citation, Message, Reply, ReplyOptions
 from tests.bots.sink_helpers import Delivered
 from tests.bots.test_telegram_convert import convert
 from tests.bots.test_telegram_sink import GROUP, PACE, PERSON, Offsets
@@ -49,7 +49,8 @@ def ask(peer: TelegramPeer, adapter: TelegramAdapter) -> Ask:
         where = peer.chat(chat)
         message = convert(peer._message(where, where.messages[number]))
         assert isinstance(message, Message)
-        sink = adapter.sink(with_ratings(message), delivered or Delivered(), previous)
+        question = replace(message, reply_options=ReplyOptions(has_rating_buttons=True))
+        sink = adapter.sink(question, delivered or Delivered(), previous)
         assert isinstance(sink, TelegramSink)
         return sink
 
