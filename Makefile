@@ -10,7 +10,7 @@ INSTALL := $(UV) pip install --quiet --compile-bytecode --python $(BIN)/python
 COMPILE := $(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links pyproject.toml
 CODE := kimas bots core knowledge tests hatch_build.py
 # More than there are processors: most tests wait for something.
-WORKERS ?= 6
+WORKERS ?= 5
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test parallel lint format bench compare quality wheel lock soak schema clean

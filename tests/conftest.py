@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,13 @@ from tests.timelapse import run_fast
 
 MEMORY = Path("/dev/shm")
 MIN_FREE_BYTES = 4 << 30
+# The files with the longest tests: each worker begins with some of them, so that none is left alone with one.
+LONGEST = (
+    *("test_container", "test_wheel", "test_load", "test_linear_functions", "test_document_bombs", "test_kills"),
+    *("test_discord_daemon", "test_linear_time", "test_slack_end_to_end", "test_copying_killed", "test_end_to_end"),
+    *("test_foreign_text", "test_operator_page_browser", "test_first_answer", "test_embedding_download", "test_init"),
+    *("test_cli", "test_lance_process", "test_evaluate_gate", "test_compare"),
+)
 
 
 def pytest_configure() -> None:
@@ -35,6 +44,40 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr == "serial" and collection_path.name.startswith("test_"):
         return "pytest.mark.serial" not in collection_path.read_text("utf-8") or None
     return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for garbage neither while the tests are loaded, nor ever again in all that was loaded with them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let each worker, which gets its share of the list in one piece, begin with the longest tests."""
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers > 1:
+        items[:] = share_longest(items, workers)
+
+
+def share_longest(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Return the tests in an order in which the files of `LONGEST` are at the beginning of the workers' shares."""
+    longest: dict[str, list[pytest.Item]] = {name: [] for name in LONGEST}
+    rest: list[pytest.Item] = []
+    for item in items:
+        longest.get(item.path.stem, rest).append(item)
+    others = iter(rest)
+    shares = []
+    for worker in range(workers):
+        share = [item for name in LONGEST[worker::workers] for item in longest[name]]
+        size = len(items) * (worker + 1) // workers - len(items) * worker // workers
+        shares += [*share, *islice(others, max(0, size - len(share)))]
+    return [*shares, *others]
 
 
 @pytest.fixture(autouse=True)

@@ -93,7 +93,6 @@ class Builder:
         assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
 
 
-@pytest.mark.serial
 @pytest.mark.timeout(900)
 def test_the_steps_make_a_daemon_that_answers_without_a_network(tmp_path: Path) -> None:
     builder = Builder(tmp_path / "root")
@@ -114,7 +113,7 @@ def test_the_steps_make_a_daemon_that_answers_without_a_network(tmp_path: Path) 
         result = subprocess.run(
             ["kimas", "--config", str(config), *arguments],
             cwd=root / "data", env={**image, "HF_HUB_OFFLINE": "1"}, executable=str(root / "opt/kimas/bin/kimas"),
-            capture_output=True, text=True, timeout=100, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert result.returncode == 0, result.stderr
     assert "blue safe" in result.stdout

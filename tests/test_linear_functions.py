@@ -24,7 +24,7 @@ from tests.foreign import NOT_FOREIGN, OTHERS, OUR_ERRORS, ROOT, SLACK_BOT, Func
 from tests.growth import FACTOR, UNITS, Growth, Text, find_growth, measure
 from tests.test_linear_time import METHOD_ALIASES, METHODS, find_superlinear
 
-pytestmark = [pytest.mark.serial, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 SHARDS = 6
 BENIGN = Text("", "The cat sat on the mat, and it was fine. ", "")
 # A text is as long as what takes so much time when it is harmless.
@@ -160,13 +160,13 @@ def test_replies_full_of_spaces_are_read_in_time() -> None:
     """The patterns of decisions are no better than quadratic over runs of spaces: a reply has none for them."""
     for start in ("[ final", "retrieve_knowledge ( a", " retrieve_knowledge*:*a", "final_answer“"):
         for unit in (" ", "\t", "\n", " \n", "a ", "final_answer“"):
-            started_at = time.process_time()
+            started_at = time.thread_time()
             list(iter_parsed_replies(start + unit * 20_000 + "\x00", DECISION_SCHEMA))
-            assert time.process_time() - started_at < 1.0
+            assert time.thread_time() - started_at < 1.0
 
 
 def test_a_mention_in_a_message_of_spaces_or_mentions_is_read_in_time() -> None:
     for unit in (" ", " <@U1|", "<@U1|"):
-        started_at = time.process_time()
+        started_at = time.thread_time()
         to_plain_text(unit * (40_000 // len(unit)), SLACK_BOT)
-        assert time.process_time() - started_at < 0.5
+        assert time.thread_time() - started_at < 0.5

@@ -24,7 +24,7 @@ from core.text.question_matching import MAX_QUESTION_CHARS
 from tests.foreign import get_modules
 from tests.growth import PATTERN_LIMITS, UNITS, Growth, Text, find_growth
 
-pytestmark = [pytest.mark.serial, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 METHODS = ("match", "fullmatch", "search", "finditer")
 METHOD_ALIASES = {"sub": "finditer", "subn": "finditer", "split": "finditer", "findall": "finditer"}
 SHARDS = 12

@@ -144,7 +144,6 @@ def test_every_module_is_found_without_the_repository(installed: dict[str, str],
     assert top_level == "[]"
 
 
-@pytest.mark.serial
 @pytest.mark.timeout(400)
 def test_it_answers_in_an_empty_folder(installed: dict[str, str], tmp_path: Path) -> None:
     question = "Where do I get the token of a Telegram bot?"

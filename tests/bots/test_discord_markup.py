@@ -109,7 +109,6 @@ def test_every_part_fits_and_nothing_is_lost() -> None:
             assert all(part.count("```") % 2 == 0 for part in parts)
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize(
     "text", ["[" * 6000, "[\\_" * 3000, "x" * 9000, "`a" * 4000, "http://" + "." * 6000, "<" * 6000, "> " * 900]
 )

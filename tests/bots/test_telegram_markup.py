@@ -163,7 +163,6 @@ def test_plain_is_what_is_shown() -> None:
     assert strip_tags(html) == parse_html(html)[0] == "a & b <c>"
 
 
-@pytest.mark.serial
 def test_it_is_fast_enough_for_the_loop_beside_it() -> None:
     markdown = "Some **text** with `code`, [1] and a [link](https://e.org).\n\n- item\n- item\n\n" * 50
     render(markdown, CITATIONS)

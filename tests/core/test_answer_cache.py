@@ -239,7 +239,6 @@ def test_what_says_nothing_is_not_looked_up() -> None:
     assert not is_self_contained(Question("?!"))
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize("text", ["a" * 40_000, "-a" * 20_000, "“a" * 20_000, "中" * 40_000])
 def test_comparing_what_is_as_long_as_a_message_can_be_takes_no_time(text: str) -> None:
     started = time.thread_time()

@@ -111,7 +111,6 @@ def test_marks_stay_out_of_code_headings_and_tables() -> None:
     assert marked == text.replace(f"{line}.", f"{line} [p2].")
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize("text", ["[p1" + ", 1" * 200, "[p1" + " p1" * 200 + " and so on]", "[p" + " " * 20_000])
 def test_a_mark_that_never_ends_takes_no_time(text: str) -> None:
     started = time.thread_time()

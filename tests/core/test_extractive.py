@@ -217,7 +217,6 @@ def test_marks_are_numbered_in_the_order_of_their_first_use() -> None:
     assert resolve_markers("One [p3]. Two [p2, p3].", passages).text == "One [1]. Two [1][2]."
 
 
-@pytest.mark.serial
 def test_reading_blocks_is_linear() -> None:
     hard = ("`" * 20_000, "|" * 20_000, "[" * 20_000, ":a" * 10_000, "<a " * 10_000, "``a" * 8_000, "- " * 10_000)
     lines = ("| a\n" * 5_000, "```\n" * 5_001, ".. note::\n" * 3_000, "a:\n\n" * 3_000, "=====\na\n" * 3_000)

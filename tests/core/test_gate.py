@@ -595,7 +595,6 @@ def test_people_and_plans_are_told_from_matters() -> None:
     assert not is_resolution("it does not work")
 
 
-@pytest.mark.serial
 def test_hostile_texts_are_judged_in_time() -> None:
     started = time.thread_time()
     for text in (
@@ -664,10 +663,10 @@ def test_the_decision_itself_takes_less_than_a_millisecond() -> None:
     text = "How do I install the package on a machine without a network, and where is its configuration kept? " * 3
 
     def decide() -> float:
-        started = time.process_time()
+        started = time.thread_time()
         for _ in range(50):
             model.probability(extract_features(text, match))
-        return (time.process_time() - started) / 50
+        return (time.thread_time() - started) / 50
 
     # The best of a few: other work of the machine counts, too.
     assert min(decide() for _ in range(5)) < 0.001

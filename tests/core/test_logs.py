@@ -226,7 +226,6 @@ def test_a_secret_in_a_url_is_found() -> None:
     assert make_redactor(["a/b c"])("?key=a%2Fb%20c&x") == "?key=[redacted]&x"
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize(
     "piece",
     [
@@ -249,10 +248,10 @@ def test_a_secret_in_a_url_is_found() -> None:
 def test_redaction_is_linear_on_long_lines(piece: str) -> None:
     redact = make_redactor(["secret-value"])
     line = piece * (1_000_000 // len(piece))
-    started = time.process_time()
+    started = time.thread_time()
     redact(line)
     # 1 MB takes at most a tenth of a second; quadratic behaviour would take minutes.
-    assert time.process_time() - started < 2
+    assert time.thread_time() - started < 2
 
 
 def test_importing_the_module_loads_no_library() -> None:

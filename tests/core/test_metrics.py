@@ -369,7 +369,6 @@ class TestPlaces:
                 await models.close()
 
 
-@pytest.mark.serial
 async def test_counting_costs_next_to_nothing(metrics: PrometheusMetrics) -> None:
     async def answer(question: Question, sink: Sink) -> Reply:
         return reply

@@ -614,7 +614,6 @@ async def test_a_single_answer_searches_the_key_terms_and_the_passage(peer: Rewr
     assert "memory" in {item.id for item in reply.passages}
 
 
-@pytest.mark.serial
 async def test_a_question_of_blanks_is_taken_apart_in_no_time() -> None:
     started = time.thread_time()
     results, _ = await queries(agent("decompose"), text="the" + "\t\n" * 4_000 + "of")

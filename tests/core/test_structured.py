@@ -78,7 +78,6 @@ def test_a_malformed_reply_leads_to_a_sane_action(one: dict[str, Any]) -> None:
     assert outcome(one["shape"], one["reply"]) == one["expected"]
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize("shape", ["decision", "filter", "strategy", "split"])
 def test_damaged_replies_never_raise_and_are_read_quickly(shape: str) -> None:
     dice = random.Random(7)
@@ -97,7 +96,6 @@ def test_damaged_replies_never_raise_and_are_read_quickly(shape: str) -> None:
     assert slowest < 0.5
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize(
     "text",
     [

@@ -193,7 +193,6 @@ def test_numbers_and_names_are_read_in_one_spelling() -> None:
 HARD = "\n" * 20_000 + "1," * 10_000 + "[p1" + ", 1" * 50
 
 
-@pytest.mark.serial
 def test_reading_is_linear() -> None:
     known = PassageFeatures(passage("x", "word " * 20_000 + "1.1." * 5_000 + "a_" * 5_000 + "\\`" * 5_000 + HARD))
     started = time.thread_time()

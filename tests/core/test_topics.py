@@ -50,6 +50,6 @@ def test_nothing_is_no_topic_and_too_many_are_cut() -> None:
 def test_hostile_questions_take_bounded_time() -> None:
     shared = "common shared thing "
     questions = [shared + " ".join(f"u{number}x{word}" for word in range(400)) for number in range(MAX_QUESTIONS)]
-    start = time.process_time()
+    start = time.thread_time()
     assert group_by_topic(questions)
-    assert time.process_time() - start < 20, "it takes about one second"
+    assert time.thread_time() - start < 20, "it takes about one second"

@@ -257,27 +257,26 @@ HOSTILE = {
 }
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_takes_bounded_time(name: str) -> None:
     for kind in ("markdown", "rst", "python", "javascript", "c"):
-        started = time.process_time()
+        started = time.thread_time()
         chunks = chunk(Document("a", HOSTILE[name], kind))
-        assert time.process_time() - started < 5, kind
+        assert time.thread_time() - started < 5, kind
         assert max(estimate_tokens(piece.text) for piece in chunks) <= 400
 
 
-@pytest.mark.serial
 def test_markdown_is_fast() -> None:
     section = "## Heading {}\n\nSome words about `things` in a paragraph.\nAnd a line more of the same kind.\n\n"
     text = "# Guide\n\n" + "".join(
         section.format(number) + "- item one\n- item two\n\n```\ncode\n```\n\n" for number in range(8000)
     )
-    started = time.process_time()
-    chunk(Document("a.md", text, "markdown"))
-    assert len(text) / (time.process_time() - started) > 1_000_000, (
-        "the goal is 5 MB/s; this leaves room for slow machines"
-    )
+    seconds = []
+    for _ in range(3):
+        started = time.thread_time()
+        chunk(Document("a.md", text, "markdown"))
+        seconds.append(time.thread_time() - started)
+    assert len(text) / min(seconds) > 1_000_000, "the goal is 5 MB/s; this leaves room for slow machines"
 
 
 def test_an_estimate_counts_four_characters_or_one_ideograph() -> None:

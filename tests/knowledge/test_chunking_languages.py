@@ -110,7 +110,6 @@ def test_a_definition_that_fits_is_kept_whole(kind: str) -> None:
     assert sum(body in message.text for message in chunks) == len(names)
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
@@ -123,9 +122,9 @@ def test_a_definition_that_fits_is_kept_whole(kind: str) -> None:
     ],
 )
 def test_hostile_code_takes_no_longer(kind: str, text: str) -> None:
-    began = time.process_time()
+    began = time.thread_time()
     assert chunk(Document(f"a.{kind}", text, kind))
-    assert time.process_time() - began < 2
+    assert time.thread_time() - began < 2
 
 
 @pytest.mark.parametrize("kind", FILES)

@@ -86,7 +86,6 @@ def test_documents_of_files_lose_it_and_keep_their_lines() -> None:
     assert read_document("x.html.txt", "text", BAD.encode()) == (BAD, "text")
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize(
     "part",
     [

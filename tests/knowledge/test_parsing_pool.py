@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -21,83 +20,24 @@ from knowledge.parsing.limits import FormatError
 from knowledge.parsing.pool import WorkerPool
 from knowledge.ports import Document
 from knowledge.sources.formats import read_document
+from tests.knowledge.work import (
+    Pair,
+    eat_memory,
+    fail,
+    kill_self,
+    kill_self_once,
+    lie,
+    look_around,
+    make_pairs,
+    print_noise,
+    refuse,
+    sleep,
+    spin,
+    write_file,
+    write_much,
+)
 
 HEAVY = ("aiohttp", "asyncio", "bots", "ctranslate2", "lancedb", "numpy", "openai", "pyarrow", "pydantic", "sqlalchemy")
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    name: str
-    values: tuple[int, ...]
-
-
-def make_pairs(count: int) -> list[Pair]:
-    return [Pair("half of a pair: \ud800", (number, number + 1)) for number in range(count)]
-
-
-def refuse(reason: str) -> str:
-    raise FormatError(reason)
-
-
-def fail() -> str:
-    raise ZeroDivisionError("secret detail")
-
-
-def spin() -> str:
-    while True:
-        pass
-
-
-def sleep(seconds: float) -> str:
-    time.sleep(seconds)
-    return "awake"
-
-
-def eat_memory(megabytes: int) -> int:
-    return len(bytearray(megabytes << 20))
-
-
-def write_much(megabytes: int) -> str:
-    return "x" * (megabytes << 20)
-
-
-def kill_self(number: int) -> str:
-    os.kill(os.getpid(), number)
-    return "still here"
-
-
-def kill_self_once(mark: str) -> str:
-    # The mark is a folder: a worker writes no files.
-    if not Path(mark).is_dir():
-        os.mkdir(mark)
-        os.kill(os.getpid(), signal.SIGKILL)
-    return "second try"
-
-
-def lie() -> int:
-    return "no number"  # type: ignore[return-value]
-
-
-def print_noise() -> str:
-    print("noise", flush=True)
-    return "quiet"
-
-
-def look_around() -> dict[str, list[str]]:
-    return {
-        "environment": sorted(os.environ),
-        "descriptors": sorted(os.listdir("/proc/self/fd")),
-        "modules": sorted(sys.modules),
-        "pid": [str(os.getpid())],
-    }
-
-
-def write_file(path: str) -> str:
-    try:
-        Path(path).write_text("x" * 10)
-    except OSError as error:
-        return type(error).__name__
-    return "written"
 
 
 @pytest.fixture
@@ -200,9 +140,7 @@ async def test_a_worker_gets_nothing_of_this_process(monkeypatch: pytest.MonkeyP
         await pool.run(read_document, "a.html", "html", b"<h1>Title</h1><p>Text of some length.</p>")
         await pool.run(chunk_and_tokenize, Document("a.py", "def f():\n    pass\n", "python"), 200, 100)
         modules = (await pool.run(look_around))["modules"]
-        # This module imports its own.
-        loaded_here = {"asyncio", "pydantic", "bots"} & set(modules)
-        assert [name for name in HEAVY if name in modules and name not in loaded_here] == []
+        assert [name for name in HEAVY if name in modules] == []
 
 
 def test_a_worker_for_documents_imports_little() -> None:
@@ -228,12 +166,14 @@ def test_workers_end_with_a_killed_parent(work: str, tmp_path: Path) -> None:
 import asyncio, psutil
 from core.settings import ParsingSettings
 from knowledge.parsing.pool import WorkerPool
-from tests.knowledge.test_parsing_pool import sleep, spin
+from tests.knowledge.work import sleep, spin
 
 async def main():
     async with WorkerPool(ParsingSettings(workers=1)) as pool:
         task = asyncio.create_task(pool.run({work}))
-        await asyncio.sleep(2)
+        while not psutil.Process().children():
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(1)
         print(*(child.pid for child in psutil.Process().children()), flush=True)
         await asyncio.sleep(60)
 

@@ -97,13 +97,12 @@ print(time.process_time() - started)
 """
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize("size", [5_000, 60_000])
 def test_clustering_is_fast(size: int) -> None:
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-c", CLUSTER, str(size)]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert float(result.stdout) < (0.5 if size == 5_000 else 1.5)
+    assert float(result.stdout) < (1.5 if size == 5_000 else 3.5)
 
 
 def test_score_mixes_and_scales() -> None:
@@ -143,7 +142,6 @@ def test_queries_reach_the_agent_that_knows() -> None:
         assert select_agents(centres[number], agents, limit=3, threshold=0)[0].name == f"agent-{number}"
 
 
-@pytest.mark.serial
 def test_choosing_among_twenty_agents_is_fast() -> None:
     random = np.random.default_rng(0)
     agents = [

@@ -541,7 +541,6 @@ def test_what_nobody_sees_is_dropped(text: str, kept: str) -> None:
     assert clean_markdown(text) == kept
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize("piece", ["<script>", "<!--", "```\n~~~\n", "<svg ", "`", "# ", "<!-- ` "])
 def test_cleaning_takes_no_longer_for_odd_texts(piece: str) -> None:
     began = time.thread_time()

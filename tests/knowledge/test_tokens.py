@@ -119,24 +119,22 @@ def test_query_tokens_are_unique_in_order_and_limited() -> None:
     assert query_tokens("what is it?") == ""
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize(
     "unit", ["word ", "_", "a_", "a.b-", "Aa", "a" * 127 + " ", "检", "é", "\u0301", "a+/", "1", "'s "]
 )
 def test_no_input_is_slow(unit: str) -> None:
     text = unit * (300_000 // len(unit))
-    started = time.process_time()
+    started = time.thread_time()
     lexical_tokens(text)
     query_tokens(text)
-    assert time.process_time() - started < 2
+    assert time.thread_time() - started < 2
 
 
-@pytest.mark.serial
 def test_ordinary_text_takes_a_second_a_megabyte_at_most() -> None:
     chance = random.Random(3)
     letters = "etaoinshrdlucmfw"
     words = ["".join(chance.choices(letters, k=chance.randrange(2, 11))) for _ in range(20_000)]
     text = " ".join(chance.choice(words) for _ in range(80_000))
-    started = time.process_time()
+    started = time.thread_time()
     lexical_tokens(text)
-    assert (time.process_time() - started) / len(text) * 1e6 < 1
+    assert (time.thread_time() - started) / len(text) * 1e6 < 1
