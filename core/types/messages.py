@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    # Worker processes load this module, and need no event loop.
+    import asyncio
 
 # What a message of the bot's own making is for: a second answer, a call for people, the first word in a new group.
 MessagePurpose = Literal["", "retry", "escalation", "alert", "welcome"]
