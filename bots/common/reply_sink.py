@@ -15,6 +15,7 @@ from bots.common.markdown import EMPTY_REPLY
 from bots.common.message_split import cut_markdown
 from core.errors import KimasError, PlatformError, PlatformUnavailable
 from core.messaging.feedback.rating_buttons import get_rating_buttons
+from core.messaging.policy.command_table import is_ask_command
 from core.observability.logs import get_logger
 from core.ports import Delivery, Sink
 from core.runtime.tasks import wait_for
@@ -102,7 +103,10 @@ class ReplySink(ABC):
         self._preview.push(text[: self.max_chars])
 
     async def finish(self, reply: Reply) -> None:
-        """Show the final reply with its sources."""
+        """Show the final reply with its sources; nothing after a command that has opened a form."""
+        if not reply.text and not is_ask_command(self._message.command):
+            await self._preview.join(lambda: self._retry.is_posting)
+            return
         text, citations = cut_reply(self._message, reply, self.max_chars)
         await self._show_final(text, citations, get_rating_buttons(self._message, reply))
 

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.connection import RetryLater, TokenRefused
 from bots.common.reply_sink import SilentSink
+from bots.common.settings_menu import MENU_FIELD
 from bots.discord.application_commands import build_message_commands, build_slash_commands, has_ephemeral_reply
 from bots.discord.connection import INTERRUPTED, DiscordIntervals, GatewayRefused, IntentRefused, hint
 from bots.discord.convert import Identity, to_welcome
@@ -29,6 +30,7 @@ from bots.discord.feedback import (
 from bots.discord.history import ChannelState, EventReader, PositionStore, deliver
 from bots.discord.interactions import InteractionHandler
 from bots.discord.render import escape_markup
+from bots.discord.settings_menu import DiscordMenuSink, from_menu_choice, is_menu_event, show_menu
 from bots.discord.sink import ChannelTarget, DiscordSink, InteractionTarget
 from core.errors import PlatformError
 from core.messaging.feedback.escalation import mentioned_users
@@ -39,6 +41,7 @@ from core.ports import Delivery, MessageHandler, Sink
 from core.runtime.tasks import task_group
 from core.settings import DiscordSettings
 from core.types import Attachment, ConversationKey, Message
+from core.types.forms import SettingsForm
 
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
@@ -144,7 +147,7 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
             def on_event(kind: str, event: dict[str, Any]) -> None:
                 self._note_connection(kind)
                 if kind == "INTERACTION_CREATE" and event.get("type") == MESSAGE_COMPONENT:
-                    convert = partial(from_button_click, event, self._me)
+                    convert = partial(from_menu_choice if is_menu_event(event) else from_button_click, event, self._me)
                     tasks.create_task(handle_press(convert, receive, self._intervals))
                 elif kind == "INTERACTION_CREATE" and interactions is not None:
                     tasks.create_task(interactions.handle(event, receive))
@@ -171,6 +174,8 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
             return SilentSink()
         if is_press(message):
             return DiscordRatingSink(client, message, self._intervals)
+        if MENU_FIELD in message.reference:
+            return DiscordMenuSink(client, message, self._intervals)
         # Another bot's reply cannot be edited, nor its slash command answered by us.
         is_own_message = message.bot in ("", self._me.id)
         own_reply_id = previous_reply_id if is_own_message else ""
@@ -216,6 +221,16 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
         if is_own_message and not message.purpose:
             return make_sink(interaction_target, fallback=channel_target)
         return make_sink(channel_target)
+
+    async def show_form(self, message: Message, form: SettingsForm) -> bool:
+        """Show the settings as a menu that only the asker sees. Raises `PlatformError`."""
+        if "interaction" not in message.reference:
+            return False
+        acknowledged = self._interactions.mark_answered(message) if self._interactions else None
+        await show_menu(
+            self._get_client(), self._me.application_id, message, form, self._intervals, acknowledged=acknowledged
+        )
+        return True
 
     async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
         """Return the content of an attachment. Raises `PlatformError`."""

@@ -215,12 +215,17 @@ class DiscordClient:
         interaction_id: str,
         token: str,
         text: str,
-        components: Sequence[Mapping[str, Any]],
+        components: Sequence[Mapping[str, Any]] | None,
         *,
         replace_original: bool,
     ) -> None:
-        """Acknowledge the press of a button by a note for who pressed it, or by changing the note it stands below."""
-        data = {"content": text, "components": list(components), "flags": EPHEMERAL, "allowed_mentions": {"parse": []}}
+        """Acknowledge the press of a button by a note for who pressed it, or by changing the note it stands below.
+
+        Without `components` those of the note stay.
+        """
+        data = {"content": text, "flags": EPHEMERAL, "allowed_mentions": {"parse": []}}
+        if components is not None:
+            data["components"] = list(components)
         await self._respond(interaction_id, token, UPDATE_MESSAGE if replace_original else CHANNEL_MESSAGE, data)
 
     async def respond_autocomplete(self, interaction_id: str, token: str, choices: Sequence[Mapping[str, str]]) -> None:

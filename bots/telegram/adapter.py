@@ -13,10 +13,12 @@ from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.connection import TokenRefused
 from bots.common.events import IgnoredEvent, record_ignored
 from bots.common.reply_sink import SilentSink
+from bots.common.settings_menu import MENU_FIELD
 from bots.telegram.commands import AdministratorCache, build_menus
 from bots.telegram.connection import Conflict, ServerCapabilities, TelegramIntervals
 from bots.telegram.convert import ALBUM_WAIT_S, Identity, ends_in_album, merge_albums, to_message
 from bots.telegram.feedback import TelegramRatingSink, from_callback_query, from_reaction
+from bots.telegram.settings_menu import TelegramMenuSink, show_menu
 from bots.telegram.sink import TelegramSink
 from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press, read_reaction
@@ -26,6 +28,7 @@ from core.ports import Delivery, MessageHandler, Sink
 from core.settings import TelegramSettings
 from core.text.catalogue import languages, messages_for
 from core.types import Attachment, Message
+from core.types.forms import SettingsForm
 
 if TYPE_CHECKING:
     from bots.telegram.client import TelegramClient
@@ -111,6 +114,8 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
             return SilentSink()
         if is_press(message):
             return TelegramRatingSink(self._get_client(), message)
+        if MENU_FIELD in message.reference:
+            return TelegramMenuSink(self._get_client(), message)
         # Another bot's reply cannot be edited, and its id may be that of a message of ours.
         is_own_message = message.bot in ("", str(self._me.id))
         own_reply_id = previous_reply_id if is_own_message else ""
@@ -121,6 +126,11 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
     async def is_admin(self, message: Message) -> bool:
         """Return whether the author administers the chat, in person or anonymously. Raises `PlatformError`."""
         return await self._administrators.is_admin(self._get_client(), message)
+
+    async def show_form(self, message: Message, form: SettingsForm) -> bool:
+        """Show the settings as a menu of buttons. Raises `PlatformError`."""
+        await show_menu(self._get_client(), message, form)
+        return True
 
     async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
         """Return the content of an attachment. Raises `PlatformError`."""

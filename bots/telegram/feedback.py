@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bots.common.connection import NotEditable, RetryLater, Unreachable
 from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink
+from bots.common.settings_menu import is_menu_choice, to_menu_message
 from bots.telegram.connection import NotModified
 from bots.telegram.convert import Identity
 from core.errors import MessageDeleted
@@ -24,7 +25,7 @@ from core.observability.logs import get_logger
 from core.types import Button, ConversationKey, Message, Reply
 
 if TYPE_CHECKING:
-    from aiogram.types import CallbackQuery
+    from aiogram.types import CallbackQuery, MaybeInaccessibleMessageUnion
 
     from bots.telegram.client import TelegramClient
 
@@ -34,16 +35,25 @@ BUTTONS_PER_ROW = 2
 
 
 def from_callback_query(query: CallbackQuery, me: Identity) -> Message | IgnoredEvent:
-    """Convert a click on an inline button, or return why it is ignored.
+    """Convert a press of an inline button, or return why it is ignored.
 
     `reference` holds `query`, which is answered, `chat_id` and `message_id` of what the button stands below, and
-    `rows`: how many rows of buttons are there.
+    `keyboard`: the rows of buttons there, each with its label and its data.
     """
-    choice_and_question, button_message = read_button(query.data), query.message
-    if choice_and_question is None or button_message is None:
+    if query.message is None:
         return IgnoredEvent("a press of a button that is not ours", is_expected=False)
+    choice_and_question = read_button(query.data)
+    message = _to_message(query, query.message, me)
+    if choice_and_question is not None:
+        return to_press(message, *choice_and_question)
+    choice = to_menu_message(message, query.data) if query.data and is_menu_choice(query.data) else None
+    return choice or IgnoredEvent("a press of a button that is not ours", is_expected=False)
+
+
+def _to_message(query: CallbackQuery, button_message: MaybeInaccessibleMessageUnion, me: Identity) -> Message:
     keyboard = getattr(button_message, "reply_markup", None)
-    press = Message(
+    rows = keyboard.inline_keyboard if keyboard is not None else ()
+    return Message(
         query.id,
         ConversationKey("telegram", str(button_message.chat.id)),
         str(query.from_user.id),
@@ -56,10 +66,9 @@ def from_callback_query(query: CallbackQuery, me: Identity) -> Message | Ignored
             "query": query.id,
             "chat_id": button_message.chat.id,
             "message_id": button_message.message_id,
-            "rows": len(keyboard.inline_keyboard) if keyboard is not None else 1,
+            "keyboard": [[[button.text, button.callback_data or ""] for button in row] for row in rows],
         },
     )
-    return to_press(press, *choice_and_question)
 
 
 def from_reaction(update: Mapping[str, Any], me: Identity) -> Message | IgnoredEvent:
@@ -112,7 +121,7 @@ class TelegramRatingSink(FinalTextSink):
         await self._client.answer_callback_query(str(self._reference["query"]), reply.text[:MAX_NOTICE_CHARS])
         further_buttons = () if is_error else get_buttons(self._message)
         # Everybody sees the same buttons, so they are added once and stay.
-        if further_buttons and self._reference.get("rows", 1) == 1:
+        if further_buttons and len(self._reference.get("keyboard", ())) <= 1:
             buttons = (*make_rating_buttons(self._message.reply_to), *further_buttons)
             target = int(self._reference["chat_id"]), int(self._reference["message_id"])
             try:

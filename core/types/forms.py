@@ -13,6 +13,7 @@ class FormField:
     """A field: the command that sets its value, with `VALUE_PLACEHOLDER` for the value, and the current value.
 
     `choices` are values with their labels; without choices the value is free text, and `hint` explains it.
+    `suggestions` are some such values, for where people choose and do not type.
     """
 
     command: str
@@ -20,6 +21,7 @@ class FormField:
     value: str
     choices: tuple[tuple[str, str], ...] = ()
     hint: str = ""
+    suggestions: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ SEND = {"content", "nonce", "enforce_nonce", "allowed_mentions", "flags", "messa
 EDIT = {"content", "allowed_mentions", "flags", "embeds", "components"}
 SEND |= {"components"}
 ROW, BUTTON, PRESSED = 1, 2, 3
+SELECT = 3
 NOTE, CHANGE = 4, 7
 COMMAND = {"name", "type", "description", "options", "contexts", "integration_types", "default_member_permissions"}
 COMMAND |= {"name_localizations", "description_localizations"}
@@ -361,10 +362,13 @@ class DiscordPeer:
         await self.gateway.emit("INTERACTION_CREATE", event)
         return command
 
-    async def press(self, message: PostedMessage, data: str, author: Author | None = None) -> Interaction:
+    async def press(
+        self, message: PostedMessage, data: str, author: Author | None = None, *, value: str = "", permissions: int = 0
+    ) -> Interaction:
         """Press a button below a message of the bot; the answer is in `shown` of what is returned, once it is there.
 
-        The data need not be that of a button, as a client that was tampered with may send.
+        The data need not be that of a button, as a client that was tampered with may send. With a `value` it is the
+        list of this name where that is chosen. `permissions` are the person's in the channel.
         """
         where = self.channels[message.channel]
         command = Interaction(self.snowflake(), f"cHJlc3M6{len(self.asked)}-secret", message.channel, time.monotonic())
@@ -373,10 +377,10 @@ class DiscordPeer:
         user = (author or Author()).user()
         event: Json = {"id": command.id, "application_id": self.application, "type": PRESSED, "token": command.token}
         event.update(channel_id=where.id, channel=where.object(), message=self._object(message))
-        event["data"] = {"component_type": BUTTON, "custom_id": data}
-        event.update(
-            {"guild_id": where.guild, "member": {"user": user, "roles": []}} if where.guild else {"user": user}
-        )
+        chosen = {"component_type": SELECT, "values": [value]} if value else {"component_type": BUTTON}
+        event["data"] = {"custom_id": data, **chosen}
+        member = {"user": user, "roles": [], "permissions": str(permissions)}
+        event.update({"guild_id": where.guild, "member": member} if where.guild else {"user": user})
         await self.gateway.emit("INTERACTION_CREATE", event)
         return command
 
@@ -818,7 +822,8 @@ class DiscordPeer:
             asked.shown.content = content
         else:
             raise form("type", "BASE_TYPE_CHOICES", "Value must be one of {4, 5, 6, 7, 9, 10, 12}.")
-        asked.shown.components = _components(data)
+        if "components" in data:
+            asked.shown.components = _components(data)
 
     def _by_token(self, application: str, token: str) -> Interaction:
         command = self.asked.get(token)
@@ -880,20 +885,39 @@ class DiscordPeer:
 
 
 def _components(body: Json) -> list[Json]:
-    """Return the rows of buttons of a body. Raises a refusal for what Discord does not take."""
+    """Return the rows of buttons and lists of a body. Raises a refusal for what Discord does not take."""
     rows: list[Json] = body.get("components", [])
     if len(rows) > 5 or any(row.get("type") != ROW or not 1 <= len(row["components"]) <= 5 for row in rows):
         raise form("components", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 5 in length.")
-    buttons = [button for row in rows for button in row["components"]]
-    names = [button.get("custom_id", "") for button in buttons]
-    for button in buttons:
-        if set(button) != {"type", "style", "label", "custom_id"} or button["type"] != BUTTON:
-            raise form("components", "UNION_TYPE_CHOICES", "Value of field type is not a button.")
-        if not 1 <= len(button["custom_id"]) <= 100 or not 1 <= len(button["label"]) <= 80:
-            raise form("components", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")
+    for row in rows:
+        for item in row["components"]:
+            if item.get("type") == SELECT and len(row["components"]) == 1:
+                _check_list(item)
+            elif set(item) != {"type", "style", "label", "custom_id"} or item["type"] != BUTTON:
+                raise form("components", "UNION_TYPE_CHOICES", "Value of field type is not a button or a list.")
+            if not 1 <= len(item["custom_id"]) <= 100 or not 1 <= len(item.get("label", "list")) <= 80:
+                raise form("components", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")
+    names = [item["custom_id"] for row in rows for item in row["components"]]
     if len(set(names)) != len(names):
         raise form("components", "COMPONENT_CUSTOM_ID_DUPLICATED", "Component custom id cannot be duplicated")
     return rows
+
+
+def _check_list(select: Json) -> None:
+    """Refuse a list to choose from that Discord does not take."""
+    options = select.get("options", [])
+    if not set(select) <= {"type", "custom_id", "options", "placeholder", "min_values", "max_values", "disabled"}:
+        raise form("components", "UNKNOWN_FIELD", "Unknown field of a select.")
+    if not 1 <= len(options) <= 25 or len(select.get("placeholder", "")) > 150:
+        raise form("options", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 25 in length.")
+    for option in options:
+        if not {"label", "value"} <= set(option) <= {"label", "value", "description", "emoji", "default"}:
+            raise form("options", "BASE_TYPE_REQUIRED", "This field is required.")
+        if not all(1 <= len(option[name]) <= 100 for name in ("label", "value")):
+            raise form("options", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")
+    values = [option["value"] for option in options]
+    if len(set(values)) != len(values) or sum(option.get("default", False) for option in options) > 1:
+        raise form("options", "SELECT_COMPONENT_OPTION_VALUE_DUPLICATED", "The specified option value is already used")
 
 
 def _given(command: Json, name: str, value: str) -> Json:

@@ -15,6 +15,9 @@ from core.observability.logs import get_logger
 from core.text.catalogue import ENGLISH, Messages
 from core.types.forms import VALUE_PLACEHOLDER, FormField, SettingsForm
 
+# Free values that a menu offers. All others are given by the command.
+THRESHOLDS, WEIGHTS = (0.2, 0.35, 0.5, 0.65, 0.8), (0.25, 0.5, 1, 2, 4)
+
 
 async def show_settings(context: CommandContext, request: CommandRequest) -> str:
     """Show what the author may change in the chat: as a form, with nothing more to say, or in words."""
@@ -46,6 +49,10 @@ def build_form(context: CommandContext, request: CommandRequest) -> SettingsForm
             texts.form_threshold,
             CONFIGURED_VALUE if threshold is None else f"{threshold:g}",
             hint=texts.form_threshold_hint.format(default=CONFIGURED_VALUE, configured=f"{gate.get_threshold(chat):g}"),
+            suggestions=(
+                (CONFIGURED_VALUE, texts.form_as_configured.format(configured=f"{gate.get_threshold(chat):g}")),
+                *_suggest(THRESHOLDS),
+            ),
         ),
     )
     if request.role == "owner":
@@ -84,9 +91,14 @@ def _source_fields(context: CommandContext, request: CommandRequest) -> Sequence
                 texts.form_source_weight.format(source=name),
                 f"{overrides.scale(name):g}",
                 hint=texts.form_weight_hint,
+                suggestions=_suggest(WEIGHTS),
             ),
         )
     ]
+
+
+def _suggest(values: Sequence[float]) -> tuple[tuple[str, str], ...]:
+    return tuple((f"{value:g}", f"{value:g}") for value in values)
 
 
 def _format_source(context: CommandContext, name: str, texts: Messages) -> str:

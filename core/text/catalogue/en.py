@@ -353,7 +353,7 @@ class English(PlatformTexts):
         "admins": "Who may give these commands in this chat; owners add and remove people",
         "learn": "Keep the message replied to, or linked, as an answer to be reviewed, if you are trusted with that",
         "faq": "Answers that people gave: list those that wait for a review, approve, reject or edit one",
-        "settings": "What can be changed in this chat, and how it stands; a form in Slack",
+        "settings": "What can be changed in this chat, and how it stands: a menu",
         "reload": "Read the configuration again",
         "audit": "Who changed what, and who was refused",
     }

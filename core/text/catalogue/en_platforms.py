@@ -22,11 +22,12 @@ class PlatformTexts:
     form_title = "Settings of this chat"
     form_save = "Save"
     form_cancel = "Cancel"
+    form_back = "« Back"
+    form_choose = "Choose a setting"
+    form_choose_value = "Choose a value"
     form_value_missing = "A value is missing."
     form_field_gone = "There is no such setting any more."
-    form_too_many_fields = (
-        "There are more sources than a form can hold: /kimas sources on|off|scale changes the others."
-    )
+    form_too_many_fields = "There are more sources than fit here: the command sources on|off|scale changes the others."
     form_save_timeout = (
         "This takes longer than Slack waits. You will be told in the channel; /kimas settings shows what holds."
     )

@@ -332,7 +332,7 @@ class Chinese(ChinesePlatformTexts, English):
         "admins": "谁可以在本聊天里使用这些命令；所有者可以增减",
         "learn": "把所回复或所链接的消息存为待审核的回答（须受信任）",
         "faq": "成员给出的回答：列出待审核的，通过、拒绝或修改其中一条",
-        "settings": "本聊天里可以更改的设置及其现状；在 Slack 里是表单",
+        "settings": "本聊天里可以更改的设置及其现状，以菜单显示",
         "reload": "重新读取配置",
         "audit": "谁改了什么，谁被拒绝",
     }

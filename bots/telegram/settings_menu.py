@@ -1,0 +1,82 @@
+"""The settings of a chat on Telegram: a message with inline buttons, and a press as the command it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from bots.common.reply_sink import FinalTextSink
+from bots.common.settings_menu import MENU_FIELD, SETTINGS_COMMAND, build_menu, get_overview_data, get_value_data
+from bots.telegram.connection import NotModified
+from bots.telegram.feedback import MAX_NOTICE_CHARS
+from bots.telegram.render import to_html, write_out_links
+from core.errors import PlatformError
+from core.observability.logs import get_logger
+from core.text.catalogue import messages_for
+from core.types import Message, Reply
+from core.types.forms import SettingsForm
+
+if TYPE_CHECKING:
+    from bots.telegram.client import TelegramClient
+
+# What a button takes, and how many buttons a message takes.
+MAX_DATA_BYTES, MAX_FIELDS = 64, 90
+CHOSEN = "✓ "
+Rows = Sequence[Sequence[tuple[str, str]]]
+
+
+async def show_menu(client: TelegramClient, message: Message, form: SettingsForm) -> None:
+    """Answer a command with the menu, or change the menu whose button was pressed. Raises `PlatformError`."""
+    reference = message.reference
+    field = str(reference.get(MENU_FIELD, ""))
+    menu = build_menu(form, field, MAX_DATA_BYTES, MAX_FIELDS)
+    title, *lines = (escape(line, quote=False) for line in menu.lines)
+    html = "\n".join([f"<b>{title}</b>", *lines])
+    rows = [[(f"{CHOSEN if is_chosen else ''}{label}", data)] for label, data, is_chosen in menu.values]
+    if rows:
+        rows.append([(messages_for(form.language).form_back, get_overview_data())])
+    else:
+        rows = [[(label, data)] for label, data, _ in menu.fields]
+    chat_id = int(reference["chat_id"])
+    if MENU_FIELD not in reference:
+        reply_to = None if message.private else int(reference["message_id"]) or None
+        await client.send_message(
+            chat_id, reference.get("thread_id"), html, is_html=True, reply_to=reply_to, buttons=rows
+        )
+        return
+    try:
+        await client.edit_message(chat_id, int(reference["message_id"]), html, is_html=True, buttons=rows)
+    except NotModified:
+        # Somebody opened the same field at the same time.
+        return
+
+
+class TelegramMenuSink(FinalTextSink):
+    """Answers a press in the menu by a notice that only who pressed sees, and marks the value that is set."""
+
+    def __init__(self, client: TelegramClient, message: Message) -> None:
+        self._client = client
+        self._message = message
+
+    async def _show(self, reply: Reply, *, is_error: bool) -> None:
+        notice = write_out_links(to_html(reply.text))[:MAX_NOTICE_CHARS] if reply.text else ""
+        if not is_error and self._message.command != SETTINGS_COMMAND:
+            await self._mark_value()
+        try:
+            await self._client.answer_callback_query(str(self._message.reference["query"]), notice)
+        except PlatformError as error:
+            # Telegram takes the answer for some seconds. What was set is set.
+            get_logger(__name__).info("telegram.notice_not_shown", error=str(error))
+
+    async def _mark_value(self) -> None:
+        reference = self._message.reference
+        chosen = get_value_data(self._message)
+        rows = [
+            [(f"{CHOSEN if data == chosen else ''}{label.removeprefix(CHOSEN)}", data) for label, data in row]
+            for row in reference["keyboard"]
+        ]
+        try:
+            await self._client.edit_buttons(int(reference["chat_id"]), int(reference["message_id"]), rows)
+        except PlatformError as error:
+            get_logger(__name__).info("telegram.buttons_not_shown", error=str(error))
