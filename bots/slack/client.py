@@ -158,12 +158,23 @@ class SlackClient:
         """Delete one of the bot's messages."""
         await _call(self.web.chat_delete(channel=channel, ts=ts), "chat.delete")
 
-    async def start_stream(self, channel: str, thread_ts: str, text: str, team_id: str, user_id: str) -> str:
-        """Begin a streamed message of Markdown and return its timestamp. The recipient is who asked."""
+    async def start_stream(
+        self, channel: str, thread_ts: str, text: str, recipient: tuple[str, str], blocks: Blocks = ()
+    ) -> str:
+        """Begin a streamed message of Markdown, below some blocks, and return its timestamp.
+
+        The recipient is who asked: their workspace ("" for ours) and their id.
+        """
+        team_id, user_id = recipient
+        chunks: list[dict[str, Any]] = [
+            {"type": "blocks", "blocks": list(blocks)},
+            {"type": "markdown_text", "text": text},
+        ]
         call = self.web.chat_startStream(
             channel=channel,
             thread_ts=thread_ts,
-            markdown_text=text,
+            markdown_text=None if blocks else text,
+            chunks=chunks if blocks else None,
             recipient_team_id=team_id or None,
             recipient_user_id=user_id,
         )

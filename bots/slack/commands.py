@@ -15,7 +15,7 @@ from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink, cut_reply
 from bots.slack.connection import SlackIntervals
 from bots.slack.convert import Identity, to_interaction, to_plain_text
-from bots.slack.feedback import render_mentions, to_blocks
+from bots.slack.feedback import is_thumbs, render_mentions, to_blocks
 from bots.slack.render import quote_question, render, to_plain
 from core.messaging.feedback.escalation import ASK_SHORTCUT_ID, SHORTCUT_ID, mentioned_users
 from core.messaging.feedback.rating_buttons import get_rating_buttons
@@ -142,7 +142,7 @@ class CommandSink(FinalTextSink):
         if number in self._in_doubt:
             text = self._mark(text)
         try:
-            await self._respond(text, to_blocks(text, buttons), in_channel)
+            await self._respond(text, buttons, in_channel)
         except Unreachable:
             self._in_doubt.add(number)
             raise
@@ -157,10 +157,13 @@ class CommandSink(FinalTextSink):
         shortened = question if len(question) <= MAX_QUESTION_CHARS else f"{question[:MAX_QUESTION_CHARS]}…"
         return f"{quote_question(message.author, shortened)}\n\n"
 
-    async def _respond(self, text: str, blocks: Blocks, in_channel: bool) -> None:
-        """Answer the command; where Slack refuses that, without blocks; then by a message in the channel."""
+    async def _respond(self, text: str, buttons: Sequence[Button], in_channel: bool) -> None:
+        """Answer the command; where Slack refuses that, with plain thumbs, then without; then by a message."""
         plain_text = "\n".join(to_plain(text))
-        for posted_text, posted_blocks in ((text, blocks), (plain_text, ())):
+        layouts: list[tuple[str, Blocks]] = [(text, to_blocks(text, buttons)), (plain_text, ())]
+        if is_thumbs(buttons):
+            layouts.insert(0, (text, to_blocks(text, buttons, has_feedback_buttons=True)))
+        for posted_text, posted_blocks in layouts:
             try:
                 await self._client.respond(self._url, posted_text, in_channel=in_channel, blocks=posted_blocks)
             except Refused as error:

@@ -73,6 +73,10 @@ class ThreadRefused(Refused):
     """The channel takes no messages in threads: write into the channel itself."""
 
 
+class BlocksRefused(Refused):
+    """Slack does not take a layout: some workspaces lack its newer parts."""
+
+
 class TriggerExpired(PlatformError):
     """A form can no longer be opened: the moment after the command is over, or was used for one already."""
 
@@ -93,6 +97,7 @@ _ERROR_MAPPING: tuple[tuple[tuple[str, ...], type[PlatformError], str], ...] = (
         "the bot may not write in this channel",
     ),
     (("restricted_action_non_threadable_channel",), ThreadRefused, "the channel takes no threads"),
+    (("invalid_blocks", "invalid_blocks_format"), BlocksRefused, "{call} takes no such blocks"),
     (("message_not_in_streaming_state", "stopped_by_user"), StreamClosed, "the stream was closed"),
     (("streaming_state_conflict",), StillStreaming, "the message is being streamed"),
     (("edit_window_closed", "cant_update_message"), NotEditable, "the reply can no longer be edited"),

@@ -14,7 +14,7 @@ from bots.slack.convert import Identity, to_interaction
 from bots.slack.render import split_message
 from core.messaging.feedback.escalation import mentioned_users
 from core.messaging.feedback.rating_buttons import get_buttons, read_button, to_press, to_reaction
-from core.types import Button, Message, Reply
+from core.types import DOWN, UP, Button, Message, Reply
 
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient
@@ -57,16 +57,31 @@ def from_reaction(event: Mapping[str, Any], me: Identity) -> Message | IgnoredEv
     return reaction or IgnoredEvent("a reaction that rates nothing")
 
 
-def to_blocks(text: str, buttons: Sequence[Button]) -> list[dict[str, Any]]:
-    """Return mrkdwn with buttons below as blocks; none without buttons."""
+def to_blocks(text: str, buttons: Sequence[Button], *, has_feedback_buttons: bool = False) -> list[dict[str, Any]]:
+    """Return mrkdwn with buttons below as blocks; none without buttons.
+
+    `has_feedback_buttons`: thumbs are Slack's own, not a row of buttons.
+    """
     if not buttons:
         return []
     sections: list[dict[str, Any]] = [
         {"type": "section", "text": {"type": "mrkdwn", "text": part}, "expand": True}
         for part in split_message(text, MAX_SECTION_CHARS)
     ]
+    if has_feedback_buttons and is_thumbs(buttons):
+        return [*sections, _to_feedback_block(buttons)]
+    return [*sections, to_button_block(buttons)]
+
+
+def is_thumbs(buttons: Sequence[Button]) -> bool:
+    """Say whether buttons are the two thumbs."""
+    return [(read_button(button.data) or ("",))[0] for button in buttons] == [UP, DOWN]
+
+
+def to_button_block(buttons: Sequence[Button]) -> dict[str, Any]:
+    """Return buttons as a row of their own."""
     # An action id must be unique within a message; the value says what a button means.
-    button_elements = [
+    elements = [
         {
             "type": "button",
             "text": {"type": "plain_text", "text": button.label, "emoji": True},
@@ -75,7 +90,20 @@ def to_blocks(text: str, buttons: Sequence[Button]) -> list[dict[str, Any]]:
         }
         for button in buttons
     ]
-    return [*sections, {"type": "actions", "elements": button_elements}]
+    return {"type": "actions", "elements": elements}
+
+
+def _to_feedback_block(thumbs: Sequence[Button]) -> dict[str, Any]:
+    positive, negative = (
+        {"text": {"type": "plain_text", "text": button.label, "emoji": True}, "value": button.data} for button in thumbs
+    )
+    element = {
+        "type": "feedback_buttons",
+        "action_id": "thumbs",
+        "positive_button": positive,
+        "negative_button": negative,
+    }
+    return {"type": "context_actions", "elements": [element]}
 
 
 def render_mentions(message: Message) -> str:

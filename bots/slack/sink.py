@@ -5,13 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from bots.common.connection import NotAllowed, NotEditable, Refused, RetryLater, Unreachable
 from bots.common.markdown import EMPTY_REPLY
 from bots.common.reply_sink import ReplySink
-from bots.slack.connection import MethodUnavailable, RateLimiter, SlackIntervals, StillStreaming, ThreadRefused
-from bots.slack.feedback import render_mentions, to_blocks
+from bots.slack.connection import (
+    BlocksRefused,
+    MethodUnavailable,
+    RateLimiter,
+    SlackIntervals,
+    StillStreaming,
+    ThreadRefused,
+)
+from bots.slack.feedback import is_thumbs, render_mentions, to_blocks, to_button_block
 from bots.slack.render import MAX_STREAM_CHARS, get_streamable_prefix, render, to_plain
 from bots.slack.thread_cache import ThreadCache
 from core.errors import MessageDeleted, PlatformError
@@ -22,6 +29,8 @@ from core.types import Button, Citation, Message
 
 if TYPE_CHECKING:
     from bots.slack.client import Blocks, SlackClient
+
+Result = TypeVar("Result")
 
 PLACEHOLDER = "_Looking it up…_"
 STATUS = "is looking it up…"
@@ -71,7 +80,7 @@ class SlackSink(ReplySink):
         closed = self._preview.closed
         if not await self._status_indicator.show() and not self._reply_ts and not closed.is_set():
             self._is_streaming = False
-            await self._try_show(lambda: self._show_first_part(PLACEHOLDER))
+            await self._try_show(lambda: self._show_preview(PLACEHOLDER))
         await self._preview.run_updates(self._show_next_state)
 
     async def _show_next_state(self) -> float:
@@ -86,7 +95,7 @@ class SlackSink(ReplySink):
         if not self._is_streaming:
             text = (await asyncio.to_thread(self._render, self._preview.text))[0]
             if text not in (self._shown_text, EMPTY_REPLY):
-                await self._try_show(lambda: self._show_first_part(text))
+                await self._try_show(lambda: self._show_preview(text))
         return interval_s
 
     async def _try_show(self, call: Callable[[], Awaitable[None]]) -> None:
@@ -99,6 +108,9 @@ class SlackSink(ReplySink):
             await wait_for(self._preview.closed, error.seconds)
         except self.skipped_errors as error:
             get_logger(__name__).debug("slack.state_skipped", error=str(error))
+            if isinstance(error, Refused) and self._preview_buttons:
+                self._preview_buttons = ()
+                self._preview.changed.set()
 
     async def _extend_stream(self) -> None:
         """Bring the streamed message up to date; where that cannot be done, leave it to edits."""
@@ -130,8 +142,21 @@ class SlackSink(ReplySink):
             self._streamed_text = visible
 
     async def _start_stream(self, text: str) -> str:
-        user, team = str(self._message.reference.get("user", "")), str(self._message.reference.get("team", ""))
-        ts = await self._client.start_stream(self._channel, self._thread_ts or self._ts, text, team, user)
+        buttons, capabilities = self._preview_buttons, self._context.missing_capabilities
+        if not buttons or not capabilities.is_available("stream_buttons", self._message.private):
+            return await self._open_stream(text, ())
+        try:
+            return await self._open_stream(text, [to_button_block(buttons)])
+        except (MethodUnavailable, ThreadRefused):
+            raise
+        except Refused as error:
+            ts = await self._open_stream(text, ())
+            capabilities.mark_missing("stream_buttons", self._message.private, error)
+            return ts
+
+    async def _open_stream(self, text: str, blocks: Blocks) -> str:
+        recipient = str(self._message.reference.get("team", "")), str(self._message.reference.get("user", ""))
+        ts = await self._client.start_stream(self._channel, self._thread_ts or self._ts, text, recipient, blocks)
         self._has_open_stream = True
         return ts
 
@@ -161,7 +186,7 @@ class SlackSink(ReplySink):
     async def _show_first_part(self, text: str, buttons: Sequence[Button] = ()) -> None:
         if self._reply_ts:
             try:
-                await self._edit(text, to_blocks(text, buttons))
+                await self._edit(text, buttons)
             except NotEditable as error:
                 get_logger(__name__).info("slack.reply_not_editable", error=str(error))
                 await self._withdraw()
@@ -169,18 +194,37 @@ class SlackSink(ReplySink):
             # Before the post: the last check of the delivery must be fresh, and the post must meet its deadline.
             await self._wait_for_slot()
             if await self._post_first_part(lambda: self._post_message(text, buttons)):
-                await self._edit(text, to_blocks(text, buttons))
+                await self._edit(text, buttons)
         self._shown_text = text
 
-    async def _edit(self, text: str, blocks: Blocks) -> None:
+    async def _edit(self, text: str, buttons: Sequence[Button]) -> None:
         if self._has_open_stream:
             await self._stop_stream()
-        try:
+
+        async def update(blocks: Blocks) -> None:
             await self._client.update(self._channel, self._reply_ts, text, blocks, label=self._label())
+
+        try:
+            await self._show_blocks(update, text, buttons)
         except StillStreaming:
             # A process that was killed began the stream.
             await self._stop_stream()
-            await self._client.update(self._channel, self._reply_ts, text, blocks, label=self._label())
+            await self._show_blocks(update, text, buttons)
+
+    async def _show_blocks(
+        self, show: Callable[[Blocks], Awaitable[Result]], text: str, buttons: Sequence[Button]
+    ) -> Result:
+        """Show a text with buttons: with Slack's own thumbs where the workspace has them, else with plain ones."""
+        capabilities, private = self._context.missing_capabilities, self._message.private
+        if not is_thumbs(buttons) or not capabilities.is_available("feedback_buttons", private):
+            return await show(to_blocks(text, buttons))
+        try:
+            return await show(to_blocks(text, buttons, has_feedback_buttons=True))
+        except BlocksRefused as error:
+            result = await show(to_blocks(text, buttons))
+            # It was not the text.
+            capabilities.mark_missing("feedback_buttons", private, error)
+            return result
 
     async def _stop_stream(self) -> None:
         try:
@@ -237,8 +281,10 @@ class SlackSink(ReplySink):
         await asyncio.sleep(self._context.rate_limiter.reserve(f"post {self._channel}", self._intervals.post_s))
 
     async def _post_message(self, text: str, buttons: Sequence[Button], number: int = 0) -> str:
-        blocks, label = to_blocks(text, buttons), self._label(number)
-        return await self._client.post(self._channel, self._thread_ts, text, blocks, label=label)
+        async def post(blocks: Blocks) -> str:
+            return await self._client.post(self._channel, self._thread_ts, text, blocks, label=self._label(number))
+
+        return await self._show_blocks(post, text, buttons)
 
 
 def _is_cancelled() -> bool:

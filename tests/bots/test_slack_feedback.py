@@ -101,8 +101,9 @@ async def test_the_answer_to_a_command_has_its_buttons_in_blocks(tmp_path: Path)
         message = await inbox.until(1)
         await adapter.sink(with_answer_buttons(message, has_ratings=True), Delivered()).finish(Reply("With pip."))
         [response] = peer.responses
-        assert [block["type"] for block in response["blocks"]] == ["section", "actions"]
-        values = [element["value"] for element in response["blocks"][1]["elements"]]
+        assert [block["type"] for block in response["blocks"]] == ["section", "context_actions"]
+        [element] = response["blocks"][1]["elements"]
+        values = [element["positive_button"]["value"], element["negative_button"]["value"]]
         assert values == [f"thumb:up:{message.id}", f"thumb:down:{message.id}"]
 
 

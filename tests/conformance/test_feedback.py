@@ -54,9 +54,12 @@ def of_rows(rows: list[dict[str, Any]]) -> dict[str, str]:
 
 
 async def press(
-    bot: Bot, room: Channel, data: str, who: Person = ANN, *, at: int = -1, below: Any = None
+    bot: Bot, room: Channel, data: str, who: Person = ANN, *, at: int = -1, below: Any = None, idle: bool = True
 ) -> ButtonResponse:
-    """Press a button below one of the bot's messages, or `below` a note; return what is seen then."""
+    """Press a button below one of the bot's messages, or `below` a note; return what is seen then.
+
+    Without `idle` other work goes on meanwhile.
+    """
     driver, place = bot.driver, room.place
     if isinstance(driver, Played):
         printed = driver.printed()
@@ -67,7 +70,7 @@ async def press(
         message = driver.peer.messages(int(place))[at]
         number = driver.peer.press(int(place), message.id, data, author=driver._author(who))
         await until(lambda: number in driver.peer.notices, "a notice")
-        await bot.idle()
+        await (bot.idle() if idle else asyncio.sleep(0))
         following = {entry["text"]: entry["callback_data"] for row in message.buttons[1:] for entry in row}
         return ButtonResponse(driver.peer.notices[number], following, None)
     if isinstance(driver, Discord):
@@ -75,7 +78,7 @@ async def press(
         await until(lambda: command.shown is not None, "a note")
         assert command.shown is not None
         assert command.shown.flags & 64, "only who pressed sees it"
-        await bot.idle()
+        await (bot.idle() if idle else asyncio.sleep(0))
         return ButtonResponse(command.shown.content, of_rows(command.shown.components), command.shown)
     assert isinstance(driver, Slack)
     sent = driver.peer.press(place, data, user=f"U{1000 + who.number}", ephemeral=below is not None)
@@ -84,7 +87,7 @@ async def press(
     await until(lambda: any(response["trigger"] == trigger for response in driver.peer.responses), "a note")
     [output] = [response for response in driver.peer.responses if response["trigger"] == trigger]
     assert (output["response_type"], output["replace_original"]) == ("ephemeral", below is not None)
-    await bot.idle()
+    await (bot.idle() if idle else asyncio.sleep(0))
     results = [
         element for block in output.get("blocks") or () if block["type"] == "actions" for element in block["elements"]
     ]

@@ -57,7 +57,7 @@ METHODS: dict[str, dict[str, type]] = {
     "chat.postEphemeral": {"channel!": str, "user!": str, "text!": str, "thread_ts": str},
     "chat.startStream": {
         **{"channel!": str, "thread_ts!": str, "markdown_text": str},
-        **{"recipient_team_id": str, "recipient_user_id": str},
+        **{"recipient_team_id": str, "recipient_user_id": str, "chunks": list},
     },
     "chat.appendStream": {"channel!": str, "ts!": str, "markdown_text!": str},
     "chat.stopStream": {"channel!": str, "ts!": str, "markdown_text": str},
@@ -90,8 +90,16 @@ class PostedMessage:
     more: Json = field(default_factory=dict)
 
     def buttons(self) -> list[Json]:
-        """Return the buttons below the text."""
-        return [element for block in self.blocks if block["type"] == "actions" for element in block["elements"]]
+        """Return the buttons below the text, Slack's own thumbs as two of them."""
+        return [
+            button
+            for block in self.blocks
+            if block["type"] in ("actions", "context_actions")
+            for element in block["elements"]
+            for button in (
+                [element] if "value" in element else [element["positive_button"], element["negative_button"]]
+            )
+        ]
 
     def links(self) -> list[str]:
         """Return the addresses behind the text, in order."""
@@ -248,7 +256,8 @@ class SlackPeer:
         container = {"type": "message", "message_ts": ts, "channel_id": channel, "is_ephemeral": ephemeral}
         if (message := self._messages.get((channel, ts))) and message.thread_ts:
             container["thread_ts"] = message.thread_ts
-        action = {"type": "button", "action_id": "a", "block_id": "b", "value": value, "action_ts": self._tick()}
+        kind = "feedback_buttons" if self._is_thumb(channel, value) else "button"
+        action = {"type": kind, "action_id": "a", "block_id": "b", "value": value, "action_ts": self._tick()}
         payload = {
             **{"type": "block_actions", "team": {"id": TEAM, "domain": "rocket"}, "trigger_id": trigger},
             **{"user": {"id": user, "username": "ann", "name": "ann", "team_id": TEAM}, "api_app_id": "A1"},
@@ -256,6 +265,10 @@ class SlackPeer:
             **{"response_url": f"http://{self._root}/response/{trigger}", "token": "old"},
         }
         return self.deliveries.deliver("interactive", payload)
+
+    def _is_thumb(self, channel: str, value: str) -> bool:
+        blocks = [block for message in self.messages(channel) for block in message.blocks]
+        return any(block["type"] == "context_actions" and value in json.dumps(block) for block in blocks)
 
     def choose(self, channel: str, ts: str, callback: str, *, user: str = ANN) -> Envelope:
         """Choose a shortcut in the menu of a message, which is delivered with it."""
@@ -490,7 +503,7 @@ class SlackPeer:
         channel, text = self._place(params), params["text"][:40000]
         if not text.strip():
             raise Refusal("no_text")
-        blocks = _blocks(params)
+        blocks = _blocks(params, self.lacking)
         message = self._add(channel, text, self.bot, self._thread(params))
         message.blocks, message.metadata = blocks, params.get("metadata", {})
         message.unfurls = params.get("unfurl_links", True) or params.get("unfurl_media", True)
@@ -550,7 +563,7 @@ class SlackPeer:
         if message.streamed and "blocks" not in params:
             # The streamed blocks would stay and hide the text.
             text = message.text
-        message.blocks, message.metadata = _blocks(params), params.get("metadata", message.metadata)
+        message.blocks, message.metadata = _blocks(params, self.lacking), params.get("metadata", message.metadata)
         if params.get("parse", "client") != "none":
             text = _linked(text)
         self._show(message, text)
@@ -573,8 +586,10 @@ class SlackPeer:
             raise Refusal("missing_recipient_user_id")
         if not channel.startswith("D") and not params.get("recipient_team_id"):
             raise Refusal("missing_recipient_team_id")
-        message = self._add(channel, _piece(params), self.bot, thread)
+        piece, blocks = _piece(params), _streamed_blocks(params, self.lacking)
+        message = self._add(channel, piece, self.bot, thread)
         message.streaming = message.streamed = True
+        message.blocks = blocks
         self._posted(message)
         return {"channel": channel, "ts": message.ts}
 
@@ -640,7 +655,7 @@ class SlackPeer:
         if set(body) - known or not body.get("text", "").strip():
             return web.Response(status=400, text="invalid_payload")
         try:
-            _blocks(body)
+            _blocks(body, self.lacking)
         except Refusal as error:
             return web.Response(status=400, text=error.error)
         fault = next((item for item in self._faults if item.method == "response_url" and item.times > 0), None)
@@ -708,38 +723,76 @@ def _linked(text: str) -> str:
 
 
 def _piece(params: Json) -> str:
-    piece = str(params.get("markdown_text", ""))
-    if len(piece) > 12000:
+    chunks = params.get("chunks")
+    if chunks is not None and "markdown_text" in params:
+        raise Refusal("invalid_arguments: markdown_text and chunks")
+    pieces = [params.get("markdown_text", "")] if chunks is None else []
+    for chunk in chunks or ():
+        if chunk.get("type") == "markdown_text" and set(chunk) == {"type", "text"}:
+            pieces.append(chunk["text"])
+        elif chunk.get("type") != "blocks" or set(chunk) != {"type", "blocks"}:
+            raise Refusal("invalid_chunks")
+    if any(len(piece) > 12000 for piece in pieces):
         raise Refusal("msg_too_long")
-    return piece
+    return "".join(pieces)
 
 
-def _blocks(params: Json) -> list[Json]:
+def _streamed_blocks(params: Json, lacking: set[str]) -> list[Json]:
+    """Return the blocks among the chunks of a stream."""
+    blocks = [block for chunk in params.get("chunks") or () for block in chunk.get("blocks", ())]
+    if blocks and "blocks in streams" in lacking:
+        raise Refusal("invalid_blocks")
+    _check_blocks(blocks, lacking)
+    return blocks
+
+
+def _blocks(params: Json, lacking: set[str]) -> list[Json]:
     """Return the blocks of a message, which are shown in the place of its text. Raises a refusal for bad ones."""
     blocks: list[Json] = params.get("blocks") or []
-    names: list[str] = []
-    for block in blocks:
-        if block.get("type") == "section":
-            if not 1 <= len(block["text"]["text"]) <= 3000 or block["text"]["type"] != "mrkdwn":
-                raise Refusal("invalid_blocks")
-            continue
-        if block.get("type") != "actions" or not 1 <= len(block["elements"]) <= 25:
-            raise Refusal("invalid_blocks")
-        for button in block["elements"]:
-            known = {"type", "text", "value", "action_id"}
-            if set(button) != known or button["type"] != "button" or len(button["text"]["text"]) > 75:
-                raise Refusal("invalid_blocks")
-            if not 1 <= len(button["value"]) <= 2000 or not 1 <= len(button["action_id"]) <= 255:
-                raise Refusal("invalid_blocks")
-            names.append(button["action_id"])
+    _check_blocks(blocks, lacking)
     output = "".join(block["text"]["text"] for block in blocks if block["type"] == "section")
     # A code block that two sections share is closed and opened again.
     message, meant = (re.sub(r"[\s`]", "", text) for text in (output, str(params["text"])))
     if blocks and message != meant:
         raise Refusal("invalid_blocks")
-    if len(set(names)) != len(names) or len(blocks) > 50:
-        raise Refusal("invalid_blocks")
     return blocks
+
+
+def _check_blocks(blocks: list[Json], lacking: set[str]) -> None:
+    names: list[str] = []
+    for block in blocks:
+        match block.get("type"):
+            case "section":
+                _hold(1 <= len(block["text"]["text"]) <= 3000 and block["text"]["type"] == "mrkdwn")
+            case "actions":
+                _hold(set(block) == {"type", "elements"} and 1 <= len(block["elements"]) <= 25)
+                for button in block["elements"]:
+                    _hold(set(button) == {"type", "text", "value", "action_id"} and button["type"] == "button")
+                    _check_button(button)
+            case "context_actions":
+                _hold("feedback_buttons" not in lacking)
+                _hold(set(block) == {"type", "elements"} and 1 <= len(block["elements"]) <= 5)
+                for element in block["elements"]:
+                    _hold(set(element) == {"type", "action_id", "positive_button", "negative_button"})
+                    _hold(element["type"] == "feedback_buttons")
+                    for name in ("positive_button", "negative_button"):
+                        _hold({"text", "value"} <= set(element[name]) <= {"text", "value", "accessibility_label"})
+                        _check_button(element[name])
+            case _:
+                raise Refusal("invalid_blocks")
+        names += [element["action_id"] for element in block.get("elements", ())]
+    _hold(len(set(names)) == len(names) and len(blocks) <= 50)
+    _hold(all(1 <= len(name) <= 255 for name in names))
+
+
+def _check_button(button: Json) -> None:
+    _hold(set(button["text"]) <= {"type", "text", "emoji"} and button["text"]["type"] == "plain_text")
+    _hold(1 <= len(button["text"]["text"]) <= 75 and 1 <= len(button["value"]) <= 2000)
+
+
+def _hold(true: bool) -> None:
+    if not true:
+        raise Refusal("invalid_blocks")
 
 
 def _check(known: dict[str, type], params: Json) -> None:

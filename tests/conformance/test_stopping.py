@@ -1,0 +1,53 @@
+"""The button that stops an answer: seen while it is written, pressed by who asked, gone afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from core.ports import Sink
+from core.text.catalogue import ENGLISH
+from core.types import Question, Reply
+from core.types.replies import Trace
+from tests.conformance.bot import Bot
+from tests.conformance.platforms import BEN, until
+from tests.conformance.scenarios import WHOLE, cannot
+from tests.conformance.test_feedback import offered, press
+
+YET = "it shows no such button yet"
+STOPPED = Trace("How?", "single", ("docs",), {}, cut=("write",), why_cut={"write": "stopped"})
+
+
+async def write_until_stopped(question: Question, sink: Sink) -> Reply:
+    """Write half a sentence, and wait to be stopped, as the pipeline does."""
+    await sink.open()
+    await sink.update("Half an answer")
+    if question.stop and "stop" in question.text:
+        await question.stop.wait()
+        reply = Reply(f"Half an answer …\n\n{ENGLISH.answer_stopped}", trace=STOPPED)
+    else:
+        reply = Reply("The whole answer", trace=replace(STOPPED, cut=(), why_cut={}))
+    await sink.finish(reply)
+    return reply
+
+
+@cannot(console=WHOLE, telegram=YET, discord=YET)
+async def test_who_asked_stops_the_answer_and_nobody_else(bot: Bot) -> None:
+    bot.answer, room = write_until_stopped, bot.group()
+    message = await bot.driver.say(room, f"{bot.driver.mention} How do I stop it?")
+    await until(lambda: bool(bot.shown(room)) and ENGLISH.stop_button in offered(bot, room), "a button")
+    data = offered(bot, room)[ENGLISH.stop_button]
+    assert (await press(bot, room, data, BEN, idle=False)).text == ENGLISH.only_asker_stops
+    assert (await press(bot, room, data, idle=False)).text == ENGLISH.stopping
+    entry = await bot.settled(room, message)
+    assert entry.state == "answered"
+    assert sum("Stopped on request" in text for text in bot.texts(room)) == 1
+    assert offered(bot, room) == {}, "it is neither stopped again nor rated"
+    assert (await press(bot, room, data)).text == ENGLISH.nothing_to_stop
+
+
+@cannot(console=WHOLE, telegram=YET, discord=YET)
+async def test_an_answer_that_comes_to_its_end_has_thumbs_in_its_place(bot: Bot) -> None:
+    bot.answer, room = write_until_stopped, bot.private()
+    await bot.asked(room, "How do I install it?")
+    assert bot.texts(room)[-1] == "The whole answer"
+    assert list(offered(bot, room)) == ["👍", "👎"]
