@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from core.errors import PlatformUnavailable
+from core.errors import KimasError, ServiceError, UsageError
 from core.observability.logs import get_logger, log_context
 from core.observability.tracing import make_trace_id, trace_context
 from core.ports import Adapter, Sink
 from core.storage.messages import Journal
+from core.text.catalogue import messages_for
 from core.text.formatting import replace_lone_surrogates
+from core.text.tokens import detect_language
 from core.types import Message, Reply
 
 # A stop must not take long. Unless the connection is broken, the outcome is known by then.
@@ -96,7 +97,7 @@ class JournaledDelivery:
 
 
 class RecordedSink:
-    """Passes a reply to another sink, and records its final form first."""
+    """Passes a reply to another sink, and records its final form first: also an apology."""
 
     def __init__(self, sink: Sink, delivery: JournaledDelivery) -> None:
         self._sink = sink
@@ -124,31 +125,28 @@ class RecordedSink:
 
     async def fail(self, text: str) -> None:
         """Show that the answer failed."""
-        await self._sink.fail(text)
+        await self.apologize(Reply(text, failure=text))
+
+    async def apologize(self, reply: Reply) -> None:
+        """Record a reply that says why there is no answer, and show it."""
+        await self._delivery.mark_final(reply)
+        await self._sink.fail(reply.text)
+
+    async def deliver(self, reply: Reply) -> None:
+        """Show a reply that was recorded before."""
+        await (self._sink.fail(reply.text) if reply.failure else self._sink.finish(reply))
 
 
-# How long an answer that nobody asked for is worth delivering, and the least time for any.
-UNASKED_S, MIN_REDELIVERY_S = 600.0, 120.0
-
-
-class Undelivered(Exception):
-    """A platform did not take an answer now: it waits in the journal. `cause` says why."""
-
-    def __init__(self, cause: PlatformUnavailable, *, is_unasked: bool) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-        self.is_unasked = is_unasked
-
-
-def redelivery_time_s(message: Message, error: Undelivered, max_hours: float) -> float:
-    """Return for how many seconds from now an answer is worth delivering.
-
-    That is until `max_hours` after the question, or some minutes if nobody asked. Two minutes remain in any case: the
-    question itself may have waited through the outage.
-    """
-    limit_s = min(3600 * max_hours, UNASKED_S) if error.is_unasked else 3600 * max_hours
-    age_s = max(0.0, time.time() - message.sent_at.timestamp())
-    return max(limit_s - age_s, min(limit_s, MIN_REDELIVERY_S))
+def describe_error(message: Message, error: Exception) -> Reply:
+    """Log an error in full, and return what the asker reads: plain words."""
+    is_expected, texts = isinstance(error, KimasError), messages_for(detect_language(message.text))
+    failure = str(error) or type(error).__name__
+    if isinstance(error, UsageError):
+        get_logger(__name__).info("question.refused", reason=str(error))
+        return Reply(str(error), failure=failure)
+    reason = texts.service_unavailable if isinstance(error, ServiceError) else texts.internal_error
+    get_logger(__name__).error("answer.failed", error=str(error), exc_info=None if is_expected else error)
+    return Reply(texts.answer_failed.format(reason=reason), failure=failure)
 
 
 def make_storable(message: Message) -> Message:

@@ -13,13 +13,10 @@ from weakref import WeakValueDictionary
 from core.errors import (
     ClaimLost,
     JournalError,
-    KimasError,
     MessageDeleted,
     PlatformError,
     PlatformUnavailable,
     QuotaExceeded,
-    ServiceError,
-    UsageError,
 )
 from core.messaging.auto_comment.commenter import Commenter
 from core.messaging.claiming import ClaimQueue, is_bound
@@ -33,25 +30,23 @@ from core.messaging.gate.replies import has_content, with_attachments
 from core.messaging.journaling import (
     JournaledDelivery,
     RecordedSink,
-    Undelivered,
     bot_log_context,
+    describe_error,
     make_storable,
     recover_pending,
-    redelivery_time_s,
     trace_message,
 )
 from core.messaging.policy.command_table import is_ask_command
 from core.messaging.policy.permissions import PermissionDenied
-from core.messaging.quotations import get_quoted_turns
+from core.messaging.quotations import with_history
+from core.messaging.redelivery import Conversation, LeftToNextStart, TakeTurn, Undelivered, redelivery_time_s
 from core.observability.logs import get_logger
 from core.observability.tracing import annotate
-from core.ports import Adapter, AnswerFunction, MessageHandler, Sink
+from core.ports import Adapter, AnswerFunction, MessageHandler
 from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
 from core.settings import Settings
 from core.storage.claims import ClaimRepository
 from core.storage.messages import Journal
-from core.text.catalogue import messages_for
-from core.text.tokens import detect_language
 from core.types import ConversationKey, Message, Question, Reply, SkipReason, skip
 
 # How many finished answers are offered at once to a platform that did not take them.
@@ -87,7 +82,7 @@ class MessageProcessor:
         self._worker_slots = asyncio.Semaphore(settings.run.workers)
         self._redelivery_slots = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(REDELIVERIES_AT_ONCE))
         self._queue: ClaimQueue | None = None
-        self._conversation_locks: WeakValueDictionary[ConversationKey, asyncio.Lock] = WeakValueDictionary()
+        self._conversations: WeakValueDictionary[ConversationKey, Conversation] = WeakValueDictionary()
 
     @property
     def in_flight(self) -> int:
@@ -128,6 +123,8 @@ class MessageProcessor:
         """
         self._stopping.set()
         self._journal.stop_retrying()
+        for conversation in self._conversations.values():
+            conversation.wake()
         deadline, cancelled_count = time.monotonic() + grace_s, 0
         # An answer may start another one: an escalation or a retry.
         while running := {task for task in self._tasks if not task.done()}:
@@ -170,22 +167,30 @@ class MessageProcessor:
         elif not key.thread and self._commenter.should_handle(message):
             # Each post of a channel is a conversation of its own, and messages of other bots are only counted.
             key = replace(key, thread=f"post {message.id}")
-        lock = self._conversation_locks.setdefault(key, asyncio.Lock())
-        task = asyncio.create_task(self._process(lock, adapter, message, previous_reply_id))
+        conversation = self._conversations.setdefault(key, Conversation(self._stopping))
+        task = asyncio.create_task(self._process(conversation, adapter, message, previous_reply_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _process(self, lock: asyncio.Lock, adapter: Adapter, message: Message, previous_reply_id: str) -> None:
+    async def _process(
+        self, conversation: Conversation, adapter: Adapter, message: Message, previous_reply_id: str
+    ) -> None:
+        number = conversation.join()
         with trace_message(message, "message"):
             try:
-                await self._process_until_settled(lock, adapter, message, previous_reply_id)
+                turn = partial(conversation.turn, number, adapter.connection)
+                await self._process_until_settled(turn, adapter, message, previous_reply_id)
+            except LeftToNextStart:
+                get_logger(__name__).debug("message.left")
             except Exception as error:
                 # Nobody handles the error after this: only the log is left.
                 get_logger(__name__).exception("message.unsettled", error=str(error))
+            finally:
+                conversation.leave(number)
 
     async def _process_until_settled(
-        self, lock: asyncio.Lock, adapter: Adapter, message: Message, previous_reply_id: str
+        self, turn: TakeTurn, adapter: Adapter, message: Message, previous_reply_id: str
     ) -> None:
         """Process a message; take it up again for as long as the journal fails, or the platform takes no answer."""
         is_first_try, deadline = True, None
@@ -193,7 +198,7 @@ class MessageProcessor:
             try:
                 reply_id = previous_reply_id if is_first_try else await self._journal.find_unfinished(message)
                 if reply_id is not None:
-                    await self._process_once(lock, adapter, message, reply_id)
+                    await self._process_once(turn, adapter, message, reply_id)
             except ClaimLost as error:
                 get_logger(__name__).warning("message.lost", error=str(error))
                 return
@@ -217,12 +222,10 @@ class MessageProcessor:
             else:
                 return
 
-    async def _process_once(
-        self, lock: asyncio.Lock, adapter: Adapter, message: Message, previous_reply_id: str
-    ) -> None:
+    async def _process_once(self, turn: TakeTurn, adapter: Adapter, message: Message, previous_reply_id: str) -> None:
         visible = self._permissions.visible_sources(message)
         if self._dispatcher.is_priority(message) or is_press(message):
-            async with lock:
+            async with turn():
                 delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible)
                 if is_press(message) and not self._dispatcher.is_priority(message):
                     await self._feedback.handle_press(adapter, message, delivery, self._enqueue)
@@ -230,8 +233,8 @@ class MessageProcessor:
                 decision = await self._gate.judge(message, is_resumed=delivery.is_resumed)
                 await self._respond(adapter, message, decision, delivery)
             return
-        async with lock:
-            # Read inside the lock: messages are in the order in which they came to it.
+        async with turn():
+            # Read when it is its turn: messages are in the order in which they came.
             delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible)
             # An answer that is only to be delivered needs no worker.
             async with self._redelivery_slots[adapter.label] if delivery.final_reply else self._worker_slots:
@@ -241,7 +244,7 @@ class MessageProcessor:
         if await self._wait_for_humans(delayed.wait_s) and await wait_while_typing(
             adapter, message, delayed.wait_s, self._wait_for_humans
         ):
-            async with lock, self._worker_slots:
+            async with turn(), self._worker_slots:
                 decision = await self._gate.recheck(message, delayed)
                 await self._respond(adapter, message, decision, delivery)
 
@@ -284,9 +287,11 @@ class MessageProcessor:
         is_answerable = is_ask_command(message.command) and not decision.canned_reply and has_content(message)
         question = self._feedback.with_answer_buttons(message, is_question=is_answerable)
         sink = RecordedSink(adapter.sink(question, delivery, delivery.previous_reply_id), delivery)
+        # What the journal brings back is marked as addressed where it was.
+        is_unasked = decision.is_proactive or (delivery.is_resumed and not message.addressed)
         try:
             if reply := delivery.final_reply:
-                await sink.finish(reply)
+                await sink.deliver(reply)
             else:
                 reply = await self._reply(adapter, message, sink, decision)
         except asyncio.CancelledError:
@@ -296,8 +301,6 @@ class MessageProcessor:
             await self._journal.mark_skipped(message, skip(SkipReason.DELETED))
             self._release_cooldown(message, decision)
         except PlatformUnavailable as error:
-            # What the journal brings back is marked as addressed where it was.
-            is_unasked = decision.is_proactive or (delivery.is_resumed and not message.addressed)
             raise Undelivered(error, is_unasked=is_unasked) from error
         except PlatformError as error:
             get_logger(__name__).error("reply.refused", error=str(error))
@@ -307,12 +310,12 @@ class MessageProcessor:
             raise
         except Exception as error:
             is_disturbing = self._is_apology_unneeded(message, decision, error) and not delivery.is_visible
-            await self._report_error(message, None if is_disturbing else sink, error)
             self._release_cooldown(message, decision, delivery)
+            await self._report_error(message, None if is_disturbing else sink, error, is_unasked=is_unasked)
         else:
             reply = replace(reply, trace=replace(reply.trace, opinion=decision.opinion))
             await self._finish_answer(message, reply, decision)
-            if is_answerable and not reply.is_stopped:
+            if is_answerable and not (reply.is_stopped or reply.failure):
                 await self._handoff.escalate_if_needed(adapter, message, reply, self._enqueue)
 
     def _release_cooldown(
@@ -332,6 +335,9 @@ class MessageProcessor:
         return decision.is_proactive or (isinstance(error, PermissionDenied) and self._gate.chat_policy.is_off(message))
 
     async def _finish_answer(self, message: Message, reply: Reply, decision: GateDecision) -> None:
+        if reply.failure:
+            await self._journal.mark_failed(message, reply.failure)
+            return
         await self._journal.mark_answered(message, reply)
         annotate(outcome="answered", strategy=reply.trace.strategy, citations=len(reply.citations))
         get_logger(__name__).info(
@@ -355,12 +361,7 @@ class MessageProcessor:
         if message.command and not has_content(message):
             return await sink.send_text(await self._dispatcher.dispatch(replace(message, command="help"), adapter))
         text = await self._journal.begin_answer(message, visible)
-        limits, max_age_s = self._settings.answer, 3600 * self._settings.answer.history_hours
-        history = await self._journal.get_history(message.key, limits.history_turns, max_age_s, visible=visible)
-        if not text.strip():
-            text = message.quoted[: self._settings.answer.max_question_chars]
-        elif message.quoted:
-            history = [*history, *await get_quoted_turns(self._journal, message, history)]
+        text, history = await with_history(self._journal, message, text, self._settings.answer, visible)
         question = Question(
             text,
             tuple(history),
@@ -381,20 +382,16 @@ class MessageProcessor:
         await self._journal.mark_skipped(message, skip(SkipReason.ANSWER_CAPTURED))
         return True
 
-    async def _report_error(self, message: Message, sink: Sink | None, error: Exception) -> None:
-        """Report an error: to the asker in plain words, if there is a sink, and to the log in full."""
-        is_expected, texts = isinstance(error, KimasError), messages_for(detect_language(message.text))
-        if isinstance(error, UsageError):
-            reason = str(error)
-            get_logger(__name__).info("question.refused", reason=reason)
-        else:
-            reason = texts.service_unavailable if isinstance(error, ServiceError) else texts.internal_error
-            get_logger(__name__).error("answer.failed", error=str(error), exc_info=None if is_expected else error)
+    async def _report_error(
+        self, message: Message, sink: RecordedSink | None, error: Exception, *, is_unasked: bool
+    ) -> None:
+        """Report an error to the asker, if there is a sink. Raises `Undelivered` where the platform is away."""
+        apology = describe_error(message, error)
         try:
             if sink:
-                await sink.fail(
-                    str(error) if isinstance(error, UsageError) else texts.answer_failed.format(reason=reason)
-                )
+                await sink.apologize(apology)
+        except PlatformUnavailable as platform_error:
+            raise Undelivered(platform_error, is_unasked=is_unasked) from error
         except PlatformError as platform_error:
             get_logger(__name__).error("reply.refused", error=str(platform_error))
-        await self._journal.mark_failed(message, str(error) or type(error).__name__)
+        await self._journal.mark_failed(message, apology.failure)

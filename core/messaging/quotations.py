@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.settings import AnswerSettings
 from core.storage.messages import Journal
 from core.text.follow_ups import get_author_turns
 from core.types import Message, Turn
@@ -23,3 +24,17 @@ async def get_quoted_turns(journal: Journal, message: Message, history: Sequence
 
 def _truncate(text: str) -> str:
     return text if len(text) <= MAX_QUOTED_CHARS else f"{text[:MAX_QUOTED_CHARS]} …"
+
+
+async def with_history(
+    journal: Journal, message: Message, text: str, limits: AnswerSettings, visible: frozenset[str] | None
+) -> tuple[str, Sequence[Turn]]:
+    """Return the text of a question, and the conversation before it, with what the message replies to.
+
+    A message without words asks what it replies to. Answers from other sources than the `visible` ones are left out.
+    """
+    max_age_s = 3600 * limits.history_hours
+    history = await journal.get_history(message.key, limits.history_turns, max_age_s, visible=visible)
+    if not text.strip():
+        return message.quoted[: limits.max_question_chars], history
+    return text, [*history, *await get_quoted_turns(journal, message, history)] if message.quoted else history

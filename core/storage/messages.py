@@ -168,7 +168,8 @@ class Journal:
         citations = [asdict(citation) for citation in reply.citations]
         values = {"text": reply.text, "citations": citations, "trace": reply.trace.to_json()}
         parts_by_number = {str(number): part_id for number, part_id in parts.items()}
-        await self._update_row(message, delivery={**values, "seen": reply.image_description, "parts": parts_by_number})
+        values |= {"seen": reply.image_description, "failure": reply.failure, "parts": parts_by_number}
+        await self._update_row(message, delivery=values)
 
     async def get_delivery(
         self, message: Message, visible: frozenset[str] | None = None
@@ -182,9 +183,8 @@ class Journal:
             return row is not None and row.state == "sending", None, {}
         values = row.delivery
         citations = tuple(Citation(**citation) for citation in values["citations"])
-        reply = Reply(
-            values["text"], citations, trace=trace_from_json(values["trace"]), image_description=values["seen"]
-        )
+        trace, failure = trace_from_json(values["trace"]), values.get("failure", "")
+        reply = Reply(values["text"], citations, trace=trace, image_description=values["seen"], failure=failure)
         shown_reply = reply if may_be_shown(row.visible_sources, visible) else None
         return row.state == "sending", shown_reply, {int(number): part for number, part in values["parts"].items()}
 

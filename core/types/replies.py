@@ -148,7 +148,8 @@ def trace_from_json(values: Mapping[str, Any]) -> Trace:
 class Reply:
     """An answer: Markdown text in which [n] refers to `citations`, the passages behind it, and its trace.
 
-    `image_description` is a model's description of the images in the question.
+    `image_description` is a model's description of the images in the question. `failure` is set where the text is an
+    apology: why there is no answer.
     """
 
     text: str
@@ -157,6 +158,7 @@ class Reply:
     is_extractive: bool = False
     trace: Trace = field(default_factory=lambda: Trace("", "none", (), {}))
     image_description: str = ""
+    failure: str = ""
 
     @property
     def is_stopped(self) -> bool:

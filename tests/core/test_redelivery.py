@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import text
 
 from bots.common.connection import RetryLater, TokenRefused, Unreachable
-from core.errors import PlatformError
-from core.messaging.journaling import Undelivered, redelivery_time_s
+from core.errors import PlatformError, ServiceError
 from core.messaging.processor import MessageProcessor
-from core.ports import Adapter, Delivery, MessageHandler, Sink
+from core.messaging.redelivery import MAX_HOLD_S, Undelivered, redelivery_time_s
+from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import Citation, ConversationKey, Message, Question, Reply
 from tests.core.fixtures import settings
@@ -38,6 +38,8 @@ class Platform(Adapter):
 
     name: str = "test"
     failures: list[PlatformError] = field(default_factory=list)
+    fails_on: str = ""
+    connection: ConnectionStatus | None = None
     shown: list[str] = field(default_factory=list)
     tries: int = 0
 
@@ -71,6 +73,9 @@ class PlatformSink:
         if self.platform.failures:
             await self.delivery.mark_rejected()
             raise self.platform.failures.pop(0)
+        if self.platform.fails_on and self.platform.fails_on in reply.text:
+            await self.delivery.mark_rejected()
+            raise Unreachable("error 500")
         self.platform.shown.append(reply.text)
         await self.delivery.mark_posted(f"reply {self.platform.tries}")
 
@@ -79,13 +84,16 @@ class PlatformSink:
 
 
 class Answers:
-    """Answers each question, and counts how often it was asked to."""
+    """Answers each question, and counts how often it was asked to; or raises an error."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: Exception | None = None) -> None:
         self.count = 0
+        self._error = error
 
     async def __call__(self, asked: Question, sink: Sink) -> Reply:
         self.count += 1
+        if self._error:
+            raise self._error
         reply = Reply(f"{self.count}: {asked.text}", CITED)
         await sink.finish(reply)
         return reply
@@ -107,9 +115,9 @@ async def get_outcome(journal: Journal, number: str = "1") -> tuple[str, str]:
 
 
 async def receive(
-    journal: Journal, platform: Platform, *messages: Message, **changes: object
+    journal: Journal, platform: Platform, *messages: Message, error: Exception | None = None, **changes: object
 ) -> tuple[MessageProcessor, Answers]:
-    answers = Answers()
+    answers = Answers(error)
     processor = make_processor(settings(**changes), journal, answers)
     for message in messages:
         await processor.handler_for(platform)(message)
@@ -168,6 +176,73 @@ async def test_in_the_end_it_is_given_up_and_the_journal_says_why(journal: Journ
         "the platform did not take the answer in time: Telegram cannot be reached",
     )
     assert 3 < platform.tries < 20
+
+
+async def restart(journal: Journal, platform: Platform) -> Answers:
+    answers = Answers()
+    resumed = make_processor(settings(), Journal(journal.database), answers)
+    await resumed.resume(platform)
+    await resumed.join()
+    return answers
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_an_apology_is_delivered_later_too(journal: Journal, is_restarted: bool) -> None:
+    platform = Platform(failures=[Unreachable("away")] * (1000 if is_restarted else 6))
+    processor, answers = await receive(journal, platform, question(), error=ServiceError("the model is away"))
+    if is_restarted:
+        while platform.tries < 2:
+            await asyncio.sleep(0.1)
+        await processor.drain(20)
+        platform.failures = []
+        assert (await restart(journal, platform)).count == 0
+    else:
+        await processor.join()
+    assert len(platform.shown) == answers.count == 1
+    assert "Sorry" in platform.shown[0]
+    assert await get_outcome(journal) == ("failed", "the model is away")
+
+
+async def test_answers_of_a_conversation_keep_their_order(journal: Journal) -> None:
+    platform = Platform(failures=[Unreachable("away")] * 7)
+    processor, _ = await receive(journal, platform, *(question(number, text=f"{number}?") for number in "123"))
+    await processor.join()
+    assert [text.partition(" ")[2] for text in platform.shown] == ["1?", "2?", "3?"]
+
+
+async def test_a_stop_leaves_what_waits_for_an_earlier_answer_to_the_next_start(journal: Journal) -> None:
+    platform = Platform(failures=[Unreachable("away")] * 1000)
+    processor, _ = await receive(journal, platform, *(question(number, text=f"{number}?") for number in "123"))
+    while platform.tries < 2:
+        await asyncio.sleep(0.1)
+    began = asyncio.get_running_loop().time()
+    platform.failures = []
+    assert await processor.drain(20) == 0
+    assert asyncio.get_running_loop().time() - began < 5
+    assert platform.shown == []
+    await restart(journal, platform)
+    assert [text.partition(" ")[2] for text in platform.shown] == ["1?", "2?", "3?"]
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+async def test_an_answer_that_alone_is_not_taken_holds_up_the_others_for_a_while(
+    journal: Journal, is_away: bool
+) -> None:
+    """Where the platform itself is away, what comes later waits for as long as that."""
+    platform = Platform(fails_on="1?", connection=ConnectionStatus())
+    if not is_away:
+        assert platform.connection
+        platform.connection.mark_connected()
+    processor, _ = await receive(journal, platform, question("1", text="1?"), question("2", text="2?"))
+    began = asyncio.get_running_loop().time()
+    while not platform.shown and asyncio.get_running_loop().time() - began < 2 * MAX_HOLD_S:
+        await asyncio.sleep(10)
+    waited_s = asyncio.get_running_loop().time() - began
+    assert platform.shown == ([] if is_away else ["2: 2?"])
+    assert is_away or MAX_HOLD_S - 20 < waited_s < MAX_HOLD_S + 60
+    platform.fails_on = ""
+    await processor.join()
+    assert len(platform.shown) == 2
 
 
 @pytest.mark.parametrize(

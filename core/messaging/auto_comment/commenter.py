@@ -13,8 +13,8 @@ from datetime import UTC, datetime, time
 from typing import Protocol
 
 from core.errors import CommentSuppressed, KimasError, MessageDeleted, PlatformUnavailable, UsageError
-from core.messaging.journaling import Undelivered
 from core.messaging.policy.permissions import Permissions
+from core.messaging.redelivery import Undelivered
 from core.observability.logs import get_logger
 from core.ports import Adapter, AnswerFunction, Delivery, Library, Sink
 from core.settings import AutoCommentSettings, Settings
