@@ -119,7 +119,8 @@ async def _one_by_one(system: System, job: Job, queries: Sequence[Query]) -> Loa
         for query in queries:
             await _answer(system, query, load)
 
-    return await _watched(job, ask, len(queries))
+    # The probe itself would take a good part of the processor time of a single answer.
+    return await _measured(job, ask, len(queries), with_probe=False)
 
 
 async def _crowd(system: System, job: Job, queries: Sequence[Query]) -> Load:
@@ -130,7 +131,7 @@ async def _crowd(system: System, job: Job, queries: Sequence[Query]) -> Load:
 
         await asyncio.gather(*(one(number, query) for number, query in enumerate(queries)))
 
-    return await _watched(job, ask, len(queries))
+    return await _measured(job, ask, len(queries), with_probe=True)
 
 
 async def _answer(system: System, query: Query, load: Load) -> None:
@@ -144,22 +145,23 @@ async def _answer(system: System, query: Query, load: Load) -> None:
         raise RuntimeError(f"no whole answer to {query.question!r}: {''.join(texts)!r}")
 
 
-async def _watched(job: Job, ask: Callable[[Load], Awaitable[None]], count: int) -> Load:
+async def _measured(job: Job, ask: Callable[[Load], Awaitable[None]], count: int, *, with_probe: bool) -> Load:
     """Measure a load: its stalls, times, and model calls."""
     load = Load()
     before = await _calls(job)
-    watching = asyncio.create_task(_watch(load))
+    probe = asyncio.create_task(_probe(load)) if with_probe else None
     cpu, begun = time.process_time(), time.perf_counter()
     await ask(load)
     load.wall_s, load.cpu_ms = time.perf_counter() - begun, (time.process_time() - cpu) * 1000 / count
-    watching.cancel()
+    if probe:
+        probe.cancel()
     after = await _calls(job)
     load.calls = (after["calls"] - before["calls"]) / count
     load.prompt_tokens = (after["prompt_tokens"] - before["prompt_tokens"]) / count
     return load
 
 
-async def _watch(load: Load) -> None:
+async def _probe(load: Load) -> None:
     while True:
         before = time.perf_counter()
         await asyncio.sleep(PROBE_S)
