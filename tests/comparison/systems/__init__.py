@@ -28,11 +28,11 @@ class Entry:
 
 SYSTEMS = {
     "kimas": Entry("KIMAs", "kimas_app", OWN),
-    "kimas_local": Entry("KIMAs, own embedder", "kimas_app", OWN, "local"),
+    "kimas_local": Entry("KIMAs (own embedder)", "kimas_app", OWN, "local"),
     "bare": Entry("bare loop", "bare_loop", OWN),
     "llama_index": Entry("LlamaIndex", "llama_index_engine", "llama_index"),
     "langchain": Entry("LangChain", "langchain_chain", "langchain"),
     "haystack": Entry("Haystack", "haystack_pipeline", "haystack"),
-    "agentscope_static": Entry("AgentScope, static", "agentscope_agent", "agentscope", "static"),
-    "agentscope_agentic": Entry("AgentScope, agentic", "agentscope_agent", "agentscope", "agentic"),
+    "agentscope_static": Entry("AgentScope (static)", "agentscope_agent", "agentscope", "static"),
+    "agentscope_agentic": Entry("AgentScope (agentic)", "agentscope_agent", "agentscope", "agentic"),
 }
