@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from aiogram import Bot, exceptions, methods, types
 from aiogram.client.session.aiohttp import AiohttpSession
 from aiogram.client.telegram import TelegramAPIServer
+from aiogram.methods import Response
 from aiogram.utils.token import TokenValidationError
 from pydantic import ValidationError
 
@@ -23,7 +25,7 @@ from bots.telegram.convert import Identity
 from core.errors import MessageDeleted, PlatformError
 
 if TYPE_CHECKING:
-    from aiogram.methods.base import TelegramType
+    from aiogram.methods.base import TelegramMethod, TelegramType
 
 
 ALLOWED_UPDATES = ["message", "edited_message", "callback_query", "message_reaction"]
@@ -104,6 +106,20 @@ def rebuild_models() -> None:
         model.model_rebuild(_types_namespace=names)
 
 
+@lru_cache(maxsize=64)
+def _keep_response_model(result: Any) -> type[Response[Any]]:
+    """Return the model of the responses with such a result. Nobody else keeps it: aiogram would build it every time."""
+    return Response[result]
+
+
+class _Session(AiohttpSession):
+    def check_response(
+        self, bot: Bot, method: TelegramMethod[TelegramType], status_code: int, content: str
+    ) -> Response[TelegramType]:
+        _keep_response_model(method.__returning__)
+        return super().check_response(bot, method, status_code, content)
+
+
 class TelegramClient:
     """One bot's connection. Calls raise a `PlatformError` of `bots/telegram/connection.py`, chained with aiogram's."""
 
@@ -114,7 +130,7 @@ class TelegramClient:
     @classmethod
     def connect(cls, token: str, api_url: str) -> TelegramClient:
         """Make a client; nothing is sent yet. Raises `TokenRefused` for a text that cannot be a token."""
-        session = AiohttpSession(api=TelegramAPIServer.from_base(api_url), timeout=RESPONSE_TIMEOUT_S)
+        session = _Session(api=TelegramAPIServer.from_base(api_url), timeout=RESPONSE_TIMEOUT_S)
         try:
             return cls(Bot(token, session=session), token)
         except TokenValidationError as error:
