@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aiogram.methods.base import TelegramMethod, TelegramType
 
 
-ALLOWED_UPDATES = ["message", "edited_message", "callback_query", "message_reaction"]
+ALLOWED_UPDATES = ["message", "edited_message", "callback_query", "message_reaction", "stopped_message_generation"]
 RESPONSE_TIMEOUT_S = 20
 REFUSED_MESSAGE = "telegram.token was refused: get the bot's token from @BotFather (/mybots, API Token), without spaces"
 
@@ -236,11 +236,17 @@ class TelegramClient:
             )
         )
 
-    async def send_rich_draft(self, chat_id: int, thread_id: int | None, draft_id: int, html: str) -> None:
-        """Show a rich message that is still being written, in a private chat. Raises `RichRefused`."""
+    async def send_rich_draft(
+        self, chat_id: int, thread_id: int | None, draft_id: int, html: str, *, can_stop: bool = False
+    ) -> None:
+        """Show a rich message that is still being written, as `send_draft` does a text. Raises `RichRefused`."""
         await self._call_rich(
             methods.SendRichMessageDraft(
-                chat_id=chat_id, message_thread_id=thread_id, draft_id=draft_id, rich_message=_to_rich_message(html)
+                chat_id=chat_id,
+                message_thread_id=thread_id,
+                draft_id=draft_id,
+                rich_message=_to_rich_message(html),
+                **_get_stop_options(can_stop),
             )
         )
 
@@ -248,8 +254,13 @@ class TelegramClient:
         """Delete one of the bot's messages."""
         await self._call(methods.DeleteMessage(chat_id=chat_id, message_id=message_id))
 
-    async def send_draft(self, chat_id: int, thread_id: int | None, draft_id: int, text: str, *, is_html: bool) -> None:
-        """Show a text that is still being written, in a private chat. `draft_id` is not zero."""
+    async def send_draft(
+        self, chat_id: int, thread_id: int | None, draft_id: int, text: str, *, is_html: bool, can_stop: bool = False
+    ) -> None:
+        """Show a text that is still being written, in a private chat. `draft_id` is not zero.
+
+        `can_stop` shows a button to stop it, which comes back as an update; what is there stays until the answer does.
+        """
         await self._call(
             methods.SendMessageDraft(
                 chat_id=chat_id,
@@ -257,6 +268,7 @@ class TelegramClient:
                 draft_id=draft_id,
                 text=text,
                 parse_mode="HTML" if is_html else None,
+                **_get_stop_options(can_stop),
             )
         )
 
@@ -303,6 +315,11 @@ class TelegramClient:
 def _to_keyboard(rows: ButtonRows) -> types.InlineKeyboardMarkup | None:
     keyboard = [[types.InlineKeyboardButton(text=label, callback_data=data) for label, data in row] for row in rows]
     return types.InlineKeyboardMarkup(inline_keyboard=keyboard) if keyboard else None
+
+
+def _get_stop_options(can_stop: bool) -> dict[str, Any]:
+    # Servers before Bot API 10.3 leave out what they do not know.
+    return {"can_stop": True, "keep_on_stop": True} if can_stop else {}
 
 
 def _to_rich_message(html: str) -> types.InputRichMessage:

@@ -250,7 +250,9 @@ async def test_an_update_is_confirmed_only_after_it_was_received(
         await peer.wait_until(lambda: not peer.pending(), 30)
     assert offsets.saved == [number + 1]
     assert peer.confirmed == [number]
-    assert peer.allowed_updates == ["message", "edited_message", "callback_query", "message_reaction"]
+    assert peer.allowed_updates == [
+        *("message", "edited_message", "callback_query", "message_reaction", "stopped_message_generation")
+    ]
 
 
 async def test_killed_while_receiving_it_is_delivered_again(peer: TelegramPeer, make: Make) -> None:
