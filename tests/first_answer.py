@@ -4,6 +4,7 @@
     python -m tests.first_answer WHEEL --save   also writes it into docs/telegram.md
 
 Telegram is the peer of the tests (`tests/peers/telegram.py`), over real HTTP; everything else is what a user has.
+`tests/independent/first_answer.py` goes the same way with a server of others.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import asyncio
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from tests.peers.telegram import TelegramPeer
 from tests.terminal import Terminal, open_terminal
@@ -29,6 +32,50 @@ BEGIN, END = "<!-- recorded by tests/first_answer.py -->", "<!-- end of the reco
 GROUP = -1001234567890
 QUESTION = "Which messages does the bot get when privacy mode is on?"
 DOCS = "/home/ann/rocket/docs"
+
+
+class Group(Protocol):
+    """A group with a bot in it, and somebody who writes there."""
+
+    @property
+    def api_url(self) -> str:
+        """Where Telegram is."""
+        ...
+
+    @property
+    def token(self) -> str:
+        """The bot's token."""
+        ...
+
+    def say(self, command: str) -> None:
+        """Give the bot a command."""
+        ...
+
+    async def wait_for_answer(self) -> str:
+        """Return the bot's first answer with a citation."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PeerGroup:
+    """A group on our own server."""
+
+    peer: TelegramPeer
+
+    @property
+    def api_url(self) -> str:
+        return self.peer.api_url
+
+    @property
+    def token(self) -> str:
+        return self.peer.token
+
+    def say(self, command: str) -> None:
+        self.peer.say(GROUP, command)
+
+    async def wait_for_answer(self) -> str:
+        reply = await self.peer.wait_for_reply(GROUP, 60, containing="[1]")
+        return reply.text
 
 
 @dataclass(slots=True)
@@ -58,39 +105,45 @@ async def record(
     """Set a bot up in an empty folder and ask it in a group. `kimas` is the command; `docs` is what it answers from."""
     async with TelegramPeer() as peer:
         peer.reads_all = True
-        started_at = time.monotonic()
-        async with open_terminal([*kimas, "init", "--api-url", peer.api_url], folder, environment) as terminal:
-            await _set_up(terminal, peer, docs)
-            assert await terminal.end() == 0, terminal.shown
-            result.add(started_at, "$ kimas init\n" + terminal.shown)
-        for arguments in (["check", "--live"], ["ingest"]):
-            started_at = time.monotonic()
-            async with open_terminal([*kimas, *arguments], folder, environment) as terminal:
-                assert await terminal.end(240) == 0, terminal.shown
-                result.add(started_at, f"$ kimas {' '.join(arguments)}\n" + terminal.shown)
-        started_at = time.monotonic()
-        async with open_terminal([*kimas, "run"], folder, environment) as terminal:
-            await terminal.read("telegram.open")
-            result.add(started_at, "$ kimas run")
-            started_at = time.monotonic()
-            peer.say(GROUP, f"/ask {QUESTION}")
-            reply = await peer.wait_for_reply(GROUP, 60, containing="[1]")
-            result.answer = reply.text
-            result.add(started_at, f"Ann, in the group: /ask {QUESTION}\n\nThe bot replies:\n{reply.text}")
-            terminal.process.terminate()
-            assert await terminal.end() == 0, terminal.shown
-    places = {str(docs): DOCS, str(folder): "/home/ann/bot", peer.api_url: "https://api.telegram.org"}
-    for place, shown in places.items():
-        result.steps[:] = [step.replace(place, shown) for step in result.steps]
+        await record_in(PeerGroup(peer), kimas, docs, folder, environment, result)
     return result
 
 
-async def _set_up(terminal: Terminal, peer: TelegramPeer, docs: Path) -> None:
+async def record_in(
+    group: Group, kimas: Sequence[str], docs: Path, folder: Path, environment: Mapping[str, str], result: Record
+) -> None:
+    """Do the same in a group that is there."""
+    started_at = time.monotonic()
+    async with open_terminal([*kimas, "init", "--api-url", group.api_url], folder, environment) as terminal:
+        await _set_up(terminal, group, docs)
+        assert await terminal.end() == 0, terminal.shown
+        result.add(started_at, "$ kimas init\n" + terminal.shown)
+    for arguments in (["check", "--live"], ["ingest"]):
+        started_at = time.monotonic()
+        async with open_terminal([*kimas, *arguments], folder, environment) as terminal:
+            assert await terminal.end(240) == 0, terminal.shown
+            result.add(started_at, f"$ kimas {' '.join(arguments)}\n" + terminal.shown)
+    started_at = time.monotonic()
+    async with open_terminal([*kimas, "run"], folder, environment) as terminal:
+        await terminal.read("telegram.open")
+        result.add(started_at, "$ kimas run")
+        started_at = time.monotonic()
+        group.say(f"/ask {QUESTION}")
+        result.answer = await group.wait_for_answer()
+        result.add(started_at, f"Ann, in the group: /ask {QUESTION}\n\nThe bot replies:\n{result.answer}")
+        terminal.process.terminate()
+        assert await terminal.end() == 0, terminal.shown
+    places = {str(docs): DOCS, str(folder): "/home/ann/bot", group.api_url: "https://api.telegram.org"}
+    for place, shown in places.items():
+        result.steps[:] = [step.replace(place, shown) for step in result.steps]
+
+
+async def _set_up(terminal: Terminal, group: Group, docs: Path) -> None:
     await terminal.answer("[telegram]:", "")
-    await terminal.answer("not shown", peer.token)
+    await terminal.answer("not shown", group.token)
     await terminal.answer("s: skip", "")
     await terminal.read("waiting for up to")
-    peer.say(GROUP, "/ask hello")
+    group.say("/ask hello")
     await terminal.answer("answer in this group only?", "")
     await terminal.answer("Source [.]:", str(docs))
     await terminal.answer("Another source", "")
@@ -106,6 +159,23 @@ def install(wheel: Path, folder: Path, result: Record) -> Path:
     return folder / "bin" / "kimas"
 
 
+async def record_installed(wheel: Path, group: Group | None = None) -> Record:
+    """Install the wheel and go the whole way, on our own server if no group is given."""
+    with tempfile.TemporaryDirectory(prefix="kimas-first-answer-") as place:
+        result, home, folder = Record(), Path(place) / "home", Path(place) / "bot"
+        home.mkdir()
+        folder.mkdir()
+        kimas = [str(install(wheel.absolute(), Path(place) / "venv", result))]
+        environment = {"HOME": str(home), "PYTHONPATH": "", "PATH": os.environ["PATH"]}
+        # An earlier record would be quoted as an answer.
+        docs = Path(shutil.copytree(ROOT / "docs", Path(place) / "docs"))
+        (docs / PAGE.name).write_text(PAGE.read_text("utf-8").partition(BEGIN)[0], "utf-8")
+        if group is None:
+            return await record(kimas, docs, folder, environment, result)
+        await record_in(group, kimas, docs, folder, environment, result)
+        return result
+
+
 def save(result: Record) -> None:
     """Put the record into the guide."""
     page = PAGE.read_text("utf-8")
@@ -118,13 +188,7 @@ def main() -> None:
     parser.add_argument("wheel", type=Path)
     parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="kimas-first-answer-") as place:
-        result, home, folder = Record(), Path(place) / "home", Path(place) / "bot"
-        home.mkdir()
-        folder.mkdir()
-        kimas = install(options.wheel.absolute(), Path(place) / "venv", result)
-        environment = {"HOME": str(home), "PYTHONPATH": "", "PATH": os.environ["PATH"]}
-        asyncio.run(record([str(kimas)], ROOT / "docs", folder, environment, result))
+    result = asyncio.run(record_installed(options.wheel))
     print(result.render())
     print(f"\n{len(result.steps)} steps, {sum(result.seconds):.0f} s")
     if options.save:

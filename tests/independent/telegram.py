@@ -1,39 +1,30 @@
-"""Runs `kimas run` against a Telegram server that we did not write, and says of each step whether it worked.
+"""Runs `kimas run` in a private chat of telegram-bot-api-mock, a Telegram that we did not write, and says what worked.
 
 See `tests/independent/README.md`. Usage: `python -m tests.independent.telegram http://127.0.0.1:9321`
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import tempfile
-import time
-import urllib.error
 import urllib.parse
-import urllib.request
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
-TOKEN, CHAT, TIMEOUT_S = "123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11", 100, 60.0
-Json = dict[str, Any]
+from tests.independent.steps import (
+    ANSWER,
+    FOLLOW_UP,
+    QUESTION,
+    Json,
+    call,
+    is_cited,
+    parse_arguments,
+    run_bot,
+    wait_for,
+)
 
-DOCUMENTS = {
-    "rotating.md": "# Rotating the keys\n\nRotate the keys with `rocket keys rotate`. Old keys work for a week.\n",
-    "losing.md": "# Losing a key\n\nWho loses a key revokes it with `rocket keys revoke NAME`, at once.\n",
-}
-CONFIGURATION = """
-data_dir: {folder}/data
-sources:
-  guide:
-    kind: files
-    path: {folder}/docs
+TOKEN, CHAT = "123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11", 100
+TELEGRAM = """
 telegram:
-  token:
-    file: {folder}/token
   api_url: {server}
+  token:
+    file: {{token}}
 """
 
 
@@ -43,34 +34,21 @@ class Server:
     def __init__(self, address: str) -> None:
         self._address = address
 
-    def send(self, path: str, **body: object) -> Json:
+    def send(self, path: str, **body: object) -> None:
         """Do what a person does."""
-        data = json.dumps({"bot_token": TOKEN, "chat_id": CHAT, **body}).encode()
-        request = urllib.request.Request(  # noqa: S310 - the address is an argument of the script
-            f"{self._address}/client/{path}", data, {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=20) as response:  # noqa: S310
-            result: Json = json.load(response)["result"]
-        return result
+        call(f"{self._address}/client/{path}", {"bot_token": TOKEN, "chat_id": CHAT, **body})
 
-    def shown(self) -> list[Json]:
+    def list_shown(self) -> list[Json]:
         """Return the messages of the bot as they are shown now."""
         query = urllib.parse.urlencode({"bot_token": TOKEN, "chat_id": CHAT})
-        with urllib.request.urlopen(f"{self._address}/client/getUpdates?{query}", timeout=20) as response:  # noqa: S310
-            return [update["message"] for update in json.load(response)["result"]]
+        return [update["message"] for update in call(f"{self._address}/client/getUpdates?{query}")["result"]]
+
+    def find(self, text: str, after: int = 0) -> Json | None:
+        """Return the first message of the bot that holds a text, of those after so many."""
+        return next((message for message in self.list_shown()[after:] if text in message["text"]), None)
 
 
-def wait_for(true: Callable[[], object], what: str) -> None:
-    """Wait until something is true, and print it. Raises `SystemExit` when it never is."""
-    deadline, begun = time.monotonic() + TIMEOUT_S, time.monotonic()
-    while not true():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"failed: {what}")
-        time.sleep(0.1)
-    print(f"ok   {what} ({time.monotonic() - begun:.1f} s)", flush=True)
-
-
-def buttons(message: Json) -> list[Json]:
+def get_buttons(message: Json) -> list[Json]:
     """Return the buttons below a message."""
     rows = (message.get("reply_markup") or {}).get("inline_keyboard") or []
     return [button for row in rows for button in row]
@@ -78,35 +56,22 @@ def buttons(message: Json) -> list[Json]:
 
 def converse(server: Server) -> None:
     """Ask, follow up and give a command."""
-    server.send("sendMessage", text="How do I rotate the keys?")
-    wait_for(lambda: any("keys rotate" in item["text"] for item in server.shown()), "a question is answered")
-    wait_for(lambda: any(buttons(item) for item in server.shown()), "with thumbs below the answer")
-    count = len(server.shown())
-    server.send("sendMessage", text="And what if I lose a key?")
-    wait_for(lambda: any(len(item["text"]) > 1 for item in server.shown()[count:]), "so is a follow-up")
+    server.send("sendMessage", text=QUESTION)
+    wait_for(lambda: server.find(ANSWER), "a question is answered")
+    wait_for(lambda: is_cited((server.find(ANSWER) or {})["text"]), "with citations")
+    wait_for(lambda: get_buttons(server.find(ANSWER) or {}), "with thumbs below the answer")
+    count = len(server.list_shown())
+    server.send("sendMessage", text=FOLLOW_UP)
+    wait_for(lambda: server.find("", count), "so is a follow-up")
     server.send("sendCommand", command="/help")
-    wait_for(lambda: any("/sources" in item["text"] for item in server.shown()), "a command is answered")
+    wait_for(lambda: server.find("/sources"), "a command is answered")
 
 
 def main() -> None:
-    """Make a bot with two documents, run it, and talk to it."""
-    server = Server(sys.argv[1].rstrip("/"))
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "docs").mkdir()
-        for file, text in DOCUMENTS.items():
-            (folder / "docs" / file).write_text(text)
-        (folder / "token").write_text(TOKEN)
-        configuration = folder / "kimas.yaml"
-        configuration.write_text(CONFIGURATION.format(folder=folder, server=sys.argv[1].rstrip("/")))
-        kimas = [sys.executable, "-m", "kimas"]
-        subprocess.run([*kimas, "ingest", "--config", str(configuration)], check=True)
-        bot = subprocess.Popen([*kimas, "run", "--config", str(configuration)])
-        try:
-            converse(server)
-        finally:
-            bot.terminate()
-            bot.wait(30)
+    """Run a bot with two documents, and talk to it."""
+    arguments = parse_arguments("telegram-bot-api-mock", "http://127.0.0.1:9321")
+    with run_bot(TELEGRAM.format(server=arguments.server), {"token": TOKEN}, arguments.model):
+        converse(Server(arguments.server))
 
 
 if __name__ == "__main__":

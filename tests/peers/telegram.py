@@ -40,12 +40,8 @@ Drop = Literal["", "before", "after"]
 REPLY_PARAMETERS = {"message_id": int, "chat_id": int, "allow_sending_without_reply": bool, "quote": str}
 LINK_PREVIEW = {"is_disabled": bool, "url": str, "prefer_small_media": bool, "show_above_text": bool}
 SCOPES = ("default", "all_private_chats", "all_group_chats", "all_chat_administrators")
-UPDATE_KINDS = (
-    *("message", "edited_message", "channel_post", "callback_query", "my_chat_member", "message_reaction"),
-    "stopped_message_generation",
-)
+UPDATE_KINDS = ("message", "edited_message", "channel_post", "callback_query", "my_chat_member", "message_reaction")
 TEXT = {"text": str, "parse_mode": str, "entities": list}
-STOP = {"can_stop": bool, "keep_on_stop": bool}
 # Parameters of each method and their types; the required ones are marked with a "!".
 METHODS: dict[str, dict[str, type]] = {
     "getMe": {},
@@ -68,15 +64,12 @@ METHODS: dict[str, dict[str, type]] = {
         "disable_notification": bool,
         **TEXT,
     },
-    "sendMessageDraft": {"chat_id!": int, "draft_id!": int, "message_thread_id": int, **STOP, **TEXT},
+    "sendMessageDraft": {"chat_id!": int, "draft_id!": int, "message_thread_id": int, **TEXT},
     "sendRichMessage": {
         **{"chat_id!": int, "message_thread_id": int, "rich_message!": dict, "reply_parameters": dict},
         **{"reply_markup": dict, "disable_notification": bool},
     },
-    "sendRichMessageDraft": {
-        **{"chat_id!": int, "draft_id!": int, "message_thread_id": int, "rich_message!": dict},
-        **STOP,
-    },
+    "sendRichMessageDraft": {"chat_id!": int, "draft_id!": int, "message_thread_id": int, "rich_message!": dict},
     "editMessageText": {
         **{"chat_id!": int, "message_id!": int, "link_preview_options": dict, "reply_markup": dict},
         **{"rich_message": dict},
@@ -157,7 +150,6 @@ class Draft:
     text: str
     at: float
     is_rich: bool = False
-    can_stop: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,12 +303,6 @@ class TelegramPeer:
         query = {"id": number, "from": who, "chat_instance": "1", "message": below, "data": data}
         self.inject({"callback_query": query})
         return number
-
-    def stop(self, draft: Draft) -> None:
-        """Press Telegram's own button that stops a draft."""
-        assert draft.can_stop
-        chat = self._chat(self.chats[draft.chat], Author(draft.chat))
-        self.inject({"stopped_message_generation": {"chat": chat, "draft_id": draft.draft_id}})
 
     def inject(self, update: object, *, numbered: bool = True) -> int:
         """Queue any update. `numbered` gives it the next update_id when it is an object without one."""
@@ -673,8 +659,7 @@ class TelegramPeer:
         rich = _rich(params)
         text = _text(params, "MESSAGE_TOO_LONG")[0] if params.get("text") else ""
         shown = rich.text if rich else text
-        can_stop, is_rich = params.get("can_stop", False), rich is not None
-        self.drafts.append(Draft(chat.id, params["draft_id"], shown, time.monotonic(), is_rich, can_stop))
+        self.drafts.append(Draft(chat.id, params["draft_id"], shown, time.monotonic(), is_rich=rich is not None))
         return True
 
     def _edit_text(self, params: Json) -> Json:
