@@ -206,6 +206,10 @@ class ReplySink(ABC):
             return max(pause_s, error.seconds)
         except self.skipped_errors as error:
             get_logger(__name__).debug(f"{self._platform}.state_skipped", error=str(error))
+            if isinstance(error, Refused) and self._preview_buttons:
+                # It may be the button: once more without.
+                self._preview_buttons = ()
+                self._preview.changed.set()
         else:
             self._shown_text = text
         return pause_s

@@ -198,7 +198,7 @@ class DiscordClient:
         self, channel_id: str, message_id: str, text: str, *, components: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         """Replace the text of one of the bot's messages, and its `components`."""
-        body = _to_message_body(text, components)
+        body = {**_to_message_body(text), "components": list(components)}
         await self._call("PATCH", MESSAGE_PATH, json=body, channel_id=channel_id, message_id=message_id)
 
     async def delete_message(self, channel_id: str, message_id: str) -> None:
@@ -236,7 +236,7 @@ class DiscordClient:
         self, application_id: str, token: str, text: str, *, components: Sequence[Mapping[str, Any]] = ()
     ) -> str:
         """Put a text in the place of what an acknowledged slash command shows; return the message's id."""
-        body = _to_message_body(text, components)
+        body = {**_to_message_body(text), "components": list(components)}
         response = await self._call(
             "PATCH", ORIGINAL_RESPONSE_PATH, json=body, webhook_id=application_id, webhook_token=token
         )

@@ -278,7 +278,7 @@ class DiscordSink(ReplySink):
 
     async def _show_preview(self, text: str) -> None:
         try:
-            await self._show_first_part(text)
+            await super()._show_preview(text)
         except InteractionExpired as error:
             self._recover(error)
             raise Unreachable(str(error)) from error

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bots.common.adapter import ClientAdapter, read_secret
+from bots.common.caches import BoundedDict
 from bots.common.connection import TokenRefused
 from bots.common.events import IgnoredEvent, record_ignored
 from bots.common.reply_sink import SilentSink
@@ -17,7 +18,7 @@ from bots.common.settings_menu import MENU_FIELD
 from bots.telegram.commands import AdministratorCache, build_menus
 from bots.telegram.connection import Conflict, ServerCapabilities, TelegramIntervals
 from bots.telegram.convert import ALBUM_WAIT_S, Identity, ends_in_album, merge_albums, to_message
-from bots.telegram.feedback import TelegramRatingSink, from_callback_query, from_reaction
+from bots.telegram.feedback import TelegramRatingSink, from_callback_query, from_reaction, from_stop
 from bots.telegram.settings_menu import TelegramMenuSink, show_menu
 from bots.telegram.sink import TelegramSink
 from core.errors import PlatformError
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from bots.telegram.client import TelegramClient
 
 UNREADABLE_MESSAGE = "telegram.token cannot be read: {error}. Get the bot's token from @BotFather (/newbot, or /mybots)"
+# How many drafts are remembered.
+MAX_DRAFTS = 1000
 # Several bots load at once, each in its own thread: half a library must not be taken for a whole one.
 _LOAD_LOCK = threading.Lock()
 
@@ -78,6 +81,8 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
         self._me = Identity(0, "")
         self._administrators = AdministratorCache()
         self._capabilities = ServerCapabilities(settings.rich_messages)
+        # The questions that drafts answer, by chat and draft: a second answer is a question of its own.
+        self._draft_questions = BoundedDict[tuple[int, int], str](MAX_DRAFTS)
 
     @property
     def bot_id(self) -> str:
@@ -113,12 +118,17 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
         if read_reaction(message):
             return SilentSink()
         if is_press(message):
+            if "query" not in message.reference:
+                # A draft was stopped: that is seen.
+                return SilentSink()
             return TelegramRatingSink(self._get_client(), message)
         if MENU_FIELD in message.reference:
             return TelegramMenuSink(self._get_client(), message)
         # Another bot's reply cannot be edited, and its id may be that of a message of ours.
         is_own_message = message.bot in ("", str(self._me.id))
         own_reply_id = previous_reply_id if is_own_message else ""
+        draft = int(message.reference["chat_id"]), int(message.reference["message_id"])
+        self._draft_questions[draft] = message.id
         return TelegramSink(
             self._get_client(), message, delivery, own_reply_id, self._intervals, capabilities=self._capabilities
         )
@@ -203,10 +213,15 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
             return
         record_ignored(self.skipped, "telegram.update_skipped", message, update_id=_get_update_id(raw))
 
+    def _get_draft_question(self, chat_id: int, draft_id: int) -> str:
+        return self._draft_questions.get((chat_id, draft_id), str(draft_id))
+
     def _convert(self, raw: object) -> Message | IgnoredEvent:
         try:
             if isinstance(raw, dict) and "message_reaction" in raw:
                 return from_reaction(raw, self._me)
+            if isinstance(raw, dict) and "stopped_message_generation" in raw:
+                return from_stop(raw, self._me, self._get_draft_question)
             update = self._get_client().parse_update(raw)
             if update.callback_query is not None:
                 return from_callback_query(update.callback_query, self._me)

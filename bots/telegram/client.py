@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from aiogram import Bot, exceptions, methods, types
 from aiogram.client.session.aiohttp import AiohttpSession
 from aiogram.client.telegram import TelegramAPIServer
+from aiogram.methods import Response
 from aiogram.utils.token import TokenValidationError
 from pydantic import ValidationError
 
@@ -23,10 +25,10 @@ from bots.telegram.convert import Identity
 from core.errors import MessageDeleted, PlatformError
 
 if TYPE_CHECKING:
-    from aiogram.methods.base import TelegramType
+    from aiogram.methods.base import TelegramMethod, TelegramType
 
 
-ALLOWED_UPDATES = ["message", "edited_message", "callback_query", "message_reaction"]
+ALLOWED_UPDATES = ["message", "edited_message", "callback_query", "message_reaction", "stopped_message_generation"]
 RESPONSE_TIMEOUT_S = 20
 REFUSED_MESSAGE = "telegram.token was refused: get the bot's token from @BotFather (/mybots, API Token), without spaces"
 
@@ -104,6 +106,20 @@ def rebuild_models() -> None:
         model.model_rebuild(_types_namespace=names)
 
 
+@lru_cache(maxsize=64)
+def _keep_response_model(result: Any) -> type[Response[Any]]:
+    """Return the model of the responses with such a result. Nobody else keeps it: aiogram would build it every time."""
+    return Response[result]
+
+
+class _Session(AiohttpSession):
+    def check_response(
+        self, bot: Bot, method: TelegramMethod[TelegramType], status_code: int, content: str
+    ) -> Response[TelegramType]:
+        _keep_response_model(method.__returning__)
+        return super().check_response(bot, method, status_code, content)
+
+
 class TelegramClient:
     """One bot's connection. Calls raise a `PlatformError` of `bots/telegram/connection.py`, chained with aiogram's."""
 
@@ -114,7 +130,7 @@ class TelegramClient:
     @classmethod
     def connect(cls, token: str, api_url: str) -> TelegramClient:
         """Make a client; nothing is sent yet. Raises `TokenRefused` for a text that cannot be a token."""
-        session = AiohttpSession(api=TelegramAPIServer.from_base(api_url), timeout=RESPONSE_TIMEOUT_S)
+        session = _Session(api=TelegramAPIServer.from_base(api_url), timeout=RESPONSE_TIMEOUT_S)
         try:
             return cls(Bot(token, session=session), token)
         except TokenValidationError as error:
@@ -220,11 +236,17 @@ class TelegramClient:
             )
         )
 
-    async def send_rich_draft(self, chat_id: int, thread_id: int | None, draft_id: int, html: str) -> None:
-        """Show a rich message that is still being written, in a private chat. Raises `RichRefused`."""
+    async def send_rich_draft(
+        self, chat_id: int, thread_id: int | None, draft_id: int, html: str, *, can_stop: bool = False
+    ) -> None:
+        """Show a rich message that is still being written, as `send_draft` does a text. Raises `RichRefused`."""
         await self._call_rich(
             methods.SendRichMessageDraft(
-                chat_id=chat_id, message_thread_id=thread_id, draft_id=draft_id, rich_message=_to_rich_message(html)
+                chat_id=chat_id,
+                message_thread_id=thread_id,
+                draft_id=draft_id,
+                rich_message=_to_rich_message(html),
+                **_get_stop_options(can_stop),
             )
         )
 
@@ -232,8 +254,13 @@ class TelegramClient:
         """Delete one of the bot's messages."""
         await self._call(methods.DeleteMessage(chat_id=chat_id, message_id=message_id))
 
-    async def send_draft(self, chat_id: int, thread_id: int | None, draft_id: int, text: str, *, is_html: bool) -> None:
-        """Show a text that is still being written, in a private chat. `draft_id` is not zero."""
+    async def send_draft(
+        self, chat_id: int, thread_id: int | None, draft_id: int, text: str, *, is_html: bool, can_stop: bool = False
+    ) -> None:
+        """Show a text that is still being written, in a private chat. `draft_id` is not zero.
+
+        `can_stop` shows a button to stop it, which comes back as an update; what is there stays until the answer does.
+        """
         await self._call(
             methods.SendMessageDraft(
                 chat_id=chat_id,
@@ -241,6 +268,7 @@ class TelegramClient:
                 draft_id=draft_id,
                 text=text,
                 parse_mode="HTML" if is_html else None,
+                **_get_stop_options(can_stop),
             )
         )
 
@@ -287,6 +315,11 @@ class TelegramClient:
 def _to_keyboard(rows: ButtonRows) -> types.InlineKeyboardMarkup | None:
     keyboard = [[types.InlineKeyboardButton(text=label, callback_data=data) for label, data in row] for row in rows]
     return types.InlineKeyboardMarkup(inline_keyboard=keyboard) if keyboard else None
+
+
+def _get_stop_options(can_stop: bool) -> dict[str, Any]:
+    # Servers before Bot API 10.3 leave out what they do not know.
+    return {"can_stop": True, "keep_on_stop": True} if can_stop else {}
 
 
 def _to_rich_message(html: str) -> types.InputRichMessage:

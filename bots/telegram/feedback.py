@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from core.messaging.feedback.rating_buttons import (
     to_reaction,
 )
 from core.observability.logs import get_logger
-from core.types import Button, ConversationKey, Message, Reply
+from core.types import STOP, Button, ConversationKey, Message, Reply
 
 if TYPE_CHECKING:
     from aiogram.types import CallbackQuery, MaybeInaccessibleMessageUnion
@@ -92,6 +92,27 @@ def from_reaction(update: Mapping[str, Any], me: Identity) -> Message | IgnoredE
         to_reaction(press, emoji, str(event["message_id"]), is_removed=True) for emoji in sorted(old - new)
     ]
     return next(filter(None, reactions), None) or IgnoredEvent("a reaction that rates nothing")
+
+
+def from_stop(update: Mapping[str, Any], me: Identity, get_question: Callable[[int, int], str]) -> Message:
+    """Convert an update about a draft that its reader has stopped; `get_question` knows what a draft answers.
+
+    Raises `KeyError` and the like.
+    """
+    event = update["stopped_message_generation"]
+    # In a private chat the chat is the person.
+    person = int(event["chat"]["id"])
+    press = Message(
+        f"stop {update['update_id']}",
+        ConversationKey("telegram", str(person)),
+        str(person),
+        str(event["chat"].get("first_name") or person),
+        "",
+        datetime.now(UTC),
+        bot=str(me.id),
+        private=event["chat"].get("type") == "private",
+    )
+    return to_press(press, STOP, get_question(person, int(event["draft_id"])))
 
 
 def to_button_rows(buttons: Sequence[Button]) -> list[list[tuple[str, str]]]:

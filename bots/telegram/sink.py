@@ -34,9 +34,10 @@ MAX_RICH_FAILURES = 3
 class TelegramSink(ReplySink):
     """Writes the reply to one message.
 
-    While the answer is being written a private chat shows its newest state as a draft; in a group a message that
-    replies to the question is edited. Telegram cannot say afterwards whether it took a message. So each message begins
-    as a placeholder, and the text is edited into it: what is lost or doubled is a placeholder.
+    While the answer is being written a private chat shows its newest state as a draft, which has Telegram's own button
+    to stop it; in a group a message that replies to the question is edited, with a button of ours. Telegram cannot say
+    afterwards whether it took a message. So each message begins as a placeholder, and the text is edited into it: what
+    is lost or doubled is a placeholder.
 
     An answer with a table, a heading or a formula is one rich message, where the server knows of `capabilities` these.
     Where it does not take it, the answer is shown in text messages.
@@ -72,7 +73,7 @@ class TelegramSink(ReplySink):
 
     async def _run_preview(self) -> None:
         pause_s = self._intervals.draft_s if self._uses_drafts else self._intervals.edit_s
-        show = self._send_draft if self._uses_drafts else self._show_first_part
+        show = self._send_draft if self._uses_drafts else self._show_preview
         await self._preview.run_updates(
             lambda: self._show_state(show, pause_s), self._send_typing, self._intervals.typing_s
         )
@@ -106,15 +107,8 @@ class TelegramSink(ReplySink):
             get_logger(__name__).debug("telegram.typing_failed", error=str(error))
 
     async def _send_draft(self, html: str) -> None:
-        target = (self._chat_id, self._thread_id, self._draft_id)
         try:
-            try:
-                if isinstance(html, RichHtml):
-                    await self._client.send_rich_draft(*target, html)
-                else:
-                    await self._client.send_draft(*target, html, is_html=True)
-            except MarkupRejected:
-                await self._client.send_draft(*target, write_out_links(html)[:MAX_UNITS], is_html=False)
+            await self._try_draft(html)
         except NotModified:
             return
         except RichRefused as error:
@@ -123,9 +117,22 @@ class TelegramSink(ReplySink):
         except (NotAllowed, MessageDeleted, RetryLater, Unreachable):
             raise
         except PlatformError as error:
+            if isinstance(error, Refused) and self._preview_buttons:
+                raise
             # An older Bot API server, or a chat without drafts: the final message comes all the same.
             get_logger(__name__).info("telegram.drafts_unavailable", error=str(error))
             self._preview.stop()
+
+    async def _try_draft(self, html: str) -> None:
+        target, can_stop = (self._chat_id, self._thread_id, self._draft_id), bool(self._preview_buttons)
+        if isinstance(html, RichHtml):
+            await self._client.send_rich_draft(*target, html, can_stop=can_stop)
+            return
+        try:
+            await self._client.send_draft(*target, html, is_html=True, can_stop=can_stop)
+        except MarkupRejected:
+            text = write_out_links(html)[:MAX_UNITS]
+            await self._client.send_draft(*target, text, is_html=False, can_stop=can_stop)
 
     async def _show_first_part(self, text: str, buttons: Sequence[Button] = ()) -> None:
         """Show the first part: edit the reply where there is one, post it otherwise."""
@@ -218,8 +225,9 @@ class TelegramSink(ReplySink):
             log.info("telegram.rich_messages_unavailable", error=str(error))
         else:
             log.warning("telegram.rich_message_refused", error=str(error))
-        # Whether an earlier state of it is there is unknown.
+        # Whether an earlier state of it is there is unknown. This one is shown in the other form.
         self._is_rich, self._shown_text = False, ""
+        self._preview.changed.set()
 
     async def _send(self, html: str, reply_to: int | None, buttons: ButtonRows = ()) -> int:
         target = (self._chat_id, self._thread_id)

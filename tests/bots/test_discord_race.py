@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from bots.discord.adapter import DiscordAdapter
-from bots.discord.connection import DiscordIntervals
 from core.settings import Settings
 from tests.bots.discord_helpers import Positions, settings
-from tests.bots.race_helpers import CHATS, NEWS, RIVALS, SCALE, US, raced
+from tests.bots.race_helpers import CHATS, LATER_S, NEWS, RIVALS, US, raced
 from tests.peers.discord import Author, DiscordPeer
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
 ANNOUNCEMENTS = 5
 ROBOTS = {name: Author(f"200{number}", name, name.title(), bot=True) for number, name in enumerate(RIVALS)}
 
@@ -34,12 +35,13 @@ class OnDiscord:
         await self.peer.connected()
 
     async def post(self, chat: str, number: int, text: str) -> str:
-        post = await self.peer.say(chat, text)
+        post = await self.peer.say(chat, text, at=time.time() + LATER_S)
         self.room_of[post] = chat
         return post
 
     async def reply(self, post: str, rival: str) -> None:
-        await self.peer.say(self.room_of[post], "What a jump!", author=ROBOTS[rival], reply_to=post)
+        at = time.time() + LATER_S
+        await self.peer.say(self.room_of[post], "What a jump!", author=ROBOTS[rival], reply_to=post, at=at)
 
     def below(self, post: str) -> list[str]:
         messages = self.peer.channels[self.room_of[post]].messages.values()
@@ -47,16 +49,13 @@ class OnDiscord:
         return [US if author == self.peer.me else author.username for author in authors]
 
 
-@pytest.mark.serial
 async def test_on_discord_we_are_among_the_first_two_or_silent_never_the_third(tmp_path: Path) -> None:
-    async with DiscordPeer(limit=(5, 5 * SCALE)) as peer:
+    async with DiscordPeer(limit=(5, 5)) as peer:
         network = OnDiscord(peer)
 
         def make(configuration: Settings) -> DiscordAdapter:
             counted = configuration.auto_comment.get_chats("discord")
-            return DiscordAdapter(
-                settings(peer, tmp_path), Positions(), DiscordIntervals(retry_s=SCALE), bot_message_chats=counted
-            )
+            return DiscordAdapter(settings(peer, tmp_path), Positions(), bot_message_chats=counted)
 
         series = await raced(tmp_path, network, make)
         series.judge()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from bots.http.adapter import HttpAdapter
 from tests.bots.http_helpers import QUICK, http_settings
-from tests.bots.race_helpers import raced
+from tests.bots.race_helpers import LATER_S, raced
 from tests.peers.callback import CallbackPeer
+
+pytestmark = pytest.mark.usefixtures("time_lapse")
 
 
 @dataclass
@@ -38,13 +40,12 @@ class OverHttp:
 
     async def _send(self, number: str, kind: str, name: str, text: str, *, thread: str = "", bot: bool = False) -> None:
         author = {"id": name, "name": name, "bot": bot}
-        sent_at = datetime.now(UTC).isoformat()
+        sent_at = (datetime.now(UTC) + timedelta(seconds=LATER_S)).isoformat()
         event = {"id": number, "chat": "games", "author": author, "text": text, "kind": kind, "sent_at": sent_at}
         sent = {**event, **({"thread": thread} if thread else {})}
         assert (await self.peer.send(self.adapter.port, sent))[0] == 202
 
 
-@pytest.mark.serial
 async def test_over_http_we_are_among_the_first_two_or_silent_never_the_third(tmp_path: Path) -> None:
     async with CallbackPeer() as peer:
         adapter = HttpAdapter(http_settings(peer, tmp_path), QUICK)

@@ -17,12 +17,13 @@ from core.ports import Sink
 from core.settings import Settings
 from core.storage.messages import Journal
 from core.types import Citation, Question, Reply
-from tests.bots.race_helpers import CHATS, NEWS, RIVALS, SCALE, US, get_end, listening, raced
+from tests.bots.race_helpers import CHATS, LATER_S, NEWS, RIVALS, US, get_end, listening, raced
 from tests.bots.slack_helpers import Threads, settings
 from tests.core import fixtures
 from tests.peers.slack import SlackPeer
 from tests.wiring import make_processor
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
 CHANNELS = [f"C{number}" for number in range(1, CHATS + 1)]
 ROBOTS = {name: (f"U{number}", f"B{number}") for number, name in enumerate(RIVALS)}
 
@@ -41,8 +42,7 @@ class OnSlack:
         await self.peer.wait_until(lambda: bool(self.peer.deliveries.connections), 10)
 
     async def post(self, chat: str, number: int, text: str) -> str:
-        # A post's age counts from its timestamp.
-        self.peer._clock = max(self.peer._clock, int(time.time() * 1e6))
+        self.peer._clock = max(self.peer._clock, int((time.time() + LATER_S) * 1e6))
         post = self.peer.say(chat, text)
         self.channel_of[post] = chat
         return post
@@ -61,15 +61,13 @@ class OnSlack:
         return [names.get(message.user, US) for message in thread]
 
 
-@pytest.mark.serial
 async def test_on_slack_we_are_among_the_first_two_or_silent_never_the_third(tmp_path: Path) -> None:
     async with SlackPeer() as peer:
         network = OnSlack(peer)
 
         def make(configuration: Settings) -> SlackAdapter:
             counted = configuration.auto_comment.get_chats("slack")
-            pace = SlackIntervals(post_s=SlackIntervals().post_s * SCALE)
-            return SlackAdapter(settings(peer, tmp_path), Threads().answered_in, pace, bot_message_chats=counted)
+            return SlackAdapter(settings(peer, tmp_path), Threads().answered_in, bot_message_chats=counted)
 
         series = await raced(tmp_path, network, make)
         series.judge()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -12,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiogram.methods import Response
+from aiogram.types import User
 
 from bots.common.diagnosis import Scope
 from bots.telegram.adapter import TelegramAdapter
+from bots.telegram.client import TelegramClient
 from bots.telegram.connection import TelegramIntervals
 from bots.telegram.diagnosis import diagnose
 from core.errors import PlatformError, StoreError
@@ -246,7 +250,9 @@ async def test_an_update_is_confirmed_only_after_it_was_received(
         await peer.wait_until(lambda: not peer.pending(), 30)
     assert offsets.saved == [number + 1]
     assert peer.confirmed == [number]
-    assert peer.allowed_updates == ["message", "edited_message", "callback_query", "message_reaction"]
+    assert peer.allowed_updates == [
+        *("message", "edited_message", "callback_query", "message_reaction", "stopped_message_generation")
+    ]
 
 
 async def test_killed_while_receiving_it_is_delivered_again(peer: TelegramPeer, make: Make) -> None:
@@ -431,3 +437,15 @@ async def test_an_idle_bot_polls_slowly(peer: TelegramPeer, make: Make) -> None:
     # The first one only asks whether Telegram is there.
     _, second, third = peer.called("getUpdates")[:3]
     assert third.at - second.at > 0.9 * PACE.poll_s
+
+
+async def test_the_models_of_responses_are_kept() -> None:
+    async with TelegramPeer() as peer:
+        client = TelegramClient.connect(peer.token, peer.api_url)
+        try:
+            await client.get_identity()
+            model = id(Response[User])
+            gc.collect()
+            assert id(Response[User]) == model
+        finally:
+            await client.close()

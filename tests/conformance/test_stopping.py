@@ -9,11 +9,11 @@ from core.text.catalogue import ENGLISH
 from core.types import Question, Reply
 from core.types.replies import Trace
 from tests.conformance.bot import Bot
-from tests.conformance.platforms import BEN, until
+from tests.conformance.platforms import BEN, Telegram, until
 from tests.conformance.scenarios import WHOLE, cannot
 from tests.conformance.test_feedback import offered, press
 
-YET = "it shows no such button yet"
+NO_DRAFTS = "it has no drafts"
 STOPPED = Trace("How?", "single", ("docs",), {}, cut=("write",), why_cut={"write": "stopped"})
 
 
@@ -30,7 +30,7 @@ async def write_until_stopped(question: Question, sink: Sink) -> Reply:
     return reply
 
 
-@cannot(console=WHOLE, telegram=YET, discord=YET)
+@cannot(console=WHOLE)
 async def test_who_asked_stops_the_answer_and_nobody_else(bot: Bot) -> None:
     bot.answer, room = write_until_stopped, bot.group()
     message = await bot.driver.say(room, f"{bot.driver.mention} How do I stop it?")
@@ -45,9 +45,24 @@ async def test_who_asked_stops_the_answer_and_nobody_else(bot: Bot) -> None:
     assert (await press(bot, room, data)).text == ENGLISH.nothing_to_stop
 
 
-@cannot(console=WHOLE, telegram=YET, discord=YET)
+@cannot(console=WHOLE)
 async def test_an_answer_that_comes_to_its_end_has_thumbs_in_its_place(bot: Bot) -> None:
     bot.answer, room = write_until_stopped, bot.private()
     await bot.asked(room, "How do I install it?")
     assert bot.texts(room)[-1] == "The whole answer"
     assert list(offered(bot, room)) == ["👍", "👎"]
+
+
+@cannot(console=WHOLE, discord=NO_DRAFTS, slack=NO_DRAFTS)
+async def test_a_draft_is_stopped_by_the_platforms_own_button(bot: Bot) -> None:
+    bot.answer, room = write_until_stopped, bot.private()
+    message = await bot.driver.say(room, "How do I stop it?")
+    assert isinstance(bot.driver, Telegram)
+    peer = bot.driver.peer
+    await until(lambda: bool(peer.drafts), "a draft")
+    peer.stop(peer.drafts[-1])
+    entry = await bot.settled(room, message)
+    assert entry.state == "answered"
+    [text] = bot.texts(room)
+    assert "Half an answer" in text
+    assert "Stopped on request" in text

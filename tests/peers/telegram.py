@@ -40,8 +40,12 @@ Drop = Literal["", "before", "after"]
 REPLY_PARAMETERS = {"message_id": int, "chat_id": int, "allow_sending_without_reply": bool, "quote": str}
 LINK_PREVIEW = {"is_disabled": bool, "url": str, "prefer_small_media": bool, "show_above_text": bool}
 SCOPES = ("default", "all_private_chats", "all_group_chats", "all_chat_administrators")
-UPDATE_KINDS = ("message", "edited_message", "channel_post", "callback_query", "my_chat_member", "message_reaction")
+UPDATE_KINDS = (
+    *("message", "edited_message", "channel_post", "callback_query", "my_chat_member", "message_reaction"),
+    "stopped_message_generation",
+)
 TEXT = {"text": str, "parse_mode": str, "entities": list}
+STOP = {"can_stop": bool, "keep_on_stop": bool}
 # Parameters of each method and their types; the required ones are marked with a "!".
 METHODS: dict[str, dict[str, type]] = {
     "getMe": {},
@@ -64,12 +68,15 @@ METHODS: dict[str, dict[str, type]] = {
         "disable_notification": bool,
         **TEXT,
     },
-    "sendMessageDraft": {"chat_id!": int, "draft_id!": int, "message_thread_id": int, **TEXT},
+    "sendMessageDraft": {"chat_id!": int, "draft_id!": int, "message_thread_id": int, **STOP, **TEXT},
     "sendRichMessage": {
         **{"chat_id!": int, "message_thread_id": int, "rich_message!": dict, "reply_parameters": dict},
         **{"reply_markup": dict, "disable_notification": bool},
     },
-    "sendRichMessageDraft": {"chat_id!": int, "draft_id!": int, "message_thread_id": int, "rich_message!": dict},
+    "sendRichMessageDraft": {
+        **{"chat_id!": int, "draft_id!": int, "message_thread_id": int, "rich_message!": dict},
+        **STOP,
+    },
     "editMessageText": {
         **{"chat_id!": int, "message_id!": int, "link_preview_options": dict, "reply_markup": dict},
         **{"rich_message": dict},
@@ -150,6 +157,7 @@ class Draft:
     text: str
     at: float
     is_rich: bool = False
+    can_stop: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +311,12 @@ class TelegramPeer:
         query = {"id": number, "from": who, "chat_instance": "1", "message": below, "data": data}
         self.inject({"callback_query": query})
         return number
+
+    def stop(self, draft: Draft) -> None:
+        """Press Telegram's own button that stops a draft."""
+        assert draft.can_stop
+        chat = self._chat(self.chats[draft.chat], Author(draft.chat))
+        self.inject({"stopped_message_generation": {"chat": chat, "draft_id": draft.draft_id}})
 
     def inject(self, update: object, *, numbered: bool = True) -> int:
         """Queue any update. `numbered` gives it the next update_id when it is an object without one."""
@@ -659,7 +673,8 @@ class TelegramPeer:
         rich = _rich(params)
         text = _text(params, "MESSAGE_TOO_LONG")[0] if params.get("text") else ""
         shown = rich.text if rich else text
-        self.drafts.append(Draft(chat.id, params["draft_id"], shown, time.monotonic(), is_rich=rich is not None))
+        can_stop, is_rich = params.get("can_stop", False), rich is not None
+        self.drafts.append(Draft(chat.id, params["draft_id"], shown, time.monotonic(), is_rich, can_stop))
         return True
 
     def _edit_text(self, params: Json) -> Json:
