@@ -133,6 +133,8 @@ def _solve(kernel: Array, labels: Array, importance: Array, offsets: Array) -> t
 MIN_OWN_MESSAGES = 400
 # A fitted threshold keeps this precision where it can: to speak unasked and wrongly costs more than silence.
 MIN_PRECISION = 0.8
+# One of so many messages counts on each side of a threshold.
+_SMOOTHED_SHARE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +202,22 @@ def to_labelled_set(cases: Sequence[ScoredCase], name: str) -> LabelledSet:
 
 
 def choose_threshold(log_odds: Array, labels: Sequence[bool]) -> float:
-    """Return the probability with the best F1 among those with `MIN_PRECISION`; without any, the best of all."""
+    """Return the probability with the best F1 among those with `MIN_PRECISION`; without any, the best of all.
+
+    Both are smoothed over neighbouring thresholds: a peak that few messages make is chance.
+    """
     order = np.argsort(-log_odds, kind="stable")
     sorted_log_odds, hits = log_odds[order], np.cumsum(np.array(labels)[order])
     counts = np.arange(1, len(hits) + 1)
-    f1 = 2 * hits / (counts + hits[-1])
-    is_precise = hits / counts >= MIN_PRECISION
+    width = len(hits) // _SMOOTHED_SHARE
+    f1 = _smooth(2 * hits / (counts + hits[-1]), width)
+    is_precise = _smooth(hits / counts, width) >= MIN_PRECISION
     best = int(np.argmax(np.where(is_precise, f1, f1 - 2) if is_precise.any() else f1))
     below = sorted_log_odds[best + 1] if best + 1 < len(counts) else sorted_log_odds[best] - 1
     return round(logistic(float(sorted_log_odds[best] + below) / 2), 2)
+
+
+def _smooth(values: Array, width: int) -> Array:
+    """Return the mean of each value and the `width` ones on each side."""
+    window = np.full(2 * width + 1, 1 / (2 * width + 1))
+    return np.convolve(np.pad(values, width, mode="edge"), window, "valid")

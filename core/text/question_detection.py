@@ -159,11 +159,12 @@ def unanswerable_reason(text: str) -> SkipReason | None:
     prose = _extract_prose(normalized)
     if not prose.strip():
         return SkipReason.CODE_ONLY if normalized.strip() else SkipReason.NO_WORDS
-    cjk_count, word_count = count_cjk(prose), len(_WORD.findall(prose))
+    # Chinese has no space before a Latin word.
+    cjk_count, word_count = count_cjk(prose), len(_WORD.findall(CJK_CHARACTER.sub(" ", prose)))
     remainder = _COURTESY.sub("", prose)
     if find_courtesy(text) or not (_WORD.search(remainder) or CJK_CHARACTER.search(remainder)):
         return SkipReason.COURTESY
-    return SkipReason.TOO_SHORT if word_count < 2 and cjk_count < 4 else None
+    return SkipReason.TOO_SHORT if word_count + cjk_count / 2 < 2 else None
 
 
 def no_question_reason(text: str) -> SkipReason | None:

@@ -543,6 +543,7 @@ async def test_sources_that_are_asked_at_question_time_are_known_by_their_descri
         "有人知道日志在哪里吗",
         "启动的时候报错，连不上数据库",
         "支持中文吗？",
+        "什么是SSO",
     ],
 )
 def test_questions_and_error_reports_are_questions(text: str) -> None:
@@ -561,6 +562,7 @@ def test_questions_and_error_reports_are_questions(text: str) -> None:
         ("https://example.org/?q=what", "no words but code or links"),
         ("for x in y:\n    print(x);", "not a question"),
         ("return {\n  a: 1,\n};", "too short"),
+        ("GPU吗", "too short"),
         ("We released version 2 today", "not a question"),
         ("今天发布了新版本", "not a question"),
         ("!play music", "a command for another bot"),
@@ -632,6 +634,9 @@ def test_collections_of_all_sizes_compare() -> None:
     assert small["known_words"] == large["known_words"] == pytest.approx(2 / 3)
     assert 1 < small["match"] < 2.1
     assert 1 < large["match"] < 2.1
+    # Two hundred passages of many are a topic; a single one is not.
+    assert small["topic_words"] < 0.01
+    assert large["topic_words"] > 0.4
 
 
 async def test_a_store_that_cannot_count_words_is_judged_by_its_passages() -> None:
@@ -649,6 +654,10 @@ def test_ngrams_of_scripts_do_not_meet() -> None:
     assert not hash_ngrams("How do I install it?").keys() & hash_ngrams("怎么安装它").keys() - hash_ngrams(" ").keys()
     assert sum(value**2 for value in hash_ngrams("安装 pip").values()) == pytest.approx(1)
     assert hash_ngrams("") == hash_ngrams("https://example.org/")
+
+
+def test_chinese_ngrams_have_two_characters_at_most() -> None:
+    assert len(hash_ngrams("安装")) == len({*" 安装", " 安", "安装", "装 "})
 
 
 async def test_the_explanation_is_one_line_of_the_strongest_features() -> None:

@@ -31,7 +31,8 @@ BEST_PASSAGES, PASSAGES_FOR_EACH = 5, 20
 UNKNOWN = math.nan
 # Each script has its own half of the buckets, so that a fit in one language is no noise in another.
 NGRAM_BUCKETS = 4096
-_MAX_NGRAM = 3
+# Most Chinese words have two characters; four letters tell most stems apart.
+_MAX_NGRAM, _MAX_CJK_NGRAM = 4, 2
 _MAX_CHARS = 300
 _QUESTION_WORD = re.compile(
     r"\b(?:how|what|why|where|when|which|who|whose|can|could|does|do|is|are|any(?:one|body)?)\b"
@@ -56,7 +57,7 @@ class GateFeatures:
 
 
 # The first ones mean the same in every domain; fits are freer with them.
-GENERAL_FEATURES = ("match", "question_word", "error", "small_talk")
+GENERAL_FEATURES = ("match", "topic_words", "question_word", "error", "small_talk")
 FEATURE_NAMES = (
     *GENERAL_FEATURES,
     "best_match",
@@ -112,6 +113,7 @@ def _match_features(text: str, match: WordMatch) -> Mapping[str, float]:
     scale = math.log1p((passage_count - 0.5) / 1.5) if passage_count >= 1 else 1.0
     features = {
         "match": mean / scale,
+        "topic_words": UNKNOWN,
         "best_match": best / scale,
         "words": min(len(tokens), 8) / 8,
         "known_weight": UNKNOWN,
@@ -126,7 +128,10 @@ def _match_features(text: str, match: WordMatch) -> Mapping[str, float]:
     weights = [match.weights.get(token, match.unknown_weight) for token in tokens]
     known_weights = [weight for weight in weights if weight < match.unknown_weight]
     total = sum(weights) or 1.0
+    shares = [weight / scale for weight in known_weights]
     return features | {
+        # A word that is in hardly any passage says little of what the knowledge is about, as does one that is in most.
+        "topic_words": sum(share * (1 - share) for share in shares),
         "known_words": len(known_weights) / max(1, len(tokens)),
         "known_weight": sum(known_weights) / total,
         "mean_weight": total / max(1, len(tokens)) / scale,
@@ -136,7 +141,7 @@ def _match_features(text: str, match: WordMatch) -> Mapping[str, float]:
 
 
 def hash_ngrams(text: str) -> Mapping[int, float]:
-    """Return the character n-grams of a text, up to three characters, by bucket; their squares add up to 1.
+    """Return the character n-grams of a text by bucket, up to four letters or two CJK characters; of unit length.
 
     The text is folded, and each digit is a zero.
 
@@ -155,7 +160,9 @@ def hash_ngrams(text: str) -> Mapping[int, float]:
         ]
         if "1" in is_cjk:
             buckets = [
-                bucket + half if "1" in is_cjk[start : start + size] else bucket for start, bucket in enumerate(buckets)
+                bucket + half * has_cjk
+                for start, bucket in enumerate(buckets)
+                if not (has_cjk := "1" in is_cjk[start : start + size]) or size <= _MAX_CJK_NGRAM
             ]
         counts.update(buckets)
     values = {bucket: 1 + math.log(count) for bucket, count in counts.items()}

@@ -24,6 +24,7 @@ _NAMED_FEATURES = 3
 # What a feature means where it is above and where it is below its mean.
 _MEANINGS: Mapping[str, tuple[str, str]] = {
     "match": ("the knowledge has much about it", "the knowledge has little about it"),
+    "topic_words": ("it has words that the knowledge often uses", "it has few words that the knowledge often uses"),
     "best_match": ("one passage matches well", "no passage matches well"),
     "match_share": ("several passages have its words", "few passages have its words"),
     "best_match_share": ("one passage has its words", "no passage has its words"),
