@@ -57,7 +57,8 @@ def test_the_model_completes_calls_the_tool_and_answers_with_a_fixed_number_of_t
     case = FOLLOWING[0]
     turns: list[Any] = [{"role": role, "content": text} for role, text in case.query.history]
     turns.append({"role": "user", "content": case.query.question})
-    model = ComparisonModel([case.for_model() for case in FOLLOWING], ttft_s=0, tokens_per_s=0)
+    cases = [*make_alone(108), *FOLLOWING]
+    model = ComparisonModel([case.for_model() for case in cases], ttft_s=0, tokens_per_s=0)
     system = {"role": "system", "content": "Given this, rephrase it to be a standalone question."}
     assert model.reply_to({"messages": [system, *turns]}) == case.completed
     tools = [{"type": "function", "function": {"name": "search_knowledge"}}]
@@ -66,7 +67,14 @@ def test_the_model_completes_calls_the_tool_and_answers_with_a_fixed_number_of_t
     evidence = {"role": "system", "content": '<passage id="p1" source="a">\nWords of it.\n</passage>'}
     for messages in (turns, [evidence, *turns]):
         assert len(split_pieces(str(model.reply_to({"messages": messages})))) == TOKENS
-    assert model.calls == 4
+    # KIMAs and LlamaIndex put everything into one text. Earlier questions are in it, and may have a case of their own.
+    text = "\n".join(turn["content"] for turn in turns)
+    assert (
+        model.reply_to({"messages": [{**system, "content": f"{system['content']}\n{text}\nQuery:"}]}) == case.completed
+    )
+    assert (model.calls, model.unknown) == (5, 0)
+    model.reply_to({"messages": [system, {"role": "user", "content": "Something else?"}]})
+    assert model.unknown == 1
 
 
 def test_every_system_has_its_script_and_pins_with_versions() -> None:

@@ -5,7 +5,7 @@
 
 The model answers with a fixed number of tokens. Asked to complete a question, it says what CASES has for it: a line
 `[question, a text of the conversation, completed question]` for each. It calls the tool that it is offered for that.
-`/calls` has what was asked of it so far.
+`/calls` has what was asked of it so far, and for how many questions it had no completion.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import base64
 import hashlib
+import html
 import json
 import re
 import signal
@@ -45,8 +46,8 @@ class ComparisonModel(LanguageModelPeer):
         super().__init__(reply=self.reply_to, ttft_s=ttft_s, tokens_per_s=tokens_per_s, models=(MODEL,))
         self._cases: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for question, said, completed in cases:
-            self._cases[question].append((said, completed))
-        self.calls, self.prompt_tokens = 0, 0
+            self._cases[_normalize(question)].append((_normalize(said), completed))
+        self.calls = self.prompt_tokens = self.unknown = 0
 
     def make_app(self) -> web.Application:
         app = super().make_app()
@@ -54,7 +55,8 @@ class ComparisonModel(LanguageModelPeer):
         return app
 
     async def _report(self, request: web.Request) -> web.Response:
-        return web.json_response({"calls": self.calls, "prompt_tokens": self.prompt_tokens, "active": self.active - 1})
+        counts = {"calls": self.calls, "prompt_tokens": self.prompt_tokens, "unknown": self.unknown}
+        return web.json_response({**counts, "active": self.active - 1})
 
     def reply_to(self, body: Body) -> str | ToolCall:
         """Reply, and count the call."""
@@ -72,15 +74,21 @@ class ComparisonModel(LanguageModelPeer):
         return _answer(texts)
 
     def _complete(self, texts: Sequence[str]) -> str:
-        """Return the completed question: of the longest question in the last text whose conversation was sent."""
-        conversation = "\n".join(texts)
-        for text in reversed(texts):
-            found = sorted((question for question in self._cases if question in text), key=len, reverse=True)
-            for question in found:
-                for said, completed in self._cases[question]:
-                    if said in conversation:
-                        return completed
-        return texts[-1]
+        """Return the completion of the question that is put last, in the conversation that was sent."""
+        conversation = _normalize("\n".join(texts))
+        found = [question for question in self._cases if question in conversation]
+        # Of two questions that end at the same place, the shorter is only the end of the longer.
+        found.sort(key=lambda question: (conversation.rfind(question) + len(question), len(question)))
+        for question in reversed(found):
+            for said, completed in self._cases[question]:
+                if said in conversation:
+                    return completed
+        self.unknown += 1
+        return texts[-1].strip().rpartition("\n")[2]
+
+
+def _normalize(text: str) -> str:
+    return " ".join(html.unescape(text).split())
 
 
 def _text(message: Body) -> str:

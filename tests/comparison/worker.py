@@ -97,7 +97,9 @@ async def retrieve(system: System, job: Job) -> Report:
         async with turn:
             return await system.retrieve(query)
 
-    return {"found": await asyncio.gather(*map(one, job.following))}
+    found = await asyncio.gather(*map(one, job.following))
+    await _calls(job)
+    return {"found": found}
 
 
 async def measure(system: System, job: Job) -> Report:
@@ -169,7 +171,10 @@ async def _probe(load: Load) -> None:
 
 
 async def _calls(job: Job) -> Report:
-    """Return what was asked of the model so far, when it has nothing to do any more."""
+    """Return what was asked of the model so far, when it has nothing to do any more.
+
+    Raises `RuntimeError` when it was asked to complete a question that it does not know: then nothing is comparable.
+    """
 
     def ask() -> Report:
         with urllib.request.urlopen(f"{job.place.model_url}/calls", timeout=30) as reply:  # noqa: S310  our own peer
@@ -178,6 +183,8 @@ async def _calls(job: Job) -> Report:
 
     while (report := await asyncio.to_thread(ask))["active"]:
         await asyncio.sleep(0.05)
+    if report["unknown"]:
+        raise RuntimeError(f"the model could not complete {report['unknown']} questions")
     return report
 
 
