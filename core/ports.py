@@ -324,6 +324,10 @@ class Adapter(ABC):
         """Show a form only to the author of a command; False if that is not possible. Raises `PlatformError`."""
         return False
 
+    async def show_prompts(self, message: Message, title: str, prompts: Sequence[str]) -> bool:
+        """Suggest questions where an author begins to write; False if that is not possible. Raises `PlatformError`."""
+        return False
+
 
 class ForwardingAdapter(Adapter):
     """An adapter that forwards everything to another adapter: a base class for wrappers."""
@@ -381,3 +385,7 @@ class ForwardingAdapter(Adapter):
     async def show_form(self, message: Message, form: SettingsForm) -> bool:
         """Show the form as the adapter does."""
         return await self._adapter.show_form(message, form)
+
+    async def show_prompts(self, message: Message, title: str, prompts: Sequence[str]) -> bool:
+        """Suggest questions as the adapter does."""
+        return await self._adapter.show_prompts(message, title, prompts)

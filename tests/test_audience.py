@@ -128,6 +128,7 @@ class RecordingAdapter(Adapter):
     name: str = "telegram"
     sinks: list[MemorySink] = field(default_factory=list)
     forms: list[SettingsForm] = field(default_factory=list)
+    prompts: list[str] = field(default_factory=list)
 
     async def open(self) -> None:
         return None
@@ -144,6 +145,10 @@ class RecordingAdapter(Adapter):
 
     async def show_form(self, message: Message, form: SettingsForm) -> bool:
         self.forms.append(form)
+        return True
+
+    async def show_prompts(self, message: Message, title: str, prompts: Sequence[str]) -> bool:
+        self.prompts += prompts
         return True
 
 
@@ -212,9 +217,10 @@ class Bot:
         texts = []
         for adapter in self.adapters.values():
             texts += [repr((sink.updates, sink.replies, sink.failures)) for sink in adapter.sinks]
-            texts += map(repr, adapter.forms)
+            texts += [*map(repr, adapter.forms), *adapter.prompts]
             adapter.sinks.clear()
             adapter.forms.clear()
+            adapter.prompts.clear()
         return "\n".join(texts)
 
     def told(self) -> str:
@@ -289,6 +295,11 @@ async def escalate(bot: Bot, place: Place) -> None:
     await bot.hear(place, "When is the release date, please?", "escalate")
 
 
+async def open_page(purpose: str, bot: Bot, place: Place) -> None:
+    """Open a page of the bot's own, such as App Home, or the place where somebody begins to write."""
+    await bot.hear(place, "", "help", purpose=purpose)
+
+
 async def give(command: str, text: str, bot: Bot, place: Place) -> None:
     await bot.hear(place, text, command)
 
@@ -349,6 +360,8 @@ WAYS: Mapping[str, Way] = {
     "/resume": partial(give, "resume", "nothing"),
     **{f"/{command}": partial(give, command, "") for command in ("help", "start", "sources", "status", "settings")},
     **{f"/{command}": partial(give, command, "") for command in ("faq", "stats", "quota", "admins", "learn")},
+    "App Home": partial(open_page, "home"),
+    "suggested questions": partial(open_page, "prompts"),
     "/nothing": partial(give, "nothing", ""),
     "/threshold": partial(give, "threshold", "auto"),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -40,6 +40,10 @@ class DryRunAdapter(ForwardingAdapter):
 
     async def show_form(self, message: Message, form: SettingsForm) -> bool:
         """Show nothing."""
+        return False
+
+    async def show_prompts(self, message: Message, title: str, prompts: Sequence[str]) -> bool:
+        """Suggest nothing."""
         return False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from core.errors import PlatformError
@@ -73,6 +74,10 @@ class NamespacedAdapter(ForwardingAdapter):
     async def show_form(self, message: Message, form: SettingsForm) -> bool:
         """Show the form as the adapter does."""
         return await self._adapter.show_form(self._to_native(message), form)
+
+    async def show_prompts(self, message: Message, title: str, prompts: Sequence[str]) -> bool:
+        """Suggest questions as the adapter does."""
+        return await self._adapter.show_prompts(self._to_native(message), title, prompts)
 
     def _to_namespaced(self, message: Message) -> Message:
         """Return a message of the adapter's as everybody else sees it."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bots.common.adapter import ClientAdapter, read_secret
+from bots.common.caches import BoundedDict
 from bots.common.connection import TokenRefused
 from bots.common.events import IgnoredEvent, MessageDeletion, record_ignored
 from bots.common.reply_sink import SilentSink
+from bots.slack.agent_view import AGENT_EVENTS, STOPPED_THREAD, StopSink, from_agent_event
+from bots.slack.app_home import HomeSink, MemberCache
 from bots.slack.commands import ACKNOWLEDGEMENT, MESSAGE_ACTION, AdministratorCache, CommandSink, from_message_shortcut
 from bots.slack.connection import RateLimiter, SlackIntervals
 from bots.slack.convert import Identity, from_command, from_event, to_thread_messages
@@ -29,8 +32,9 @@ from bots.slack.settings_modal import (
     to_submission,
     to_view,
 )
-from bots.slack.sink import MissingCapabilities, SlackSink, SlackSinkContext
-from bots.slack.thread_cache import HasAnswered, ThreadCache, ThreadMessage
+from bots.slack.sink import SlackSink, SlackSinkContext
+from bots.slack.status import MissingCapabilities
+from bots.slack.thread_cache import MAX_ENTRIES, HasAnswered, ThreadCache, ThreadMessage
 from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press, read_reaction
 from core.observability.logs import get_logger
@@ -85,7 +89,9 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         self._bot_message_chats = bot_message_chats
         self._thread_cache = ThreadCache(has_answered, self._read_thread)
         self._rate_limiter, self._missing_capabilities = RateLimiter(), MissingCapabilities()
-        self._administrators = AdministratorCache()
+        self._administrators, self._members = AdministratorCache(), MemberCache()
+        self._open_questions = BoundedDict[tuple[str, str], str](MAX_ENTRIES)
+        self._untitled_threads = BoundedDict[tuple[str, str], None](MAX_ENTRIES)
         self._submissions = SubmissionHandler(self._intervals.submit_timeout_s)
         self._me = Identity("")
         self._socket_url = ""
@@ -128,20 +134,30 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that answers this message; `previous_reply_id` is the timestamp of an earlier reply."""
         client = self._get_client()
+        if sink := self._make_note_sink(client, message):
+            return sink
         # Another bot's reply cannot be edited.
         own_reply_ts = previous_reply_id if message.bot in ("", self._me.user_id) else ""
-        if read_reaction(message):
-            return SilentSink()
-        if is_press(message):
-            return SlackRatingSink(client, message, self._intervals)
-        if FIELD in message.reference:
-            return FieldSink(client, self._submissions, message)
         if "response_url" in message.reference:
             return CommandSink(client, message, delivery, own_reply_ts, self._intervals)
         context = SlackSinkContext(
-            client, self._thread_cache, self._rate_limiter, self._missing_capabilities, self._intervals
+            *(client, self._thread_cache, self._rate_limiter, self._missing_capabilities, self._intervals, self._me),
+            self._open_questions,
+            self._untitled_threads,
         )
         return SlackSink(context, message, delivery, own_reply_ts)
+
+    def _make_note_sink(self, client: SlackClient, message: Message) -> Sink | None:
+        """Return a sink for what is no message in a conversation; None for all that is."""
+        if read_reaction(message) or message.purpose == "prompts":
+            return SilentSink()
+        if message.purpose == "home":
+            return HomeSink(client, self._members, message)
+        if STOPPED_THREAD in message.reference:
+            return StopSink(client, message)
+        if is_press(message):
+            return SlackRatingSink(client, message, self._intervals)
+        return FieldSink(client, self._submissions, message) if FIELD in message.reference else None
 
     async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
         """Return the content of an attachment. Raises `PlatformError`."""
@@ -154,6 +170,12 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
     async def show_form(self, message: Message, form: SettingsForm) -> bool:
         """Open a form for the author of a slash command. Raises `PlatformError`, also when it is too late for that."""
         await self._get_client().open_modal(message.id, to_view(form, message))
+        return True
+
+    async def show_prompts(self, message: Message, title: str, prompts: Sequence[str]) -> bool:
+        """Suggest questions in the conversation that somebody opened. Raises `PlatformError`."""
+        channel, thread_ts = str(message.reference["channel"]), str(message.reference["thread_ts"])
+        await self._get_client().suggest(channel, thread_ts, title, prompts)
         return True
 
     async def _keep_connected(
@@ -194,6 +216,8 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         elif isinstance(incoming, Submission):
             return await self._submissions.handle(incoming, receive)
         elif incoming.command:
+            if incoming.purpose == "prompts":
+                self._untitled_threads[incoming.key.chat, str(incoming.reference["thread_ts"])] = None
             await receive(incoming)
             return {"text": ACKNOWLEDGEMENT} if incoming.command == "ask" and not self._read_only else {}
         elif incoming.is_by_bot:
@@ -214,15 +238,21 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
                 return from_command(payload, self._me)
             if kind in interactive:
                 return interactive[kind](payload, self._me)
-            if kind == "event_callback" and (payload.get("event") or {}).get("type") in REACTION_EVENTS:
-                return from_reaction(payload["event"], self._me)
             if kind == "event_callback":
-                return from_event(payload, self._me, self._bot_message_chats)
+                return self._convert_event(payload)
         except Exception as error:
             # Delivered again it would fail again.
             get_logger(__name__).warning("slack.event_malformed", error=str(error)[:500])
             return IgnoredEvent("malformed", is_expected=False)
         return IgnoredEvent(f"a payload of type {kind[:50]}")
+
+    def _convert_event(self, payload: Mapping[str, Any]) -> Message | MessageDeletion | IgnoredEvent:
+        event_type = (payload.get("event") or {}).get("type")
+        if event_type in REACTION_EVENTS:
+            return from_reaction(payload["event"], self._me)
+        if event_type in AGENT_EVENTS:
+            return from_agent_event(payload["event"], self._me, self._open_questions)
+        return from_event(payload, self._me, self._bot_message_chats)
 
 
 async def connect(settings: SlackSettings, intervals: SlackIntervals) -> SlackClient:

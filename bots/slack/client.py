@@ -24,6 +24,9 @@ from core.errors import PlatformError
 # Slack's layout of a message, as JSON.
 Blocks = Sequence[dict[str, Any]]
 MAX_HISTORY_PAGES = 10
+MAX_PROMPT_TITLE_CHARS = 75
+# The scope that an app has as an agent.
+AGENT_SCOPE = "assistant:write"
 
 
 class SlackClient:
@@ -48,16 +51,16 @@ class SlackClient:
 
     async def get_identity(self) -> Identity:
         """Return who the bot is."""
-        me = await _call(self.web.auth_test(), "auth.test", "bot_token")
+        response = await _get_response(self.web.auth_test(), "auth.test", "bot_token")
+        me = _get_data(response, "auth.test")
         self._team, self._user_id = str(me.get("team_id") or ""), str(me.get("user_id") or "")
         self._bot_ids = (str(me["bot_id"]),) if me.get("bot_id") else ()
-        return Identity(*(str(me.get(name) or "") for name in ("user_id", "user", "team_id", "team", "bot_id")))
+        values = {name: str(me.get(name) or "") for name in ("user_id", "team_id", "team", "bot_id")}
+        return Identity(**values, name=str(me.get("user") or ""), is_agent=AGENT_SCOPE in _get_scopes(response))
 
     async def get_scopes(self) -> frozenset[str]:
         """Return the scopes of the bot's token; empty where Slack does not say."""
-        response = await _get_response(self.web.auth_test(), "auth.test", "bot_token")
-        headers = {str(name).lower(): str(value) for name, value in dict(response.headers).items()}
-        return frozenset(filter(None, re.split(r"[,\s]+", headers.get("x-oauth-scopes", ""))))
+        return _get_scopes(await _get_response(self.web.auth_test(), "auth.test", "bot_token"))
 
     async def read_newest(self, channel: str) -> None:
         """Read the newest message of a channel. Raises `NotAllowed` where the bot is not in it."""
@@ -89,9 +92,10 @@ class SlackClient:
         )
         return _get_ts(await _call(call, "chat.postMessage"), "chat.postMessage")
 
-    async def post_ephemeral(self, channel: str, user_id: str, text: str) -> None:
+    async def post_ephemeral(self, channel: str, user_id: str, text: str, thread_ts: str = "") -> None:
         """Post a message of mrkdwn that only one user sees."""
-        await _call(self.web.chat_postEphemeral(channel=channel, user=user_id, text=text), "chat.postEphemeral")
+        call = self.web.chat_postEphemeral(channel=channel, user=user_id, text=text, thread_ts=thread_ts or None)
+        await _call(call, "chat.postEphemeral")
 
     async def find_own(self, channel: str, thread_ts: str | None, after_ts: str, label: str) -> str:
         """Return the timestamp of the bot's first message after another that has this label, or "".
@@ -193,6 +197,29 @@ class SlackClient:
         call = self.web.assistant_threads_setStatus(channel_id=channel, thread_ts=thread_ts, status=status)
         await _call(call, "assistant.threads.setStatus")
 
+    async def set_title(self, channel: str, thread_ts: str, title: str) -> None:
+        """Name a conversation of the assistant view (scope assistant:write)."""
+        call = self.web.assistant_threads_setTitle(channel_id=channel, thread_ts=thread_ts, title=title)
+        await _call(call, "assistant.threads.setTitle")
+
+    async def set_session(self, channel: str, thread_ts: str, status: str, title: str) -> None:
+        """Set the state of a conversation of the agent view: "processing" or "active". The first call names it."""
+        values = {"channel_id": channel, "thread_ts": thread_ts, "status": status}
+        values |= {"title": title} if title else {}
+        await _call(self.web.api_call("agents.sessions.setStatus", json=values), "agents.sessions.setStatus")
+
+    async def suggest(self, channel: str, thread_ts: str, title: str, questions: Sequence[str]) -> None:
+        """Suggest up to four questions (scope assistant:write), in a thread or, in the agent view, where one begins."""
+        prompts = [{"title": question[:MAX_PROMPT_TITLE_CHARS], "message": question} for question in questions]
+        call = self.web.assistant_threads_setSuggestedPrompts(
+            channel_id=channel, thread_ts=thread_ts or None, title=title, prompts=prompts
+        )
+        await _call(call, "assistant.threads.setSuggestedPrompts")
+
+    async def publish_home(self, user_id: str, view: dict[str, Any]) -> None:
+        """Show a view on somebody's App Home."""
+        await _call(self.web.views_publish(user_id=user_id, view=view), "views.publish")
+
     async def open_modal(self, trigger_id: str, view: dict[str, Any]) -> None:
         """Open a modal for the user of a trigger: a command or a click, at most three seconds ago, and only once."""
         await _call(self.web.views_open(trigger_id=trigger_id, view=view), "views.open")
@@ -208,11 +235,19 @@ class SlackClient:
 
     async def is_admin(self, user_id: str) -> bool:
         """Say whether somebody is an administrator or owner of the workspace (scope users:read)."""
+        member = await self._get_member(user_id)
+        return any(member.get(flag) is True for flag in ("is_admin", "is_owner", "is_primary_owner"))
+
+    async def is_member(self, user_id: str) -> bool:
+        """Say whether somebody belongs to the workspace (scope users:read)."""
+        return bool(await self._get_member(user_id))
+
+    async def _get_member(self, user_id: str) -> Mapping[str, Any]:
+        """Return what is known of a member of the workspace; nothing for others."""
         user_info = (await _call(self.web.users_info(user=user_id), "users.info")).get("user")
-        admin_flags = ("is_admin", "is_owner", "is_primary_owner")
         if not isinstance(user_info, dict) or user_info.get("is_bot") or not _belongs_to_team(self._team, user_info):
-            return False
-        return any(user_info.get(flag) is True for flag in admin_flags)
+            return {}
+        return {} if user_info.get("deleted") or user_info.get("is_stranger") else user_info
 
     async def add_reaction(self, channel: str, ts: str, name: str) -> None:
         """Put a reaction on a message. One that is there already is fine."""
@@ -290,11 +325,18 @@ async def _call(
 ) -> dict[str, Any]:
     """Make a call and return the response's content; the error code `ignored_error` counts as success."""
     response = await _get_response(call, name, credential, ignored_error=ignored_error)
-    if response is None:
-        return {}
+    return {} if response is None else _get_data(response, name)
+
+
+def _get_data(response: Any, name: str) -> dict[str, Any]:
     if not isinstance(response.data, dict):
         raise Unreachable(f"Slack's answer to {name} is no object")
     return response.data
+
+
+def _get_scopes(response: Any) -> frozenset[str]:
+    headers = {str(name).lower(): str(value) for name, value in dict(response.headers).items()}
+    return frozenset(filter(None, re.split(r"[,\s]+", headers.get("x-oauth-scopes", ""))))
 
 
 async def _get_response(call: Awaitable[Any], name: str, credential: str, *, ignored_error: str = "") -> Any:

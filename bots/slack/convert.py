@@ -53,13 +53,14 @@ def _to_attachment(file: Json) -> Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who the bot is, and in which workspace."""
+    """Who the bot is, and in which workspace. As an agent it has conversations in threads of direct messages."""
 
     user_id: str
     name: str = ""
     team_id: str = ""
     team: str = ""
     bot_id: str = ""
+    is_agent: bool = False
 
 
 def from_event(
@@ -171,8 +172,8 @@ def _to_message(
     is_mentioned = (
         event.get("type") == "app_mention" or f"<@{me.user_id}>" in raw_text or f"<@{me.user_id}|" in raw_text
     )
-    # In a channel the answer opens a thread below the question; a direct conversation goes on as it is.
-    reply_thread = thread_ts or ("" if is_private else ts)
+    # The answer opens a thread below the question; outside of the agent view a direct conversation goes on as it is.
+    reply_thread = thread_ts or ("" if is_private and not me.is_agent else ts)
     message = Message(
         id=ts,
         key=ConversationKey("slack", channel, reply_thread),

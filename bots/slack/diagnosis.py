@@ -16,6 +16,7 @@ USEFUL_SCOPES = {
     "im:history": "direct messages do not arrive",
     "commands": "there is no /kimas",
     "files:read": "pictures cannot be looked at",
+    "users:read": "App Home stays empty, and administrators of the workspace are not known",
     "reactions:write": "the bot posts a placeholder in place of a reaction",
 }
 SCOPES_PAGE = "api.slack.com/apps, OAuth & Permissions, Bot Token Scopes; then Reinstall to Workspace"

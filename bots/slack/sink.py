@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from bots.common.connection import NotAllowed, NotEditable, Refused, RetryLater, Unreachable
+from bots.common.connection import NotEditable, Refused, RetryLater, Unreachable
 from bots.common.markdown import EMPTY_REPLY
 from bots.common.reply_sink import ReplySink
+from bots.slack.agent_view import AgentSession
 from bots.slack.connection import (
     BlocksRefused,
     MethodUnavailable,
@@ -18,8 +19,10 @@ from bots.slack.connection import (
     StillStreaming,
     ThreadRefused,
 )
+from bots.slack.convert import Identity
 from bots.slack.feedback import is_thumbs, render_mentions, to_blocks, to_button_block
 from bots.slack.render import MAX_STREAM_CHARS, get_streamable_prefix, render, to_plain
+from bots.slack.status import MissingCapabilities, StatusIndicator
 from bots.slack.thread_cache import ThreadCache
 from core.errors import MessageDeleted, PlatformError
 from core.observability.logs import get_logger
@@ -33,10 +36,6 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 PLACEHOLDER = "_Looking it up…_"
-STATUS = "is looking it up…"
-REACTION = "eyes"
-# A status that takes longer would only delay the answer.
-TIMEOUT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +47,10 @@ class SlackSinkContext:
     rate_limiter: RateLimiter
     missing_capabilities: MissingCapabilities
     intervals: SlackIntervals
+    me: Identity
+    # By channel and thread: the question that is being answered there, and the threads that have no title yet.
+    open_questions: dict[tuple[str, str], str]
+    untitled_threads: dict[tuple[str, str], None]
 
 
 class SlackSink(ReplySink):
@@ -62,7 +65,9 @@ class SlackSink(ReplySink):
         self._client, self._intervals = context.client, context.intervals
         self._channel, self._ts = str(message.reference["channel"]), str(message.reference["ts"])
         self._thread_ts: str | None = message.reference.get("thread_ts")
+        self._place = self._channel, self._thread_ts or ""
         self._status_indicator = StatusIndicator(context.client, context.missing_capabilities, message)
+        self._session = AgentSession(context.client, context.missing_capabilities, message, context.me)
         self._reply_ts = previous_reply_id
         self._is_resumed = bool(previous_reply_id)
         if previous_reply_id:
@@ -76,11 +81,20 @@ class SlackSink(ReplySink):
         self._has_open_stream = False
         self._streamed_text = ""
 
+    async def open(self) -> None:
+        """Show a first sign of life, and go on showing what `update` brings."""
+        self._context.open_questions[self._place] = self._message.id
+        await super().open()
+
     async def _run_preview(self) -> None:
         closed = self._preview.closed
         if not await self._status_indicator.show() and not self._reply_ts and not closed.is_set():
             self._is_streaming = False
             await self._try_show(lambda: self._show_preview(PLACEHOLDER))
+        is_untitled = self._place in self._context.untitled_threads
+        self._context.untitled_threads.pop(self._place, None)
+        if not closed.is_set():
+            await self._session.begin(is_untitled=is_untitled)
         await self._preview.run_updates(self._show_next_state)
 
     async def _show_next_state(self) -> float:
@@ -171,8 +185,11 @@ class SlackSink(ReplySink):
         try:
             await super()._show_final(text, citations, buttons)
         finally:
+            if self._context.open_questions.get(self._place) == self._message.id:
+                del self._context.open_questions[self._place]
             if not _is_cancelled():
                 await self._status_indicator.clear(posted=bool(self._reply_ts) and not self._is_resumed)
+                await self._session.end()
 
     def _render(self, text: str, citations: Sequence[Citation] = ()) -> list[str]:
         return render(text, citations)
@@ -290,73 +307,3 @@ class SlackSink(ReplySink):
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-class MissingCapabilities:
-    """What this workspace turned out to lack, separately for direct conversations and channels."""
-
-    def __init__(self) -> None:
-        self._missing: set[tuple[str, bool]] = set()
-
-    def mark_missing(self, capability: str, private: bool, error: PlatformError) -> None:
-        """Note that a capability is missing, until the next start."""
-        self._missing.add((capability, private))
-        get_logger(__name__).info("slack.does_without", what=capability, private=private, error=str(error))
-
-    def is_available(self, capability: str, private: bool) -> bool:
-        """Return whether a capability may be tried."""
-        return (capability, private) not in self._missing
-
-
-class StatusIndicator:
-    """The status of one question."""
-
-    def __init__(self, client: SlackClient, missing_capabilities: MissingCapabilities, message: Message) -> None:
-        self._client = client
-        self._missing_capabilities = missing_capabilities
-        self._private = message.private
-        self._channel, self._ts = str(message.reference["channel"]), str(message.reference["ts"])
-        self._thread_ts: str | None = message.reference.get("thread_ts")
-        self._has_status = self._has_reaction = False
-
-    async def show(self) -> bool:
-        """Show a status and return whether that worked. Raises `MessageDeleted` and `NotAllowed`."""
-        # Noted first: what is cancelled in the middle may be there.
-        self._has_status = self._thread_ts is not None
-        self._has_status = self._has_status and await self._try_show("status")
-        if not self._has_status:
-            self._has_reaction = True
-            self._has_reaction = await self._try_show("reaction")
-        return self._has_status or self._has_reaction
-
-    async def clear(self, *, posted: bool) -> None:
-        """Remove the status; Slack removes it itself when something was posted."""
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                if self._has_reaction:
-                    await self._client.remove_reaction(self._channel, self._ts, REACTION)
-                if self._has_status and not posted and self._thread_ts is not None:
-                    await self._client.set_status(self._channel, self._thread_ts, "")
-        except (PlatformError, TimeoutError) as error:
-            get_logger(__name__).debug("slack.sign_stays", error=str(error))
-
-    async def _try_show(self, capability: str) -> bool:
-        if not self._missing_capabilities.is_available(capability, self._private):
-            return False
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                if capability == "status" and self._thread_ts is not None:
-                    await self._client.set_status(self._channel, self._thread_ts, STATUS)
-                else:
-                    await self._client.add_reaction(self._channel, self._ts, REACTION)
-        except TimeoutError:
-            get_logger(__name__).debug("slack.no_sign", what=capability, error=f"took longer than {TIMEOUT_S:g} s")
-        except MethodUnavailable as error:
-            self._missing_capabilities.mark_missing(capability, self._private, error)
-        except (MessageDeleted, NotAllowed):
-            raise
-        except PlatformError as error:
-            get_logger(__name__).debug("slack.no_sign", what=capability, error=str(error))
-        else:
-            return True
-        return False

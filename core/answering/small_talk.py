@@ -5,9 +5,12 @@ No source is searched and no model is called, so such a reply cites nothing and 
 
 from __future__ import annotations
 
+from itertools import chain, zip_longest
+
 from core.settings import Settings
 from core.text.catalogue import Messages
 from core.text.courtesies import find_courtesy
+from core.text.question_detection import ends_with_question_mark
 from core.types import Question
 
 
@@ -34,3 +37,16 @@ def describe_sources(settings: Settings, texts: Messages) -> str:
         for name, agent in settings.retrieval_agents().items()
     )
     return "\n".join(lines) or texts.help_no_sources
+
+
+# Platforms show about so many suggestions, and none of more characters.
+MAX_SUGGESTIONS, MAX_SUGGESTION_CHARS = 4, 150
+
+
+def suggest_questions(settings: Settings, texts: Messages) -> list[str]:
+    """Return questions to begin with: the configured examples of agents, of each in turn, and what the bot can do."""
+    by_agent = (agent.examples for agent in settings.retrieval_agents().values())
+    examples = [text.strip() for text in chain.from_iterable(zip_longest(*by_agent, fillvalue=""))]
+    questions = [text for text in examples if ends_with_question_mark(text) and len(text) <= MAX_SUGGESTION_CHARS]
+    examples_shown = list(dict.fromkeys(questions))[: MAX_SUGGESTIONS - 1]
+    return [*examples_shown, texts.what_can_you_do]

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     # Worker processes load this module, and need no event loop.
     import asyncio
 
-# What a message of the bot's own making is for: a second answer, a call for people, the first word in a new group.
-MessagePurpose = Literal["", "retry", "escalation", "alert", "welcome"]
+# What a message of the bot's own making is for: a second answer, a call for people, the first word in a new group, what
+# stands on a page of the bot's own, questions that are suggested where somebody begins to write.
+MessagePurpose = Literal["", "retry", "escalation", "alert", "welcome", "home", "prompts"]
 AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"]
 ESCALATION_COMMAND, RATING_COMMAND, UP, DOWN, RETRY, STOP = "handoff", "thumbs", "up", "down", "again", "stop"
 

@@ -8,6 +8,8 @@ from textwrap import dedent
 
 import yaml
 
+from bots.slack.agent_view import AGENT_EVENTS
+from bots.slack.client import AGENT_SCOPE
 from core.messaging.feedback.escalation import ASK_ABOUT_THIS, ASK_SHORTCUT_ID, LEARN_FROM_THIS, SHORTCUT_ID
 from core.settings import Settings
 from tests.bots.code import get_code
@@ -18,7 +20,7 @@ CODE = get_code("slack")
 
 
 def test_the_examples_are_valid() -> None:
-    examples = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
+    examples = re.findall(r"^```yaml\n(# kimas.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
     assert len(examples) == 3
     for example in examples:
         assert Settings.model_validate(yaml.safe_load(example)).slack is not None
@@ -35,7 +37,9 @@ def test_the_manifest_asks_for_what_the_bot_uses() -> None:
     assert scopes == explained
     events = set(manifest["settings"]["event_subscriptions"]["bot_events"])
     messages = {"message.channels", "message.groups", "message.im", "message.mpim"}
-    assert events == {"app_mention", "member_joined_channel", "reaction_added", "reaction_removed", *messages}
+    others = {"app_home_opened", "member_joined_channel", "reaction_added", "reaction_removed"}
+    assert events == {"app_mention", *others, *messages}
+    assert manifest["features"]["app_home"]["home_tab_enabled"] is True
     assert manifest["settings"]["socket_mode_enabled"] is True
     assert manifest["settings"]["interactivity"]["is_enabled"] is True
     assert [slash_command["command"] for slash_command in manifest["features"]["slash_commands"]] == ["/kimas"]
@@ -45,6 +49,17 @@ def test_the_manifest_asks_for_what_the_bot_uses() -> None:
         (ASK_SHORTCUT_ID, "message", ASK_ABOUT_THIS),
     }
     assert all(len(shortcut["name"]) <= 24 and len(shortcut["description"]) <= 150 for shortcut in shortcuts)
+
+
+def test_what_makes_the_app_an_agent_is_in_addition_to_the_manifest() -> None:
+    first, more = (
+        yaml.safe_load(dedent(text)) for text in re.findall(r"```yaml\n( *# manifest.*?)```", GUIDE, re.DOTALL)
+    )
+    assert more["oauth_config"]["scopes"]["bot"] == [AGENT_SCOPE]
+    events = set(more["settings"]["event_subscriptions"]["bot_events"])
+    assert events | {"app_home_opened"} == set(AGENT_EVENTS)
+    assert not events & set(first["settings"]["event_subscriptions"]["bot_events"])
+    assert len(more["features"]["agent_view"]["agent_description"]) <= 300
 
 
 def test_the_messages_it_explains_exist() -> None:

@@ -63,7 +63,11 @@ METHODS: dict[str, dict[str, type]] = {
     "chat.stopStream": {"channel!": str, "ts!": str, "markdown_text": str},
     "assistant.threads.setStatus": {"channel_id!": str, "thread_ts!": str, "status!": str},
     "users.info": {"user!": str},
+    "assistant.threads.setTitle": {"channel_id!": str, "thread_ts!": str, "title!": str},
+    "assistant.threads.setSuggestedPrompts": {"channel_id!": str, "prompts!": list, "thread_ts": str, "title": str},
+    "agents.sessions.setStatus": {"channel_id": str, "thread_ts": str, "status!": str, "title": str},
     "views.open": {"trigger_id!": str, "view!": dict},
+    "views.publish": {"user_id!": str, "view!": dict, "hash": str},
     "reactions.add": {"channel!": str, "timestamp!": str, "name!": str},
     "reactions.remove": {"channel": str, "timestamp": str, "name!": str},
 }
@@ -171,6 +175,11 @@ class SlackPeer:
         self.calls: list[Call] = []
         self.statuses: dict[str, str] = {}
         self.status_log: list[tuple[float, str]] = []
+        # As an agent the app has the agent view, or the older view of assistants.
+        self.has_agent_view = True
+        self.suggested: dict[tuple[str, str], tuple[str, list[str]]] = {}
+        self.titles: dict[tuple[str, str], str] = {}
+        self.sessions: dict[tuple[str, str], str] = {}
         self.responses: list[Json] = []
         # What only one person sees: (person, text).
         # How many answers to commands are refused.
@@ -305,6 +314,30 @@ class SlackPeer:
     def _trigger(self, user: str) -> str:
         return self.views.trigger(f"{self._tick()}.{self._tick()}.0123456789abcdef0123456789abcdef", user)
 
+    def open_home(self, user: str = ANN, *, tab: str = "home", channel: str = "D1") -> Envelope:
+        """Open the app: its Home, or the conversation with it."""
+        self._add(channel, "opened", user, "")
+        event = {"type": "app_home_opened", "user": user, "channel": channel, "tab": tab, "event_ts": self._tick()}
+        return self.event(event)
+
+    def start_thread(self, user: str = ANN, *, channel: str = "D1", kind: str = "assistant_thread_started") -> str:
+        """Begin a conversation in the older view of assistants; return its thread."""
+        root = self._add(channel, "New Assistant Thread", self.bot, "")
+        context = {"channel_id": "C1", "team_id": TEAM, "enterprise_id": None}
+        thread = {"user_id": user, "context": context, "channel_id": channel, "thread_ts": root.ts}
+        self.event({"type": kind, "assistant_thread": thread, "event_ts": self._tick()})
+        return root.ts
+
+    def stop_session(self, channel: str, thread: str, *, user: str = ANN) -> Envelope:
+        """Press Slack's own stop button, which ends the streams of the thread."""
+        streams = [message for message in self.messages(channel) if message.streaming and message.thread_ts == thread]
+        for message in streams:
+            message.streaming = False
+        event = {"type": "agent_session_stopped", "channel": channel, "thread_ts": thread, "user": user}
+        return self.event(
+            {**event, "streaming_message_ts": [message.ts for message in streams], "event_ts": self._tick()}
+        )
+
     def event(self, event: object, **more: Any) -> Envelope:
         """Deliver an event, whatever it is."""
         number = f"Ev{len(self.deliveries.envelopes)}"
@@ -427,7 +460,11 @@ class SlackPeer:
             "chat.stopStream": self._stop,
             "assistant.threads.setStatus": self._status,
             "users.info": self._user,
+            "assistant.threads.setTitle": self._title,
+            "assistant.threads.setSuggestedPrompts": self._suggest,
+            "agents.sessions.setStatus": self._session,
             "views.open": self._open_view,
+            "views.publish": self._publish,
             "reactions.add": self._react,
             "reactions.remove": self._unreact,
         }
@@ -457,7 +494,7 @@ class SlackPeer:
         if not user.startswith("U"):
             raise Refusal("user_not_found")
         team = "T0999" if user in self.guests else TEAM
-        about = {"id": user, "team_id": team, "name": "ann", "is_bot": user == self.bot}
+        about = {"id": user, "team_id": team, "name": "ann", "is_bot": user == self.bot, "deleted": False}
         return {"user": {**about, "is_admin": user in self.administrators}}
 
     def _limit(self, method: str) -> None:
@@ -617,6 +654,48 @@ class SlackPeer:
             del self.statuses[thread]
         self.status_log.append((time.monotonic(), params["status"]))
         return {}
+
+    def _require_agent(self, error: str) -> None:
+        if "assistant:write" not in self.scopes:
+            raise Refusal(error)
+
+    def _title(self, params: Json) -> Json:
+        self._require_agent("missing_scope")
+        thread = self._thread({**params, "channel": params["channel_id"]})
+        self.titles[params["channel_id"], thread] = params["title"]
+        return {}
+
+    def _suggest(self, params: Json) -> Json:
+        self._require_agent("missing_scope")
+        thread = self._thread({**params, "channel": params["channel_id"]})
+        prompts = params["prompts"]
+        if not 1 <= len(prompts) <= 4 or any(set(prompt) != {"title", "message"} for prompt in prompts):
+            raise Refusal("invalid_arguments: prompts")
+        if any(not isinstance(text, str) or not text.strip() for prompt in prompts for text in prompt.values()):
+            raise Refusal("invalid_arguments: prompts")
+        # In the agent view a thread makes the call fail without a word.
+        if self.has_agent_view != bool(thread):
+            messages = [prompt["message"] for prompt in prompts]
+            self.suggested[params["channel_id"], thread] = (params.get("title", ""), messages)
+        return {}
+
+    def _session(self, params: Json) -> Json:
+        self._require_agent("feature_not_enabled")
+        if not self.has_agent_view:
+            raise Refusal("feature_not_enabled")
+        thread = self._thread({**params, "channel": params["channel_id"]})
+        if params["status"] not in ("active", "processing", "suspended", "closed"):
+            raise Refusal("invalid_arguments: status")
+        place = params["channel_id"], thread
+        if place not in self.sessions and len(params.get("title", "")) <= 200:
+            self.titles[place] = params.get("title", "")
+        self.sessions[place] = params["status"]
+        return {"status": params["status"]}
+
+    def _publish(self, params: Json) -> Json:
+        if error := self.views.publish(params):
+            raise Refusal(error)
+        return {"view": params["view"]}
 
     def _open_view(self, params: Json) -> Json:
         error, opened = self.views.open(params)

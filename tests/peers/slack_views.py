@@ -1,4 +1,4 @@
-"""The Slack peer's modals: opened by a trigger that is fresh and unused, checked as Slack does, filled in and sent."""
+"""The Slack peer's views: App Homes, and modals, opened by a fresh trigger, checked as Slack does, filled in, sent."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ Json = dict[str, Any]
 VIEW = {"type", "callback_id", "title", "submit", "close", "private_metadata", "blocks", "clear_on_close"} | {
     *("notify_on_close", "external_id"),
 }
+HOME = {"type", "callback_id", "private_metadata", "blocks", "external_id"}
 BLOCKS: dict[str, set[str]] = {
     "input": {"type", "block_id", "label", "element", "hint", "optional", "dispatch_action"},
     "section": {"type", "block_id", "text", "fields", "accessory", "expand"},
@@ -92,6 +93,8 @@ class Views:
     def __init__(self) -> None:
         self.trigger_s = 3.0
         self.all: list[View] = []
+        # What stands on each person's App Home.
+        self.homes: dict[str, Json] = {}
         self._triggers: dict[str, tuple[float, str]] = {}
         self._used: set[str] = set()
 
@@ -99,6 +102,20 @@ class Views:
         """Note that somebody did something that may be answered by a modal."""
         self._triggers[number] = (time.monotonic(), user)
         return number
+
+    def publish(self, params: Json) -> str:
+        """Return an error or nothing."""
+        view = params["view"]
+        try:
+            _known(view, HOME, "the view")
+            _require(view.get("type") == "home", "a view is of the type home")
+            _blocks(view)
+        except InvalidView as error:
+            return f"invalid_arguments: {error}"
+        if len(json.dumps(view)) > 250_000:
+            return "view_too_large"
+        self.homes[params["user_id"]] = view
+        return ""
 
     def open(self, params: Json) -> tuple[str, Json]:
         """Return an error or nothing, and the answer to `views.open`."""
@@ -131,6 +148,14 @@ def check(view: Json) -> None:
             _text(view.get(name), 24, plain=True)
     _require(len(view.get("private_metadata", "")) <= 3000, "private_metadata is too long")
     _require(len(view.get("callback_id", "")) <= 255, "callback_id is too long")
+    blocks = _blocks(view)
+    inputs = [part for part in blocks if part["type"] == "input"]
+    _require(not inputs or "submit" in view, "a view with inputs needs submit")
+    actions = [(entry.get("block_id"), entry["element"]["action_id"]) for entry in inputs]
+    _require(len(set(actions)) == len(actions), "two elements have one name")
+
+
+def _blocks(view: Json) -> list[Json]:
     blocks = view.get("blocks")
     _require(isinstance(blocks, list) and 1 <= len(blocks) <= 100, "a view has 1 to 100 blocks")
     assert isinstance(blocks, list)
@@ -138,10 +163,7 @@ def check(view: Json) -> None:
         _block(block)
     names = [entry["block_id"] for entry in blocks if "block_id" in entry]
     _require(len(set(names)) == len(names), "two blocks have one name")
-    inputs = [part for part in blocks if part["type"] == "input"]
-    _require(not inputs or "submit" in view, "a view with inputs needs submit")
-    actions = [(entry.get("block_id"), entry["element"]["action_id"]) for entry in inputs]
-    _require(len(set(actions)) == len(actions), "two elements have one name")
+    return blocks
 
 
 def _block(block: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from importlib.metadata import PackageNotFoundError, version
 
-from core.answering.small_talk import describe_sources
+from core.answering.small_talk import describe_sources, suggest_questions
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.command_table import help_text
 from core.storage.overrides import GLOBAL_SCOPE, AuditEntry, override_key
@@ -100,9 +100,16 @@ async def show_audit(context: CommandContext, request: CommandRequest) -> str:
 
 
 async def show_help(context: CommandContext, request: CommandRequest) -> str:
-    """Show what the bot knows and what its author may say to it; to a group that it was added to, in a few words."""
+    """Show what the bot knows and what its author may say to it; to a group that it was added to, in a few words.
+
+    Where somebody only begins to write, questions are suggested instead.
+    """
     adapter, texts, settings = request.adapter, request.texts, context.visible_settings(request)
     spell = adapter.spell_command if adapter else "`/{}`".format
+    if request.message.purpose == "prompts":
+        if adapter:
+            await adapter.show_prompts(request.message, texts.prompts_title, suggest_questions(settings, texts))
+        return ""
     if request.message.purpose != "welcome":
         return help_text(settings, request.role, texts, spell)
     sources = describe_sources(settings, texts)

@@ -13,6 +13,8 @@ class PlatformTexts:
         "I do not see all messages here, only those that mention me or reply to me. Whoever set me up can change that: "
         "{setting}."
     )
+    prompts_title = "You could ask, for example"
+    what_can_you_do = "What can you do?"
     ask_about_this = "Ask about this"
     learn_from_this = "Learn from this"
 

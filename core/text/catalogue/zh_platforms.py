@@ -10,6 +10,8 @@ class ChinesePlatformTexts:
 
     # 加入群组与菜单
     welcome_privacy = "我在这里看不到所有消息，只能看到提到我或回复我的消息。设置我的人可以更改：{setting}。"
+    prompts_title = "可以这样问"
+    what_can_you_do = "你能做什么？"
     ask_about_this = "就此提问"
     learn_from_this = "学习这条消息"
 
