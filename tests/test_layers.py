@@ -61,7 +61,10 @@ VENDORS = {
     "pyarrow": ["knowledge/stores/lance/"],
     # The settings are pydantic models. aiogram's types are, too: what it refuses, pydantic refuses.
     # It checks what a worker process replies.
-    "pydantic": ["core/settings/", "bots/telegram/", "knowledge/parsing/pool.py"],
+    # LanceDB's are not completed, because nobody uses them.
+    "pydantic": [
+        *("core/settings/", "bots/telegram/", "knowledge/parsing/pool.py", "knowledge/stores/lance/lancedb_api.py"),
+    ],
     "pydantic_core": ["core/settings/"],
     "pypdf": ["knowledge/sources/formats/"],
     "rich": ["bots/cli/", "bots/console/", "bots/common/terminal.py"],

@@ -14,7 +14,11 @@ assert "lancedb" not in sys.modules, "imported too early"
 store = asyncio.run(open_lance(Path(sys.argv[1]), "test", 8))
 assert dict(os.environ) == before, "the environment was changed"
 assert "lance_namespace_urllib3_client" not in sys.modules, "the stand-in was left behind"
-import lance_namespace_urllib3_client
+import lance_namespace_urllib3_client, pydantic
+assert pydantic.BaseModel.model_config == {}, "models of others would be completed late"
+from lance_namespace_urllib3_client.models.table_version import TableVersion as model
+assert not model.__pydantic_complete__, "it took time to load what nobody uses"
+model.model_validate({"version": 1, "manifest_path": "a"})
 print(lance_namespace_urllib3_client.BranchApi.__name__)
 """
 
