@@ -16,8 +16,8 @@ API_KEY = "none"
 TTFT_MS, RATE, TOKENS = 300.0, 50.0, 80
 # Within how many seconds a crowd arrives.
 SPREAD_S = 2.0
-# Passages for an answer: what all but KIMAs is given; KIMAs has no such number, its prompt has a size.
-TOP_K = 8
+# Passages for an answer: as many as an agent of KIMAs returns at most by default.
+TOP_K = 12
 
 # For the systems whose prompts are written by their users.
 ANSWER_PROMPT = (

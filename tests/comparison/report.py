@@ -84,9 +84,7 @@ CALLS_WHY = (
     "KIMAs asks for the messages that matter and for the complete question side by side, and may begin an answer "
     "before it knows both: more calls, for an earlier first token."
 )
-TOKENS_WHY = (
-    "KIMAs fills its prompt up to a number of tokens; the others get eight passages. More calls cost more, too."
-)
+TOKENS_WHY = "KIMAs calls the model more often, tells it how to cite, and names the place of each passage."
 AS_IT_STANDS = "AgentScope's static mode searches for the question as it stands, so no call precedes the answer."
 FIRST = "first token above the model's"
 ONE = "One at a time, {} a conversation"
