@@ -59,16 +59,12 @@ def get_value_data(message: Message) -> str:
     return f"{_SET}{message.reference[MENU_FIELD]}"
 
 
-def is_menu_choice(data: object) -> bool:
-    """Return whether what stands behind an entry is of a menu."""
-    return isinstance(data, str) and data.startswith((_OPEN, _SET))
-
-
 def to_menu_message(message: Message, data: str) -> Message | None:
     """Return a message as the choice of an entry; None for what is no entry of ours."""
-    if data.startswith(_OPEN):
-        field, command, text = data.removeprefix(_OPEN), SETTINGS_COMMAND, ""
-    else:
+    if not data.startswith((_OPEN, _SET)):
+        return None
+    field, command, text = data.removeprefix(_OPEN), SETTINGS_COMMAND, ""
+    if data.startswith(_SET):
         field = data.removeprefix(_SET)
         command, _, text = field.partition(" ")
         if command not in FIELD_COMMANDS or not text:

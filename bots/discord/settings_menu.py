@@ -40,7 +40,7 @@ def from_menu_choice(event: Mapping[str, Any], me: Identity) -> Message | Ignore
     malformed event.
     """
     message = to_interaction(event, me)
-    choice = to_menu_message(message, str(event["data"]["values"][0]))
+    choice = to_menu_message(message, str(next(iter(event["data"]["values"]), "")))
     return choice or IgnoredEvent("a choice that is not ours", is_expected=False)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bots.common.connection import NotEditable, RetryLater, Unreachable
 from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink
-from bots.common.settings_menu import is_menu_choice, to_menu_message
+from bots.common.settings_menu import to_menu_message
 from bots.telegram.connection import NotModified
 from bots.telegram.convert import Identity
 from core.errors import MessageDeleted
@@ -40,13 +40,11 @@ def from_callback_query(query: CallbackQuery, me: Identity) -> Message | Ignored
     `reference` holds `query`, which is answered, `chat_id` and `message_id` of what the button stands below, and
     `keyboard`: the rows of buttons there, each with its label and its data.
     """
-    if query.message is None:
-        return IgnoredEvent("a press of a button that is not ours", is_expected=False)
+    message = _to_message(query, query.message, me) if query.message is not None else None
     choice_and_question = read_button(query.data)
-    message = _to_message(query, query.message, me)
-    if choice_and_question is not None:
+    if message is not None and choice_and_question is not None:
         return to_press(message, *choice_and_question)
-    choice = to_menu_message(message, query.data) if query.data and is_menu_choice(query.data) else None
+    choice = to_menu_message(message, query.data or "") if message is not None else None
     return choice or IgnoredEvent("a press of a button that is not ours", is_expected=False)
 
 

@@ -76,6 +76,9 @@ class TelegramMenuSink(FinalTextSink):
             [(f"{CHOSEN if data == chosen else ''}{label.removeprefix(CHOSEN)}", data) for label, data in row]
             for row in reference["keyboard"]
         ]
+        if not rows:
+            # Telegram no longer shows the bot so old a message.
+            return
         try:
             await self._client.edit_buttons(int(reference["chat_id"]), int(reference["message_id"]), rows)
         except PlatformError as error:

@@ -15,12 +15,14 @@ import pytest
 from bots.common.settings_menu import build_menu
 from bots.discord.adapter import DiscordAdapter
 from bots.discord.application_commands import MANAGE_GUILD
-from bots.discord.settings_menu import FIELDS_ID, VALUES_ID
+from bots.discord.convert import Identity
+from bots.discord.settings_menu import FIELDS_ID, VALUES_ID, from_menu_choice
 from bots.telegram.adapter import TelegramAdapter
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.ports import Adapter
 from core.storage.messages import Journal
 from core.text.catalogue import ENGLISH
+from core.types import Message
 from core.types.forms import FormField, SettingsForm
 from tests.bots import discord_helpers
 from tests.bots.test_telegram_adapter import settings as telegram_settings
@@ -55,7 +57,7 @@ class Client(ABC):
         """Give the command and return the message of the menu."""
 
     @abstractmethod
-    async def choose(self, menu: Any, data: str, who: int) -> str:
+    async def choose(self, menu: Any, data: str, who: int, *, old: bool = False) -> str:
         """Choose an entry and return the notice, or the text of the menu."""
 
     @abstractmethod
@@ -86,8 +88,8 @@ class TelegramClient(Client):
         await self.peer.wait_until(lambda: len(self.peer.messages(-100)) > count, 30)
         return self.peer.messages(-100)[-1]
 
-    async def choose(self, menu: telegram.PostedMessage, data: str, who: int) -> str:
-        press = self.peer.press(-100, menu.id, data, author=self.author(who))
+    async def choose(self, menu: telegram.PostedMessage, data: str, who: int, *, old: bool = False) -> str:
+        press = self.peer.press(-100, menu.id, data, author=self.author(who), old=old)
         await self.peer.wait_until(lambda: press in self.peer.notices, 30)
         return self.peer.notices[press] or menu.text
 
@@ -121,7 +123,7 @@ class DiscordClient(Client):
         assert asked.hidden
         return asked.shown
 
-    async def choose(self, menu: discord.PostedMessage, data: str, who: int) -> str:
+    async def choose(self, menu: discord.PostedMessage, data: str, who: int, *, old: bool = False) -> str:
         name = FIELDS_ID if data.startswith("field:") else VALUES_ID
         rights = self.rights(who)
         pressed = await self.peer.press(menu, name, self.author(who), value=data, permissions=rights)
@@ -237,12 +239,14 @@ async def test_a_value_that_makes_no_sense_changes_nothing(bot: Bot) -> None:
 async def test_a_forged_press_gives_no_other_command(bot: Bot) -> None:
     client = bot.client
     menu = await client.menu(OWNER)
-    for data in ("set:reload", "set:admins add 9003", "set:ask what?", "set:mode", "set:"):
+    for data in ("set:reload", "set:admins add 9003", "set:ask what?", "set:mode", "set:", "mode off", " "):
         if isinstance(client, TelegramClient):
             client.peer.press(-100, menu.id, data, author=client.author(OWNER))
         elif isinstance(client, DiscordClient):
             await client.peer.press(menu, VALUES_ID, client.author(OWNER), value=data)
-    assert await client.choose(menu, "set:mode auto", OWNER)
+    # Telegram shows a bot old messages without their buttons.
+    assert await client.choose(menu, "set:mode auto", OWNER, old=True)
+    assert client.entries(menu)
     assert [entry[1] for entry in await bot.written()] == ["mode auto"]
 
 
@@ -257,3 +261,12 @@ def test_what_does_not_fit_is_left_out_and_said() -> None:
     current = build_menu(SettingsForm((FormField("threshold {}", "T", "0.42", suggestions=(("0.5", "0.5"),)),)),
                          "threshold {}", 64, 9)  # fmt: skip
     assert current.values == (("0.42", "set:threshold 0.42", True), ("0.5", "set:threshold 0.5", False))
+
+
+@pytest.mark.parametrize(("values", "command"), [(["set:mode auto"], "mode"), (["mode auto"], ""), ([], "")])
+def test_only_an_entry_of_a_list_is_a_choice(values: list[str], command: str) -> None:
+    event = {"id": "1", "token": "t", "channel_id": "5", "user": {"id": "9", "username": "ann"}}
+    choice = from_menu_choice(
+        {**event, "data": {"custom_id": VALUES_ID, "values": values}}, Identity("7", "kimas", "8")
+    )
+    assert (choice.command if isinstance(choice, Message) else "") == command
