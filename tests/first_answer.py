@@ -176,6 +176,14 @@ async def record_installed(wheel: Path, group: Group | None = None) -> Record:
         return result
 
 
+def copy_docs(folder: Path) -> Path:
+    """Copy the guide, without the record: a bot that answers from it would quote its own answer."""
+    docs = Path(shutil.copytree(ROOT / "docs", folder / "docs"))
+    page = docs / PAGE.name
+    page.write_text(re.sub(f"{BEGIN}.*{END}", "", page.read_text("utf-8"), flags=re.DOTALL), "utf-8")
+    return docs
+
+
 def save(result: Record) -> None:
     """Put the record into the guide."""
     page = PAGE.read_text("utf-8")
