@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -120,8 +122,12 @@ class Work:
         if entry.environment != OWN:
             parts.append(pins(entry.environment).read_bytes())
         wanted = hashlib.sha256(b"\n".join(parts)).hexdigest()
+        is_known = stamp.exists() and stamp.read_text() == wanted
+        if not is_known:
+            # Some would add to what is there, other documents among it.
+            shutil.rmtree(self.folder, ignore_errors=True)
         # What KIMAs indexes changes with its code, and it sees by itself what is new.
-        if entry.environment == OWN or not stamp.exists() or stamp.read_text() != wanted:
+        if entry.environment == OWN or not is_known:
             url = self.runner.embedder_url.removesuffix("/v1") + "/indexing/v1"
             self.call("index", embedder_url=url)
             stamp.write_text(wanted)
@@ -148,18 +154,14 @@ class Work:
         command = (python, "-m", "tests.comparison.worker", self.name, phase, job)
         with (self.folder / f"{phase}.log").open("w+", encoding="utf-8") as log:
             job.write_text(json.dumps({**values, "started": time.monotonic()}), "utf-8")
-            process = subprocess.run(
-                command,
-                cwd=ROOT,
-                env={**os.environ, **QUIET, "PYTHONPATH": str(ROOT)},
-                stdout=log,
-                stderr=log,
-                timeout=TIMEOUT_S,
-                check=False,
-            )
-        if process.returncode or not result.exists():
+            environment = {**os.environ, **QUIET, "PYTHONPATH": str(ROOT)}
+            with contextlib.suppress(subprocess.SubprocessError):
+                subprocess.run(
+                    command, cwd=ROOT, env=environment, stdout=log, stderr=log, timeout=TIMEOUT_S, check=True
+                )
+        if not result.exists():
             tail = (self.folder / f"{phase}.log").read_text("utf-8", "replace")[-2000:]
-            raise WorkerFailedError(f"{self.name}: {phase} failed with {process.returncode}\n{tail}")
+            raise WorkerFailedError(f"{self.name}: {phase} failed, or took over {TIMEOUT_S} s\n{tail}")
         report: Report = json.loads(result.read_text("utf-8"))
         return report
 
