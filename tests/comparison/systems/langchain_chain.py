@@ -1,12 +1,14 @@
 """LangChain: a history-aware retriever over an ensemble of BM25 and FAISS, and a retrieval chain that streams.
 
 As its guides on conversational retrieval and on the ensemble retriever have it (package `langchain_classic`). Tuned:
-the persisted FAISS index, asynchronous calls, and no more passages for an answer than the others get.
+the persisted FAISS index, asynchronous calls, words in lower case for BM25 (as it comes, it splits at blanks), and no
+more passages for an answer than the others get.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -66,7 +68,7 @@ class LangChainSystem:
         )
         # BM25 is not persisted: it is built from the documents at each start.
         chunks = [store.docstore.search(name) for name in store.index_to_docstore_id.values()]
-        bm25 = await asyncio.to_thread(BM25Retriever.from_documents, chunks, k=TOP_K)
+        bm25 = await asyncio.to_thread(BM25Retriever.from_documents, chunks, preprocess_func=_words, k=TOP_K)
         ensemble = EnsembleRetriever(
             retrievers=[bm25, store.as_retriever(search_kwargs={"k": TOP_K})], weights=[0.5, 0.5]
         )
@@ -90,6 +92,10 @@ class LangChainSystem:
 
     async def close(self) -> None:
         return None
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
 
 
 def _first(chunks: Sequence[LangChainDocument]) -> list[LangChainDocument]:
