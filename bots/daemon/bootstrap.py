@@ -8,9 +8,11 @@ import sys
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bots.common.open_storage import has_database, open_database, open_refresh_repository, open_refreshes
+from bots.daemon.store_outage import enter_when_reachable
 from core.answering.cache import CachedAnswers, GetVersions, fingerprint
 from core.answering.context import AnswerDependencies
 from core.answering.head_starts import HeadStarts
@@ -360,8 +362,8 @@ async def open_daemon(
     from bots.daemon.feeds import make_feed_followers
     from bots.daemon.sharing import join_daemons, share_work
 
-    metrics_recorder = monitor.metrics_recorder
-    journal = await open_daemon_journal(settings, stack, metrics_recorder, dry_run=dry_run)
+    recorder = monitor.metrics_recorder
+    journal = await open_daemon_journal(settings, stack, recorder, dry_run=dry_run)
     leases = await stack.enter_async_context(join_daemons(settings, journal.database))
     live = make_live_settings(settings, journal.database)
     platform_adapters = make_adapters(settings, journal, read_only=dry_run)
@@ -370,11 +372,10 @@ async def open_daemon(
     feed_followers = make_feed_followers(settings, adapters, journal, parser)
     async with task_group() as startup_tasks:
         startup_task = startup_tasks.create_task(start_opening(adapters, stack))
-        app = await stack.enter_async_context(
-            open_app(settings, database=journal.database, live=live, metrics_recorder=metrics_recorder, parser=parser)
-        )
+        make_app = partial(open_app, settings, database=journal.database, live=live, parser=parser)
+        app = await enter_when_reachable(stack, partial(make_app, metrics_recorder=recorder))
     library = app.deps.library
-    scheduler = app.make_refresh_scheduler(journal.database, metrics_recorder, leases)
+    scheduler = app.make_refresh_scheduler(journal.database, recorder, leases)
     dispatcher = make_dispatcher(live, journal, refresher=scheduler, reload_settings=reload_settings, library=library)
     processor = make_message_processor(
         journal, monitor.instrument_answer(app.answer), dispatcher, library=library, service=app.answer_service

@@ -111,6 +111,20 @@ async def test_sigterm_ends_an_opening_that_waits_for_a_platform(deployment: Dep
     server.close()
 
 
+async def test_it_waits_for_the_server_of_the_passage_store(
+    deployment: Deployment, unused_tcp_port_factory: Callable[[], int], caplog: pytest.LogCaptureFixture
+) -> None:
+    ports = {"http_port": unused_tcp_port_factory(), "grpc_port": unused_tcp_port_factory()}
+    deployment.settings["knowledge"] = {"store": {"provider": "weaviate", "weaviate": ports}}
+    async with daemon(deployment) as running:
+        async with asyncio.timeout(SOON_S):
+            while caplog.text.count("store.unreachable") < 2:
+                await asyncio.sleep(0.02)
+        assert not running.done()
+        terminate()
+        assert await asyncio.wait_for(running, 30) == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 async def test_an_answer_is_finished_within_the_grace_period(
     deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer, number: int

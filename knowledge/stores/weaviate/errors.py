@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from core.errors import StoreError
+from core.errors import StoreError, StoreUnreachable
 
 SETTINGS_SECTION = "knowledge.store.weaviate"
+UNREACHABLE_HINT = f"is it running, and are host and ports in {SETTINGS_SECTION} right?"
 # Part of an error text, and the way out; the first match counts.
 HINTS = (
     (
@@ -30,10 +31,7 @@ HINTS = (
         f"TLS failed, see {SETTINGS_SECTION}.secure; certificates of an authority of your own are "
         "named by SSL_CERT_FILE",
     ),
-    (
-        ("connect", "unavailable", "not reachable", "startup"),
-        f"is it running, and are host and ports in {SETTINGS_SECTION} right?",
-    ),
+    (("connect", "unavailable", "not reachable", "startup"), UNREACHABLE_HINT),
 )
 
 
@@ -41,7 +39,7 @@ HINTS = (
 async def map_errors(store_name: str, action: str, timeout_s: float) -> AsyncIterator[None]:
     """Turn the client's failures into `StoreError`. `action` says what is tried: opened, read, written.
 
-    What takes longer than `seconds` has failed as well.
+    What takes longer than `timeout_s` has failed as well. A server that nobody answers for is a `StoreUnreachable`.
     """
     import httpx  # what the client sends HTTP through; some of its exceptions come through
     from weaviate.exceptions import WeaviateBaseError
@@ -50,10 +48,13 @@ async def map_errors(store_name: str, action: str, timeout_s: float) -> AsyncIte
         async with asyncio.timeout(timeout_s):
             yield
     except TimeoutError as error:
-        raise StoreError(f"{store_name} could not be {action}: no answer within {timeout_s:g} seconds") from error
+        reason = f"no answer within {timeout_s:g} seconds"
+        raise StoreUnreachable(f"{store_name} could not be {action}: {reason}") from error
     # The last three: the client met a reply that is none of Weaviate's.
     except (WeaviateBaseError, httpx.HTTPError, OSError, ValueError, LookupError, TypeError) as error:
-        raise StoreError(explain_error(store_name, action, _describe_causes(error))) from error
+        reason = _describe_causes(error)
+        error_class = StoreUnreachable if find_hint(reason) == UNREACHABLE_HINT else StoreError
+        raise error_class(explain_error(store_name, action, reason)) from error
 
 
 def _describe_causes(error: BaseException) -> str:
@@ -69,6 +70,11 @@ def _describe_causes(error: BaseException) -> str:
 
 def explain_error(store_name: str, action: str, reason: str) -> str:
     """Say what happened and the way out. The client's reasons are long; their beginning tells enough."""
-    short_reason, lowered = " ".join(reason.split())[:300], reason.lower()
-    hint = next((hint for markers, hint in HINTS if any(marker in lowered for marker in markers)), "")
+    short_reason, hint = " ".join(reason.split())[:300], find_hint(reason)
     return f"{store_name} could not be {action}{hint and ': '}{hint} ({short_reason})"
+
+
+def find_hint(reason: str) -> str:
+    """Return the way out of an error, or an empty string."""
+    lowered = reason.lower()
+    return next((hint for markers, hint in HINTS if any(marker in lowered for marker in markers)), "")
