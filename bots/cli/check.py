@@ -23,12 +23,14 @@ from bots.cli.probes import (
     make_remote_probes,
     run_probe,
 )
+from bots.common.open_storage import open_existing_database
 from bots.common.terminal import make_console, print_json
 from bots.daemon.adapters import find_port_conflicts, find_token_conflicts
 from bots.daemon.alerts import find_alert_errors
 from bots.daemon.feeds import find_feed_errors
-from core.errors import SourceError
+from core.errors import SourceError, StoreError
 from core.observability.logs import make_redactor
+from core.runtime.budget import Budget
 from core.settings import (
     FaqSource,
     FeedSource,
@@ -50,6 +52,7 @@ from core.settings.limits import (
 )
 from core.settings.loader import get_secret_values
 from core.text.formatting import pluralize
+from core.types import Question
 from knowledge.embedding.fastembed_models import find_fault
 from knowledge.embedding.local import LOCAL_NAME, find_package_dir
 from knowledge.live import open_live_source
@@ -65,12 +68,35 @@ MIN_DISK_BYTES = 50_000_000
 
 async def run_check(settings: Settings, *, live: bool, as_json: bool) -> int:
     """Validate what the configuration names; the exit code is 1 when there is an error."""
-    findings = await check(settings, live=live, probes=make_probes(settings))
+    budgets = {path: Budget(settings.budget) for path, _ in settings.models.iter_endpoints()}
+    findings = await check(settings, live=live, probes=make_probes(settings, budgets))
+    findings += await record_probes(settings, [budget for budget in budgets.values() if budget.tokens])
     if as_json:
         print_json({"findings": [asdict(finding) for finding in findings]})
     else:
         print_findings(make_console(), findings)
     return 1 if any(finding.level == "error" for finding in findings) else 0
+
+
+async def record_probes(settings: Settings, budgets: Sequence[Budget]) -> list[Finding]:
+    """Record what the calls of models took, each by its budget; before the first message there is no journal for it."""
+    if not budgets:
+        return []
+    from core.answering.quota import record_usage
+    from core.storage.usage import UsageRepository, group_by_agent
+
+    try:
+        async with open_existing_database(settings) as database:
+            if database is None:
+                return []
+            for budget in budgets:
+                usage = group_by_agent(budget.tokens, budget.cost)
+                await record_usage(UsageRepository(database), Question(""), "probe", usage, models=budget.models)
+    except StoreError as error:
+        redact = make_redactor(await asyncio.to_thread(get_secret_values, settings))
+        text = f"what the calls of models took is not recorded: {error}"
+        return [Finding("warning", "journal", redact(text))]
+    return []
 
 
 async def check(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from bots.cli.console import Finding
 from bots.cli.options import import_by_path
@@ -17,6 +17,10 @@ from bots.daemon.adapters import get_section_path
 from bots.daemon.feeds import find_feed_errors, probe_feed
 from core.errors import KimasError, ModelError, SourceError
 from core.llm.client import OpenAIClient
+from core.llm.sse import StreamChunk
+from core.llm.usage import CallMeter, TokenEstimator
+from core.observability.metrics import MetricsRecorder
+from core.ports import RequestBudget
 from core.runtime.tasks import capture_error
 from core.settings import (
     EmbeddingSettings,
@@ -47,6 +51,8 @@ from knowledge.web.client import Request, WebClient
 LiveSourceSettings = HttpApiSource | SearchApiSource | RemoteRagSource
 
 PROBE_TIMEOUT_S = 15.0
+# Who called a model, in `kimas usage`.
+PROBE_AGENT = "check"
 LIVE_ONLY_HINT = "reached with --live only"
 MAX_LISTED_MODELS = 12
 IDENTITY_PREFIXES = {
@@ -150,9 +156,15 @@ async def _probe_journal(settings: Settings) -> str:
         return await database.get_version() if database else ""
 
 
-def make_probes(settings: Settings) -> list[Probe]:
-    """Return a probe per configured service. Each sends one small request and changes nothing."""
-    probes = [Probe(path, partial(_probe_model, model)) for path, model in settings.models.iter_endpoints()]
+def make_probes(settings: Settings, budgets: Mapping[str, RequestBudget] | None = None) -> list[Probe]:
+    """Return a probe per configured service. Each sends one small request and changes nothing.
+
+    What the call of a model takes is added to the budget with the model's path, if there is one.
+    """
+    probes = [
+        Probe(path, partial(_probe_model, model, (budgets or {}).get(path)))
+        for path, model in settings.models.iter_endpoints()
+    ]
     if settings.journal.url:
         probes.append(Probe("journal", partial(_probe_journal, settings)))
     embedding = settings.knowledge.embedding
@@ -169,16 +181,29 @@ def make_probes(settings: Settings) -> list[Probe]:
     return probes
 
 
-async def _probe_model(settings: FallbackSettings) -> str:
+async def _probe_model(settings: FallbackSettings, budget: RequestBudget | None) -> str:
     api_key = settings.api_key.value() if settings.api_key else ""
-    return await probe_model(settings.base_url, settings.model, api_key, settings.timeout_s)
+    if budget is None:
+        return await probe_model(settings.base_url, settings.model, api_key, settings.timeout_s)
+    sinks = budget, MetricsRecorder()
+    meter = CallMeter(_make_request(settings.model), settings, TokenEstimator(), sinks, PROBE_AGENT, is_stream=False)
+    return await probe_model(settings.base_url, settings.model, api_key, settings.timeout_s, meter)
 
 
-async def probe_model(base_url: str, model: str, api_key: str, timeout_s: float = PROBE_TIMEOUT_S) -> str:
-    """Ask a model for one word. Raises `ModelError`, with the endpoint's models where it has no such model."""
+def _make_request(model: str) -> dict[str, Any]:
+    return {"model": model, "messages": [{"role": "user", "content": "Say yes."}]}
+
+
+async def probe_model(
+    base_url: str, model: str, api_key: str, timeout_s: float = PROBE_TIMEOUT_S, meter: CallMeter | None = None
+) -> str:
+    """Ask a model for one word, and let the meter count it.
+
+    Raises `ModelError`, with the endpoint's models where it has no such model.
+    """
     client = OpenAIClient.open(base_url, api_key, timeout_s)
     try:
-        reply = await client.complete({"model": model, "messages": [{"role": "user", "content": "Say yes."}]})
+        reply = await _complete(client, model, meter)
     except ModelError as error:
         listed = await capture_error(client.list_models())
         names = () if isinstance(listed, KimasError) else listed
@@ -189,6 +214,20 @@ async def probe_model(base_url: str, model: str, api_key: str, timeout_s: float 
     finally:
         await client.close()
     return f"{model} at {base_url} answers ({reply.completion_tokens} tokens)"
+
+
+async def _complete(client: OpenAIClient, model: str, meter: CallMeter | None) -> StreamChunk:
+    if meter is None:
+        return await client.complete(_make_request(model))
+    try:
+        reply = await client.complete(_make_request(model))
+        meter.count(reply)
+    except BaseException as error:
+        meter.fail(error)
+        raise
+    finally:
+        meter.close()
+    return reply
 
 
 async def _probe_embedding(settings: EmbeddingSettings) -> str:

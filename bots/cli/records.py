@@ -173,6 +173,7 @@ def _usage_as_json(daily_usage: Sequence[DailyUsage], agent_usage: Sequence[Agen
             **_tokens_as_json(day.usage),
             **({"head_starts": asdict(day.head_starts)} if day.head_starts.begun else {}),
             **({"second_opinions": day.second_opinions} if day.second_opinions else {}),
+            **({"probes": day.probes} if day.probes else {}),
         }
         for day in daily_usage
     ]
@@ -211,6 +212,8 @@ def _print_usage(daily_usage: Sequence[DailyUsage], agent_usage: Sequence[AgentU
         out.print(f"\nhead starts: {begun:,} begun, {kept:,} kept ({kept / begun:.0%})")
     if second_opinions := sum(day.second_opinions for day in daily_usage):
         out.print(f"\nsecond opinions on speaking unasked: {second_opinions:,}")
+    if probes := sum(day.probes for day in daily_usage):
+        out.print(f"\ncalls of kimas check --live: {probes:,}")
 
 
 def _format_tokens(usage: TokenUsage) -> tuple[str, ...]:

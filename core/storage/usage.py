@@ -16,8 +16,8 @@ from core.storage.engine import Repository
 from core.storage.tables import answers, chat_values, messages, spending
 from core.types import Question
 
-# "second_opinion" is no answer: a model was asked whether to speak.
-AnswerOutcome = Literal["answered", "failed", "cached", "second_opinion"]
+# The last two are no answers: a model was asked whether to speak, or whether it is there (`kimas check --live`).
+AnswerOutcome = Literal["answered", "failed", "cached", "second_opinion", "probe"]
 TERMINAL_PLATFORM = "terminal"
 # The number of recent answers that estimate the usage of one.
 AVERAGED_ANSWERS = 50
@@ -68,7 +68,8 @@ class UsageTotals:
 class DailyUsage:
     """One day (YYYY-MM-DD, local) of all answers; `cached` and `failed` are among `answers`.
 
-    `second_opinions` are no answers: a model was asked whether to speak. `usage` counts what that took.
+    `second_opinions` and `probes` are no answers: a model was asked whether to speak, or whether it is there. `usage`
+    counts what that took.
     """
 
     day: str
@@ -78,6 +79,7 @@ class DailyUsage:
     usage: TokenUsage
     head_starts: HeadStartCount = HeadStartCount()
     second_opinions: int = 0
+    probes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,8 @@ class UsageRepository(Repository):
         """Return the days since `since` that had answers, newest first."""
         columns = answers.c
         outcome_counts = [
-            func.sum(case((columns.outcome == name, 1), else_=0)) for name in ("cached", "failed", "second_opinion")
+            func.sum(case((columns.outcome == name, 1), else_=0))
+            for name in ("cached", "failed", "second_opinion", "probe")
         ]
         query = (
             select(columns.day, func.count(), *outcome_counts, *_sum_columns(*_COUNTED_COLUMNS))
@@ -183,9 +186,16 @@ class UsageRepository(Repository):
         )
         return [
             DailyUsage(
-                day, count - opinions, cached, failed, TokenUsage(*usage[:4]), HeadStartCount(*usage[4:]), opinions
+                day,
+                count - opinions - probes,
+                cached,
+                failed,
+                TokenUsage(*usage[:4]),
+                HeadStartCount(*usage[4:]),
+                opinions,
+                probes,
             )
-            for day, count, cached, failed, opinions, *usage in await self._database.fetch_all(query)
+            for day, count, cached, failed, opinions, probes, *usage in await self._database.fetch_all(query)
         ]
 
     async def get_agent_usage(self, since: date) -> Sequence[AgentUsage]:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bots.cli.check import check
+from bots.cli.check import check, run_check
 from bots.cli.console import Finding
 from bots.cli.probes import make_probes
+from bots.common.open_storage import open_database
 from bots.discord.diagnosis import compute_permissions
 from bots.slack.diagnosis import REQUIRED_SCOPES, USEFUL_SCOPES
+from core.errors import ModelError
+from core.runtime.budget import Budget
 from core.settings import Settings
+from core.storage.usage import UsageRepository
 from tests.deployment import ROOT
 from tests.peers.discord import MESSAGE_CONTENT, DiscordPeer
 from tests.peers.language_model import LanguageModelPeer
@@ -191,6 +196,39 @@ async def test_a_model_that_does_not_exist(tmp_path: Path) -> None:
         findings = await run_live(tmp_path, "models.main", models={"main": model})
         assert [finding.level for finding in findings] == ["ok", "error"]
         assert "has no model qwen3:7b; it has qwen3:8b" in findings[1].text
+
+
+async def test_what_the_calls_of_models_take_is_recorded(tmp_path: Path) -> None:
+    async with LanguageModelPeer() as peer:
+        prices = {"price_prompt": 1.0, "price_completion": 2.0}
+        models = {name: {"base_url": peer.base_url, "model": name, **prices} for name in ("main", "light")}
+        settings = Settings.model_validate({"data_dir": tmp_path, "models": models})
+        assert await run_check(settings, live=True, as_json=True) == 0
+        assert not (tmp_path / "journal.db").exists(), "a check creates no journal"
+        database = await open_database(settings)
+        try:
+            assert await run_check(settings, live=False, as_json=True) == 0
+            assert await run_check(settings, live=True, as_json=True) == 0
+            repository = UsageRepository(database)
+            (day,) = await repository.get_daily_usage(date.min)
+            rows = await repository.get_usage_by_model(date.min)
+        finally:
+            await database.close()
+        assert (day.answers, day.probes, day.usage.estimated_tokens) == (0, 2, 0)
+        assert day.usage.prompt_tokens > 0 < day.usage.cost
+        assert {row.values[1:] for row in rows} == {("check", "main"), ("check", "light")}
+
+
+async def test_a_refused_call_takes_nothing(tmp_path: Path) -> None:
+    async with LanguageModelPeer() as peer:
+        peer.models = ("other",)
+        model = {"base_url": peer.base_url, "model": "unknown"}
+        settings = Settings.model_validate({"data_dir": tmp_path, "models": {"main": model}})
+        budgets = {"models.main": Budget(settings.budget)}
+        (probe,) = make_probes(settings, budgets)
+        with pytest.raises(ModelError):
+            await probe.run()
+        assert not budgets["models.main"].tokens
 
 
 async def test_an_address_without_http(tmp_path: Path) -> None:
