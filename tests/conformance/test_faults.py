@@ -75,8 +75,10 @@ async def test_an_answer_that_is_refused_is_shown_in_another_way(bot: Bot, step:
     if step in ("post", "begin"):
         bot.driver.fail(step, "refused", times)
     message = await bot.driver.say(room, f"{bot.driver.mention}How?")
-    if step not in ("post", "begin"):
+    if step not in ("post", "begin") or bot.platform == "slack":
+        # On Slack a stream begins every answer, or an edited message, before its end is posted.
         await until(lambda: bool(bot.shown(room)), "the beginning of the answer")
+    if step not in ("post", "begin"):
         bot.driver.fail(step, "refused", times)
         bot.script.pieces = []
     bot.script.midway.open.set()
