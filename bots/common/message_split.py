@@ -1,4 +1,4 @@
-"""Splitting a reply into messages that a platform accepts: between blocks, else lines, words, characters.
+"""Splitting a reply into messages that a platform accepts: between blocks, else lines, sentences, words, characters.
 
 Nothing visible gives no parts.
 """
@@ -14,6 +14,11 @@ _FENCE_OPENING = re.compile(r"^(?P<lead>(?:> )?)```(?P<language>[^\n`]*)\n", re.
 _FENCE_LINE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 _FENCE_CLOSINGS = {lead: re.compile(rf"^{lead}```$", re.MULTILINE) for lead in ("", "> ")}
 _HTML_ATOM = re.compile(r"<[^<>]*>|&[#\w]{1,10};|.", re.DOTALL)
+# Chinese sentences end without a space behind.
+_WIDE_SENTENCE_ENDS, _SENTENCE_ENDS = "。！？", ".!?"
+_TO_SENTENCE_END = re.compile(rf"[^{_WIDE_SENTENCE_ENDS}]*[{_WIDE_SENTENCE_ENDS}]+|[^{_WIDE_SENTENCE_ENDS}]+")
+# What begins like this is markup in one piece.
+_MARKUP_START = "[`<\\&"
 # Besides the text's length Telegram bounds the raw size of a message with its tags (32768 bytes).
 MAX_HTML_BYTES = 30000
 # Telegram drops all entities of a message after the hundredth. Some it finds by itself.
@@ -131,16 +136,28 @@ class MarkdownSplitter:
         yield f"{opening}{chunk}\n{closing}"
 
     def _split_line(self, line: str, limit: int) -> Iterator[str]:
-        """Yield a line in pieces that end between words."""
-        chunk = ""
-        for atom in self.atom.findall(line):
-            for piece in self._cut_to_limit(atom, limit):
+        """Yield a line in pieces that end between sentences, else between words."""
+        chunk, sentence_end = "", 0
+        for piece in self._iter_line_pieces(line, limit):
+            if self.measure(chunk) + self.measure(piece) > limit:
+                # A place that would waste most of the part is none.
+                end = sentence_end if sentence_end > len(chunk) // 3 else len(chunk)
+                yield chunk[:end]
+                chunk, sentence_end = chunk[end:], 0
                 if self.measure(chunk) + self.measure(piece) > limit:
                     yield chunk
                     chunk = ""
-                chunk += piece
+            is_end = piece[-1] in _WIDE_SENTENCE_ENDS or (piece.isspace() and chunk[-1:] in tuple(_SENTENCE_ENDS))
+            chunk += piece
+            sentence_end = len(chunk) if is_end else sentence_end
         if chunk:
             yield chunk
+
+    def _iter_line_pieces(self, line: str, limit: int) -> Iterator[str]:
+        """Yield the atoms of a line, cut where a Chinese sentence ends and where one alone is too long."""
+        for atom in self.atom.findall(line):
+            for text in [atom] if atom[0] in _MARKUP_START else _TO_SENTENCE_END.findall(atom):
+                yield from self._cut_to_limit(text, limit)
 
     def _cut_to_limit(self, text: str, limit: int) -> Iterator[str]:
         """Yield a text in pieces of at most `limit` units."""
@@ -192,7 +209,7 @@ def _find_end(atoms: list[str], start: int, open_tags: list[str], limit: int) ->
     """Return where the part that begins at `start` ends."""
     units, byte_count, depth = 0, sum(2 * len(tag) for tag in open_tags), len(open_tags)
     entity_count = depth
-    block = line = word = _BreakPoint(start, 0)
+    block = line = sentence = word = _BreakPoint(start, 0)
     for index in range(start, len(atoms)):
         atom = atoms[index]
         byte_count += len(atom.encode())
@@ -203,7 +220,7 @@ def _find_end(atoms: list[str], start: int, open_tags: list[str], limit: int) ->
         units += utf16_length(unescape(atom))
         if units > limit or byte_count > MAX_HTML_BYTES or entity_count > MAX_ENTITIES:
             # A place that would waste most of the part is none.
-            good_breaks = (point.index for point in (block, line, word) if point.units > units // 3)
+            good_breaks = (point.index for point in (block, line, sentence, word) if point.units > units // 3)
             # Tags right before the full mark belong to what comes next, or a part could end where it began.
             return next(good_breaks, max(index, start + 1))
         if atom == "\n":
@@ -211,6 +228,9 @@ def _find_end(atoms: list[str], start: int, open_tags: list[str], limit: int) ->
             block = line if depth == 0 and atoms[index - 1 : index] == ["\n"] else block
         elif atom == " ":
             word = _BreakPoint(index + 1, units)
+            sentence = word if atoms[index - 1] in _SENTENCE_ENDS else sentence
+        elif atom in _WIDE_SENTENCE_ENDS:
+            sentence = _BreakPoint(index + 1, units)
     return len(atoms)
 
 
