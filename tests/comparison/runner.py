@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TextIO
 
 from tests.comparison.contract import SPREAD_S, Document
 from tests.comparison.environments import make_environment, pins, versions
@@ -182,19 +182,21 @@ def open_runner(plan: Plan, folder: Path) -> Iterator[Runner]:
     folder.mkdir(parents=True, exist_ok=True)
     cases = str(write_cases(folder, plan))
     with (
-        _peer("model", cases) as model_url,
-        _peer("model", cases, "--ttft", "0", "--rate", "0") as fast_model_url,
-        _peer("embedder", str(folder)) as embedder_url,
+        # Its complaints are mostly about clients that leave early, as some do on purpose.
+        (folder / "peers.log").open("w", encoding="utf-8") as log,
+        _peer(log, "model", cases) as model_url,
+        _peer(log, "model", cases, "--ttft", "0", "--rate", "0") as fast_model_url,
+        _peer(log, "embedder", str(folder)) as embedder_url,
     ):
         yield Runner(plan, folder, model_url, fast_model_url, embedder_url)
 
 
 @contextmanager
-def _peer(*arguments: str) -> Iterator[str]:
+def _peer(log: TextIO, *arguments: str) -> Iterator[str]:
     """Run a peer for the length of the block; the address is what it prints."""
     command = (sys.executable, "-m", "tests.comparison.peers", *arguments)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=log, text=True) as process:
         try:
             assert process.stdout is not None
             yield process.stdout.readline().strip()
