@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from sqlalchemy import Engine
 
 from core.settings.messaging import JournalSettings
 from core.storage.engine import Database
@@ -132,7 +133,7 @@ def postgres_journal(postgres_server: PostgresServer, monkeypatch: pytest.Monkey
     return postgres_server.settings(postgres_server.create_database(TEMPLATE))
 
 
-async def open_copy(database: type[Database], path: Path, template: Path) -> Database:
+async def open_copy(database: type[Database], path: Path, template: Path, engines: list[Engine]) -> Database:
     """Open a database; a new one is a copy of the template, which takes a fraction of the time."""
     if not template.exists():
         with tempfile.TemporaryDirectory(dir=template.parent) as folder:
@@ -146,7 +147,15 @@ async def open_copy(database: type[Database], path: Path, template: Path) -> Dat
             path.parent.mkdir(parents=True, exist_ok=True)
             os.link(copy.name, path)
     opened: Database = await open_database(database, path)
+    share_statements(opened._engine.sync_engine, engines)
     return opened
+
+
+def share_statements(engine: Engine, engines: list[Engine]) -> None:
+    """Let all databases of a process share what SQLAlchemy has compiled: a test has hardly a statement of its own."""
+    if not engines:
+        engines.append(engine)
+    engine.dialect, engine._compiled_cache = engines[0].dialect, engines[0]._compiled_cache
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -160,7 +169,7 @@ def _made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(embedding, "_make_model_spec", shared)
-        patch.setattr(Database, "open", classmethod(partial(open_copy, template=base / "template.db")))
+        patch.setattr(Database, "open", classmethod(partial(open_copy, template=base / "template.db", engines=[])))
         # With more workers than processors, what has a lower priority would hardly get its turn.
         patch.setattr(embedding, "lower_thread_priority", lambda: None)
         yield

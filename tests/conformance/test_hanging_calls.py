@@ -41,5 +41,5 @@ async def test_no_answer_waits_for_a_call_that_only_shows_that_it_is_coming(bot:
     bot.script.midway.open.set()
     await until(lambda: bot.texts(room)[-1:] == ["Answer to: How?"], "the answer")
     assert (await bot.settled(room, message)).state == "answered"
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 15
     assert len(bot.texts(room)) == 1

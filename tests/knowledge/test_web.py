@@ -261,7 +261,6 @@ def test_a_header_names_the_character_set(charset: str, content: bytes, text: st
     assert decode_content(content, f"text/plain; charset={charset}") == text
 
 
-@pytest.mark.serial
 def test_every_codec_that_a_header_can_name_takes_linear_time() -> None:
     for name in sorted({*encodings.aliases.aliases.values(), "punycode", "idna", "unicode_escape"}):
         for unit in (b"a", b"+", b"xn--", b"\\u0041", b"-", b"\x1b$B"):

@@ -23,7 +23,7 @@ from aiohttp import web
 from tests.soak.world import NEVER_TAKEN, World, open_world
 
 # How long a question may take until the call comes that the kill is aimed at.
-AIM_S = 6.0
+AIM_S = 15.0
 SOON_S = 0.03
 
 
