@@ -167,9 +167,7 @@ async def record_installed(wheel: Path, group: Group | None = None) -> Record:
         folder.mkdir()
         kimas = [str(install(wheel.absolute(), Path(place) / "venv", result))]
         environment = {"HOME": str(home), "PYTHONPATH": "", "PATH": os.environ["PATH"]}
-        # An earlier record would be quoted as an answer.
-        docs = Path(shutil.copytree(ROOT / "docs", Path(place) / "docs"))
-        (docs / PAGE.name).write_text(PAGE.read_text("utf-8").partition(BEGIN)[0], "utf-8")
+        docs = copy_docs(Path(place))
         if group is None:
             return await record(kimas, docs, folder, environment, result)
         await record_in(group, kimas, docs, folder, environment, result)

@@ -6,11 +6,13 @@ See `tests/independent/README.md`. Usage: `python -m tests.independent.telegram 
 from __future__ import annotations
 
 import urllib.parse
+from functools import partial
 
 from tests.independent.steps import (
     ANSWER,
     FOLLOW_UP,
     QUESTION,
+    SECOND_ANSWER,
     Json,
     call,
     is_cited,
@@ -44,8 +46,9 @@ class Server:
         return [update["message"] for update in call(f"{self._address}/client/getUpdates?{query}")["result"]]
 
     def find(self, text: str, after: int = 0) -> Json | None:
-        """Return the first message of the bot that holds a text, of those after so many."""
-        return next((message for message in self.list_shown()[after:] if text in message["text"]), None)
+        """Return the bot's message that holds a text, of those after a message."""
+        messages = (message for message in self.list_shown() if message["message_id"] > after)
+        return next((message for message in messages if text in message["text"]), None)
 
 
 def get_buttons(message: Json) -> list[Json]:
@@ -56,15 +59,16 @@ def get_buttons(message: Json) -> list[Json]:
 
 def converse(server: Server) -> None:
     """Ask, follow up and give a command."""
+    last = max((message["message_id"] for message in server.list_shown()), default=0)
+    find = partial(server.find, after=last)
     server.send("sendMessage", text=QUESTION)
-    wait_for(lambda: server.find(ANSWER), "a question is answered")
-    wait_for(lambda: is_cited((server.find(ANSWER) or {})["text"]), "with citations")
-    wait_for(lambda: get_buttons(server.find(ANSWER) or {}), "with thumbs below the answer")
-    count = len(server.list_shown())
+    wait_for(lambda: find(ANSWER), "a question is answered")
+    wait_for(lambda: is_cited((find(ANSWER) or {})["text"]), "with citations")
+    wait_for(lambda: get_buttons(find(ANSWER) or {}), "with thumbs below the answer")
     server.send("sendMessage", text=FOLLOW_UP)
-    wait_for(lambda: server.find("", count), "so is a follow-up")
+    wait_for(lambda: find(SECOND_ANSWER), "so is a follow-up")
     server.send("sendCommand", command="/help")
-    wait_for(lambda: server.find("/sources"), "a command is answered")
+    wait_for(lambda: find("/sources"), "a command is answered")
 
 
 def main() -> None:
