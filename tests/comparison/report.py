@@ -80,6 +80,7 @@ def _throughput(part: str) -> Callable[[Report], float]:
     return lambda report: float(report[part]["answers"] / report[part]["wall_s"])
 
 
+START_WHY = "KIMAs loads its database, its store and the model's client, and clusters its passages for routing."
 CALLS_WHY = (
     "KIMAs asks for the messages that matter and for the complete question side by side, and may begin an answer "
     "before it knows both: more calls, for an earlier first token."
@@ -93,7 +94,7 @@ MANY = "{} at once, with a conversation"
 
 def _rows() -> Iterator[Row]:
     section = "Start and memory"
-    yield Row(section, "start to ready", "s", _top("ready_s"), 2, why="KIMAs imports its store and its database.")
+    yield Row(section, "start to ready", "s", _top("ready_s"), 2, why=START_WHY)
     yield Row(
         section,
         "first token of the first answer, above the model's",
