@@ -55,8 +55,9 @@ class Conversation:
     `stopping` is set, they do not come any more.
     """
 
-    def __init__(self, stopping: asyncio.Event) -> None:
+    def __init__(self, stopping: asyncio.Event, max_hold_s: float = MAX_HOLD_S) -> None:
         self._stopping = stopping
+        self._max_hold_s = max_hold_s
         self._lock = asyncio.Lock()
         self._count = 0
         self._held_since: dict[int, float] = {}
@@ -100,9 +101,10 @@ class Conversation:
         while (hold_s := self._get_hold_s(number)) > 0:
             if self._stopping.is_set():
                 raise LeftToNextStart
-            await wait_for(self._changed, hold_s)
+            # A little longer: what is left after it would be a rounding error.
+            await wait_for(self._changed, hold_s + 0.01)
 
     def _get_hold_s(self, number: int) -> float:
         """Return for how long an earlier message may still hold up this one."""
         held_since = [since for other, since in self._held_since.items() if other < number]
-        return max(held_since) + MAX_HOLD_S - asyncio.get_running_loop().time() if held_since else 0.0
+        return max(held_since) + self._max_hold_s - asyncio.get_running_loop().time() if held_since else 0.0

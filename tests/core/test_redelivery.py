@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ from sqlalchemy import text
 from bots.common.connection import RetryLater, TokenRefused, Unreachable
 from core.errors import PlatformError, ServiceError
 from core.messaging.processor import MessageProcessor
-from core.messaging.redelivery import MAX_HOLD_S, Undelivered, redelivery_time_s
+from core.messaging.redelivery import Conversation, Undelivered, redelivery_time_s
 from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import Citation, ConversationKey, Message, Question, Reply
@@ -38,8 +39,6 @@ class Platform(Adapter):
 
     name: str = "test"
     failures: list[PlatformError] = field(default_factory=list)
-    fails_on: str = ""
-    connection: ConnectionStatus | None = None
     shown: list[str] = field(default_factory=list)
     tries: int = 0
 
@@ -73,9 +72,6 @@ class PlatformSink:
         if self.platform.failures:
             await self.delivery.mark_rejected()
             raise self.platform.failures.pop(0)
-        if self.platform.fails_on and self.platform.fails_on in reply.text:
-            await self.delivery.mark_rejected()
-            raise Unreachable("error 500")
         self.platform.shown.append(reply.text)
         await self.delivery.mark_posted(f"reply {self.platform.tries}")
 
@@ -225,24 +221,32 @@ async def test_a_stop_leaves_what_waits_for_an_earlier_answer_to_the_next_start(
 
 
 @pytest.mark.parametrize("is_away", [False, True])
-async def test_an_answer_that_alone_is_not_taken_holds_up_the_others_for_a_while(
-    journal: Journal, is_away: bool
-) -> None:
+async def test_an_answer_that_alone_is_not_taken_holds_up_the_others_for_a_while(is_away: bool) -> None:
     """Where the platform itself is away, what comes later waits for as long as that."""
-    platform = Platform(fails_on="1?", connection=ConnectionStatus())
+    conversation, connection = Conversation(asyncio.Event(), 8.0), ConnectionStatus()
     if not is_away:
-        assert platform.connection
-        platform.connection.mark_connected()
-    processor, _ = await receive(journal, platform, question("1", text="1?"), question("2", text="2?"))
-    began = asyncio.get_running_loop().time()
-    while not platform.shown and asyncio.get_running_loop().time() - began < 2 * MAX_HOLD_S:
-        await asyncio.sleep(10)
-    waited_s = asyncio.get_running_loop().time() - began
-    assert platform.shown == ([] if is_away else ["2: 2?"])
-    assert is_away or MAX_HOLD_S - 20 < waited_s < MAX_HOLD_S + 60
-    platform.fails_on = ""
-    await processor.join()
-    assert len(platform.shown) == 2
+        connection.mark_connected()
+    first, second = conversation.join(), conversation.join()
+
+    async def fail() -> None:
+        with suppress(Undelivered):
+            async with conversation.turn(first, connection):
+                raise Undelivered(Unreachable("error 500"), is_unasked=False)
+
+    async def succeed() -> None:
+        async with conversation.turn(second, connection):
+            pass
+
+    await fail()
+    later = asyncio.create_task(succeed())
+    outcomes = []
+    for _ in range(6):
+        await asyncio.sleep(2.5)
+        outcomes.append(later.done())
+        await fail()
+    assert outcomes == ([False] * 6 if is_away else [False, False, False, True, True, True])
+    conversation.leave(first)
+    await later
 
 
 @pytest.mark.parametrize(
