@@ -264,8 +264,8 @@ def _check_embedding(settings: Settings) -> Finding:
     if embedding.provider == "openai":
         return _check_address(subject, embedding.model, embedding.base_url)
     if embedding.provider == "fastembed":
-        if fault := find_fault(embedding):
-            return Finding("error", subject, fault)
+        if error := find_fault(embedding):
+            return Finding("error", subject, error)
         return Finding("ok", subject, embedding.model or str(embedding.path))
     if folder := embedding.path or find_package_dir():
         is_there = (folder / "model.safetensors").is_file()

@@ -218,11 +218,11 @@ def _contradicts(claim: str, features: PassageFeatures, question: str) -> bool:
         return True
     if _has_other_count(claim, features):
         return True
-    asked = to_alnum_key(question)
-    code_names = [name for name in extract_code_names(claim) if to_alnum_key(name) not in asked]
+    question_key = to_alnum_key(question)
+    code_names = [name for name in extract_code_names(claim) if to_alnum_key(name) not in question_key]
     if not all(has_code_name(name, features.alnum_text) for name in code_names):
         return True
-    identifiers = [name for name in extract_identifiers(claim) if to_alnum_key(name) not in asked]
+    identifiers = [name for name in extract_identifiers(claim) if to_alnum_key(name) not in question_key]
     if identifiers and 2 * sum(
         has_identifier(identifier, features.alnum_text, features.stems) for identifier in identifiers
     ) <= len(identifiers):

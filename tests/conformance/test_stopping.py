@@ -13,7 +13,7 @@ from tests.conformance.platforms import BEN, Telegram, until
 from tests.conformance.scenarios import WHOLE, cannot
 from tests.conformance.test_feedback import offered, press
 
-NO_DRAFTS = "it has no drafts"
+NO_DRAFTS = "no other platform has drafts with a button of its own"
 STOPPED = Trace("How?", "single", ("docs",), {}, cut=("write",), why_cut={"write": "stopped"})
 
 
