@@ -225,7 +225,7 @@ PANELS = (
     (MANY.format(64), "processor time for an answer", "64 at once: processor time for an answer, ms"),
     ("Retrieval at the end of conversations", "recall@5", "Retrieval in conversations: recall@5"),
 )
-WIDTH, LABELS, VALUES, BAR, GAP, HEAD = 380, 140, 60, 18, 14, 26
+WIDTH, LABELS, VALUES, BAR, GAP, HEAD = 400, 160, 60, 18, 14, 26
 STYLE = """
 text{font:12px system-ui,sans-serif;fill:#424a53}.title{font-weight:600;fill:#1f2328}
 .subject{fill:#2f81f7}.other{fill:#8c959f}
