@@ -80,9 +80,10 @@ _NEGATION = re.compile(
     r"\b(?:not|no|never|cannot)\b|n[’']t\b|不|没有|无法|无需|未",
     re.IGNORECASE,
 )
-# Words such as "no" and "not" without a negation.
+# Words such as "no" and "not" without a negation. What the reader has not done is no statement, but a case.
 _NON_NEGATION = re.compile(
-    r"^\W*no\b\s*[,.:;!]|\bnot only\b|\bno (?:longer|more|less|fewer|later) than\b|\bif not\b|不仅|不但|不同",
+    r"^\W*no\b\s*[,.:;!]|\byou have(?:n[’']t| not)\b|\bnot only\b|\bno (?:longer|more|less|fewer|later) than\b"
+    r"|\bif not\b|不仅|不但|不同",
     re.IGNORECASE,
 )
 _CHINESE_MODALS = re.compile("不能|不可以|不会|不需要|不必|没有|无法|无需|可以|需要|必须|会|能|不|未")
@@ -113,6 +114,12 @@ def extract_number_words(text: str) -> set[str]:
     words = set(_LATIN_WORD.findall(text.lower()))
     values = {value for word, value in _NUMBER_WORDS.items() if word in words or f"{word}s" in words}
     return values if text.isascii() else values | {value for word, value in _CHINESE_NUMERALS.items() if word in text}
+
+
+def is_part_of_name(number: str, claim: str, text: str) -> bool:
+    """Say whether a number and the word before it in the claim are one name in a text: COCO 2017 is coco2017."""
+    words = re.findall(rf"([A-Za-z]{{2,}})[ -]v?{re.escape(number)}(?![\w.]*\d)", claim)
+    return any(re.search(rf"{word}[ _-]?v?{re.escape(number)}(?!\d)", text, re.IGNORECASE) for word in words)
 
 
 def has_number(number: str, candidates: Collection[str]) -> bool:

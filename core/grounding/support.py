@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Literal
 
 from core.grounding.citations import split_sentences
+from core.grounding.commands import extract_commands, has_command
 from core.grounding.fact_extraction import (
     extract_claimed_numbers,
     extract_code_names,
@@ -29,10 +30,12 @@ from core.grounding.fact_extraction import (
     has_number,
     has_quantity,
     is_negated,
+    is_part_of_name,
     is_usual_amount,
     strip_quantities,
     to_alnum_key,
 )
+from core.grounding.opposites import count_opposites, unify_opposites
 from core.grounding.quotable import parse_blocks
 from core.text.tokens import count_cjk, stem
 from core.types import Passage
@@ -120,33 +123,50 @@ class PassageFeatures:
         """Its sentences and clauses."""
         return tuple(clause for text in self.prose for clause in _split_clauses(text))
 
+    @cached_property
+    def clause_stems(self) -> frozenset[str]:
+        """The stems of all its clauses, where words and their opposites have the same."""
+        return frozenset().union(*(clause.stems for clause in self.clauses))
+
 
 @dataclass(frozen=True, slots=True)
 class Clause:
     """A clause or sentence: its stems, whether it is negated, and the stems that its last negation is about.
 
+    `opposites` are its words that have an opposite, as `unify_opposites` returns them; the opposite has the same stem.
     `min_overlap` is the share of it that a claim must have to be compared with it.
     """
 
     stems: frozenset[str]
     is_negated: bool
     negated_stems: frozenset[str]
+    opposites: Mapping[int, bool | None]
     min_overlap: float
 
     @classmethod
     def from_text(cls, text: str, min_overlap: float) -> Clause:
         """Return the clause that a text is."""
+        text, opposites = unify_opposites(text)
         negated = is_negated(text)
-        return cls(
-            extract_core_stems(text), negated, extract_negated_stems(text) if negated else frozenset(), min_overlap
-        )
+        negated_stems = extract_negated_stems(text) if negated else frozenset()
+        return cls(extract_core_stems(text), negated, negated_stems, opposites, min_overlap)
 
     def has_opposite_of(self, other: Clause) -> bool:
-        """Say whether only one of two is negated, about something that the other has as well."""
-        if self.is_negated == other.is_negated:
-            return False
-        negated, plain = (self, other) if self.is_negated else (other, self)
-        return not negated.negated_stems or bool(negated.negated_stems & plain.stems)
+        """Say whether two clauses differ in one negation, or in one word and its opposite; two of these cancel out.
+
+        A negation counts where it is about something that the other clause has as well.
+        """
+        difference_count = count_opposites(self.opposites, other.opposites)
+        if self.is_negated != other.is_negated:
+            negated, plain = (self, other) if self.is_negated else (other, self)
+            if negated.negated_stems and not negated.negated_stems & plain.stems:
+                return False
+            difference_count += 1
+        return difference_count % 2 == 1
+
+    def has_both_sides_of(self, other: Clause) -> bool:
+        """Say whether this clause has both a word of the other and its opposite: it may mean either."""
+        return any(pair in self.opposites and self.opposites[pair] is None for pair in other.opposites)
 
 
 def classify_language(text: str) -> str:
@@ -206,7 +226,7 @@ def is_comparable(claim: str, features: PassageFeatures) -> bool:
 
 
 def _contradicts(claim: str, features: PassageFeatures, question: str) -> bool:
-    """Say whether a claim has a number or names that the passage lacks, or negates what it says."""
+    """Say whether a claim has a number, names or a command that the passage lacks, or says its opposite."""
     language_class = classify_language(claim)
     if "wide" in (language_class, features.language_class) and language_class != features.language_class:
         return False
@@ -227,7 +247,13 @@ def _contradicts(claim: str, features: PassageFeatures, question: str) -> bool:
         has_identifier(identifier, features.alnum_text, features.stems) for identifier in identifiers
     ) <= len(identifiers):
         return True
-    return not is_foreign and _reverses_negation(claim, features)
+    return _gives_other_command(claim, features, question_key) or (not is_foreign and _says_opposite(claim, features))
+
+
+def _gives_other_command(claim: str, features: PassageFeatures, question_key: str) -> bool:
+    """Say whether a claim has a command that neither the passage nor the question has."""
+    commands = [words for words in extract_commands(claim) if to_alnum_key("".join(words)) not in question_key]
+    return any(not has_command(words, features.text, features.stems) for words in commands)
 
 
 _COUNTED_NOUN = re.compile(
@@ -244,7 +270,7 @@ def _is_stated(number: str, claim: str, features: PassageFeatures, is_foreign: b
         return True
     values = [value for quantity_number, value in extract_quantities(claim) if quantity_number == number]
     if not values:
-        return has_number(number, features.numbers)
+        return has_number(number, features.numbers) or is_part_of_name(number, claim, features.text)
     # 30 seconds are not 30 days: the number alone counts only without a unit.
     return has_number(number, features.unitless_numbers) or any(
         has_quantity(value, features.quantities) or is_usual_amount(value, features.unitless_numbers)
@@ -268,17 +294,18 @@ def _iter_counts(text: str) -> Iterator[tuple[str, Set[str]]]:
         yield stem(noun), extract_number_words(count) or {count.replace(",", "")}
 
 
-def _reverses_negation(claim: str, features: PassageFeatures) -> bool:
-    """Say whether every clause of the passage that nearly equals a clause of the claim has the opposite negation."""
+def _says_opposite(claim: str, features: PassageFeatures) -> bool:
+    """Say whether every clause of the passage that nearly equals a clause of the claim says the opposite of it."""
     for claim_clause in _split_clauses(claim):
         size = len(claim_clause.stems)
-        if size < 2 or len(claim_clause.stems & features.stems) < NEAR_EQUAL_OVERLAP * size:
+        if size < 2 or len(claim_clause.stems & features.clause_stems) < NEAR_EQUAL_OVERLAP * size:
             continue
         near_equal = [
             clause
             for clause in features.clauses
             if len(claim_clause.stems & clause.stems)
             >= max(NEAR_EQUAL_OVERLAP * size, clause.min_overlap * len(clause.stems))
+            and not clause.has_both_sides_of(claim_clause)
         ]
         if near_equal and all(clause.has_opposite_of(claim_clause) for clause in near_equal):
             return True

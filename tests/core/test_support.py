@@ -167,6 +167,57 @@ def test_other_amounts_names_and_arguments_contradict(text: str, said: str) -> N
     assert verdict(said, text) == "no"
 
 
+KEYS = "Run `rocket keys revoke` to withdraw a key.\n\n```sh\n$ rocket keys list --all\nrocket push <target>\n```"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (KEYS, "`rocket keys rotate` replaces a key"),
+        (KEYS, "Withdraw a key with `rocket revoke keys`"),
+        (KEYS, "`rocket run` withdraws a key"),
+        ("用 `rocket keys revoke` 撤销密钥，不再使用它。", "用 `rocket keys rotate` 更换密钥"),
+        ("Install it: `pip install rocket-cli`.", "Install it with `conda install rocket-cli --yes rocket`"),
+        ("To remove it, run `pip uninstall rocket`.", "To remove it, run `pip remove rocket`"),
+        (
+            "Low orders are closer to the engine, high ones are closer to the user.",
+            "High orders are closer to the engine",
+        ),
+        ("The cache is enabled by default.", "The cache is disabled by default"),
+        ("The hook runs before the server is closed.", "The hook runs after the server is closed"),
+        ("`size` 表示一个序列的最大长度。", "`size` 表示一个序列的最小长度"),
+        ("一般，批次越大吞吐量越高。", "一般，批次越大吞吐量越低"),
+    ],
+)
+def test_other_commands_and_opposites_contradict(text: str, said: str) -> None:
+    assert verdict(said, text) == "no"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (KEYS, "`rocket keys revoke <key>` withdraws a key"),
+        (KEYS, "`sudo rocket keys list` lists the keys"),
+        (KEYS, "`rocket push production` pushes to a target"),
+        (KEYS, "`rocket push ./my/target -v` pushes to a target"),
+        ("The command `revoke` withdraws a key.", "`rocket revoke` withdraws a key"),
+        ("Keys are revoked on the command line.", "`rocket revoke` withdraws a key"),
+        ("```\npython -m rocket check_env\n```", "Check it with `python3 -m rocket check_env`"),
+        ("You haven't installed the compiled package. Do so.", "Install the compiled package"),
+        ("Download it with `rocket get coco2017`.", "This downloads COCO 2017"),
+        ("The cache is enabled by default.", "The cache is not disabled by default"),
+        ("Set it before or after the start of the server.", "Set it after the start of the server"),
+        ("一般，批次越大吞吐量越高。", "一般，批次越小吞吐量越低"),
+    ],
+)
+def test_options_values_and_double_opposites_contradict_nothing(text: str, said: str) -> None:
+    assert verdict(said, text) != "no"
+
+
+def test_a_command_of_the_question_needs_no_support() -> None:
+    assert verdict("`rocket keys rotate` replaces a key", KEYS, "Does rocket keys rotate replace a key?") != "no"
+
+
 def test_a_number_of_another_unit_does_not_support() -> None:
     assert verdict("Requests time out after 30 minutes", "Requests time out after 30 seconds.") == "no"
     assert verdict("Uploads may have 512 MB", "Uploads may have 512 GB.") == "no"
@@ -195,8 +246,17 @@ HARD = "\n" * 20_000 + "1," * 10_000 + "[p1" + ", 1" * 50
 
 def test_reading_is_linear() -> None:
     known = PassageFeatures(passage("x", "word " * 20_000 + "1.1." * 5_000 + "a_" * 5_000 + "\\`" * 5_000 + HARD))
+    said = (
+        "The word 1.1 and a_a are "
+        + "very " * 2_000
+        + "plain `word "
+        + "- $ " * 2_000
+        + "x` `word "
+        + "a" * 2_000
+        + "`"
+    )
     started = time.thread_time()
-    check_support("The word 1.1 and a_a are " + "very " * 2_000 + "plain", known, get_idf_weights([known]))
+    check_support(said, known, get_idf_weights([known]))
     assert time.thread_time() - started < 3
 
 
