@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence, Set as AbstractSet
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import aclosing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.errors import EmbeddingError, ModelError, ServiceError
 from core.llm.sse import ChatStreamDecoder, InvalidReplyError, StreamChunk, parse_completion, parse_embeddings
 from core.observability.logs import get_logger
+from core.runtime.foreign_json import MAX_JSON_VALUES, JsonTooComplex, read_json
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -30,6 +32,11 @@ USAGE_TIMEOUT_S = 2.0
 # The pause between two reads of a stream, per active stream: several words cost hardly more than one, and with hundreds
 # of streams single words would block the event loop.
 READ_PAUSE_S, MIN_READ_PAUSE_S = 0.001, 0.004
+# What a reply may hold. No model's vectors are longer than this, and a number takes about 20 bytes.
+MAX_COMPLETION_BYTES, MAX_STREAM_BYTES = 4 << 20, 64 << 20
+MAX_DIMENSION, MAX_NUMBER_BYTES = 16_384, 40
+
+Result = TypeVar("Result")
 
 
 class OpenAIClient:
@@ -90,8 +97,11 @@ class OpenAIClient:
         try:
             with self._map_errors(ModelError, request.get("model")):
                 async with aclosing(await self._open_stream(client, request)) as response:
-                    byte_stream = response.aiter_bytes()
+                    byte_stream, byte_count = response.aiter_bytes(), 0
                     while data := await _read_next(byte_stream, decoder):
+                        byte_count += len(data)
+                        if byte_count > MAX_STREAM_BYTES:
+                            raise InvalidReplyError(f"a reply of more than {MAX_STREAM_BYTES >> 20} MB")
                         for chunk in decoder.feed(data):
                             yield chunk
                         if decoder.is_done:
@@ -130,15 +140,13 @@ class OpenAIClient:
         return response
 
     async def _post(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
-        """Post the body of a chat completion; the response of a stream is not read yet."""
+        """Post the body of a chat completion; its response is not read yet."""
         import httpx2
 
         body = {**request, **(request.get("extra_body") or {})}
         body.pop("extra_body", None)
         # Not the typed method, which would validate the whole prompt.
-        response: Response = await client.post(
-            CHAT_COMPLETIONS_PATH, cast_to=httpx2.Response, body=body, stream=body.get("stream", False)
-        )
+        response: Response = await client.post(CHAT_COMPLETIONS_PATH, cast_to=httpx2.Response, body=body, stream=True)
         return response
 
     async def complete(self, request: Mapping[str, Any]) -> StreamChunk:
@@ -149,7 +157,8 @@ class OpenAIClient:
         """
         client = await self._client()
         with self._map_errors(ModelError, request.get("model")):
-            return parse_completion((await self._post_completion(client, request)).json())
+            response = await self._post_completion(client, request)
+            return await _read_reply(response, parse_completion, MAX_COMPLETION_BYTES)
 
     async def _post_completion(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
         import openai
@@ -185,8 +194,9 @@ class OpenAIClient:
         body = {"model": model, "input": list(texts), "encoding_format": "float"}
         with self._map_errors(EmbeddingError, model):
             # Not the typed method, which hands on whatever a proxy answers in place of JSON.
-            response: Response = await client.post(EMBEDDINGS_PATH, cast_to=httpx2.Response, body=body)
-            vectors = parse_embeddings(_read_json(response))
+            response: Response = await client.post(EMBEDDINGS_PATH, cast_to=httpx2.Response, body=body, stream=True)
+            max_numbers = MAX_DIMENSION * len(texts)
+            vectors = await _read_reply(response, parse_embeddings, max_numbers * MAX_NUMBER_BYTES, max_numbers)
         if len(vectors) != len(texts):
             raise EmbeddingError(f"{self.base_url}: {model} sent {len(vectors)} vectors for {len(texts)} texts")
         return vectors
@@ -232,11 +242,21 @@ class OpenAIClient:
             raise error_class(f"{prefix}: {type(error).__name__}: {str(error)[:300]}") from error
 
 
-def _read_json(response: Response) -> object:
-    """Return the JSON values of a reply. Raises `InvalidReplyError` for anything else, such as a proxy's page."""
+async def _read_reply(
+    response: Response, parse: Callable[[object], Result], max_bytes: int, max_values: int = MAX_JSON_VALUES
+) -> Result:
+    """Read a whole reply. Raises `InvalidReplyError` for one that is too large, or a proxy's page instead of JSON."""
+    content = bytearray()
+    async with aclosing(response):
+        async for data in response.aiter_bytes():
+            content += data
+            if len(content) > max_bytes:
+                raise InvalidReplyError(f"a reply of more than {max_bytes >> 10} kB")
     try:
-        return response.json()
-    except ValueError as error:
+        return await read_json(bytes(content), parse, max_values=max_values)
+    except JsonTooComplex as error:
+        raise InvalidReplyError(str(error).replace("answered with", "a reply of")) from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         content_type = response.headers.get("content-type", "nothing").split(";")[0]
         raise InvalidReplyError(f"{content_type[:60]} instead of JSON") from error
 

@@ -17,6 +17,8 @@ DONE = "[DONE]"
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 REASONING_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
 MAX_TOKEN_COUNT = 1_000_000_000
+# An event holds a few words; all of an answer where the server does not really stream. It is parsed on the event loop.
+MAX_EVENT_BYTES = 256 << 10
 
 
 class InvalidReplyError(ValueError):
@@ -51,6 +53,7 @@ class ChatStreamDecoder:
         self._buffer = b""
         self._ends_with_cr = False
         self._data_lines: list[bytes] = []
+        self._data_bytes = 0
 
     def feed(self, data: bytes) -> Iterator[StreamChunk]:
         """Yield the chunks that these bytes complete. Their texts are joined: every chunk costs time.
@@ -64,6 +67,8 @@ class ChatStreamDecoder:
         self._ends_with_cr = data.endswith(b"\r")
         lines = (self._buffer + data).splitlines()
         self._buffer = b"" if data.endswith((b"\n", b"\r")) else lines.pop()
+        if len(self._buffer) > MAX_EVENT_BYTES:
+            raise InvalidReplyError(f"an event of more than {MAX_EVENT_BYTES >> 10} kB")
         yield from _merge_texts(chunk for line in lines for chunk in self._process_line(line))
 
     def flush(self) -> Iterator[StreamChunk]:
@@ -75,12 +80,16 @@ class ChatStreamDecoder:
     def _process_line(self, line: bytes) -> Sequence[StreamChunk]:
         if line.startswith(b"data:"):
             self._data_lines.append(line[5:])
+            self._data_bytes += len(line)
+            if self._data_bytes > MAX_EVENT_BYTES:
+                raise InvalidReplyError(f"an event of more than {MAX_EVENT_BYTES >> 10} kB")
             return ()
         if line or not self._data_lines or self.is_done:
             return ()
         # A damaged character must not lose the reply.
         data = b"\n".join(self._data_lines).decode("utf-8", "replace").strip()
         self._data_lines.clear()
+        self._data_bytes = 0
         self.is_done = data.startswith(DONE)
         return () if self.is_done or not data else self._parse_event(_require_reply(json.loads(data)))
 

@@ -55,6 +55,10 @@ class RemoteEmbedder:
                 rows = await self._client.embed(self.name, [replace_surrogates(text) or " " for text in texts])
         except TimeoutError as error:
             raise EmbeddingError(f"{self._label} took over {self._settings.timeout_s:g} s") from error
+        # Many numbers take milliseconds.
+        return await asyncio.to_thread(self._to_vectors, rows)
+
+    def _to_vectors(self, rows: Sequence[Sequence[float]]) -> Vectors:
         for length in {len(row) for row in rows} - {self.dimension}:
             raise EmbeddingError(
                 f"{self._label} sends vectors of {length} numbers, but knowledge.embedding.dimension is "

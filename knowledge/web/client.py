@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from core.errors import SourceError
+from core.runtime import foreign_json
+from core.runtime.foreign_json import JsonTooComplex
 from core.settings.base import Secret
 from knowledge.web.addresses import Address, check_address, check_url, parse_literal, redact_url
 
@@ -273,10 +275,6 @@ def decode_content(content: bytes, content_type: str) -> str:
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f]")
 
 
-# More than a few kilobytes are read off the event loop. Their values are made while nothing else runs, so there may be
-# so many, and of a long reply one in so many bytes: the rest of it is text.
-MAX_INLINE_BYTES, MAX_JSON_VALUES, MIN_BYTES_PER_VALUE = 8 * 1024, 100_000, 50
-
 Result = TypeVar("Result")
 
 
@@ -286,27 +284,11 @@ async def read_json(response: Response, convert: Callable[[Any], Result] = lambd
     Off the event loop, unless it is short. Raises `SourceError` for what is no JSON, is nested too deeply or has too
     many values, and what `convert` raises.
     """
-    if len(response.content) <= MAX_INLINE_BYTES:
-        return _convert_json(response, convert)
-    return await asyncio.to_thread(_convert_json, response, convert)
-
-
-def _convert_json(response: Response, convert: Callable[[Any], Result]) -> Result:
-    content, display_url = response.content, redact_url(response.url)
-    # Each value but the first of a list or object stands behind a comma; those in texts count as well.
-    count = sum(map(content.count, (b",", b"[", b"{")))
-    if count > max(MAX_JSON_VALUES, len(content) // MIN_BYTES_PER_VALUE):
-        raise SourceError(f"{display_url} answered with more than {MAX_JSON_VALUES} values")
     try:
-        return convert(_load_json(response))
-    except RecursionError as error:
-        raise SourceError(f"{display_url} answered with JSON that is nested too deeply") from error
-
-
-def _load_json(response: Response) -> Any:
-    try:
-        return json.loads(response.text())
-    except ValueError as error:
+        return await foreign_json.read_json(response.content, convert, decode=lambda _: response.text())
+    except JsonTooComplex as error:
+        raise SourceError(f"{redact_url(response.url)} {error}") from error
+    except json.JSONDecodeError as error:
         content_type = response.headers.get("content-type", "nothing").split(";")[0]
         raise SourceError(f"{redact_url(response.url)} answered with {content_type[:60]} instead of JSON") from error
 

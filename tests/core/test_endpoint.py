@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -11,8 +12,15 @@ from aiohttp import web
 
 from bots.common.web_server import serve_application
 from core.errors import EmbeddingError, ModelError, PlatformError
-from core.llm.client import USAGE_TIMEOUT_S, OpenAIClient
-from core.llm.sse import ChatStreamDecoder, InvalidReplyError, StreamChunk, parse_completion
+from core.llm.client import MAX_COMPLETION_BYTES, MAX_DIMENSION, MAX_NUMBER_BYTES, USAGE_TIMEOUT_S, OpenAIClient
+from core.llm.sse import (
+    MAX_EVENT_BYTES,
+    ChatStreamDecoder,
+    InvalidReplyError,
+    StreamChunk,
+    parse_completion,
+    parse_embeddings,
+)
 from tests.peers.language_model import Body, LanguageModelPeer
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
@@ -322,13 +330,77 @@ async def test_two_hundred_conversations_at_once_do_not_mix() -> None:
     ],
 )
 async def test_what_is_no_embedding_is_an_error_of_the_endpoint(content_type: str, body: str, says: str) -> None:
-    async def embeddings(request: web.Request) -> web.Response:
-        return web.Response(text=body, content_type=content_type)
-
-    application = web.Application()
-    application.router.add_post("/v1/embeddings", embeddings)
-    async with serve_application(application, "127.0.0.1", 0, section="test", error_class=PlatformError) as port:
-        endpoint = OpenAIClient.open(f"http://127.0.0.1:{port}/v1", "key", 5)
+    async with embedding(body.encode(), content_type) as endpoint:
         with pytest.raises(EmbeddingError, match=re.escape(says)):
             await endpoint.embed("m", ["text"])
-        await endpoint.close()
+
+
+@asynccontextmanager
+async def embedding(body: bytes, content_type: str = "application/json") -> AsyncIterator[OpenAIClient]:
+    """A server that answers every request for vectors or a whole completion with these bytes."""
+
+    async def reply(request: web.Request) -> web.Response:
+        return web.Response(body=body, content_type=content_type)
+
+    application = web.Application()
+    application.router.add_post("/v1/embeddings", reply)
+    application.router.add_post("/v1/chat/completions", reply)
+    async with serve_application(application, "127.0.0.1", 0, section="test", error_class=PlatformError) as port:
+        endpoint = OpenAIClient.open(f"http://127.0.0.1:{port}/v1", "key", 60)
+        try:
+            yield endpoint
+        finally:
+            await endpoint.close()
+
+
+async def test_the_numbers_of_many_vectors_are_not_read_on_the_event_loop() -> None:
+    rows = [[number / 7] * 1024 for number in range(1, 385)]
+    body = json.dumps({"data": [{"index": at, "embedding": row} for at, row in enumerate(rows)]}).encode()
+    began = time.thread_time()
+    parse_embeddings(json.loads(body))
+    reading_s = time.thread_time() - began
+    async with embedding(body) as endpoint:
+        await endpoint.embed("m", ["first"] * len(rows))
+        began = time.thread_time()
+        assert await endpoint.embed("m", ["text"] * len(rows)) == rows
+        # The server runs in this thread, too.
+        assert time.thread_time() - began < 0.7 * reading_s
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b'{"data": [' + b'"' + b"x" * (MAX_DIMENSION * MAX_NUMBER_BYTES) + b'"]}', "a reply of more than 640 kB"),
+        (b"[" + b"[]," * (2 * MAX_DIMENSION) + b"[]]", "a reply of more than 16384 values"),
+        (b"[" * 15_000, "a reply of JSON that is nested too deeply"),
+        ("{}".encode("utf-16"), "sent 0 vectors for 1 texts"),
+    ],
+)
+async def test_a_reply_to_a_text_has_a_longest_length(body: bytes, says: str) -> None:
+    async with embedding(body) as endpoint:
+        with pytest.raises(EmbeddingError, match=re.escape(says)):
+            await endpoint.embed("m", ["text"])
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b'{"choices": [{"message": {"content": "' + b"x" * MAX_COMPLETION_BYTES + b'"}}]}', "more than 4096 kB"),
+        (b'{"choices": [' + b"{}," * 200_000 + b"{}]}", "more than 100000 values"),
+        (b"<html>later</html>", "application/json instead of JSON"),
+        (b"\xff\xfe", "instead of JSON"),
+    ],
+)
+async def test_a_whole_completion_has_a_longest_length(body: bytes, says: str) -> None:
+    async with embedding(body) as endpoint:
+        with pytest.raises(ModelError, match=re.escape(says)):
+            await endpoint.complete(ASK)
+
+
+@pytest.mark.parametrize("line", [b"x", b"data: x\n"])
+async def test_an_event_that_does_not_end_is_refused(line: bytes) -> None:
+    """Otherwise each part would be joined to all before it."""
+    part = line * (2 * MAX_EVENT_BYTES // len(line) // 8)
+    async with serving([part] * 12) as endpoint:
+        with pytest.raises(ModelError, match="an event of more than 256 kB"):
+            await streamed_text(endpoint)

@@ -1,0 +1,52 @@
+"""JSON from outside: bounded, and read off the event loop unless it is short."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+# More than a few kilobytes are read off the event loop. Their values are made while nothing else runs, so there may be
+# so many, and of a long text one in so many bytes: the rest of it is text.
+MAX_INLINE_BYTES, MAX_JSON_VALUES, MIN_BYTES_PER_VALUE = 8 * 1024, 100_000, 50
+
+Result = TypeVar("Result")
+
+
+class JsonTooComplex(ValueError):
+    """JSON with too many values, or nested too deeply. The message continues the name of whoever sent it."""
+
+
+def _decode(content: bytes) -> str:
+    return content.decode(json.detect_encoding(content), "surrogatepass")
+
+
+async def read_json(
+    content: bytes,
+    convert: Callable[[Any], Result],
+    *,
+    decode: Callable[[bytes], str] = _decode,
+    max_values: int = MAX_JSON_VALUES,
+) -> Result:
+    """Return what `convert` makes of the values of a JSON text.
+
+    In a thread, unless it is short. Raises `JsonTooComplex`, `json.JSONDecodeError` and `UnicodeDecodeError` for what
+    is no JSON, and what `convert` raises.
+    """
+    if len(content) <= MAX_INLINE_BYTES:
+        return _convert(content, convert, decode, max_values)
+    return await asyncio.to_thread(_convert, content, convert, decode, max_values)
+
+
+def _convert(
+    content: bytes, convert: Callable[[Any], Result], decode: Callable[[bytes], str], max_values: int
+) -> Result:
+    # Each value but the first of a list or object stands behind a comma; those in texts count as well.
+    count = sum(map(content.count, (b",", b"[", b"{")))
+    if count > max(max_values, len(content) // MIN_BYTES_PER_VALUE):
+        raise JsonTooComplex(f"answered with more than {max_values} values")
+    try:
+        return convert(json.loads(decode(content)))
+    except RecursionError as error:
+        raise JsonTooComplex("answered with JSON that is nested too deeply") from error
