@@ -10,17 +10,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakValueDictionary
 
-from core.errors import (
-    ClaimLost,
-    JournalError,
-    MessageDeleted,
-    PlatformError,
-    PlatformUnavailable,
-    QuotaExceeded,
-)
+from core.errors import ClaimLost, JournalError, MessageDeleted, PlatformError, PlatformUnavailable, QuotaExceeded
 from core.messaging.auto_comment.commenter import Commenter
 from core.messaging.claiming import ClaimQueue, is_bound
 from core.messaging.commands.dispatcher import CommandDispatcher
+from core.messaging.event_limit import EventLimit
 from core.messaging.feedback.escalation_handler import EscalationHandler
 from core.messaging.feedback.handler import FeedbackHandler
 from core.messaging.feedback.rating_buttons import is_press
@@ -74,6 +68,7 @@ class MessageProcessor:
         self._permissions = stages.dispatcher.context.permissions
         self._commenter = stages.commenter
         self._feedback = stages.feedback
+        self._event_limit = EventLimit(stages.feedback.is_about_answer)
         self._handoff = stages.handoff
         self._stopping = asyncio.Event()
         self._journal = journal
@@ -149,7 +144,9 @@ class MessageProcessor:
                 return
             is_accepted = await self._journal.record_edit(message)
             get_logger(__name__).debug("message.edited", message=message.id, in_time=is_accepted)
-        elif await self._journal.record_message(message, is_bound=is_bound(adapter, message)):
+        elif await self._event_limit.admits(message) and await self._journal.record_message(
+            message, is_bound=is_bound(adapter, message)
+        ):
             self._enqueue(adapter, message)
 
     def _enqueue(self, adapter: Adapter, message: Message) -> None:

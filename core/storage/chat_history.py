@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select, upda
 
 from core.storage.engine import Repository
 from core.storage.tables import bot_values, chat_values, identity_values, may_be_shown, messages, within_last
-from core.types import ESCALATION_COMMAND, RATING_COMMAND, ConversationKey, Message
+from core.types import ESCALATION_COMMAND, PAGE_PURPOSES, RATING_COMMAND, ConversationKey, Message
 
 # The number of newest messages of all chats to scan: faster than an index, because only recent messages are needed.
 MAX_SCANNED_ROWS, MAX_MESSAGES = 20_000, 200
@@ -97,7 +97,7 @@ class ChatHistory(Repository):
     async def count_answers_to(self, message: Message, seconds: float) -> int:
         """Return how many answers the message's author got in the chat in the last seconds.
 
-        Answers in progress and failed ones count too.
+        Answers in progress and failed ones count too; pages of the bot that somebody opened do not.
         """
         columns = messages.c
         query = _select_newest(message, "id").where(
@@ -105,6 +105,7 @@ class ChatHistory(Repository):
             columns.state.in_((*_ANSWERING_STATES, "failed")),
             within_last(columns.received_at, seconds),
             columns.id != message.id,
+            columns.purpose.not_in(PAGE_PURPOSES),
         )
         return len(await self._database.fetch_all(query))
 

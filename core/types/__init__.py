@@ -5,6 +5,7 @@ from __future__ import annotations
 from core.types.messages import (
     DOWN as DOWN,
     ESCALATION_COMMAND as ESCALATION_COMMAND,
+    PAGE_PURPOSES as PAGE_PURPOSES,
     RATING_COMMAND as RATING_COMMAND,
     RETRY as RETRY,
     STOP as STOP,

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 # What a message of the bot's own making is for: a second answer, a call for people, the first word in a new group, what
 # stands on a page of the bot's own, questions that are suggested where somebody begins to write.
 MessagePurpose = Literal["", "retry", "escalation", "alert", "welcome", "home", "prompts"]
+# What stands on a page that somebody opened: nobody wrote a message for it.
+PAGE_PURPOSES: tuple[MessagePurpose, ...] = ("home", "prompts")
 AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"]
 ESCALATION_COMMAND, RATING_COMMAND, UP, DOWN, RETRY, STOP = "handoff", "thumbs", "up", "down", "again", "stop"
 

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import func, select
 
 from bots.slack.adapter import SlackAdapter
 from core.answering.small_talk import suggest_questions
+from core.messaging.event_limit import MAX_EVENTS
 from core.messaging.feedback.rating_buttons import with_answer_buttons
 from core.messaging.processor import MessageProcessor
 from core.ports import Sink
 from core.storage.messages import Journal
+from core.storage.tables import messages
 from core.text.catalogue import ENGLISH
 from core.text.catalogue.zh import MESSAGES as CHINESE
 from core.text.courtesies import find_courtesy
@@ -102,6 +105,16 @@ async def test_app_home_says_what_the_bot_is_and_knows(peer: SlackPeer, journal:
     assert "`/kimas ask QUESTION`" in home(peer)
     assert "/kimas pause" not in home(peer), "only who looks after the bot may give it"
     assert peer.messages("D1") == [], "nothing is written into the conversation"
+
+
+async def test_opening_app_home_again_and_again_leaves_the_journal_alone(
+    peer: SlackPeer, journal: Journal, tmp_path: Path
+) -> None:
+    async with running(peer, journal, tmp_path):
+        sent = [peer.open_home() for _ in range(3 * MAX_EVENTS)]
+        await peer.wait_until(sent[-1].acknowledged.is_set, 60)
+    assert await journal.database.fetch_value(select(func.count()).select_from(messages)) == MAX_EVENTS
+    assert len(peer.called("views.publish")) == MAX_EVENTS, "they do not count as answers to somebody who loops"
 
 
 async def test_nobody_else_has_an_app_home(peer: SlackPeer, journal: Journal, tmp_path: Path) -> None:

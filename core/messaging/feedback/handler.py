@@ -67,6 +67,10 @@ class FeedbackHandler:
         """Return the message for its sink: a question gets buttons that stop its answer, and that rate it."""
         return with_answer_buttons(message, has_ratings=self._settings.thumbs) if is_question else message
 
+    async def is_about_answer(self, press: Message) -> bool:
+        """Return whether a press or a reaction belongs to an answer that the journal has."""
+        return await self._repository.find_answer(press) is not None
+
     async def handle_press(
         self, adapter: Adapter, press: Message, delivery: Delivery, start_answer: StartAnswer
     ) -> None:

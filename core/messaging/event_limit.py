@@ -1,0 +1,61 @@
+"""What one person can do without writing a message: presses, reactions, opening a page, commands that ask nothing.
+
+Each of these costs a row in the journal and often a call of the platform, and unlike messages, platforms hardly limit
+them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+
+from core.messaging.feedback.rating_buttons import read_reaction
+from core.messaging.policy.command_table import is_ask_command
+from core.observability.logs import get_logger
+from core.types import Message
+
+# So many at once, and then so many a minute.
+MAX_EVENTS, EVENTS_PER_MINUTE = 60, 6
+# People who are remembered: who was quiet for longest is forgotten.
+MAX_PEOPLE = 10_000
+
+
+class EventLimit:
+    """Admits events, for each person so many. `is_about_answer` says whether a reaction stands below one of ours.
+
+    `clock` returns seconds.
+    """
+
+    def __init__(
+        self, is_about_answer: Callable[[Message], Awaitable[bool]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._is_about_answer = is_about_answer
+        self._clock = clock
+        # By person: how many events are left, and when that was so.
+        self._left: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+
+    async def admits(self, message: Message) -> bool:
+        """Return whether a message is to be journalled: every one that is no event, and events within the limit.
+
+        A reaction to somebody else's message is no business of ours.
+        """
+        if not message.command or is_ask_command(message.command):
+            return True
+        if not self._take(message):
+            return False
+        return not read_reaction(message) or await self._is_about_answer(message)
+
+    def _take(self, message: Message) -> bool:
+        person, now = (message.key.platform, message.author_id), self._clock()
+        left, counted_at = self._left.pop(person, (float(MAX_EVENTS), now))
+        left = min(MAX_EVENTS, left + (now - counted_at) / 60 * EVENTS_PER_MINUTE)
+        is_admitted = left >= 1
+        self._left[person] = (left - 1 if is_admitted else left, now)
+        if len(self._left) > MAX_PEOPLE:
+            self._left.popitem(last=False)
+        if not is_admitted:
+            get_logger(__name__).debug("event.refused", author_id=message.author_id, max_events=MAX_EVENTS)
+        elif left < 2:
+            get_logger(__name__).warning("event.limit_reached", author_id=message.author_id, max_events=MAX_EVENTS)
+        return is_admitted
