@@ -46,6 +46,15 @@ class Node:
             assert time.monotonic() < until, (self.folder / "log").read_text()[-2000:]
             await asyncio.sleep(0.1)
 
+    async def listens(self) -> None:
+        """Wait until other servers can join it. A cluster's first server serves only when the others have joined."""
+        assert self.process is not None
+        until = time.monotonic() + START_S
+        while not await _accepts(self.ports["gossip"]):
+            assert self.process.returncode is None, (self.folder / "log").read_text()[-2000:]
+            assert time.monotonic() < until, (self.folder / "log").read_text()[-2000:]
+            await asyncio.sleep(0.1)
+
     async def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
         """End it and wait for its end."""
         if self.process is not None and self.process.returncode is None:
@@ -68,6 +77,15 @@ class Node:
         return b" 200 " in line
 
 
+async def _accepts(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
 @dataclass
 class Cluster:
     """Some servers that know each other."""
@@ -78,6 +96,8 @@ class Cluster:
         """Start all, and wait until they serve."""
         for node in self.nodes:
             await node.start()
+            # The others join the first one, and end at once where it does not listen yet.
+            await node.listens()
         for node in self.nodes:
             await node.ready()
 
