@@ -43,6 +43,9 @@ class Shape:
     lease_s: float = 5.0
     kill_after_s: float | None = None
     settle_s: float = 30.0
+    question: str = "What is thing number {number}?"
+    # What the daemons' configurations have besides; without sources they answer from the model alone.
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 FULL = Shape(1000, 200, 60, kill_after_s=30)
@@ -111,6 +114,7 @@ class Fleet:
             "cache": {"enabled": False},
             "feedback": {"thumbs": False},
             "log": {"format": "json"},
+            **self.shape.settings,
         }
 
     async def ask(self) -> None:
@@ -119,7 +123,8 @@ class Fleet:
         for number in range(self.shape.messages):
             await asyncio.sleep(max(0.0, started + number * pause_s - time.monotonic()))
             chat = -1000 - number % self.shape.chats
-            message_id = self.telegram.say(chat, f"@{self.telegram.username} What is thing number {number}?")
+            text = f"@{self.telegram.username} {self.shape.question.format(number=number)}"
+            message_id = self.telegram.say(chat, text)
             self.asked[number] = (chat, message_id, time.monotonic())
 
     async def kill_leader(self) -> tuple[float, float, int]:
