@@ -40,16 +40,14 @@ demo: $(VENV)/.runtime  ## ask this repository a question: no key, no server
 	@echo "      $(BIN)/kimas init                             write a configuration for your sources"
 	@echo "      docs/telegram.md                              put it into a Telegram group"
 
-# Compiled code is kept: the workers, and every process that a test starts, would compile all of it again.
+# Compiled code is kept: every process that a test starts would compile all of it again.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev  ## lint, types and every test
 	$(MAKE) --no-print-directory -j 2 lint parallel
-	$(BIN)/pytest -m serial
 
-# The first line compiles the tests, while the types are checked, so that not every worker does.
+# What is marked `serial` comes last, when the types have long been checked.
 parallel: $(VENV)/.dev
-	$(BIN)/pytest --collect-only -qq > /dev/null
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not serial"
+	$(BIN)/pytest --forks $(WORKERS)
 
 lint: $(VENV)/.dev  ## style, layers and types only
 	$(BIN)/ruff check $(CODE)

@@ -8,7 +8,6 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,26 +24,13 @@ from tests.timelapse import run_fast
 
 MEMORY = Path("/dev/shm")
 MIN_FREE_BYTES = 4 << 30
-# The files with the longest tests: each worker begins with some of them, so that none is left alone with one.
-LONGEST = (
-    *("test_container", "test_wheel", "test_load", "test_linear_functions", "test_document_bombs", "test_kills"),
-    *("test_discord_daemon", "test_linear_time", "test_slack_end_to_end", "test_copying_killed", "test_end_to_end"),
-    *("test_foreign_text", "test_operator_page_browser", "test_first_answer", "test_embedding_download", "test_init"),
-    *("test_cli", "test_lance_process", "test_evaluate_gate", "test_compare"),
-)
+pytest_plugins = ["tests.parallel"]
 
 
 def pytest_configure() -> None:
     """Keep the tests' temporary folders in memory, where there is room for them."""
     if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MIN_FREE_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not load the files without serial tests for the serial run: that takes longer than its tests."""
-    if config.option.markexpr == "serial" and collection_path.name.startswith("test_"):
-        return "pytest.mark.serial" not in collection_path.read_text("utf-8") or None
-    return None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -56,29 +42,6 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let each worker, which gets its share of the list in one piece, begin with the longest tests."""
-    workers = getattr(config, "workerinput", {}).get("workercount", 1)
-    if workers > 1:
-        items[:] = share_longest(items, workers)
-
-
-def share_longest(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Return the tests in an order in which the files of `LONGEST` are at the beginning of the workers' shares."""
-    longest: dict[str, list[pytest.Item]] = {name: [] for name in LONGEST}
-    rest: list[pytest.Item] = []
-    for item in items:
-        longest.get(item.path.stem, rest).append(item)
-    others = iter(rest)
-    shares = []
-    for worker in range(workers):
-        share = [item for name in LONGEST[worker::workers] for item in longest[name]]
-        size = len(items) * (worker + 1) // workers - len(items) * worker // workers
-        shares += [*share, *islice(others, max(0, size - len(share)))]
-    return [*shares, *others]
 
 
 @pytest.fixture(autouse=True)
@@ -159,13 +122,12 @@ def share_statements(engine: Engine, engines: list[Engine]) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _made_once(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Convert the embedding model once per run, and make the tables of a journal once per process."""
     base = tmp_path_factory.getbasetemp()
-    run = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
     def shared(package: Path) -> Any:
-        return SharedModel(package, run / "embedding-model")
+        return SharedModel(package, run_folder / "embedding-model")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(embedding, "_make_model_spec", shared)
