@@ -19,6 +19,7 @@ from core.settings.messaging import JournalSettings
 from core.storage.engine import Database
 from knowledge.embedding import local as embedding
 from tests.deployment import logging_as_it_was
+from tests.forked import serving
 from tests.peers.postgresql import TEMPLATE, PostgresServer, run_server
 from tests.timelapse import run_fast
 
@@ -42,6 +43,16 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Where tests run in forks, let them have forks of `kimas` as well."""
+    option = session.config.option
+    if not option.forks or option.collectonly:
+        return (yield)
+    with tempfile.TemporaryDirectory() as folder, serving(Path(folder)):
+        return (yield)
 
 
 @pytest.fixture(autouse=True)

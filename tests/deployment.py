@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 
 from bots.cli.main import main
 from core.observability.logs import OWN_PACKAGES
+from tests import forked
 
 ROOT = Path(__file__).parents[1]
 GIT = ("git", "-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false")
@@ -104,8 +105,11 @@ class Deployment:
         path.write_text(json.dumps({"data_dir": str(self.folder / "data"), **self.settings}), encoding="utf-8")
         return path
 
+    def arguments(self, *arguments: str) -> list[str]:
+        return ["--config", str(self.config), *arguments]
+
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-W", "error", "-m", "bots.cli.main", "--config", str(self.config), *arguments]
+        return [sys.executable, "-W", "error", "-m", forked.MODULE, *self.arguments(*arguments)]
 
     def variables(self) -> dict[str, str]:
         return {**os.environ, "PYTHONPATH": str(ROOT), **self.environment}
@@ -123,33 +127,39 @@ class Deployment:
 
     def kimas(self, *arguments: str, code: int = 0, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run the command line as its own process."""
-        result = subprocess.run(
-            self.command(*arguments),
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            cwd=self.folder,
-            env=self.variables(),
-            input=stdin,
-        )
+        if forked.Server.address:
+            result = forked.run(self.arguments(*arguments), self.folder, self.variables(), stdin)
+        else:
+            result = subprocess.run(
+                self.command(*arguments),
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=600,
+                cwd=self.folder,
+                env=self.variables(),
+                input=stdin,
+            )
         assert result.returncode == code, f"exit code {result.returncode}\n{result.stdout}\n{result.stderr}"
         return result
 
     @asynccontextmanager
-    async def daemon(self) -> AsyncIterator[asyncio.subprocess.Process]:
+    async def daemon(self) -> AsyncIterator[asyncio.subprocess.Process | forked.ForkedProcess]:
         """Run `kimas run` for the length of the block; kill it at the end if it still runs."""
-        log = (self.folder / "daemon.log").open("ab")
-        process = await asyncio.create_subprocess_exec(
-            *self.command("run"), cwd=self.folder, env=self.variables(), stdout=log, stderr=log
-        )
-        try:
-            yield process
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
-            log.close()
+        with (self.folder / "daemon.log").open("ab") as log:
+            process: asyncio.subprocess.Process | forked.ForkedProcess
+            if forked.Server.address:
+                process = await forked.start(self.arguments("run"), self.folder, self.variables(), log)
+            else:
+                process = await asyncio.create_subprocess_exec(
+                    *self.command("run"), cwd=self.folder, env=self.variables(), stdout=log, stderr=log
+                )
+            try:
+                yield process
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                await process.wait()
 
     def log(self) -> str:
         return (self.folder / "daemon.log").read_text("utf-8")
