@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -16,7 +17,7 @@ from bots.operator_page.context import clean_input, get_context, get_days, get_n
 from bots.operator_page.waterfall import get_total_ms, to_rows
 from core.settings import LiveSource
 from core.storage.reports import OUTCOMES, ListedQuestion, QuestionFilter, QuestionReport, RatingFilter, to_outcome
-from core.storage.usage import TokenUsage, UsageShare, first_day, group_by_agent, total_usage
+from core.storage.usage import NO_ANSWERS, TokenUsage, UsageShare, first_day, group_by_agent, total_usage
 from core.text.formatting import today
 from core.text.topics import Topic, group_by_topic
 from core.types import DOWN, UP, Citation
@@ -140,12 +141,16 @@ async def show_usage(request: web.Request) -> web.StreamResponse:
     """Show what answers consumed, by day, model, agent and chat."""
     days, usage = get_days(request, 30), get_context(request).usage
     since = first_day(days, today())
-    by_chat, by_model = await asyncio.gather(usage.get_usage_by_chat(since), usage.get_usage_by_model(since))
+    recorded, by_model = await asyncio.gather(usage.get_usage_by_chat(since), usage.get_usage_by_model(since))
+    outcomes = _count_outcomes(recorded)
+    # Their tokens count, but nobody was answered.
+    by_chat = [replace(share, answers=0) if share.values[3] in NO_ANSWERS else share for share in recorded]
     by_day = _add_up(by_chat, lambda share: (share.values[0],))
     chats = sorted(_add_up(by_chat, lambda share: share.values[1:3]), key=lambda share: -share.answers)
     values = {
         **{"by_day": sorted(by_day, key=lambda share: share.values, reverse=True), "chats": chats[:MAX_CHATS]},
-        **{"outcomes": _count_outcomes(by_chat), "chat_count": len(chats), "total": UsageShare((), *_sum(by_chat))},
+        **{"outcomes": outcomes, "no_answers": sum(outcomes[name] for name in NO_ANSWERS)},
+        **{"chat_count": len(chats), "total": UsageShare((), *_sum(by_chat))},
         **{"models": _sort(_add_up(by_model, lambda share: share.values[2:])), "days": days},
         **{"agents": _sort(_add_up(by_model, lambda share: share.values[1:2])), "day_choices": DAY_CHOICES},
         "most": max((share.usage.total_tokens for share in by_day), default=0),

@@ -18,6 +18,8 @@ from core.types import Question
 
 # The last two are no answers: a model was asked whether to speak, or whether it is there (`kimas check --live`).
 AnswerOutcome = Literal["answered", "failed", "cached", "second_opinion", "probe"]
+# A model was asked whether to speak, or whether it is there.
+NO_ANSWERS: tuple[AnswerOutcome, ...] = ("second_opinion", "probe")
 TERMINAL_PLATFORM = "terminal"
 # The number of recent answers that estimate the usage of one.
 AVERAGED_ANSWERS = 50
@@ -176,7 +178,7 @@ class UsageRepository(Repository):
         columns = answers.c
         outcome_counts = [
             func.sum(case((columns.outcome == name, 1), else_=0))
-            for name in ("cached", "failed", "second_opinion", "probe")
+            for name in ("cached", "failed", *NO_ANSWERS)
         ]
         query = (
             select(columns.day, func.count(), *outcome_counts, *_sum_columns(*_COUNTED_COLUMNS))

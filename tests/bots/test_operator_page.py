@@ -31,7 +31,9 @@ from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.overrides import Audit
 from core.storage.tables import identity_values, messages
-from core.types import Citation, Reply, SkipReason
+from core.storage.usage import NO_ANSWERS, TokenUsage, UsageRepository
+from core.text.formatting import today
+from core.types import Citation, Question, Reply, SkipReason
 from tests.bots.ports import free_port
 from tests.deployment import README, Deployment
 from tests.operator_page import (
@@ -322,6 +324,18 @@ class TestWhatIsShown:
             assert "qwen3:32b" in usage
             assert "discord 1187345023" in usage
             assert "Answers 28" in usage
+            assert "answered nobody" not in usage
+
+    async def test_calls_that_answered_nobody_are_no_answers(self, page: Page) -> None:
+        question, tokens = Question("?", id="1", author_id="1", key=GROUP), TokenUsage(700, 10)
+        repository, outcomes = UsageRepository(page.journal.database), ("answered", *NO_ANSWERS)
+        for outcome in outcomes:
+            await repository.record(question, outcome, {"answer": tokens}, today())
+        async with browser(page, READER) as client:
+            text = to_text(html.fromstring(await read(client, "/usage?days=30")))
+        assert "Answers 1 " in text
+        assert "Tokens 2,130" in text
+        assert "include 2 calls that answered nobody" in text
 
     async def test_problems_are_on_every_page(self, tmp_path: Path, environment: Any) -> None:
         problem = "telegram is not connected"
