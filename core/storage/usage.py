@@ -177,8 +177,7 @@ class UsageRepository(Repository):
         """Return the days since `since` that had answers, newest first."""
         columns = answers.c
         outcome_counts = [
-            func.sum(case((columns.outcome == name, 1), else_=0))
-            for name in ("cached", "failed", *NO_ANSWERS)
+            func.sum(case((columns.outcome == name, 1), else_=0)) for name in ("cached", "failed", *NO_ANSWERS)
         ]
         query = (
             select(columns.day, func.count(), *outcome_counts, *_sum_columns(*_COUNTED_COLUMNS))
