@@ -9,6 +9,7 @@ import pytest
 
 from core.answering.pipeline import answer
 from core.runtime.budget import Budget
+from core.text.glossary import TermTranslation, translate_terms
 from core.types import Passage, Question, Reply, Turn
 from tests.core.fixtures import INSTALL, InMemoryLibrary, MemorySink, OrderKeeper, parts, passage, settings
 from tests.core.scripted import ScriptedPeer, models
@@ -138,18 +139,73 @@ async def test_a_bad_translation_is_not_searched(peer: ScriptedPeer, reply: str)
     peer.replies |= {"rewrite_translation": reply, "repair": reply}
     library = ForeignLibrary()
     await ask(peer, library, "RocketX 怎么安装？")
-    assert library.queries == ["RocketX 怎么安装？"]
+    assert library.queries == ["RocketX 怎么安装？", "RocketX install"], "its known terms are"
 
 
-async def test_a_translation_that_fails_or_is_late_leaves_the_question(peer: ScriptedPeer) -> None:
+async def test_where_a_translation_fails_or_is_late_known_terms_are_searched(peer: ScriptedPeer) -> None:
     peer.failing = {"rewrite_translation"}
     library = ForeignLibrary()
     reply = await ask(peer, library)
-    assert library.queries == ["怎么安装？"]
+    assert library.queries == ["怎么安装？", "install"]
     assert reply.trace.why_cut["translate"] == "failed"
     peer.failing, peer.hanging = set(), {"rewrite_translation"}
     reply = await ask(peer, library)
     assert reply.trace.why_cut["translate"] == "late"
+
+
+async def ask_without_model(library: InMemoryLibrary, text: str) -> Reply:
+    return await answer(Question(text), MemorySink(), parts(library, None, settings()))
+
+
+async def test_without_a_model_known_terms_are_searched_and_quoted() -> None:
+    library = ForeignLibrary()
+    reply = await ask_without_model(library, "怎么安装这个软件包？")
+    assert library.queries == ["怎么安装这个软件包？", "install package"]
+    assert [citation.passage_id for citation in reply.citations] == ["install"]
+    assert "pip install" in reply.text
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        # What it is about is no known term: it may be something else than what the passages are about.
+        ("怎么给拖拉机安装犁具？", ("en",)),
+        ("怎么安装这个软件包？", ("de",)),
+    ],
+)
+async def test_terms_are_not_searched_where_they_would_mislead(text: str, codes: tuple[str, ...]) -> None:
+    library = ForeignLibrary(codes=codes)
+    reply = await ask_without_model(library, text)
+    assert library.queries == [text]
+    assert not reply.citations
+
+
+async def test_terms_are_not_searched_where_the_question_finds_its_own_language() -> None:
+    own = passage("own", "用 pip 安装这个软件包。")
+    library = ForeignLibrary((own, INSTALL))
+    reply = await ask_without_model(library, "怎么安装这个软件包？")
+    assert library.queries == ["怎么安装这个软件包？"]
+    assert [citation.passage_id for citation in reply.citations] == ["own"]
+
+
+async def test_a_question_of_which_a_part_is_unknown_is_searched_but_not_quoted() -> None:
+    library = ForeignLibrary()
+    reply = await ask_without_model(library, "安装水泵软件包")
+    assert library.queries == ["安装水泵软件包", "install package"]
+    assert not reply.citations
+
+
+@pytest.mark.parametrize(
+    ("text", "terms", "coverage"),
+    [
+        ("scrapy 怎么设置代理？", "scrapy settings proxy", 1.0),
+        ("怎么自定义 scrapy 的中间件", "custom scrapy middleware", 1.0),
+        ("今天天气怎么样？", "", 0.0),
+        ("how do I install it", "how do I install it", 0.0),
+    ],
+)
+def test_longer_terms_win_and_words_that_only_ask_count_nothing(text: str, terms: str, coverage: float) -> None:
+    assert translate_terms(text) == TermTranslation(terms, coverage)
 
 
 def test_a_name_is_claimed_once() -> None:

@@ -10,7 +10,7 @@ from itertools import chain, zip_longest
 from typing import TypeVar
 
 from core.answering.agents.reranker import rerank
-from core.answering.agents.translation import translate_once
+from core.answering.agents.translation import Translation, translate_known_terms, translate_once
 from core.answering.context import AnswerDependencies, Query, RewriteContext
 from core.answering.rewriting.runner import QueryResults, merge, rewrite
 from core.errors import KimasError, ServiceError
@@ -47,13 +47,24 @@ async def search(query: str, deps: AnswerDependencies, budget: Budget, *, with_r
     async with task_group() as tasks:
         translation_search = tasks.create_task(search_translation(query, deps, budget)) if with_rewrites else None
         passages = await retrieve(query, agents, deps, budget, with_rewrites=with_rewrites)
-        passages += await translation_search if translation_search else []
+        if translation_search:
+            passages += await translation_search or await search_known_terms(query, passages, deps, budget)
     return SearchResult(query, tuple(agent.name for agent in agents), tuple(passages))
 
 
 async def search_translation(query: str, deps: AnswerDependencies, budget: Budget) -> list[Passage]:
     """Return the passages for the translation of a query; none when it needs none, or nothing can be searched."""
-    translation = await translate_once(query, deps, budget)
+    return await _search_foreign_agents(await translate_once(query, deps, budget), deps, budget)
+
+
+async def search_known_terms(
+    query: str, passages: Sequence[Passage], deps: AnswerDependencies, budget: Budget
+) -> list[Passage]:
+    """Return the passages for the known terms of a query that found none in its own language (`translation`)."""
+    return await _search_foreign_agents(translate_known_terms(query, passages, deps, budget), deps, budget)
+
+
+async def _search_foreign_agents(translation: Translation, deps: AnswerDependencies, budget: Budget) -> list[Passage]:
     if not translation.text:
         return []
     # Only in their own language the agents can tell what a question is about.

@@ -142,6 +142,9 @@ async def quote_passages(
     )
     timeout_s = max(MIN_QUOTE_S, 0.5 * budget.remaining())
     quotes = await extract_answer(question, passages, deps.library, timeout_s) if has_match else ""
+    if has_match and not quotes and (translation := budget.translations.get(question)):
+        # The passages are in another language than the question.
+        quotes = await extract_answer(translation, passages, deps.library, timeout_s)
     if quotes:
         return f"{quotes}\n\n{note or messages.extractive}"
     if not passages and "search" in budget.degraded:

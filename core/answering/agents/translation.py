@@ -1,5 +1,7 @@
 """The translated question: one call per question, when the knowledge is in another language than the question.
 
+Without a model, and where its call fails, the known terms of a Chinese question are searched in English.
+
 Beside the question itself its translation is searched, at the agents whose sources are in that language. The languages
 of sources come from a sample of their passages (`knowledge.retrieval.agent_index`), or from `agents.NAME.language`.
 """
@@ -7,6 +9,7 @@ of sources come from a sample of their passages (`knowledge.retrieval.agent_inde
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.answering.context import MAX_QUERY_CHARS, AnswerDependencies
@@ -16,12 +19,15 @@ from core.llm.decision_schema import ParsedReply
 from core.llm.structured_output import DecisionRequest, decide
 from core.observability.logs import get_logger
 from core.runtime.budget import Budget
+from core.text.glossary import translate_terms
 from core.text.keywords import content_words
 from core.text.languages import extract_names, identify_language, is_in_language, language_name
-from core.text.tokens import detect_language
-from core.types import Turn
+from core.text.tokens import count_cjk, detect_language
+from core.types import Passage, Turn
 
 STAGE = "translate"
+# The share of a Chinese question that has to be known to search its terms, and to quote what fits them.
+MIN_TERM_COVERAGE, MIN_QUOTABLE_COVERAGE = 0.4, 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,7 @@ def get_foreign_agents(query: str, deps: AnswerDependencies) -> tuple[str, tuple
 
     An agent with a rewrite `translation` translates for itself.
     """
-    language = identify_language(query) if deps.model and deps.settings.context.translate else ""
+    language = identify_language(query) if deps.settings.context.translate else ""
     settings = deps.settings.retrieval_agents()
     foreign_agents = {
         name: codes
@@ -55,6 +61,8 @@ async def translate_once(query: str, deps: AnswerDependencies, budget: Budget) -
 
     The call has the share `requery` of the budget; when it fails, only the question itself is searched.
     """
+    if deps.model is None:
+        return Translation()
     target, foreign_agents = get_foreign_agents(query, deps)
     if not target or not budget.claim(STAGE):
         return Translation()
@@ -80,3 +88,23 @@ async def translate_once(query: str, deps: AnswerDependencies, budget: Budget) -
     get_logger(__name__).info("question.translated", language=target, query=text)
     budget.translations[query] = text
     return Translation(text, foreign_agents)
+
+
+def translate_known_terms(
+    query: str, passages: Sequence[Passage], deps: AnswerDependencies, budget: Budget
+) -> Translation:
+    """Return the known terms of a Chinese query in English, where no passage that it found is in Chinese.
+
+    Single words find much that is beside the point. So they are not searched where the question itself finds something,
+    or where too few of its words are known.
+    """
+    if detect_language(query) != "zh" or budget.translations or any(count_cjk(passage.text) for passage in passages):
+        return Translation()
+    target, foreign_agents = get_foreign_agents(query, deps)
+    terms = translate_terms(query)
+    if target != "en" or terms.coverage < MIN_TERM_COVERAGE:
+        return Translation()
+    # What is unknown of a question may be what it is about: then its known terms do not stand for it.
+    if terms.coverage >= MIN_QUOTABLE_COVERAGE:
+        budget.translations[query] = terms.text
+    return Translation(terms.text, foreign_agents)

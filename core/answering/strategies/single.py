@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from core.answering.agents.compression import compress
 from core.answering.agents.context_manager import complete_question, needs_model, rule_based_query
-from core.answering.agents.search import SearchResult, collect_results, search, search_translation
+from core.answering.agents.search import SearchResult, collect_results, search, search_known_terms, search_translation
 from core.answering.agents.translation import get_foreign_agents
 from core.answering.context import AnswerDependencies, RetrievalResult
 from core.errors import KimasError
@@ -58,6 +58,7 @@ async def search_once(
         if not _has_rewrites(deps) and set(content_words(query)) == set(content_words(rule_query)):
             rule_result = collect_results([await rule_search])[0]
             passages = await search_translation(query, deps, budget)
+            passages = passages or await search_known_terms(query, rule_result.passages, deps, budget)
             return replace(rule_result, query=query, passages=(*rule_result.passages, *passages))
         result = await search(query, deps, budget)
         if not result.passages:
