@@ -48,6 +48,15 @@ _HEADING_NUMBER = re.compile(r"^\d+(?:\.\d+)*[.)]?\s+")
 _IMPORT = re.compile(r"\s*(?:import|from|package|use|using|#include)\b")
 _DOCSTRING = re.compile(r'(?s)[rRbBuUfF]?("""|\'\'\')(.*?)\1')
 _COMMENT = re.compile(r"(?m)^[^\S\n]*(?:#|//|\*)\s?(?!!)(.*)$")
+# Where a star begins no line of a comment, but an item of a docstring whose beginning is in another passage.
+_HASH_COMMENT = re.compile(r"(?m)^[^\S\n]*#\s?(?!!)(.*)$")
+_HASH_LANGUAGES = frozenset({"python", "ruby", "bash", "shell", "yaml", "toml", "r", "perl", "julia", "make", "docker"})
+# Sentences that announce code without saying of what.
+_BARE_ANNOUNCEMENT = re.compile(
+    r"(?:(?:for|here is|an?|some|usage|basic|simple)\s+)*(?:examples?|usages?)(?: usage)?[:.]"
+    r"|(?:示例|例如|例子|比如|用法)(?:如下)?[:：。]",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +215,8 @@ def _get_code_quotables(passage: Passage, title: str) -> Iterator[Quotable]:
     """Yield what a passage of code says in its docstrings and comments; the first piece brings a short definition."""
     docstrings = [_dedent_docstring(match[2]) for match in _DOCSTRING.finditer(passage.text)]
     rest = _DOCSTRING.sub("", passage.text)
-    comments = "\n".join(match[1] for match in _COMMENT.finditer(rest))
+    comment = _HASH_COMMENT if passage.kind in _HASH_LANGUAGES else _COMMENT
+    comments = "\n".join(match[1] for match in comment.finditer(rest))
     definition = _get_definition(rest) if docstrings else ""
     for quotable in get_quotables("\n\n".join([*docstrings, comments]), title):
         if _is_quotable(quotable):
@@ -237,6 +247,8 @@ def _is_quotable(quotable: Quotable) -> bool:
 def _render(quote: ScoredQuote, passage: Passage) -> str:
     quotable, reference = quote.candidate.quotable, f"[{passage_ref(quote.candidate.position)}]"
     text = strip_markers(quotable.text)
+    if quotable.heading and _BARE_ANNOUNCEMENT.fullmatch(text):
+        text = ""
     subject = _get_quote_subject(quotable, passage)
     # Code or a list without a sentence of its own is announced by its heading.
     heading = _HEADING_NUMBER.sub("", strip_markers(quotable.heading)).rstrip(":：")

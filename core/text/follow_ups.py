@@ -42,9 +42,17 @@ _MORE = re.compile(
     r"\bmore (?:detail|about (?:it|that|this|them)|info)|\b(?:elaborate|go on|another|former|latter)\b"
     r"|\b(?:what|who|anything|something|somewhere) else|(?<!each )\bother\b(?! than| hand)"
     r"|\bones\b(?! that| who| which)|\b(?:which|\w+est|first|second|third|last) one\b|\bthe others?\b(?!\s+\w)"
+    r"|\bbetween (?:the |these |those )?(?:two|three|both)\b(?!\s+\w)"
     r"|\b(?:which|what|how many|some|any|all|most|none|either|both) of (?:them|these|those|which)",
     re.I,
 )
+# "The difference between argument and option": two things are named, however common their words are.
+_COMPARISON = re.compile(
+    r"\b(?:between\s+(?:an?\s+|the\s+)?(?P<left>[\w.\-]+)\s+(?:\w+\s+)?(?:and|&)|(?P<first>[\w.\-]+)\s+(?:vs\.?|versus))"
+    r"\s+(?:an?\s+|the\s+)?(?P<right>[\w.\-]+)",
+    re.I,
+)
+_NO_NAMES = frozenset(("it", "this", "that", "these", "those", "them", "they", "one", "former", "first", "the"))
 _QUESTION_WORD = re.compile(r"^(?:what|which|who|whose|when|where|why|how)\b", re.I)
 _GAP = re.compile(
     r"\bthe (?:main|key|most \w+|best|worst|first|\w{3,}est)\b(?!.*\b(?:of|in|for|with)\b)|^(?:is|are) there\b", re.I
@@ -132,6 +140,10 @@ _ZH_POINTER = re.compile(
 # 王莽这个人: the name stands right before it.
 _ZH_APPOSITION = re.compile(rf"^(?!.*(?:怎|如何|什么|能|可以|[要把给对用])).*[{HAN}\w]{{2}}$")
 _ZH_SELECTORS = ("哪", "其他", "其它")
+_ZH_COMPARISON = re.compile(
+    rf"(?P<left>(?:[{HAN}]{{2,8}}?|[\w.\-]+?))\s*[和与跟]\s*(?P<right>[{HAN}]{{2,8}}?|[\w.\-]+?)\s*(?:之间)?"
+    r"(?:的|有什么|有何|有啥|有)\s*(?:区别|差别|不同|差异)"
+)
 _ZH_CLAUSE_END = re.compile(r"[，,；;。？?！!：:\n]|之后|以后|的时候|时候|后(?!面|者|端|台|缀)|时(?!间|候|区|长|延)")
 _ZH_VERB_FIRST = re.compile(
     r"^\W*(?:需?要|支持|可以|能|会|有|可否|是否|必须|允许|包含|包括|适用|收费|免费|是不是|支不支持|可不可以|需不需要"
@@ -212,6 +224,8 @@ def _depends_in_english(text: str, full_text: str) -> bool:
     rest = _OPENING.sub("", text) or text
     if _SWAP.search(rest) or _MORE.search(rest) or _has_open_pronoun(rest):
         return True
+    if _compares(_COMPARISON, rest):
+        return False
     subject_words = _subject_words(rest)
     # "What are the main themes?", "Is there a fee?": something of something that is not named.
     has_gap = bool(_GAP.search(rest)) and len(subject_words) < 2
@@ -224,6 +238,12 @@ def _depends_in_english(text: str, full_text: str) -> bool:
         return True
     is_fragment = not has_verb and word_count <= (3 if _QUESTION_WORD.match(rest) else 5)
     return is_fragment and (rest != text or bool(_FRAGMENT_START.match(rest)) or len(subject_words) < 2)
+
+
+def _compares(pattern: re.Pattern[str], text: str) -> bool:
+    """Return whether a question names two things and asks how they differ."""
+    match = pattern.search(text)
+    return match is not None and all(name.lower() not in _NO_NAMES for name in match.groups() if name)
 
 
 def _has_open_pronoun(text: str) -> bool:
@@ -256,6 +276,8 @@ def _depends_in_chinese(text: str) -> bool:
         return True
     if _has_open_pointer(rest):
         return True
+    if _compares(_ZH_COMPARISON, rest):
+        return False
     count = _count_chinese_subjects(rest)
     if count == 0:
         return True

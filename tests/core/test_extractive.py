@@ -230,3 +230,19 @@ async def test_code_without_a_sentence_is_announced_by_its_heading_without_its_n
     guide = replace(passage("a", "## 4. Check the configuration\n\n```sh\nkimas check\n```"), title="Guide > 4. Check")
     quoted = await extract_answer("How do I check the configuration?", [guide], InMemoryLibrary())
     assert quoted == "> Check the configuration: [p1]\n\n```sh\nkimas check\n```"
+
+
+@pytest.mark.parametrize("announcement", ["Example:", "For example:", "Here is a simple example:", "示例："])
+async def test_a_sentence_that_only_says_example_gives_way_to_the_heading(announcement: str) -> None:
+    page = passage("page", f"{announcement}\n\n```sh\nrocket keys rotate\n```")
+    page = replace(page, title="Guide > Rotating keys")
+    quoted = await extract_answer("How do I rotate the rocket keys?", [page], InMemoryLibrary())
+    assert quoted == "> Rotating keys: [p1]\n\n```sh\nrocket keys rotate\n```"
+
+
+async def test_the_items_of_a_docstring_that_begins_in_another_passage_are_no_comments() -> None:
+    text = '* ``black`` (might be a gray)\n* ``red``\n"""\n# Colours are codes of the terminal.\nreturn code'
+    page = replace(passage("page", text, kind="python"), title="term.py > style")
+    quoted = await extract_answer("Which colours has style?", [page], InMemoryLibrary())
+    assert "gray" not in quoted
+    assert "Colours are codes of the terminal." in quoted
