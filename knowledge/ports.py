@@ -159,3 +159,19 @@ class Store(Protocol):
     async def close(self) -> None:
         """Let go of the files or the connection. Idempotent."""
         ...
+
+
+class CopyOrigin(Protocol):
+    """What passages can be copied from, with their vectors."""
+
+    async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
+        """Return what is held of a source, by path."""
+        ...
+
+    async def rows(self, source: str, paths: Collection[str]) -> Sequence[PassageRow]:
+        """Return the rows of these paths of a source."""
+        ...
+
+
+class CopyableStore(Store, CopyOrigin, Protocol):
+    """A store whose passages can be copied into another."""

@@ -26,7 +26,7 @@ LONGEST = (
     *("test_container", "test_wheel", "test_load", "test_linear_functions", "test_document_bombs", "test_kills"),
     *("test_discord_daemon", "test_linear_time", "test_slack_end_to_end", "test_copying_killed", "test_end_to_end"),
     *("test_foreign_text", "test_operator_page_browser", "test_first_answer", "test_embedding_download", "test_init"),
-    *("test_cli", "test_lance_process", "test_evaluate_gate", "test_compare"),
+    *("test_cli", "test_evaluate_gate", "test_compare"),
 )
 RUN_FOLDER = pytest.StashKey[Path]()
 # How long a test may take to clean up when the run is interrupted.

@@ -43,7 +43,7 @@ VENDORS = {
     "ir_measures": ["bots/evaluation/"],
     "jinja2": ["bots/operator_page/render.py"],
     "jmespath": ["knowledge/live/http_api.py"],
-    "lancedb": ["knowledge/stores/lance/"],
+    "lancedb": ["knowledge/stores/lance_import.py"],
     "lxml": ["knowledge/sources/feed/", "knowledge/sources/website/", "knowledge/sources/formats/html.py"],
     "markdown_it": [
         *("bots/common/markdown.py", "bots/common/markdown_parser.py", "bots/console/render.py"),
@@ -58,13 +58,9 @@ VENDORS = {
     "pathspec": ["knowledge/sources/common/"],
     "prometheus_client": ["core/observability/metrics.py"],
     "pptx": ["knowledge/sources/formats/"],
-    "pyarrow": ["knowledge/stores/lance/"],
     # The settings are pydantic models. aiogram's types are, too: what it refuses, pydantic refuses.
     # It checks what a worker process replies.
-    # LanceDB's are not completed, because nobody uses them.
-    "pydantic": [
-        *("core/settings/", "bots/telegram/", "knowledge/parsing/pool.py", "knowledge/stores/lance/lancedb_api.py"),
-    ],
+    "pydantic": ["core/settings/", "bots/telegram/", "knowledge/parsing/pool.py"],
     "pydantic_core": ["core/settings/"],
     "pypdf": ["knowledge/sources/formats/"],
     "rich": ["bots/cli/", "bots/console/", "bots/common/terminal.py"],
@@ -140,7 +136,7 @@ def test_every_vendor_of_the_table_is_used() -> None:
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("knowledge/x.py", "def f():\n    from lancedb import connect"),
+        ("knowledge/x.py", "def f():\n    from weaviate import connect"),
         ("core/x.py", "import numpy as np"),
         ("bots/x.py", "if TYPE_CHECKING:\n    from aiogram import Bot"),
         ("bots/x.py", "import requests"),

@@ -115,6 +115,9 @@ async def check(
     if settings.gate.weights:
         text = "has no effect any more: remove it, and fit your labelled messages (kimas eval gate DATA.jsonl --fit)"
         findings.append(Finding("warning", "gate.weights", text))
+    if settings.knowledge.store.provider == "lance":
+        text = "lance is the former name of sqlite: passages are in an SQLite file; set sqlite"
+        findings.append(Finding("warning", "knowledge.store.provider", text))
     findings += [await asyncio.to_thread(_check_embedding, settings), *await check_languages(settings)]
     findings += [*_check_models(settings), *_check_limits(settings)]
     findings += await asyncio.to_thread(_check_secrets, settings)

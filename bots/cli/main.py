@@ -187,7 +187,7 @@ _add_command(
     "cli.store:copy_knowledge",
     "Copy knowledge into the other store.\n\nWith its vectors: nothing is embedded again.",
     click.option(
-        "--to", "target_provider", required=True, type=click.Choice(["weaviate", "lance"]), help="The store to fill."
+        "--to", "target", required=True, type=click.Choice(["weaviate", "sqlite", "lance"]), help="The store to fill."
     ),
     name="copy",
 )

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
+from typing import Literal
 
 from bots.common.terminal import make_console, print_json
 from core.errors import UsageError
@@ -16,15 +17,18 @@ from knowledge.embedding import open_embedder
 from knowledge.stores import Provider, open_store
 from knowledge.stores.copying import CopyReport, copy_source
 
-OTHER_PROVIDER: dict[Provider, Provider] = {"lance": "weaviate", "weaviate": "lance"}
+OTHER_PROVIDER: dict[Provider, Provider] = {"sqlite": "weaviate", "weaviate": "sqlite"}
 
 
-async def copy_knowledge(settings: Settings, target_provider: Provider, *, as_json: bool) -> int:
+async def copy_knowledge(settings: Settings, target: Provider | Literal["lance"], *, as_json: bool) -> int:
     """Copy all configured sources from the other store into this one; sources missing there stay unchanged.
+
+    `lance` is the former name of `sqlite`.
 
     Raises `StoreError`, `StoreMismatch` when one of them was built with another embedding model, `UsageError` when
     there is nothing to copy.
     """
+    target_provider: Provider = "sqlite" if target == "lance" else target
     await asyncio.to_thread(make_data_dir, settings.data_dir)
     with refresh_lock(settings.data_dir):
         reports = await _copy_between_stores(settings, target_provider)
@@ -66,4 +70,4 @@ async def _copy_between_stores(settings: Settings, target_provider: Provider) ->
             stack.push_async_callback(stores_by_provider[provider].close)
         origin, target = stores_by_provider[OTHER_PROVIDER[target_provider]], stores_by_provider[target_provider]
         source_names = [name for name in settings.sources if await origin.manifest(name)]
-        return [await copy_source(origin, target, name, embedder.dimension) for name in source_names]
+        return [await copy_source(origin, target, name) for name in source_names]

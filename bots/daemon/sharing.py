@@ -22,7 +22,7 @@ from knowledge.ingestion.schedule import stored_sources
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 LOCAL_STORE = (
-    "another daemon answers from this journal, and passages in LanceDB belong to one machine: set "
+    "another daemon answers from this journal, and passages in files belong to one machine: set "
     "knowledge.store.provider to weaviate for all of them (docs/scale.md), or stop the other daemon"
 )
 
@@ -72,7 +72,7 @@ async def join_daemons(settings: Settings, database: Database) -> AsyncIterator[
 
 
 async def _check_store(settings: Settings, leases: Leases) -> None:
-    if settings.knowledge.store.provider != "lance" or not stored_sources(settings.sources):
+    if settings.knowledge.store.provider == "weaviate" or not stored_sources(settings.sources):
         return
     if await leases.count_others():
         # One that died is still in the list for the length of its lease.

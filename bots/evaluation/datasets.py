@@ -22,7 +22,7 @@ from core.settings import FilesSource, Settings
 from core.types import MessageRole, Passage, Question, Turn
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, refresh
 from knowledge.ports import Document, Embedder, Listing, Store
-from knowledge.stores.lance.store import open_lance
+from knowledge.stores.sqlite.store import open_sqlite
 
 T = TypeVar("T")
 Result = TypeVar("Result")
@@ -262,7 +262,7 @@ async def corpus_store(
 ) -> AsyncIterator[Store]:
     """Open a store that holds a corpus, for the block; nothing of it stays. Raises `StoreError`, `EmbeddingError`."""
     with tempfile.TemporaryDirectory(prefix="kimas-corpus-") as folder:
-        store = await open_lance(Path(folder) / "passages", embedder.name, embedder.dimension)
+        store = await open_sqlite(Path(folder) / "passages", embedder.name, embedder.dimension)
         try:
             for name in sorted({document.source for document in documents}):
                 source = CorpusSource(name, [document for document in documents if document.source == name])

@@ -142,7 +142,9 @@ class WeaviateSettings(Section):
 class StoreSettings(Section):
     """Where passages are stored."""
 
-    provider: Literal["lance", "weaviate"] = Field("lance", description="lance: in data_dir; weaviate: on a server")
+    provider: Literal["sqlite", "weaviate", "lance"] = Field(
+        "sqlite", description="sqlite: in data_dir; weaviate: on a server; lance: the former name of sqlite"
+    )
     weaviate: WeaviateSettings = WeaviateSettings()
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Literal
 
 from core.settings import StoreSettings
-from knowledge.ports import Store
+from knowledge.ports import CopyableStore
 
-Provider = Literal["lance", "weaviate"]
+Provider = Literal["sqlite", "weaviate"]
 
 
 async def open_store(
     settings: StoreSettings, data_dir: Path, embedder_name: str, dimension: int, *, rebuild: bool = False
-) -> Store:
-    """Open the configured store: files below `data_dir`, or a server.
+) -> CopyableStore:
+    """Open the configured store: a file below `data_dir`, or a server.
+
+    Passages of LanceDB are copied into the file once.
 
     `rebuild` empties it first, for another embedding model. Raises `StoreError`, `StoreMismatch` when it holds vectors
     of another model (`embedder_name`, `dimension`).
@@ -23,6 +26,16 @@ async def open_store(
         from knowledge.stores.weaviate import open_weaviate
 
         return await open_weaviate(settings.weaviate, embedder_name, dimension, rebuild=rebuild)
-    from knowledge.stores.lance.store import open_lance
+    from knowledge.stores.sqlite.store import open_sqlite
 
-    return await open_lance(data_dir / "passages", embedder_name, dimension, rebuild=rebuild)
+    folder = data_dir / "passages"
+    if not rebuild and await asyncio.to_thread(needs_import, folder):
+        from knowledge.stores.lance_import import import_lance
+
+        await import_lance(data_dir, folder, embedder_name, dimension)
+    return await open_sqlite(folder, embedder_name, dimension, rebuild=rebuild)
+
+
+def needs_import(folder: Path) -> bool:
+    """Return whether a folder has passages of LanceDB, as earlier versions wrote them, and none of SQLite."""
+    return not (folder / "passages.db").exists() and (folder / "passages.lance" / "_versions").is_dir()

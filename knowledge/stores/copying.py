@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.errors import StoreError
-from knowledge.ports import PassageRow, Store, StoredDocument
-from knowledge.stores.lance.store import LanceStore, lance_rows
-from knowledge.stores.weaviate import WeaviateStore
+from knowledge.ports import CopyOrigin, Store, StoredDocument
 
 BATCH_PASSAGES = 2000
 
@@ -27,13 +25,12 @@ class CopyReport:
 
 
 async def copy_source(
-    origin: Store, target: Store, source: str, dimension: int, *, batch_passages: int = BATCH_PASSAGES
+    origin: CopyOrigin, target: Store, source: str, *, batch_passages: int = BATCH_PASSAGES
 ) -> CopyReport:
     """Copy a source to the target store; documents that are there already are left alone.
 
-    `dimension` is the length of their vectors; about `batch_passages` are written in one commit. The origin is only
-    read. An interrupted copy, even a killed one, continues where it stopped. Raises `StoreError`; what was written
-    before stays, and is complete per document.
+    About `batch_passages` are written in one commit. The origin is only read. An interrupted copy, even a killed one,
+    continues where it stopped. Raises `StoreError`; what was written before stays, and is complete per document.
     """
     started_at = time.monotonic()
     origin_documents, target_documents = await origin.manifest(source), await target.manifest(source)
@@ -44,7 +41,7 @@ async def copy_source(
     passage_count = 0
     for paths in _batch_paths(changed_documents, batch_passages):
         paths_with_passages = [path for path in paths if changed_documents[path].passage_count]
-        rows = await _rows(origin, source, paths_with_passages, dimension) if paths_with_passages else []
+        rows = await origin.rows(source, paths_with_passages) if paths_with_passages else []
         if {row.passage.path for row in rows} != set(paths_with_passages):
             raise StoreError(f"source {source} has changed while it was copied: copy it again")
         empty = {
@@ -59,14 +56,6 @@ async def copy_source(
     unchanged_count = len(origin_documents) - len(changed_documents)
     counts = (len(changed_documents), len(deleted_paths), unchanged_count, passage_count)
     return CopyReport(source, *counts, time.monotonic() - started_at)
-
-
-async def _rows(origin: Store, source: str, paths: Collection[str], dimension: int) -> Sequence[PassageRow]:
-    if isinstance(origin, LanceStore):
-        return await lance_rows(origin, source, paths, dimension)
-    if isinstance(origin, WeaviateStore):
-        return await origin.rows(source, paths)
-    raise StoreError(f"{type(origin).__name__} cannot be copied from")
 
 
 def _batch_paths(documents: Mapping[str, StoredDocument], max_passages: int) -> Iterator[Sequence[str]]:

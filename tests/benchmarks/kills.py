@@ -8,10 +8,11 @@ import math
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import time
 from collections import defaultdict
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,25 +63,32 @@ def deployment_in(folder: Path) -> Deployment:
 
 async def stored(folder: Path) -> StoreContents:
     """Read all passages as they are on disk, and compare each document with the editions that it ever had."""
-    import lancedb
-
-    connection = await lancedb.connect_async(folder / "data" / "passages")
-    if "passages" not in (await connection.list_tables()).tables:
-        return StoreContents({}, [])
-    table = await connection.open_table("passages")
-    rows = (await table.query().select(["source", "path", "text", "fingerprint"]).to_arrow()).to_pylist()
-    connection.close()  # type: ignore[no-untyped-call]
-    texts, prints = defaultdict(list), defaultdict(set)
-    for row in rows:
-        texts[f"{row['source']}/{row['path']}"].append(row["text"])
-        prints[f"{row['source']}/{row['path']}"].add(row["fingerprint"])
+    texts, counts = defaultdict(list), dict[str, int]()
+    for source, path, passage_count, text in await asyncio.to_thread(_read_texts, folder / "data" / "passages"):
+        texts[f"{source}/{path}"].append(text)
+        counts[f"{source}/{path}"] = passage_count
     editions, faults = dict[str, int](), list[str]()
     for name, parts in texts.items():
         numbers = {int(text.split("Edition ")[1].split()[0]) for text in parts}
         editions[name] = min(numbers)
-        if len(numbers) != 1 or len(prints[name]) != 1 or len(parts) != sections(min(numbers)):
+        if len(numbers) != 1 or len(parts) != counts[name] or len(parts) != sections(min(numbers)):
             faults.append(f"{name}: {len(parts)} passages of the editions {sorted(numbers)}")
     return StoreContents(editions, faults)
+
+
+def _read_texts(folder: Path) -> list[tuple[str, str, int, str]]:
+    """Return source, path and number of passages of every passage's document, and its text. The file must be sound."""
+    file = folder / "passages.db"
+    if not file.exists():
+        return []
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+            return []
+        return connection.execute(
+            "SELECT source, path, passage_count, text FROM documents LEFT JOIN passages "
+            "ON row_number BETWEEN first_row AND first_row + passage_count - 1"
+        ).fetchall()
 
 
 async def ingest_and_kill(deployment: Deployment, after_s: float = math.inf) -> tuple[bool, float]:

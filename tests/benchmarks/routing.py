@@ -12,7 +12,7 @@ from core.types import Passage
 from knowledge.embedding import open_embedder
 from knowledge.ports import PassageRow
 from knowledge.retrieval.library import KnowledgeLibrary
-from knowledge.stores.lance.store import open_lance
+from knowledge.stores.sqlite.store import open_sqlite
 from tests.benchmarks.figures import Figure, median, percentile
 
 AGENTS, PASSAGES, TOPICS, QUERIES, ROUNDS = 20, 2_000, 12, 100, 5
@@ -22,7 +22,7 @@ ABOUT = ("ports", "cookies", "fonts", "threads", "paging", "tokens", "colours", 
 async def measure(folder: Path) -> list[Figure]:
     folder = folder / "routing"
     embedder = await open_embedder(EmbeddingSettings(), folder / "models")
-    store = await open_lance(folder / "passages", embedder.name, embedder.dimension)
+    store = await open_sqlite(folder / "passages", embedder.name, embedder.dimension)
     names = [f"agent-{number}" for number in range(AGENTS)]
     for number, name in enumerate(names):
         await store.replace(name, ["all.md"], _rows(name, number, embedder.dimension))

@@ -22,7 +22,7 @@ import psutil
 
 from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.ports import Document, Listing, Store, Vectors
-from knowledge.stores.lance.store import open_lance
+from knowledge.stores.sqlite.store import open_sqlite
 from tests.benchmarks.figures import Figure, median, percentile
 from tests.benchmarks.passages import CHUNK_TOKENS, DIMENSION, SOURCES, Query, Topics, batches, documents, queries
 
@@ -156,7 +156,7 @@ async def _measured(folder: Path) -> dict[str, float]:
     sys.setswitchinterval(SWITCH_S)
     process = psutil.Process()
     began = time.perf_counter()
-    store = await open_lance(folder, "drawn", DIMENSION)
+    store = await open_sqlite(folder, "drawn", DIMENSION)
     opened = time.perf_counter() - began
     await store.search(questions[0].tokens, questions[0].vector, SOURCES, LIMIT)
     results = {"open": opened, "open and first search": time.perf_counter() - began}
@@ -209,7 +209,7 @@ async def _main(job: str, folder: Path) -> None:
     if job == "measure":
         print(json.dumps(await _measured(folder)))
         return
-    store = await open_lance(folder, "drawn", DIMENSION)
+    store = await open_sqlite(folder, "drawn", DIMENSION)
     await fill(store, PASSAGES)
     await store.close()
 

@@ -15,7 +15,7 @@ from core.text.tokens import lexical_tokens, query_tokens
 from core.types import Passage
 from knowledge.embedding import open_embedder
 from knowledge.ports import PassageRow
-from knowledge.stores.lance.store import open_lance
+from knowledge.stores.sqlite.store import open_sqlite
 from tests.benchmarks.corpus import installed
 from tests.benchmarks.figures import Figure, median, percentile
 
@@ -26,7 +26,7 @@ PASSAGES, QUERIES, AT_ONCE = 10_000, 100, 16
 async def measure(folder: Path) -> list[Figure]:
     folder = folder / "search"
     embedder = await open_embedder(EmbeddingSettings(), folder / "models")
-    store = await open_lance(folder / "passages", embedder.name, embedder.dimension)
+    store = await open_sqlite(folder / "passages", embedder.name, embedder.dimension)
     dice = random.Random(1)
     text = " ".join(path.read_text("utf-8") for path in installed("*.py")[-300:])
     words = text.split()

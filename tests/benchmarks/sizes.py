@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from knowledge.stores.lance.store import open_lance
+from knowledge.stores.sqlite.store import open_sqlite
 from tests.benchmarks.figures import Figure, median, percentile
 from tests.benchmarks.passages import DIMENSION, queries
 from tests.benchmarks.scale import QUERIES, fill, searched
@@ -52,7 +52,7 @@ async def _process(job: str, folder: Path, size: int) -> dict[str, float]:
 
 async def _main(job: str, folder: Path, size: int) -> None:
     began = time.perf_counter()
-    store = await open_lance(folder, "drawn", DIMENSION)
+    store = await open_sqlite(folder, "drawn", DIMENSION)
     if job == "fill":
         await fill(store, size)
         print(json.dumps({"seconds": time.perf_counter() - began}))

@@ -19,7 +19,7 @@ from core.grounding.fusion import fuse
 from core.settings import WeaviateSettings
 from knowledge.ports import Store
 from knowledge.stores.copying import copy_source
-from knowledge.stores.lance.store import open_lance
+from knowledge.stores.sqlite.store import open_sqlite
 from knowledge.stores.weaviate import open_weaviate
 from knowledge.stores.weaviate.client import connect
 from tests.benchmarks.figures import Figure, median, percentile
@@ -36,11 +36,11 @@ async def measure(folder: Path) -> list[Figure]:
         return []
     server = settings(f"KimasBench{uuid4().hex}")
     figures = [Figure("stores: load average before", os.getloadavg()[0], "")]
-    files = await open_lance(folder / "stores", "drawn", DIMENSION)
+    files = await open_sqlite(folder / "stores", "drawn", DIMENSION)
     target = await open_weaviate(server, "drawn", DIMENSION)
     try:
         answers = {}
-        for name, store in (("lance", files), ("weaviate", target)):
+        for name, store in (("sqlite", files), ("weaviate", target)):
             results, answers[name] = await _measured(name, store)
             figures += results
         agreed = [
@@ -92,8 +92,8 @@ async def _copied(folder: Path, files: Store, server: WeaviateSettings) -> list[
     """Copy to the server and back into other files, each killed once on its way and begun again."""
     figures = []
     places: Sequence[tuple[str, str, str]] = (
-        ("lance to weaviate", str(folder / "stores"), server.collection),
-        ("weaviate to lance", server.collection, str(folder / "back")),
+        ("sqlite to weaviate", str(folder / "stores"), server.collection),
+        ("weaviate to sqlite", server.collection, str(folder / "back")),
     )
     for what, origin, target in places:
         killed = await _copy(origin, target, 3.0)
@@ -134,7 +134,7 @@ async def _copy(origin: str, target: str, seconds: float | None) -> float:
 
 async def _open(place: str) -> Any:
     if place.startswith("/"):
-        return await open_lance(Path(place), "drawn", DIMENSION)
+        return await open_sqlite(Path(place), "drawn", DIMENSION)
     # A killed writer keeps its claim for a moment only: the rest of two minutes would be waiting.
     return await open_weaviate(settings(place), "drawn", DIMENSION, lease_duration_s=3)
 
@@ -142,7 +142,7 @@ async def _open(place: str) -> Any:
 async def _main(origin: str, target: str) -> None:
     item, other = await _open(origin), await _open(target)
     for source in SOURCES:
-        await copy_source(item, other, source, DIMENSION)
+        await copy_source(item, other, source)
     await item.close()
     await other.close()
 

@@ -19,8 +19,8 @@ from knowledge.embedding import open_embedder
 from knowledge.ingestion.sync import SyncOptions, SyncReport, refresh
 from knowledge.ports import Embedder, Vectors
 from knowledge.sources.factory import open_source
-from knowledge.stores.lance.store import open_lance
 from knowledge.stores.locked_store import LockedStore
+from knowledge.stores.sqlite.store import open_sqlite
 from tests.benchmarks.corpus import repository_of_500_files
 from tests.benchmarks.figures import Figure
 
@@ -98,7 +98,7 @@ async def _refreshed(folder: Path, embedder: Embedder, number: int) -> SyncRepor
     """Refresh from nothing into files of its own; return how that went."""
     place = folder / "sustained" / str(number)
     settings = GitSource(kind="git", url=str(folder / "repository"), include=INCLUDED)
-    store = await open_lance(place / "passages", embedder.name, embedder.dimension)
+    store = await open_sqlite(place / "passages", embedder.name, embedder.dimension)
     try:
         turns = LockedStore(store, place)
         source = open_source("code", settings, place)

@@ -66,7 +66,7 @@ class TestJoining:
     async def test_passages_of_one_machine_are_not_shared(
         self, databases: list[Database], postgres_journal: JournalSettings, tmp_path: Path
     ) -> None:
-        local = self.settings(postgres_journal, tmp_path, "lance")
+        local = self.settings(postgres_journal, tmp_path, "sqlite")
         async with join_daemons(local, databases[0]) as first:
             assert first is not None
             assert databases[0].owner == first.owner

@@ -101,7 +101,7 @@ def _rows() -> Iterator[Row]:
         "ms",
         lambda report: report["cold_first_ms"] - TTFT_MS,
     )
-    memory = "KIMAs has its store (LanceDB, Arrow), its database and the words of each passage in memory."
+    memory = "KIMAs has its vectors, its database and the words of each passage in memory."
     yield Row(section, "memory after the answers one at a time", "MiB", _top("memory_mib"), why=memory)
     yield Row(section, "memory at its peak", "MiB", _top("peak_mib"), why=memory)
     for word, part in (("without", "alone"), ("with", "following")):

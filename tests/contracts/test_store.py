@@ -1,7 +1,7 @@
 """The contract of `Store`, run over every implementation.
 
 Weaviate's part needs a server: KIMAS_TEST_WEAVIATE=host:http-port:grpc-port. Every test makes collections of its own
-there and deletes them. Tests of files (damage, a full disk) are LanceDB's alone.
+there and deletes them. Tests of files (damage, a full disk) are of the embedded store alone.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import json
 import math
 import os
 import signal
+import sqlite3
+import stat
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,12 +29,14 @@ from core.errors import StoreError, StoreMismatch
 from core.settings import WeaviateSettings
 from core.types import Passage
 from knowledge.ports import PassageRow, Store, Vectors
-from knowledge.stores.lance.store import MAX_VECTOR_BYTES, open_lance
-from knowledge.stores.lance.table import MIN_INDEXED_ROWS
+from knowledge.stores.sqlite.store import MAX_VECTOR_BYTES, open_sqlite
+from knowledge.stores.sqlite.tables import PAGE_BYTES
 from knowledge.stores.weaviate import open_weaviate
 from knowledge.stores.weaviate.client import connect
 
 DIMENSION = 16
+# From so many passages on, a server builds an index.
+MIN_INDEXED_ROWS = 1_000
 WORDS = [f"word{number}" for number in range(60)]
 
 
@@ -94,10 +98,10 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "not there yet" / "passages"
 
 
-@pytest.fixture(params=["lance-in-memory", "lance-on-disk", "weaviate"])
+@pytest.fixture(params=["sqlite-in-memory", "sqlite-compact", "weaviate"])
 async def place(directory: Path, request: pytest.FixtureRequest) -> AsyncIterator[StoreLocation]:
     if request.param != "weaviate":
-        yield StoreLocation(directory, {"memory_bytes": MAX_VECTOR_BYTES if request.param == "lance-in-memory" else 0})
+        yield StoreLocation(directory, {"memory_bytes": MAX_VECTOR_BYTES if request.param == "sqlite-in-memory" else 0})
         return
     place = StoreLocation(weaviate_settings(), {"lease_duration_s": 1.5})
     yield place
@@ -128,7 +132,7 @@ async def open_at(
     place = StoreLocation(place, {}) if isinstance(place, Path) else place
     values = dict(place.options) | options
     if isinstance(place.where, Path):
-        return await open_lance(place.where, embedder, dimension, **values)
+        return await open_sqlite(place.where, embedder, dimension, **values)
     return await open_weaviate(place.where, embedder, dimension, **values)
 
 
@@ -455,25 +459,41 @@ async def test_a_passage_written_anew_under_the_same_fingerprint_is_found_as_it_
     assert not [result for result in await store.search("second number0", None, ["docs"], 9) if result.lexical]
 
 
-@pytest.mark.parametrize("folder", ["_versions", "data", "_indices"])
-@pytest.mark.parametrize("damage", ["cut", "gone"])
-async def test_damage_is_reported_with_the_way_out(directory: Path, folder: str, damage: str) -> None:
-    # A table in memory does without its indexes: only one that is searched on the disk notices all of this.
-    async with opened(directory, memory_bytes=0) as store:
-        await put(store, random_rows(50))
+@pytest.mark.parametrize("damage", ["cut", "overwritten", "no database", "emptied of rows"])
+@pytest.mark.parametrize("memory_bytes", [MAX_VECTOR_BYTES, 0])
+async def test_damage_is_reported_with_the_way_out(directory: Path, damage: str, memory_bytes: int) -> None:
+    async with opened(directory) as store:
+        await put(store, random_rows(200))
         await store.optimize()
-    for path in [path for path in (directory / "passages.lance" / folder).rglob("*") if path.is_file()]:
-        if damage == "cut":
-            os.truncate(path, path.stat().st_size // 2)
-        else:
-            path.unlink()
+    file = directory / "passages.db"
+    match damage:
+        case "cut":
+            os.truncate(file, file.stat().st_size // 2)
+        case "overwritten":
+            content = bytearray(file.read_bytes())
+            content[PAGE_BYTES:] = os.urandom(len(content) - PAGE_BYTES)
+            file.write_bytes(content)
+        case "no database":
+            file.write_text("not a database\n" * 1000)
+        case _:
+            with closing(sqlite3.connect(file)) as connection:
+                connection.execute("DELETE FROM vectors WHERE row_number % 2")
+                connection.commit()
     with pytest.raises(StoreError) as caught:
-        await use(directory)
+        await use(directory, memory_bytes)
     assert str(directory) in str(caught.value)
-    assert "kimas ingest --rebuild" in str(caught.value)
+    assert "damaged: `kimas ingest --rebuild`" in str(caught.value)
     async with opened(directory, rebuild=True) as store:
         await put(store, random_rows(50))
         assert len(await store.search("word1", unit(1), ["docs"], 5)) > 0
+
+
+async def test_what_is_stored_is_for_its_owner_alone(directory: Path) -> None:
+    async with opened(directory) as store:
+        await put(store, random_rows(5))
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
+        assert modes == dict.fromkeys(["passages.db", "passages.db-wal", "passages.db-shm"], 0o600)
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 
 async def test_a_file_in_the_place_of_the_folder_is_reported(tmp_path: Path) -> None:
@@ -482,12 +502,9 @@ async def test_a_file_in_the_place_of_the_folder_is_reported(tmp_path: Path) -> 
         await use(tmp_path / "passages")
 
 
-async def use(directory: Path) -> None:
-    # Some damage makes LanceDB wait for ever: patience ends it.
-    async with opened(directory, read_timeout_s=2, memory_bytes=0) as store:
+async def use(directory: Path, memory_bytes: int = MAX_VECTOR_BYTES) -> None:
+    async with opened(directory, memory_bytes=memory_bytes) as store:
         await store.search("word1", unit(1), ["docs"], 5)
-        await store.vectors("docs")
-        await put(store, [row("a", "a.md")])
 
 
 CHILD = """

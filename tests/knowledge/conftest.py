@@ -14,7 +14,7 @@ import pytest
 from core.errors import EmbeddingError
 from core.text.tokens import lexical_tokens
 from knowledge.ports import Document, Listing, Store, Vectors
-from knowledge.stores.lance.store import open_lance
+from knowledge.stores.sqlite.store import open_sqlite
 
 
 @dataclass
@@ -86,7 +86,7 @@ def source() -> DictSource:
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    store = await open_lance(tmp_path / "passages", "words", 32)
+    store = await open_sqlite(tmp_path / "passages", "words", 32)
     yield store
     await store.close()
 

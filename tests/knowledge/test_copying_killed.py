@@ -23,7 +23,6 @@ from core.types import Passage
 from knowledge.ports import PassageRow, Store, StoredDocument
 from knowledge.stores.copying import copy_source
 from tests.contracts.test_store import (
-    DIMENSION,
     StoreLocation,
     forget,
     open_at,
@@ -76,7 +75,7 @@ async def _announced(what: str) -> None:
 
 async def _copy(origin: str, target: str) -> None:
     at, other = await open_at(StoreLocation.parse(origin)), await open_at(StoreLocation.parse(target))
-    await copy_source(at, Announced(other), "docs", DIMENSION, batch_passages=BATCH)
+    await copy_source(at, Announced(other), "docs", batch_passages=BATCH)
     await at.close()
     await other.close()
 
@@ -163,7 +162,7 @@ async def _killed_over_and_over(
             assert (await store.manifest("docs"), await _found(store)) == (wanted, answers)
     async with opened(origin) as item, opened(target) as other:
         there = await other.manifest("docs")
-        copy_report = await copy_source(item, other, "docs", DIMENSION, batch_passages=BATCH)
+        copy_report = await copy_source(item, other, "docs", batch_passages=BATCH)
         # Whatever a kill left undone was seen to be missing.
         assert copy_report.copied == sum(there.get(path) != stored_document for path, stored_document in wanted.items())
         assert copy_report.deleted == len(there.keys() - wanted.keys())
@@ -176,7 +175,7 @@ async def _killed_over_and_over(
             assert results[name][0] == text
             assert results[name][1] == pytest.approx(cosine, rel=1e-4, abs=1e-6), name
             assert results[name][2] == pytest.approx(lexical, rel=words, abs=1e-6), name
-        assert (await copy_source(item, other, "docs", DIMENSION)).copied == 0
+        assert (await copy_source(item, other, "docs")).copied == 0
     return killed
 
 
@@ -243,7 +242,7 @@ async def test_the_command(tmp_path: Path, server: WeaviateSettings) -> None:
     assert -signal.SIGKILL in ends, "it was never killed"
     assert await asyncio.to_thread(deployment.json, *question) == before
     assert (await _command(deployment, None))[0] == 0
-    for provider in ("lance", "weaviate"):
+    for provider in ("sqlite", "weaviate"):
         chosen = ("--set", f"knowledge.store.provider={provider}")
         assert await asyncio.to_thread(deployment.json, *chosen, *question) == before, provider
 

@@ -17,7 +17,7 @@ from knowledge.ingestion.refresh import RefreshContext, RefreshResult, refresh_s
 from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.ports import Store
 from knowledge.retrieval.library import KnowledgeLibrary
-from knowledge.stores.lance.store import open_lance
+from knowledge.stores.sqlite.store import open_sqlite
 from tests.knowledge.conftest import DictSource, WordEmbedder
 from tests.knowledge.test_library import settings
 from tests.knowledge.test_sources_feed import rss
@@ -220,7 +220,7 @@ async def test_many_sources_are_refreshed_at_once_into_a_new_store_by_two_proces
 ) -> None:
     """Two handles on one directory see each other's commits as two processes do: late, unless they look."""
     sources = {f"source-{number}": folder(tmp_path / str(number), "apple", "pear") for number in range(6)}
-    other = await open_lance(tmp_path / "passages", "words", 32)
+    other = await open_sqlite(tmp_path / "passages", "words", 32)
 
     async def read() -> None:
         while True:
@@ -239,6 +239,6 @@ async def test_many_sources_are_refreshed_at_once_into_a_new_store_by_two_proces
     await asyncio.gather(reading, return_exceptions=True)
     await other.close()
     assert [report.added for report in sync_reports] == [2] * 6
-    fresh = await open_lance(tmp_path / "passages", "words", 32)
+    fresh = await open_sqlite(tmp_path / "passages", "words", 32)
     assert [len(await fresh.vectors(name)) for name in sources] == [2] * 6
     await fresh.close()

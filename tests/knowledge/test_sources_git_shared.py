@@ -19,7 +19,7 @@ from knowledge.ports import Source
 from knowledge.sources.factory import open_source
 from knowledge.sources.git.clone import clone_name
 from knowledge.sources.git.state import BranchFetch, CloneState, delete_unused_clones, read_state, write_state
-from knowledge.stores.lance.store import open_lance
+from knowledge.stores.sqlite.store import open_sqlite
 from tests.knowledge.conftest import WordEmbedder
 from tests.knowledge.test_sources_git import clones, commit, get_clone, git, read
 from tests.peers.git_server import GitServer
@@ -191,7 +191,7 @@ async def test_several_branches_in_one_source(form: str, server: GitServer, repo
     inner = documents["main:pkg/__init__.py"]
     assert (inner.title, inner.edition) == ("pkg/__init__.py", "main")
     assert documents["v1:docs/a.md"].kind == "markdown"
-    store = await open_lance(tmp_path / "passages", "words", 32)
+    store = await open_sqlite(tmp_path / "passages", "words", 32)
     try:
         await refresh(item, store, WordEmbedder(), SyncOptions(200))
         passages = await store.search("version", None, ["docs"], 9)

@@ -13,7 +13,7 @@ from core.errors import StoreError
 from core.text.tokens import query_tokens
 from knowledge.ingestion.sync import BATCH_PASSAGES, SyncOptions, refresh
 from knowledge.ports import PassageRow, Store
-from knowledge.stores.lance.store import open_lance
+from knowledge.stores.sqlite.store import open_sqlite
 from tests.knowledge.conftest import DictSource, WordEmbedder
 
 DOCUMENTS, PARTS = 180, 14
@@ -101,7 +101,7 @@ async def test_where_documents_moved_nothing_is_there_twice(store: Store, embedd
 async def test_a_refresh_that_fails_before_the_swap_leaves_the_old_edition_whole(
     tmp_path: Path, embedder: WordEmbedder
 ) -> None:
-    store = await open_lance(tmp_path / "passages", "words", 32)
+    store = await open_sqlite(tmp_path / "passages", "words", 32)
     try:
         await refresh(edition("apple", range(20)), store, embedder, SyncOptions(50))
         source = edition("banana", range(60))

@@ -24,7 +24,7 @@ from core.settings.yaml_file import read_yaml
 from knowledge.ports import PassageRow, Store, StoredDocument
 from knowledge.stores import open_store
 from knowledge.stores.copying import copy_source
-from knowledge.stores.lance.store import LanceStore, open_lance
+from knowledge.stores.sqlite.store import SqliteStore, open_sqlite
 from knowledge.stores.weaviate import WeaviateStore, open_weaviate
 from knowledge.stores.weaviate.client import RECOMMENDED_VERSION, Cluster, connect
 from knowledge.stores.weaviate.errors import explain_error
@@ -383,44 +383,44 @@ async def test_a_closed_store_says_so(settings: WeaviateSettings) -> None:
 
 class TestCopying:
     async def test_takes_rows_with_their_vectors(self, tmp_path: Path) -> None:
-        origin, target = await lance(tmp_path / "one"), await lance(tmp_path / "two")
+        origin, target = await sqlite(tmp_path / "one"), await sqlite(tmp_path / "two")
         await fill(origin)
-        copy_report = await copy_source(origin, target, "docs", DIMENSION)
+        copy_report = await copy_source(origin, target, "docs")
         assert (copy_report.copied, copy_report.deleted, copy_report.unchanged, copy_report.passages) == (21, 0, 0, 100)
         await same(origin, target)
-        again = await copy_source(origin, target, "docs", DIMENSION)
+        again = await copy_source(origin, target, "docs")
         assert (again.copied, again.deleted, again.unchanged, again.passages) == (0, 0, 21, 0)
         await origin.replace("docs", ["p0.md", "p1.md"], [row("new", "p0.md", print_="2")])
-        changed = await copy_source(origin, target, "docs", DIMENSION)
+        changed = await copy_source(origin, target, "docs")
         assert (changed.copied, changed.deleted, changed.unchanged, changed.passages) == (1, 1, 19, 1)
         await same(origin, target)
         await origin.close()
         await target.close()
 
     async def test_goes_to_weaviate_and_back(self, tmp_path: Path, settings: WeaviateSettings) -> None:
-        origin, back = await lance(tmp_path / "one"), await lance(tmp_path / "two")
+        origin, back = await sqlite(tmp_path / "one"), await sqlite(tmp_path / "two")
         await fill(origin)
         async with opened(settings) as server:
-            await copy_source(origin, server, "docs", DIMENSION)
+            await copy_source(origin, server, "docs")
             await same(origin, server)
-            await copy_source(server, back, "docs", DIMENSION)
+            await copy_source(server, back, "docs")
             await same(origin, back)
         assert await back.manifest("docs") == await origin.manifest("docs") != {}
         await origin.close()
         await back.close()
 
     async def test_only_between_stores_of_one_model(self, tmp_path: Path) -> None:
-        origin, target = await lance(tmp_path / "one"), await open_lance(tmp_path / "two", "other", 8)
+        origin, target = await sqlite(tmp_path / "one"), await open_sqlite(tmp_path / "two", "other", 8)
         await fill(origin)
         with pytest.raises(StoreMismatch):
-            await copy_source(origin, target, "docs", DIMENSION)
+            await copy_source(origin, target, "docs")
         assert await target.manifest("docs") == {}
         await origin.close()
         await target.close()
 
 
-async def lance(folder: Path) -> LanceStore:
-    return await open_lance(folder, "test", DIMENSION)
+async def sqlite(folder: Path) -> SqliteStore:
+    return await open_sqlite(folder, "test", DIMENSION)
 
 
 async def fill(store: Store) -> None:

@@ -23,7 +23,7 @@ from core.settings import Settings
 from core.types import Passage
 from knowledge.embedding import LocalEmbedder
 from knowledge.retrieval.library import KnowledgeLibrary
-from knowledge.stores.lance.store import open_lance
+from knowledge.stores.sqlite.store import open_sqlite
 from tests.quality.figures import Figure
 
 STATEMENTS = Path(__file__).with_suffix(".jsonl")
@@ -101,7 +101,7 @@ async def check_all(records: Sequence[Mapping[str, Any]]) -> list[Statement]:
     with tempfile.TemporaryDirectory(prefix="kimas-citations-") as folder:
         settings = Settings.model_validate({"data_dir": folder})
         embedder = await LocalEmbedder.open(Path(folder) / "models")
-        store = await open_lance(Path(folder) / "store", embedder.name, embedder.dimension)
+        store = await open_sqlite(Path(folder) / "store", embedder.name, embedder.dimension)
         library = KnowledgeLibrary(settings, store, embedder)
         for record in records:
             place = _place(record)

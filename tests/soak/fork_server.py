@@ -23,7 +23,7 @@ def _preload() -> None:
     load_slack()
     import bots.daemon.runner
     import bots.http.adapter  # noqa: F401
-    import knowledge.stores.lance.store  # noqa: F401
+    import knowledge.stores.sqlite.store  # noqa: F401
 
 
 def _run(arguments: list[str], log: str) -> None:

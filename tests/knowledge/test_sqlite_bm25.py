@@ -3,15 +3,24 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from knowledge.stores.lance.segment import BM25Scorer, InvertedIndex
+from knowledge.stores.sqlite.words import BM25Scorer, InvertedIndex, WordCounter, hash_word
+
+
+def inverted(texts: list[str]) -> InvertedIndex:
+    counter = WordCounter()
+    hashes, counts = [], []
+    for text in texts:
+        word_hashes, word_counts = counter.count(text)
+        hashes.append(word_hashes)
+        counts.append(word_counts)
+    return InvertedIndex.from_counts(hashes, counts)
 
 
 def scored(texts: list[str], tokens: str, alive: list[bool] | None = None) -> list[float]:
-    words = InvertedIndex.from_tokens(pa.array(texts, pa.string()))
-    results: list[float] = BM25Scorer([words], None if alive is None else np.array(alive)).scores(tokens).tolist()
+    scorer = BM25Scorer([inverted(texts)], None if alive is None else np.array(alive))
+    results: list[float] = scorer.scores(tokens).tolist()
     return results
 
 
@@ -22,6 +31,11 @@ def test_scores_are_bm25_and_a_repeated_word_counts_as_often() -> None:
     assert scored(texts, "cat unknown") == [pytest.approx(cat), 0.0, 0.0]
     assert scored(texts, "cat cat") == [pytest.approx(2 * cat), 0.0, 0.0]
     assert scored(texts, "") == [0.0, 0.0, 0.0]
+
+
+def test_a_word_may_be_repeated_more_often_than_a_byte_can_count() -> None:
+    often = scored(["cat " * 300, "dog " * 300], "cat")
+    assert often[0] == pytest.approx(math.log(2) * 300 * 2.2 / (300 + 1.2), rel=1e-5)
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["", ""], ["  ", " x ", ""]])
@@ -38,7 +52,15 @@ def test_dead_passages_count_for_nothing() -> None:
 
 def test_blocks_count_as_one() -> None:
     texts = ["cat cat dog", "dog fish", "bird cat", "fish", "cow cat"]
-    blocks = [InvertedIndex.from_tokens(pa.array(part, pa.string())) for part in (texts[:2], texts[2:3], [], texts[3:])]
+    blocks = [inverted(part) for part in (texts[:2], texts[2:3], [], texts[3:])]
     for alive in (None, [True, True, False, True, True]):
         apart = BM25Scorer(blocks, None if alive is None else np.array(alive)).scores("cat fish cat nowhere")
         assert apart.tolist() == pytest.approx(scored(texts, "cat fish cat nowhere", alive))
+
+
+def test_a_word_has_the_same_hash_in_every_process() -> None:
+    assert [hash_word(word) for word in ("cat", "漢字", "\ud800")] == [
+        3429664268601861939,
+        5337853739564262900,
+        7497787021708494914,
+    ]

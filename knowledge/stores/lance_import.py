@@ -1,0 +1,117 @@
+"""Passages of earlier versions, which are in LanceDB files: read once, into the SQLite file that replaces them."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core.errors import StoreError
+from core.observability.logs import get_logger
+from core.runtime.locks import writing_lock
+from core.types import Passage
+from knowledge.ports import PassageRow, StoredDocument
+from knowledge.stores import needs_import
+from knowledge.stores.copying import copy_source
+from knowledge.stores.sqlite.store import FILE_NAME, open_sqlite
+from knowledge.stores.vectors import require_labels
+
+OLD_FOLDER, TABLE_NAME = "passages.lance", "passages"
+UNFINISHED_FOLDER = "unfinished"
+COLUMNS = ["id", "source", "path", "title", "text", "url", "kind", "start_line", "end_line"]
+# Rows that stood for documents without passages, and for what was deleted.
+PLACEHOLDER_PREFIX, TOMBSTONE_SOURCE = "empty:", ""
+
+
+async def import_lance(data_dir: Path, folder: Path, embedder_name: str, dimension: int) -> None:
+    """Copy the passages of a folder into its SQLite file, unless another process does it first.
+
+    The old files are only read. A killed import begins again. Raises `StoreMismatch`, and `StoreError` without LanceDB.
+    """
+    if find_spec("lancedb") is None:
+        raise StoreError(
+            f"the passages in {folder / OLD_FOLDER} were written by LanceDB, which this version needs to read them "
+            'once: pip install "kimas[lance]", and start again; or embed everything anew: kimas ingest --rebuild'
+        )
+    folder = await asyncio.to_thread(folder.absolute)
+    async with writing_lock(data_dir):
+        if not await asyncio.to_thread(needs_import, folder):
+            return
+        unfinished = folder / UNFINISHED_FOLDER
+        await asyncio.to_thread(shutil.rmtree, unfinished, ignore_errors=True)
+        try:
+            passage_count = await _copy(folder, unfinished, embedder_name, dimension)
+        except (ValueError, RuntimeError, OSError) as error:
+            raise StoreError(
+                f"the passages in {folder / OLD_FOLDER} cannot be read: `kimas ingest --rebuild` builds them anew from "
+                f"the sources ({error})"
+            ) from error
+        (unfinished / FILE_NAME).rename(folder / FILE_NAME)
+        await asyncio.to_thread(shutil.rmtree, unfinished)
+    get_logger(__name__).info("store.imported", passages=passage_count, not_needed_any_more=str(folder / OLD_FOLDER))
+
+
+async def _copy(folder: Path, target_folder: Path, embedder_name: str, dimension: int) -> int:
+    import lancedb
+
+    connection = await lancedb.connect_async(folder)
+    table = await connection.open_table(TABLE_NAME)
+    origin, passage_count = LanceTable(table), 0
+    labels = {"embedder": embedder_name, "dimension": str(dimension), "format": "1"}
+    metadata = (await table.schema()).metadata or {}
+    stored_labels = {name: metadata.get(name.encode(), b"unknown").decode() for name in labels}
+    require_labels(f"the passage store {folder}", stored_labels, labels)
+    target = await open_sqlite(target_folder, embedder_name, dimension)
+    try:
+        # Also for a table without rows: there is a file afterwards.
+        await target.rebuild()
+        for source in await origin.sources():
+            passage_count += (await copy_source(origin, target, source)).passages
+    finally:
+        await target.close()
+        connection.close()  # type: ignore[no-untyped-call]
+    return passage_count
+
+
+class LanceTable:
+    """What a copy reads of a table of LanceDB."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    async def sources(self) -> Sequence[str]:
+        """Return the sources that have rows."""
+        rows = (await self._table.query().select(["source"]).to_arrow()).column("source").unique().to_pylist()
+        return sorted(set(rows) - {TOMBSTONE_SOURCE})
+
+    async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
+        """Return what is held of a source, by path."""
+        query = self._table.query().where(f"source = {_quote(source)}").select(["path", "fingerprint", "id"])
+        rows = (await query.to_arrow()).to_pylist()
+        counts = Counter(row["path"] for row in rows if not row["id"].startswith(PLACEHOLDER_PREFIX))
+        return {row["path"]: StoredDocument(row["fingerprint"], counts[row["path"]]) for row in rows}
+
+    async def rows(self, source: str, paths: Collection[str]) -> Sequence[PassageRow]:
+        """Return the rows of these paths of a source."""
+        chosen = f"source = {_quote(source)} AND path IN ({', '.join(map(_quote, paths))}) AND vector IS NOT NULL"
+        table = await self._table.query().where(chosen).select([*COLUMNS, "fingerprint", "tokens", "vector"]).to_arrow()
+        return [
+            PassageRow(
+                Passage(*(row[name] for name in COLUMNS)),
+                row["fingerprint"],
+                row["tokens"],
+                np.array(row["vector"], np.float32),
+            )
+            for row in table.to_pylist()
+        ]
+
+
+def _quote(text: str) -> str:
+    """Return a text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,1 @@
+"""The embedded store: passages in an SQLite file, searched in memory with NumPy."""

@@ -1,0 +1,266 @@
+"""The SQL of the passage file: its tables, and every statement that reads or writes them.
+
+A document takes a range of row numbers, which never come again, so a row is never changed: what was read of it once
+stays true, until it is gone. All functions run inside a transaction of the caller, in a thread.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.types import Passage
+from knowledge.ports import PassageRow, StoredDocument, Vectors
+from knowledge.stores.sqlite.words import WordCounter
+
+FORMAT = "1"
+# Three rows of a model with 384 numbers fill one.
+PAGE_BYTES = 8192
+# The documents by their first row; one without passages takes a row number, too. Vectors and words are what a search
+# reads of all passages, texts what it reads of its results: so these are apart. `tokens` are for copies alone.
+_TABLES = (
+    "CREATE TABLE labels (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE documents (
+        first_row INTEGER PRIMARY KEY, passage_count INTEGER NOT NULL,
+        source TEXT NOT NULL, path TEXT NOT NULL, fingerprint TEXT NOT NULL, UNIQUE (source, path))""",
+    """CREATE TABLE vectors (
+        row_number INTEGER PRIMARY KEY, vector BLOB NOT NULL, word_hashes BLOB NOT NULL, word_counts BLOB NOT NULL)""",
+    """CREATE TABLE passages (
+        row_number INTEGER PRIMARY KEY, id TEXT NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, url TEXT NOT NULL,
+        kind TEXT NOT NULL, start_line INTEGER NOT NULL, end_line INTEGER NOT NULL, tokens TEXT NOT NULL)""",
+)
+_TEXTS = ("id", "title", "text", "url", "kind")
+_COLUMNS = ", ".join((*_TEXTS, "start_line", "end_line"))
+_TEXTS_AS_BYTES = ", ".join(f"CAST({name} AS BLOB)" for name in _TEXTS)
+# The only way to ask for many rows by their numbers, in that order: a list in JSON.
+_WANTED = "FROM (SELECT value FROM json_each(?)) AS wanted CROSS JOIN"
+# Rows are read in blocks, so that no thread holds the interpreter for long.
+BLOCK_ROWS = 1024
+
+# The file is written anew when more than half of it is unused. Less than 8 MB is not worth it.
+MIN_UNUSED_PAGES = 1_000
+
+RowNumbers = NDArray[np.int64]
+
+
+class DamagedFile(Exception):
+    """Something is missing, or is not what it was when it was written."""
+
+
+class MissingRows(DamagedFile):
+    """Rows are not there: another version has replaced them, or the file is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """Which file this is (`creation_id`), which of its versions, and what it was made with."""
+
+    creation_id: str
+    version: int
+    labels: Mapping[str, str]
+
+
+def read_state(connection: sqlite3.Connection) -> StoreState | None:
+    """Return the state of the file, or None when nothing was ever written."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'labels'").fetchone():
+        return None
+    labels = dict(connection.execute("SELECT name, value FROM labels"))
+    if not {"creation_id", "version", "next_row"} <= labels.keys():
+        raise DamagedFile("its labels are missing")
+    return StoreState(labels["creation_id"], int(labels["version"]), labels)
+
+
+def make_tables(connection: sqlite3.Connection, labels: Mapping[str, str]) -> None:
+    """Make empty tables with these labels; what the file holds, of whatever format, is dropped."""
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+    for (name,) in tables.fetchall():
+        quoted_name = name.replace('"', '""')
+        connection.execute(f'DROP TABLE "{quoted_name}"')
+    for table in _TABLES:
+        connection.execute(table)
+    own_labels = {"creation_id": uuid.uuid4().hex, "version": "0", "next_row": "1"}
+    connection.executemany("INSERT INTO labels VALUES (?, ?)", {**labels, **own_labels}.items())
+
+
+def replace_documents(
+    connection: sqlite3.Connection,
+    source: str,
+    paths: Collection[str],
+    rows: Sequence[PassageRow],
+    empty: Mapping[str, str],
+) -> None:
+    """Let these paths of a source consist of exactly these rows; `empty` are documents without any."""
+    documents: dict[tuple[str, str], list[PassageRow]] = {(source, path): [] for path in empty}
+    for row in rows:
+        documents.setdefault((row.passage.source, row.passage.path), []).append(row)
+    for place in {*((source, path) for path in paths), *documents}:
+        _delete_document(connection, *place)
+    (value,) = connection.execute("SELECT value FROM labels WHERE name = 'next_row'").fetchone()
+    next_row, counter = int(value), WordCounter()
+    for place, document_rows in documents.items():
+        fingerprint = document_rows[-1].fingerprint if document_rows else empty[place[1]]
+        document = (next_row, len(document_rows), *place, fingerprint)
+        connection.execute("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", document)
+        _insert_rows(connection, next_row, document_rows, counter)
+        next_row += max(1, len(document_rows))
+    connection.execute("UPDATE labels SET value = ? WHERE name = 'next_row'", (str(next_row),))
+    connection.execute("UPDATE labels SET value = CAST(value AS INTEGER) + 1 WHERE name = 'version'")
+
+
+def _insert_rows(
+    connection: sqlite3.Connection, first_row: int, rows: Sequence[PassageRow], counter: WordCounter
+) -> None:
+    vectors = (
+        (number, np.asarray(row.vector, "<f4").tobytes(), *counter.count(row.tokens))
+        for number, row in enumerate(rows, first_row)
+    )
+    connection.executemany("INSERT INTO vectors VALUES (?, ?, ?, ?)", vectors)
+    passages = (
+        (
+            *(number, item.passage.id, item.passage.title, item.passage.text, item.passage.url, item.passage.kind),
+            *(item.passage.start_line, item.passage.end_line, item.tokens),
+        )
+        for number, item in enumerate(rows, first_row)
+    )
+    connection.executemany("INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", passages)
+
+
+def _delete_document(connection: sqlite3.Connection, source: str, path: str) -> None:
+    document = _find_document(connection, source, path)
+    if document is None:
+        return
+    first_row, passage_count, _ = document
+    for table in ("vectors", "passages"):
+        statement = f"DELETE FROM {table} WHERE row_number BETWEEN ? AND ?"  # noqa: S608
+        connection.execute(statement, (first_row, first_row + passage_count - 1))
+    connection.execute("DELETE FROM documents WHERE first_row = ?", (first_row,))
+
+
+def _find_document(connection: sqlite3.Connection, source: str, path: str) -> tuple[int, int, str] | None:
+    """Return the first row, the number of passages and the fingerprint of a document."""
+    statement = "SELECT first_row, passage_count, fingerprint FROM documents WHERE source = ? AND path = ?"
+    document: tuple[int, int, str] | None = connection.execute(statement, (source, path)).fetchone()
+    return document
+
+
+def read_manifest(connection: sqlite3.Connection, source: str) -> Mapping[str, StoredDocument]:
+    """Return what is held of a source, by path."""
+    statement = "SELECT path, fingerprint, passage_count FROM documents WHERE source = ?"
+    documents = connection.execute(statement, (source,)).fetchall()
+    return {path: StoredDocument(fingerprint, passage_count) for path, fingerprint, passage_count in documents}
+
+
+def read_rows(
+    connection: sqlite3.Connection, source: str, paths: Iterable[str], dimension: int
+) -> Sequence[PassageRow]:
+    """Return the rows of these paths of a source."""
+    statement = (
+        f"SELECT {_COLUMNS}, tokens, vector FROM passages JOIN vectors USING (row_number) "  # noqa: S608
+        "WHERE row_number BETWEEN ? AND ? ORDER BY row_number"
+    )
+    rows: list[PassageRow] = []
+    for path in paths:
+        if (document := _find_document(connection, source, path)) is None:
+            continue
+        first_row, passage_count, fingerprint = document
+        for identifier, *texts, tokens, vector in connection.execute(
+            statement, (first_row, first_row + passage_count - 1)
+        ):
+            passage = Passage(identifier, source, path, *texts)
+            rows.append(PassageRow(passage, fingerprint, tokens, _to_vectors([vector], dimension)[0]))
+    return rows
+
+
+def read_source_vectors(connection: sqlite3.Connection, source: str, dimension: int) -> Vectors:
+    """Return all vectors of a source, shape (passages, dimension)."""
+    statement = (
+        "SELECT vector FROM documents JOIN vectors "
+        "ON row_number BETWEEN first_row AND first_row + passage_count - 1 WHERE source = ?"
+    )
+    cursor, blocks = connection.execute(statement, (source,)), [np.empty((0, dimension), np.float32)]
+    while rows := cursor.fetchmany(BLOCK_ROWS):
+        blocks.append(_to_vectors([vector for (vector,) in rows], dimension))
+    return np.concatenate(blocks)
+
+
+def read_document_ranges(connection: sqlite3.Connection) -> tuple[RowNumbers, RowNumbers]:
+    """Return the first row and the number of passages of every document that has any, in the order of the rows."""
+    cursor = connection.execute(
+        "SELECT first_row, passage_count FROM documents WHERE passage_count > 0 ORDER BY first_row"
+    )
+    blocks = [np.empty((0, 2), np.int64)]
+    while rows := cursor.fetchmany(BLOCK_ROWS):
+        blocks.append(np.array(rows, np.int64))
+    first_rows, passage_counts = np.concatenate(blocks).T
+    return first_rows, passage_counts
+
+
+def read_document_names(connection: sqlite3.Connection, first_rows: RowNumbers) -> tuple[list[str], list[str]]:
+    """Return the sources and the paths of documents."""
+    statement = f"SELECT first_row, source, path {_WANTED} documents ON first_row = value"
+    documents = [document for block in _read_blocks(connection, statement, first_rows) for document in block]
+    return [source for _, source, _ in documents], [path for _, _, path in documents]
+
+
+def read_search_rows(
+    connection: sqlite3.Connection, row_numbers: RowNumbers, dimension: int
+) -> Iterator[tuple[Vectors, Sequence[bytes], Sequence[bytes]]]:
+    """Yield the vectors, word hashes and word counts of rows, in blocks, in the order of their numbers."""
+    statement = f"SELECT row_number, vector, word_hashes, word_counts {_WANTED} vectors ON row_number = value"
+    for rows in _read_blocks(connection, statement, row_numbers):
+        _, vectors, word_hashes, word_counts = zip(*rows, strict=True)
+        yield _to_vectors(vectors, dimension), word_hashes, word_counts
+
+
+def read_vectors(connection: sqlite3.Connection, row_numbers: RowNumbers, dimension: int) -> Vectors:
+    """Return the vectors of rows, in the order of their numbers."""
+    statement = f"SELECT row_number, vector {_WANTED} vectors ON row_number = value"
+    blocks = _read_blocks(connection, statement, row_numbers)
+    vectors = [_to_vectors([vector for _, vector in rows], dimension) for rows in blocks]
+    return np.concatenate([np.empty((0, dimension), np.float32), *vectors])
+
+
+def read_texts(connection: sqlite3.Connection, row_numbers: RowNumbers) -> Iterator[Sequence[tuple[Any, ...]]]:
+    """Yield the columns of passages in blocks: the number of the row, the texts in UTF-8, then the lines."""
+    columns = f"row_number, {_TEXTS_AS_BYTES}, start_line, end_line"
+    statement = f"SELECT {columns} {_WANTED} passages ON row_number = value"
+    yield from _read_blocks(connection, statement, row_numbers)
+
+
+def _read_blocks(
+    connection: sqlite3.Connection, statement: str, row_numbers: RowNumbers
+) -> Iterator[Sequence[tuple[Any, ...]]]:
+    """Yield rows by their numbers, in that order. Raises `MissingRows` when one is not there."""
+    for block in _blocks(row_numbers):
+        rows = connection.execute(statement, (json.dumps(block),)).fetchall()
+        if [row[0] for row in rows] != block:
+            raise MissingRows(f"{len(block) - len(rows)} passages are missing")
+        yield rows
+
+
+def _blocks(row_numbers: RowNumbers) -> Iterator[list[int]]:
+    for start in range(0, len(row_numbers), BLOCK_ROWS):
+        yield row_numbers[start : start + BLOCK_ROWS].tolist()
+
+
+def _to_vectors(blobs: Sequence[bytes], dimension: int) -> Vectors:
+    """Return vectors from their bytes, shape (blobs, dimension)."""
+    numbers = np.frombuffer(b"".join(blobs), "<f4")
+    if len(numbers) != len(blobs) * dimension:
+        raise DamagedFile("a vector has another length")
+    return numbers.reshape(-1, dimension)
+
+
+def free_unused_space(connection: sqlite3.Connection) -> None:
+    """Write the file anew when more than half of it is unused; outside a transaction."""
+    (unused,), (pages,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_count"))
+    if unused > max(MIN_UNUSED_PAGES, pages // 2):
+        connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
