@@ -32,9 +32,13 @@ USAGE_TIMEOUT_S = 2.0
 # The pause between two reads of a stream, per active stream: several words cost hardly more than one, and with hundreds
 # of streams single words would block the event loop.
 READ_PAUSE_S, MIN_READ_PAUSE_S = 0.001, 0.004
+# Whatever waits for the end of a short reply waits for each of its pauses.
+MAX_EAGER_PAUSE_S = 0.02
 # What a reply may hold. No model's vectors are longer than this, and a number takes about 20 bytes.
 MAX_COMPLETION_BYTES, MAX_STREAM_BYTES = 4 << 20, 64 << 20
 MAX_DIMENSION, MAX_NUMBER_BYTES = 16_384, 40
+# The vector of a question is read on the event loop: a thread would cost more, and every question waits for it.
+MAX_INLINE_BYTES = 40 << 10
 
 Result = TypeVar("Result")
 
@@ -90,8 +94,12 @@ class OpenAIClient:
         _ = client.chat.completions, client.embeddings
         return client
 
-    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[StreamChunk]:
-        """Yield the chunks of a chat completion. `request` is the body without `stream`. Raises `ModelError`."""
+    async def stream(self, request: Mapping[str, Any], *, pause_s: float = 0.0) -> AsyncGenerator[StreamChunk]:
+        """Yield the chunks of a chat completion. `request` is the body without `stream`. Raises `ModelError`.
+
+        With `pause_s`, a pause in seconds between two reads once text has come, words arrive in groups: for text that
+        nobody needs word by word.
+        """
         client, decoder = await self._client(), ChatStreamDecoder()
         self._active_streams += 1
         try:
@@ -107,11 +115,8 @@ class OpenAIClient:
                         if decoder.is_done:
                             await _drain(byte_stream)
                             break
-                        if (
-                            not decoder.is_complete
-                            and (pause_s := self._active_streams * READ_PAUSE_S) >= MIN_READ_PAUSE_S
-                        ):
-                            await asyncio.sleep(pause_s)
+                        if decoder.has_begun and not decoder.is_complete:
+                            await self._pause(response, pause_s if decoder.has_text else 0.0)
                     for chunk in decoder.flush():
                         yield chunk
         except ModelError as error:
@@ -123,6 +128,21 @@ class OpenAIClient:
             self._active_streams -= 1
         if not decoder.is_complete:
             raise ModelError(f"{self.base_url}: the reply of {request.get('model')} broke off before its end")
+
+    async def _pause(self, response: Response, pause_s: float) -> None:
+        """Wait before the next read. What arrives meanwhile stays with the operating system, and wakes nobody."""
+        load_pause_s = self._active_streams * READ_PAUSE_S
+        pause_s = max(pause_s, load_pause_s) if pause_s else min(MAX_EAGER_PAUSE_S, load_pause_s)
+        if pause_s < MIN_READ_PAUSE_S:
+            return
+        transport = _find_transport(response)
+        if transport:
+            transport.pause_reading()
+        try:
+            await asyncio.sleep(pause_s)
+        finally:
+            if transport:
+                transport.resume_reading()
 
     async def _open_stream(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
         """Start a stream, with token counts if the endpoint supports them; a rejection is remembered."""
@@ -253,7 +273,7 @@ async def _read_reply(
             if len(content) > max_bytes:
                 raise InvalidReplyError(f"a reply of more than {max_bytes >> 10} kB")
     try:
-        return await read_json(bytes(content), parse, max_values=max_values)
+        return await read_json(bytes(content), parse, max_values=max_values, max_inline_bytes=MAX_INLINE_BYTES)
     except JsonTooComplex as error:
         raise InvalidReplyError(str(error).replace("answered with", "a reply of")) from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -305,6 +325,14 @@ def _parse_retry_after(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         return None
     return seconds if 0 <= seconds < float("inf") else None
+
+
+def _find_transport(response: Response) -> asyncio.ReadTransport | None:
+    """Return what reads the socket of a response; None where the library hides it, or all of the response has come."""
+    aiohttp_response = getattr(getattr(response.stream, "_stream", None), "_aiohttp_response", None)
+    connection = getattr(aiohttp_response, "connection", None)
+    transport = getattr(connection, "transport", None)
+    return transport if isinstance(transport, asyncio.ReadTransport) else None
 
 
 async def _read_next(byte_stream: AsyncIterator[bytes], decoder: ChatStreamDecoder) -> bytes:

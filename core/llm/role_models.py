@@ -20,6 +20,9 @@ from core.settings.answering import CircuitSettings, FallbackSettings, ModelSett
 from core.types import ResponseSchema, ToolCall, Turn
 
 OPENAI_HOST = "api.openai.com"
+# How often an answer is read while it is written: sinks show it no more often. What a light model writes is needed at
+# once.
+READ_PAUSES_S: Mapping[ModelRole, float] = {"main": 0.05}
 
 
 class RoleChatModel:
@@ -63,7 +66,8 @@ class RoleChatModel:
         async def start(attempt: Attempt) -> ModelStream:
             request = _build_request(attempt.deployment.settings, system, turns)
             meter = _start_meter(attempt, request, budget, agent or role, is_stream=True)
-            return await ModelStream.start(attempt, attempt.deployment.client.stream(request), meter)
+            chunks = attempt.deployment.client.stream(request, pause_s=READ_PAUSES_S.get(role, 0.0))
+            return await ModelStream.start(attempt, chunks, meter)
 
         # Nobody cancels a stream for being slow, but because the answer is not needed any more.
         call = FailoverCall(start, ModelStream.close, settings.first_token_s, cancel_means_timeout=False)

@@ -45,11 +45,12 @@ class StreamChunk:
 class ChatStreamDecoder:
     """Turns the bytes of one streamed reply into chunks. Lines may end in LF, CR or both; comments are skipped.
 
-    `is_complete` is true when the server has sent the finish reason, `is_done` when the stream has ended.
+    `has_begun` is true when text or reasoning has come, `has_text` when text has, `is_complete` when the server has
+    sent the finish reason, `is_done` when the stream has ended.
     """
 
     def __init__(self) -> None:
-        self.is_complete = self.is_done = False
+        self.has_begun = self.has_text = self.is_complete = self.is_done = False
         self._buffer = b""
         self._ends_with_cr = False
         self._data_lines: list[bytes] = []
@@ -106,6 +107,7 @@ class ChatStreamDecoder:
             if isinstance(delta, Mapping):
                 text = _content_text(delta.get("content"))
                 if text or any(delta.get(name) for name in REASONING_FIELDS):
+                    self.has_begun, self.has_text = True, self.has_text or bool(text)
                     chunks.append(StreamChunk(text, events=1))
         return chunks
 

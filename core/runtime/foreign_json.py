@@ -28,13 +28,14 @@ async def read_json(
     *,
     decode: Callable[[bytes], str] = _decode,
     max_values: int = MAX_JSON_VALUES,
+    max_inline_bytes: int = MAX_INLINE_BYTES,
 ) -> Result:
     """Return what `convert` makes of the values of a JSON text.
 
-    In a thread, unless it is short. Raises `JsonTooComplex`, `json.JSONDecodeError` and `UnicodeDecodeError` for what
-    is no JSON, and what `convert` raises.
+    In a thread, unless it has at most `max_inline_bytes`. Raises `JsonTooComplex`, `json.JSONDecodeError` and
+    `UnicodeDecodeError` for what is no JSON, and what `convert` raises.
     """
-    if len(content) <= MAX_INLINE_BYTES:
+    if len(content) <= max_inline_bytes:
         return _convert(content, convert, decode, max_values)
     return await asyncio.to_thread(_convert, content, convert, decode, max_values)
 
