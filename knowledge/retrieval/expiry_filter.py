@@ -2,7 +2,7 @@
 
 A refresh deletes expired results. Until it runs, and when it has failed for days, they must not be shown either: every
 search checks the record that the refresh keeps beside the store. The record also says when a result was last found;
-that is added below its text.
+that is added below its text. The same search is made only once for a moment.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from core.observability.logs import get_logger
 from core.settings import SourceSettings, StandingSource
 from core.types import Passage
 from knowledge.ports import PassageRow, Store, StoredDocument, Vectors
+from knowledge.retrieval.recent_searches import RecentSearches
 from knowledge.sources.standing import StandingRecord, StandingResult, get_file_version, get_record_folder, load_record
 
 
@@ -33,6 +34,7 @@ class ExpiryFilteringStore:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
+        self._recent_searches = RecentSearches(store)
         self._standing_sources = {
             name: source for name, source in sources.items() if isinstance(source, StandingSource)
         }
@@ -56,9 +58,11 @@ class ExpiryFilteringStore:
             source: await self._load_visible_results(source) for source in sources if source in self._standing_sources
         }
         if not visible_results:
-            return await self._store.search(tokens, vector, sources, limit)
+            return await self._recent_searches.search(tokens, vector, sources, limit)
         searchable_sources = [source for source in sources if visible_results.get(source, True)]
-        passages = await self._store.search(tokens, vector, searchable_sources, limit) if searchable_sources else ()
+        passages = (
+            await self._recent_searches.search(tokens, vector, searchable_sources, limit) if searchable_sources else ()
+        )
         return [
             _append_times(passage, visible_results[passage.source][passage.path])
             if passage.source in visible_results
@@ -66,6 +70,10 @@ class ExpiryFilteringStore:
             for passage in passages
             if passage.source not in visible_results or passage.path in visible_results[passage.source]
         ]
+
+    def forget_searches(self) -> None:
+        """Forget what was found: the passages may have changed."""
+        self._recent_searches.forget()
 
     async def term_weights(self, tokens: str, sources: Collection[str] | None = None) -> Mapping[str, float]:
         """Count as the store does."""

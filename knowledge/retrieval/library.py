@@ -110,6 +110,7 @@ class KnowledgeLibrary:
                     mix_in = self._mix_ins[name]
                     index_entries[name] = await index_agent(name, agent, mix_in, self._settings, self._store)
             self._index_entries = index_entries
+            self._store.forget_searches()
 
     def languages(self) -> Mapping[str, Sequence[str]]:
         """Return the languages of each agent's sources, as of the last `load`."""
@@ -280,6 +281,7 @@ class KnowledgeLibrary:
         if is_sure or len(agents) == min(limit, len(indexes)):
             return agents
         sources = {source for index in indexes for source in self._agents[index.name].sources}
+        # The same search as that of the agent, where only one has passages.
         passages = await self._store.search(query_tokens(query), vector, sources, self._search_settings.candidates)
         best_scores: dict[str, float] = {}
         for passage in fuse(await self._add_lexical_shares(passages, query), self._search_settings.alpha):
