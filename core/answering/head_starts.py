@@ -2,7 +2,8 @@
 
 A speculative answer that is discarded costs a prompt and what was written of it. Two things keep that small: the tokens
 that were lost may be only a share of those that answers needed, and when too few speculative answers are kept, none is
-begun for a while.
+begun for a while. The first loss is lent: until it happens, one is begun at a time, and after it none until the answers
+that followed have paid for it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ from core.settings.answering import ContextSettings
 WINDOW, MIN_SAMPLES = 20, 8
 # Above so many tokens both counts are halved: what was saved long ago pays for nothing now.
 MAX_COUNTED_TOKENS = 1_000_000
+# A light model that replies sooner needs no speculation, and the main model is not called in vain. Where it usually
+# takes twice as long, there is nothing to wait for.
+START_DELAY_S = 0.1
+# The weight of the newest call of the light model in what is usual.
+LEARNING_RATE = 0.2
 
 
 class HeadStarts:
@@ -28,19 +34,42 @@ class HeadStarts:
         self._metrics_recorder = metrics_recorder or MetricsRecorder()
         self._outcomes: deque[bool] = deque(maxlen=WINDOW)
         self._paused_until = 0.0
-        self._needed_tokens = self._lost_tokens = 0
+        # Of those that have begun and are neither kept nor lost yet: the tokens of their prompts.
+        self._needed_tokens = self._lost_tokens = self._open_tokens = 0
         self._answer_tokens = 0
+        self._light_s: float | None = None
+
+    @property
+    def delay_s(self) -> float:
+        """How long after the question one may begin, in seconds."""
+        return 0.0 if self._light_s is not None and self._light_s >= 2 * START_DELAY_S else START_DELAY_S
+
+    def record_light_call(self, seconds: float) -> None:
+        """Learn how long the light model takes to complete a question."""
+        average = seconds if self._light_s is None else self._light_s
+        self._light_s = average + LEARNING_RATE * (seconds - average)
 
     def may_begin(self, prompt_tokens: int) -> bool:
         """Say whether an answer with a prompt of about so many tokens may be begun at the risk of losing it."""
         if not self._settings.head_start or time.monotonic() < self._paused_until:
             return False
-        # It may be lost as late as with its last word; the answer that is needed costs as much again.
+        max_extra = self._settings.head_start_max_extra
+        if not self._lost_tokens and not self._open_tokens:
+            return max_extra > 0
+        # It may be lost as late as with its last word; the answer that is needed costs as much again. Of those that are
+        # open, as large a share will be lost as of the last ones.
         price = prompt_tokens + self._answer_tokens
-        return self._lost_tokens + price <= self._settings.head_start_max_extra * (self._needed_tokens + price)
+        lost_share = (self._outcomes.count(False) + 1) / (len(self._outcomes) + 2)
+        lost_tokens = self._lost_tokens + lost_share * self._open_tokens + price
+        return lost_tokens <= max_extra * (self._needed_tokens + self._open_tokens + price)
 
-    def record_outcome(self, *, is_kept: bool) -> None:
-        """Count a speculative answer that was kept or discarded."""
+    def record_begin(self, prompt_tokens: int) -> None:
+        """Count a speculative answer that begins."""
+        self._open_tokens += prompt_tokens
+
+    def record_outcome(self, *, is_kept: bool, prompt_tokens: int = 0) -> None:
+        """Count a speculative answer that was kept or discarded; the tokens are those of `record_begin`."""
+        self._open_tokens -= prompt_tokens
         self._outcomes.append(is_kept)
         self._metrics_recorder.record_head_start(is_kept=is_kept)
         if len(self._outcomes) < MIN_SAMPLES:

@@ -1,13 +1,14 @@
 """The speculative answer: begun before it is certain what it has to be written from (`context.head_start`).
 
-In a conversation, calls of the light model precede the answer. One completes the question: meanwhile the rule-based
-query is searched, and mostly finds what the completed one will find. Another selects the messages that matter: rules
-guess them meanwhile. So the main model begins the answer on what the rules say, and the answer is held back.
+In a conversation, calls of the light model precede the answer. One completes the question: meanwhile the question is
+searched behind those that it depends on, which mostly finds what the completed one will find. Another selects the
+messages that matter: rules guess them meanwhile. So the main model begins the answer on what the rules say, and the
+answer is held back.
 
 When the light model agrees, the answer goes out: its first token comes as soon as the light model ends, because the
 main model's own delay has passed in the meantime. When it does not agree, the begun answer is discarded and a new one
 is written: only the tokens of the discarded call are lost, and `core.answering.head_starts` keeps them few. When the
-light model is as slow as the main one, an answer that began on the rule-based query has the whole conversation, because
+light model is as slow as the main one, an answer that began on the early search has the whole conversation, because
 the selection takes longer.
 """
 
@@ -29,8 +30,6 @@ from core.runtime.budget import Budget
 from core.text.tokens import estimate_tokens
 from core.types import Question
 
-# A light model that replies sooner needs no speculation, and the main model is not called in vain.
-START_DELAY_S = 0.1
 # Valid evidence holds at least this share of the better half of the final passages.
 MIN_EVIDENCE_OVERLAP = 0.75
 # What discarded answers have consumed stands under this name beside the agents.
@@ -52,7 +51,7 @@ class SpeculativeAnswer:
         self._history_tokens = 0
 
     def start_from_partial_result(self, partial_result: RetrievalResult) -> None:
-        """Begin the answer from the passages of the rule-based query, while the question is still being completed."""
+        """Begin the answer from the passages of the early search, while the question is still being completed."""
         if self._deps.settings.context.head_start:
             self._start(
                 lambda: select_evidence(partial_result, self._deps, self._budget), self._selector.get_partial_question
@@ -63,6 +62,8 @@ class SpeculativeAnswer:
 
         It fits when its own evidence holds the best of the final passages and most of the better half of them.
         """
+        if light_ms := self._budget.timings_ms.get("rewrite"):
+            self._deps.head_starts.record_light_call(light_ms / 1000)
         if self._question is None or self._evidence is None:
             return None
         evidence_ids = {passage.id for passage in self._evidence.passages}
@@ -74,7 +75,7 @@ class SpeculativeAnswer:
             return None
         if self._account:
             self._account.settle(is_kept=True)
-            if not isinstance(self._question, ContextualQuestion):
+            if self._selector.is_needed and not isinstance(self._question, ContextualQuestion):
                 # With the selection, the prompt would hold less of the conversation, or nothing.
                 self._deps.head_starts.record_excess(self._history_tokens)
         evidence = replace(self._evidence, query=retrieval.query)
@@ -117,7 +118,7 @@ class SpeculativeAnswer:
         except KimasError:
             # What fails here fails again, and is reported, where the answer is written in earnest.
             return
-        await asyncio.sleep(max(0.0, START_DELAY_S - self._budget.elapsed_ms() / 1000))
+        await asyncio.sleep(max(0.0, self._deps.head_starts.delay_s - self._budget.elapsed_ms() / 1000))
         # Now, without waiting for a selection: that would cost the time that speculation saves.
         question = get_question()
         if self._deps.model is None or not evidence.passages:
@@ -125,10 +126,11 @@ class SpeculativeAnswer:
         system, turns = summarizer.build_prompt(question, evidence, self._deps)
         *history_tokens, request_tokens = (estimate_tokens(turn.text) + MESSAGE_TOKENS for turn in turns)
         self._history_tokens = sum(history_tokens)
-        if not self._deps.head_starts.may_begin(estimate_tokens(system) + self._history_tokens + request_tokens):
+        prompt_tokens = estimate_tokens(system) + self._history_tokens + request_tokens
+        if not self._deps.head_starts.may_begin(prompt_tokens):
             return
         self._question, self._evidence = question, evidence
-        self._account = SpeculativeAccount(self._budget, self._deps.head_starts)
+        self._account = SpeculativeAccount(self._budget, self._deps.head_starts, prompt_tokens)
         chunks = self._deps.model.stream(system, turns, role="main", budget=self._account, agent="summarizer")
         try:
             async with aclosing(chunks):
@@ -172,8 +174,9 @@ class SpeculativeAccount:
     `settle` says which; until then the usage is held back. The first call counts.
     """
 
-    def __init__(self, budget: Budget, head_starts: HeadStarts) -> None:
-        self._budget, self._head_starts = budget, head_starts
+    def __init__(self, budget: Budget, head_starts: HeadStarts, prompt_tokens: int) -> None:
+        self._budget, self._head_starts, self._prompt_tokens = budget, head_starts, prompt_tokens
+        head_starts.record_begin(prompt_tokens)
         self.tokens, self.cost = budget.tokens, budget.cost
         self._is_kept: bool | None = None
         self._held_usage: list[tuple[str, int, int, float, bool, str]] = []
@@ -188,7 +191,7 @@ class SpeculativeAccount:
             return
         self._is_kept = is_kept
         self._budget.head_starts.append(is_kept)
-        self._head_starts.record_outcome(is_kept=is_kept)
+        self._head_starts.record_outcome(is_kept=is_kept, prompt_tokens=self._prompt_tokens)
         for agent, prompt_tokens, completion_tokens, cost, is_estimated, model in self._held_usage:
             self.add_usage(agent, prompt_tokens, completion_tokens, cost, is_estimated=is_estimated, model=model)
 

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from core.settings.base import EVERYONE, Audience, Fraction, Name, Secret, Section, Strategy
 
@@ -65,6 +73,9 @@ class ContextSettings(Section):
     complete: bool = Field(True, description="Complete a question from its conversation before the search")
     select: bool = Field(
         True, description="Show the summarizer only the relevant messages of the conversation, with an analysis"
+    )
+    select_min_tokens: NonNegativeInt = Field(
+        300, description="A shorter conversation of the asker alone is shown whole, without that call; 0: never"
     )
     translate: bool = Field(
         True,

@@ -126,8 +126,10 @@ class MemorySink:
         self.failures.append(text)
 
 
-def settings(**changes: object) -> Settings:
-    return Settings.model_validate({"sources": {"docs": {"kind": "faq", "path": "faq.yaml"}}, **changes})
+def settings(*, context: Mapping[str, object] | None = None, **changes: object) -> Settings:
+    # Conversations of tests are short, and the selection of their messages is to be seen.
+    values = {"context": {"select_min_tokens": 0, **(context or {})}, **changes}
+    return Settings.model_validate({"sources": {"docs": {"kind": "faq", "path": "faq.yaml"}}, **values})
 
 
 def parts(

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from core.answering.agents.context_manager import rule_based_query
+from core.answering.agents.context_manager import speculative_query
 from core.answering.pipeline import answer
 from core.errors import ServiceError, UsageError
 from core.llm.role_models import RoleChatModel
@@ -95,7 +95,7 @@ async def test_history_costs_two_light_calls_at_once_and_the_completed_question_
         await model.close()
         assert len(peer.requests) == 3, "the rewrite, the selection, the answer"
     assert result.trace.query == "Does the memory module need a database server?"
-    assert rule_based_query(FOLLOW_UP) in library.queries, "what the rules make of it is searched meanwhile"
+    assert speculative_query(FOLLOW_UP) in library.queries, "what it depends on is searched with it meanwhile"
     assert result.trace.query in library.queries
     assert result.citations[0].passage_id == "memory"
 

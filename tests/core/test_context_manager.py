@@ -8,10 +8,16 @@ from typing import Any
 
 import pytest
 
-from core.answering.agents.context_manager import find_rephrased_question, is_standalone_question, rule_based_query
+from core.answering.agents.context_manager import (
+    find_rephrased_question,
+    is_standalone_question,
+    rule_based_query,
+    speculative_query,
+)
 from core.answering.agents.conversation import format_numbered_turns, label_speakers, relevant_turns
 from core.answering.agents.history_selection import is_unparseable, parse_selection
 from core.answering.pipeline import answer
+from core.settings import Settings
 from core.text.keywords import content_words
 from core.types import Question, Reply, Turn
 from tests.core.fixtures import InMemoryLibrary, MemorySink, parts, settings
@@ -59,6 +65,29 @@ def written(peer: ScriptedPeer) -> str:
     return "\n".join(message["content"] for message in body["messages"][1:])
 
 
+@pytest.mark.parametrize(
+    ("history", "is_selected"),
+    [
+        (GROUP[:2], False),
+        (GROUP, True),
+        ((Turn("user", "What does the memory module do? " * 40, "Ann", "1"), GROUP[1]), True),
+    ],
+    ids=["short, with the bot alone", "others take part", "long"],
+)
+async def test_a_short_conversation_of_the_asker_alone_is_shown_whole(
+    peer: ScriptedPeer, history: tuple[Turn, ...], is_selected: bool
+) -> None:
+    default = Settings().context.select_min_tokens
+    reply = await ask(
+        Question("Does it need a database?", history, author="Ann", author_id="1"),
+        peer,
+        context={"select_min_tokens": default},
+    )
+    assert ("context" in peer.agents) == is_selected
+    assert "What does the memory module do?" in written(peer)
+    assert reply.trace.cut == ()
+
+
 # The rewrite
 
 
@@ -92,6 +121,18 @@ async def test_weak_models_rewrite_too(peer: ScriptedPeer, reply: str) -> None:
 async def test_a_rewrite_that_is_about_something_else_is_not_searched(peer: ScriptedPeer, reply: str) -> None:
     peer.replies["rewrite"] = reply
     assert (await ask(ASKED, peer)).trace.query == rule_based_query(ASKED)
+
+
+def test_what_is_searched_early_has_the_questions_that_it_depends_on_in_front() -> None:
+    history = (
+        *(Turn("user", "Which license is it?"), Turn("assistant", "Apache.")),
+        *(Turn("user", "How do I set the retention of messages?"), Turn("assistant", "In the file.")),
+        *(Turn("user", "And for answers?"), Turn("assistant", "There, too.")),
+    )
+    asked = speculative_query(Question("What is its default?", history))
+    assert asked == "How do I set the retention of messages? And for answers? What is its default?"
+    alone = "How are passages embedded on a machine without a network?"
+    assert speculative_query(Question(alone, history)) == alone
 
 
 async def test_a_question_that_stands_alone_is_not_rewritten(peer: ScriptedPeer) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from core.answering.head_starts import MIN_SAMPLES, HeadStarts
+from core.answering.head_starts import MIN_SAMPLES, START_DELAY_S, HeadStarts
 from core.answering.pipeline import answer
 from core.errors import ModelError
 from core.llm.role_models import RoleChatModel
@@ -255,7 +255,7 @@ async def test_a_conversation_costs_at_most_15_percent_more_with_head_starts(pee
     assert await converse(peer, head_start=True) <= 1.15 * without
 
 
-def test_head_starts_that_are_lost_are_paid_from_what_answers_needed() -> None:
+def test_the_first_loss_is_lent_and_those_after_it_are_paid_from_what_answers_needed() -> None:
     head_starts, lost, needed = HeadStarts(ContextSettings(head_start_min_kept=0.0)), 0, 0
     begun = 0
     for _ in range(200):
@@ -266,18 +266,45 @@ def test_head_starts_that_are_lost_are_paid_from_what_answers_needed() -> None:
             lost += 1100
         head_starts.record_answer(1000, 100)
         needed += 1100
-        assert lost <= 0.15 * needed
+        assert lost <= max(1100, 0.15 * needed)
     assert begun == 30
 
 
 def test_head_starts_that_are_kept_go_on() -> None:
-    head_starts, begun = HeadStarts(ContextSettings()), 0
+    head_starts = HeadStarts(ContextSettings())
     for _ in range(100):
-        if head_starts.may_begin(1000):
-            begun += 1
-            head_starts.record_outcome(is_kept=True)
+        assert head_starts.may_begin(1000)
+        head_starts.record_begin(1000)
+        head_starts.record_outcome(is_kept=True, prompt_tokens=1000)
         head_starts.record_answer(1000, 100)
-    assert begun > 90
+    assert not HeadStarts(ContextSettings(head_start_max_extra=0)).may_begin(1000)
+
+
+def test_a_crowd_begins_no_more_than_what_it_will_probably_lose_allows() -> None:
+    def begin_all(head_starts: HeadStarts) -> int:
+        begun = 0
+        while begun < 100 and head_starts.may_begin(1000):
+            head_starts.record_begin(1000)
+            begun += 1
+        return begun
+
+    assert begin_all(HeadStarts(ContextSettings())) == 1
+    for kept_of_20, expected in ((20, range(100, 101)), (14, range(5, 20))):
+        head_starts = HeadStarts(ContextSettings())
+        for number in range(20):
+            head_starts.record_outcome(is_kept=number < kept_of_20)
+            head_starts.record_answer(1000, 0)
+        assert begin_all(head_starts) in expected
+
+
+def test_the_wait_for_a_fast_light_model_ends_where_it_is_known_to_be_slow() -> None:
+    head_starts = HeadStarts(ContextSettings())
+    assert head_starts.delay_s == START_DELAY_S
+    head_starts.record_light_call(0.05)
+    assert head_starts.delay_s == START_DELAY_S
+    for _ in range(5):
+        head_starts.record_light_call(0.5)
+    assert head_starts.delay_s == 0
 
 
 def test_too_few_that_are_kept_switch_them_off_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from core.text.tokens import CJK_CHARACTER
 from core.types import Question, Turn
 
 MAX_QUERY_CHARS = 600
+MAX_EARLIER_QUESTIONS = 3
 # A question with at least this many content words says by itself what it is about.
 MIN_STANDALONE_WORDS = 7
 # When at least this share of the shorter question's words is in the other one, the question is repeated.
@@ -85,6 +86,24 @@ def rule_based_query(question: Question) -> str:
     question_words = set(distinctive_words(question.text))
     missing_words = [word for word in dict.fromkeys(distinctive_words(previous_question)) if word not in question_words]
     return " ".join([question.text, *missing_words[:MAX_CARRIED_TERMS]])
+
+
+def speculative_query(question: Question) -> str:
+    """Return what is searched while the model completes a question: that mostly finds what the completed one will.
+
+    A question that depends on its conversation has the questions before it in front, up to one that stands alone: their
+    whole wording is nearer to what the model writes than their terms are.
+    """
+    texts = [turn.text for turn in relevant_turns(question) if turn.role == "user"]
+    if find_rephrased_question(question) or not texts or not depends_on_history(question.text):
+        return rule_based_query(question)
+    earlier_texts: list[str] = []
+    for text in reversed(texts[-MAX_EARLIER_QUESTIONS:]):
+        earlier_texts.insert(0, text)
+        if not depends_on_history(text):
+            break
+    query = " ".join([*earlier_texts, question.text])
+    return query if len(query) <= MAX_QUERY_CHARS else rule_based_query(question)
 
 
 def find_rephrased_question(question: Question) -> str:

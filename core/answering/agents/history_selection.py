@@ -24,7 +24,9 @@ from core.llm.structured_output import parse_structured_reply
 from core.observability.logs import get_logger
 from core.ports import ChatModel
 from core.runtime.budget import Budget, DegradeReason
+from core.settings.answering import ContextSettings
 from core.text.follow_ups import distinctive_words
+from core.text.tokens import estimate_tokens
 from core.types import Question, Turn
 
 # The analysis after the indices is read until it pauses for this long: with fast models none of it is lost.
@@ -115,12 +117,12 @@ class HistorySelector:
         *,
         skip: bool = False,
     ) -> HistorySelector:
-        """Call the light model if there is one, there is a conversation, and `context.select` is on.
+        """Call the light model if there is one, and the conversation is worth it (`context`).
 
         With `skip` it is not called: greetings and the baseline need no selection.
         """
         selector = cls(question, budget)
-        if deps.model is not None and question.history and deps.settings.context.select and not skip:
+        if deps.model is not None and needs_selection(question, deps.settings.context) and not skip:
             selector._read_task = tasks.create_task(selector._read_reply(deps.model, deps))
         return selector
 
@@ -174,6 +176,11 @@ class HistorySelector:
         """Return the question with what has come of the selection, without waiting."""
         return self._to_question(self._parse_selection())
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether messages are selected at all."""
+        return self._read_task is not None
+
     def is_pending(self) -> bool:
         """Say whether a selection is still to come."""
         return self._read_task is not None and not self._is_complete and self._parse_selection() is None
@@ -203,6 +210,15 @@ class HistorySelector:
             "history": related_turns
         }
         return ContextualQuestion(**values, analysis=selection.analysis, speaker_labels=label_speakers(question))
+
+
+def needs_selection(question: Question, settings: ContextSettings) -> bool:
+    """Say whether messages are selected: a short conversation of the asker alone has little to leave out."""
+    has_others = any(
+        turn.role == "user" and turn.author_id not in ("", question.author_id) for turn in question.history
+    )
+    is_long = sum(estimate_tokens(turn.text) for turn in question.history) >= settings.select_min_tokens
+    return settings.select and bool(question.history) and (has_others or is_long)
 
 
 def rule_based_positions(question: Question) -> tuple[int, ...]:

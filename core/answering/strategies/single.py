@@ -1,8 +1,9 @@
 """One retrieval: the completed question is routed and searched once (SRSA's direct strategy).
 
-While the light model completes the question, the rule-based query is already searched. When both queries have the same
-words, that search is the result, and completing the question has cost only the time of its call. A question that stands
-alone needs no call. (This goes beyond the two parallelisations of the report.)
+While the light model completes the question, what it will probably write is already searched: the question, behind the
+questions that it depends on. When both queries have the same words, that search is the result, and completing the
+question has cost only the time of its call. A question that stands alone needs no call. (This goes beyond the two
+parallelisations of the report.)
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from core.answering.agents.compression import compress
-from core.answering.agents.context_manager import complete_question, needs_model, rule_based_query
+from core.answering.agents.context_manager import complete_question, needs_model, speculative_query
 from core.answering.agents.search import SearchResult, collect_results, search, search_known_terms, search_translation
 from core.answering.agents.translation import get_foreign_agents
 from core.answering.context import AnswerDependencies, RetrievalResult
@@ -30,7 +31,7 @@ async def gather(
 ) -> RetrievalResult:
     """Return the passages for one question, with the query and the agents that led to them.
 
-    `on_partial_result` is called with the passages of the rule-based query while the question is still being completed.
+    `on_partial_result` is called with the passages of that early search while the question is still being completed.
     """
     return await compress_result(await search_once(question, deps, budget, on_partial_result), deps, budget)
 
@@ -44,44 +45,42 @@ async def compress_result(result: SearchResult, deps: AnswerDependencies, budget
 async def search_once(
     question: Question, deps: AnswerDependencies, budget: Budget, on_partial_result: OnPartialResult | None = None
 ) -> SearchResult:
-    """Complete the question from its conversation and search it; search the rule-based query meanwhile."""
+    """Complete the question from its conversation and search it; search what it will probably be meanwhile."""
     if not needs_model(question, deps.model):
         return await search(await complete_question(question, deps.model, deps.prompts, budget), deps, budget)
-    rule_query = rule_based_query(question)
+    early_query = speculative_query(question)
     async with task_group() as tasks:
         completion_task = tasks.create_task(complete_question(question, deps.model, deps.prompts, budget))
         # When this search fails, the search for the completed question must still run.
-        rule_search = tasks.create_task(
-            _search_rule_query(rule_query, completion_task, deps, budget, on_partial_result)
-        )
+        early_search = tasks.create_task(_search_early(early_query, completion_task, deps, budget, on_partial_result))
         query = await completion_task
-        if not _has_rewrites(deps) and set(content_words(query)) == set(content_words(rule_query)):
-            rule_result = collect_results([await rule_search])[0]
+        if not _has_rewrites(deps) and set(content_words(query)) == set(content_words(early_query)):
+            early_result = collect_results([await early_search])[0]
             passages = await search_translation(query, deps, budget)
-            passages = passages or await search_known_terms(query, rule_result.passages, deps, budget)
-            return replace(rule_result, query=query, passages=(*rule_result.passages, *passages))
+            passages = passages or await search_known_terms(query, early_result.passages, deps, budget)
+            return replace(early_result, query=query, passages=(*early_result.passages, *passages))
         result = await search(query, deps, budget)
         if not result.passages:
-            # The completed question found nothing: the passages of the rule-based query are better than none.
-            rule_outcome = await rule_search
+            # The completed question found nothing: the passages of the early search are better than none.
+            early_outcome = await early_search
             return (
                 result
-                if isinstance(rule_outcome, KimasError)
-                else SearchResult(query, rule_outcome.agents, rule_outcome.passages)
+                if isinstance(early_outcome, KimasError)
+                else SearchResult(query, early_outcome.agents, early_outcome.passages)
             )
-        rule_search.cancel()
+        early_search.cancel()
     return result
 
 
-async def _search_rule_query(
-    rule_query: str,
+async def _search_early(
+    early_query: str,
     completion_task: asyncio.Task[str],
     deps: AnswerDependencies,
     budget: Budget,
     on_partial_result: OnPartialResult | None,
 ) -> SearchResult | KimasError:
     # Rewrites of agents cost model calls: not for a query that will probably change.
-    result = await capture_error(search(rule_query, deps, budget, with_rewrites=False))
+    result = await capture_error(search(early_query, deps, budget, with_rewrites=False))
     has_compression = any(agent.compression != "none" for agent in deps.settings.retrieval_agents().values())
     if (
         on_partial_result
@@ -89,7 +88,7 @@ async def _search_rule_query(
         and not completion_task.done()
         and not has_compression
         and not _has_rewrites(deps)
-        and not get_foreign_agents(rule_query, deps)[0]
+        and not get_foreign_agents(early_query, deps)[0]
     ):
         on_partial_result(RetrievalResult(result.query, result.agents, result.passages))
     return result
