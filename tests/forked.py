@@ -84,7 +84,11 @@ def _serve(listener: socket.socket) -> NoReturn:
             continue
         if not os.fork():
             listener.close()
-            _attend(connection)
+            try:
+                _attend(connection)
+            finally:
+                # Whatever happens, nobody but the server goes on behind this line.
+                os._exit(1)
         connection.close()
     os._exit(0)
 
