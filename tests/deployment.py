@@ -149,7 +149,8 @@ class Deployment:
         with (self.folder / "daemon.log").open("ab") as log:
             process: asyncio.subprocess.Process | forked.ForkedProcess
             if forked.Server.address:
-                process = await forked.start(self.arguments("run"), self.folder, self.variables(), log)
+                descriptors = (0, log.fileno(), log.fileno())
+                process = await forked.start(self.arguments("run"), self.folder, self.variables(), descriptors)
             else:
                 process = await asyncio.create_subprocess_exec(
                     *self.command("run"), cwd=self.folder, env=self.variables(), stdout=log, stderr=log

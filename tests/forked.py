@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import faulthandler
+import fcntl
 import json
 import logging
 import os
@@ -19,6 +20,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import traceback
 import warnings
@@ -26,7 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any, NoReturn, TextIO
+from typing import NoReturn, TextIO
 
 import structlog
 
@@ -118,13 +120,18 @@ def _attend(connection: socket.socket) -> NoReturn:
     os._exit(0)
 
 
-def _become(descriptors: Sequence[int], arguments: list[str], folder: str, environment: dict[str, str]) -> NoReturn:
+def _become(
+    descriptors: Sequence[int], arguments: list[str], folder: str, environment: dict[str, str], is_terminal: bool
+) -> NoReturn:
     """Be what `python -W error -m bots.cli.main` with these arguments would be."""
     code: object = 1
     try:
         for target, descriptor in enumerate(descriptors):
             os.dup2(descriptor, target)
         os.closerange(3, 1 << 16)
+        if is_terminal:
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
@@ -205,10 +212,15 @@ class ForkedProcess:
 
 
 async def start(
-    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], output: IO[Any]
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    descriptors: Sequence[int],
+    *,
+    is_terminal: bool = False,
 ) -> ForkedProcess:
-    """Start `kimas`, which writes all its output to a file."""
-    connection = _request(arguments, folder, environment, [0, output.fileno(), output.fileno()])
+    """Start `kimas` with these files as its input, output and errors. A terminal becomes the one that controls it."""
+    connection = _request(arguments, folder, environment, descriptors, is_terminal)
     reader, writer = await asyncio.open_connection(sock=connection)
     return ForkedProcess(int(await reader.readline()), reader, writer)
 
@@ -232,11 +244,20 @@ def run(
 
 
 def _request(
-    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], descriptors: Sequence[int]
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    descriptors: Sequence[int],
+    is_terminal: bool = False,
 ) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(Server.address)
-    request = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
+    request = {
+        "arguments": list(arguments),
+        "folder": str(folder),
+        "environment": dict(environment),
+        "is_terminal": is_terminal,
+    }
     socket.send_fds(connection, [b"."], list(descriptors))
     connection.sendall(json.dumps(request).encode() + b"\n")
     return connection

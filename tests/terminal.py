@@ -6,19 +6,28 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-# getpass asks the terminal that controls the process, so it gets one.
-START = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+from tests import forked
+from tests.deployment import ROOT
+from tests.forked import MODULE, ForkedProcess, Server
+
+# getpass asks the terminal that controls the process, so it gets one. Whoever starts us may ignore Ctrl-C: it does not.
+START = """
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
     """Somebody at a terminal. `shown` is what was printed so far, without colours."""
 
-    def __init__(self, controller: int, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, controller: int, process: asyncio.subprocess.Process | ForkedProcess) -> None:
         self.controller, self.process = controller, process
         self.shown = ""
         self._read_to = 0
@@ -59,16 +68,44 @@ async def open_terminal(
     command: Sequence[str], folder: Path, environment: Mapping[str, str]
 ) -> AsyncIterator[Terminal]:
     """Run a program at a terminal of its own; it is killed at the end if it still runs."""
+
+    async def start(terminal: int, environment: Mapping[str, str]) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", START, *command),
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            cwd=folder,
+            env=environment,
+            start_new_session=True,
+        )
+
+    async with _running(start, environment) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def open_kimas(arguments: Sequence[str], folder: Path) -> AsyncIterator[Terminal]:
+    """Run `kimas` at a terminal of its own: a fork, where forks are served."""
+    if not Server.address:
+        async with open_terminal([sys.executable, "-m", MODULE, *arguments], folder, {"PYTHONPATH": str(ROOT)}) as user:
+            yield user
+        return
+
+    async def start(terminal: int, environment: Mapping[str, str]) -> ForkedProcess:
+        return await forked.start(arguments, folder, environment, [terminal] * 3, is_terminal=True)
+
+    async with _running(start, {}) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def _running(
+    start: Callable[[int, Mapping[str, str]], Awaitable[asyncio.subprocess.Process | ForkedProcess]],
+    environment: Mapping[str, str],
+) -> AsyncIterator[Terminal]:
     controller, terminal = os.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", START, *command),
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        cwd=folder,
-        env={**os.environ, "TERM": "dumb", "COLUMNS": "120", **environment},
-        start_new_session=True,
-    )
+    process = await start(terminal, {**os.environ, "TERM": "dumb", "COLUMNS": "120", **environment})
     os.close(terminal)
     try:
         yield Terminal(controller, process)

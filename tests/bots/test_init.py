@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -16,18 +15,18 @@ from bots.cli.init_template import Answers, write_config
 from core.errors import ConfigurationError, UsageError
 from core.settings import FilesSource, GitSource
 from core.settings.loader import load_settings
-from tests.deployment import ROOT, make_repository
+from tests.deployment import make_repository
 from tests.peers.discord import DiscordPeer
 from tests.peers.language_model import LanguageModelPeer
 from tests.peers.slack import SlackPeer
 from tests.peers.telegram import TelegramPeer
-from tests.terminal import Terminal, open_terminal
+from tests.terminal import Terminal, open_kimas
 
 GROUP = -1001234567890
 
 
 def init(folder: Path, *arguments: str) -> AbstractAsyncContextManager[Terminal]:
-    return open_terminal([sys.executable, "-m", "bots.cli.main", "init", *arguments], folder, {"PYTHONPATH": str(ROOT)})
+    return open_kimas(["init", *arguments], folder)
 
 
 @pytest.fixture
