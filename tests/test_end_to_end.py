@@ -193,7 +193,7 @@ async def test_a_dead_model_is_told_as_quotes_and_chatter_gets_no_reply(
 def test_the_demo_quotes_a_command_in_a_code_block(tmp_path: Path) -> None:
     pages = ["/README.md", "/docs/configure.md", "/docs/discord.md", "/docs/operate.md", "/docs/telegram.md"]
     deployment = Deployment(tmp_path, {"sources": {"docs": {"kind": "files", "path": str(ROOT), "include": pages}}})
-    deployment.kimas("ingest")
+    deployment.call("ingest")
     answer = deployment.json("ask", DEMO)["answer"]
     # Each quote ends where the next begins; the last one before the note that no model wrote.
     quotes = re.split(r"\n\n(?=> |\*)", answer)[:-1]

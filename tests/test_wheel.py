@@ -48,6 +48,10 @@ def installed(wheel: Path) -> dict[str, str]:
     folder = wheel.parent / "site-packages"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
+    # The whole guide takes seconds to read.
+    for page in (folder / "kimas" / "guide").glob("*.md"):
+        if page.name not in ("README.md", "telegram.md", "discord.md"):
+            page.unlink()
     home = wheel.parent / "home"
     home.mkdir()
     packages = os.pathsep.join((str(folder), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")))

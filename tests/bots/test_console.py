@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import pty
+import signal
 import struct
 import subprocess
 import termios
@@ -112,7 +113,11 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 
 
 def _take_terminal() -> None:
-    """Make standard input the terminal of this process alone, so that Ctrl-C typed there becomes a signal."""
+    """Make standard input the terminal of this process alone, so that Ctrl-C typed there becomes a signal.
+
+    Whoever starts the tests may ignore it, and what is ignored is inherited.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.setsid()
     ioctl(0, termios.TIOCSCTTY, 0)
 
