@@ -118,7 +118,7 @@ def extract_number_words(text: str) -> set[str]:
 
 def is_part_of_name(number: str, claim: str, text: str) -> bool:
     """Say whether a number and the word before it in the claim are one name in a text: COCO 2017 is coco2017."""
-    words = re.findall(rf"([A-Za-z]{{2,}})[ -]v?{re.escape(number)}(?![\w.]*\d)", claim)
+    words = re.findall(rf"(?<![A-Za-z])([A-Za-z]{{2,}})[ -]v?{re.escape(number)}(?![\w.]*\d)", claim)
     return any(re.search(rf"{word}[ _-]?v?{re.escape(number)}(?!\d)", text, re.IGNORECASE) for word in words)
 
 
