@@ -12,9 +12,10 @@ from pathlib import Path
 
 import click
 import pytest
+from pydantic import BaseModel, TypeAdapter
 
 from core.errors import ConfigurationError
-from core.settings import RunSettings
+from core.settings import RunSettings, Settings
 from core.settings.loader import find_default_files
 
 SYSTEMD = Path(__file__).parents[1] / "systemd"
@@ -69,6 +70,69 @@ def test_systemd_would_complain(tmp_path: Path, right: str, wrong: str) -> None:
     text = UNIT.read_text("utf-8")
     assert text.count(right) == 1
     assert complaints(tmp_path, text.replace(right, wrong)) != ""
+
+
+def _documented_drop_in() -> str:
+    """Return the drop-in of docs/operate.md that loads further secrets."""
+    blocks = re.findall(r"```ini\n(.*?)```", (UNIT.parents[1] / "docs" / "operate.md").read_text("utf-8"), re.DOTALL)
+    (drop_in,) = (block for block in blocks if "LoadCredential=" in block)
+    return str(drop_in)
+
+
+@needs_systemd
+def test_systemd_accepts_the_documented_credentials(tmp_path: Path) -> None:
+    assert complaints(tmp_path, f"{UNIT.read_text('utf-8')}\n{_documented_drop_in()}") == ""
+    assert complaints(tmp_path, f"{UNIT.read_text('utf-8')}\n{_documented_drop_in()}LoadCredential=a/b:c\n") != ""
+
+
+def test_the_documented_configuration_names_the_credentials_of_the_unit() -> None:
+    """What the unit and the drop-in load is what the examples read, by the path where systemd puts it."""
+    text = (UNIT.parents[1] / "docs" / "operate.md").read_text("utf-8")
+    read = set(re.findall(r"/run/credentials/kimas\.service/([\w-]+)\}", text))
+    loaded = set(
+        re.findall(r"^LoadCredential=([\w-]+):", UNIT.read_text("utf-8") + _documented_drop_in(), re.MULTILINE)
+    )
+    assert read == loaded
+
+
+def test_every_secret_can_be_a_credential(tmp_path: Path) -> None:
+    """Each setting that is a secret is read from a file as systemd makes it: closed to others, ending in a newline."""
+    credential = tmp_path / "credential"
+    credential.write_text("from-systemd\n", "utf-8")
+    credential.chmod(0o400)
+    sections = {field for section in _sections(Settings) for field in _secret_fields(section)}
+    assert len(sections) >= 15, "there are this many secrets"
+    for section, field in sections:
+        secret = TypeAdapter(section.model_fields[field].annotation)
+        value = secret.validate_python({"header": {"file": credential}} if field == "headers" else {"file": credential})
+        for item in value.values() if isinstance(value, dict) else [value]:
+            assert (item.value(), item.missing_reason()) == ("from-systemd", ""), (section, field)
+
+
+def _sections(section: type[BaseModel]) -> set[type[BaseModel]]:
+    """Return a section of the settings with all that are inside."""
+    found, waiting = set[type[BaseModel]](), [section]
+    while waiting:
+        current = waiting.pop()
+        if current in found:
+            continue
+        found.add(current)
+        annotations = [field.annotation for field in current.model_fields.values()]
+        while annotations:
+            annotation = annotations.pop()
+            if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+                waiting.append(annotation)
+            annotations += getattr(annotation, "__args__", ())
+    return found
+
+
+def _secret_fields(section: type[BaseModel]) -> list[tuple[type[BaseModel], str]]:
+    """Return the fields of a section that hold a secret, or are named like one."""
+    named = re.compile(r"(^|_)(token|secret|password|api_key)$")
+    holds = {name for name, field in section.model_fields.items() if "Secret" in repr(field.annotation)}
+    suspicious = {name for name, field in section.model_fields.items() if named.search(name)}
+    assert suspicious <= holds, f"{section}: {suspicious - holds} cannot be read from a file"
+    return [(section, name) for name in holds]
 
 
 @needs_systemd
