@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.prompt import Confirm, Prompt
 
-from core.text.formatting import pluralize
+from core.text.formatting import pluralize, strip_control_characters
 
 if TYPE_CHECKING:
     from knowledge.ingestion.sync import SyncProgress
@@ -85,7 +85,8 @@ def ask_choice(question: str, choices: Sequence[str]) -> str:
 
 
 def ask_text(question: str, default: str) -> str:
-    """Ask at the terminal for a line of text."""
+    """Ask at the terminal for a line of text. What a default from outside holds does not steer the terminal."""
+    default = strip_control_characters(default)
     return Prompt.ask(question, console=make_console(stderr=True), default=default, show_default=bool(default))
 
 

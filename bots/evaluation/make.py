@@ -120,7 +120,7 @@ def _read_ids(data: Path) -> frozenset[str]:
     ids: set[str] = set()
     for path in (data, _refused_path(data)):
         try:
-            lines = path.read_text("utf-8").splitlines() if path.exists() else []
+            lines = path.read_text("utf-8").split("\n") if path.exists() else []
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(
                 f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}"

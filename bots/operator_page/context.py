@@ -100,8 +100,8 @@ def get_days(request: web.Request, default: int) -> int:
 
 
 def clean_input(text: object) -> str:
-    """Return what somebody typed without characters that no database or page takes."""
-    return strip_control_characters(replace_lone_surrogates(str(text))).strip()
+    """Return what somebody typed without characters that no database or page takes; nothing of a file."""
+    return strip_control_characters(replace_lone_surrogates(text)).strip() if isinstance(text, str) else ""
 
 
 def get_number(request: web.Request) -> int:

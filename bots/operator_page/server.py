@@ -154,8 +154,16 @@ async def _read_form(request: web.Request) -> None:
 def _require_own_origin(request: web.Request) -> None:
     """Raise `HTTPForbidden` for a form of another site. Browsers say where it comes from; other clients need not."""
     origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site", "same-origin")
-    if site not in ("same-origin", "none") or (origin is not None and urlsplit(origin).netloc != request.host):
+    if site not in ("same-origin", "none") or (origin is not None and _get_host(origin) != request.host):
         raise web.HTTPForbidden(text="This form is from another site.")
+
+
+def _get_host(origin: str) -> str:
+    """Return the host and port of an origin; nothing of what is none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 async def _show_sign_in(request: web.Request) -> web.StreamResponse:

@@ -136,7 +136,7 @@ def _at_a_terminal(deployment: Deployment, keys: Sequence[str], *arguments: str)
             deployment.command("eval", "make", *arguments),
             stdin=terminal,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
             cwd=deployment.folder,
             env=deployment.variables(),
             text=True,
@@ -165,6 +165,23 @@ async def test_somebody_accepts_lines_at_a_terminal(deployment: Deployment, tmp_
     assert "2 lines were added" in output
     [left] = await _proposed(deployment, "questions", str(data), "--chat", CHAT)
     assert left["question"] == "Which fuel is best?", "what was refused is not proposed again"
+
+
+async def test_a_hostile_question_neither_steers_the_terminal_nor_breaks_the_file(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    journal = await Journal.open(deployment.folder / "data" / "journal.db")
+    await rate(journal, KEY, ["What is\u2028the\u0085moon\x1b]0;owned\x07 \u202e[bold]of {x} \x0bRocket?"], "up")
+    await journal.close()
+    data = tmp_path / "questions.jsonl"
+    # Edit it, and keep what is there.
+    arguments = ("questions", str(data), "--chat", CHAT, "--from", "ratings")
+    output = await asyncio.to_thread(_at_a_terminal, deployment, ["e", "", "q"], *arguments)
+    assert "1 lines were added" in output
+    assert not {"\x1b", "\x07", "\u202e"} & set(output)
+    (line,) = [json.loads(line) for line in data.read_text("utf-8").split("\n") if line]
+    assert "Rocket?" in line["question"]
+    assert await _proposed(deployment, *arguments) == [], "the file can be read, and has the question"
 
 
 def test_without_a_terminal_nobody_can_accept(deployment: Deployment, tmp_path: Path) -> None:

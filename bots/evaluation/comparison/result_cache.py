@@ -31,7 +31,7 @@ class ResultCache:
         values: dict[str, Mapping[str, Any]] = {}
         try:
             make_data_dir(path.parent)
-            lines = [] if is_fresh or not path.exists() else path.read_text("utf-8", errors="replace").splitlines()
+            lines = [] if is_fresh or not path.exists() else path.read_text("utf-8", errors="replace").split("\n")
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
         for line in lines:
