@@ -17,19 +17,26 @@ if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 HEADER_TIMEOUT_S = 10.0
+# Open connections to one port: strangers must leave descriptors for everything else (1,024 without systemd).
+MAX_CONNECTIONS = 400
+# How many connections the kernel keeps until they are accepted.
+BACKLOG = 128
 
 
 class _NewConnections:
     """Connections that have not sent a request yet; each is closed after `HEADER_TIMEOUT_S` seconds.
 
-    aiohttp would wait for their headers for ever, until every file descriptor is taken.
+    aiohttp would wait for their headers for ever, until every file descriptor is taken. Beyond `MAX_CONNECTIONS`, new
+    ones are closed at once.
     """
 
     def __init__(self) -> None:
         self._waiting: set[RequestHandler] = set()
 
-    def accept(self, server: web.Server) -> RequestHandler:
+    def accept(self, server: web.Server) -> asyncio.Protocol:
         """Return the protocol of one more connection."""
+        if len(server.connections) >= MAX_CONNECTIONS:
+            return _Refused()
         connection = server()
         self._waiting.add(connection)
         asyncio.get_running_loop().call_later(HEADER_TIMEOUT_S, self._close_if_waiting, connection)
@@ -44,6 +51,13 @@ class _NewConnections:
             self._waiting.discard(connection)
             if connection.transport is not None:
                 connection.transport.abort()
+
+
+class _Refused(asyncio.Protocol):
+    """A connection too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast("asyncio.Transport", transport).abort()
 
 
 @asynccontextmanager
@@ -68,9 +82,12 @@ async def serve_application(
     await runner.setup()
     try:
         try:
+            # asyncio tries `backlog` times to accept each time a connection waits, and each time that no descriptor is
+            # left, it begins as many more tries a second later: soon the loop would do nothing else.
             server = await asyncio.get_running_loop().create_server(
-                lambda: connections.accept(cast("web.Server", runner.server)), host, port
+                lambda: connections.accept(cast("web.Server", runner.server)), host, port, backlog=1
             )
+            _lengthen_backlog(server)
         except OSError as error:
             message = f"{section}.host and {section}.port cannot be listened on: {host}:{port}: {error}"
             raise error_class(message) from error
@@ -80,6 +97,14 @@ async def serve_application(
             server.close()
     finally:
         await runner.cleanup()
+
+
+def _lengthen_backlog(server: asyncio.Server) -> None:
+    """Let the kernel keep more connections than asyncio accepts at once."""
+    for listening_socket in server.sockets:
+        # The copy is the same socket to the kernel; asyncio's own does not let itself be changed.
+        with listening_socket.dup() as same_socket:
+            same_socket.listen(BACKLOG)
 
 
 def refuse_other_hosts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import suppress
 
 import aiohttp
@@ -12,6 +13,7 @@ from aiohttp import web
 from bots.common import web_server
 from bots.common.web_server import refuse_other_hosts, serve_application
 from core.errors import PlatformError
+from tests.deployment import ROOT
 
 
 def application(listen_host: str = "", *allowed: str) -> web.Application:
@@ -89,3 +91,67 @@ async def test_a_taken_port_is_told_by_its_keys() -> None:
                 application(), "127.0.0.1", port, section="metrics", error_class=PlatformError
             ):
                 pytest.fail("two listen")
+
+
+async def test_strangers_take_no_more_than_some_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_server, "MAX_CONNECTIONS", 5)
+    async with serve_application(application(), "127.0.0.1", 0, section="http", error_class=PlatformError) as port:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(20):
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b"", "one too many is closed at once"
+        for _, other in [*held, (reader, writer)]:
+            other.close()
+        async with asyncio.timeout(20), aiohttp.ClientSession() as session:
+            while True:
+                with suppress(aiohttp.ClientConnectionError):
+                    async with session.get(f"http://127.0.0.1:{port}/") as response:
+                        assert await response.text() == "hello"
+                        break
+
+
+# Serves with few descriptors, and says at the end how often none was left.
+SCARCE = """
+import asyncio, resource, sys
+from tests.bots.test_web_server import PlatformError, application, serve_application
+
+async def main():
+    failures = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
+    async with serve_application(application(), "127.0.0.1", 0, section="http", error_class=PlatformError) as port:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
+        print(port, flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+    print(len(failures), flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_without_descriptors_the_loop_is_not_filled_with_tries_to_accept() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", SCARCE),
+        cwd=ROOT,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    try:
+        port = int(await process.stdout.readline())
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
+        await asyncio.sleep(3.5)
+        for _, writer in held:
+            writer.close()
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(30)) as session,
+            session.get(f"http://127.0.0.1:{port}/") as response,
+        ):
+            assert await response.text() == "hello", "it goes on by itself"
+        process.stdin.write(b"\n")
+        failure_count = int(await process.stdout.readline())
+        assert 1 <= failure_count <= 20, "one try a second"
+    finally:
+        process.stdin.close()
+        await process.wait()
