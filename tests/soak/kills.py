@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 from aiohttp import web
 
-from tests.soak.world import NEVER_TAKEN, World, open_world
+from tests.soak.world import APOLOGIZED, NEVER_TAKEN, World, open_world
 
 # How long a question may take until the call comes that the kill is aimed at.
 AIM_S = 15.0
@@ -128,7 +128,7 @@ async def kill_again_and_again(world: World, aims: Sequence[Aim]) -> int:
 def report(world: World) -> bool:
     """Print what became of the answers; return whether all are as they should be."""
     counts, faults = world.judge()
-    verdicts = ("whole", "lost", "cut off", "twice", "orphaned", NEVER_TAKEN)
+    verdicts = ("whole", APOLOGIZED, "lost", "cut off", "twice", "orphaned", NEVER_TAKEN)
     print(f"{'':10}", *(f"{verdict:>12}" for verdict in verdicts))
     for platform in world.places:
         print(f"{platform:10}", *(f"{counts[platform, verdict]:12}" for verdict in verdicts))

@@ -24,6 +24,7 @@ from pathlib import Path
 import aiohttp
 import psutil
 
+from core.text.catalogue import ENGLISH
 from tests.benchmarks.load_model import ASKED
 from tests.benchmarks.load_places import SECRETS, Chat, Discord, Http, Platform, Slack, Telegram, free_port
 from tests.core.scripted import Body, get_agent
@@ -39,6 +40,9 @@ MARKER = re.compile(r"K\d{5}")
 UNFINISHED = ("received", "answering", "sending")
 # The platform's own tries are over (Slack), or nobody told the bot of the chat (Discord): no question for the bot.
 NEVER_TAKEN = "never taken"
+# The answer failed, and its asker was told so.
+APOLOGIZED = "apologized"
+APOLOGY = ENGLISH.answer_failed.partition("{")[0].strip()
 
 
 def reply_to(body: Body) -> str:
@@ -215,13 +219,23 @@ class World:
         A message of the bot that is no part of any answer is "orphaned".
         """
         known, counts, faults = self.outcomes(), Counter[tuple[str, str]](), list[str]()
+        apologies = Counter(
+            (platform, chat.id)
+            for platform, chats in self.chats.items()
+            for chat in chats
+            for message in self.places[platform].seen(chat)
+            if APOLOGY in message.text
+        )
         for item in self.questions:
             platform = item.chat.platform
             texts = [message.text for message in self.places[platform].seen(item.chat)]
             state, reason, reply = known.get((platform, item.chat.id, item.id), ("", "", ""))
             verdict = judge_answer(item.marker, reply, texts) if state else NEVER_TAKEN
+            if verdict == "lost" and state == "failed" and apologies[platform, item.chat.id] > 0:
+                apologies[platform, item.chat.id] -= 1
+                verdict = APOLOGIZED
             counts[platform, verdict] += 1
-            if verdict != "whole":
+            if verdict not in ("whole", APOLOGIZED):
                 shown = [re.findall(rf"{item.marker} part (\d\d)", text) for text in texts if item.marker in text]
                 faults.append(f"{verdict}: {platform} {item.chat.id} {item.marker} {item.id} {state} {reason} {shown}")
         for platform, chats in self.chats.items():
