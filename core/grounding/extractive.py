@@ -31,11 +31,12 @@ MIN_RELATIVE_SCORE = 0.75
 MIN_EXAMPLE_SCORE = 0.4
 _DENSE_WEIGHT, _RANK_WEIGHT, _CODE_BONUS, _CODE_FACTOR = 0.4, 0.25, 0.1, 0.75
 
-# Another language than the question's, and prose that only says where else to look.
+# Another language than the question's, and prose that only says where else to look or goes on with another sentence.
 _FOREIGN_FACTOR, _REFERRAL_FACTOR = 0.7, 0.6
 
 _REFERRAL = re.compile(
-    r"^(?:[^.!?]{0,60}\b)?(?:refer to|see(?: also)?|take a look at)\b[^.!?]{0,120}[.!]?$"
+    r"^(?:which|where|whose)\b[^?]{0,120}:$"
+    r"|^(?:[^.!?]{0,60}\b)?(?:refer to|see(?: also)?|take a look at)\b[^.!?]{0,120}[.!]?$"
     r"|^.{0,20}(?:请按照|请参考|请参阅|参见).{0,60}$",
     re.IGNORECASE,
 )

@@ -71,6 +71,11 @@ _FIELD = re.compile(r":(?:param|parameter|arg|argument|keyword|kwarg)(?: [\w.\[\
 _OTHER_FIELD = re.compile(r":(?:type|rtype|meta|raises?|returns?|var|ivar)\b[^:\n]*: *")
 _ONLY_LINK = re.compile(r"[\s*_]*\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)[\s*_.,;]*")
 _CJK_BLANK = re.compile(rf"(?<=[{CJK_CHARACTERS}，。！？；：、）”])[ ](?=[{CJK_CHARACTERS}（“])")
+# The rest of a code block whose beginning is in another passage.
+_LEADING_CODE = re.compile(
+    r"( {4,})(?:(?:async def|def|class|from|import|return|for|if|with|elif|except) .*|(?:else|try):|@\w.*"
+    r"|[\w.]++ = .*|[\w.]++\(.*)$"
+)
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 
 
@@ -95,6 +100,7 @@ class _BlockReader:
         self._is_item = False
 
     def read(self) -> list[Block]:
+        self._read_leading_code()
         while self._number < len(self._lines):
             line = self._lines[self._number]
             if not line.strip():
@@ -104,6 +110,15 @@ class _BlockReader:
                 self._number += 1
         self._end_paragraph()
         return self._blocks
+
+    def _read_leading_code(self) -> None:
+        start = next((number for number, line in enumerate(self._lines) if line.strip()), 0)
+        end = start
+        while end < len(self._lines) and (match := _LEADING_CODE.match(self._lines[end])):
+            _, end = _take_indented(self._lines, end, match.end(1) - 1)
+        if end > start:
+            self._blocks.append(Block("code", _dedent(self._lines[start:end])))
+            self._number = end
 
     def _end_paragraph(self) -> None:
         text = _join(" ".join(self._paragraph).split())

@@ -11,7 +11,8 @@ Courtesy = Literal["help", "identity", "thanks", "greeting", "farewell"]
 MAX_CHARS = 80
 _GREETING = (
     r"hi+|hello+|hey+|hiya|howdy|greetings|good (?:morning|afternoon|evening|day)|how are you(?: doing)?"
-    r"|how'?s it going|(?:你|您|大家|各位)好|嗨|哈喽|早上好|早安|下午好|晚上好|在吗|你好吗"
+    r"|how'?s it going|is this (?:thing )?on|(?:is )?(?:anyone|anybody|somebody) (?:there|here)|(?:are )?you there"
+    r"|有人吗|(?:你|您|大家|各位)好|嗨|哈喽|早上好|早安|下午好|晚上好|在吗|你好吗"
 )
 _KINDS: dict[Courtesy, str] = {
     "help": r"(?:please |pls )?help(?: me)?(?: out)?|(?:can|could) you help(?: me)?|(?:i )?need (?:some )?help"
@@ -24,10 +25,13 @@ _KINDS: dict[Courtesy, str] = {
     "identity": r"(?:who|what)(?: exactly)? (?:are|r) (?:you|u)|(?:what'?s|what is) your name"
     r"|(?:are|r) (?:you|u) (?:a |an )?(?:ro)?(?:bot|human|person|ai|machine)|(?:please )?introduce yourself"
     r"|tell (?:me|us) about yourself"
+    r"|who (?:made|built|created|wrote|developed|programmed|trained|runs?) (?:you|u)"
+    r"|(?:你|您)是谁(?:开发|做|创造|写|训练|制作)的|是?谁(?:开发|做|创造|写|训练|制作)了?(?:的)?(?:你|您)(?:的)?"
     r"|(?:你|您)(?:到底)?(?:是谁|是什么(?:东西)?|叫什么(?:名字)?|是(?:机器人|真人|人|AI)吗?)"
     r"|(?:请)?(?:自我介绍|介绍)(?:一下)?(?:你|您)?(?:自己)?",
     "thanks": r"(?:many |ok |okay )?(?:thanks?|thank (?:you|u)|thx|tysm|ty|cheers)|much appreciated|appreciate it"
     r"|(?:that|it) (?:helped|works?|worked)"
+    r"|(?:l+o+l+|(?:ha){2,}h?|(?:he){2,}|lmao|rofl)(?: ok(?:ay)?)?|哈{2,}|呵{2,}|嘿{2,}|嗯+"
     r"|ok(?:ay)?|great|cool|nice|perfect|awesome|got it|makes sense"
     r"|谢谢|多谢|感谢|谢啦|谢了|辛苦了?|好的?|明白了?|知道了|收到|太好了",
     "greeting": _GREETING,

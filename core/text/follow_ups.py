@@ -195,7 +195,12 @@ def expand_with_history(question: str, history: Sequence[Turn], author_id: str =
 
 def distinctive_words(text: str) -> list[str]:
     """Return the content words without the question words and particles of Chinese, which many questions share."""
-    return content_words(_ZH_FUNCTION.sub(" ", text) if _is_chinese(text) else text)
+    return content_words(strip_chinese_function_words(text))
+
+
+def strip_chinese_function_words(text: str) -> str:
+    """Return a text without the question words and particles of Chinese; other languages are left as they are."""
+    return _ZH_FUNCTION.sub(" ", text) if _is_chinese(text) else text
 
 
 def get_author_turns(history: Sequence[Turn], author_id: str) -> list[Turn]:

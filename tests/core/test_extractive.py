@@ -246,3 +246,10 @@ async def test_the_items_of_a_docstring_that_begins_in_another_passage_are_no_co
     quoted = await extract_answer("Which colours has style?", [page], InMemoryLibrary())
     assert "gray" not in quoted
     assert "Colours are codes of the terminal." in quoted
+
+
+def test_code_that_begins_in_another_passage_is_no_prose() -> None:
+    text = "\n        class Site(Spider):\n            name = 1\n\n            # rest\n\n    This is prose.\n"
+    code = "class Site(Spider):\n    name = 1\n\n    # rest"
+    assert [(block.kind, block.text) for block in parse_blocks(text)] == [("code", code), ("prose", "This is prose.")]
+    assert [block.kind for block in parse_blocks("    For example, this is prose in a directive.\n")] == ["prose"]
