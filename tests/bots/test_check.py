@@ -76,6 +76,12 @@ async def test_weights_of_the_gate_before_the_model_are_named(tmp_path: Path) ->
     assert "--fit" in finding.text
 
 
+async def test_the_former_name_of_the_embedded_store_is_named(tmp_path: Path) -> None:
+    old = settings(tmp_path, knowledge={"store": {"provider": "lance"}})
+    finding = await find_finding(old, "knowledge.store.provider")
+    assert (finding.level, "set sqlite" in finding.text) == ("warning", True)
+
+
 async def test_sources_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     git(tmp_path / "empty", "init")

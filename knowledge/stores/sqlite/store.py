@@ -41,7 +41,7 @@ FILE_NAME = "passages.db"
 # Passages whose vectors fit are searched exactly: 131,000 of 384 numbers. Texts and words take as much again.
 MAX_VECTOR_BYTES = 192 << 20
 # A search waits so long for the passages to be read into memory: half a million take some ten seconds.
-READ_TIMEOUT_S = 20.0
+READ_TIMEOUT_S = 60.0
 # What another process has written is seen so soon.
 CHECK_INTERVAL_S = 0.5
 CPU_COUNT = max(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2)

@@ -39,8 +39,10 @@ class WordCounter:
     def count(self, tokens: str) -> tuple[bytes, bytes]:
         """Return the hashes of the words of a passage (int64), and how often it has each (uint16)."""
         counts = Counter(tokens.split())
-        for word in counts.keys() - self._hashes.keys():
-            self._hashes[word] = hash_word(word)
+        # Not the difference of the keys: that would go through all words that are known.
+        for word in counts:
+            if word not in self._hashes:
+                self._hashes[word] = hash_word(word)
         hashes = np.fromiter(map(self._hashes.__getitem__, counts), "<i8", len(counts))
         frequencies = np.fromiter(counts.values(), np.int64, len(counts)).clip(max=MAX_WORD_COUNT)
         return hashes.tobytes(), frequencies.astype("<u2").tobytes()
