@@ -15,9 +15,7 @@ Provider = Literal["sqlite", "weaviate"]
 async def open_store(
     settings: StoreSettings, data_dir: Path, embedder_name: str, dimension: int, *, rebuild: bool = False
 ) -> CopyableStore:
-    """Open the configured store: a file below `data_dir`, or a server.
-
-    Passages of LanceDB are copied into the file once.
+    """Open the configured store: a file below `data_dir`, into which LanceDB's passages are copied once, or a server.
 
     `rebuild` empties it first, for another embedding model. Raises `StoreError`, `StoreMismatch` when it holds vectors
     of another model (`embedder_name`, `dimension`).

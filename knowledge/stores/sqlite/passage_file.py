@@ -6,7 +6,7 @@ import errno
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
@@ -186,7 +186,10 @@ def _find_system_error(path: Path) -> Exception:
     """Return why a file cannot be opened: SQLite does not say."""
     try:
         for suffix in ("", "-wal", "-shm"):
-            os.close(os.open(path.with_name(path.name + suffix), os.O_RDWR | os.O_CREAT, 0o600))
+            with suppress(FileNotFoundError):
+                os.close(os.open(path.with_name(path.name + suffix), os.O_RDWR))
     except OSError as error:
         return error
+    if not os.access(path.parent, os.W_OK):
+        return PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path.parent))
     return sqlite3.OperationalError("unable to open database file")

@@ -280,6 +280,8 @@ class SqliteStore:
         if result is None:
             return []
         self._index, passages = result
+        if not self._index.views:
+            return []
         if passages is None:
             return await self._index.search(self._search_executor, self._file.read, query)
         return passages
