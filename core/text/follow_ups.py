@@ -48,8 +48,9 @@ _MORE = re.compile(
 )
 # "The difference between argument and option": two things are named, however common their words are.
 _COMPARISON = re.compile(
-    r"\b(?:between\s+(?:an?\s+|the\s+)?(?P<left>[\w.\-]+)\s+(?:\w+\s+)?(?:and|&)|(?P<first>[\w.\-]+)\s+(?:vs\.?|versus))"
-    r"\s+(?:an?\s+|the\s+)?(?P<right>[\w.\-]+)",
+    r"\bbetween\s+(?:an?\s+|the\s+)?(?P<left>[\w.\-]{1,40})\s+(?:\w{1,40}\s+)?(?:and|&)"
+    r"\s+(?:an?\s+|the\s+)?(?P<right>[\w.\-]{1,40})"
+    r"|(?<![\w.\-])(?P<first>[\w.\-]{1,40})\s+(?:vs\.?|versus)\s+(?P<second>[\w.\-]{1,40})",
     re.I,
 )
 _NO_NAMES = frozenset(("it", "this", "that", "these", "those", "them", "they", "one", "former", "first", "the"))
@@ -141,8 +142,8 @@ _ZH_POINTER = re.compile(
 _ZH_APPOSITION = re.compile(rf"^(?!.*(?:怎|如何|什么|能|可以|[要把给对用])).*[{HAN}\w]{{2}}$")
 _ZH_SELECTORS = ("哪", "其他", "其它")
 _ZH_COMPARISON = re.compile(
-    rf"(?P<left>(?:[{HAN}]{{2,8}}?|[\w.\-]+?))\s*[和与跟]\s*(?P<right>[{HAN}]{{2,8}}?|[\w.\-]+?)\s*(?:之间)?"
-    r"(?:的|有什么|有何|有啥|有)\s*(?:区别|差别|不同|差异)"
+    rf"(?P<left>[{HAN}]{{2,8}}?|(?<![\w.\-])[\w.\-]{{1,40}})\s?[和与跟]\s?(?P<right>[{HAN}]{{2,8}}?|[\w.\-]{{1,40}})\s?"
+    r"(?:之间)?(?:的|有什么|有何|有啥|有)\s?(?:区别|差别|不同|差异)"
 )
 _ZH_CLAUSE_END = re.compile(r"[，,；;。？?！!：:\n]|之后|以后|的时候|时候|后(?!面|者|端|台|缀)|时(?!间|候|区|长|延)")
 _ZH_VERB_FIRST = re.compile(

@@ -33,9 +33,9 @@ MAX_TERM_FREQUENCY_WEIGHT = 2.2
 UNKNOWN_WORD = "\x00"
 # Which part of what is missing to a full lexical share the definition of a named identifier gets.
 DEFINITION_BONUS = 0.3
-# How far above the threshold the cosine of a passage must be for its agent to be asked. With the default, none of the
-# questions about other things comes so far, and 99% of the right ones do (tests/quality).
-PASSAGE_MARGIN = 0.08
+# How far above the threshold a passage must score for its agent to be asked although no centroid is near the query.
+# With the default 5% of the questions about other things come so far, and 97% of the right ones (tests/quality).
+PASSAGE_MARGIN = 0.05
 # How far above the threshold the best agent must score for its rivals to be left out without a look at passages.
 SURE_MARGIN = 0.1
 
@@ -278,33 +278,28 @@ class KnowledgeLibrary:
     async def _confirm_by_passages(
         self, query: str, vector: Vectors, indexes: Sequence[AgentIndex], agents: Sequence[AgentScore]
     ) -> Sequence[AgentScore]:
-        """Look at passages where centroids tell little: the query may ask for a detail, or for something else.
-
-        Agents with a passage near the query are added. When no agent has one, those without live sources are left out.
-        """
+        """Add agents with a passage near the query where centroids tell little: it may ask for a detail."""
         limit, threshold = self._routing_settings.agents, self._routing_settings.threshold
         is_sure = bool(agents) and agents[0].score >= threshold + SURE_MARGIN
-        if is_sure or (threshold <= 0 and len(agents) == min(limit, len(indexes))):
+        if is_sure or len(agents) == min(limit, len(indexes)):
             return agents
         sources = {source for index in indexes for source in self._agents[index.name].sources}
         # The same search as that of the agent, where only one has passages.
         passages = await self._store.search(query_tokens(query), vector, sources, self._search_settings.candidates)
-        if find_identifiers(query):
-            # A vector may say nothing about names that the model does not know.
-            passages = await self._add_lexical_shares(passages, query)
-        nearness: dict[str, float] = {}
-        for passage in passages:
-            nearness[passage.source] = max(nearness.get(passage.source, 0.0), passage.similarity, passage.lexical_share)
+        best_scores: dict[str, float] = {}
+        for passage in fuse(await self._add_lexical_shares(passages, query), self._search_settings.alpha):
+            # A vector may say nothing about words that the model does not know.
+            score = max(passage.score, passage.lexical_share - PASSAGE_MARGIN)
+            best_scores[passage.source] = max(best_scores.get(passage.source, 0.0), score)
         scores = [
-            AgentScore(index.name, max(nearness.get(source, 0.0) for source in self._agents[index.name].sources))
+            AgentScore(index.name, max(best_scores.get(source, 0.0) for source in self._agents[index.name].sources))
             for index in indexes
         ]
-        near_scores = [score for score in scores if score.score >= threshold + PASSAGE_MARGIN]
-        if not near_scores:
-            return [agent for agent in agents if self._has_live_source(agent.name)]
         asked_names = {agent.name for agent in agents}
-        added_scores = [score for score in near_scores if score.name not in asked_names]
-        return [*agents, *sorted(added_scores, key=lambda score: -score.score)][:limit]
+        near_scores = [
+            score for score in scores if score.score >= threshold + PASSAGE_MARGIN and score.name not in asked_names
+        ]
+        return [*agents, *sorted(near_scores, key=lambda score: -score.score)][:limit]
 
     def _has_live_source(self, name: str) -> bool:
         return any(source in self._live_sources for source in self._agents[name].sources)

@@ -427,19 +427,6 @@ async def test_a_near_passage_is_found_though_no_centroid_is_near(filled: Store,
     assert await names(library, "zeppelin balloon") == ["cook"]
 
 
-async def test_where_a_centroid_says_little_a_passage_has_to_be_near(filled: Store, embedder: WordEmbedder) -> None:
-    def routing(threshold: float) -> dict[str, object]:
-        return {"routing": {"centroids": 1, "agents": 1, "threshold": threshold}}
-
-    query = "an apple a day"
-    score = (await scores(filled, embedder, query, knowledge=routing(0)))["cook"]
-    assert "cook" in await scores(filled, embedder, query, knowledge=routing(score - 0.15)), "the centroid is enough"
-    assert await scores(filled, embedder, query, knowledge=routing(score - 0.02)) == {}
-    near = DictSource("fruit", FRUIT | {"near.md": "An apple a day."})
-    await refresh(near, filled, embedder, SyncOptions(200))
-    assert "cook" in await scores(filled, embedder, query, knowledge=routing(score - 0.02)), "a passage is near"
-
-
 async def test_words_that_only_ask_send_no_chinese_question_anywhere(store: Store, embedder: WordEmbedder) -> None:
     await refresh(DictSource("chinese", {"a.md": "怎么安装？什么都可以安装。"}), store, embedder, SyncOptions(200))
     assert await scores(store, embedder, "怎么减肥？什么都可以吃吗？", knowledge={"routing": {"threshold": 0.2}}) == {}

@@ -122,16 +122,12 @@ def measure(data: Path) -> list[Figure]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The ranks of the first right passage for one question: KIMAs, BM25 alone, and of the translation.
-
-    `is_refused` says that no source was reached.
-    """
+    """The ranks of the first right passage for one question: KIMAs, BM25 alone, and of the translation."""
 
     case: Case
     rank: int
     baseline: int
     translated: int
-    is_refused: bool
 
 
 async def _measure(data: Path) -> list[Figure]:
@@ -153,7 +149,7 @@ async def _measure(data: Path) -> list[Figure]:
                         outcomes.append(await _ask(case, app))
                         agents = await app.library.route(rule_based_query(case.question))
                         asked.append((len(agents), len(project.sources)))
-                refused += [not await _evidence(Question(question), app) for question in off_topic]
+                refused += [not await app.library.route(question) for question in off_topic]
     finally:
         await embedder.close()
     (data / "outcomes.json").write_text(
@@ -162,7 +158,7 @@ async def _measure(data: Path) -> list[Figure]:
     return [
         *_figures(outcomes),
         Figure("off-topic questions that reach no source", sum(refused) / len(refused), 0.9),
-        Figure("right questions that reach a source", sum(not o.is_refused for o in outcomes) / len(outcomes), 0.97),
+        Figure("right questions that reach a source", sum(count > 0 for count, _ in asked) / len(asked), 0.97),
         Figure("searches saved on right questions", 1 - sum(n for n, _ in asked) / sum(n for _, n in asked)),
     ]
 
@@ -182,9 +178,8 @@ async def _ask(case: Case, app: App) -> Outcome:
     if case.translation:
         question = replace(case.question, text=case.translation, history=())
         translated = first_rank(await _evidence(question, app), case.files)
-    evidence = await _evidence(case.question, app)
-    rank = first_rank(evidence, case.files)
-    return Outcome(case, rank, first_rank(baseline, case.files), translated, is_refused=not evidence)
+    rank = first_rank(await _evidence(case.question, app), case.files)
+    return Outcome(case, rank, first_rank(baseline, case.files), translated)
 
 
 async def _evidence(question: Question, app: App) -> Sequence[Passage]:
