@@ -19,7 +19,7 @@ from core.settings.messaging import JournalSettings
 from core.storage.engine import Database
 from knowledge.embedding import local as embedding
 from tests.deployment import logging_as_it_was
-from tests.forked import serving
+from tests.forked import load_model_client, serving
 from tests.peers.postgresql import TEMPLATE, PostgresServer, run_server
 from tests.timelapse import run_fast
 
@@ -59,6 +59,11 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 def _logging_as_it_was() -> Iterator[None]:
     with logging_as_it_was():
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _model_client_is_loaded() -> None:
+    load_model_client()
 
 
 @pytest.fixture

@@ -25,12 +25,15 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TextIO
 
 import structlog
+
+from core.llm.client import OpenAIClient
 
 MODULE = "bots.cli.main"
 # How often the server looks whether the run is still there.
@@ -72,6 +75,20 @@ def load_clients() -> None:
     load_telegram()
     load_discord()
     load_slack()
+    load_model_client()
+
+
+def load_model_client() -> None:
+    """Load the package of the model's client: on a busy machine that takes longer than a stage of an answer."""
+
+    async def load() -> None:
+        endpoint = OpenAIClient.open("http://127.0.0.1:9/v1", "", 1)
+        await endpoint.warm_up()
+        await endpoint.close()
+
+    # Beside the tests: their own event loop is none of its business.
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(asyncio.run, load()).result()
 
 
 def _serve(listener: socket.socket) -> NoReturn:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -184,13 +185,19 @@ class Bot:
 
     async def entries(self, room: Channel) -> list[Entry]:
         """Return what the journal holds of a chat, oldest first."""
-        query = sql("SELECT * FROM messages WHERE platform = :platform AND chat = :chat ORDER BY number")
-        async with self.journal.database.connect() as connection:
-            rows = (await connection.execute(query, {"platform": self.driver.name, "chat": room.chat})).all()
+        rows = self._read(
+            "SELECT * FROM messages WHERE platform = ? AND chat = ? ORDER BY number", self.driver.name, room.chat
+        )
         return [
-            Entry(row.id, row.state, row.reason or "", row.text, row.thread, row.author_id, row.reply or "")
+            Entry(*(row[name] or "" for name in ("id", "state", "reason", "text", "thread", "author_id", "reply")))
             for row in rows
         ]
+
+    def _read(self, query: str, *values: str) -> list[sqlite3.Row]:
+        """Return rows of the journal's file: scenarios look often, and its own connections work in threads."""
+        with closing(sqlite3.connect(self.file)) as connection:
+            connection.row_factory = sqlite3.Row
+            return connection.execute(query, values).fetchall()
 
     async def settled(self, room: Channel, message: str) -> Entry:
         """Wait until a message is answered, silent or failed."""
@@ -203,12 +210,11 @@ class Bot:
 
     async def journalled_reply(self, room: Channel, message: str) -> None:
         """Wait until the journal knows the reply's id on the platform, and nothing is on its way."""
-        query = sql("SELECT reply_id, state FROM messages WHERE chat = :chat AND id = :id")
+        query = "SELECT reply_id, state FROM messages WHERE chat = ? AND id = ?"
         async with asyncio.timeout(GRACE_S):
             while True:
-                async with self.journal.database.connect() as connection:
-                    row = (await connection.execute(query, {"chat": room.chat, "id": message})).one()
-                if row.reply_id and row.state == "answering":
+                (row,) = self._read(query, room.chat, message)
+                if row["reply_id"] and row["state"] == "answering":
                     return
                 await asyncio.sleep(0.01)
 
