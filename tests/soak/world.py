@@ -213,19 +213,31 @@ class World:
         while await asyncio.to_thread(self.unfinished) and time.monotonic() < deadline:
             await asyncio.sleep(0.3)
 
+    def _count_apologies(self) -> Counter[tuple[str, str]]:
+        """Return how many apologies stand in each chat, by platform and chat."""
+        shown = [
+            (platform, chat.id)
+            for platform, chats in self.chats.items()
+            for chat in chats
+            for message in self.places[platform].seen(chat)
+            if APOLOGY in message.text
+        ]
+        # The network over HTTP is told of a failure in a state of its own; each event counts once.
+        failed = {(item["chat"], item["event_id"]) for item in self._callbacks if item["state"] == "failed"}
+        return Counter([*shown, *(("http", chat) for chat, _ in failed)])
+
+    @property
+    def _callbacks(self) -> Sequence[Mapping[str, str]]:
+        callbacks: Sequence[Mapping[str, str]] = self.places["http"].peer.callbacks  # type: ignore[attr-defined]
+        return callbacks
+
     def judge(self) -> tuple[Counter[tuple[str, str]], list[str]]:
         """Return how many answers there are of each platform and verdict, and a line for each that is not whole.
 
         A message of the bot that is no part of any answer is "orphaned".
         """
         known, counts, faults = self.outcomes(), Counter[tuple[str, str]](), list[str]()
-        apologies = Counter(
-            (platform, chat.id)
-            for platform, chats in self.chats.items()
-            for chat in chats
-            for message in self.places[platform].seen(chat)
-            if APOLOGY in message.text
-        )
+        apologies = self._count_apologies()
         for item in self.questions:
             platform = item.chat.platform
             texts = [message.text for message in self.places[platform].seen(item.chat)]

@@ -31,7 +31,14 @@ HINTS = (
         f"TLS failed, see {SETTINGS_SECTION}.secure; certificates of an authority of your own are "
         "named by SSL_CERT_FILE",
     ),
-    (("connect", "unavailable", "not reachable", "startup"), UNREACHABLE_HINT),
+    # The last three: a proxy whose server is away.
+    (
+        (
+            *("connect", "unavailable", "not reachable", "startup", "timed out"),
+            *("status code: 502", "status code: 503", "status code: 504"),
+        ),
+        UNREACHABLE_HINT,
+    ),
 )
 
 
