@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from core.messaging.feedback.rating_buttons import read_reaction
 from core.messaging.policy.command_table import is_ask_command
 from core.observability.logs import get_logger
+from core.settings.audience import OPERATOR_PLATFORM
 from core.types import Message
 
 # So many at once, and then so many a minute.
@@ -38,16 +39,18 @@ class EventLimit:
     async def admits(self, message: Message) -> bool:
         """Return whether a message is to be journalled: every one that is no event, and events within the limit.
 
-        A reaction to somebody else's message is no business of ours.
+        At the terminal there is no limit. A reaction to somebody else's message is no business of ours.
         """
-        if not message.command or is_ask_command(message.command):
+        is_at_terminal = message.key.platform == OPERATOR_PLATFORM
+        if is_at_terminal or not message.command or is_ask_command(message.command):
             return True
         if not self._take(message):
             return False
         return not read_reaction(message) or await self._is_about_answer(message)
 
     def _take(self, message: Message) -> bool:
-        person, now = (message.key.platform, message.author_id), self._clock()
+        # Who is not named is one with the others in the chat.
+        person, now = (message.key.platform, message.author_id or message.key.chat), self._clock()
         left, counted_at = self._left.pop(person, (float(MAX_EVENTS), now))
         left = min(MAX_EVENTS, left + (now - counted_at) / 60 * EVENTS_PER_MINUTE)
         is_admitted = left >= 1

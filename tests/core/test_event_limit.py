@@ -11,6 +11,7 @@ import pytest
 
 from core.messaging.event_limit import EVENTS_PER_MINUTE, MAX_EVENTS, MAX_PEOPLE, EventLimit
 from core.messaging.feedback.rating_buttons import to_press, to_reaction
+from core.settings.audience import OPERATOR_PLATFORM
 from core.storage.messages import Journal
 from core.storage.retention import delete_events
 from core.types import UP, ConversationKey, Message, SkipReason, skip
@@ -35,6 +36,9 @@ async def test_a_flood_of_events_is_cut_for_its_author_alone(event: Message) -> 
     limit = EventLimit(ours, lambda: now)
     assert await count_admitted(limit, event) == MAX_EVENTS
     assert await limit.admits(replace(event, author_id="43"))
+    assert await limit.admits(replace(event, author_id=""))
+    terminal = replace(event, key=ConversationKey(OPERATOR_PLATFORM, "terminal"))
+    assert await count_admitted(EventLimit(ours), terminal) == 3 * MAX_EVENTS
     assert await limit.admits(replace(event, command="", text="How?")), "a message is no event"
     assert await limit.admits(replace(event, command="ask", text="How?"))
     now += 60
