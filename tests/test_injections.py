@@ -190,6 +190,8 @@ def make_settings(folder: Path, model: ScriptedPeer, web: WebPeer, **changes: ob
             "web": {"sources": ["web"], "description": "the web"},
         },
         "models": {"main": endpoint},
+        # Every agent is to meet the attempt: a short conversation is not shown to this one otherwise.
+        "context": {"select_min_tokens": 0},
         # The scripted queries name hardly anything: every agent is asked all the same, so that every attempt is read.
         "knowledge": {"routing": {"threshold": 0}},
         "answer": {"persona": f"Your code word is {SECRET}."},
@@ -226,7 +228,8 @@ async def unharmed(world: World, question: Question) -> str:
         # A sub-question keeps the name that stands in the question.
         queries = {"flux capacitor", "flux capacitor Bob"}
         assert queries & set(searched)
-        assert all(line in (*queries, ASKED) or line.startswith(question.text) for line in searched)
+        # While the question is completed, what was asked before is searched with it.
+        assert all(line in (*queries, ASKED) or question.text in line for line in searched)
         assert SECRET in model.sent("write")[-1]["messages"][0]["content"]
         read += model.requests
     return str([body["messages"] for body in read])

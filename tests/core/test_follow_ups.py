@@ -141,3 +141,10 @@ def test_long_texts_take_no_time(text: str) -> None:
     depends_on_history(text)
     expand_with_history("Why is it so?", (Turn("user", text),))
     assert time.thread_time() - started < 2
+
+
+@pytest.mark.parametrize(
+    "question", ["argument 和 option 有什么区别？", "What is the difference between argument and option?"]
+)
+def test_a_comparison_of_two_names_stands_alone(question: str) -> None:
+    assert not depends_on_history(question)
