@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.grounding.evidence import passage_ref
@@ -22,7 +22,9 @@ _MARKER = re.compile(
 _BARE_MARKER = re.compile(r"(?<![\w\])=(,:])(?<![=(,:] )\s?\[(\d{1,2}(?:\s*,\s*\d{1,2})*)\](?![(\[:])")
 _CODE = re.compile(r"(```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`)", re.DOTALL)
 _PARTIAL_MARKER = re.compile(r"\s?[\[【［][\^pP\d\s,;、，/&]{0,40}\Z")
+_MAX_PARTIAL_CHARS = 42
 _OPENING_BRACKETS = "[【［"
+_OPENING_BRACKET = re.compile(f"[{re.escape(_OPENING_BRACKETS)}]")
 _NUMBER = re.compile(r"([-–—]?)\s{0,9}p?\s?(\d{1,3})", re.IGNORECASE)
 # Code, headings and table rows are not sentences.
 _NON_PROSE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|^[ \t]*(?:#{1,6}\s|\|)[^\n]*$", re.DOTALL | re.MULTILINE)
@@ -50,7 +52,8 @@ class CitationMarker:
 
 def trim_partial_marker(text: str) -> str:
     """Return a streamed text without the marker at its end, which may still be incomplete."""
-    return _PARTIAL_MARKER.sub("", text)
+    match = _PARTIAL_MARKER.search(text, max(0, len(text) - _MAX_PARTIAL_CHARS))
+    return text[: match.start()] if match else text
 
 
 def find_markers(text: str, *, allow_bare: bool = True) -> list[CitationMarker]:
@@ -110,9 +113,22 @@ def _find_in_prose(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
     matches: list[re.Match[str]] = []
     start = 0
     for code_span in [*(match.span() for match in _CODE.finditer(text)), (len(text), len(text))]:
-        matches += pattern.finditer(text, start, code_span[0])
+        matches += _match_at_brackets(pattern, text, start, code_span[0])
         start = code_span[1]
     return matches
+
+
+def _match_at_brackets(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+    """Yield the matches of a marker: at a bracket, or at the blank before it.
+
+    All of an answer is searched whenever more of it is shown: the pattern itself would be tried at every character.
+    """
+    for bracket in _OPENING_BRACKET.finditer(text, start, end):
+        for position in (bracket.start() - 1, bracket.start()):
+            if position >= start and (match := pattern.match(text, position, end)):
+                yield match
+                start = match.end()
+                break
 
 
 def _parse_positions(ids: str) -> list[int]:

@@ -20,9 +20,9 @@ from core.settings.answering import CircuitSettings, FallbackSettings, ModelSett
 from core.types import ResponseSchema, ToolCall, Turn
 
 OPENAI_HOST = "api.openai.com"
-# How often an answer is read while it is written: sinks show it no more often. What a light model writes is needed at
+# How often an answer is read while it is written: few sinks show it more often. What a light model writes is needed at
 # once.
-READ_PAUSES_S: Mapping[ModelRole, float] = {"main": 0.05}
+READ_PAUSES_S: Mapping[ModelRole, float] = {"main": 0.1}
 
 
 class RoleChatModel:
