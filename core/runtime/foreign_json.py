@@ -47,7 +47,18 @@ def _convert(
     count = sum(map(content.count, (b",", b"[", b"{")))
     if count > max(max_values, len(content) // MIN_BYTES_PER_VALUE):
         raise JsonTooComplex(f"answered with more than {max_values} values")
+    text = decode(content)
     try:
-        return convert(json.loads(decode(content)))
+        return convert(_load(text))
     except RecursionError as error:
         raise JsonTooComplex("answered with JSON that is nested too deeply") from error
+
+
+def _load(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:
+        # Python reads no number of more than 4,300 digits: that takes the square of their time.
+        raise json.JSONDecodeError("a number has too many digits", "", 0) from error
