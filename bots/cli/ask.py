@@ -74,7 +74,7 @@ async def search(
     """
     if not query.strip():
         raise UsageError("the query is empty")
-    async with open_app(settings, with_answers=False) as app:
+    async with open_app(settings.without_models(), with_answers=False) as app:
         require_knowledge(app)
         result = await _search(app, query, agent, top_k, explain=explain)
     if as_json:
@@ -124,7 +124,7 @@ async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_
     if not settings.sources:
         raise UsageError("no sources are configured: docs/sources.md says how to add one")
     out = make_console(stderr=as_json)
-    async with open_app(settings, with_answers=False, rebuild=rebuild) as app:
+    async with open_app(settings.without_models(), with_answers=False, rebuild=rebuild) as app:
         with nullcontext() if as_json else ingest_progress(out) as progress:
             result = redact_refresh_result(await app.refresh(names, progress), settings)
     if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -43,18 +43,27 @@ def config_options(function: Function) -> Function:
     )(function)
 
 
+# A command beside the service may not have their secrets, and uses none of them.
+PLATFORM_SECTIONS = ("telegram", "discord", "slack", "http", "bots", "operator_page")
+
+
 def load_cli_settings(
-    files: tuple[Path, ...], overrides: tuple[str, ...], *, is_daemon: bool = False, trial_source: str | None = None
+    files: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    *,
+    is_daemon: bool = False,
+    trial_source: str | None = None,
+    unused_sections: Collection[str] = PLATFORM_SECTIONS,
 ) -> Settings:
     """Load the settings that the options before and behind a command name, and configure the log.
 
-    With a `trial_source` there are no files. Raises `ConfigurationError`.
+    With a `trial_source` there are no files. Secrets of `unused_sections` may be missing. Raises `ConfigurationError`.
     """
     from core.observability.logs import BackgroundStream, configure_logs
     from core.settings.loader import get_secret_values
 
     if trial_source is None:
-        settings = _make_loader(files, overrides)()
+        settings = _make_loader(files, overrides, unused_sections)()
     else:
         load_trial_settings = import_by_path("cli.trial:load_trial_settings")
         settings = load_trial_settings(trial_source, (*click.get_current_context().find_root().obj[1], *overrides))
@@ -76,7 +85,9 @@ def make_settings_reloader(files: tuple[Path, ...], overrides: tuple[str, ...]) 
     return partial(asyncio.to_thread, _make_loader(files, overrides))
 
 
-def _make_loader(files: tuple[Path, ...], overrides: tuple[str, ...]) -> Callable[[], Settings]:
+def _make_loader(
+    files: tuple[Path, ...], overrides: tuple[str, ...], unused_sections: Collection[str] = ()
+) -> Callable[[], Settings]:
     from bots.cli.env_file import load_env_file
     from core.settings.loader import find_default_files, load_settings
 
@@ -87,7 +98,7 @@ def _make_loader(files: tuple[Path, ...], overrides: tuple[str, ...]) -> Callabl
         chosen_files = config_files or find_default_files()
         for file in chosen_files:
             load_env_file(file)
-        return load_settings(chosen_files, config_overrides)
+        return load_settings(chosen_files, config_overrides, unused_sections=unused_sections)
 
     return load
 
@@ -117,6 +128,7 @@ def run_command(
     *,
     is_daemon: bool = False,
     trial_source: str | None = None,
+    unused_sections: Collection[str] = PLATFORM_SECTIONS,
     **options: Any,
 ) -> NoReturn:
     """Load the settings, run the function at `path` (`module:function`) with the options, and exit with its code.
@@ -125,7 +137,9 @@ def run_command(
     """
 
     async def run_with_settings() -> int:
-        settings = load_cli_settings(files, overrides, is_daemon=is_daemon, trial_source=trial_source)
+        settings = load_cli_settings(
+            files, overrides, is_daemon=is_daemon, trial_source=trial_source, unused_sections=unused_sections
+        )
         exit_code: int = await import_by_path(path)(settings, **options)
         return exit_code
 

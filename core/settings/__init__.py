@@ -180,6 +180,10 @@ class Settings(Section):
             sources_by_agent.setdefault(source.of if isinstance(source, StandingSource) else name, []).append(name)
         return {name: AgentSettings(sources=tuple(sources)) for name, sources in sources_by_agent.items()}
 
+    def without_models(self) -> Settings:
+        """Return the same configuration for what needs no language model, so that no key of one is read."""
+        return self.model_copy(update={"models": ModelsSettings()})
+
     def restricted_to(self, sources: Collection[str]) -> Settings:
         """Return the settings without other sources, and without agents that have one of those."""
         visible_names = set(sources)

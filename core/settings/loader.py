@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import reduce
@@ -53,12 +53,13 @@ def load_settings(
     environment: Mapping[str, str] = os.environ,
     *,
     require_secrets: bool = True,
+    unused_sections: Collection[str] = (),
 ) -> Settings:
     """Load and check the whole configuration.
 
     `overrides` are `path.to.key=value` texts. Paths in a file are relative to that file's folder, others to the current
-    folder; in the result all are absolute. Without `require_secrets` a missing secret is no error until it is used.
-    Raises `ConfigurationError` with one line per error.
+    folder; in the result all are absolute. Without `require_secrets`, and in `unused_sections`, a missing secret is no
+    error until it is used. Raises `ConfigurationError` with one line per error.
     """
     draft = _Draft(tuple(iter_setting_keys()))
     for rank, file in enumerate(files):
@@ -72,7 +73,7 @@ def load_settings(
     draft.report_unknown_variables(len(files), unknown_names)
     draft.data.setdefault("data_dir", str(Settings.model_fields["data_dir"].default))
     draft.resolve_paths()
-    draft.check_missing(environment, check_secrets=require_secrets)
+    draft.check_missing(environment, check_secrets=require_secrets, unused_sections=unused_sections)
     draft.check_sources()
     settings = draft.validate()
     draft.raise_errors()
@@ -220,11 +221,14 @@ class _Draft:
             for key in self.keys
         )
 
-    def check_missing(self, environment: Mapping[str, str], *, check_secrets: bool) -> None:
-        """Add errors for files that do not exist and, with `check_secrets`, for missing secrets."""
+    def check_missing(
+        self, environment: Mapping[str, str], *, check_secrets: bool, unused_sections: Collection[str]
+    ) -> None:
+        """Add errors for files that do not exist and, with `check_secrets`, for missing secrets of used sections."""
         for _, path, value in self.leaves():
             is_secret = any(key.is_secret() and key.matches(path[:-1]) for key in self.keys)
-            if not isinstance(value, str) or (is_secret and not check_secrets) or path[0] == "data_dir":
+            is_optional = is_secret and (not check_secrets or path[0] in unused_sections)
+            if not isinstance(value, str) or is_optional or path[0] == "data_dir":
                 continue
             if is_secret:
                 problem = _describe_missing_secret(str(path[-1]), value, environment)

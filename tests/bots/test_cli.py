@@ -56,6 +56,20 @@ def test_what_is_kept_is_closed_to_other_accounts(deployment: Deployment) -> Non
     assert data.stat().st_mode & 0o777 == 0o750
 
 
+def test_commands_beside_the_service_do_without_its_secrets(deployment: Deployment) -> None:
+    """The service's token is a credential of systemd, which other processes cannot read."""
+    secret = {"file": "/run/credentials/kimas.service/telegram-token"}
+    deployment.settings["telegram"] = {"token": secret}
+    deployment.settings["models"] = {"main": {"base_url": "http://127.0.0.1:1/v1", "model": "m", "api_key": secret}}
+    for arguments in (("ingest",), ("sources",), ("search", "install"), ("usage",), ("audit",)):
+        deployment.call(*arguments)
+    assert "telegram.token" not in deployment.call("ask", "How is it installed?", code=2).stderr
+    for command in ("run", "check"):
+        errors = deployment.call(command, code=2).stderr
+        assert "telegram.token" in errors
+        assert "models.main.api_key" in errors
+
+
 @pytest.mark.parametrize("command", [("ask", "How?"), ("ingest",), ("ingest", "--rebuild"), ("run",)])
 def test_a_data_directory_below_a_file_is_named(deployment: Deployment, command: tuple[str, ...]) -> None:
     (deployment.folder / "file").write_text("")
