@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from bots.cli.options import (
+    NO_MODEL_SECTIONS,
     PLATFORM_SECTIONS,
     as_json_option,
     config_options,
@@ -95,10 +96,6 @@ def chat(group: bool, keep: Path | None, files: tuple[Path, ...], source: str, *
     run_command("cli.chat:chat", files, trial_source=trial_source, is_trial=trial_source is not None, **options)
 
 
-# What reads and writes knowledge or records alone does without the models' secrets, too.
-NO_MODEL = (*PLATFORM_SECTIONS, "models")
-
-
 def _add_command(
     group: click.Group,
     path: str,
@@ -109,6 +106,7 @@ def _add_command(
     **fixed_options: Any,
 ) -> None:
     """Add a command that runs the function at `path`, after whose name it is called unless `name` says another."""
+    fixed_options.setdefault("unused_sections", PLATFORM_SECTIONS if group.name == "eval" else NO_MODEL_SECTIONS)
 
     def run_function(**options: Any) -> None:
         run_command(path, **options, **fixed_options)
@@ -128,17 +126,13 @@ _add_command(
     click.option("--top-k", default=8, show_default=True, type=click.IntRange(1, 1000), help="Passages to show."),
     click.option("--explain", is_flag=True, help="Show every score: of all agents, and behind each passage."),
     click.argument("query"),
-    unused_sections=NO_MODEL,
 )
 _add_command(
     main,
     "cli.ask:ingest",
     "Refresh knowledge: all sources, or the named ones.",
-    click.option(
-        "--rebuild", is_flag=True, help="Empty the store first: for another embedding model or a damaged store."
-    ),
+    click.option("--rebuild", is_flag=True, help="Empty the store first: for another embedder or a damaged store."),
     click.argument("names", metavar="[SOURCES]...", nargs=-1),
-    unused_sections=NO_MODEL,
 )
 _add_command(
     main,
@@ -153,7 +147,6 @@ _add_command(
     "cli.records:usage",
     "Show the tokens and the cost of answers, by day and by agent.",
     days_option,
-    unused_sections=NO_MODEL,
 )
 _add_command(
     main,
@@ -162,7 +155,6 @@ _add_command(
     click.option(
         "--entries", "limit", default=20, show_default=True, type=click.IntRange(1, 100_000), help="How many to show."
     ),
-    unused_sections=NO_MODEL,
 )
 
 
@@ -189,8 +181,7 @@ def init(path: Path, non_interactive: bool, api_url: str) -> None:
 def run_daemon(files: tuple[Path, ...], overrides: tuple[str, ...], **options: Any) -> None:
     """Run the daemon: answer on all platforms, keep knowledge fresh."""
     reload_settings = make_settings_reloader(files, overrides)
-    options |= {"is_daemon": True, "reload_settings": reload_settings, "unused_sections": ()}
-    run_command("daemon.runner:run", files, overrides, **options)
+    run_command("daemon.runner:run", files, overrides, is_daemon=True, reload_settings=reload_settings, **options)
 
 
 @main.group()
@@ -206,7 +197,6 @@ _add_command(
         "--to", "target", required=True, type=click.Choice(["weaviate", "sqlite", "lance"]), help="The store to fill."
     ),
     name="copy",
-    unused_sections=NO_MODEL,
 )
 
 
@@ -223,7 +213,6 @@ _add_command(
         "--to", "target_kind", required=True, type=click.Choice(["postgresql", "sqlite"]), help="The journal to fill."
     ),
     name="copy",
-    unused_sections=NO_MODEL,
 )
 
 
@@ -237,7 +226,7 @@ def sources(context: click.Context, files: tuple[Path, ...], overrides: tuple[st
     What is stored, the last and the next refresh, and what went wrong.
     """
     if context.invoked_subcommand is None:
-        run_command("cli.sources:sources", files, overrides, as_json=as_json, unused_sections=NO_MODEL)
+        run_command("cli.sources:sources", files, overrides, as_json=as_json, unused_sections=NO_MODEL_SECTIONS)
     # Options between the two names count for the second.
     root = context.find_root()
     root.obj = ((*root.obj[0], *files), (*root.obj[1], *overrides))
@@ -248,10 +237,8 @@ PAUSE_HELP = """Stop the scheduled refreshes of a source.
 
 Its knowledge stays in use. A running daemon notices within a minute."""
 RESUME_HELP = "Resume the scheduled refreshes of a source; missed ones run once."
-_add_command(sources, SET_PAUSED, PAUSE_HELP, NAME, name="pause", as_json=False, paused=True, unused_sections=NO_MODEL)
-_add_command(
-    sources, SET_PAUSED, RESUME_HELP, NAME, name="resume", as_json=False, paused=False, unused_sections=NO_MODEL
-)
+_add_command(sources, SET_PAUSED, PAUSE_HELP, NAME, name="pause", as_json=False, paused=True)
+_add_command(sources, SET_PAUSED, RESUME_HELP, NAME, name="resume", as_json=False, paused=False)
 
 
 @main.command()

@@ -45,6 +45,8 @@ def config_options(function: Function) -> Function:
 
 # A command beside the service may not have their secrets, and uses none of them.
 PLATFORM_SECTIONS = ("telegram", "discord", "slack", "http", "bots", "operator_page")
+# What only reads and writes knowledge or records uses no models' keys, either.
+NO_MODEL_SECTIONS = (*PLATFORM_SECTIONS, "models")
 
 
 def load_cli_settings(
@@ -63,7 +65,7 @@ def load_cli_settings(
     from core.settings.loader import get_secret_values
 
     if trial_source is None:
-        settings = _make_loader(files, overrides, unused_sections)()
+        settings = _make_loader(files, overrides, () if is_daemon else unused_sections)()
     else:
         load_trial_settings = import_by_path("cli.trial:load_trial_settings")
         settings = load_trial_settings(trial_source, (*click.get_current_context().find_root().obj[1], *overrides))
