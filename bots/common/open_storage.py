@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def open_database(settings: Settings) -> Database:
-    """Open the database of a deployment: its journal, its ledger and the answers to be given again."""
+    """Open the database of a deployment: its journal, its records of usage and its cached answers."""
     from core.storage.opening import open_database
 
     return await open_database(settings.journal, settings.data_dir)

@@ -85,5 +85,5 @@ def _format_field(field: FormField) -> str:
 
 def _get_size(field: FormField) -> int:
     """Return how many bytes the longest entry of a field takes."""
-    longest_value = max((value for value, _ in _get_choices(field)), key=len)
-    return len(f"{_OPEN}{field.command.replace(VALUE_PLACEHOLDER, longest_value)}".encode())
+    max_length_value = max((value for value, _ in _get_choices(field)), key=len)
+    return len(f"{_OPEN}{field.command.replace(VALUE_PLACEHOLDER, max_length_value)}".encode())

@@ -164,10 +164,10 @@ class AlertSender:
         }
         return [chat for chat, asker in askers.items() if source in audiences.visible_sources(asker)]
 
-    async def _post(self, key: str, occasion: str, text: str, now: datetime) -> None:
-        """Post a text once for an occasion: the journal refuses a message with a known id."""
+    async def _post(self, key: str, reason: str, text: str, now: datetime) -> None:
+        """Post a text once for a reason: the journal refuses a message with a known id."""
         # Discord takes 25 characters at most.
-        message_id = f"alert-{hashlib.sha256(f'{key} {occasion}'.encode()).hexdigest()[:16]}"
+        message_id = f"alert-{hashlib.sha256(f'{key} {reason}'.encode()).hexdigest()[:16]}"
         for chat_name in self._get_chats(key):
             adapter = find_posting_adapter(chat_name, list(self.adapters))
             await self.adapters[adapter]

@@ -71,8 +71,8 @@ async def _find_obstacle(client: DiscordClient, channel_id: str, bot_id: str, in
         missing = [name for name, bit in NEEDED_PERMISSIONS.items() if not permissions & bit]
     if not missing:
         return ""
-    way_out = "in the channel's settings, Permissions, add the bot and allow them, or invite it again by"
-    return f"the bot lacks {', '.join(missing)}: {way_out} {invitation}"
+    hint = "in the channel's settings, Permissions, add the bot and allow them, or invite it again by"
+    return f"the bot lacks {', '.join(missing)}: {hint} {invitation}"
 
 
 def compute_permissions(guild: Mapping[str, Any], member: Mapping[str, Any], channel: Mapping[str, Any]) -> int:
@@ -87,9 +87,9 @@ def compute_permissions(guild: Mapping[str, Any], member: Mapping[str, Any], cha
     overwrites = {str(overwrite["id"]): overwrite for overwrite in channel.get("permission_overwrites") or ()}
     bot_id = str((member.get("user") or {}).get("id"))
     for identifiers in ({guild_id}, role_ids, {bot_id}):
-        chosen = [overwrites[identifier] for identifier in identifiers if identifier in overwrites]
-        permissions &= ~_join_bits(chosen, "deny")
-        permissions |= _join_bits(chosen, "allow")
+        matching_overwrites = [overwrites[identifier] for identifier in identifiers if identifier in overwrites]
+        permissions &= ~_join_bits(matching_overwrites, "deny")
+        permissions |= _join_bits(matching_overwrites, "allow")
     return permissions
 
 

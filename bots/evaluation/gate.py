@@ -134,8 +134,8 @@ class CaseExplanation:
         label = "answer" if self.should_answer else "leave "
         doubt = "in doubt" if self.in_doubt else "        "
         line = " ".join(self.text.split())
-        shown = line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]} …"
-        return f"{sure}  {doubt}  {label}  {shown}  ({self.why or 'by its words alone'})"
+        short_text = line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]} …"
+        return f"{sure}  {doubt}  {label}  {short_text}  ({self.why or 'by its words alone'})"
 
 
 def explain_cases(

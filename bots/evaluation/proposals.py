@@ -84,12 +84,12 @@ async def propose_from_knowledge(app: App, settings: Settings, wish: Wish) -> As
 
 async def _draw_passages(app: App, settings: Settings) -> AsyncIterator[Passage]:
     """Yield passages of all stored sources in random order, the same in every run: the nearest to drawn vectors."""
-    drawn = []
+    candidates = []
     for source in settings.sources:
         vectors = await app.store.vectors(source)
-        drawn += [(source, vector) for vector in vectors]
-    for index in np.random.default_rng(_SEED).permutation(len(drawn)):
-        source, vector = drawn[int(index)]
+        candidates += [(source, vector) for vector in vectors]
+    for index in np.random.default_rng(_SEED).permutation(len(candidates)):
+        source, vector = candidates[int(index)]
         passages = await app.store.search("", vector, [source], 1)
         if passages:
             yield passages[0]

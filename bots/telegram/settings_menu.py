@@ -71,9 +71,9 @@ class TelegramMenuSink(FinalTextSink):
 
     async def _mark_value(self) -> None:
         reference = self._message.reference
-        chosen = get_value_data(self._message)
+        chosen_data = get_value_data(self._message)
         rows = [
-            [(f"{CHOSEN if data == chosen else ''}{label.removeprefix(CHOSEN)}", data) for label, data in row]
+            [(f"{CHOSEN if data == chosen_data else ''}{label.removeprefix(CHOSEN)}", data) for label, data in row]
             for row in reference["keyboard"]
         ]
         if not rows:

@@ -212,9 +212,9 @@ class TelegramSink(ReplySink):
             self._rich_failure_count += 1
             if self._rich_failure_count < MAX_RICH_FAILURES:
                 raise
-            refusal = RichRefused(str(error))
-            self._give_up_rich(refusal)
-            raise refusal from error
+            rich_error = RichRefused(str(error))
+            self._give_up_rich(rich_error)
+            raise rich_error from error
         self._rich_failure_count = 0
 
     def _give_up_rich(self, error: RichRefused) -> None:

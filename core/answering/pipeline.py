@@ -43,15 +43,15 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
             opening = tasks.create_task(sink.open())
             async with ends_when(question.stop):
                 # 1 look
-                look = await describe_images(question, deps, budget)
+                image_description = await describe_images(question, deps, budget)
                 # 2 understand, 3 gather, 4 select
-                inputs = await _prepare(look.question, deps, budget, tasks)
+                inputs = await _prepare(image_description.question, deps, budget, tasks)
                 await wait_for_open(opening, budget)
             # 5 write
             text, is_extractive = await write_answer(inputs, sink, deps, budget)
     except AnswerStopped:
         return await _finish_unwritten(sink, deps, budget)
-    retrieval, question_text = inputs.retrieval, look.question.text
+    retrieval, question_text = inputs.retrieval, image_description.question.text
     if is_extractive:
         resolved = resolve_markers(text, retrieval.passages)
     else:
@@ -61,8 +61,8 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
         if budget.degrade_reasons.get("write") != "stopped":
             resolved = await look_back(resolved, retrieval.passages, deps, budget, question=question_text)
     trace = retrieval.to_trace(budget, resolved.dropped_count)
-    reply_text = look.with_note(resolved.text)
-    reply = Reply(reply_text, resolved.citations, retrieval.passages, is_extractive, trace, look.description)
+    reply_text, images = image_description.with_note(resolved.text), image_description.description
+    reply = Reply(reply_text, resolved.citations, retrieval.passages, is_extractive, trace, images)
     await sink.finish(reply)
     return reply
 

@@ -68,16 +68,16 @@ class AnswerService:
         """Answer with more effort; where that finds nothing better or fails, say that the first answer stands."""
         # The cached reply is the one that did not satisfy.
         service = replace(self, deps=with_more_effort(self.deps, question), cached_answers=None)
-        stands = Reply(messages_for(get_asker_language(question)).first_answer_stands)
+        first_answer_note = Reply(messages_for(get_asker_language(question)).first_answer_stands)
         try:
             reply = await service._answer_cached(question, HoldingSink(sink))
         except PlatformError:
             raise
         except ServiceError as error:
             get_logger(__name__).warning("retry.failed", error=str(error))
-            reply = stands
+            reply = first_answer_note
         if not (reply.is_stopped or is_better(reply, question)):
-            reply = replace(stands, trace=reply.trace)
+            reply = replace(first_answer_note, trace=reply.trace)
         await sink.finish(reply)
         return reply
 

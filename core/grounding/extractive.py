@@ -113,8 +113,8 @@ async def extract_answer(question: str, passages: Sequence[Passage], library: Li
     ]
     if not candidates:
         return ""
-    asked = _Question(question, subject, timeout_s)
-    quotes = _select(asked, await _rank(asked, candidates, library))
+    parsed_question = _Question(question, subject, timeout_s)
+    quotes = _select(parsed_question, await _rank(parsed_question, candidates, library))
     quotes.sort(key=lambda quote: (quote.candidate.position, min(quote.candidate.quotable.sentences)))
     return "\n\n".join(_render(quote, passages[quote.candidate.position]) for quote in quotes)
 

@@ -98,20 +98,20 @@ def unify_opposites(text: str) -> tuple[str, Mapping[int, bool | None]]:
     ('Caching is enable by default', {0: True})
     """
     english, chinese, chinese_pattern = _list_sides()
-    found: dict[int, set[bool]] = {}
+    sides_by_pair: dict[int, set[bool]] = {}
 
     def replace(match: re.Match[str]) -> str:
         word = match[0]
         side = english.get(stem(word.lower())) if word.isascii() else chinese[word]
         if side is None:
             return word
-        found.setdefault(side.pair, set()).add(side.is_second)
+        sides_by_pair.setdefault(side.pair, set()).add(side.is_second)
         return side.common_word
 
     text = _ENGLISH_WORD.sub(replace, text)
     if not text.isascii():
         text = chinese_pattern.sub(replace, text)
-    return text, {pair: next(iter(sides)) if len(sides) == 1 else None for pair, sides in found.items()}
+    return text, {pair: next(iter(sides)) if len(sides) == 1 else None for pair, sides in sides_by_pair.items()}
 
 
 def count_opposites(sides: Mapping[int, bool | None], other_sides: Mapping[int, bool | None]) -> int:

@@ -206,8 +206,8 @@ def _imply_values(choice: str, value: object, schema: DecisionSchema) -> dict[st
 
 def _build_pattern(words: Iterable[str]) -> str:
     """Return a pattern for any of these words, the longest first, whatever joins their parts."""
-    longest_first = sorted(set(words), key=len, reverse=True)
-    return "|".join(r"[\s_\-]*".join(map(re.escape, re.split(r"[\s_]+", word))) for word in longest_first)
+    words_by_length = sorted(set(words), key=len, reverse=True)
+    return "|".join(r"[\s_\-]*".join(map(re.escape, re.split(r"[\s_]+", word))) for word in words_by_length)
 
 
 def _parse_actions(text: str, schema: DecisionSchema) -> Iterator[dict[str, object]]:

@@ -136,8 +136,8 @@ def check_audiences(settings: Settings) -> None:
     """Raise `ValueError` for an audience that names what is not there, or that could not be kept."""
     for place, audience in _iter_audiences(settings):
         for entry in audience:
-            if fault := _find_fault(entry, audience, settings):
-                raise ValueError(f"{place}.audience: {fault}")
+            if problem := _find_problem(entry, audience, settings):
+                raise ValueError(f"{place}.audience: {problem}")
     audiences = Audiences.from_settings(settings).by_source
     for name, source in settings.sources.items():
         live_name = getattr(source, "of", name)
@@ -169,7 +169,7 @@ def _iter_audiences(settings: Settings) -> Iterator[tuple[str, tuple[str, ...]]]
     yield from ((f"agents.{name}", agent.audience) for name, agent in settings.agents.items())
 
 
-def _find_fault(entry: str, audience: tuple[str, ...], settings: Settings) -> str:
+def _find_problem(entry: str, audience: tuple[str, ...], settings: Settings) -> str:
     """Return why an entry names nobody, and what to write instead; "" where it is right."""
     if entry == EVERYONE:
         return "" if len(audience) == 1 else "everyone stands alone: remove it, or the other entries"

@@ -1,4 +1,4 @@
-"""The tables of the one database: the journal, the ledger, and replies to be given again."""
+"""The tables of the one database: the journal, the records of usage, and cached answers."""
 
 from __future__ import annotations
 

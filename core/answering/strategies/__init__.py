@@ -1,1 +1,1 @@
-"""How evidence is gathered: one module per strategy, each with `gather(question, parts, budget) -> Gathered`."""
+"""How evidence is gathered: one module per strategy, each with `gather(question, deps, budget) -> RetrievalResult`."""

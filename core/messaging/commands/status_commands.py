@@ -152,8 +152,8 @@ def _format_state(state: SourceState, texts: Messages, *, show_errors: bool) -> 
     if state.running:
         parts.append(texts.source_refreshing)
     if state.error:
-        failure = texts.source_failed_because if show_errors else texts.source_failed
-        parts.append(failure.format(error=format_code(state.error)))
+        template = texts.source_failed_because if show_errors else texts.source_failed
+        parts.append(template.format(error=format_code(state.error)))
     if state.paused:
         parts.append(texts.source_on_request)
     return ", ".join(parts)

@@ -130,14 +130,14 @@ class Gate:
         if reason := reason or await self.other_bot_reason(message):
             return _skip(reason)
         if decision.doubt:
-            decision = await self._settle(message, decision, decision.doubt, recent_messages)
+            decision = await self._resolve_doubt(message, decision, decision.doubt, recent_messages)
             # Meanwhile the bot may have spoken elsewhere in the chat.
             if reason := decision.reason or self._cooldown_reason(message, ()):
                 return _skip(reason)
         self._last_proactive_at = {**self._active_cooldowns(), get_chat_name(message): time.monotonic()}
         return GateDecision(True, canned_reply=decision.canned_reply, is_proactive=True, opinion=decision.opinion)
 
-    async def _settle(
+    async def _resolve_doubt(
         self, message: Message, decision: GateDecision, doubt: Doubt, recent_messages: Sequence[HistoryMessage]
     ) -> GateDecision:
         """Let the model decide about a message in doubt; the learned decision stands where it cannot."""
