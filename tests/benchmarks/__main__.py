@@ -6,6 +6,8 @@ import argparse
 import asyncio
 import sys
 import tempfile
+import time
+import traceback
 from pathlib import Path
 
 from rich.console import Console
@@ -58,13 +60,21 @@ SUITES = {
 }
 
 
-async def measure(names: list[str]) -> dict[str, list[Figure]]:
+async def measure(names: list[str]) -> tuple[dict[str, list[Figure]], list[str]]:
+    """Return the figures of each suite, and the names of those that failed; what one costs is printed as it ends."""
     figures: dict[str, list[Figure]] = {}
+    failed: list[str] = []
     # One folder for all: what one suite ingested the next one uses.
     with tempfile.TemporaryDirectory(prefix="kimas-bench-") as folder:
         for name in names:
-            figures[name] = await SUITES[name](Path(folder))
-    return figures
+            started = time.monotonic()
+            try:
+                figures[name] = await SUITES[name](Path(folder))
+            except Exception:  # an hour of measurements is not lost to one suite; the exit code tells of it
+                traceback.print_exc()
+                failed.append(name)
+            print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    return figures, failed
 
 
 def main() -> None:
@@ -75,7 +85,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     table = Table("what", "measured", "promised", "", box=None, header_style="bold", pad_edge=False)
-    measured = asyncio.run(measure(options.suites or list(SUITES)))
+    measured, failed = asyncio.run(measure(options.suites or list(SUITES)))
     for figure in (figure for figures in measured.values() for figure in figures):
         mark = "" if figure.limit is None else "[green]ok[/]" if figure.value <= figure.limit else "[red]over[/]"
         limit = "" if figure.limit is None else f"under {figure.limit:g} {figure.unit}"
@@ -83,7 +93,8 @@ def main() -> None:
     Console().print(table)
     if options.save:
         results.save(measured)
-    sys.exit(0)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

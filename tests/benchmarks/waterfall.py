@@ -14,7 +14,7 @@ from pathlib import Path
 from bots.daemon.bootstrap import open_app
 from core.answering.context import AnswerDependencies
 from core.answering.pipeline import answer
-from core.ports import ChatModel, ModelRole
+from core.ports import ChatModel, ModelRole, RequestBudget
 from core.runtime.budget import Budget
 from core.settings import Strategy
 from core.settings.loader import load_settings
@@ -65,25 +65,26 @@ CASES = (
 
 
 class Recorder:
-    """A `ChatModel` that notes when each call of another one began, spoke first and ended, and for which budget."""
+    """A `ChatModel` that notes when each call of another one began, spoke first and ended, in ms of `clock`."""
 
-    def __init__(self, model: ChatModel) -> None:
+    def __init__(self, model: ChatModel, clock: Budget) -> None:
         self._model = model
+        # A head start has an account of its own, without a clock.
+        self._clock = clock
         self.bars: list[Bar] = []
-        self.budget: Budget | None = None
 
     async def stream(
-        self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: Budget, agent: str = ""
+        self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: RequestBudget, agent: str = ""
     ) -> AsyncGenerator[str]:
-        self.budget, started, first = budget, budget.elapsed_ms(), 0.0
+        started, first = self._clock.elapsed_ms(), 0.0
         pieces = self._model.stream(system, turns, role=role, budget=budget, agent=agent)
         try:
             async with aclosing(pieces):
                 async for piece in pieces:
-                    first = first or budget.elapsed_ms()
+                    first = first or self._clock.elapsed_ms()
                     yield piece
         finally:
-            self.bars.append(Bar(f"model: {agent}", started, budget.elapsed_ms() - started, first))
+            self.bars.append(Bar(f"model: {agent}", started, self._clock.elapsed_ms() - started, first))
 
     async def complete(
         self,
@@ -91,17 +92,17 @@ class Recorder:
         turns: Sequence[Turn],
         *,
         role: ModelRole,
-        budget: Budget,
+        budget: RequestBudget,
         response_schema: ResponseSchema | None = None,
         agent: str = "",
     ) -> str:
-        self.budget, started = budget, budget.elapsed_ms()
+        started = self._clock.elapsed_ms()
         try:
             return await self._model.complete(
                 system, turns, role=role, budget=budget, response_schema=response_schema, agent=agent
             )
         finally:
-            self.bars.append(Bar(f"model: {agent}", started, budget.elapsed_ms() - started))
+            self.bars.append(Bar(f"model: {agent}", started, self._clock.elapsed_ms() - started))
 
 
 async def measure(folder: Path) -> list[Figure]:
@@ -144,15 +145,13 @@ def _only(strategy: Strategy, parts: AnswerDependencies) -> AnswerDependencies:
 
 async def _run(case: Case, parts: AnswerDependencies) -> Waterfall:
     assert parts.model is not None
-    recorder, watch = Recorder(parts.model), StopWatch()
-    reply = await answer(case.question, watch, replace(parts, model=recorder))
+    budget = Budget(parts.settings.budget)
+    recorder, watch = Recorder(parts.model, budget), StopWatch()
+    reply = await answer(case.question, watch, replace(parts, model=recorder), budget)
     assert not reply.is_extractive, reply.trace
-    assert recorder.budget is not None
     calls = {bar.name.removeprefix("model: ") for bar in recorder.bars}
     stages = [
-        Bar(span.stage, span.start_ms, span.spent_ms)
-        for span in recorder.budget.spans
-        if span.stage not in FRAMES | calls
+        Bar(span.stage, span.start_ms, span.spent_ms) for span in budget.spans if span.stage not in FRAMES | calls
     ]
     return Waterfall(case.title, (*stages, *recorder.bars), reply.trace.timings_ms["first_token"])
 
