@@ -29,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn, TextIO
+from typing import IO, NoReturn
 
 import structlog
 
@@ -173,7 +173,7 @@ def _become(
     os._exit(code if isinstance(code, int) else 1 if code else 0)
 
 
-def _open_stream(descriptor: int) -> TextIO:
+def _open_stream(descriptor: int) -> IO[str]:
     mode = "w" if descriptor else "r"
     errors = "backslashreplace" if descriptor == 2 else "strict"
     is_by_line = descriptor == 2 or os.isatty(descriptor)

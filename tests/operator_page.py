@@ -217,11 +217,12 @@ STATES = (
 
 def make_states() -> list[SourceState]:
     now = datetime.now(UTC)
-    times = {"last_try": now - timedelta(minutes=18), "last_success": now - timedelta(minutes=18)}
+    last_try = now - timedelta(minutes=18)
     return [
         replace(
             state,
-            **(times if not state.error else {**times, "last_success": now - timedelta(hours=9)}),
+            last_try=last_try,
+            last_success=now - timedelta(hours=9) if state.error else last_try,
             next_run=None if state.paused else now + timedelta(minutes=42),
         )
         for state in STATES

@@ -22,6 +22,7 @@ from psycopg import sql
 
 from tests.benchmarks.figures import Figure, percentile
 from tests.deployment import Deployment
+from tests.forked import ForkedProcess
 from tests.peers.language_model import LanguageModelPeer
 from tests.peers.postgresql import PostgresServer, run_server
 from tests.peers.telegram import PostedMessage, TelegramPeer
@@ -85,7 +86,7 @@ class Fleet:
         self.telegram = TelegramPeer()
         self.model = LanguageModelPeer(reply=_reply, ttft_s=shape.model_s)
         self.deployments: list[Deployment] = []
-        self.processes: list[asyncio.subprocess.Process] = []
+        self.processes: list[asyncio.subprocess.Process | ForkedProcess] = []
         self.asked: dict[int, tuple[int, int, float]] = {}
 
     async def open(self, stack: AsyncExitStack) -> None:
@@ -183,7 +184,7 @@ class Fleet:
         return outcome
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
-        return self.server.execute(sql.SQL(query), self.database)  # type: ignore[arg-type]
+        return self.server.execute(sql.SQL(query), self.database)
 
 
 def _reply(body: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ import sysconfig
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.benchmarks.figures import Figure
 from tests.deployment import Deployment
@@ -62,8 +63,9 @@ def write_set(folder: Path) -> tuple[Path, Path, Path]:
     foreign = [question.format(what) for question in ASKED for what in FOREIGN]
     routing += [{"id": f"foreign-{n}", "question": question, "agents": []} for n, question in enumerate(foreign)]
     files = (folder / "corpus.jsonl", folder / "retrieval.jsonl", folder / "routing.jsonl")
-    for file, lines in zip(files, (corpus, retrieval, routing), strict=True):
-        file.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    line_sets: tuple[list[dict[str, Any]], ...] = (corpus, retrieval, routing)
+    for file, lines in zip(files, line_sets, strict=True):
+        file.write_text("\n".join(json.dumps(line) for line in lines), "utf-8")
     return files
 
 

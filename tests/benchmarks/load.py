@@ -27,6 +27,7 @@ from tests.benchmarks.figures import Figure, percentile
 from tests.benchmarks.load_model import Model, model_process
 from tests.benchmarks.load_places import SECRETS, BotMessage, Chat, Discord, Http, Platform, Slack, Telegram, free_port
 from tests.deployment import ROOT, Deployment
+from tests.forked import ForkedProcess
 
 Kind = Literal["chatter", "asked", "unasked"]
 
@@ -282,15 +283,16 @@ class Daemon:
     def __init__(self, deployment: Deployment, places: Sequence[Platform], port: int, outcome: Outcome) -> None:
         self._deployment, self._places, self._port, self._outcome = deployment, places, port, outcome
         self._running = AsyncExitStack()
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | ForkedProcess | None = None
 
     async def start(self) -> None:
         """Start it and wait until it is ready."""
         began = time.monotonic()
-        self._process = await self._running.enter_async_context(self._deployment.daemon())
+        process = await self._running.enter_async_context(self._deployment.daemon())
+        self._process = process
         async with asyncio.timeout(60):
             while not (await self._metric("kimas_ready") and all([await place.connected() for place in self._places])):
-                assert self._process.returncode is None, self._deployment.log()[-3000:]
+                assert process.returncode is None, self._deployment.log()[-3000:]
                 await asyncio.sleep(0.05)
         self._outcome.ready_s.append(time.monotonic() - began)
 

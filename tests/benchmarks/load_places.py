@@ -353,12 +353,12 @@ class Http(Platform):
     def seen(self, chat: Chat) -> list[BotMessage]:
         return [
             BotMessage(at, at, message["text"])
-            for at, message in self.peer.told(chat.id)
+            for at, message in self.peer.with_times(str(chat.id))
             if message["state"] == "final"
         ]
 
     def signs(self, chat: Chat, message: str) -> Iterable[float]:
-        return [at for at, event in self.peer.told(chat.id) if event["event_id"] == message]
+        return [at for at, event in self.peer.with_times(str(chat.id)) if event["event_id"] == message]
 
     def broken(self) -> Counter[str]:
         return Counter(f"http {violation}" for violation in self.peer.violations)

@@ -60,7 +60,7 @@ class Run:
 async def _run(app: App, rate: int, alone_ms: float) -> Run:
     dice, run = random.Random(SEED + rate), Run(rate, 2 * 1000 * TTFT_S + alone_ms)
     started, due = time.perf_counter(), 0.0
-    tasks = []
+    tasks: list[asyncio.Task[float]] = []
     while (due := due + dice.expovariate(rate)) < SECONDS:
         await asyncio.sleep(max(0.0, started + due - time.perf_counter()))
         tasks.append(asyncio.create_task(_answer(app, len(tasks))))

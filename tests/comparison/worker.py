@@ -138,7 +138,7 @@ async def _crowd(system: System, job: Job, queries: Sequence[Query]) -> Load:
 
 async def _answer(system: System, query: Query, load: Load) -> None:
     started = time.perf_counter()
-    texts = []
+    texts: list[str] = []
     async for text in system.answer(query):
         if text and not texts:
             load.first_ms.append((time.perf_counter() - started) * 1000)

@@ -154,12 +154,12 @@ def build_judged(mirror: Path, folder: Path) -> int:
             task, document, _ = row.split("\t")
             relevant.setdefault(task, []).append(document)
     tasks = json.loads(_read(mirror, "mtrag-human/evaluations/reference_subset_with_human_evaluations.json"))["tasks"]
-    lines = [
+    judged = [
         _judged_line(task, completed[name], relevant[name])
         for task in tasks
         if (name := task["task_id"]) in relevant and name in completed and known.issuperset(relevant[name])
     ]
-    lines = list(dict.fromkeys(json.dumps(line, ensure_ascii=False) for line in lines))
+    lines = list(dict.fromkeys(json.dumps(line, ensure_ascii=False) for line in judged))
     (folder / "judged.jsonl").write_text("".join(line + "\n" for line in lines), "utf-8")
     return len(lines)
 

@@ -35,6 +35,8 @@ class CallbackPeer:
     def __init__(self, secret: str = SECRET) -> None:
         self.secret = secret
         self.callbacks: list[dict[str, Any]] = []
+        # When each of them came, by the monotonic clock.
+        self.times: list[float] = []
         self.keys: list[str] = []
         self.violations: list[str] = []
         self.shown: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -101,6 +103,11 @@ class CallbackPeer:
     def of(self, state: str) -> list[dict[str, Any]]:
         return [callback for callback in self.callbacks if callback["state"] == state]
 
+    def with_times(self, chat: str) -> list[tuple[float, dict[str, Any]]]:
+        """Return the callbacks about a chat, each with the time at which it came."""
+        pairs = zip(self.times, self.callbacks, strict=True)
+        return [(at, callback) for at, callback in pairs if callback["chat"] == chat]
+
     async def _callback(self, request: web.Request) -> web.StreamResponse:
         self.tries += 1
         body = await request.read()
@@ -145,6 +152,7 @@ class CallbackPeer:
                     return web.json_response({"error": "too many replies"}, status=412)
                 self.shown[place].append(US)
             self.callbacks.append(payload)
+            self.times.append(time.monotonic())
             self.keys.append(key)
             self._given[key] = f"r{len(self._given)}"
         return web.json_response({"id": self._given[key]} if self.own_ids else {})

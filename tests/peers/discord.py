@@ -648,7 +648,8 @@ class DiscordPeer:
             case "PATCH /channels/{}/messages/{}":
                 return await self._edit(self._seen(steps[1]), steps[3], body)
             case "DELETE /channels/{}/messages/{}":
-                return await self._delete_own(self._seen(steps[1]), steps[3])
+                await self._delete_own(self._seen(steps[1]), steps[3])
+                return None
             case "POST /interactions/{}/{}/callback":
                 return self._acknowledge(steps[1], steps[2], body)
             case "PATCH /webhooks/{}/{}/messages/@original" | "DELETE /webhooks/{}/{}/messages/@original":

@@ -22,7 +22,7 @@ import signal
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from aiohttp import web
@@ -112,7 +112,7 @@ class LanguageModelPeer:
         self._port = port
         self._runner: web.AppRunner | None = None
 
-    async def __aenter__(self) -> LanguageModelPeer:
+    async def __aenter__(self) -> Self:
         app = self.make_app()
         # A handler ends with its client, and at the end of a test none is waited for: some hang on purpose.
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)

@@ -74,10 +74,12 @@ class PostgresServer:
         with engine.begin() as connection:
             create_tables(connection)
 
-    def execute(self, statement: sql.Composable, database: str = "postgres") -> list[tuple[Any, ...]]:
+    def execute(self, statement: sql.SQL | sql.Composed, database: str = "postgres") -> list[tuple[Any, ...]]:
         """Run one statement outside of a transaction; return its rows."""
-        place = {"host": "127.0.0.1", "port": self.port, "user": USER, "password": PASSWORD, "dbname": database}
-        with psycopg.connect(**place, autocommit=True) as connection:
+        connection = psycopg.connect(
+            host="127.0.0.1", port=self.port, user=USER, password=PASSWORD, dbname=database, autocommit=True
+        )
+        with connection:
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
 

@@ -149,7 +149,9 @@ class Deliveries:
             await asyncio.sleep(self.patience_s)
 
     async def _send_request(self, envelope: Envelope, attempt: int) -> None:
-        retry = {"X-Slack-Retry-Num": str(attempt), "X-Slack-Retry-Reason": "http_timeout"} if attempt else {}
+        retry: dict[str, Any] = (
+            {"X-Slack-Retry-Num": str(attempt), "X-Slack-Retry-Reason": "http_timeout"} if attempt else {}
+        )
         envelope.attempts.append(time.monotonic())
         body = json.dumps(envelope.payload)
         if envelope.kind == "slash_commands" and isinstance(envelope.payload, dict):
@@ -157,7 +159,7 @@ class Deliveries:
         elif envelope.kind == "interactive":
             body = urlencode({"payload": body})
         kind = "application/json" if envelope.kind == "events_api" else "application/x-www-form-urlencoded"
-        status, answer = await self.request(body, **{"Content-Type": kind}, **retry)
+        status, answer = await self.request(body, **{"Content-Type": kind, **retry})
         if status == 200:
             envelope.acknowledge(json.loads(answer) if answer.startswith("{") else {"text": answer} if answer else {})
         else:

@@ -21,7 +21,7 @@ from typing import Any
 from core.grounding.citation_check import find_unsupported
 from core.settings import Settings
 from core.types import Passage
-from knowledge.embedding import LocalEmbedder
+from knowledge.embedding.local import LocalEmbedder
 from knowledge.retrieval.library import KnowledgeLibrary
 from knowledge.stores.sqlite.store import open_sqlite
 from tests.quality.figures import Figure

@@ -12,6 +12,7 @@ import asyncio
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from bots.daemon.bootstrap import App, open_app
 from bots.evaluation.datasets import CorpusDocument, corpus_store, run_concurrently, with_corpus
@@ -44,7 +45,7 @@ def build(mirror: Path, data: Path) -> None:
     _write(data / "questions.jsonl", questions)
 
 
-def _question(task: dict, relevant: list[str]) -> dict:
+def _question(task: dict[str, Any], relevant: list[str]) -> dict[str, Any]:
     *history, question = task["input"]
     turns = [["user" if turn["speaker"] == "user" else "assistant", turn["text"]] for turn in history]
     return {"question": question["text"], "history": turns, "relevant": relevant}
@@ -56,7 +57,7 @@ def _read(mirror: Path, path: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8").stdout
 
 
-def _write(file: Path, lines: list[dict]) -> None:
+def _write(file: Path, lines: list[dict[str, Any]]) -> None:
     file.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8")
 
 
@@ -93,7 +94,7 @@ async def _measure(data: Path) -> list[Figure]:
     return figures
 
 
-async def _search(line: dict, app: App) -> tuple[list[str], list[str]]:
+async def _search(line: dict[str, Any], app: App) -> tuple[list[str], list[str]]:
     question = Question(line["question"], tuple(Turn(role, text) for role, text in line["history"] if text.strip()))
     found = await ranked_search(rule_based_query(question), app.deps, Budget(app.settings.budget))
     baseline = await bm25_alone(question.text, app.settings.sources, app.store)

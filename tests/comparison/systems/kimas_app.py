@@ -92,7 +92,8 @@ class KimasSystem:
 
 
 def _to_question(query: Query) -> Question:
-    return Question(query.question, tuple(Turn(role, text) for role, text in query.history))
+    turns = (Turn("user" if role == "user" else "assistant", text) for role, text in query.history)
+    return Question(query.question, tuple(turns))
 
 
 def _remote_embedder(url: str) -> dict[str, object]:
