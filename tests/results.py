@@ -1,6 +1,6 @@
 """`docs/results.md`: every figure that was committed, where it comes from and how to repeat it.
 
-`python -m tests.results` writes the page.
+`python -m tests.results` writes the page, and draws the pictures of the benchmarks.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import psutil
 
+from tests.benchmarks import curves
 from tests.benchmarks.figures import Figure
 from tests.comparison.report import page_lines
 from tests.deployment import ROOT
@@ -75,8 +75,8 @@ def describe_machine() -> dict[str, str]:
 
 
 def save(measured: Mapping[str, Sequence[Figure]]) -> None:
-    """Keep the figures of the suites that ran, those of the others stay; and write the page."""
-    values: dict[str, Any] = json.loads(BENCHMARKS.read_text("utf-8")) if BENCHMARKS.exists() else {}
+    """Keep the figures of the suites that ran, those of the others stay; write the page and the pictures."""
+    values = curves.read(BENCHMARKS)
     machine = describe_machine()
     for suite, figures in measured.items():
         entries = [
@@ -86,6 +86,12 @@ def save(measured: Mapping[str, Sequence[Figure]]) -> None:
         values[suite] = {"machine": machine, "figures": entries}
     BENCHMARKS.parent.mkdir(parents=True, exist_ok=True)
     BENCHMARKS.write_text(json.dumps(dict(sorted(values.items())), indent=1, ensure_ascii=False) + "\n", "utf-8")
+    write()
+
+
+def write() -> None:
+    """Write the page and the pictures from the figures."""
+    curves.save(curves.read(BENCHMARKS), BENCHMARKS.parent)
     PAGE.write_text(render(), "utf-8")
 
 
@@ -103,7 +109,8 @@ def _quality_lines() -> Iterator[str]:
 
 
 def _speed_lines() -> Iterator[str]:
-    values: dict[str, Any] = json.loads(BENCHMARKS.read_text("utf-8")) if BENCHMARKS.exists() else {}
+    values = curves.read(BENCHMARKS)
+    drawn = curves.pictures(values)
     if not values:
         yield "No figures are committed yet: they want a quiet machine. `python -m tests.benchmarks --save` keeps them."
     for suite, result in values.items():
@@ -111,6 +118,8 @@ def _speed_lines() -> Iterator[str]:
         yield from (f"### `make bench` suite {suite}", "")
         yield f"{machine['date']}, commit {machine['commit']}: {machine['processor']}, {machine['memory']}, "
         yield from (f"{machine['system']}, Python {machine['python']}.", "")
+        if suite in drawn:
+            yield from (f"![the suite {suite} as curves](benchmarks/{suite}.svg)", "")
         yield from ("| figure | value | promised |", "|---|---|---|")
         for figure in result["figures"]:
             limit = "" if figure["limit"] is None else f"at most {figure['limit']:g} {figure['unit']}".rstrip()
@@ -120,4 +129,4 @@ def _speed_lines() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(render(), "utf-8")
+    write()

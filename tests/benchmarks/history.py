@@ -1,7 +1,7 @@
 """What a conversation costs: first token of a follow-up's answer less the main model's, beside a whole rewrite call.
 
-The peer writes a real rewrite, and selections as asked for, at 300 ms to the first token and 50 tokens a second. The
-whole rewrite call is what a line waits for that lets the light model finish and searches then.
+The peer writes what a prompt asks it for, at 300 ms to the first token and 50 tokens a second. The whole rewrite call
+is that of a loop by hand: the model writes the complete question, which is searched then.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from core.types import Question, Turn
 from tests.benchmarks.corpus import ingested
 from tests.benchmarks.figures import Figure, median, percentile
 from tests.benchmarks.line import RATE, TTFT_S, StopWatch
+from tests.comparison.contract import REWRITE_PROMPT
 from tests.deployment import Deployment
 from tests.peers.language_model import Body, LanguageModelPeer
+from tests.peers.rewriting import REWRITE_MARK, to_rewrite_reply
 
 ROUNDS = 3
 REWRITES = {
@@ -40,8 +42,9 @@ SELECTION = "1, 2\nThe asker wants to know more about the timeout of requests in
 def reply_to(body: Body) -> str:
     """Reply as a capable light model does, and as a brief main model."""
     system, content = body["messages"][0]["content"], body["messages"][-1]["content"]
-    if "You rewrite the last question" in system:
-        return next((rewrite for question, rewrite in REWRITES.items() if question in content), ALONE)
+    if REWRITE_MARK in system or REWRITE_PROMPT in system:
+        question, rewrite = next((pair for pair in REWRITES.items() if pair[0] in content), (ALONE, ALONE))
+        return to_rewrite_reply(question, rewrite) if REWRITE_MARK in system else rewrite
     return SELECTION if "indices_of_related_messages" in system else "The timeout is set with each request [p1]."
 
 
@@ -50,7 +53,7 @@ async def measure(folder: Path) -> list[Figure]:
     async with LanguageModelPeer(reply=reply_to, ttft_s=TTFT_S, tokens_per_s=RATE) as peer:
         deployment = Deployment(folder, {**known, "models": {"main": {"base_url": peer.base_url, "model": "peer"}}})
         async with open_app(load_settings([deployment.config])) as app:
-            model, prompts = app.deps.model, app.deps.prompts
+            model = app.deps.model
             assert model is not None
             await answer(Question(ALONE), StopWatch(), app.deps)
             leaning: list[float] = []
@@ -58,7 +61,7 @@ async def measure(folder: Path) -> list[Figure]:
                 begun = time.perf_counter()
                 turns = [Turn("user", question)]
                 budget = Budget(app.deps.settings.budget)
-                await model.complete(prompts.fill("rewrite"), turns, role="light", budget=budget)
+                await model.complete(REWRITE_PROMPT, turns, role="light", budget=budget)
                 whole = time.perf_counter() - begun
                 watch = StopWatch()
                 await answer(Question(question, HISTORY), watch, app.deps)
@@ -69,7 +72,7 @@ async def measure(folder: Path) -> list[Figure]:
                 await answer(Question(ALONE, HISTORY), watch, app.deps)
                 alone.append((watch.first_ms / 1000 - TTFT_S) / whole)
     return [
-        Figure("history: first token less the model's, of a whole rewrite call, p50", 100 * median(leaning), "%", 60),
+        Figure("history: first token less the model's, of a whole rewrite call, p50", 100 * median(leaning), "%", 40),
         Figure("history: the same, worst", 100 * percentile(leaning, 1), "%"),
-        Figure("history: the same of a question that stands alone, p50", 100 * median(alone), "%", 60),
+        Figure("history: the same of a question that stands alone, p50", 100 * median(alone), "%", 40),
     ]

@@ -53,6 +53,8 @@ class Place:
     folder: Path
     model_url: str
     embedder_url: str
+    # For KIMAs alone: whether an answer may begin while a model call before it runs.
+    head_starts: bool = True
 
 
 class System(Protocol):

@@ -4,8 +4,9 @@
     python -m tests.comparison.peers embedder FOLDER
 
 The model answers with a fixed number of tokens. Asked to complete a question, it says what CASES has for it: a line
-`[question, a text of the conversation, completed question]` for each. It calls the tool that it is offered for that.
-`/calls` has what was asked of it so far, and for how many questions it had no completion.
+`[question, a text of the conversation, completed question]` for each; KIMAs asks for the words that are missing, and
+gets those of the same completion. It calls the tool that it is offered for that. `/calls` has what was asked of it so
+far, what a provider would bill for the answers, and for how many questions it had no completion.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ from knowledge.embedding import open_embedder
 from knowledge.ports import Embedder, Vectors
 from tests.benchmarks.load_model import PASSAGE
 from tests.comparison.contract import DIMENSION, EMBEDDING_MODEL, MODEL, RATE, REWRITE_PROMPT, TOKENS, TTFT_MS
-from tests.peers.language_model import Body, LanguageModelPeer, ToolCall, split_pieces
+from tests.peers.language_model import BODY, Body, LanguageModelPeer, ToolCall, split_pieces
+from tests.peers.rewriting import REWRITE_MARK, to_rewrite_reply
 
 PLAIN_TEXT = "the answer is in the guide and it says what to set where it stands and why it is there"
 # What asks for a complete question: our prompt, that of KIMAs, that of LlamaIndex.
-REWRITES = (REWRITE_PROMPT, "You rewrite the last question", "to be a standalone question")
+REWRITES = (REWRITE_PROMPT, REWRITE_MARK, "to be a standalone question")
 SELECTION = "You prepare a conversation"
 
 
@@ -48,6 +50,8 @@ class ComparisonModel(LanguageModelPeer):
         for question, said, completed in cases:
             self._cases[_normalize(question)].append((_normalize(said), completed))
         self.calls = self.prompt_tokens = self.unknown = 0
+        # Of the calls that write answers: the prompts, and every token that was made, also for a client that left.
+        self.answer_tokens = 0
 
     def make_app(self) -> web.Application:
         app = super().make_app()
@@ -55,15 +59,23 @@ class ComparisonModel(LanguageModelPeer):
         return app
 
     async def _report(self, request: web.Request) -> web.Response:
-        counts = {"calls": self.calls, "prompt_tokens": self.prompt_tokens, "unknown": self.unknown}
-        return web.json_response({**counts, "active": self.active - 1})
+        counts = {"calls": self.calls, "prompt_tokens": self.prompt_tokens, "answer_tokens": self.answer_tokens}
+        return web.json_response({**counts, "unknown": self.unknown, "active": self.active - 1})
+
+    async def _pace(self, request: web.Request, index: int) -> None:
+        self.answer_tokens += _is_answer(request[BODY])
+        await super()._pace(request, index)
 
     def reply_to(self, body: Body) -> str | ToolCall:
         """Reply, and count the call."""
         self.requests.clear()
         self.calls += 1
-        self.prompt_tokens += self._count_usage(body, 0)["prompt_tokens"]
+        prompt_tokens = self._count_usage(body, 0)["prompt_tokens"]
+        self.prompt_tokens += prompt_tokens
+        self.answer_tokens += prompt_tokens * _is_answer(body)
         texts = [_text(message) for message in body["messages"]]
+        if REWRITE_MARK in texts[0]:
+            return to_rewrite_reply(_last_question(texts), self._complete(texts))
         if any(words in texts[0] for words in REWRITES):
             return self._complete(texts)
         if SELECTION in texts[0]:
@@ -85,6 +97,18 @@ class ComparisonModel(LanguageModelPeer):
                     return completed
         self.unknown += 1
         return texts[-1].strip().rpartition("\n")[2]
+
+
+def _is_answer(body: Body) -> bool:
+    """Return whether a call writes the answer, or chooses what to search for it; not one that only prepares it."""
+    system = _text(body["messages"][0])
+    return not any(words in system for words in (*REWRITES, SELECTION))
+
+
+def _last_question(texts: Sequence[str]) -> str:
+    """Return the question that KIMAs wants to have completed."""
+    found = re.findall(r"<question>\n(.*?)\n</question>", texts[-1], re.DOTALL)
+    return html.unescape(found[-1])
 
 
 def _normalize(text: str) -> str:

@@ -80,6 +80,22 @@ def _throughput(part: str) -> Callable[[Report], float]:
     return lambda report: float(report[part]["answers"] / report[part]["wall_s"])
 
 
+def _share_of_plain(*parts: str) -> Callable[[Report], float]:
+    """Read the tokens of the main model with head starts, in percent of those without, over some loads together."""
+
+    def read(report: Report) -> float:
+        plain = report["without_head_starts"]
+        loads = [(report[part], plain[part]) for part in parts]
+        counts = [load["answers"] * load.get("rounds", 1) for load, _ in loads]
+        tokens = [
+            sum(count * pair[side]["answer_tokens"] for count, pair in zip(counts, loads, strict=True))
+            for side in (0, 1)
+        ]
+        return float(100 * tokens[0] / tokens[1])
+
+    return read
+
+
 START_WHY = "KIMAs loads its database, its store and the model's client, and clusters its passages for routing."
 CALLS_WHY = (
     "KIMAs asks for the messages that matter and for the complete question side by side, and may begin an answer "
@@ -124,9 +140,23 @@ def _rows() -> Iterator[Row]:
         yield Row(section, f"{FIRST}, p95", "ms", _at(part, "first_p95_ms", TTFT_MS), why=AS_IT_STANDS)
         yield Row(section, "longest stall of the event loop", "ms", _at(part, "stall_ms"))
         yield Row(section, "processor time for an answer", "ms", _at(part, "cpu_ms"))
+    yield from _head_start_rows()
     section = "Retrieval at the end of conversations"
     yield Row(section, "recall@5", "", _top("recall"), 3, is_high_good=True)
     yield Row(section, "nDCG@5", "", _top("ndcg"), 3, is_high_good=True)
+
+
+def _head_start_rows() -> Iterator[Row]:
+    section, name = "What head starts cost and bring, with a conversation", "main model's tokens, of those without"
+    parts = {"one at a time": "following", "16 at once": "crowd_16", "64 at once": "crowd_64"}
+    for label, part in parts.items():
+        yield Row(section, f"{name}, {label}", "%", _share_of_plain(part), 1, is_ranked=False)
+    yield Row(section, f"{name}, all together", "%", _share_of_plain(*parts.values()), 1, is_ranked=False)
+
+    def plain_first_token(report: Report) -> float:
+        return float(report["without_head_starts"]["following"]["first_p50_ms"]) - TTFT_MS
+
+    yield Row(section, f"{FIRST} without them, p50, one at a time", "ms", plain_first_token, is_ranked=False)
 
 
 ROWS = tuple(_rows())
@@ -198,10 +228,16 @@ def page_lines() -> Iterator[str]:
     judged = sorted({report["judged"] for report in reports.values() if "judged" in report})
     yield f"Passages: {', '.join(map(str, passages))}. Judged questions: {', '.join(map(str, judged)) or 'none'}."
     for section in dict.fromkeys(row.section for row in ROWS):
-        yield from ("", f"### {section}", "", *_table(section, reports))
+        measured = {name: report for name, report in reports.items() if _has_values(section, report)}
+        if measured:
+            yield from ("", f"### {section}", "", *_table(section, measured))
     yield from ("", "### Where KIMAs is behind a framework", "")
     lost = [_wrapped(f"- {row.section}, {row.label}: {', '.join(ahead)}. {row.why}") for row, ahead in behind(reports)]
     yield from lost or ["Nowhere in this table."]
+
+
+def _has_values(section: str, report: Report) -> bool:
+    return any(row.value(report) is not None for row in ROWS if row.section == section)
 
 
 def _wrapped(text: str) -> str:

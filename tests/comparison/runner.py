@@ -77,6 +77,8 @@ class Runner:
         work.index()
         ready = [work.call("start")["ready_s"] for _ in range(self.plan.starts)]
         report = {**work.call("measure"), "ready_s": median(ready), "passages": self.plan.passages}
+        if SYSTEMS[name].has_head_starts:
+            report["without_head_starts"] = work.call("measure", head_starts=False)
         judged = read_judged(JUDGED) if self.plan.is_judged else None
         if judged:
             report |= self._judge(name, *judged)
@@ -132,7 +134,7 @@ class Work:
             self.call("index", embedder_url=url)
             stamp.write_text(wanted)
 
-    def call(self, phase: str, **changed: str) -> Report:
+    def call(self, phase: str, **changed: str | bool) -> Report:
         """Run one phase in a process and return its report. Raises `WorkerFailedError`."""
         python = make_environment(SYSTEMS[self.name].environment, self.runner.folder / "environments")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -149,6 +151,7 @@ class Work:
             "crowds": self.runner.plan.crowds,
             "rounds": self.runner.plan.rounds,
             "spread_s": SPREAD_S,
+            "head_starts": True,
             **changed,
         }
         command = (python, "-m", "tests.comparison.worker", self.name, phase, job)

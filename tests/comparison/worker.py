@@ -38,6 +38,8 @@ class Load:
     cpu_ms: float = 0.0
     calls: float = 0.0
     prompt_tokens: float = 0.0
+    # Prompts and completions of the calls that write answers, as a provider bills them.
+    answer_tokens: float = 0.0
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ class Job:
     @classmethod
     def read(cls, file: Path) -> Job:
         values = json.loads(file.read_text("utf-8"))
-        place = Place(Path(values["folder"]), values["model_url"], values["embedder_url"])
+        place = Place(Path(values["folder"]), values["model_url"], values["embedder_url"], values["head_starts"])
         return cls(
             place,
             Path(values["result"]),
@@ -158,8 +160,8 @@ async def _measured(job: Job, ask: Callable[[Load], Awaitable[None]], count: int
     if probe:
         probe.cancel()
     after = await _calls(job)
-    load.calls = (after["calls"] - before["calls"]) / count
-    load.prompt_tokens = (after["prompt_tokens"] - before["prompt_tokens"]) / count
+    for name in ("calls", "prompt_tokens", "answer_tokens"):
+        setattr(load, name, (after[name] - before[name]) / count)
     return load
 
 
@@ -202,6 +204,7 @@ def _summary(*loads: Load) -> Report:
         "cpu_ms": median(load.cpu_ms for load in loads),
         "calls": median(load.calls for load in loads),
         "prompt_tokens": median(load.prompt_tokens for load in loads),
+        "answer_tokens": sum(load.answer_tokens for load in loads) / len(loads),
     }
 
 

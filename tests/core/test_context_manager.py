@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from core.answering.agents.context_manager import (
+    apply_rewrite,
     find_rephrased_question,
     is_standalone_question,
     rule_based_query,
@@ -115,6 +116,49 @@ async def test_a_rewrite_is_cut_at_the_end_of_its_line(peer: ScriptedPeer) -> No
 async def test_weak_models_rewrite_too(peer: ScriptedPeer, reply: str) -> None:
     peer.replies["rewrite"] = reply
     assert (await ask(ASKED, peer)).trace.query == "Does the memory module need a database?"
+
+
+@pytest.mark.parametrize(
+    ("reply", "query"),
+    [
+        ("SAME", "Does it need a database?"),
+        ("`Same.`", "Does it need a database?"),
+        ("+ the memory module", "the memory module: Does it need a database?"),
+        ('{"query": "+ memory module"}', "memory module: Does it need a database?"),
+        ("<think>The memory!</think>\n＋memory module\nOf it.", "memory module: Does it need a database?"),
+        ("+ Does the memory module need a database?", "Does the memory module need a database?"),
+    ],
+)
+async def test_a_rewrite_may_say_only_what_is_missing(peer: ScriptedPeer, reply: str, query: str) -> None:
+    peer.replies["rewrite"] = reply
+    answered = await ask(ASKED, peer)
+    assert answered.trace.query == query
+    assert answered.trace.cut == ()
+
+
+async def test_what_is_missing_comes_from_the_conversation(peer: ScriptedPeer) -> None:
+    """The example of the instructions is nobody's subject, and of others in the group the asker did not speak."""
+    for reply in ("+ the cache of answers", "+ LICENSE", "+", "+ " + "memory " * 200):
+        peer.replies["rewrite"] = reply
+        assert (await ask(ASKED, peer)).trace.query == rule_based_query(ASKED)
+
+
+def test_what_is_missing_is_found_in_chinese_too() -> None:
+    history = (Turn("user", "怎么设置每日令牌上限？"), Turn("assistant", "在配置文件里。"))
+    asked = Question("默认值是多少？", history)
+    assert apply_rewrite("+ 每日令牌上限", asked, history) == "每日令牌上限: 默认值是多少？"
+    assert apply_rewrite("+ 香蕉", asked, history) == ""
+
+
+async def test_the_instructions_ask_for_the_forms_that_are_read(peer: ScriptedPeer) -> None:
+    await ask(ASKED, peer)
+    system = peer.sent("rewrite")[0]["messages"][0]["content"]
+    assert "The word SAME" in system
+    assert "A plus sign" in system
+    example = system.partition("gets: ")[2].splitlines()[0]
+    history = (Turn("user", "How large is the cache of answers?"),)
+    asked = Question("Is it on by default?", history)
+    assert apply_rewrite(example, asked, history) == "the cache of answers: Is it on by default?"
 
 
 @pytest.mark.parametrize("reply", ["Bananas are yellow.", "", "memory " * 200])

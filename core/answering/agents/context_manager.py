@@ -38,6 +38,9 @@ _OBJECTION = re.compile(
     r"|still|again|in other words)\b|^\s*no\b|我是说|我的意思|不是这个|不对|还是不|换句话|再问",
     re.IGNORECASE,
 )
+# The forms of a reply that are shorter than a whole query.
+PLUS_SIGNS = ("+", "＋")
+_SAME_REPLY = re.compile(r"\W*same\W*", re.IGNORECASE)
 _QUERY_LABEL = re.compile(
     r"^(?:(?:the|rewritten|search|complete[d]?|standalone)\s+)*(?:query|question)\s*[:：]\s*", re.IGNORECASE
 )
@@ -61,11 +64,31 @@ async def complete_question(question: Question, model: ChatModel | None, prompts
         f"<question>\n{escape_delimiters(question.text)}\n</question>"
     )
     chunks = model.stream(system, [Turn("user", request)], role="light", budget=budget, agent="rewrite")
-    query = await budget.run_stage("rewrite", _read_query_line(chunks), lambda: "")
-    known_words = {
-        word for text in (question.text, *(turn.text for turn in history_turns)) for word in content_words(text)
-    }
-    return query if len(query) <= MAX_QUERY_CHARS and known_words & set(content_words(query)) else rule_query
+    reply = await budget.run_stage("rewrite", _read_query_line(chunks), lambda: "")
+    return apply_rewrite(reply, question, history_turns) or rule_query
+
+
+def apply_rewrite(reply: str, question: Question, history_turns: Sequence[Turn]) -> str:
+    """Return the query that the light model's line makes of a question; an empty string where it makes no sense.
+
+    The line is a whole query, `SAME`, or what is missing after a plus sign: a model writes a few words sooner than a
+    whole question, and everything after it waits for them. In front of the question they find as much.
+    """
+    if len(reply) > MAX_QUERY_CHARS:
+        return ""
+    if _SAME_REPLY.fullmatch(reply):
+        return question.text
+    question_words = set(content_words(question.text))
+    history_words = {word for turn in history_turns for word in content_words(turn.text)}
+    if not reply.startswith(PLUS_SIGNS):
+        return reply if (question_words | history_words) & set(content_words(reply)) else ""
+    missing_text = _clean_query(reply.lstrip("".join(PLUS_SIGNS)))
+    missing_words = set(content_words(missing_text))
+    if not history_words & missing_words:
+        return ""
+    # Some models write the whole query all the same.
+    is_whole = bool(question_words) and question_words <= missing_words
+    return missing_text if is_whole else f"{missing_text}: {question.text}"
 
 
 def needs_model(question: Question, model: ChatModel | None) -> bool:

@@ -18,6 +18,8 @@ class Entry:
     module: str
     environment: str
     option: str = ""
+    # Whether an answer may begin before it is certain what it is written from.
+    has_head_starts: bool = False
 
     def open(self, place: Place) -> System:
         """Import the module and open the system; only in its environment."""
@@ -27,8 +29,8 @@ class Entry:
 
 
 SYSTEMS = {
-    "kimas": Entry("KIMAs", "kimas_app", OWN),
-    "kimas_local": Entry("KIMAs (own embedder)", "kimas_app", OWN, "local"),
+    "kimas": Entry("KIMAs", "kimas_app", OWN, has_head_starts=True),
+    "kimas_local": Entry("KIMAs (own embedder)", "kimas_app", OWN, "local", has_head_starts=True),
     "bare": Entry("bare loop", "bare_loop", OWN),
     "llama_index": Entry("LlamaIndex", "llama_index_engine", "llama_index"),
     "langchain": Entry("LangChain", "langchain_chain", "langchain"),

@@ -53,6 +53,7 @@ class KimasSystem:
             "sources": {"documents": {"kind": "files", "path": documents}},
             "models": {"main": {"base_url": place.model_url, "model": MODEL}},
             "knowledge": knowledge,
+            "context": {"head_start": place.head_starts},
         }
         self._documents = documents
         self._settings = Settings.model_validate(json.loads(json.dumps(values, default=str)))

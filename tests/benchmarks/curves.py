@@ -1,0 +1,135 @@
+"""Pictures of the suites that measure the same at several sizes or rates: a panel for each measure.
+
+`docs/results.md` shows them. They are drawn from the committed figures alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+# "1,000 passages: search p50": the figure of one point of a curve.
+POINT = re.compile(r"(?:.*, )?(?P<x>[\d,]+) (?P<axis>passages|questions a second): (?P<measure>.+)")
+MIN_POINTS = 3
+# An axis over more than two powers of ten is drawn by powers.
+LOG_FROM = 100
+WIDTH, PANEL, LEFT, RIGHT, TOP, BOTTOM = 760, 190, 54, 26, 34, 40
+STYLE = """
+text{font:12px system-ui,sans-serif;fill:#424a53}.title{font-weight:600;fill:#1f2328}.about{font-size:11px}
+.curve{fill:none;stroke:#2f81f7;stroke-width:2}.point{fill:#2f81f7}.axis{stroke:#8c959f;stroke-opacity:.5}
+.ideal{stroke:#8c959f;stroke-dasharray:4 3}
+@media(prefers-color-scheme:dark){text{fill:#9da7b1}.title{fill:#e6edf3}}"""
+
+
+@dataclass(slots=True)
+class Curve:
+    """One measure over the sizes or rates. With `has_ideal`, the best possible is as high as the axis says."""
+
+    measure: str
+    unit: str
+    axis: str
+    points: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def has_ideal(self) -> bool:
+        return self.unit == "answers/s" and self.axis == "questions a second"
+
+    @property
+    def title(self) -> str:
+        return f"{self.measure}, {self.unit}" if self.unit else self.measure
+
+
+def curves(figures: Sequence[Mapping[str, Any]]) -> list[Curve]:
+    """Return the curves that the figures of a suite make, in their order."""
+    found: dict[tuple[str, str], Curve] = {}
+    for figure in figures:
+        if match := POINT.fullmatch(figure["what"]):
+            key = match["measure"], match["axis"]
+            curve = found.setdefault(key, Curve(match["measure"], figure["unit"], match["axis"]))
+            curve.points.append((float(match["x"].replace(",", "")), figure["value"]))
+    return [curve for curve in found.values() if len(curve.points) >= MIN_POINTS]
+
+
+def pictures(values: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return a picture for each suite that has curves, by the name of the suite."""
+    found = {suite: curves(result["figures"]) for suite, result in values.items()}
+    return {suite: draw(suite, found[suite], result["machine"]) for suite, result in values.items() if found[suite]}
+
+
+def save(values: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
+    """Write the pictures into a folder."""
+    for suite, picture in pictures(values).items():
+        (folder / f"{suite}.svg").write_text(picture, "utf-8")
+
+
+def draw(suite: str, found: Sequence[Curve], machine: Mapping[str, str]) -> str:
+    """Return the panels of a suite, with the machine below them."""
+    rows = (len(found) + 1) // 2
+    height = TOP + rows * PANEL + 16
+    title = escape(f"make bench, suite {suite}: over {found[0].axis}")
+    where = f"{machine['date']}, commit {machine['commit']}, {machine['processor']}, {machine['memory']}"
+    panels = "\n".join(
+        line
+        for number, curve in enumerate(found)
+        for line in _panel(curve, number % 2 * WIDTH / 2, TOP + number // 2 * PANEL)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" '
+        f'aria-label="{title}">\n<title>{title}</title>\n<style>{STYLE}</style>\n'
+        f'<text class="title" x="4" y="18">{title}</text>\n{panels}\n'
+        f'<text class="about" x="4" y="{height - 6}">{escape(where)}</text>\n</svg>\n'
+    )
+
+
+def _panel(curve: Curve, left: float, top: float) -> Iterator[str]:
+    points = sorted(curve.points)
+    xs = [x for x, _ in points]
+    largest = max(value for _, value in points) or 1.0
+    bottom, right = top + PANEL - BOTTOM, left + WIDTH / 2 - RIGHT
+    is_log = min(xs) > 0 and max(xs) / min(xs) >= LOG_FROM
+
+    def place(x: float) -> float:
+        low, at, high = (math.log(value) if is_log else value for value in (min(xs), x, max(xs)))
+        return left + LEFT + (at - low) / (high - low) * (right - left - LEFT)
+
+    def rise(value: float) -> float:
+        return bottom - value / largest * (PANEL - BOTTOM - 34)
+
+    yield f'<text class="title" x="{left + 8:.0f}" y="{top + 14:.0f}">{escape(curve.title)}</text>'
+    yield f'<line class="axis" x1="{left + LEFT:.0f}" y1="{bottom:.0f}" x2="{right:.0f}" y2="{bottom:.0f}"/>'
+    if curve.has_ideal:
+        yield from _ideal(min(xs), min(max(xs), largest), place, rise)
+    line = " ".join(f"{place(x):.1f},{rise(value):.1f}" for x, value in points)
+    yield f'<polyline class="curve" points="{line}"/>'
+    for x, value in points:
+        yield f'<circle class="point" cx="{place(x):.1f}" cy="{rise(value):.1f}" r="3"/>'
+        yield f'<text x="{place(x):.1f}" y="{rise(value) - 8:.1f}" text-anchor="middle">{format_number(value)}</text>'
+        yield f'<text x="{place(x):.1f}" y="{bottom + 16:.0f}" text-anchor="middle">{format_number(x)}</text>'
+
+
+def _ideal(start: float, end: float, place: Any, rise: Any) -> Iterator[str]:
+    ends = (place(start), rise(start), place(end), rise(end))
+    yield '<line class="ideal" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>'.format(*ends)
+
+
+def format_number(value: float) -> str:
+    """Return a number as short as it can be read.
+
+    >>> [format_number(value) for value in (0.123, 4.56, 78.9, 1000, 12345, 500_000)]
+    ['0.12', '4.6', '79', '1k', '12k', '500k']
+    """
+    if value >= 1000:
+        return f"{value / 1000:.3g}k" if value < 10_000 else f"{value / 1000:.0f}k"
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def read(file: Path) -> dict[str, Any]:
+    """Return the committed figures by suite; none where there is no file yet."""
+    values: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    return values
