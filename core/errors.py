@@ -14,7 +14,7 @@
     ├── AnswerStopped            somebody stopped the answer while it was being made
     ├── SourceError              a source cannot be read; its old knowledge stays             (exit 1)
     └── StoreError               the passage store cannot be used                             (exit 1)
-        ├── StoreUnreachable     its server does not answer: it may later                     (exit 69)
+        ├── StoreUnreachable     its server does not answer: it may later; a ServiceError, too (exit 69)
         ├── StoreMismatch        another embedding model built it
         └── StoreLocked          another process is refreshing it
 
@@ -121,7 +121,7 @@ class ClaimLost(JournalError):
     """Another daemon has taken over the message: this one leaves it alone from now on."""
 
 
-class StoreUnreachable(StoreError):
+class StoreUnreachable(StoreError, ServiceError):
     """The server of the passage store does not answer; the daemon waits for it at its start."""
 
     exit_code = 69

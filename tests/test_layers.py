@@ -24,7 +24,7 @@ VENDORS = {
     # openai sends through aiohttp, whose exceptions come through.
     "aiohttp": [
         *("bots/discord/", "bots/http/server.py", "bots/daemon/monitor.py", "bots/operator_page/", "bots/slack/"),
-        *("bots/common/downloads.py", "bots/common/web_server.py"),
+        *("bots/common/bounded_response.py", "bots/common/downloads.py", "bots/common/web_server.py"),
         *("core/llm/client.py", "knowledge/web/client.py"),
     ],
     "alembic": ["core/storage/"],

@@ -1,9 +1,11 @@
-"""Serving an application over HTTP: connections that never send a request end, and other sites' names are refused."""
+"""Serving an application over HTTP: connections that send no request end, and other sites' names are refused."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
@@ -17,40 +19,51 @@ if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 HEADER_TIMEOUT_S = 10.0
+# Between two requests, and for the response to be read. Proxies keep their connections for about as long.
+IDLE_TIMEOUT_S = 75.0
+LOOK_S = 1.0
 # Open connections to one port: strangers must leave descriptors for everything else (1,024 without systemd).
 MAX_CONNECTIONS = 400
 # How many connections the kernel keeps until they are accepted.
 BACKLOG = 128
 
 
-class _NewConnections:
-    """Connections that have not sent a request yet; each is closed after `HEADER_TIMEOUT_S` seconds.
+class _Connections:
+    """Connections that send no request are closed: after `HEADER_TIMEOUT_S` seconds, or `IDLE_TIMEOUT_S` after one.
 
-    aiohttp would wait for their headers for ever, until every file descriptor is taken. Beyond `MAX_CONNECTIONS`, new
-    ones are closed at once.
+    aiohttp would wait for headers for ever, until every file descriptor is taken. Beyond `MAX_CONNECTIONS`, new
+    connections are closed at once.
     """
 
-    def __init__(self) -> None:
-        self._waiting: set[RequestHandler] = set()
+    def __init__(self, server: web.Server) -> None:
+        self._server = server
+        self._deadlines: dict[RequestHandler, float] = {}
 
-    def accept(self, server: web.Server) -> asyncio.Protocol:
+    def accept(self) -> asyncio.Protocol:
         """Return the protocol of one more connection."""
-        if len(server.connections) >= MAX_CONNECTIONS:
-            return _Refused()
-        connection = server()
-        self._waiting.add(connection)
-        asyncio.get_running_loop().call_later(HEADER_TIMEOUT_S, self._close_if_waiting, connection)
-        return connection
+        return _Refused() if len(self._server.connections) >= MAX_CONNECTIONS else self._server()
 
-    def note_request(self, connection: RequestHandler) -> None:
+    def begin_request(self, connection: RequestHandler) -> None:
         """Take note that the headers of a request are complete."""
-        self._waiting.discard(connection)
+        self._deadlines[connection] = math.inf
 
-    def _close_if_waiting(self, connection: RequestHandler) -> None:
-        if connection in self._waiting:
-            self._waiting.discard(connection)
-            if connection.transport is not None:
-                connection.transport.abort()
+    def end_request(self, connection: RequestHandler) -> None:
+        """Take note that the response can be sent, and the next request may come."""
+        self._deadlines[connection] = time.monotonic() + IDLE_TIMEOUT_S
+
+    async def close_silent(self) -> None:
+        """Close connections whose time is over, until cancelled."""
+        while True:
+            now = time.monotonic()
+            # Of those that have ended nothing is kept.
+            self._deadlines = {
+                connection: self._deadlines.get(connection, now + HEADER_TIMEOUT_S)
+                for connection in self._server.connections
+            }
+            for connection, deadline in self._deadlines.items():
+                if deadline < now and connection.transport is not None:
+                    connection.transport.abort()
+            await asyncio.sleep(LOOK_S)
 
 
 class _Refused(asyncio.Protocol):
@@ -70,23 +83,25 @@ async def serve_application(
     """
     from aiohttp import web
 
-    connections = _NewConnections()
-
     @web.middleware
     async def note_request(request: web.Request, handler: Handler) -> web.StreamResponse:
-        connections.note_request(request.protocol)
-        return await handler(request)
+        connections.begin_request(request.protocol)
+        try:
+            return await handler(request)
+        finally:
+            connections.end_request(request.protocol)
 
     application.middlewares.insert(0, note_request)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=2)
+    # Nobody sends compressed bodies: what they unpack to would take memory and time before anybody is asked who it is.
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=2, auto_decompress=False)
     await runner.setup()
+    connections = _Connections(cast("web.Server", runner.server))
+    closing = asyncio.create_task(connections.close_silent())
     try:
         try:
             # asyncio tries `backlog` times to accept each time a connection waits, and each time that no descriptor is
             # left, it begins as many more tries a second later: soon the loop would do nothing else.
-            server = await asyncio.get_running_loop().create_server(
-                lambda: connections.accept(cast("web.Server", runner.server)), host, port, backlog=1
-            )
+            server = await asyncio.get_running_loop().create_server(connections.accept, host, port, backlog=1)
             _lengthen_backlog(server)
         except OSError as error:
             message = f"{section}.host and {section}.port cannot be listened on: {host}:{port}: {error}"
@@ -96,6 +111,7 @@ async def serve_application(
         finally:
             server.close()
     finally:
+        closing.cancel()
         await runner.cleanup()
 
 

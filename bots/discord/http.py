@@ -17,6 +17,7 @@ import aiohttp
 import discord
 from discord.http import HTTPClient, Route
 
+from bots.common.bounded_response import BoundedResponse
 from bots.common.downloads import download
 from bots.discord.connection import DiscordIntervals
 
@@ -158,7 +159,7 @@ class DiscordHttp(HTTPClient):
 
     def _get_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+            self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), response_class=BoundedResponse)
         return self._session
 
     def _note_rate_limit(self, route: Route, response: aiohttp.ClientResponse, data: Any) -> discord.RateLimited:

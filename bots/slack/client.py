@@ -15,6 +15,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
+from bots.common.bounded_response import BoundedResponse, ResponseTooLarge
 from bots.common.connection import Refused, RetryLater, Unreachable
 from bots.common.downloads import download
 from bots.slack.connection import retry_after, to_platform_error
@@ -24,9 +25,16 @@ from core.errors import PlatformError
 # Slack's layout of a message, as JSON.
 Blocks = Sequence[dict[str, Any]]
 MAX_HISTORY_PAGES = 10
+# A page of messages, and one of a history that is too large for that: a message may have 40,000 characters, twice.
+PAGE_SIZE, SMALL_PAGE_SIZE = 200, 5
 MAX_PROMPT_TITLE_CHARS = 75
 # The scope that an app has as an agent.
 AGENT_SCOPE = "assistant:write"
+
+
+class _Response(BoundedResponse):
+    # Asked for in smaller pages beyond it.
+    max_bytes = 4 * 2**20
 
 
 class SlackClient:
@@ -42,7 +50,9 @@ class SlackClient:
     @classmethod
     def connect(cls, bot_token: str, app_token: str, api_url: str, timeout_s: float) -> SlackClient:
         """Make a client inside the running loop; nothing is sent yet."""
-        session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout_s), trust_env=True)
+        session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=timeout_s), trust_env=True, response_class=_Response
+        )
         # No retries of its own: what is retried, and when, the reply decides, which knows what was posted already.
         web = AsyncWebClient(bot_token, base_url=api_url, session=session, retry_handlers=[], logger=get_quiet_logger())
         # The session reads the proxy from the environment, and unlike slack_sdk heeds its exceptions.
@@ -121,34 +131,46 @@ class SlackClient:
 
     async def _iter_own(self, channel: str, thread_ts: str | None, after_ts: str) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the bot's messages in a channel, or in a thread, after a moment."""
-        cursor = ""
-        for _ in range(MAX_HISTORY_PAGES):
-            params: dict[str, Any] = {"oldest": after_ts, "include_all_metadata": True, "limit": 200}
-            if cursor:
-                params["cursor"] = cursor
-            if thread_ts is None:
-                data = await _call(self.web.conversations_history(channel=channel, **params), "conversations.history")
-            else:
-                call = self.web.conversations_replies(channel=channel, ts=thread_ts, **params)
-                data = await _call(call, "conversations.replies")
-            messages = data.get("messages")
-            for message in messages if isinstance(messages, list) else ():
-                # Answers to commands may name the app's bot alone.
-                is_own = message.get("user") == self._user_id or message.get("bot_id", "") in self._bot_ids
-                if is_own and str(message.get("ts", "")) > after_ts:
-                    yield message
-            cursor = str((data.get("response_metadata") or {}).get("next_cursor") or "")
-            if not cursor:
-                break
+        params: dict[str, Any] = {"oldest": after_ts, "include_all_metadata": True}
+        async for message in self._iter_history(channel, thread_ts, params):
+            # Answers to commands may name the app's bot alone.
+            is_own = message.get("user") == self._user_id or message.get("bot_id", "") in self._bot_ids
+            if is_own and str(message.get("ts", "")) > after_ts:
+                yield message
 
     async def read_thread(self, channel: str, thread_ts: str, before_ts: str) -> list[dict[str, Any]]:
         """Return the messages of a thread before another one, at most 200: the first of all, then the next."""
-        call = self.web.conversations_replies(channel=channel, ts=thread_ts, latest=before_ts, limit=200)
-        messages = (await _call(call, "conversations.replies")).get("messages")
-        # The first message of the thread comes, whatever is asked for.
-        return [
-            item for item in (messages if isinstance(messages, list) else ()) if str(item.get("ts", "")) < before_ts
-        ]
+        messages: list[dict[str, Any]] = []
+        async for message in self._iter_history(channel, thread_ts, {"latest": before_ts}, max_pages=1):
+            # The first message of the thread comes, whatever is asked for.
+            if str(message.get("ts", "")) < before_ts:
+                messages.append(message)
+        return messages
+
+    async def _iter_history(
+        self, channel: str, thread_ts: str | None, params: Mapping[str, Any], *, max_pages: int = MAX_HISTORY_PAGES
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Yield the messages of a channel, or of a thread. Where members wrote very long ones, pages get shorter."""
+        page_size, cursor, page_count = PAGE_SIZE, "", 0
+        while page_count < max_pages:
+            page = {**params, "channel": channel, "limit": page_size} | ({"cursor": cursor} if cursor else {})
+            try:
+                if thread_ts is None:
+                    data = await _call(self.web.conversations_history(**page), "conversations.history")
+                else:
+                    data = await _call(self.web.conversations_replies(ts=thread_ts, **page), "conversations.replies")
+            except Unreachable as error:
+                if page_size == SMALL_PAGE_SIZE or not isinstance(error.__cause__, ResponseTooLarge):
+                    raise
+                page_size, max_pages = SMALL_PAGE_SIZE, MAX_HISTORY_PAGES
+                continue
+            page_count += 1
+            messages = data.get("messages")
+            for message in messages if isinstance(messages, list) else ():
+                yield message
+            cursor = str((data.get("response_metadata") or {}).get("next_cursor") or "")
+            if not cursor:
+                break
 
     async def update(self, channel: str, ts: str, text: str, blocks: Blocks = (), *, label: str = "") -> None:
         """Replace one of the bot's messages by mrkdwn. `blocks` are shown in the place of the text."""

@@ -6,6 +6,7 @@ acknowledged, and Slack delivers it again.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from slack_bolt.app.async_app import AsyncApp
 from slack_bolt.middleware.async_middleware import AsyncMiddleware
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
+from slack_sdk.signature import SignatureVerifier
 
 from bots.common.connection import Unreachable
 from bots.common.web_server import serve_application
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 HandlePayload = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
 MAX_MESSAGE_BYTES = 4 * 2**20
+READ_TIMEOUT_S = 10.0
+MAX_TIMESTAMP_CHARS = 20
 
 
 class EventReceiver:
@@ -38,6 +42,7 @@ class EventReceiver:
 
     def __init__(self, client: SlackClient, signing_secret: str, handle_payload: HandlePayload) -> None:
         self._client = client
+        self._verifier = SignatureVerifier(signing_secret) if signing_secret else None
         self._app = AsyncApp(
             name="kimas",
             logger=get_quiet_logger(),
@@ -109,25 +114,35 @@ class EventReceiver:
         await socket.send_str(json.dumps(acknowledgement))
 
     async def _handle_request(self, request: web.Request) -> web.Response:
-        if not request.headers.get("X-Slack-Request-Timestamp", "").isdecimal():
-            # slack_bolt would report this as an error of its own.
-            return web.Response(status=401)
         try:
-            body = await request.text()
-        except (UnicodeDecodeError, LookupError):
-            return web.Response(status=400)
-        response = await self._dispatch({"body": body, "headers": dict(request.headers)})
-        if response.status == 401:
+            async with asyncio.timeout(READ_TIMEOUT_S):
+                content = await request.read()
+        except TimeoutError:
+            return web.Response(status=408)
+        # Nothing is parsed, and no character set is taken from a header, before it is known to come from Slack.
+        if not self._is_signed(content, request.headers):
             get_logger(__name__).warning("slack.signature_refused", hint="check slack.signing_secret and this clock")
+            return web.Response(status=401)
+        response = await self._dispatch({"body": content.decode("utf-8"), "headers": dict(request.headers)})
         content_type = response.first_headers().get("content-type", "text/plain").split(";")[0]
         return web.Response(status=response.status, text=response.body or "", content_type=content_type)
+
+    def _is_signed(self, content: bytes, headers: Mapping[str, str]) -> bool:
+        timestamp, signature = headers.get("X-Slack-Request-Timestamp", ""), headers.get("X-Slack-Signature", "")
+        if self._verifier is None or not timestamp.isdecimal() or len(timestamp) > MAX_TIMESTAMP_CHARS:
+            return False
+        try:
+            return self._verifier.is_valid(content, timestamp, signature)
+        except (UnicodeError, TypeError):
+            # Not UTF-8, or a signature that is not ASCII.
+            return False
 
     async def _dispatch(self, request: dict[str, Any]) -> BoltResponse:
         try:
             bolt_request = AsyncBoltRequest(**request)
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
             get_logger(__name__).warning("slack.payload_malformed", error=str(error)[:200])
-            # To deliver it again would not help; over HTTP it is not yet known to come from Slack.
+            # To deliver it again would not help.
             return BoltResponse(status=200 if request.get("mode") else 400, body="")
         return await self._app.async_dispatch(bolt_request)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 # More than a few kilobytes are read off the event loop. Their values are made while nothing else runs, so there may be
-# so many, and of a long text one in so many bytes: the rest of it is text.
-MAX_INLINE_BYTES, MAX_JSON_VALUES, MIN_BYTES_PER_VALUE = 8 * 1024, 100_000, 50
+# so many, and of a long text one in so many characters: the rest of it is text.
+MAX_INLINE_BYTES, MAX_JSON_VALUES, MIN_CHARS_PER_VALUE = 8 * 1024, 100_000, 50
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 
 Result = TypeVar("Result")
 
@@ -43,15 +45,20 @@ async def read_json(
 def _convert(
     content: bytes, convert: Callable[[Any], Result], decode: Callable[[bytes], str], max_values: int
 ) -> Result:
-    # Each value but the first of a list or object stands behind a comma; those in texts count as well.
-    count = sum(map(content.count, (b",", b"[", b"{")))
-    if count > max(max_values, len(content) // MIN_BYTES_PER_VALUE):
-        raise JsonTooComplex(f"answered with more than {max_values} values")
     text = decode(content)
+    limit = max(max_values, len(text) // MIN_CHARS_PER_VALUE)
+    # What somebody wrote may be full of commas: they count only where they stand outside of texts.
+    if _count_values(text) > limit and _count_values(_STRING.sub("", text)) > limit:
+        raise JsonTooComplex(f"answered with more than {max_values} values")
     try:
         return convert(_load(text))
     except RecursionError as error:
         raise JsonTooComplex("answered with JSON that is nested too deeply") from error
+
+
+def _count_values(text: str) -> int:
+    """Return about how many values there are: each but the first of a list or object stands behind a comma."""
+    return sum(map(text.count, ",[{"))
 
 
 def _load(text: str) -> Any:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from bots.common.diagnosis import Scope
+from bots.slack import events
 from bots.slack.adapter import SlackAdapter
 from bots.slack.diagnosis import diagnose
 from core.errors import PlatformError
@@ -314,6 +317,66 @@ async def test_over_http_forged_old_and_malformed_requests_are_refused(
     assert inbox.messages == []
     assert (await request(body, **kind))[0] == 200
     assert inbox.texts == ["hi"]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("text/plain; charset=punycode", b"a" * 4_000_000),
+        ("application/x-www-form-urlencoded", b"a&" * 2_000_000),
+        ("application/json", b"[" + b"[]," * 1_300_000 + b"[]]"),
+        ("application/json", b"[" * 4_000_000),
+        ("application/json; charset=utf-16", b"\xff\xfe" + b"\x00\xd8" * 2_000_000),
+    ],
+    ids=["character set", "form", "values", "depth", "no text"],
+)
+@pytest.mark.parametrize("at", ["now", "9" * 5000, "\u0663"], ids=["now", "endless", "digit"])
+async def test_over_http_nothing_is_parsed_before_it_is_known_to_be_slack_s(
+    peer: SlackPeer, over_http: SlackAdapter, inbox: Inbox, content_type: str, body: bytes, at: str
+) -> None:
+    headers = {
+        "Content-Type": content_type,
+        "X-Slack-Request-Timestamp": str(int(time.time())) if at == "now" else at,
+        "X-Slack-Signature": "v0=" + "0" * 64,
+    }
+    async with aiohttp.ClientSession() as session:
+        began_at = time.thread_time()
+        async with session.post(peer.deliveries.target, data=io.BytesIO(body), headers=headers) as response:
+            assert response.status == 401
+        assert time.thread_time() - began_at < 1.0
+    assert inbox.messages == []
+
+
+@pytest.mark.parametrize("letter", ["\u4e2d", ",", "\\"])
+async def test_long_messages_of_members_hide_no_thread_and_no_answer(
+    peer: SlackPeer, adapter: SlackAdapter, letter: str
+) -> None:
+    """So many of them that a page is too large to be read at once: smaller pages are asked for."""
+    root = peer.say("C1", "What is it?")
+    for _ in range(30):
+        peer.say("C1", letter * 39_000, thread=root)
+        peer.say("C1", letter * 39_000)
+    client = adapter._get_client()
+    own = [await client.post("C1", thread, "So.", label="k/1") for thread in (root, None)]
+    began_at = time.thread_time()
+    found = [await client.find_own("C1", thread, root, "k/1") for thread in (root, None)]
+    messages = await client.read_thread("C1", root, own[0])
+    assert time.thread_time() - began_at < 3.0, "the peer's time is in it, which writes all that is read"
+    assert found == own
+    assert (messages[0]["ts"], len(messages)) == (root, 31)
+    limits = {int(call.parameters["limit"]) for call in peer.calls if call.method.startswith("conversations.")}
+    assert (min(limits) < 200) is (letter == "\u4e2d"), "four megabytes are read at once"
+
+
+async def test_over_http_a_body_that_does_not_come_is_given_up(
+    peer: SlackPeer, over_http: SlackAdapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "READ_TIMEOUT_S", 0.1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", over_http.port)
+    writer.write(b"POST /slack/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
+    async with asyncio.timeout(30):
+        assert (await reader.readline()).startswith(b"HTTP/1.1 408")
+    writer.close()
 
 
 async def test_a_port_that_is_taken_is_told(

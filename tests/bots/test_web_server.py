@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import zlib
 from contextlib import suppress
 
 import aiohttp
@@ -58,6 +59,54 @@ async def test_a_request_in_time_is_served_however_long_the_connection_lasts(mon
             async with session.get(f"http://127.0.0.1:{port}/") as response:
                 assert await response.text() == "hello"
             await asyncio.sleep(0.15)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "])
+async def test_a_connection_without_another_request_is_closed(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    """One quick request must not buy a connection for ever."""
+    monkeypatch.setattr(web_server, "IDLE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(web_server, "LOOK_S", 0.05)
+    async with serve_application(application(), "127.0.0.1", 0, section="http", error_class=PlatformError) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert await reader.readuntil(b"hello")
+        writer.write(sent)
+        async with asyncio.timeout(20):
+            while not reader.at_eof():
+                with suppress(OSError):
+                    await reader.read(100)
+        writer.close()
+
+
+async def test_nothing_is_kept_of_connections_that_have_ended() -> None:
+    server = web.Server(application()._handle)  # type: ignore[arg-type]
+    connections = web_server._Connections(server)
+    ended = server()
+    connections.begin_request(ended)
+    connections.end_request(ended)
+    looking = asyncio.create_task(connections.close_silent())
+    await asyncio.sleep(0)
+    looking.cancel()
+    assert connections._deadlines == {}
+
+
+async def test_what_is_sent_compressed_is_not_unpacked() -> None:
+    """A stranger could otherwise make much of little before anybody is asked who it is."""
+    sizes = []
+
+    async def measure(request: web.Request) -> web.Response:
+        sizes.append(len(await request.read()))
+        return web.Response()
+
+    made, bomb = web.Application(client_max_size=64 << 20), zlib.compress(bytes(32 << 20))
+    made.router.add_post("/", measure)
+    async with (
+        serve_application(made, "127.0.0.1", 0, section="http", error_class=PlatformError) as port,
+        aiohttp.ClientSession() as session,
+        session.post(f"http://127.0.0.1:{port}/", data=bomb, headers={"Content-Encoding": "deflate"}) as response,
+    ):
+        assert response.status == 200
+    assert sizes == [len(bomb)]
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,33 @@ async def test_all_pages_are_read(forge: ForgePeer, tmp_path: Path, kind: str) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
+async def test_issues_full_of_commas_do_not_keep_the_others_from_being_read(
+    forge: ForgePeer, tmp_path: Path, kind: str
+) -> None:
+    forge.tickets |= {number: Ticket(number, f"T{number}", "," * 65_000) for number in (4, 5)}
+    assert len(await read(project(forge, tmp_path, kind, take=["issues"]))) == 5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_page_that_strangers_made_too_large_is_read_in_small_parts(
+    forge: ForgePeer, tmp_path: Path, kind: str
+) -> None:
+    forge.tickets = {number: Ticket(number, f"T{number}", age=number) for number in range(1, 251)}
+    for number in (7, 107, 108, 230):
+        forge.tickets[number] = Ticket(number, "Long", "x" * 60_000, age=number)
+    # More than may fail before the service is held to have failed.
+    for number in range(50, 60):
+        forge.tickets[number] = Ticket(number, "Loud", age=number, remarks=[Remark("y" * 60_000)] * 3)
+    source = project(forge, tmp_path, kind, take=["issues"], max_page_kb=160, max_items=1000)
+    listing = await source.listing()
+    assert (len(listing.fingerprints), listing.stale) == (240, "")
+    assert sorted(listing.unreadable) == [f"issues/{number}" for number in range(50, 60)]
+    # What is larger alone is the fault of nobody else either: it is said.
+    forge.tickets[3] = Ticket(3, "Longer", "x" * 200_000, age=0)
+    assert "more than the 160 kB" in (await source.listing()).stale
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_refresh_asks_only_for_what_changed(forge: ForgePeer, tmp_path: Path, kind: str) -> None:
     before = await project(forge, tmp_path, kind).listing()
     forge.requests.clear()

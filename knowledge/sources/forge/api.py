@@ -9,15 +9,16 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from core.errors import SourceError
 from core.settings import ForgeSource
 from knowledge.web.addresses import is_web_address, redact_url
-from knowledge.web.client import Request, Response, WebClient, read_json, to_line, to_text
+from knowledge.web.client import Request, Response, ResponseTooLarge, WebClient, read_json, to_line, to_text
 from knowledge.web.markup import FENCE, strip_hidden_markup
 
-PER_PAGE = 100
+# How much is asked for at once, and where strangers wrote so much that a page is too large.
+PER_PAGE, PER_SMALL_PAGE = 100, 10
 MAX_PAGES = 300
 NOT_MODIFIED = 304
 # The pause when a rate limit names no time, and the longest pause that is accepted.
@@ -69,10 +70,16 @@ class ForgeApi:
         """
         url = first_url = self._build_url(path, {**params, "per_page": str(PER_PAGE)})
         etag = self._etags.get(first_url, "") if conditional else ""
-        visited_urls = set[str]()
-        while url not in visited_urls and len(visited_urls) < MAX_PAGES:
+        visited_urls, max_pages, is_small = set[str](), MAX_PAGES, False
+        while url not in visited_urls and len(visited_urls) < max_pages:
             visited_urls.add(url)
-            response = await self._send(Request(url, headers={"If-None-Match": etag} if etag else {}))
+            try:
+                response = await self._send(Request(url, headers={"If-None-Match": etag} if etag else {}))
+            except ResponseTooLarge:
+                if is_small:
+                    raise
+                url, max_pages, is_small = _to_small_page(url), MAX_PAGES * PER_PAGE // PER_SMALL_PAGE, True
+                continue
             if url == first_url:
                 self.received_etags[first_url] = response.headers.get("etag", etag)
             if response.status == NOT_MODIFIED:
@@ -137,6 +144,15 @@ class ForgeApi:
         if not parts.path.startswith("/"):
             raise SourceError(f"{redact_url(self._base)} leads to a next page that is no address")
         return f"{base_parts.scheme}://{base_parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")
+
+
+def _to_small_page(url: str) -> str:
+    """Return the address of the first of the small pages that a page consists of."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query, keep_blank_values=True)) | {"per_page": str(PER_SMALL_PAGE)}
+    if query.get("page", "").isdecimal():
+        query["page"] = str((int(query["page"][:9]) - 1) * PER_PAGE // PER_SMALL_PAGE + 1)
+    return parts._replace(query=urlencode(query)).geturl()
 
 
 def format_utc(seconds: float) -> str:

@@ -22,7 +22,7 @@ from knowledge.sources.forge.api import MAX_WAIT_S, Comment, ForgeApi, ForgeClie
 from knowledge.sources.forge.github import HEADERS, Github
 from knowledge.sources.forge.gitlab import Gitlab
 from knowledge.web.addresses import redact_url
-from knowledge.web.client import WebClient
+from knowledge.web.client import ResponseTooLarge, WebClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ class ForgeProject:
             seen_paths.add(item.path)
             try:
                 await self._update_item(item, run, client)
-            except FormatError as error:
+            except (FormatError, ResponseTooLarge) as error:
                 # No failure of the service: whoever writes issues must not stop the others from being read.
                 run.skipped["unreadable"] += 1
                 run.unreadable[item.path] = str(error)

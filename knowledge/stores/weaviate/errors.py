@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from core.errors import StoreError, StoreUnreachable
 
 SETTINGS_SECTION = "knowledge.store.weaviate"
+STARTING_HINT = "it is starting, or its collections were deleted"
 UNREACHABLE_HINT = f"is it running, and are host and ports in {SETTINGS_SECTION} right?"
 # Part of an error text, and the way out; the first match counts.
 HINTS = (
@@ -25,6 +26,8 @@ HINTS = (
         ("no space left", "read-only", "readonly", "read only", "disk usage"),
         "the server takes nothing more, look at its disk and its memory; before version 1.36 start it again afterwards",
     ),
+    # It takes requests before it has read which collections it holds.
+    (("could not find class",), STARTING_HINT),
     # Of OpenSSL and of gRPC's own library.
     (
         ("certificate verify failed", "certificate_verify_failed", "handshake", "wrong version number", "ssl"),
@@ -40,6 +43,13 @@ HINTS = (
         UNREACHABLE_HINT,
     ),
 )
+
+
+class StoreStarting(StoreUnreachable):
+    """The server answers, and does not know its collections yet."""
+
+
+HINT_ERRORS: Mapping[str, type[StoreError]] = {UNREACHABLE_HINT: StoreUnreachable, STARTING_HINT: StoreStarting}
 
 
 @asynccontextmanager
@@ -60,7 +70,7 @@ async def map_errors(store_name: str, action: str, timeout_s: float) -> AsyncIte
     # The last three: the client met a reply that is none of Weaviate's.
     except (WeaviateBaseError, httpx.HTTPError, OSError, ValueError, LookupError, TypeError) as error:
         reason = _describe_causes(error)
-        error_class = StoreUnreachable if find_hint(reason) == UNREACHABLE_HINT else StoreError
+        error_class = HINT_ERRORS.get(find_hint(reason), StoreError)
         raise error_class(explain_error(store_name, action, reason)) from error
 
 

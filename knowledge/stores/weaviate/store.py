@@ -8,19 +8,21 @@ before and after its queries and reads again when they differ, so it never sees 
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 
-from core.errors import StoreError
+from core.errors import StoreError, StoreUnreachable
 from core.runtime.tasks import task_group
 from core.settings import WeaviateSettings
 from core.types import Passage
 from knowledge.ports import PassageRow, StoredDocument, Vectors
 from knowledge.stores.vectors import compute_cosines, require_labels, validate_vectors
 from knowledge.stores.weaviate.client import MAX_FILTER_VALUES, Cluster, connect
+from knowledge.stores.weaviate.errors import StoreStarting
 from knowledge.stores.weaviate.schema import (
     DOCUMENTS,
     LABEL_KEY,
@@ -43,6 +45,8 @@ T = TypeVar("T")
 
 # Reading a whole source, page by page, may take so many times longer than a search.
 FULL_READ_FACTOR = 15
+# A server that is starting is asked again, at most for so long: an answer waits for it.
+STARTING_S, STARTING_RETRY_S = 3.0, 0.25
 # A writer that was killed keeps others from its source for this long, in multiples of the longest request.
 LEASE_FACTOR = 2.0
 
@@ -182,8 +186,21 @@ class WeaviateStore:
     async def _read(
         self, sources: Iterable[str], read: Callable[[Visibility], Awaitable[T]], timeout_factor: int = 1
     ) -> T:
-        """Read until no commit came in between. A failure is tried once more: the store may have been rebuilt."""
+        """Read until no commit came in between, and until a server that is starting knows its collections."""
         names = tuple(dict.fromkeys(sources))
+        began_at = time.monotonic()
+        while True:
+            try:
+                return await self._read_at_one_commit(names, read, timeout_factor)
+            except StoreStarting:
+                if time.monotonic() - began_at > STARTING_S:
+                    raise
+            await asyncio.sleep(STARTING_RETRY_S)
+
+    async def _read_at_one_commit(
+        self, names: Collection[str], read: Callable[[Visibility], Awaitable[T]], timeout_factor: int
+    ) -> T:
+        """Read until no commit came in between. A failure is tried once more: the store may have been rebuilt."""
         timeout_s = self._read_timeout_s * timeout_factor
         has_failed = False
         try:
@@ -204,7 +221,7 @@ class WeaviateStore:
                         return results[0]
         except TimeoutError as error:
             reason = f"no answer within {timeout_s:g} seconds"
-            raise StoreError(f"{self._cluster.store_name} could not be read: {reason}") from error
+            raise StoreUnreachable(f"{self._cluster.store_name} could not be read: {reason}") from error
 
     async def _search(self, tokens: str, vector: Vectors | None, visibility: Visibility, limit: int) -> list[Passage]:
         if not any(commit.id for commit in visibility.values()):
