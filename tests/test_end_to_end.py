@@ -159,7 +159,7 @@ async def test_under_a_service_manager_the_last_answer_is_finished(
         assert manager.recv(100) == b"STOPPING=1"
     assert "nobody is logged out" in telegram.messages(GROUP)[-1].text
     assert telegram.messages(GROUP)[-1].id == begun.id
-    assert "daemon.handed_back" not in connected.log()
+    assert "daemon.messages_left" not in connected.log()
 
 
 async def test_sigterm_hands_back_what_it_cannot_finish(
@@ -172,7 +172,7 @@ async def test_sigterm_hands_back_what_it_cannot_finish(
         await telegram.wait_until(lambda: bool(model.requests), READY_S)
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 60) == 0
-    assert "daemon.handed_back" in connected.log()
+    assert "daemon.messages_left" in connected.log()
     model.hang = False
     async with connected.daemon():
         await telegram.wait_for_reply(GROUP, READY_S, containing="rotate_keys")

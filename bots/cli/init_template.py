@@ -101,10 +101,12 @@ class Answers:
 async def init(path: Path, answers: Answers) -> int:
     """Write the configuration and say what to do next. Raises `UsageError`."""
     write_config(path, answers)
-    beside = "a schema for editors" + (f" and {get_env_path(path).name} with the secrets" if answers.secrets else "")
+    other_files = "a schema for editors" + (
+        f" and {get_env_path(path).name} with the secrets" if answers.secrets else ""
+    )
     next_steps = "`kimas check --live`, `kimas ingest` and " + ("`kimas run`" if answers.platform else "`kimas chat`")
     first = "" if answers.sources else "name your sources in it, then "
-    click.echo(f"{path} is written, and beside it {beside}. Next: {first}{next_steps}.")
+    click.echo(f"{path} is written, and beside it {other_files}. Next: {first}{next_steps}.")
     return 0
 
 
@@ -115,20 +117,20 @@ def write_config(path: Path, answers: Answers) -> None:
     nothing is left half-written.
     """
     env_file = get_env_path(path)
-    written: list[Path] = []
+    new_files: list[Path] = []
     try:
         check_is_new(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         if answers.secrets:
             check_is_new(env_file)
             write_env_file(env_file, answers.secrets)
-            written.append(env_file)
+            new_files.append(env_file)
         with path.open("x", encoding="utf-8") as stream:
-            written.append(path)
+            new_files.append(path)
             stream.write(render_config(answers))
         path.with_name(SCHEMA_NAME).write_text(json_schema(), "utf-8")
     except BaseException as error:
-        for file in written:
+        for file in new_files:
             file.unlink()
         if isinstance(error, OSError):
             raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -178,11 +178,11 @@ def _examine_source(location: str, answers: Answers) -> str:
     with tempfile.TemporaryDirectory(prefix="kimas-init-") as folder:
         settings = Settings.model_validate({"data_dir": folder, "sources": {name: source}})
         findings = asyncio.run(check(settings, live=True))
-    own = [finding for finding in findings if finding.subject == f"sources.{name}"]
-    if errors := [finding.text for finding in own if finding.level == "error"]:
+    source_findings = [finding for finding in findings if finding.subject == f"sources.{name}"]
+    if errors := [finding.text for finding in source_findings if finding.level == "error"]:
         raise SourceError("; ".join(errors))
     answers.sources[name] = source
-    return own[-1].text
+    return source_findings[-1].text
 
 
 def _make_name(location: str, answers: Answers) -> str:

@@ -302,18 +302,18 @@ def _add_measurement(
     name: str,
     help_text: str,
     fit_help: str = "",
-    *more: Callable[[Command], Command],
+    *decorators: Callable[[Command], Command],
     has_corpus: bool = True,
     needs_data: bool = True,
 ) -> None:
-    """Add a measurement; `fit_help` says what --fit fits, where there is one, and `more` are its own parameters."""
+    """Add a measurement; `fit_help` says what --fit fits, if it can, and `decorators` add its own parameters."""
     path_type = click.Path(path_type=Path)
     corpus_help = "Documents (JSON Lines) in place of the sources."
     parameters: list[Callable[[Command], Command]] = [
         *([click.option("--corpus", type=path_type, metavar="FILE", help=corpus_help)] if has_corpus else []),
         click.option("--plot", type=path_type, metavar="F.png", help="Also draw it, as PNG."),
         *([click.option("--fit", is_flag=True, help=f"Also fit {fit_help} as YAML.")] if fit_help else []),
-        *more,
+        *decorators,
         click.argument("data", type=path_type, required=needs_data),
     ]
     _add_command(evaluate, f"evaluation.{name}:{name}", help_text, *parameters)

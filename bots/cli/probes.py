@@ -205,8 +205,8 @@ async def probe_model(
     try:
         reply = await _complete(client, model, meter)
     except ModelError as error:
-        listed = await capture_error(client.list_models())
-        names = () if isinstance(listed, KimasError) else listed
+        result = await capture_error(client.list_models())
+        names = () if isinstance(result, KimasError) else result
         if not names or model in names:
             raise
         similar = get_close_matches(model, names, 3) or sorted(names)[:MAX_LISTED_MODELS]
@@ -271,7 +271,12 @@ def get_scope(settings: Settings, bot_name: str, platform: str) -> Scope:
     """Return the chats that the configuration names for a bot, and whether it answers unasked in one of them."""
     gate, comments = settings.gate, settings.auto_comment.chats
     auto_chats = [chat for chat, mode in gate.modes.items() if mode == "auto"]
-    named = [entry for entry in (*gate.chats, *auto_chats, *comments) if entry.startswith(f"{platform}:")]
-    own = [chat for entry in named for chat, _, bot in [entry.partition(":")[2].partition("@")] if bot == bot_name]
+    platform_entries = [entry for entry in (*gate.chats, *auto_chats, *comments) if entry.startswith(f"{platform}:")]
+    bot_chats = [
+        chat
+        for entry in platform_entries
+        for chat, _, bot in [entry.partition(":")[2].partition("@")]
+        if bot == bot_name
+    ]
     reads_all = gate.mode == "auto" or any(entry.startswith(f"{platform}:") for entry in (*auto_chats, *comments))
-    return Scope(tuple(dict.fromkeys(own)), reads_all)
+    return Scope(tuple(dict.fromkeys(bot_chats)), reads_all)

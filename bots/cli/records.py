@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from core.storage.feedback import DailyRatings, LabelledQuestion
     from core.storage.lessons import ReviewState, TaughtAnswer
     from core.storage.overrides import AuditEntry
-    from core.storage.usage import AgentUsage, DailyUsage, TokenUsage
+    from core.storage.usage import AgentUsage, DailyUsage, HeadStartCount, TokenUsage
 
 # Who reviews answers on the command line.
 OPERATOR = "the operator"
@@ -44,7 +44,7 @@ async def audit(settings: Settings, limit: int, *, as_json: bool) -> int:
     async with open_existing_database(settings) as database:
         entries = await Audit(database).get_newest(limit) if database else ()
     if as_json:
-        print_json({"entries": [asdict(entry) | {"at": entry.at.isoformat()} for entry in entries]})
+        print_json({"entries": [_audit_entry_as_json(entry) for entry in entries]})
         return 0
     redact = make_redactor(get_secret_values(settings))
     for entry in entries:
@@ -154,9 +154,16 @@ def _start_of_period(days: int) -> datetime:
     return midnight - timedelta(days=days - 1)
 
 
+def _audit_entry_as_json(entry: AuditEntry) -> Mapping[str, Any]:
+    """Return an entry as `kimas audit --json` prints it (a contract)."""
+    values = asdict(entry)
+    subject = values.pop("subject")
+    return {**values, "at": entry.at.isoformat(), "what": subject}
+
+
 def _format_audit_entry(entry: AuditEntry) -> str:
     change = f": {entry.before} -> {entry.after}" if entry.before or entry.after else ""
-    details = f", {entry.what}" if entry.what else ""
+    details = f", {entry.subject}" if entry.subject else ""
     command = " ".join(entry.command.split())
     chat = f"{entry.platform}:{entry.chat}"
     return f"{entry.at:%Y-%m-%d %H:%M} UTC  {entry.outcome:8} {entry.author_id} in {chat}  /{command}{details}{change}"
@@ -171,7 +178,7 @@ def _usage_as_json(daily_usage: Sequence[DailyUsage], agent_usage: Sequence[Agen
             "cached": day.cached,
             "failed": day.failed,
             **_tokens_as_json(day.usage),
-            **({"head_starts": asdict(day.head_starts)} if day.head_starts.begun else {}),
+            **_head_starts_as_json(day.head_starts),
             **({"second_opinions": day.second_opinions} if day.second_opinions else {}),
             **({"probes": day.probes} if day.probes else {}),
         }
@@ -207,13 +214,17 @@ def _print_usage(daily_usage: Sequence[DailyUsage], agent_usage: Sequence[AgentU
     )
     if estimated:
         out.print(f"\nestimated, for calls that were cancelled or broke off: {estimated:,} of {total:,} tokens")
-    begun, kept = (sum(getattr(day.head_starts, name) for day in daily_usage) for name in ("begun", "kept"))
-    if begun:
-        out.print(f"\nhead starts: {begun:,} begun, {kept:,} kept ({kept / begun:.0%})")
+    if started_count := sum(day.head_starts.started_count for day in daily_usage):
+        used_count = sum(day.head_starts.used_count for day in daily_usage)
+        out.print(f"\nhead starts: {started_count:,} begun, {used_count:,} kept ({used_count / started_count:.0%})")
     if second_opinions := sum(day.second_opinions for day in daily_usage):
         out.print(f"\nsecond opinions on speaking unasked: {second_opinions:,}")
     if probes := sum(day.probes for day in daily_usage):
         out.print(f"\ncalls of kimas check --live: {probes:,}")
+
+
+def _head_starts_as_json(count: HeadStartCount) -> Mapping[str, Any]:
+    return {"head_starts": {"begun": count.started_count, "kept": count.used_count}} if count.started_count else {}
 
 
 def _format_tokens(usage: TokenUsage) -> tuple[str, ...]:

@@ -163,15 +163,15 @@ class MarkdownRenderer(ABC):
 
     def _render_record(self, head: Sequence[SyntaxTreeNode], row: Sequence[SyntaxTreeNode]) -> str:
         """Write a row of a wide table: its first cell, then a line for each of the others that is not empty."""
-        first, *others = [self.render_cell(cell) for cell in row]
+        first_cell, *other_cells = [self.render_cell(cell) for cell in row]
         names = [self.plain_text(cell.children) for cell in head[1:]]
         values = [
             f"{self.escape_text(name)}: {value}" if name.strip() else value
-            for name, value in zip(names, others, strict=True)
+            for name, value in zip(names, other_cells, strict=True)
             if value.strip()
         ]
         has_markup = any(node.type not in ("td", "th", "inline", "text") for node in row[0].walk())
-        return self.record(first if has_markup else self.mark("strong", first), values)
+        return self.record(first_cell if has_markup else self.mark("strong", first_cell), values)
 
     def render_cell(self, cell: SyntaxTreeNode) -> str:
         """Write a cell of a table in one line."""

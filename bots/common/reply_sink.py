@@ -65,7 +65,7 @@ def cut_reply(message: Message, reply: Reply, max_chars: int) -> tuple[str, Sequ
     if len(reply.text) <= max_chars:
         return reply.text, reply.citations
     text = cut_markdown(reply.text, max_chars, messages_for(detect_language(message.text)).answer_cut)
-    get_logger(__name__).warning("reply.cut", chars=len(reply.text), max_chars=max_chars)
+    get_logger(__name__).warning("reply.shortened", chars=len(reply.text), max_chars=max_chars)
     return text, tuple(citation for citation in reply.citations if f"[{citation.n}]" in text)
 
 
@@ -219,7 +219,7 @@ class ReplySink(ABC):
         try:
             await call
         except PlatformError as error:
-            get_logger(__name__).info(f"{self._platform}.not_tidied", error=str(error))
+            get_logger(__name__).info(f"{self._platform}.cleanup_failed", error=str(error))
 
     def _recover(self, error: PlatformError) -> None:
         """Change something so that the call that failed can be made again. Raises when there is no way out."""

@@ -60,7 +60,9 @@ async def start_opening(adapters: Sequence[Adapter], stack: AsyncExitStack) -> M
         done, pending = await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         if not done:
             away = [adapter.label for adapter, task in tasks.items() if task in pending]
-            get_logger(__name__).warning("daemon.platforms_away", platforms=away, hint="they join when they are back")
+            get_logger(__name__).warning(
+                "daemon.platforms_unreachable", platforms=away, hint="they join when they are back"
+            )
             break
         for task in done:
             task.result()

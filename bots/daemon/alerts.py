@@ -98,13 +98,16 @@ class AlertRules:
         if not any(limits.values()):
             return {}
         totals = (await self._watched.usage.get_totals(now.astimezone().date(), Question(""))).overall
-        used = {"daily_tokens": float(totals.total_tokens), "daily_cost": totals.cost}
+        usage_by_limit = {"daily_tokens": float(totals.total_tokens), "daily_cost": totals.cost}
         return {
             f"limit {name}": self._texts.alert_budget.format(
-                name=name, share=f"{used[name] / limit:.0%}", used=f"{used[name]:,.10g}", limit=f"{limit:,.10g}"
+                name=name,
+                share=f"{usage_by_limit[name] / limit:.0%}",
+                used=f"{usage_by_limit[name]:,.10g}",
+                limit=f"{limit:,.10g}",
             )
             for name, limit in limits.items()
-            if limit and used[name] >= self._settings.budget_share * limit
+            if limit and usage_by_limit[name] >= self._settings.budget_share * limit
         }
 
     async def _find_silence(self, now: datetime) -> Mapping[str, str]:
@@ -142,7 +145,7 @@ class AlertSender:
                 get_logger(__name__).warning("alert.raised", problem=key)
                 await self._post(key, f"{now:%Y-%m-%d}", texts.alert.format(problem=redact(problem)), now)
         for key in [key for key in self.active if key not in problems]:
-            get_logger(__name__).info("alert.over", problem=key)
+            get_logger(__name__).info("alert.resolved", problem=key)
             await self._post(
                 key, f"{now:%Y-%m-%d} over", texts.alert_over.format(problem=redact(self.active[key])), now
             )

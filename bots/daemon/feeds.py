@@ -80,9 +80,9 @@ class FeedFollower:
             parser=self._parser,
         )
         if feed_update is None:
-            await self._feed_states.save(self._state_key, replace(state, looked_at=now))
+            await self._feed_states.save(self._state_key, replace(state, polled_at=now))
             return
-        is_overdue = now - state.looked_at > self._max_age_s
+        is_overdue = now - state.polled_at > self._max_age_s
         for entry in feed_update.new_entries:
             is_too_old = is_overdue and (entry.published is None or entry.published < now - self._max_age_s)
             await receive(self._to_message(entry, feed_update, is_too_old))
@@ -90,7 +90,7 @@ class FeedFollower:
         seen_ids = merge_known_ids(feed_update.entry_ids, state.known_ids)
         await self._feed_states.save(self._state_key, FeedState(now, seen_ids, feed_update.etag, feed_update.modified))
         get_logger(__name__).debug(
-            "feed.looked_at", feed=self.name, entries=len(feed_update.entry_ids), new=len(feed_update.new_entries)
+            "feed.polled", feed=self.name, entries=len(feed_update.entry_ids), new=len(feed_update.new_entries)
         )
 
     def _to_message(self, entry: NewEntry, feed_update: FeedUpdate, is_too_old: bool) -> Message:
@@ -111,17 +111,17 @@ class FeedFollower:
 
     def _log_failure(self, error: Exception) -> None:
         if self._is_down:
-            get_logger(__name__).debug("feed.still_down", feed=self.name, error=str(error))
+            get_logger(__name__).debug("feed.still_failing", feed=self.name, error=str(error))
             return
         self._is_down = True
         is_expected = isinstance(error, KimasError)
         get_logger(__name__).error(
-            "feed.not_read", feed=self.name, error=str(error), exc_info=None if is_expected else error
+            "feed.poll_failed", feed=self.name, error=str(error), exc_info=None if is_expected else error
         )
 
     def _log_recovery(self) -> None:
         if self._is_down:
-            get_logger(__name__).info("feed.read_again", feed=self.name)
+            get_logger(__name__).info("feed.recovered", feed=self.name)
         self._is_down = False
 
 

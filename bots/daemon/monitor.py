@@ -65,9 +65,9 @@ class EventLoopLag:
         """Measure until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + LAG_SAMPLE_INTERVAL_S
+            expected_at = loop.time() + LAG_SAMPLE_INTERVAL_S
             await asyncio.sleep(LAG_SAMPLE_INTERVAL_S)
-            self._delays.append(max(0.0, loop.time() - due))
+            self._delays.append(max(0.0, loop.time() - expected_at))
 
 
 class Monitor:
@@ -133,7 +133,7 @@ class Monitor:
         try:
             sources = await monitored.source_refresher.states()
         except StoreError as error:
-            get_logger(__name__).error("metrics.sources_unread", error=str(error))
+            get_logger(__name__).error("metrics.sources_unavailable", error=str(error))
             metrics.record_scrape_error()
         platforms = [
             PlatformState(name, connection.is_connected, connection.outages)

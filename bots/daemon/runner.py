@@ -142,7 +142,7 @@ async def _drain(processor: MessageProcessor, grace_s: float, force_stop: asynci
     force_stop_task.cancel()
     await asyncio.gather(drain_task, force_stop_task, return_exceptions=True)
     if unfinished_count:
-        get_logger(__name__).warning("daemon.handed_back", messages=unfinished_count)
+        get_logger(__name__).warning("daemon.messages_left", messages=unfinished_count)
 
 
 def _install_signal_handlers() -> tuple[asyncio.Event, asyncio.Event]:

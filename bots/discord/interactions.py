@@ -140,7 +140,7 @@ class InteractionHandler:
         except (KeyError, TypeError, AttributeError) as error:
             get_logger(__name__).warning("discord.command_malformed", error=repr(error)[:300])
         except PlatformError as error:
-            get_logger(__name__).debug("discord.not_suggested", error=str(error))
+            get_logger(__name__).debug("discord.suggestions_not_sent", error=str(error))
 
     async def _acknowledge(self, message: Message, acknowledged: asyncio.Future[bool]) -> None:
         interaction, token = message.reference["interaction"], message.reference["token"]

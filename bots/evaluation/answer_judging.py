@@ -26,14 +26,14 @@ _KEYS = '- "sentences": a list with one object for every sentence: "n", "stateme
 class SentenceVerdict:
     """What the judge said of one statement.
 
-    `is_correct` is None where the reference does not say. `supporting` are those of the citations `cited` whose
+    `is_correct` is None where the reference does not say. `supporting` are those of the citations `cited_numbers` whose
     passages say it, both by number.
     """
 
     text: str
     is_correct: bool | None
     is_faithful: bool
-    cited: tuple[int, ...]
+    cited_numbers: tuple[int, ...]
     supporting: tuple[int, ...]
 
 
@@ -102,11 +102,14 @@ def parse_sentences(
         is_faithful = parse_bool(item.get("faithful"))
         if is_faithful is None:
             return None
-        cited = tuple(number for number in sorted(known_numbers) if f"[{number}]" in text)
-        named = item.get("citations", [])
-        named_numbers = {str(name).strip("[] ") for name in (named if isinstance(named, list) else [named])}
-        supporting = tuple(number for number in cited if str(number) in named_numbers)
-        verdicts.append(SentenceVerdict(text, parse_bool(item.get("correct")), is_faithful, cited, supporting))
+        cited_numbers = tuple(number for number in sorted(known_numbers) if f"[{number}]" in text)
+        listed_numbers = item.get("citations", [])
+        named_numbers = {
+            str(name).strip("[] ")
+            for name in (listed_numbers if isinstance(listed_numbers, list) else [listed_numbers])
+        }
+        supporting = tuple(number for number in cited_numbers if str(number) in named_numbers)
+        verdicts.append(SentenceVerdict(text, parse_bool(item.get("correct")), is_faithful, cited_numbers, supporting))
     return tuple(verdicts)
 
 
@@ -123,7 +126,7 @@ def _measure(name: str, verdicts: Sequence[SentenceVerdict]) -> float:
     elif name == "faithfulness":
         hits = [verdict.is_faithful for verdict in verdicts]
     elif name == "citation_precision":
-        hits = [number in verdict.supporting for verdict in verdicts for number in verdict.cited]
+        hits = [number in verdict.supporting for verdict in verdicts for number in verdict.cited_numbers]
     else:
         hits = [bool(verdict.supporting) for verdict in verdicts]
     return float(np.mean(hits)) if hits else float("nan")
@@ -138,7 +141,7 @@ def verdicts_as_json(verdict: Verdict[tuple[SentenceVerdict, ...]] | None) -> li
             "text": sentence.text,
             "correct": sentence.is_correct,
             "faithful": sentence.is_faithful,
-            "cited": list(sentence.cited),
+            "cited": list(sentence.cited_numbers),
             "supporting": list(sentence.supporting),
         }
         for sentence in verdict.value

@@ -143,8 +143,8 @@ def explain_cases(
 ) -> Sequence[CaseExplanation]:
     """Return for every case how the gate sees it."""
     explanations = []
-    for scored in scored_cases:
-        case, features = scored.case, scored.features
+    for scored_case in scored_cases:
+        case, features = scored_case.case, scored_case.features
         probability = None if features is None else round(model.probability(features), 4)
         explanations.append(
             CaseExplanation(

@@ -92,10 +92,10 @@ def fit_model(sets: Sequence[LabelledSet], prior: GateModel | None = None) -> Fi
 
 def _standardization(values: Array) -> tuple[Array, Array]:
     """Return mean and standard deviation of each feature over the messages where it is known; 0 and 1 for no spread."""
-    known = ~np.isnan(values)
-    counts = np.maximum(known.sum(axis=0), 1)
-    means = np.where(known, values, 0.0).sum(axis=0) / counts
-    deviations = np.sqrt(np.where(known, (values - means) ** 2, 0.0).sum(axis=0) / counts)
+    has_value = ~np.isnan(values)
+    counts = np.maximum(has_value.sum(axis=0), 1)
+    means = np.where(has_value, values, 0.0).sum(axis=0) / counts
+    deviations = np.sqrt(np.where(has_value, (values - means) ** 2, 0.0).sum(axis=0) / counts)
     return means, np.where(deviations > 1e-9, deviations, 1.0)
 
 
@@ -158,14 +158,16 @@ def evaluate_gate(
     cases: Sequence[ScoredCase], name: str, configured: GateModel, threshold: float, prior: GateModel
 ) -> GateEvaluation:
     """Measure the gate as it is configured, and what fitting it to such cases would bring. Blocking."""
-    labels = [scored.case.should_answer for scored in cases]
-    confidences = [scored.confidence(configured) for scored in cases]
-    decisions = [scored.features is not None and scored.confidence(configured) >= threshold for scored in cases]
+    labels = [scored_case.case.should_answer for scored_case in cases]
+    confidences = [scored_case.confidence(configured) for scored_case in cases]
+    decisions = [
+        scored_case.features is not None and scored_case.confidence(configured) >= threshold for scored_case in cases
+    ]
     predictions = [(0.0, False)] * len(cases)
     for fold in split_folds(labels):
         held_out = set(fold)
         model, fold_threshold = fit_gate(
-            [scored for index, scored in enumerate(cases) if index not in held_out], name, prior
+            [scored_case for index, scored_case in enumerate(cases) if index not in held_out], name, prior
         )
         for index in fold:
             confidence = cases[index].confidence(model)
@@ -173,7 +175,7 @@ def evaluate_gate(
     model, fitted_threshold = fit_gate(cases, name, prior)
     return GateEvaluation(
         len(cases),
-        sum(scored.features is None for scored in cases),
+        sum(scored_case.features is None for scored_case in cases),
         ClassifierScores(classification_scores(decisions, labels), auc(confidences, labels)),
         ClassifierScores(
             classification_scores([speaks for _, speaks in predictions], labels),
@@ -197,7 +199,7 @@ def fit_gate(cases: Sequence[ScoredCase], name: str, prior: GateModel) -> tuple[
 
 def to_labelled_set(cases: Sequence[ScoredCase], name: str) -> LabelledSet:
     """Return what a model can be fitted on: the cases where silence is not certain."""
-    pairs = [(scored.features, scored.case.should_answer) for scored in cases if scored.features]
+    pairs = [(scored_case.features, scored_case.case.should_answer) for scored_case in cases if scored_case.features]
     return LabelledSet(name, [features for features, _ in pairs], [label for _, label in pairs])
 
 

@@ -44,9 +44,9 @@ async def make(
         raise UsageError("somebody has to accept the lines: run it in a terminal, or print the proposals with --json")
     known_ids = await asyncio.to_thread(_read_ids, data)
     wish = Wish(tuple(origins) or ORIGINS, _parse_chat(chat), known_ids, count)
-    accepted = shown = 0
+    accepted_count = shown_count = 0
     async for proposal in _propose(settings, kind, wish):
-        shown += 1
+        shown_count += 1
         if as_json:
             sys.stdout.write(json.dumps(proposal.line, ensure_ascii=False) + "\n")
             continue
@@ -55,13 +55,13 @@ async def make(
             break
         if isinstance(decision, dict):
             await asyncio.to_thread(_append, data, json.dumps(decision, ensure_ascii=False))
-            accepted += 1
+            accepted_count += 1
         elif decision == "refuse":
             await asyncio.to_thread(_append, _refused_path(data), json.dumps({"id": proposal.line["id"]}))
-    if not shown:
+    if not shown_count:
         make_console(stderr=True).print("nothing new to propose", markup=False)
     elif not as_json:
-        print_lines([f"{accepted} lines were added to {data}"])
+        print_lines([f"{accepted_count} lines were added to {data}"])
     return 0
 
 

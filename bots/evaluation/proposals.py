@@ -67,7 +67,7 @@ async def propose_from_knowledge(app: App, settings: Settings, wish: Wish) -> As
     if app.models is None:
         raise UsageError("--from knowledge needs a language model that writes the questions: set models.main")
     prompts = Prompts.read(settings.prompts)
-    proposed = 0
+    proposal_count = 0
     async for passage in _draw_passages(app, settings):
         line_id = f"knowledge:{hashlib.sha256(passage.text.encode()).hexdigest()[:12]}"
         if line_id in wish.known_ids:
@@ -77,8 +77,8 @@ async def propose_from_knowledge(app: App, settings: Settings, wish: Wish) -> As
             document = f"{passage.source}: {passage.path}"
             line = {"id": line_id, "question": question, "reference": answer, "relevant": [document]}
             yield Proposal({**line, "split": choose_split(line_id)}, document, passage.text)
-            proposed += 1
-        if proposed == wish.count:
+            proposal_count += 1
+        if proposal_count == wish.count:
             return
 
 

@@ -104,7 +104,7 @@ async def _errors_as_json(
     except Exception as error:
         # Whatever it is: an event that is not saved must not be confirmed.
         get_logger(__name__).error(
-            "http.event_not_taken", error=str(error), hint="the network is told to send it again"
+            "http.event_not_recorded", error=str(error), hint="the network is told to send it again"
         )
         return _error_response(503, "not_taken", "the event could not be kept; send it again", {"Retry-After": "5"})
 

@@ -83,7 +83,7 @@ class HttpSink:
         try:
             await self._client.send(self._payload("started"), self._make_idempotency_key("started"))
         except PlatformUnavailable as error:
-            get_logger(__name__).debug("http.start_not_told", error=str(error))
+            get_logger(__name__).debug("http.start_not_sent", error=str(error))
         if self._partials:
             await self._preview.run_updates(self._send_partial)
 

@@ -63,7 +63,10 @@ class Sessions:
         if len(failures) == MAX_FAILURES and now - failures[0] < FAILURE_WINDOW_S:
             raise TooManyAttempts
         # Both are compared, whatever comes of the first.
-        is_owner, is_reader = (bool(known) and _is_same(token, known) for known in (self._owner_token, self._token))
+        is_owner, is_reader = (
+            bool(expected_token) and _is_same(token, expected_token)
+            for expected_token in (self._owner_token, self._token)
+        )
         if not (is_owner or is_reader):
             failures.append(now)
             _forget_oldest(self._failures, MAX_ADDRESSES)

@@ -34,15 +34,21 @@ async def show_questions(request: web.Request) -> web.StreamResponse:
     reports, query = get_context(request).reports, request.query
     days, now = get_days(request, 7), datetime.now(UTC)
     texts = {name: clean_input(query.get(name, "")[:MAX_FILTER_CHARS]) for name in ("platform", "chat", "text")}
-    wanted = QuestionFilter(now - timedelta(days=days), to_outcome(query.get("outcome", "")), **texts)
+    question_filter = QuestionFilter(now - timedelta(days=days), to_outcome(query.get("outcome", "")), **texts)
     before = int(query["before"]) if re.fullmatch("[0-9]{1,9}", query.get("before", "")) else None
     rows, counts = await asyncio.gather(
-        reports.list_questions(wanted, PAGE_SIZE + 1, before), reports.count_states(now - timedelta(days=1))
+        reports.list_questions(question_filter, PAGE_SIZE + 1, before), reports.count_states(now - timedelta(days=1))
     )
-    filters = {"outcome": wanted.outcome, "days": days, **{name: text for name, text in texts.items() if text}}
+    filters = {"outcome": question_filter.outcome, "days": days, **{name: text for name, text in texts.items() if text}}
     older = urlencode({**filters, "before": rows[PAGE_SIZE - 1].number}) if len(rows) > PAGE_SIZE else ""
     values = {
-        **{"rows": rows[:PAGE_SIZE], "counts": counts, "wanted": wanted, "days": days, "day_choices": DAY_CHOICES},
+        **{
+            "rows": rows[:PAGE_SIZE],
+            "counts": counts,
+            "filter": question_filter,
+            "days": days,
+            "day_choices": DAY_CHOICES,
+        },
         **{"outcomes": OUTCOMES, "platforms": PLATFORMS, "older": older, "is_first": before is None},
         "newest": urlencode(filters),
     }
@@ -93,8 +99,8 @@ async def show_unanswered(request: web.Request) -> web.StreamResponse:
     """Group the questions without an answer by topic, the largest first."""
     days = get_days(request, 30)
     since = datetime.now(UTC) - timedelta(days=days)
-    wanted = QuestionFilter(since, "unanswered")
-    questions = await get_context(request).reports.list_questions(wanted, MAX_UNANSWERED)
+    question_filter = QuestionFilter(since, "unanswered")
+    questions = await get_context(request).reports.list_questions(question_filter, MAX_UNANSWERED)
     readable = [question for question in questions if question.text.strip()]
     topics = await asyncio.to_thread(group_by_topic, [question.text for question in readable])
     values = {
@@ -119,8 +125,8 @@ async def show_sources(request: web.Request) -> web.StreamResponse:
 
 async def show_feedback(request: web.Request) -> web.StreamResponse:
     """List what people said of answers, newest first."""
-    days, wanted = get_days(request, 30), request.query.get("verdict", "")
-    verdict: RatingFilter = "up" if wanted == UP else "down" if wanted == DOWN else ""
+    days, verdict_text = get_days(request, 30), request.query.get("verdict", "")
+    verdict: RatingFilter = "up" if verdict_text == UP else "down" if verdict_text == DOWN else ""
     since = datetime.now(UTC) - timedelta(days=days)
     reports = get_context(request).reports
     ratings, counts = await asyncio.gather(
@@ -141,10 +147,10 @@ async def show_usage(request: web.Request) -> web.StreamResponse:
     """Show what answers consumed, by day, model, agent and chat."""
     days, usage = get_days(request, 30), get_context(request).usage
     since = first_day(days, today())
-    recorded, by_model = await asyncio.gather(usage.get_usage_by_chat(since), usage.get_usage_by_model(since))
-    outcomes = _count_outcomes(recorded)
+    usage_shares, by_model = await asyncio.gather(usage.get_usage_by_chat(since), usage.get_usage_by_model(since))
+    outcomes = _count_outcomes(usage_shares)
     # Their tokens count, but nobody was answered.
-    by_chat = [replace(share, answers=0) if share.values[3] in NO_ANSWERS else share for share in recorded]
+    by_chat = [replace(share, answers=0) if share.values[3] in NO_ANSWERS else share for share in usage_shares]
     by_day = _add_up(by_chat, lambda share: (share.values[0],))
     chats = sorted(_add_up(by_chat, lambda share: share.values[1:3]), key=lambda share: -share.answers)
     values = {

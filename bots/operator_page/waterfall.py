@@ -38,24 +38,26 @@ def to_rows(trace: Mapping[str, Any]) -> Sequence[Row]:
     spans = [
         (str(span["stage"]), float(span["start_ms"]), float(span["spent_ms"])) for span in trace.get("spans") or ()
     ]
-    whole = max([get_total_ms(trace), *(start + spent for _, start, spent in spans)], default=0.0) or 1.0
+    total_ms = max([get_total_ms(trace), *(start_ms + spent_ms for _, start_ms, spent_ms in spans)], default=0.0) or 1.0
     reasons = {stage: str((trace.get("why_cut") or {}).get(stage, "cut")) for stage in trace.get("cut") or ()}
     by_stage: dict[str, list[tuple[float, float]]] = {}
-    for stage, start, spent in sorted(spans, key=lambda span: span[1:]):
-        by_stage.setdefault(stage, []).append((start, spent))
+    for stage, start_ms, spent_ms in sorted(spans, key=lambda span: span[1:]):
+        by_stage.setdefault(stage, []).append((start_ms, spent_ms))
     rows = [
         Row(
             stage,
-            tuple(_to_run(start, spent, whole) for start, spent in runs),
+            tuple(_to_run(start_ms, spent_ms, total_ms) for start_ms, spent_ms in runs),
             runs[0][0],
-            max(spent for _, spent in runs),
+            max(spent_ms for _, spent_ms in runs),
             reasons.pop(stage, ""),
         )
         for stage, runs in by_stage.items()
     ]
     timings = trace.get("timings_ms") or {}
-    without_runs = {stage: float(spent) for stage, spent in timings.items() if not spans and stage not in _MOMENTS}
-    rows += [Row(stage, (), 0.0, spent, reasons.pop(stage, "")) for stage, spent in without_runs.items()]
+    without_runs = {
+        stage: float(spent_ms) for stage, spent_ms in timings.items() if not spans and stage not in _MOMENTS
+    }
+    rows += [Row(stage, (), 0.0, spent_ms, reasons.pop(stage, "")) for stage, spent_ms in without_runs.items()]
     return [*rows, *(Row(stage, (), 0.0, 0.0, reason) for stage, reason in reasons.items())]
 
 
@@ -64,9 +66,9 @@ def get_total_ms(trace: Mapping[str, Any]) -> float:
     return float((trace.get("timings_ms") or {}).get("total", 0.0))
 
 
-def _to_run(start: float, spent: float, whole: float) -> Run:
-    width = max(100 * spent / whole, MIN_WIDTH)
-    return Run(round(min(100 * start / whole, 100 - width), 2), round(width, 2))
+def _to_run(start_ms: float, spent_ms: float, total_ms: float) -> Run:
+    width = max(100 * spent_ms / total_ms, MIN_WIDTH)
+    return Run(round(min(100 * start_ms / total_ms, 100 - width), 2), round(width, 2))
 
 
 # Times from the question to an event, no stages.

@@ -138,7 +138,7 @@ class AgentSession:
         except Refused as error:
             self._capabilities.mark_missing(capability, True, error)
         except (PlatformError, TimeoutError) as error:
-            get_logger(__name__).debug("slack.no_sign", what=capability, error=str(error))
+            get_logger(__name__).debug("slack.status_not_shown", what=capability, error=str(error))
         else:
             return True
         return False

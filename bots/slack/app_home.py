@@ -39,7 +39,7 @@ class HomeSink(FinalTextSink):
 
     async def _show(self, reply: Reply, *, is_error: bool) -> None:
         if is_error or not await self._members.get(self._user_id, lambda: self._client.is_member(self._user_id)):
-            get_logger(__name__).info("slack.no_home", is_error=is_error)
+            get_logger(__name__).info("slack.home_not_shown", is_error=is_error)
             return
         text = await asyncio.to_thread(to_mrkdwn, reply.text)
         try:

@@ -272,12 +272,12 @@ def parse_subcommand(text: str) -> tuple[str, str]:
     """
     if not text.strip():
         return "help", ""
-    first, *others = text.split(maxsplit=1)
-    rest = "".join(others)
+    first, *arguments = text.split(maxsplit=1)
+    argument_text = "".join(arguments)
     command = get_command(first.lower().removeprefix("/"))
-    if command is None or not (first.startswith("/") or looks_like_arguments(command, rest)):
+    if command is None or not (first.startswith("/") or looks_like_arguments(command, argument_text)):
         return "ask", text
     if command.name == "learn":
-        return command.name, _LINK.sub(r"\1.\2", rest.strip(), count=1).removeprefix("<")
-    match = _LINK.search(rest) if command.name == "why" else None
-    return command.name, f"{match[1]}.{match[2]}" if match else rest.strip()
+        return command.name, _LINK.sub(r"\1.\2", argument_text.strip(), count=1).removeprefix("<")
+    match = _LINK.search(argument_text) if command.name == "why" else None
+    return command.name, f"{match[1]}.{match[2]}" if match else argument_text.strip()

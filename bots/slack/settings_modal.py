@@ -175,7 +175,7 @@ class FieldSink(FinalTextSink):
             await self._client.respond(str(self._message.reference["response_url"]), note, in_channel=False)
         except PlatformError as error:
             # The change is saved or refused, whether its sender is informed or not.
-            get_logger(__name__).info("slack.outcome_not_told", error=str(error))
+            get_logger(__name__).info("slack.outcome_not_shown", error=str(error))
 
 
 def _to_message(payload: Mapping[str, Any], index: int, field: str, value: str, me: Identity) -> Message:

@@ -147,7 +147,7 @@ class SlackSink(ReplySink):
             self._is_streaming = False
             if isinstance(error, MethodUnavailable):
                 self._context.missing_capabilities.mark_missing("streams", self._message.private, error)
-            get_logger(__name__).debug("slack.stream_over", error=str(error))
+            get_logger(__name__).debug("slack.stream_refused", error=str(error))
         except Unreachable:
             # Whether the piece arrived is unknown, and it must not be shown twice.
             self._is_streaming = False
@@ -247,7 +247,7 @@ class SlackSink(ReplySink):
         try:
             await self._client.stop_stream(self._channel, self._reply_ts)
         except Refused as error:
-            get_logger(__name__).debug("slack.stream_over", error=str(error))
+            get_logger(__name__).debug("slack.stream_refused", error=str(error))
         self._has_open_stream = False
 
     async def _withdraw(self) -> bool:

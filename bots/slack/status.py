@@ -29,7 +29,7 @@ class MissingCapabilities:
     def mark_missing(self, capability: str, private: bool, error: PlatformError) -> None:
         """Note that a capability is missing, until the next start."""
         self._missing.add((capability, private))
-        get_logger(__name__).info("slack.does_without", what=capability, private=private, error=str(error))
+        get_logger(__name__).info("slack.capability_missing", what=capability, private=private, error=str(error))
 
     def is_available(self, capability: str, private: bool) -> bool:
         """Return whether a capability may be tried."""
@@ -66,7 +66,7 @@ class StatusIndicator:
                 if self._has_status and not posted and self._thread_ts is not None:
                     await self._client.set_status(self._channel, self._thread_ts, "")
         except (PlatformError, TimeoutError) as error:
-            get_logger(__name__).debug("slack.sign_stays", error=str(error))
+            get_logger(__name__).debug("slack.status_not_cleared", error=str(error))
 
     async def _try_show(self, capability: str) -> bool:
         if not self._missing_capabilities.is_available(capability, self._private):
@@ -78,13 +78,15 @@ class StatusIndicator:
                 else:
                     await self._client.add_reaction(self._channel, self._ts, REACTION)
         except TimeoutError:
-            get_logger(__name__).debug("slack.no_sign", what=capability, error=f"took longer than {TIMEOUT_S:g} s")
+            get_logger(__name__).debug(
+                "slack.status_not_shown", what=capability, error=f"took longer than {TIMEOUT_S:g} s"
+            )
         except MethodUnavailable as error:
             self._missing_capabilities.mark_missing(capability, self._private, error)
         except (MessageDeleted, NotAllowed):
             raise
         except PlatformError as error:
-            get_logger(__name__).debug("slack.no_sign", what=capability, error=str(error))
+            get_logger(__name__).debug("slack.status_not_shown", what=capability, error=str(error))
         else:
             return True
         return False

@@ -78,10 +78,10 @@ class ThreadCache:
         if message.private or not message.reply_to or await self._is_bot_thread(message.key):
             return message
         thread_root = (channel, thread_ts)
-        quoted, pictures = self._texts.get(thread_root, ""), self._pictures.get(thread_root, ())
+        quoted_text, pictures = self._texts.get(thread_root, ""), self._pictures.get(thread_root, ())
         if message.addressed and (messages := await self._read(message)):
-            quoted, pictures = _quote([item.text for item in messages]), select_pictures(messages[0].attachments)
-        return replace(message, quoted=quoted, attachments=message.attachments or pictures)
+            quoted_text, pictures = _quote([item.text for item in messages]), select_pictures(messages[0].attachments)
+        return replace(message, quoted=quoted_text, attachments=message.attachments or pictures)
 
     async def _read(self, message: Message) -> Sequence[ThreadMessage]:
         if self._read_thread is None:
@@ -106,11 +106,11 @@ def _quote(texts: Sequence[str]) -> str:
     >>> _quote(["Deploys fail.", "Since when?", "Since 2.1."])
     'Deploys fail.\n\nSince when?\n\nSince 2.1.'
     """
-    quoted, last_texts = texts[0][:QUOTED_CHARS], list[str]()
-    room = QUOTED_CHARS - len(quoted)
+    first_text, last_texts = texts[0][:QUOTED_CHARS], list[str]()
+    room = QUOTED_CHARS - len(first_text)
     for text in reversed(texts[1:]):
         room -= len(text) + 2
         if room < 0:
             break
         last_texts.append(text)
-    return "\n\n".join([quoted, *reversed(last_texts)])
+    return "\n\n".join([first_text, *reversed(last_texts)])

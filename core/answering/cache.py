@@ -76,7 +76,7 @@ async def answer_with_cache(
     if entry:
         spent_ms = round(budget.elapsed_ms(), 2)
         reply = replace(entry.reply, trace=replace(entry.reply.trace, timings_ms={"total": spent_ms}))
-        get_logger(__name__).info("answer.given_again", same_words=entry.is_exact_match, spent_ms=spent_ms)
+        get_logger(__name__).info("answer.cached", same_words=entry.is_exact_match, spent_ms=spent_ms)
         await sink.finish(reply)
         return reply
     reply = await make_answer(question if has_history else replace(question, history=()), sink, budget)

@@ -53,16 +53,16 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
         return await _finish_unwritten(sink, deps, budget)
     retrieval, question_text = inputs.retrieval, image_description.question.text
     if is_extractive:
-        resolved = resolve_markers(text, retrieval.passages)
+        cited_answer = resolve_markers(text, retrieval.passages)
     else:
         # 6 cite
-        resolved = await verify_citations(text, retrieval.passages, deps, budget, question=question_text)
+        cited_answer = await verify_citations(text, retrieval.passages, deps, budget, question=question_text)
         # 7 look back
         if budget.degrade_reasons.get("write") != "stopped":
-            resolved = await look_back(resolved, retrieval.passages, deps, budget, question=question_text)
-    trace = retrieval.to_trace(budget, resolved.dropped_count)
-    reply_text, images = image_description.with_note(resolved.text), image_description.description
-    reply = Reply(reply_text, resolved.citations, retrieval.passages, is_extractive, trace, images)
+            cited_answer = await look_back(cited_answer, retrieval.passages, deps, budget, question=question_text)
+    trace = retrieval.to_trace(budget, cited_answer.dropped_count)
+    reply_text, images = image_description.with_note(cited_answer.text), image_description.description
+    reply = Reply(reply_text, cited_answer.citations, retrieval.passages, is_extractive, trace, images)
     await sink.finish(reply)
     return reply
 

@@ -88,7 +88,7 @@ class QuotaLimiter:
         self._in_progress: set[_Reservation] = set()
         # For each reservation that is reading the record just now: all that were in progress at any moment of it.
         self._open_reads: dict[_Reservation, set[_Reservation]] = {}
-        self._logged, self._refused = _DailySet(), _DailySet()
+        self._logged_limits, self._reported_refusals = _DailySet(), _DailySet()
 
     @asynccontextmanager
     async def reserve(
@@ -117,11 +117,11 @@ class QuotaLimiter:
         try:
             totals = await self._usage_repository.get_totals(now.date(), question)
             average = await self._usage_repository.get_average() or self._default_usage
-            elsewhere = await self._usage_repository.get_in_progress_elsewhere()
+            answers_elsewhere = await self._usage_repository.get_in_progress_elsewhere()
         finally:
             del self._open_reads[reservation]
         in_progress |= {
-            _Reservation((platform, chat), (platform, user), None, 1.0) for platform, chat, user in elsewhere
+            _Reservation((platform, chat), (platform, user), None, 1.0) for platform, chat, user in answers_elsewhere
         }
         for quota_usage in self._iter_quota_usage(reservation, in_progress, totals, average):
             if quota_usage.is_exhausted:
@@ -139,23 +139,23 @@ class QuotaLimiter:
             ("_per_chat", "this_chat", chat, [other for other in in_progress if other.chat == chat], totals.chat),
             ("_per_user", "you", user, [other for other in in_progress if other.user == user], totals.user),
         ]
-        for suffix, scope, subject, others, usage in groups:
+        for suffix, scope, subject, reservations, usage in groups:
             # In the terminal there is neither a chat nor a user.
             if suffix and not subject[1]:
                 continue
-            estimates = [other.estimate_usage(average) for other in others]
+            estimates = [other.estimate_usage(average) for other in reservations]
             for index, (kind, amount) in enumerate((("tokens", usage.total_tokens), ("cost", usage.cost))):
                 limit_name = f"daily_{kind}{suffix}"
                 quota = self._live.limit(limit_name)
                 if quota is not None:
                     reserved = sum(estimate[index] for estimate in estimates)
-                    yield _QuotaUsage(limit_name, scope, subject, quota, amount, len(others), reserved)
+                    yield _QuotaUsage(limit_name, scope, subject, quota, amount, len(reservations), reserved)
 
     def _refuse(
         self, quota_usage: _QuotaUsage, reservation: _Reservation, question: Question, now: datetime
     ) -> QuotaExceeded:
         """Return the refusal, and log the limit once a day: every further question would repeat it."""
-        if self._logged.add(now.date(), quota_usage.limit_name, quota_usage.subject):
+        if self._logged_limits.add(now.date(), quota_usage.limit_name, quota_usage.subject):
             get_logger(__name__).warning(
                 "limit.reached",
                 limit=quota_usage.limit_name,
@@ -166,7 +166,9 @@ class QuotaLimiter:
             )
         # What is only reserved may be free again in a moment: then the asker is told again after a minute.
         minute = "" if quota_usage.used_amount >= quota_usage.quota else f"{now:%H:%M}"
-        is_new = self._refused.add(now.date(), quota_usage.limit_name, reservation.chat, reservation.user, minute)
+        is_new = self._reported_refusals.add(
+            now.date(), quota_usage.limit_name, reservation.chat, reservation.user, minute
+        )
         text = _format_refusal(quota_usage, now, messages_for(detect_language(question.text)))
         return QuotaExceeded(text, is_repeated=bool(reservation.user[1]) and not is_new)
 

@@ -130,7 +130,7 @@ async def find_unsupported(
                     rejections.add(citation.rejection)
     except (TimeoutError, ServiceError) as error:
         # The citations rejected so far are fully decided.
-        get_logger(__name__).warning("support.by_words", error=str(error) or f"not in {timeout_s:.1f} s")
+        get_logger(__name__).warning("support.without_vectors", error=str(error) or f"not in {timeout_s:.1f} s")
         return CitationCheck(frozenset(rejections), has_overrun=True)
     return CitationCheck(frozenset(rejections))
 

@@ -127,7 +127,8 @@ async def _rank(question: _Question, candidates: Sequence[Candidate], library: L
     """Return the candidates with their scores, best first."""
     tokens = [_tokenize(candidate.quotable.content) for candidate in candidates]
     overlaps = [
-        _score_words(question.subject, candidate, own) for candidate, own in zip(candidates, tokens, strict=True)
+        _score_words(question.subject, candidate, candidate_tokens)
+        for candidate, candidate_tokens in zip(candidates, tokens, strict=True)
     ]
     # Comparing vectors takes time: only for those that share the most words.
     best = sorted(range(len(candidates)), key=lambda index: -overlaps[index])[:MAX_CANDIDATES]
@@ -137,7 +138,9 @@ async def _rank(question: _Question, candidates: Sequence[Candidate], library: L
         async with asyncio.timeout(question.timeout_s):
             similarities = await library.similarity(question.text, texts)
     except (TimeoutError, ServiceError) as error:
-        get_logger(__name__).warning("extract.by_words", error=str(error) or f"not in {question.timeout_s:.1f} s")
+        get_logger(__name__).warning(
+            "extract.without_vectors", error=str(error) or f"not in {question.timeout_s:.1f} s"
+        )
     quotes = []
     for index, similarity in zip(best, similarities, strict=True):
         candidate = candidates[index]
@@ -158,10 +161,10 @@ async def _rank(question: _Question, candidates: Sequence[Candidate], library: L
 
 def _score_words(subject: Subject, candidate: Candidate, tokens: frozenset[str]) -> float:
     """Return how much of the subject a candidate has. The first piece below a matching heading fits best."""
-    heading = subject.get_coverage(_tokenize(candidate.quotable.heading))
-    own = subject.get_coverage(tokens)
-    together = subject.get_coverage(tokens | candidate.context)
-    return 0.5 * own + 0.2 * together + 0.3 * heading / (1 + candidate.quotable.rank)
+    heading_coverage = subject.get_coverage(_tokenize(candidate.quotable.heading))
+    own_coverage = subject.get_coverage(tokens)
+    context_coverage = subject.get_coverage(tokens | candidate.context)
+    return 0.5 * own_coverage + 0.2 * context_coverage + 0.3 * heading_coverage / (1 + candidate.quotable.rank)
 
 
 def _select(question: _Question, ranked_quotes: Sequence[ScoredQuote]) -> list[ScoredQuote]:
@@ -192,8 +195,11 @@ def _adds_something(quote: ScoredQuote, selected: Sequence[ScoredQuote]) -> bool
 
 
 def _is_repeated(quote: ScoredQuote, other: ScoredQuote) -> bool:
-    own, others = quote.candidate, other.candidate
-    if own.position == others.position and own.quotable.sentences & others.quotable.sentences:
+    candidate, other_candidate = quote.candidate, other.candidate
+    if (
+        candidate.position == other_candidate.position
+        and candidate.quotable.sentences & other_candidate.quotable.sentences
+    ):
         return True
     return len(quote.tokens & other.tokens) > 0.7 * min(len(quote.tokens), len(other.tokens))
 
@@ -202,10 +208,10 @@ def _get_quotables(passage: Passage) -> list[Quotable]:
     title = passage.title.rpartition(" > ")[2]
     if passage.kind == "faq":
         question, _, answer = passage.text.partition("\n\n")
-        whole = " ".join(answer.split())
+        answer_line = " ".join(answer.split())
         # A short answer is one piece, unless it has blocks of its own.
-        if whole and len(whole) <= MAX_FAQ_CHARS and "```" not in answer:
-            return [Quotable(whole, question, sentences=frozenset((0,)))]
+        if answer_line and len(answer_line) <= MAX_FAQ_CHARS and "```" not in answer:
+            return [Quotable(answer_line, question, sentences=frozenset((0,)))]
         return [quotable for quotable in get_quotables(answer, question) if _is_quotable(quotable)]
     if passage.kind in NON_CODE_KINDS:
         return [quotable for quotable in get_quotables(passage.text, title) if _is_quotable(quotable)]
@@ -255,8 +261,8 @@ def _render(quote: ScoredQuote, passage: Passage) -> str:
     heading = _HEADING_NUMBER.sub("", strip_markers(quotable.heading)).rstrip(":：")
     lines = [f"{subject}: {text}" if subject and text else text or subject or (f"{heading}:" if heading else "")]
     lines += [f"- {strip_markers(item)}" for item in quotable.items]
-    rendered = "\n".join(f"> {line}" for line in lines) + f" {reference}"
-    return f"{rendered}\n\n{_format_code_block(quotable.code, quotable.language)}" if quotable.code else rendered
+    quotation = "\n".join(f"> {line}" for line in lines) + f" {reference}"
+    return f"{quotation}\n\n{_format_code_block(quotable.code, quotable.language)}" if quotable.code else quotation
 
 
 def _get_quote_subject(quotable: Quotable, passage: Passage) -> str:

@@ -23,8 +23,8 @@ def fuse(passages: Sequence[Passage], alpha: float, limit: int | None = None) ->
     """
     passages_by_id: dict[str, Passage] = {}
     for passage in passages:
-        known = passages_by_id.get(passage.id, passage)
-        passages_by_id[passage.id] = known if known is passage else merge_scores(known, passage)
+        previous = passages_by_id.get(passage.id, passage)
+        passages_by_id[passage.id] = previous if previous is passage else merge_scores(previous, passage)
     unique_passages = list(passages_by_id.values())
     if not any(passage.similarity for passage in unique_passages):
         alpha = 0.0

@@ -63,5 +63,5 @@ class Subject:
     def get_coverage(self, tokens: Collection[str]) -> float:
         """Return the share of the subject that a text with these tokens has, 0 to 1."""
         total = sum(weight for _, weight in self.terms)
-        present = sum(weight for term, weight in self.terms if not term.isdisjoint(tokens))
-        return present / total if total else 0.0
+        covered_weight = sum(weight for term, weight in self.terms if not term.isdisjoint(tokens))
+        return covered_weight / total if total else 0.0

@@ -282,8 +282,8 @@ def _has_other_count(claim: str, features: PassageFeatures) -> bool:
     """Say whether the claim gives a count of something for which the passage only gives another count."""
     claimed_counts = dict(_iter_counts(claim))
     for noun, count in _iter_counts(features.body) if claimed_counts else ():
-        claimed = claimed_counts.get(noun)
-        if claimed and not claimed & count and not claimed & features.numbers:
+        claimed_count = claimed_counts.get(noun)
+        if claimed_count and not claimed_count & count and not claimed_count & features.numbers:
             return True
     return False
 

@@ -123,7 +123,7 @@ class OpenAIClient:
             # The reply is complete: an error of the connection after it does not matter.
             if not decoder.is_complete:
                 raise
-            get_logger(__name__).info("endpoint.ended_badly", error=str(error))
+            get_logger(__name__).info("endpoint.error_after_reply", error=str(error))
         finally:
             self._active_streams -= 1
         if not decoder.is_complete:

@@ -161,7 +161,7 @@ class FailoverClient:
             if len(self.deployments) == 1 and not has_retried and await _wait_before_retry(errors[-1], budget):
                 candidates, errors, has_retried = list(self.deployments), [], True
             elif candidates:
-                get_logger(__name__).warning("model.moved_on", error=str(errors[-1]))
+                get_logger(__name__).warning("model.failed_over", error=str(errors[-1]))
         raise _combine_errors(errors)
 
     async def _run_hedged(
@@ -249,8 +249,8 @@ class FailoverClient:
 def _choose_deployment(candidates: Sequence[Deployment]) -> tuple[Deployment, Sequence[Deployment]]:
     """Return the endpoints to try now, and those that could still take over."""
     available = [deployment for deployment in candidates if deployment.circuit_breaker.is_available()]
-    ranked = available or sorted(candidates, key=lambda deployment: deployment.circuit_breaker.last_failure_at)
-    return ranked[0], ranked[1:]
+    deployments = available or sorted(candidates, key=lambda deployment: deployment.circuit_breaker.last_failure_at)
+    return deployments[0], deployments[1:]
 
 
 async def _wait_before_retry(error: ModelError, budget: RequestBudget) -> bool:

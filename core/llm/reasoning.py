@@ -77,7 +77,7 @@ class ReasoningFilter:
         return self._process(text)
 
     def _process(self, text: str) -> str:
-        shown: list[str] = []
+        visible_parts: list[str] = []
         position = 0
         while position < len(text):
             if self._block == _BARE_FINAL:
@@ -86,12 +86,12 @@ class ReasoningFilter:
                 self._block = self._block if end < 0 else ""
                 continue
             match = _TOKEN.search(text, position)
-            shown.append(self._show(text[position : match.start() if match else len(text)]))
+            visible_parts.append(self._show(text[position : match.start() if match else len(text)]))
             if match is None:
                 break
-            shown.append(self._handle(match))
+            visible_parts.append(self._handle(match))
             position = match.end()
-        return "".join(shown)
+        return "".join(visible_parts)
 
     def _handle(self, match: re.Match[str]) -> str:
         """Apply a token; return what is seen of it."""

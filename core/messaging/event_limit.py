@@ -34,7 +34,7 @@ class EventLimit:
         self._is_about_answer = is_about_answer
         self._clock = clock
         # By person: how many events are left, and when that was so.
-        self._left: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+        self._remaining_events: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
     async def admits(self, message: Message) -> bool:
         """Return whether a message is to be journalled: every one that is no event, and events within the limit.
@@ -51,14 +51,14 @@ class EventLimit:
     def _take(self, message: Message) -> bool:
         # Who is not named is one with the others in the chat.
         person, now = (message.key.platform, message.author_id or message.key.chat), self._clock()
-        left, counted_at = self._left.pop(person, (float(MAX_EVENTS), now))
-        left = min(MAX_EVENTS, left + (now - counted_at) / 60 * EVENTS_PER_MINUTE)
-        is_admitted = left >= 1
-        self._left[person] = (left - 1 if is_admitted else left, now)
-        if len(self._left) > MAX_PEOPLE:
-            self._left.popitem(last=False)
+        remaining_events, counted_at = self._remaining_events.pop(person, (float(MAX_EVENTS), now))
+        remaining_events = min(MAX_EVENTS, remaining_events + (now - counted_at) / 60 * EVENTS_PER_MINUTE)
+        is_admitted = remaining_events >= 1
+        self._remaining_events[person] = (remaining_events - 1 if is_admitted else remaining_events, now)
+        if len(self._remaining_events) > MAX_PEOPLE:
+            self._remaining_events.popitem(last=False)
         if not is_admitted:
             get_logger(__name__).debug("event.refused", author_id=message.author_id, max_events=MAX_EVENTS)
-        elif left < 2:
+        elif remaining_events < 2:
             get_logger(__name__).warning("event.limit_reached", author_id=message.author_id, max_events=MAX_EVENTS)
         return is_admitted

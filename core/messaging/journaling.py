@@ -140,13 +140,13 @@ class RecordedSink:
 def describe_error(message: Message, error: Exception) -> Reply:
     """Log an error in full, and return what the asker reads: plain words."""
     is_expected, texts = isinstance(error, KimasError), messages_for(detect_language(message.text))
-    failure = str(error) or type(error).__name__
+    error_text = str(error) or type(error).__name__
     if isinstance(error, UsageError):
         get_logger(__name__).info("question.refused", reason=str(error))
-        return Reply(str(error), failure=failure)
+        return Reply(str(error), failure=error_text)
     reason = texts.service_unavailable if isinstance(error, ServiceError) else texts.internal_error
     get_logger(__name__).error("answer.failed", error=str(error), exc_info=None if is_expected else error)
-    return Reply(texts.answer_failed.format(reason=reason), failure=failure)
+    return Reply(texts.answer_failed.format(reason=reason), failure=error_text)
 
 
 def make_storable(message: Message) -> Message:
@@ -190,7 +190,7 @@ async def recover_pending(journal: Journal, adapters: Sequence[Adapter]) -> list
     pending_messages = await journal.get_pending(platform)
     if uncertain_count or pending_messages:
         get_logger(__name__).info(
-            "intake.resumed", platform=platform, pending=len(pending_messages), doubtful=uncertain_count
+            "messages.resumed", platform=platform, pending=len(pending_messages), doubtful=uncertain_count
         )
     assignments: list[tuple[Adapter, Message, str]] = []
     for message, previous_reply_id in pending_messages:

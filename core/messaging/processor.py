@@ -179,10 +179,10 @@ class MessageProcessor:
                 turn = partial(conversation.turn, number, adapter.connection)
                 await self._process_until_settled(turn, adapter, message, previous_reply_id)
             except LeftToNextStart:
-                get_logger(__name__).debug("message.left")
+                get_logger(__name__).debug("message.postponed")
             except Exception as error:
                 # Nobody handles the error after this: only the log is left.
-                get_logger(__name__).exception("message.unsettled", error=str(error))
+                get_logger(__name__).exception("message.processing_failed", error=str(error))
             finally:
                 conversation.leave(number)
 
@@ -197,7 +197,7 @@ class MessageProcessor:
                 if reply_id is not None:
                     await self._process_once(turn, adapter, message, reply_id)
             except ClaimLost as error:
-                get_logger(__name__).warning("message.lost", error=str(error))
+                get_logger(__name__).warning("message.claim_lost", error=str(error))
                 return
             except JournalError as error:
                 get_logger(__name__).error("journal.unavailable", error=str(error), retry_s=delay_s)

@@ -20,12 +20,15 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 ANSWER_TIME_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1.0)
 REFRESH_BUCKETS = (0.5, 2, 10, 60, 300, 1800)
 ANSWER_OUTCOMES = ("answered", "extractive", "cached", "refused", "withheld", "failed", "cancelled")
+# The second of each is the name of 0.1, for dashboards and alerts that have it.
+DEGRADED_STAGES_NAMES = ("degraded_stages", "answer_cuts")
+IN_FLIGHT_NAMES = ("messages_in_flight", "messages_in_hand")
 
 Sink = TypeVar("Sink")
 ProcessingOutcome = Literal["answered", "silent", "failed"]
 ModelCallOutcome = Literal["ok", "failed", "refused", "timeout", "cancelled"]
 RefreshOutcome = Literal["succeeded", "stale", "failed"]
-LiveCallOutcome = Literal["answered", "failed", "cut"]
+LiveCallOutcome = Literal["answered", "failed", "cancelled"]
 
 
 class MetricsRecorder:
@@ -41,7 +44,7 @@ class MetricsRecorder:
         """Count the tokens of one call, and their cost in the currency of the configured prices."""
 
     def record_head_start(self, *, is_kept: bool) -> None:
-        """Count one answer that began before it was certain what it is written from."""
+        """Count one speculative answer, which began before its evidence was certain."""
 
     def record_refresh(self, source: str, outcome: RefreshOutcome, seconds: float) -> None:
         """Count one refresh of a source."""
@@ -98,28 +101,26 @@ class PrometheusMetrics(MetricsRecorder):
         def histogram(name: str, documentation: str, *labels: str, bounds: Sequence[float] = buckets) -> Histogram:
             return Histogram(f"kimas_{name}", documentation, labels, registry=registry, buckets=bounds)
 
-        self._messages = counter("messages", "Messages that came to their end", "platform", "outcome", "reason")
-        self._answers = counter("answers", "Answers that came to their end", "outcome")
+        self._messages = counter("messages", "Messages that are finished", "platform", "outcome", "reason")
+        self._answers = counter("answers", "Answers that are finished", "outcome")
         self._saved_searches = counter("searches_saved", "Searches of agents that routing left out")
-        self._degraded_stages = counter("answer_cuts", "Stages of answers whose stand-in was used", "stage")
-        self._first_token_seconds = histogram("first_token_seconds", "From the begin of an answer to its first token")
-        self._answer_seconds = histogram("answer_seconds", "From the begin of an answer until it is posted")
+        documentation = "Stages of answers whose fallback was used"
+        self._degraded_stages = [counter(name, documentation, "stage") for name in DEGRADED_STAGES_NAMES]
+        self._first_token_seconds = histogram("first_token_seconds", "From the start of an answer to its first token")
+        self._answer_seconds = histogram("answer_seconds", "From the start of an answer until it is posted")
         self._stage_seconds = Summary(
             "kimas_stage_seconds", "Time of one stage of an answer", ("stage",), registry=registry
         )
         self._tokens = counter("tokens", "Tokens that language models used", "agent", "kind")
         self._head_starts = counter("head_starts", "Answers that began early, kept or discarded", "outcome")
         self._cost = counter("cost", "What they cost, in the currency of the prices", "agent")
-        model_labels = ("model", "endpoint")
-        self._model_calls = counter("model_calls", "Calls of language models", *model_labels, "outcome")
-        self._model_call_seconds = histogram(
-            "model_call_seconds", "Time of one good call of a language model", *model_labels
-        )
+        self._model_calls = counter("model_calls", "Calls of language models", "model", "endpoint", "outcome")
+        self._model_call_seconds = histogram("model_call_seconds", "Time of one successful call", "model", "endpoint")
         self._refreshes = counter("refreshes", "Refreshes of sources", "source", "outcome")
         self._refresh_seconds = histogram("refresh_seconds", "Time of one refresh", "source", bounds=REFRESH_BUCKETS)
-        self._live_calls = counter("live_calls", "Times that a live source was asked", "source", "outcome")
-        self._live_call_seconds = histogram("live_call_seconds", "Time of one of them that was answered", "source")
-        self._scrape_errors = counter("scrape_errors", "Readings of the metrics that left out the sources")
+        self._live_calls = counter("live_calls", "Queries to a live source", "source", "outcome")
+        self._live_call_seconds = histogram("live_call_seconds", "Time of one query that was answered", "source")
+        self._scrape_errors = counter("scrape_errors", "Scrapes that left out the sources")
         self._status_collector = _StatusCollector(registry)
         ProcessCollector(registry=registry)
         for metric, outcomes in ((self._answers, ANSWER_OUTCOMES), (self._head_starts, ("kept", "discarded"))):
@@ -144,7 +145,7 @@ class PrometheusMetrics(MetricsRecorder):
         self._cost.labels(agent).inc(max(0.0, cost))
 
     def record_head_start(self, *, is_kept: bool) -> None:
-        """Count one answer that began early."""
+        """Count one speculative answer."""
         self._head_starts.labels("kept" if is_kept else "discarded").inc()
 
     def record_refresh(self, source: str, outcome: RefreshOutcome, seconds: float) -> None:
@@ -209,7 +210,8 @@ class PrometheusMetrics(MetricsRecorder):
             for stage, spent_ms in timings.items():
                 self._stage_seconds.labels(stage).observe(spent_ms / 1000)
             for stage in reply.trace.cut:
-                self._degraded_stages.labels(stage).inc()
+                for metric in self._degraded_stages:
+                    metric.labels(stage).inc()
 
 
 class _StatusCollector:
@@ -227,19 +229,22 @@ class _StatusCollector:
     def collect(self) -> Iterable[Metric]:
         """Yield every metric family with its current values."""
         status, gauge = self.status, _make_gauge
-        yield gauge("ready", "1 from the start's end until a stop", [((), status.is_ready)])
+        yield gauge("ready", "1 from the end of the start until a stop", [((), status.is_ready)])
         yield gauge(
             "event_loop_lag_seconds", "Longest delay of the event loop in the last minute", [((), status.lag_s)]
         )
-        yield gauge("messages_in_hand", "Messages not settled yet", [((), status.in_flight)])
-        yield gauge("answers_in_progress", "Answers in the making", [((), self.answers_in_progress)])
+        for name in IN_FLIGHT_NAMES:
+            yield gauge(name, "Messages that are not finished", [((), status.in_flight)])
+        yield gauge("answers_in_progress", "Answers in progress", [((), self.answers_in_progress)])
         yield from _platform_metrics(status.platforms)
         circuits: dict[tuple[str, ...], bool] = {}
         for circuit in status.circuits:
             # Two roles may share an endpoint, each with a circuit of its own.
             key = circuit.model, _get_host(circuit.base_url)
             circuits[key] = circuits.get(key, False) or circuit.is_open
-        yield gauge("circuit_open", "1 while an endpoint is left alone", circuits.items(), ("model", "endpoint"))
+        yield gauge(
+            "circuit_open", "1 while the circuit breaker skips an endpoint", circuits.items(), ("model", "endpoint")
+        )
         yield from _source_metrics(status.sources)
 
 
@@ -289,11 +294,11 @@ def _source_metrics(states: Sequence[SourceState]) -> Iterable[Metric]:
 
     yield source_gauge("passages", "Passages stored", lambda state: state.passages)
     yield source_gauge("documents", "Documents stored", lambda state: state.documents)
-    yield time_gauge("last_try", "Last begin of a refresh", lambda state: state.last_try)
-    yield time_gauge("last_success", "Last good end of one", lambda state: state.last_success)
-    yield time_gauge("next_refresh", "When the next is due", lambda state: state.next_run)
+    yield time_gauge("last_try", "Start of the last refresh", lambda state: state.last_try)
+    yield time_gauge("last_success", "End of the last successful refresh", lambda state: state.last_success)
+    yield time_gauge("next_refresh", "When the next refresh is due", lambda state: state.next_run)
     yield source_gauge("failing", "1 when the last refresh failed", lambda state: bool(state.error))
-    yield source_gauge("paused", "1 while refreshed only when asked", lambda state: state.paused)
+    yield source_gauge("paused", "1 while refreshed only on request", lambda state: state.paused)
     yield source_gauge("refreshing", "1 during a refresh", lambda state: state.running)
 
 

@@ -50,12 +50,12 @@ class Budget:
         self.translations: dict[str, str] = {}
         self.saved_searches = 0
         self.agent_scores: dict[str, float] = {}
-        self._claimed: set[str] = set()
+        self._claimed_names: set[str] = set()
 
     def claim(self, name: str) -> bool:
         """Return True for the first caller with this name: what is done once per answer, by whoever comes first."""
-        is_first = name not in self._claimed
-        self._claimed.add(name)
+        is_first = name not in self._claimed_names
+        self._claimed_names.add(name)
         return is_first
 
     def remaining(self) -> float:

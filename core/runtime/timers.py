@@ -22,16 +22,16 @@ async def run_periodically(minutes: float, work: Callable[[], Awaitable[None]]) 
     There is one run at a time; runs that were due during another run or while the machine slept are made up for by
     one. A failed run is logged, and the next one follows. Leaving the block cancels a run. 0 minutes: only one run.
     """
-    due = asyncio.Event()
-    due.set()
+    due_event = asyncio.Event()
+    due_event.set()
 
     async def fire() -> None:
-        due.set()
+        due_event.set()
 
     async def run_when_due() -> None:
         while True:
-            await due.wait()
-            due.clear()
+            await due_event.wait()
+            due_event.clear()
             try:
                 await work()
             except Exception as error:

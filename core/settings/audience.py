@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
+from core.settings.answering import AgentSettings
 from core.settings.base import CHAT_PATTERN, EVERYONE
-
-if TYPE_CHECKING:
-    from core.settings import Settings
+from core.settings.messaging import AutoCommentSettings, GateSettings, Platform, PlatformSettings
+from core.settings.sources import SourceSettings
 
 OWNERS, ADMINS = "owners", "admins"
 # The terminal: whoever uses it runs the bot.
@@ -49,6 +49,38 @@ def may_see(audience: frozenset[str], asker: Asker) -> bool:
     return asker.is_private and (asker.role == "owner" or (asker.role == "admin" and ADMINS in audience))
 
 
+class RestrictedSettings(Protocol):
+    """The part of the configuration (`core.settings.Settings`) that says who may see what."""
+
+    @property
+    def sources(self) -> dict[str, SourceSettings]:
+        """The sources by name."""
+        ...
+
+    @property
+    def agents(self) -> dict[str, AgentSettings]:
+        """The configured agents by name."""
+        ...
+
+    @property
+    def gate(self) -> GateSettings:
+        """In which chats the bot speaks."""
+        ...
+
+    @property
+    def auto_comment(self) -> AutoCommentSettings:
+        """In which chats it comments."""
+        ...
+
+    def get_bots(self, platform: str = "") -> list[tuple[str, Platform, PlatformSettings]]:
+        """Return the bots (of one platform) as name, platform and section."""
+        ...
+
+    def retrieval_agents(self) -> dict[str, AgentSettings]:
+        """Return the agents that search."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Audiences:
     """The audiences of a configuration. `by_source` has those that restrict a source: an asker must be in all of them.
@@ -60,7 +92,7 @@ class Audiences:
     named_networks: frozenset[str] = frozenset()
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> Audiences:
+    def from_settings(cls, settings: RestrictedSettings) -> Audiences:
         """Return the audiences of all sources: their own, and those of the agents that have them."""
         agents = settings.agents.values()
         by_source = {
@@ -132,7 +164,7 @@ def _split_chat(entry: str) -> tuple[str, str]:
     return platform, chat
 
 
-def check_audiences(settings: Settings) -> None:
+def check_audiences(settings: RestrictedSettings) -> None:
     """Raise `ValueError` for an audience that names what is not there, or that could not be kept."""
     for place, audience in _iter_audiences(settings):
         for entry in audience:
@@ -148,10 +180,10 @@ def check_audiences(settings: Settings) -> None:
             )
     for name, agent in settings.retrieval_agents().items():
         if len({audiences[source] for source in agent.sources}) > 1:
-            listed = "; ".join(f"{source}: {describe(audiences[source])}" for source in agent.sources)
+            source_audiences = "; ".join(f"{source}: {describe(audiences[source])}" for source in agent.sources)
             raise ValueError(
-                f"agents.{name}: its sources have different audiences ({listed}), and one agent knows all of its "
-                "sources: give each audience an agent of its own"
+                f"agents.{name}: its sources have different audiences ({source_audiences}), and one agent knows all of "
+                "its sources: give each audience an agent of its own"
             )
 
 
@@ -164,12 +196,12 @@ def describe(audiences: frozenset[frozenset[str]]) -> str:
     return " and ".join(sorted(", ".join(sorted(audience)) for audience in audiences)) or EVERYONE
 
 
-def _iter_audiences(settings: Settings) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _iter_audiences(settings: RestrictedSettings) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield from ((f"sources.{name}", source.audience) for name, source in settings.sources.items())
     yield from ((f"agents.{name}", agent.audience) for name, agent in settings.agents.items())
 
 
-def _find_problem(entry: str, audience: tuple[str, ...], settings: Settings) -> str:
+def _find_problem(entry: str, audience: tuple[str, ...], settings: RestrictedSettings) -> str:
     """Return why an entry names nobody, and what to write instead; "" where it is right."""
     if entry == EVERYONE:
         return "" if len(audience) == 1 else "everyone stands alone: remove it, or the other entries"
@@ -179,14 +211,14 @@ def _find_problem(entry: str, audience: tuple[str, ...], settings: Settings) -> 
         return _find_chat_fault(entry, settings, networks)
     if entry in (OWNERS, ADMINS) or entry in networks:
         return ""
-    known = ", ".join((EVERYONE, ADMINS, OWNERS, *sorted(networks)))
+    known_names = ", ".join((EVERYONE, ADMINS, OWNERS, *sorted(networks)))
     return (
-        f"{entry!r} is no role and no platform with a bot (known: {known}); a chat is written platform:chat, such as "
-        "slack:C0123456789"
+        f"{entry!r} is no role and no platform with a bot (known: {known_names}); a chat is written platform:chat, "
+        "such as slack:C0123456789"
     )
 
 
-def _find_chat_fault(entry: str, settings: Settings, networks: set[str]) -> str:
+def _find_chat_fault(entry: str, settings: RestrictedSettings, networks: set[str]) -> str:
     platform, chat = _split_chat(entry)
     if not CHAT_PATTERN.fullmatch(entry):
         return (

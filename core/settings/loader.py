@@ -144,13 +144,13 @@ class _Draft:
 
     def resolve_spelling(self, path: tuple[str, ...]) -> tuple[str, ...]:
         """Return a path with the files' spelling of names that a variable cannot spell (MY_DOCS for my-docs)."""
-        resolved: list[str] = []
+        steps: list[str] = []
         node: object = self.data
         for step in path:
             names = [name for name in node if str(name).replace("-", "_") == step] if isinstance(node, dict) else []
-            resolved.append(step if step in names or not names else str(names[0]))
-            node = node.get(resolved[-1]) if isinstance(node, dict) else None
-        return tuple(resolved)
+            steps.append(step if step in names or not names else str(names[0]))
+            node = node.get(steps[-1]) if isinstance(node, dict) else None
+        return tuple(steps)
 
     def report_unknown_variables(self, rank: int, names: Sequence[str]) -> None:
         """Add an error for variables with our prefix that name no key, unless they hold a configured secret."""

@@ -63,7 +63,7 @@ def in_chat(key: ConversationKey) -> ColumnElement[bool]:
 
 
 class AnswerCache:
-    """Cached replies by question. `made_by` is a fingerprint of the configuration: other replies are ignored.
+    """Cached replies by question. Those made with another configuration than that of `fingerprint` are ignored.
 
     Every method raises `StoreError` when the database refuses.
     """
@@ -78,19 +78,19 @@ class AnswerCache:
         columns = replies.c
         is_exact_match: ColumnElement[bool] = columns.question == key.normalized
         is_match = (
-            or_(is_exact_match, columns.sense == key.canonical_form)
+            or_(is_exact_match, columns.canonical_form == key.canonical_form)
             if self._uses_canonical_form(key)
             else is_exact_match
         )
         query = (
-            select(columns.number, columns.asked, is_exact_match.label("same_words"), columns.versions, columns.reply)
+            select(columns.number, columns.text, is_exact_match.label("same_words"), columns.versions, columns.reply)
             .where(columns.scope == key.scope, is_match)
-            .where(columns.made_by == self._made_by(key), columns.made_at > self._min_made_at())
+            .where(columns.fingerprint == self._make_fingerprint(key), columns.made_at > self._min_made_at())
             .order_by(is_exact_match.desc(), columns.made_at.desc())
             .limit(MAX_CANDIDATES)
         )
         return [
-            CacheEntry(row.number, row.asked, bool(row.same_words), row.versions, _reply_from_json(row.reply))
+            CacheEntry(row.number, row.text, bool(row.same_words), row.versions, _reply_from_json(row.reply))
             for row in await self._database.fetch_all(query)
         ]
 
@@ -100,10 +100,10 @@ class AnswerCache:
         columns = replies.c
         values = {
             "scope": key.scope,
-            "made_by": self._made_by(key),
+            "fingerprint": self._make_fingerprint(key),
             "question": key.normalized,
-            "sense": key.canonical_form,
-            "asked": key.text,
+            "canonical_form": key.canonical_form,
+            "text": key.text,
             "versions": dict(versions),
             "reply": _reply_to_json(reply),
             "made_at": time.time(),
@@ -121,7 +121,7 @@ class AnswerCache:
         """Remove replies whose sources have changed."""
         await self._database.write(delete(replies).where(replies.c.number.in_(numbers)))
 
-    def _made_by(self, key: CacheKey) -> str:
+    def _make_fingerprint(self, key: CacheKey) -> str:
         """Return what a reply was made from: the configuration, as far as its asker may see it."""
         if key.visible_sources is None:
             return self._fingerprint

@@ -56,11 +56,11 @@ MAX_REMEMBERED_IDS = 2000
 class FeedState:
     """The state of a feed at the last successful poll.
 
-    `looked_at` is in seconds since 1970, `known` holds the ids of the entries, and `etag` and `modified` are what the
+    `polled_at` is in seconds since 1970, `known_ids` are those of the entries, and `etag` and `modified` are what the
     server called that state.
     """
 
-    looked_at: float
+    polled_at: float
     known_ids: tuple[str, ...] = ()
     etag: str = ""
     modified: str = ""
@@ -72,15 +72,15 @@ class FeedStateRepository(Repository):
     async def load(self, feed: str) -> FeedState | None:
         """Return the state of a feed, or None before the first poll."""
         row = await self._database.fetch_first(select(feeds).filter_by(feed=feed))
-        return None if row is None else FeedState(row.looked_at, tuple(row.known), row.etag, row.modified)
+        return None if row is None else FeedState(row.polled_at, tuple(row.known_ids), row.etag, row.modified)
 
     @uncancellable
     async def save(self, feed: str, state: FeedState) -> None:
         """Store the state of a feed."""
-        values = {"known": list(state.known_ids), "etag": state.etag, "modified": state.modified}
+        values = {"known_ids": list(state.known_ids), "etag": state.etag, "modified": state.modified}
         async with self._database.transaction() as connection:
             await connection.execute(delete(feeds).filter_by(feed=feed))
-            await connection.execute(insert(feeds).values(feed=feed, looked_at=state.looked_at, **values))
+            await connection.execute(insert(feeds).values(feed=feed, polled_at=state.polled_at, **values))
 
 
 def merge_known_ids(current_ids: Sequence[str], previous_ids: Sequence[str]) -> tuple[str, ...]:

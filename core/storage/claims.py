@@ -67,8 +67,8 @@ class ClaimRepository(Repository):
                 is_invisible = and_(columns.reply_id == "", columns.delivery.is_(null()))
                 # What had only begun begins anew, so edits count again.
                 state = case((and_(columns.state == "answering", is_invisible), "received"), else_=columns.state)
-                taken = update(messages).where(columns.number.in_([row.number for row in rows]))
-                await connection.execute(taken.values(owner=self._database.owner, state=state))
+                statement = update(messages).where(columns.number.in_([row.number for row in rows]))
+                await connection.execute(statement.values(owner=self._database.owner, state=state))
         return [Claim(to_message(row), row.reply_id, row.state == "sending", bool(row.owner)) for row in rows]
 
     async def release_all(self) -> None:

@@ -36,7 +36,7 @@ from core.storage import postgresql
 from core.storage.tables import metadata
 
 # The newest revision in `migrations/versions/`.
-HEAD = "0007"
+HEAD = "0008"
 # How long a statement waits for the lock of another process.
 BUSY_TIMEOUT_MS = 5000
 DAMAGED_HINT = "Restore a backup of the file, or move it away: the next start then makes a new one"

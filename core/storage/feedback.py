@@ -132,7 +132,7 @@ class FeedbackRepository(Repository):
 
     async def evict_cached_reply(self, question: Message) -> None:
         """Remove the cached reply to this question in this chat."""
-        await self._database.write(delete(replies).where(in_chat(question.key), replies.c.asked == question.text))
+        await self._database.write(delete(replies).where(in_chat(question.key), replies.c.text == question.text))
 
     async def get_daily_ratings(self, since: datetime) -> Sequence[DailyRatings]:
         """Return the ratings since a time, by the day of their last change, oldest first."""

@@ -85,12 +85,12 @@ class Leases(Repository):
             try:
                 is_held = await self.acquire(name)
             except StoreError as error:
-                get_logger(__name__).error("lease.not_tried", lease=name, error=str(error))
+                get_logger(__name__).error("lease.acquire_failed", lease=name, error=str(error))
                 is_held = False
             if not is_held:
                 await asyncio.sleep(self.lease_s * ATTEMPT_SHARE)
                 continue
-            get_logger(__name__).info("lease.taken", lease=name)
+            get_logger(__name__).info("lease.acquired", lease=name)
             try:
                 if not await self._run_until_lost(name, work):
                     return

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from core.errors import UsageError
 from core.runtime.tasks import uncancellable
 from core.storage.engine import Repository
-from core.storage.tables import chat_values, learned
+from core.storage.tables import chat_values, taught_answers
 from core.text.catalogue import ENGLISH, Messages
 from core.types import Message
 
@@ -60,14 +60,14 @@ class TaughtAnswerRepository(Repository):
         async with self._database.transaction() as connection:
             try:
                 async with connection.begin_nested():
-                    result = await connection.execute(insert(learned).values(values))
+                    result = await connection.execute(insert(taught_answers).values(values))
             except IntegrityError:
                 return None
         return int(result.inserted_primary_key[0]) if result.inserted_primary_key else None
 
     async def list_answers(self, state: ReviewState | None = None, limit: int | None = None) -> Sequence[TaughtAnswer]:
         """Return the answers in a state, or all, oldest first."""
-        query = select(learned).order_by(learned.c.number).limit(limit)
+        query = select(taught_answers).order_by(taught_answers.c.number).limit(limit)
         if state:
             query = query.filter_by(state=state)
         return [_to_taught_answer(row) for row in await self._database.fetch_all(query)]
@@ -91,12 +91,14 @@ class TaughtAnswerRepository(Repository):
 
     async def erase_before(self, before: datetime) -> int:
         """Remove answers from before a time that were never approved; return how many."""
-        return await self._database.write(delete(learned).where(learned.c.at < before, learned.c.state != "approved"))
+        return await self._database.write(
+            delete(taught_answers).where(taught_answers.c.at < before, taught_answers.c.state != "approved")
+        )
 
     async def _change(self, number: int, values: dict[str, object], texts: Messages) -> TaughtAnswer:
         async with self._database.transaction() as connection:
-            await connection.execute(update(learned).filter_by(number=number).values(values))
-            row = (await connection.execute(select(learned).filter_by(number=number))).first()
+            await connection.execute(update(taught_answers).filter_by(number=number).values(values))
+            row = (await connection.execute(select(taught_answers).filter_by(number=number))).first()
         if row is None:
             raise UsageError(texts.no_such_answer.format(number=number))
         return _to_taught_answer(row)

@@ -152,9 +152,9 @@ def _to_words(text: str) -> str:
     return re.sub(r"[\W_]+", "", re.sub(r"\[\d[\d, ]*\]", "", text)).casefold()
 
 
-def _is_same_or_part(words: str, others: str) -> bool:
-    is_part = words in others or others in words
-    return words == others or (is_part and min(len(words), len(others)) >= MIN_PART_CHARS)
+def _is_same_or_part(own_words: str, other_words: str) -> bool:
+    is_part = own_words in other_words or other_words in own_words
+    return own_words == other_words or (is_part and min(len(own_words), len(other_words)) >= MIN_PART_CHARS)
 
 
 def _has_id(message_id: str) -> ColumnElement[bool]:

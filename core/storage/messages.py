@@ -29,10 +29,10 @@ from core.storage.tables import (
     cursors,
     feedback,
     identity_values,
-    learned,
     may_be_shown,
     messages,
     replies,
+    taught_answers,
 )
 from core.text.formatting import with_image_description
 from core.text.nothing_found import get_detail
@@ -131,7 +131,7 @@ class Journal:
             "reply": reply.text,
             "citations": citations,
             "trace": reply.trace.to_json(),
-            "seen": reply.image_description,
+            "image_description": reply.image_description,
             "detail": get_detail(reply),
         }
         # A request to forget its author must not keep the author's name itself.
@@ -168,7 +168,7 @@ class Journal:
         citations = [asdict(citation) for citation in reply.citations]
         values = {"text": reply.text, "citations": citations, "trace": reply.trace.to_json()}
         parts_by_number = {str(number): part_id for number, part_id in parts.items()}
-        values |= {"seen": reply.image_description, "failure": reply.failure, "parts": parts_by_number}
+        values |= {"image_description": reply.image_description, "failure": reply.failure, "parts": parts_by_number}
         await self._update_row(message, delivery=values)
 
     async def get_delivery(
@@ -181,18 +181,19 @@ class Journal:
         row = await self.database.fetch_first(query)
         if row is None or row.delivery is None:
             return row is not None and row.state == "sending", None, {}
-        values = row.delivery
-        citations = tuple(Citation(**citation) for citation in values["citations"])
-        trace, failure = trace_from_json(values["trace"]), values.get("failure", "")
-        reply = Reply(values["text"], citations, trace=trace, image_description=values["seen"], failure=failure)
+        # Earlier versions called the description "seen".
+        values = {"image_description": row.delivery.get("seen", ""), "failure": "", **row.delivery}
+        citations, trace = tuple(Citation(**item) for item in values["citations"]), trace_from_json(values["trace"])
+        optional_values = {name: values[name] for name in ("image_description", "failure")}
+        reply = Reply(values["text"], citations, trace=trace, **optional_values)
         shown_reply = reply if may_be_shown(row.visible_sources, visible) else None
         return row.state == "sending", shown_reply, {int(number): part for number, part in values["parts"].items()}
 
     async def restart_begun(self, platform: str) -> int:
         """Let answers that had only begun begin anew, so edits count again; return how many were being posted."""
-        begun = update(messages).filter_by(platform=platform, state="answering", reply_id="")
-        begun = begun.where(messages.c.delivery.is_(null()))
-        await self.database.write(begun.values(state="received"))
+        statement = update(messages).filter_by(platform=platform, state="answering", reply_id="")
+        statement = statement.where(messages.c.delivery.is_(null()))
+        await self.database.write(statement.values(state="received"))
         sending = select(messages.c.number).filter_by(platform=platform, state="sending")
         return len(await self.database.fetch_all(sending))
 
@@ -299,12 +300,12 @@ class Journal:
         if not message.author_id:
             return 0
         columns, by_author = messages.c, {**chat_values(message.key), "author_id": message.author_id}
-        settled = update(messages).filter_by(**by_author).where(columns.state.in_(("answered", "failed", "silent")))
+        erase_texts = update(messages).filter_by(**by_author).where(columns.state.in_(("answered", "failed", "silent")))
         async with self.database.transaction() as connection:
             # Cached answers contain the question too; they go first, while its text is there to compare.
-            matches_question = replies.c.asked.in_(select(columns.text).filter_by(**by_author))
+            matches_question = replies.c.text.in_(select(columns.text).filter_by(**by_author))
             await connection.execute(delete(replies).where(in_chat(message.key), matches_question))
-            result = await connection.execute(settled.values(_ERASED_VALUES))
+            result = await connection.execute(erase_texts.values(_ERASED_VALUES))
             await _erase_person(connection, message)
             own_row = update(messages).filter_by(**identity_values(message))
             await connection.execute(own_row.values(author_id="", author=""))
@@ -358,10 +359,12 @@ _PERSONAL_COLUMNS = ("author_id", "author", "text", "quoted", "reply")
 _ERASED_VALUES: Mapping[str, Any] = {
     **dict.fromkeys(_PERSONAL_COLUMNS, ""),
     **dict.fromkeys(("retry_reason", "language"), ""),
-    **dict.fromkeys(("citations", "trace", "attachments", "seen", "feed_entry", "mentioned_users"), null()),
+    **dict.fromkeys(("citations", "trace", "attachments", "image_description"), null()),
+    **dict.fromkeys(("feed_entry", "mentioned_users"), null()),
     "reference": {},
 }
-_TURN_COLUMNS = ("text", "author", "author_id", "reply", "seen", "visible_sources")
+_WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
+_TURN_COLUMNS = ("text", "author", "author_id", "reply", "image_description", "visible_sources")
 _MESSAGE_COLUMNS = (
     *("id", "bot", "author_id", "author", "text", "command", "reply_to", "quoted", "private", "addressed", "sent_at"),
     *("is_by_bot", "is_post", "in_restricted_thread", "in_main_chat", "is_shared_thread", "thread_started_at"),
@@ -374,12 +377,12 @@ async def _erase_person(connection: AsyncConnection, message: Message) -> None:
 
     An approved answer is knowledge and stays, without names.
     """
-    chat, author_id, columns = chat_values(message.key), message.author_id, learned.c
+    chat, author_id, columns = chat_values(message.key), message.author_id, taught_answers.c
     await connection.execute(delete(feedback).filter_by(**chat, author_id=author_id))
     is_involved = or_(columns.asked_by == author_id, columns.taught_by == author_id)
-    await connection.execute(delete(learned).filter_by(**chat).where(is_involved, columns.state != "approved"))
-    await connection.execute(update(learned).filter_by(**chat, asked_by=author_id).values(asked_by=""))
-    await connection.execute(update(learned).filter_by(**chat, taught_by=author_id).values(taught_by="", teacher=""))
+    await connection.execute(delete(taught_answers).filter_by(**chat).where(is_involved, columns.state != "approved"))
+    await connection.execute(update(taught_answers).filter_by(**chat, asked_by=author_id).values(asked_by=""))
+    await connection.execute(update(taught_answers).filter_by(**chat, taught_by=author_id).values(_WITHOUT_TEACHER))
 
 
 def to_message(row: ResultRow[Any]) -> Message:
@@ -392,5 +395,5 @@ def to_message(row: ResultRow[Any]) -> Message:
 
 
 def _to_turns(row: ResultRow[Any]) -> tuple[Turn, Turn]:
-    text = with_image_description(row.text, row.seen or "")
+    text = with_image_description(row.text, row.image_description or "")
     return Turn("user", text, row.author, row.author_id), Turn("assistant", row.reply)

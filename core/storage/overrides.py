@@ -36,7 +36,7 @@ GLOBAL_SCOPE = ""
 class AuditEntry:
     """One command that changes something: where and by whom it was given, what came of it, and when (UTC).
 
-    `what` names what was to be changed, or says why it was not; `before` and `after` are its values.
+    `subject` names what was to be changed, or says why it was not; `before` and `after` are its values.
     """
 
     at: datetime
@@ -45,16 +45,18 @@ class AuditEntry:
     author_id: str
     outcome: AuditOutcome
     command: str
-    what: str = ""
+    subject: str = ""
     before: str = ""
     after: str = ""
 
 
-def new_entry(message: Message, outcome: AuditOutcome, what: str = "", before: str = "", after: str = "") -> AuditEntry:
+def new_entry(
+    message: Message, outcome: AuditOutcome, subject: str = "", before: str = "", after: str = ""
+) -> AuditEntry:
     """Return the entry of a message's command, dated now. What people typed is cut to a length."""
     command = f"{message.command} {message.text}".strip()[:MAX_TEXT_CHARS]
     key = message.key
-    texts = (text[:MAX_TEXT_CHARS] for text in (what, before, after))
+    texts = (text[:MAX_TEXT_CHARS] for text in (subject, before, after))
     return AuditEntry(datetime.now(UTC), key.platform, key.chat, message.author_id, outcome, command, *texts)
 
 

@@ -19,7 +19,7 @@ class RefreshState:
     """The state of one source. Times are None for never.
 
     `unfinished` is true while a refresh runs, or after its process died. `failures` counts the refreshes since the last
-    success, including a running one; `made_by` is a fingerprint of the settings of the last one. `changed_at` is the
+    success, including a running one; `fingerprint` is that of the settings of the last one. `changed_at` is the
     last change of the knowledge, `asked_at` the time of a request that is not complete, `counts` the result of the last
     success by name.
     """
@@ -35,7 +35,7 @@ class RefreshState:
     passages: int = 0
     documents: int = 0
     error: str = ""
-    made_by: str = ""
+    fingerprint: str = ""
     counts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -61,10 +61,10 @@ class RefreshStateRepository(Repository):
         row = await self._database.fetch_first(select(refreshes).filter_by(source=source))
         return RefreshState() if row is None else _to_state(row)
 
-    async def mark_started(self, source: str, made_by: str) -> None:
+    async def mark_started(self, source: str, fingerprint: str) -> None:
         """Record that a refresh starts."""
         now, asked_at = _now(), refreshes.c.asked_at
-        values: dict[str, Any] = {"failures": refreshes.c.failures + 1, "made_by": made_by}
+        values: dict[str, Any] = {"failures": refreshes.c.failures + 1, "fingerprint": fingerprint}
         # A request from a time when the clock was ahead is the one that starts now.
         values["asked_at"] = case((asked_at > now, now), else_=asked_at)
         await self._upsert(source, last_try=now, ended_at=None, unfinished=True, **values)
@@ -104,7 +104,7 @@ class RefreshStateRepository(Repository):
     async def mark_invalidated(self, sources: Collection[str]) -> None:
         """Record that nothing of these sources is stored any more, so that they are due."""
         for source in sources:
-            await self._upsert(source, made_by="", passages=0, documents=0)
+            await self._upsert(source, fingerprint="", passages=0, documents=0)
 
     async def delete_state(self, source: str) -> None:
         """Remove the state of a source, as if it had never been refreshed, requested or paused."""

@@ -95,19 +95,19 @@ class ReportRepository(Repository):
     """Reads reports. Every method raises `StoreError` when the database fails."""
 
     async def list_questions(
-        self, wanted: QuestionFilter, limit: int, before: int | None = None
+        self, question_filter: QuestionFilter, limit: int, before: int | None = None
     ) -> Sequence[ListedQuestion]:
         """Return the newest `limit` questions of a filter, newest first; `before` is the number where to go on."""
         columns = messages.c
-        conditions = [columns.number >= _first_number(wanted.since), is_user_message()]
-        conditions += [columns[name] == value for name, value in _place_values(wanted).items()]
-        if wanted.text:
-            conditions.append(columns.text.icontains(wanted.text, autoescape=True))
+        conditions = [columns.number >= _first_number(question_filter.since), is_user_message()]
+        conditions += [columns[name] == value for name, value in _place_values(question_filter).items()]
+        if question_filter.text:
+            conditions.append(columns.text.icontains(question_filter.text, autoescape=True))
         if before is not None:
             conditions.append(columns.number < before)
         numbers = [
             select(columns.number).where(condition, *conditions).order_by(columns.number.desc()).limit(limit).subquery()
-            for condition in _outcome_conditions(wanted.outcome)
+            for condition in _outcome_conditions(question_filter.outcome)
         ]
         # Each part has its own index; a condition that joins them with OR would read all that fulfil any.
         newest = union(*(select(part.c.number) for part in numbers))
@@ -150,7 +150,7 @@ class ReportRepository(Repository):
             *(row.state, row.detail, row.reason, row.reply),
             row.citations or (),
             row.trace or {},
-            row.seen or "",
+            row.image_description or "",
             Counter(rating.verdict for rating in ratings if rating.verdict),
             Counter(rating.reason for rating in ratings if rating.reason),
             [attempt.number for attempt in await self._database.fetch_all(attempts.order_by(messages.c.number))],
@@ -169,17 +169,17 @@ class ReportRepository(Repository):
 
     async def list_ratings(self, since: datetime, limit: int, verdict: RatingFilter = "") -> Sequence[RatedAnswer]:
         """Return the newest ratings since a time, newest first: all, or those with one verdict."""
-        rated, columns = feedback.c, messages.c
-        is_question = and_(columns.id == rated.question, *(columns[name] == rated[name] for name in _CHAT_COLUMNS))
+        ratings, columns = feedback.c, messages.c
+        is_question = and_(columns.id == ratings.question, *(columns[name] == ratings[name] for name in _CHAT_COLUMNS))
         verdicts = (verdict,) if verdict else (UP, DOWN)
         query = (
             select(
-                *(rated.number, rated.at, rated.verdict, rated.reason, rated.platform, rated.chat),
+                *(ratings.number, ratings.at, ratings.verdict, ratings.reason, ratings.platform, ratings.chat),
                 *(columns.number.label("question"), _get_start(columns.text)),
             )
             .select_from(feedback.outerjoin(messages, is_question))
-            .where(rated.at >= since, rated.verdict.in_(verdicts))
-            .order_by(rated.at.desc(), rated.number.desc())
+            .where(ratings.at >= since, ratings.verdict.in_(verdicts))
+            .order_by(ratings.at.desc(), ratings.number.desc())
         )
         return [RatedAnswer(*row) for row in await self._database.fetch_all(query.limit(limit))]
 
@@ -202,8 +202,10 @@ def _get_start(text: ColumnElement[str]) -> ColumnElement[str]:
     return func.coalesce(func.substr(text, 1, MAX_LISTED_CHARS), "")
 
 
-def _place_values(wanted: QuestionFilter) -> Mapping[str, str]:
-    return {name: value for name, value in (("platform", wanted.platform), ("chat", wanted.chat)) if value}
+def _place_values(question_filter: QuestionFilter) -> Mapping[str, str]:
+    return {
+        name: value for name, value in (("platform", question_filter.platform), ("chat", question_filter.chat)) if value
+    }
 
 
 def _outcome_conditions(outcome: Outcome) -> Sequence[ColumnElement[bool]]:

@@ -48,11 +48,11 @@ async def erase_expired(settings: Settings, journal: Journal) -> None:
             await FeedbackRepository(journal.database).erase_before(now - timedelta(days=days))
             await TaughtAnswerRepository(journal.database).erase_before(now - timedelta(days=days))
     except StoreError as error:
-        get_logger(__name__).error("journal.not_emptied", error=str(error))
+        get_logger(__name__).error("journal.prune_failed", error=str(error))
         return
     if message_count or event_count or reply_count or answer_count:
         counts = {"messages": message_count, "replies": reply_count, "answers": answer_count, "events": event_count}
-        get_logger(__name__).info("journal.emptied", **counts)
+        get_logger(__name__).info("journal.pruned", **counts)
 
 
 async def delete_events(database: Database, before: datetime) -> int:

@@ -64,7 +64,7 @@ messages = sa.Table(
     sa.Column("settled_at", UtcDateTime),
     # What else came with it: where it can be fetched, over HTTP its bytes; and what its pictures showed.
     sa.Column("attachments", sa.JSON),
-    sa.Column("seen", Text),
+    sa.Column("image_description", Text),
     # What its platform says of it, and of a message of the bot's own making what it is for.
     *(
         sa.Column(name, sa.Boolean, nullable=False, default=False, server_default=sa.false())
@@ -109,15 +109,15 @@ cursors = sa.Table(
     sa.Column("position", sa.BigInteger, nullable=False),
 )
 
-# How far each feed was followed: `looked_at` is the last look that succeeded, in seconds since 1970, `known` holds the
-# entries that were there, `etag` and `modified` what the server called that state.
+# How far each feed was followed: `polled_at` is the last poll that succeeded, in seconds since 1970, `known_ids` are
+# those of the entries that were there, `etag` and `modified` what the server called that state.
 feeds = sa.Table(
     "feeds",
     metadata,
     sa.Column("feed", Text(64), primary_key=True),
-    sa.Column("looked_at", sa.Float, nullable=False),
+    sa.Column("polled_at", sa.Float, nullable=False),
     *(sa.Column(name, Text, nullable=False) for name in ("etag", "modified")),
-    sa.Column("known", sa.JSON, nullable=False),
+    sa.Column("known_ids", sa.JSON, nullable=False),
 )
 
 
@@ -158,19 +158,20 @@ spending = sa.Table(
     sa.Index("spending_day", "day", "agent", "model", "prompt", "completion", "cost", "estimated"),
 )
 
-# Replies to be given again. `scope` is the chat they belong to, `question` its normal form, `sense` what it is about,
-# `made_by` a fingerprint of the configuration, `versions` the version of every cited source by name.
+# Cached replies. `scope` is the chat they belong to, `question` the question's normal form, `canonical_form` what it is
+# about, `text` its words; `fingerprint` is that of the configuration, `versions` the version of every cited source by
+# name.
 replies = sa.Table(
     "replies",
     metadata,
     sa.Column("number", sa.Integer, primary_key=True),
     sa.Column("scope", Text(300), nullable=False),
-    sa.Column("made_by", Text(64), nullable=False),
-    *(sa.Column(name, Text, nullable=False) for name in ("question", "sense", "asked")),
+    sa.Column("fingerprint", Text(64), nullable=False),
+    *(sa.Column(name, Text, nullable=False) for name in ("question", "canonical_form", "text")),
     *(sa.Column(name, sa.JSON, nullable=False) for name in ("versions", "reply")),
     sa.Column("made_at", sa.Float, nullable=False),
     sa.Index("replies_question", "scope", "question"),
-    sa.Index("replies_sense", "scope", "sense"),
+    sa.Index("replies_canonical_form", "scope", "canonical_form"),
     sa.Index("replies_made_at", "made_at"),
 )
 
@@ -191,12 +192,12 @@ audit = sa.Table(
     sa.Column("at", UtcDateTime, nullable=False),
     *(sa.Column(name, Text(128), nullable=False) for name in ("platform", "chat", "author_id")),
     sa.Column("outcome", Text(16), nullable=False),
-    *(sa.Column(name, Text, nullable=False) for name in ("command", "what", "before", "after")),
+    *(sa.Column(name, Text, nullable=False) for name in ("command", "subject", "before", "after")),
     sa.Index("audit_chat", "platform", "chat"),
 )
 
 # How each stored source stands. `unfinished` holds from the beginning of a try to its end: what dies in between leaves
-# it behind. `failures` counts the tries since the last success, `made_by` is a fingerprint of what the last one read.
+# it behind. `failures` counts the tries since the last success, `fingerprint` is that of the settings of the last try.
 refreshes = sa.Table(
     "refreshes",
     metadata,
@@ -204,7 +205,7 @@ refreshes = sa.Table(
     *(sa.Column(name, UtcDateTime) for name in ("last_try", "ended_at", "last_success", "changed_at", "asked_at")),
     *(sa.Column(name, sa.Boolean, nullable=False, default=False) for name in ("unfinished", "paused")),
     *(sa.Column(name, sa.Integer, nullable=False, default=0) for name in ("failures", "passages", "documents")),
-    *(sa.Column(name, Text, nullable=False, default="") for name in ("error", "made_by")),
+    *(sa.Column(name, Text, nullable=False, default="") for name in ("error", "fingerprint")),
     sa.Column("counts", sa.JSON),
 )
 
@@ -224,8 +225,8 @@ feedback = sa.Table(
 
 # Answers that people gave, each with its question: `state` is pending, approved or rejected. `lesson` is the id of the
 # message that the answer was taken from.
-learned = sa.Table(
-    "learned",
+taught_answers = sa.Table(
+    "taught_answers",
     metadata,
     sa.Column("number", sa.Integer, primary_key=True),
     *(sa.Column(name, Text(128), nullable=False) for name in ("platform", "chat", "lesson", "asked_by", "taught_by")),
@@ -233,8 +234,8 @@ learned = sa.Table(
     sa.Column("state", Text(16), nullable=False),
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("reviewed_at", UtcDateTime),
-    sa.Index("learned_lesson", "platform", "chat", "lesson", unique=True),
-    sa.Index("learned_state", "state"),
+    sa.Index("taught_answers_lesson", "platform", "chat", "lesson", unique=True),
+    sa.Index("taught_answers_state", "state"),
     # A number that people have seen never becomes that of another answer.
     sqlite_autoincrement=True,
 )

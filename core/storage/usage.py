@@ -53,8 +53,8 @@ class TokenUsage:
 class HeadStartCount:
     """How many speculative answers were begun, and how many of them were kept."""
 
-    begun: int = 0
-    kept: int = 0
+    started_count: int = 0
+    used_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,8 @@ class UsageRepository(Repository):
             "question_id": question.id,
             "outcome": outcome,
             **_usage_values(day, add_up(agent_usage.values())),
-            "head_starts": head_starts.begun if head_starts else 0,
-            "head_starts_kept": head_starts.kept if head_starts else 0,
+            "head_starts": head_starts.started_count if head_starts else 0,
+            "head_starts_kept": head_starts.used_count if head_starts else 0,
         }
         async with self._database.transaction() as connection:
             answer_number = await connection.scalar(insert(answers).values(values).returning(answers.c.number))

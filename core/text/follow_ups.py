@@ -189,8 +189,8 @@ def expand_with_history(question: str, history: Sequence[Turn], author_id: str =
     user_texts = [turn.text for turn in turns if turn.role == "user"]
     if not user_texts or not depends_on_history(question):
         return question
-    known = question.lower()
-    terms = [term for term in _carried_terms(question, user_texts) if term.lower() not in known]
+    question_lower = question.lower()
+    terms = [term for term in _carried_terms(question, user_texts) if term.lower() not in question_lower]
     return " ".join((question, *terms[:MAX_CARRIED_TERMS]))
 
 
@@ -269,8 +269,8 @@ def _has_open_pronoun(text: str) -> bool:
 def _subject_words(text: str) -> list[str]:
     """Return the words that name what an English question is about; verbs after "how do I" are none when others are."""
     compounds = [pair for pair in _COMPOUND.findall(text.lower()) if stem(pair[0]) != pair[0]]
-    named = {word for pair in compounds for word in pair}
-    words = [word for word in content_words(text) if word in named or stem(word) not in _GENERIC_STEMS]
+    compound_words = {word for pair in compounds for word in pair}
+    words = [word for word in content_words(text) if word in compound_words or stem(word) not in _GENERIC_STEMS]
     verbs = {verb.lower() for match in _SUBJECTIVE.finditer(text) for verb in match.groups() if verb}
     return [word for word in words if word not in verbs]
 

@@ -282,7 +282,7 @@ async def purge_removed_sources(
                 get_logger(__name__).info("source.busy", source=name, reason=str(error))
                 continue
             purged_names += [name] if document_count else []
-            get_logger(__name__).info("source.forgotten", source=name, deleted=document_count)
+            get_logger(__name__).info("source.removed", source=name, deleted=document_count)
     return purged_names
 
 

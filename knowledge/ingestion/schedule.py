@@ -59,7 +59,7 @@ def next_refresh_at(
         return min(state.asked_at, now)
     if state.paused and not state.is_pending:
         return None
-    if state.last_try is None or state.made_by != fingerprint or state.last_try > now:
+    if state.last_try is None or state.fingerprint != fingerprint or state.last_try > now:
         # The latter: a clock that was wrong must not put it off for years.
         return now
     if state.unfinished:

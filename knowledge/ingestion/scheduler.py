@@ -227,7 +227,7 @@ def _log_failure(error: Exception, **keys: str) -> None:
     """Log an error; with its traceback, where it is none of ours."""
     logger = get_logger(__name__)
     log = logger.error if isinstance(error, KimasError) else logger.exception
-    log("upkeep.failed", **keys, error=str(error) or type(error).__name__)
+    log("refresh.loop_failed", **keys, error=str(error) or type(error).__name__)
 
 
 def _log(report: SyncReport) -> None:

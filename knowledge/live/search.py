@@ -128,7 +128,7 @@ class LiveSources:
             async with asyncio.timeout_at(deadline):
                 return await self.search([name], query)
         except TimeoutError:
-            get_logger(__name__).warning("live.cut", source=name, patience_s=self._timeout_s)
+            get_logger(__name__).warning("live.timed_out", source=name, patience_s=self._timeout_s)
             return []
         except SourceError:
             # `search` has logged it; beside other sources it counts as no results.
@@ -163,7 +163,7 @@ class LiveSources:
     async def _search_source(self, retriever: LiveRetriever, query: str) -> Sequence[Passage]:
         """Ask one source, and count how that ended."""
         started_at = time.monotonic()
-        outcome: LiveCallOutcome = "cut"
+        outcome: LiveCallOutcome = "cancelled"
         try:
             passages = await retriever.search(query)
             outcome = "answered"

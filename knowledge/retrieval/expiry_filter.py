@@ -102,7 +102,7 @@ class ExpiryFilteringStore:
         try:
             state, record = await asyncio.to_thread(_read_record, folder, cached_record)
         except SourceError as error:
-            get_logger(__name__).warning("standing.hidden", source=source, error=str(error))
+            get_logger(__name__).warning("standing.record_unreadable", source=source, error=str(error))
             return {}
         self._records[source] = state, record
         paths = record.fresh_paths(self._standing_sources[source].keep_hours, self._clock())

@@ -1,4 +1,4 @@
-"""Standing queries: a live source's results are kept as documents for a while after they were last found."""
+"""Standing queries: the results of a live source are stored as documents for a while after they were last found."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ HOUR_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class StandingResult:
-    """One result: a text at a place. `seen` is when it was last found, in seconds since 1970.
+    """One result: a text at a place. `found_at` is when it was last found, in seconds since 1970.
 
-    `dated` is the line in which the service then told its age. `queries` are those that it answers as far as is known:
-    none when each of them found another text at this place.
+    `date_line` is the line in which the service then gave its age. `queries` are those that it is known to answer: none
+    when each of them found another text at this place.
     """
 
     title: str
     text: str
     url: str
-    dated: str
-    seen: float
+    date_line: str
+    found_at: float
     queries: tuple[str, ...]
 
     @property
@@ -47,8 +47,8 @@ class StandingResult:
     @property
     def time_note(self) -> str:
         """Say when it was last found, and how old it was then as far as that is known."""
-        found_line = time.strftime("(found %Y-%m-%d %H:%M UTC)", time.gmtime(self.seen))
-        return f"{self.dated}\n{found_line}" if self.dated else found_line
+        found_line = time.strftime("(found %Y-%m-%d %H:%M UTC)", time.gmtime(self.found_at))
+        return f"{self.date_line}\n{found_line}" if self.date_line else found_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class StandingRecord:
     """All results by path, and when each query was last answered, in seconds since 1970."""
 
     results: Mapping[str, StandingResult] = field(default_factory=dict)
-    asked: Mapping[str, float] = field(default_factory=dict)
+    answered_at: Mapping[str, float] = field(default_factory=dict)
 
     def fresh_paths(self, keep_hours: float, now: float) -> frozenset[str]:
-        """Return the paths of the results that may be shown: seen within so many hours."""
+        """Return the paths of the results that may be shown: found within so many hours."""
         cutoff = now - keep_hours * HOUR_S
-        return frozenset(path for path, result in self.results.items() if result.seen > cutoff)
+        return frozenset(path for path, result in self.results.items() if result.found_at > cutoff)
 
     def fresh_paths_for(self, queries: Collection[str], keep_hours: float, now: float) -> frozenset[str]:
         """Return the paths of the fresh results that answer one of these queries."""
@@ -86,13 +86,13 @@ class StandingRecord:
             results[path] = replace(
                 result, queries=(*(other_query for other_query in previous_queries if other_query != query), query)
             )
-        return StandingRecord(results, {**self.asked, query: now})
+        return StandingRecord(results, {**self.answered_at, query: now})
 
     def without_older_than(self, cutoff: float) -> StandingRecord:
-        """Return the record without what was last seen or asked before a time."""
+        """Return the record without results last found, and queries last answered, before a time."""
         return StandingRecord(
-            {path: result for path, result in self.results.items() if result.seen > cutoff},
-            {query: answered_at for query, answered_at in self.asked.items() if answered_at > cutoff},
+            {path: result for path, result in self.results.items() if result.found_at > cutoff},
+            {query: answered_at for query, answered_at in self.answered_at.items() if answered_at > cutoff},
         )
 
 
@@ -109,7 +109,9 @@ def load_record(folder: Path) -> StandingRecord:
     try:
         data = read_json(folder / RECORD_FILE)
         results = {path: _parse_result(value) for path, value in data["results"].items()}
-        return StandingRecord(results, {str(query): float(answered_at) for query, answered_at in data["asked"].items()})
+        # Earlier versions called it "asked".
+        times = data["answered_at"] if "answered_at" in data else data["asked"]
+        return StandingRecord(results, {str(query): float(answered_at) for query, answered_at in times.items()})
     except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError, AttributeError):
         return StandingRecord()
     except OSError as error:
@@ -136,8 +138,10 @@ def _to_result(passage: Passage, query: str, now: float) -> StandingResult:
 
 
 def _parse_result(data: Mapping[str, Any]) -> StandingResult:
-    title, text, url, dated = (str(data[name]) for name in ("title", "text", "url", "dated"))
-    return StandingResult(title, text, url, dated, float(data["seen"]), tuple(map(str, data["queries"])))
+    # Earlier versions called them "dated" and "seen".
+    data = {"date_line": data.get("dated"), "found_at": data.get("seen"), **data}
+    title, text, url, date_line = (str(data[name]) for name in ("title", "text", "url", "date_line"))
+    return StandingResult(title, text, url, date_line, float(data["found_at"]), tuple(map(str, data["queries"])))
 
 
 MAX_QUERIES = 1000
@@ -220,7 +224,7 @@ class StandingQueries:
         ones.
         """
         errors: list[SourceError] = []
-        ordered_queries = sorted(queries, key=lambda query: record.asked.get(query, 0.0))
+        ordered_queries = sorted(queries, key=lambda query: record.answered_at.get(query, 0.0))
         for start in range(0, len(ordered_queries), MAX_CONCURRENT_QUERIES):
             batch = ordered_queries[start : start + MAX_CONCURRENT_QUERIES]
             outcomes = await asyncio.gather(*(self._run_query(retriever, query) for query in batch))

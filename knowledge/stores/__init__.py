@@ -24,16 +24,10 @@ async def open_store(
         from knowledge.stores.weaviate import open_weaviate
 
         return await open_weaviate(settings.weaviate, embedder_name, dimension, rebuild=rebuild)
+    from knowledge.stores.lance_import import import_lance, needs_import
     from knowledge.stores.sqlite.store import open_sqlite
 
     folder = data_dir / "passages"
     if not rebuild and await asyncio.to_thread(needs_import, folder):
-        from knowledge.stores.lance_import import import_lance
-
         await import_lance(data_dir, folder, embedder_name, dimension)
     return await open_sqlite(folder, embedder_name, dimension, rebuild=rebuild)
-
-
-def needs_import(folder: Path) -> bool:
-    """Return whether a folder has passages of LanceDB, as earlier versions wrote them, and none of SQLite."""
-    return not (folder / "passages.db").exists() and (folder / "passages.lance" / "_versions").is_dir()

@@ -17,7 +17,6 @@ from core.observability.logs import get_logger
 from core.runtime.locks import writing_lock
 from core.types import Passage
 from knowledge.ports import PassageRow, StoredDocument
-from knowledge.stores import needs_import
 from knowledge.stores.copying import copy_source
 from knowledge.stores.sqlite.store import FILE_NAME, open_sqlite
 from knowledge.stores.vectors import require_labels
@@ -27,6 +26,11 @@ UNFINISHED_FOLDER = "unfinished"
 COLUMNS = ["id", "source", "path", "title", "text", "url", "kind", "start_line", "end_line"]
 # Rows that stood for documents without passages, and for what was deleted.
 PLACEHOLDER_PREFIX, TOMBSTONE_SOURCE = "empty:", ""
+
+
+def needs_import(folder: Path) -> bool:
+    """Return whether a folder has passages of LanceDB, as earlier versions wrote them, and none of SQLite."""
+    return not (folder / FILE_NAME).exists() and (folder / OLD_FOLDER / "_versions").is_dir()
 
 
 async def import_lance(data_dir: Path, folder: Path, embedder_name: str, dimension: int) -> None:
@@ -99,8 +103,10 @@ class LanceTable:
 
     async def rows(self, source: str, paths: Collection[str]) -> Sequence[PassageRow]:
         """Return the rows of these paths of a source."""
-        chosen = f"source = {_quote(source)} AND path IN ({', '.join(map(_quote, paths))}) AND vector IS NOT NULL"
-        table = await self._table.query().where(chosen).select([*COLUMNS, "fingerprint", "tokens", "vector"]).to_arrow()
+        condition = f"source = {_quote(source)} AND path IN ({', '.join(map(_quote, paths))}) AND vector IS NOT NULL"
+        table = (
+            await self._table.query().where(condition).select([*COLUMNS, "fingerprint", "tokens", "vector"]).to_arrow()
+        )
         return [
             PassageRow(
                 Passage(*(row[name] for name in COLUMNS)),

@@ -147,9 +147,9 @@ async def test_a_source_that_a_dry_run_lacks_is_not_forgotten(
         async with daemon(deployment, dry=True):
             telegram.say(7, ASKED)
             await until(lambda: withheld(log))
-        assert "source.forgotten" not in log.getvalue()
+        assert "source.removed" not in log.getvalue()
         async with daemon(deployment, dry=False):
-            await until(lambda: "source.forgotten" in log.getvalue())
+            await until(lambda: "source.removed" in log.getvalue())
 
 
 async def test_only_what_is_named_gets_through() -> None:

@@ -229,7 +229,7 @@ async def looked(journal: Journal, times: int = 2) -> None:
     async with asyncio.timeout(30):
         while len(observed) <= times:
             async with journal.database.connect() as connection:
-                observed.update(await connection.scalars(select(feeds.c.looked_at)))
+                observed.update(await connection.scalars(select(feeds.c.polled_at)))
             await asyncio.sleep(0.005)
 
 
@@ -248,14 +248,14 @@ async def outcomes(journal: Journal, count: int = 0) -> dict[str, tuple[str, str
 async def looked_ago(journal: Journal, seconds: float) -> None:
     """Make the last look at every feed longer ago, as a daemon leaves it that was down."""
     async with journal.database.transaction() as connection:
-        await connection.execute(text("UPDATE feeds SET looked_at = looked_at - :s"), {"s": seconds})
+        await connection.execute(text("UPDATE feeds SET polled_at = polled_at - :s"), {"s": seconds})
 
 
 async def forget_entries(journal: Journal, newest: int) -> None:
     """Make the newest entries unknown again."""
     async with journal.database.transaction() as connection:
-        known = (await connection.scalars(select(feeds.c.known))).one()
-        await connection.execute(update(feeds).values(known=known[newest:], etag="", modified=""))
+        known_ids = (await connection.scalars(select(feeds.c.known_ids))).one()
+        await connection.execute(update(feeds).values(known_ids=known_ids[newest:], etag="", modified=""))
 
 
 @pytest.mark.parametrize("name", PLATFORMS)
@@ -449,13 +449,13 @@ async def test_a_broken_feed_is_told_once_and_stops_no_other(
     feed = {"chat": place.chat, "every_minutes": 1, "allow_private": ["127.0.0.1"]}
     both = {"games": {**feed, "url": web.url("/feed")}, "other": {**feed, "url": web.url("/other")}}
     async with followed(settings(auto_comment={"feeds": both, "deadline_s": 30}), place, journal, wanted=4):
-        await until(lambda: events(log, "feed.not_read"))
-        assert [entry["feed"] for entry in events(log, "feed.not_read")] == ["other"]
+        await until(lambda: events(log, "feed.poll_failed"))
+        assert [entry["feed"] for entry in events(log, "feed.poll_failed")] == ["other"]
         web.pages["/feed"] = rss(Item(2), Item(1), Item(0))
         await until(place.shown)
         web.pages["/other"] = rss(Item(7))
-        await until(lambda: events(log, "feed.read_again"))
-    (data,) = events(log, "feed.not_read")
+        await until(lambda: events(log, "feed.recovered"))
+    (data,) = events(log, "feed.poll_failed")
     assert "no feed that can be read" in data["error"]
     # Its first look that worked came after the outage.
     assert list(await outcomes(journal)) == ["Diving, day 2"]
@@ -468,11 +468,11 @@ async def test_a_feed_that_breaks_off_makes_nothing_new(
     place = await network("http", stack, journal, tmp_path)
     async with followed(following(web, place.chat), place, journal):
         web.fault = fault
-        await until(lambda: events(log, "feed.not_read"))
+        await until(lambda: events(log, "feed.poll_failed"))
         web.fault = ""
         await looked(journal)
     assert await outcomes(journal) == {}
-    assert len(events(log, "feed.not_read")) == 1
+    assert len(events(log, "feed.poll_failed")) == 1
 
 
 async def test_a_private_address_is_refused(
@@ -487,11 +487,11 @@ async def test_a_private_address_is_refused(
     task = asyncio.create_task(
         follower.listen(make_processor(configuration, journal, Writer()).handler_for(place.adapter))
     )
-    await until(lambda: events(log, "feed.not_read"))
+    await until(lambda: events(log, "feed.poll_failed"))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert web.requests == []
-    assert "private address 127.0.0.1" in events(log, "feed.not_read")[0]["error"]
+    assert "private address 127.0.0.1" in events(log, "feed.poll_failed")[0]["error"]
     # Nor behind a redirect, from a host that is allowed.
     web.pages["/moved"] = Page("", 302, {"Location": web.url("/feed", "127.0.0.2")})
     with pytest.raises(SourceError, match=r"private address 127\.0\.0\.2"):
@@ -542,7 +542,7 @@ async def test_a_busy_server_is_left_alone(
     place = await network("http", stack, journal, tmp_path)
     async with followed(following(web, place.chat), place, journal):
         web.pages["/feed"] = Page("", 503, {"Retry-After": "60"})
-        await until(lambda: events(log, "feed.not_read"))
+        await until(lambda: events(log, "feed.poll_failed"))
         request_count = len(web.requests)
         await asyncio.sleep(6 * MINUTE_S)
         assert len(web.requests) == request_count
@@ -713,7 +713,7 @@ async def test_the_daemon_follows_feeds_and_a_dry_run_posts_nothing(
         await asyncio.to_thread(deployment.call, "ingest")
         configure_logs(LogSettings(format="json", level="debug"), log)
         async with daemon(deployment, dry=False):
-            await until(lambda: events(log, "feed.looked_at"), 60)
+            await until(lambda: events(log, "feed.polled"), 60)
         new = Item(2, "How do I change the signing key?", "Sessions are kept in signed cookies.")
         web.pages["/feed"] = rss(new, Item(1), Item(0))
         async with daemon(deployment, dry=True):

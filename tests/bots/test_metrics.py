@@ -182,7 +182,7 @@ async def test_a_daemon_shows_what_it_does(
         model.status = 404
         telegram.say(GROUP, "@kimas_bot How do I install Rocket?")
         await watching.until("kimas_answers_total", 1, outcome="extractive")
-        await watching.until("kimas_messages_in_hand", 0)
+        await watching.until("kimas_messages_in_flight", 0)
         output = {name: sample for name, sample in (await watching.samples()).items() if name[0].startswith("kimas_")}
         _, text = await watching.get("/metrics")
     result: dict[str, list[dict[str, str]]] = {}
@@ -207,7 +207,7 @@ async def test_a_daemon_shows_what_it_does(
     assert value("kimas_first_token_seconds_count") == 1
     assert 0 < value("kimas_first_token_seconds_sum") <= value("kimas_answer_seconds_sum") < SOON_S
     assert value("kimas_stage_seconds_count", stage="search") == 2
-    assert value("kimas_answer_cuts_total", stage="write") == 1
+    assert value("kimas_degraded_stages_total", stage="write") == 1
     prompt = value("kimas_tokens_total", agent="summarizer", kind="prompt")
     completion = value("kimas_tokens_total", agent="summarizer", kind="completion")
     assert prompt > completion > 0
@@ -281,7 +281,7 @@ async def test_live_sources_that_fail_or_take_too_long_are_counted(web: WebPeer)
         await live.search_with_stored(["web"], "How?", stored())
         await live.close()
     counted = metrics.render(DaemonStatus()).decode()
-    for outcome in ("answered", "failed", "cut"):
+    for outcome in ("answered", "failed", "cancelled"):
         assert f'kimas_live_calls_total{{outcome="{outcome}",source="web"}} 1.0' in counted
     assert 'kimas_live_call_seconds_count{source="web"} 1.0' in counted
 

@@ -480,7 +480,7 @@ class TestTeaching:
         (answer,) = await TaughtAnswerRepository(page.journal.database).list_answers("approved")
         assert answer.reviewer == "the operator's page"
         entries = await Audit(page.journal.database).get_newest(9)
-        assert [(entry.outcome, entry.what, entry.after, entry.author_id) for entry in entries] == [
+        assert [(entry.outcome, entry.subject, entry.after, entry.author_id) for entry in entries] == [
             ("changed", "faq 1", "approve", "operator-page"),
             ("changed", "learned 1", "No: signed cookies.", "operator-page"),
         ]

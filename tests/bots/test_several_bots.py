@@ -350,7 +350,7 @@ async def test_a_platform_that_is_away_at_the_start_keeps_no_other_down(deployme
         async with deployment.daemon() as process:
             await accepted(network, http_port, {**question, "text": QUESTION, "addressed": True})
             await settled(deployment, 1)
-            assert "daemon.platforms_away" in deployment.log()
+            assert "daemon.platforms_unreachable" in deployment.log()
             async with TelegramPeer(port=telegram_port) as telegram:
                 telegram.say(ANN, QUESTION)
                 await settled(deployment, 2)

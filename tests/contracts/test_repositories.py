@@ -421,7 +421,7 @@ class TestOverrides:
         await overrides.load()
         assert overrides.mode("telegram:-100") is None
         entries = await Audit(database).get_newest(9, chat=("telegram", "-100"))
-        assert [(entry.what, entry.before, entry.after) for entry in entries] == [
+        assert [(entry.subject, entry.before, entry.after) for entry in entries] == [
             ("telegram:-100 mode", "mention", "as configured"),
             ("off.docs", "", "1"),
             ("telegram:-100 mode", "auto", "mention"),
@@ -475,7 +475,7 @@ class TestRefreshState:
         await repository.set_paused("notes", True)
         await repository.mark_invalidated(["docs"])
         states = await repository.get_states()
-        assert (states["docs"].failures, states["docs"].error, states["docs"].made_by) == (2, "no network", "")
+        assert (states["docs"].failures, states["docs"].error, states["docs"].fingerprint) == (2, "no network", "")
         assert states["notes"] == RefreshState(paused=True)
         await repository.delete_state("docs")
         assert set(await repository.get_states()) == {"notes"}

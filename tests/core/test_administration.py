@@ -755,7 +755,7 @@ async def test_a_refresh_is_asked_for_and_not_too_often(journal: Journal, upkeep
     assert "Again in 5 min" in await bot.hear(says("refresh", "docs"))
     assert "No source has that name. The sources are: `docs`." in await bot.hear(says("refresh", "dcos"))
     assert upkeep.asked == [("docs",), ()]
-    assert [entry.what for entry in await bot.entries()] == ["refresh all sources", "refresh docs"]
+    assert [entry.subject for entry in await bot.entries()] == ["refresh all sources", "refresh docs"]
 
 
 async def test_a_refresh_that_failed_may_be_tried_again(journal: Journal, upkeep: FolderUpkeep) -> None:
@@ -840,7 +840,7 @@ async def test_earlier_answers_go_when_the_sources_change(journal: Journal) -> N
     async with journal.database.transaction() as connection:
         await connection.execute(
             text(
-                "INSERT INTO replies (scope, made_by, question, sense, asked, versions, reply, made_at) "
+                "INSERT INTO replies (scope, fingerprint, question, canonical_form, text, versions, reply, made_at) "
                 "VALUES ('[]', 'x', 'q', 's', 'a', '{}', '{}', 1)"
             )
         )
@@ -948,7 +948,7 @@ async def test_the_audit_says_who_when_where_what_before_and_after(journal: Jour
     await bot.hear(says("mode", "off", who=ANN))
     await bot.hear(replace(says("mode", "off"), key=ConversationKey("test", "hall")))
     hall, refused, changed = await bot.entries()
-    assert (changed.what, changed.before, changed.after) == ("test:room mode", "mention", "auto")
+    assert (changed.subject, changed.before, changed.after) == ("test:room mode", "mention", "auto")
     assert (changed.author_id, changed.chat, changed.outcome) == (OWNER, "room", "changed")
     assert (refused.author_id, refused.outcome, refused.after) == (ANN, "refused", "")
     assert datetime.now(UTC) - hall.at < timedelta(seconds=20)
@@ -1050,7 +1050,7 @@ async def test_a_faulty_file_changes_nothing_and_is_told(journal: Journal, disk:
     assert await bot.hear(says("", "How?", who=ANN)) == "Answer to How?"
     assert "Version" in await bot.hear(says("status"))
     [entry] = await bot.entries()
-    assert (entry.outcome, entry.what) == ("failed", "1 faults")
+    assert (entry.outcome, entry.subject) == ("failed", "1 faults")
     disk.file.unlink()
     assert "Nothing was changed" in await bot.hear(says("reload"))
     with pytest.raises(ConfigurationError):
@@ -1128,7 +1128,7 @@ async def test_who_has_said_nothing_yet_is_answered_in_the_language_of_the_chat(
     assert error == "只有在这里管理本机器人的人可以这样做。"
     # The audit is read by others, who see one language.
     assert [entry.after for entry in await bot.entries()] == [""]
-    assert [entry.what for entry in await bot.entries()] == ["Only those who look after this bot here may do that."]
+    assert [entry.subject for entry in await bot.entries()] == ["Only those who look after this bot here may do that."]
 
 
 def test_help_is_complete_in_chinese() -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from core.storage.engine import Database
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import Attachment, ConversationKey, Message, Reply, Turn
+from tests.core.test_migrations import OLD_JOURNAL
 
 PHOTO = Attachment("picture", "shot.png", 70, {"file_id": "f"})
 ASKED = Message(
@@ -55,7 +55,7 @@ async def test_what_was_seen_is_forgotten_with_the_question(tmp_path: Path) -> N
         await journal.mark_answered(replace(ASKED, id="4"), Reply("Install it.", image_description="a secret"))
         assert await journal.erase_expired(datetime.now(UTC) + timedelta(days=1), None) == 1
         async with journal.database.connect() as connection:
-            rows = (await connection.execute(select(messages.c.seen, messages.c.attachments))).all()
+            rows = (await connection.execute(select(messages.c.image_description, messages.c.attachments))).all()
         assert [tuple(row) for row in rows] == [(None, None)] * 3
     finally:
         await journal.close()
@@ -63,26 +63,19 @@ async def test_what_was_seen_is_forgotten_with_the_question(tmp_path: Path) -> N
 
 async def test_a_database_of_an_earlier_version_gets_the_columns_and_keeps_what_it_holds(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    journal = await Journal.open(path)
-    await journal.record_message(replace(ASKED, attachments=()))
-    await journal.mark_answered(ASKED, Reply("Install it."))
-    await journal.record_message(replace(ASKED, id="2", attachments=()))
-    await journal.close()
-    with closing(sqlite3.connect(path)) as old:
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(OLD_JOURNAL.read_text("utf-8"))
         for column in ("attachments", "seen"):
-            old.execute(f"ALTER TABLE messages DROP COLUMN {column}")
-        old.execute("DROP TABLE alembic_version")
-        old.commit()
-        old.execute("VACUUM")
+            database.execute(f"ALTER TABLE messages DROP COLUMN {column}")
     for _ in range(2):
         journal = await Journal.open(path)
         try:
-            ((pending, _),) = await journal.get_pending("test")
-            assert pending == replace(ASKED, id="2", attachments=())
-            assert [turn.text for turn in await journal.get_history(ASKED.key, 2)] == ["Why?", "Install it."]
+            ((pending, _),) = await journal.get_pending("telegram")
+            assert (pending.id, pending.attachments) == ("4", ())
+            history = await journal.get_history(ConversationKey("telegram", "-100", "7"), 2)
+            assert [turn.text for turn in history] == ["How do I install it?", "Run `pip install kimas` [1]."]
         finally:
             await journal.close()
-    database = await Database.open(path)
-    await database.close()
-    with closing(sqlite3.connect(path)) as new:
-        assert {"attachments", "seen"} <= {row[1] for row in new.execute("PRAGMA table_info(messages)")}
+    with closing(sqlite3.connect(path)) as database:
+        columns = {row[1] for row in database.execute("PRAGMA table_info(messages)")}
+    assert {"attachments", "image_description"} <= columns

@@ -70,7 +70,7 @@ async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal
     assert re.fullmatch(r"- With 0\.0001: precision 0\.50 \(0\.[1-4]\d to 0\.[6-8]\d\), recall 1\.00 .*", lines[3])
     assert lines[4] == "- Fitted, on questions not fitted to: precision 1.00 (1.00 to 1.00), recall 1.00 (1.00 to 1.00)"
     [entry] = await bot.entries()
-    assert (entry.author_id, entry.command, entry.what) == (BOSS, "threshold auto", "test:room threshold")
+    assert (entry.author_id, entry.command, entry.subject) == (BOSS, "threshold auto", "test:room threshold")
     assert (entry.outcome, entry.before, entry.after) == ("changed", "0.0001", f"{chosen:g}")
 
     again = get_bot(journal, **changes)

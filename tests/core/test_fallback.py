@@ -326,7 +326,7 @@ class TestCircuit:
             await completed(models)
         log = string_io.getvalue()
         places = [
-            log.index(event) for event in ("circuit.opened", "model.moved_on", "circuit.probed", "circuit.closed")
+            log.index(event) for event in ("circuit.opened", "model.failed_over", "circuit.probed", "circuit.closed")
         ]
         assert all(before < after for before, after in pairwise(places))
         assert f"model-0 at {model_peer.base_url}" in log

@@ -397,7 +397,7 @@ async def test_what_did_not_satisfy_is_answered_by_planning_over_other_passages(
 
 
 async def test_an_answer_that_did_not_help_is_not_given_to_others_again(journal: Journal) -> None:
-    text = "INSERT INTO replies (scope, made_by, question, sense, asked, versions, reply, made_at) VALUES "
+    text = "INSERT INTO replies (scope, fingerprint, question, canonical_form, text, versions, reply, made_at) VALUES "
     async with journal.database.transaction() as connection:
         for place in (["room"], ["room", "closed thread"], ["elsewhere"]):
             scope = json.dumps(["test", *place])

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, select, update
 
 from core.errors import StoreError
 from core.settings import CacheSettings
@@ -21,7 +21,7 @@ from core.storage.answer_cache import AnswerCache, CacheKey, to_scope
 from core.storage.engine import Database
 from core.storage.messages import ERASE_BATCH_SIZE, Journal
 from core.storage.retention import erase_expired
-from core.storage.tables import cursors
+from core.storage.tables import cursors, messages
 from core.storage.usage import TokenUsage, UsageRepository
 from core.types import Citation, ConversationKey, Message, Question, Reply, SkipReason, Turn, skip
 from tests.core.fixtures import settings
@@ -79,6 +79,19 @@ async def test_a_posted_reply_is_remembered(journal: Journal) -> None:
     await journal.mark_posted(ASKED, "99")
     assert await journal.get_pending("telegram") == [(ASKED, "99")]
     assert await journal.get_delivery(ASKED) == (False, None, {})
+
+
+async def test_a_delivery_that_an_earlier_version_began_is_read(journal: Journal) -> None:
+    await journal.record_message(ASKED)
+    await journal.mark_delivery(ASKED, Reply("So.", image_description="a red lamp"), {1: "99"})
+    columns = messages.c
+    async with journal.database.transaction() as connection:
+        values = await connection.scalar(select(columns.delivery))
+        values["seen"] = values.pop("image_description")
+        await connection.execute(update(messages).values(delivery=values))
+    _, reply, parts = await journal.get_delivery(ASKED)
+    assert reply is not None
+    assert (reply.text, reply.image_description, parts) == ("So.", "a red lamp", {1: "99"})
 
 
 async def test_a_reply_in_doubt_is_closed_and_not_repeated(journal: Journal) -> None:
@@ -348,7 +361,7 @@ class TestForgetting:
         await asyncio.sleep(0.3)
         with caplog.at_level(logging.INFO):
             await erase_expired(brief, journal)
-        message = next(text for text in caplog.messages if "journal.emptied" in text)
+        message = next(text for text in caplog.messages if "journal.pruned" in text)
         assert "'messages': 1, 'replies': 1, 'answers': 1" in message
 
     async def test_a_number_of_days_beyond_any_calendar_keeps_all(self, journal: Journal, tmp_path: Path) -> None:
@@ -363,7 +376,7 @@ class TestForgetting:
             connection.execute("DROP TABLE messages")
         connection.close()
         await erase_expired(settings(), Journal(database))
-        assert any("journal.not_emptied" in message for message in caplog.messages)
+        assert any("journal.prune_failed" in message for message in caplog.messages)
         await database.close()
 
 

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
+from sqlalchemy import Connection, create_engine, text
 
 from core.errors import StoreError
 from core.settings import CacheSettings
@@ -33,11 +34,12 @@ from core.storage.refresh_state import RefreshStateRepository
 from core.storage.tables import metadata
 from core.storage.usage import TokenUsage, UsageRepository
 from core.types import Attachment, ConversationKey, FeedEntry, Message, Turn
+from core.types.skips import SkipReason
 
 # As the last version without revisions wrote it, in the form of `sqlite3 journal.db .dump`.
 OLD_JOURNAL = Path(__file__).parent / "data" / "journal_before_revisions.sql"
 CHAT = ConversationKey("telegram", "-100", "7")
-# What the columns hold that came with the revisions 0002 and 0004 to 0007, in rows that said nothing of it.
+# What the columns hold that came with the revisions 0002 and 0004 to 0008, in rows that said nothing of it.
 NEW_COLUMNS = (0, 0, 0, 0, None, None, None, "", "", "", "", "", None, None, None, None, "", "")
 PRESS = Message("p3", CHAT, "43", "Ben", "", datetime(2026, 1, 2, tzinfo=UTC), bot="9", reply_to="2")
 
@@ -76,7 +78,34 @@ async def test_a_journal_of_the_last_version_is_upgraded_and_keeps_every_row(old
         "spending": [(*row, 0, "") for row in before["spending"]],
     }
     new = {"messages": messages, "leases": [], "alembic_version": [(HEAD,)]}
+    new |= {"taught_answers": before.pop("learned"), "sqlite_sequence": [("taught_answers", 2)]}
     assert contents(old_journal) == {**before, **counted, **new}
+
+
+async def test_labels_of_silences_get_their_new_names(old_journal: Path) -> None:
+    old_labels = ("kept", "people", "rate", "rivals", "wordless", "unsure", "")
+    config = Config()
+    config.set_main_option("script_location", "core.storage:migrations")
+    engine = create_engine(f"sqlite:///{old_journal}")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0007")
+        silent = text(
+            "INSERT INTO messages (number, id, detail, platform, bot, chat, thread, author_id, author, text, command, "
+            "reply_to, quoted, private, addressed, reference, sent_at, received_at, state, reason, reply_id, reply) "
+            "SELECT :number, :id, :detail, platform, bot, chat, thread, author_id, author, text, command, reply_to, "
+            "quoted, private, addressed, reference, sent_at, received_at, 'silent', reason, '', '' FROM messages "
+            "LIMIT 1"
+        )
+        for number, label in enumerate(old_labels):
+            row = {"number": number + 10, "id": f"silent {number}", "detail": label}
+            connection.execute(silent, row)
+    engine.dispose()
+    await (await Database.open(old_journal)).close()
+    with closing(sqlite3.connect(old_journal)) as database:
+        labels = [label for (label,) in database.execute("SELECT detail FROM messages WHERE number >= 10")]
+    assert labels == ["taught_answer", "human_activity", "rate_limit", "competing_bots", "no_text", "unsure", ""]
+    assert set(labels[:-1]) <= {reason.label for reason in SkipReason}
 
 
 async def test_fields_take_over_what_references_and_ids_held(old_journal: Path) -> None:

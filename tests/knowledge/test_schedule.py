@@ -16,7 +16,7 @@ from knowledge.ingestion.schedule import make_schedule, next_refresh_at, source_
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 NOW = datetime.now(UTC)
 HOURLY = RefreshSchedule(60, jitter=0)
-FRESH = RefreshState(last_try=NOW - HOUR / 2, ended_at=NOW - HOUR / 2, last_success=NOW - HOUR / 2, made_by="same")
+FRESH = RefreshState(last_try=NOW - HOUR / 2, ended_at=NOW - HOUR / 2, last_success=NOW - HOUR / 2, fingerprint="same")
 
 
 def when(entry: RefreshState, table: RefreshSchedule = HOURLY, started: datetime | None = None) -> timedelta | None:
@@ -33,7 +33,7 @@ def when(entry: RefreshState, table: RefreshSchedule = HOURLY, started: datetime
         (RefreshState(), timedelta()),
         (FRESH, HOUR),
         (replace(FRESH, last_try=NOW - 50 * HOUR), timedelta()),
-        (replace(FRESH, made_by="other settings"), timedelta()),
+        (replace(FRESH, fingerprint="other settings"), timedelta()),
         (replace(FRESH, last_try=NOW + 9000 * HOUR), timedelta()),
         (replace(FRESH, paused=True), None),
         (replace(RefreshState(), paused=True), None),

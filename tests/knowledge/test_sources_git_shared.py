@@ -60,9 +60,9 @@ def age(tmp_path: Path, seconds: float) -> None:
     for clone in clones(tmp_path):
         state = read_state(clone)
         assert state is not None
-        state.fetched = {
-            branch: BranchFetch(branch_fetch.round, branch_fetch.at - seconds)
-            for branch, branch_fetch in state.fetched.items()
+        state.fetches = {
+            branch: BranchFetch(branch_fetch.fetch_round, branch_fetch.at - seconds)
+            for branch, branch_fetch in state.fetches.items()
         }
         write_state(clone, state)
 
@@ -149,7 +149,7 @@ async def test_branches_of_all_sources_come_together(server: GitServer, reposito
     assert "v1.md" not in listings[0].fingerprints
     state = read_state(get_clone(tmp_path))
     assert state is not None
-    assert len({branch_fetch.round for branch_fetch in state.fetched.values()}) == 1
+    assert len({branch_fetch.fetch_round for branch_fetch in state.fetches.values()}) == 1
     assert len([command for command in server.asked[before:] if b"command=ls-refs" in command.body]) == 1
 
 
@@ -294,6 +294,14 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     state.follow("docs", ["", "v1"])
     write_state(tmp_path, state)
     assert read_state(tmp_path) == state
+
+
+def test_a_state_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    fetched = {"main": {"round": 3, "at": 17.5}}
+    state = {"remote": "https://x.example/r", "round": 3, "present": ["docs"], "fetched": fetched, "followers": {}}
+    (tmp_path / "kimas.json").write_text(json.dumps(state), "utf-8")
+    fetches = {"main": BranchFetch(3, 17.5)}
+    assert read_state(tmp_path) == CloneState("https://x.example/r", 3, ["docs"], fetches, {})
 
 
 def test_addresses_of_one_repository_share_a_clone_name() -> None:

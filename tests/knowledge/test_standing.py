@@ -100,7 +100,7 @@ class World:
         file = get_record_folder(self.data, "common") / RECORD_FILE
         stored = json.loads(file.read_text("utf-8"))
         for result in stored["results"].values():
-            result["seen"] -= hours * HOUR
+            result["found_at"] -= hours * HOUR
         file.unlink()
         file.write_text(json.dumps(stored), "utf-8")
 
@@ -131,6 +131,19 @@ async def test_results_are_stored_with_address_title_and_time(world: World) -> N
     assert release.text == f"{RELEASE['text']}\n(found {when})"
 
 
+async def test_a_record_of_an_earlier_version_is_read(world: World) -> None:
+    await world.refresh()
+    folder = get_record_folder(world.data, "common")
+    record = load_record(folder)
+    values = json.loads((folder / RECORD_FILE).read_text("utf-8"))
+    values["asked"] = values.pop("answered_at")
+    for result in values["results"].values():
+        result["seen"], result["dated"] = result.pop("found_at"), result.pop("date_line")
+    (folder / RECORD_FILE).write_text(json.dumps(values), "utf-8")
+    assert load_record(folder) == record
+    assert record.answered_at
+
+
 async def test_a_result_that_comes_again_is_not_embedded_again(world: World) -> None:
     world.finds(latest=[RELEASE | {"age": "2 hours ago"}], hours=[HOURS, RELEASE | {"age": "2 hours ago"}])
     await world.refresh()
@@ -141,7 +154,7 @@ async def test_a_result_that_comes_again_is_not_embedded_again(world: World) -> 
     report = await world.refresh()
     assert (report.unchanged, report.added, report.updated, report.deleted) == (2, 0, 0, 0)
     assert len(world.embedder.embedded) == embedded
-    observed = [result.seen for result in load_record(get_record_folder(world.data, "common")).results.values()]
+    observed = [result.found_at for result in load_record(get_record_folder(world.data, "common")).results.values()]
     assert observed == [world.now] * 2
     (release,) = (text for text in await world.texts() if "Rocket" in text)
     assert "(dated 5 hours ago)\n(found " in release

@@ -75,15 +75,17 @@ def make_systems(settings: Settings, names: Sequence[str] = ()) -> list[System]:
     name, for fewer than two systems and for more than ten.
     """
     allowed = tuple(dict.fromkeys(settings.strategies.allowed))
-    known: dict[str, tuple[Strategy, ...]] = {ROUTER: allowed} if len(allowed) > 1 else {}
-    known |= {name: (name,) for name in get_args(Strategy)}
-    default_names = [name for name in (ROUTER, *allowed, *BASELINES) if name in known and name != "none"]
+    strategies_by_system: dict[str, tuple[Strategy, ...]] = {ROUTER: allowed} if len(allowed) > 1 else {}
+    strategies_by_system |= {name: (name,) for name in get_args(Strategy)}
+    default_names = [name for name in (ROUTER, *allowed, *BASELINES) if name in strategies_by_system and name != "none"]
     chosen_names = list(dict.fromkeys(names or default_names))
-    if unknown := [name for name in chosen_names if name not in known]:
-        raise UsageError(f"--systems {', '.join(unknown)}: there is no such system; they are: {', '.join(known)}")
+    if unknown := [name for name in chosen_names if name not in strategies_by_system]:
+        raise UsageError(
+            f"--systems {', '.join(unknown)}: there is no such system; they are: {', '.join(strategies_by_system)}"
+        )
     if not 2 <= len(chosen_names) <= len(_LABELS):
-        raise UsageError(f"--systems: name 2 to {len(_LABELS)} systems; they are: {', '.join(known)}")
-    return [System(name, _with_strategies(settings, known[name])) for name in chosen_names]
+        raise UsageError(f"--systems: name 2 to {len(_LABELS)} systems; they are: {', '.join(strategies_by_system)}")
+    return [System(name, _with_strategies(settings, strategies_by_system[name])) for name in chosen_names]
 
 
 def _with_strategies(settings: Settings, allowed: tuple[Strategy, ...]) -> Settings:
@@ -202,12 +204,14 @@ async def _judge_question(
         record = {"scores": verdict.value, "attempts": verdict.attempts, "usage": usage_as_record(verdict.usage)}
         if verdict.value is not None:
             await cache.put(key, record)
-    scored = {name: record["scores"][label] for label, name in systems_by_label.items()} if record["scores"] else {}
+    scores_by_system = (
+        {name: record["scores"][label] for label, name in systems_by_label.items()} if record["scores"] else {}
+    )
     return Judgement(
         case.question.id,
         pass_number,
-        {name: tuple(scores) for name, (scores, _) in scored.items()} | (failed if scored else {}),
-        {name: reason for name, (_, reason) in scored.items()},
+        {name: tuple(scores) for name, (scores, _) in scores_by_system.items()} | (failed if scores_by_system else {}),
+        {name: reason for name, (_, reason) in scores_by_system.items()},
         record["attempts"],
         usage_from_record(record["usage"]),
     )

@@ -40,18 +40,20 @@ SCHEMA = DecisionSchema(
 
 async def select_evidence(retrieval: RetrievalResult, deps: AnswerDependencies, budget: Budget) -> RetrievalResult:
     """Return the result with the passages that the answer is written from, in their order in the prompt."""
-    ranked: Sequence[Passage] = retrieval.passages
+    passages_by_rank: Sequence[Passage] = retrieval.passages
     if not retrieval.is_ranked:
-        ranked = await rerank(retrieval.query, retrieval.passages, deps, budget)
+        passages_by_rank = await rerank(retrieval.query, retrieval.passages, deps, budget)
     settings = deps.settings
     await deps.turnstile.yield_turn()
-    ranked = apply_source_weights(ranked, settings.evidence.weights, is_ranked=retrieval.is_ranked)
+    passages_by_rank = apply_source_weights(passages_by_rank, settings.evidence.weights, is_ranked=retrieval.is_ranked)
     limit = settings.answer.passages or (None if deps.model else QUOTABLE_PASSAGES)
     if not retrieval.is_ranked:
         agents = settings.retrieval_agents()
-        ranked = keep_best_of_groups(ranked, [agents[name].sources for name in retrieval.agents if name in agents])
+        passages_by_rank = keep_best_of_groups(
+            passages_by_rank, [agents[name].sources for name in retrieval.agents if name in agents]
+        )
     passages = select(
-        ranked,
+        passages_by_rank,
         limit=limit,
         max_tokens=settings.evidence_tokens(),
         duplicate_threshold=settings.evidence.duplicates,

@@ -153,7 +153,7 @@ async def retrieve(
     late_agents = [name for name, outcome in outcomes.items() if outcome.is_late]
     if late_agents or errors:
         budget.degrade("search", "failed" if errors else "late")
-        get_logger(__name__).warning("search.cut", late=late_agents, failed=len(errors))
+        get_logger(__name__).warning("search.incomplete", late=late_agents, failed=len(errors))
     if errors and len(errors) == len(outcomes):
         raise ServiceError(f"no retrieval agent could search: {errors[0]}") from errors[0]
     return [passage for outcome in outcomes.values() for passage in outcome.passages]

@@ -36,7 +36,7 @@ async def wait_for_open(opening: asyncio.Task[None], budget: Budget) -> None:
     await asyncio.wait((opening,), timeout=min(OPEN_TIMEOUT_S, OPEN_TIMEOUT_SHARE * budget.remaining()))
     if not opening.done():
         budget.degrade("open", "late")
-        get_logger(__name__).warning("sink.opening_hangs")
+        get_logger(__name__).warning("sink.open_timed_out")
         opening.cancel()
 
 

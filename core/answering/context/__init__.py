@@ -123,7 +123,7 @@ class RewriteContext:
     def degrade(self, stage: str, reason: str, degrade_reason: DegradeReason = "failed") -> None:
         """Record that the stage's fallback is used: `degrade_reason` goes into the trace, `reason` into the log."""
         self.budget.degrade(stage, degrade_reason)
-        get_logger(__name__).warning("rewrite.stand_in", stage=stage, agent=self.name, reason=reason)
+        get_logger(__name__).warning("rewrite.fallback_used", stage=stage, agent=self.name, reason=reason)
 
 
 class Rewrite(Protocol):

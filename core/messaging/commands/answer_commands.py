@@ -222,5 +222,5 @@ def _format_list(answers: list[TaughtAnswer], texts: Messages) -> str:
         )
         for answer in answers[:MAX_LISTED]
     ]
-    more = texts.more_answers.format(count=len(answers) - MAX_LISTED) if len(answers) > MAX_LISTED else ""
-    return "\n".join([f"{texts.pending_answers}\n", *lines, f"\n{more}{texts.show_whole_answer}"])
+    more_line = texts.more_answers.format(count=len(answers) - MAX_LISTED) if len(answers) > MAX_LISTED else ""
+    return "\n".join([f"{texts.pending_answers}\n", *lines, f"\n{more_line}{texts.show_whole_answer}"])

@@ -26,16 +26,20 @@ async def show_digest(context: CommandContext, request: CommandRequest) -> str:
     counts = {state: sum(day.states[state] for day in statistics) for state in ("answered", "silent", "failed")}
     ratings = await reports.count_ratings(start, chat)
     platform, chat_id = chat or ("", "")
-    wanted = QuestionFilter(start, "unanswered", platform, chat_id)
-    questions = [item.text for item in await reports.list_questions(wanted, MAX_QUESTIONS) if item.text.strip()]
+    question_filter = QuestionFilter(start, "unanswered", platform, chat_id)
+    questions = [
+        item.text for item in await reports.list_questions(question_filter, MAX_QUESTIONS) if item.text.strip()
+    ]
     tokens, cost = sum(day.tokens for day in statistics), format_cost(sum(day.cost for day in statistics), texts)
-    given = {verdict: sum(n for (rating, _), n in ratings.items() if rating == verdict) for verdict in (UP, DOWN)}
+    rating_counts = {
+        verdict: sum(n for (rating, _), n in ratings.items() if rating == verdict) for verdict in (UP, DOWN)
+    }
     shown_counts = {state: f"{count:,}" for state, count in counts.items()}
     lines = [
         texts.statistics_since.format(day=since, chat=chat_text(request)),
         "",
         texts.digest_messages.format(messages=f"{sum(counts.values()):,}", **shown_counts),
-        texts.digest_ratings.format(**given),
+        texts.digest_ratings.format(**rating_counts),
         texts.digest_cost.format(tokens=f"{tokens:,}", cost=cost),
         "",
         *(await asyncio.to_thread(_format_topics, questions, texts.digest_unanswered, texts.digest_all_answered)),

@@ -91,7 +91,7 @@ async def show_audit(context: CommandContext, request: CommandRequest) -> str:
     entries = [
         entry
         for entry in await context.audit.get_newest(count, chat=chat_filter(request))
-        if not context.names_hidden_source(f"{entry.command} {entry.what}", request)
+        if not context.names_hidden_source(f"{entry.command} {entry.subject}", request)
     ]
     return (
         "\n".join(_format_entry(entry, request.texts, show_chat=request.can_see_all_chats) for entry in entries)
@@ -122,7 +122,7 @@ async def show_help(context: CommandContext, request: CommandRequest) -> str:
 def _format_entry(entry: AuditEntry, texts: Messages, *, show_chat: bool) -> str:
     chat_text = texts.audit_chat.format(chat=format_code(f"{entry.platform}:{entry.chat}")) if show_chat else ""
     change = f": {format_code(entry.before)} → {format_code(entry.after)}" if entry.before or entry.after else ""
-    subject = f", {format_code(entry.what)}" if entry.what else ""
+    subject = f", {format_code(entry.subject)}" if entry.subject else ""
     origin = f"{format_code(entry.author_id)}{chat_text}, {format_code('/' + entry.command)}"
     return f"- {entry.at:%Y-%m-%d %H:%M} UTC, {origin}: {texts.audit_outcomes[entry.outcome]}{subject}{change}"
 

@@ -70,7 +70,7 @@ class EscalationHandler:
         async with self._escalation_lock:
             if await self._block_reason(question, messages_for("")):
                 return
-            get_logger(__name__).info("question.handed_over", why=reason)
+            get_logger(__name__).info("question.escalated", why=reason)
             await self._send_escalation(adapter, question, start_answer)
 
     async def capture_expert_answer(self, adapter: Adapter, message: Message) -> bool:
@@ -86,7 +86,7 @@ class EscalationHandler:
         if question is None or question.author_id == message.author_id or not await self._is_trusted(adapter, message):
             return False
         number = await self._taught_answers.submit(message, question.author_id, question.text, message.text)
-        get_logger(__name__).info("answer.learned", number=number, question=question.id)
+        get_logger(__name__).info("answer.taught", number=number, question=question.id)
         return True
 
     async def _escalate(self, adapter: Adapter, message: Message, texts: Messages, start_answer: StartAnswer) -> str:

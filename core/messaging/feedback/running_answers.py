@@ -55,7 +55,7 @@ class RunningAnswers:
             if await self._repository.is_stopped(question):
                 stop.set()
         except StoreError as error:
-            get_logger(__name__).warning("stop.not_known", error=str(error))
+            get_logger(__name__).warning("stop.check_failed", error=str(error))
 
 
 def _get_identity(question: Message) -> _Identity:

@@ -89,11 +89,13 @@ async def score_cases(cases: Sequence[GateCase], library: Library, settings: Set
 
 def cross_validate_threshold(cases: Sequence[ScoredCase], model: GateModel) -> Sequence[bool]:
     """Return of every case whether the gate speaks with the threshold that the cases of the other folds give."""
-    confidences = [scored.confidence(model) for scored in cases]
+    confidences = [scored_case.confidence(model) for scored_case in cases]
     predictions = [False] * len(cases)
-    for fold in split_folds([scored.case.should_answer for scored in cases]):
+    for fold in split_folds([scored_case.case.should_answer for scored_case in cases]):
         held_out = set(fold)
-        threshold = best_threshold([scored for index, scored in enumerate(cases) if index not in held_out], model)
+        threshold = best_threshold(
+            [scored_case for index, scored_case in enumerate(cases) if index not in held_out], model
+        )
         for index in fold:
             predictions[index] = cases[index].features is not None and confidences[index] >= threshold
     return predictions
@@ -101,15 +103,19 @@ def cross_validate_threshold(cases: Sequence[ScoredCase], model: GateModel) -> S
 
 def best_threshold(scored_cases: Sequence[ScoredCase], model: GateModel) -> float:
     """Return the threshold with the best F0.5: to speak where nobody wants it is worse than to be silent."""
-    positives = sum(scored.case.should_answer for scored in scored_cases)
-    ranked = sorted(
-        ((scored.confidence(model), scored.case.should_answer) for scored in scored_cases if scored.features),
+    positives = sum(scored_case.case.should_answer for scored_case in scored_cases)
+    confidence_pairs = sorted(
+        (
+            (scored_case.confidence(model), scored_case.case.should_answer)
+            for scored_case in scored_cases
+            if scored_case.features
+        ),
         reverse=True,
     )
     best_score, threshold, true_positives = -1.0, 0.5, 0
-    for count, (confidence, label) in enumerate(ranked, 1):
+    for count, (confidence, label) in enumerate(confidence_pairs, 1):
         true_positives += label
-        next_confidence = ranked[count][0] if count < len(ranked) else 0.0
+        next_confidence = confidence_pairs[count][0] if count < len(confidence_pairs) else 0.0
         f_half = 1.25 * true_positives / (count + 0.25 * positives) if true_positives else 0.0
         if f_half > best_score and next_confidence < confidence:
             best_score, threshold = f_half, (confidence + next_confidence) / 2
@@ -195,12 +201,15 @@ async def calibrate(
 
 def _calibrate(scored_cases: Sequence[ScoredCase], model: GateModel, current_threshold: float) -> CalibrationResult:
     # A threshold counts by the model that it was fitted with: the one in force, which a chat cannot have its own of.
-    labels = [scored.case.should_answer for scored in scored_cases]
-    current = [scored.features is not None and scored.confidence(model) >= current_threshold for scored in scored_cases]
+    labels = [scored_case.case.should_answer for scored_case in scored_cases]
+    current = [
+        scored_case.features is not None and scored_case.confidence(model) >= current_threshold
+        for scored_case in scored_cases
+    ]
     return CalibrationResult(
         sum(labels),
         len(labels) - sum(labels),
-        sum(scored.features is None for scored in scored_cases),
+        sum(scored_case.features is None for scored_case in scored_cases),
         current_threshold,
         best_threshold(scored_cases, model),
         classification_scores(current, labels),

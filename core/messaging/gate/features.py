@@ -107,8 +107,8 @@ def _match_features(text: str, match: WordMatch) -> Mapping[str, float]:
     scores = [passage.lexical for passage in match.passages[:BEST_PASSAGES]]
     # The weight of an unknown word is ln(1 + (n + 0.5) / 0.5) among n passages.
     passage_count = math.expm1(match.unknown_weight) / 2
-    counted = max(1, min(BEST_PASSAGES, round(passage_count / PASSAGES_FOR_EACH)))
-    best, mean = max(scores, default=0.0), sum(scores[:counted]) / counted
+    mean_count = max(1, min(BEST_PASSAGES, round(passage_count / PASSAGES_FOR_EACH)))
+    best, mean = max(scores, default=0.0), sum(scores[:mean_count]) / mean_count
     # In units of a word that is in one passage.
     scale = math.log1p((passage_count - 0.5) / 1.5) if passage_count >= 1 else 1.0
     features = {
@@ -123,8 +123,8 @@ def _match_features(text: str, match: WordMatch) -> Mapping[str, float]:
     }
     if not match.weights:
         words = set(" ".join(lexical_tokens(f"{item.title}\n{item.text}") for item in match.passages).split())
-        known = [token for token in tokens if token in words]
-        return features | {"known_words": len(known) / max(1, len(tokens))}
+        known_tokens = [token for token in tokens if token in words]
+        return features | {"known_words": len(known_tokens) / max(1, len(tokens))}
     weights = [match.weights.get(token, match.unknown_weight) for token in tokens]
     known_weights = [weight for weight in weights if weight < match.unknown_weight]
     total = sum(weights) or 1.0

@@ -203,7 +203,7 @@ class Gate:
         if answer_count < self._gate_settings.answers_in_10_min:
             return decision
         get_logger(__name__).warning(
-            "gate.loop", chat=get_chat_name(message), author_id=message.author_id, answers=answer_count
+            "gate.answer_loop", chat=get_chat_name(message), author_id=message.author_id, answers=answer_count
         )
         return _skip(skip(SkipReason.ANSWER_LOOP, count=answer_count))
 
@@ -274,7 +274,9 @@ class Gate:
             async with asyncio.timeout(RELEVANCE_TIMEOUT_S):
                 return await assess(message.text, library, settings)
         except (KimasError, TimeoutError) as error:
-            get_logger(__name__).warning("gate.not_judged", error=str(error) or f"not in {RELEVANCE_TIMEOUT_S} s")
+            get_logger(__name__).warning(
+                "gate.assessment_failed", error=str(error) or f"not in {RELEVANCE_TIMEOUT_S} s"
+            )
             return SkipReason.RELEVANCE_UNKNOWN
 
     def _find_repeated(self, message: Message, earlier_answers: Sequence[EarlierAnswer]) -> EarlierAnswer | None:

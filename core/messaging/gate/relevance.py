@@ -67,11 +67,11 @@ def _with_descriptions(text: str, match: WordMatch, descriptions: list[str]) -> 
     passages = list(match.passages)
     for description in descriptions:
         words = set(lexical_tokens(description).split())
-        known = [token for token in tokens if token in words]
+        known_tokens = [token for token in tokens if token in words]
         # A word of a description is known, and as rare as a word in one of the passages.
-        weights |= {token: min(weights[token], unknown_weight - 1.1) for token in known}
+        weights |= {token: min(weights[token], unknown_weight - 1.1) for token in known_tokens}
         passages += [
-            Passage("", "", "", "", description, lexical=sum(weights[token] for token in known))
+            Passage("", "", "", "", description, lexical=sum(weights[token] for token in known_tokens))
         ] * BEST_PASSAGES
     best = sorted((passage for passage in passages if passage.lexical), key=lambda passage: -passage.lexical)
     return replace(match, passages=tuple(best[:BEST_PASSAGES]), weights=weights, unknown_weight=unknown_weight)

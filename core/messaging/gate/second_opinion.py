@@ -94,7 +94,7 @@ class SecondOpinion:
             # Its first refusal is logged.
             return None
         except StoreError as error:
-            get_logger(__name__).warning("gate.limits_unread", error=str(error))
+            get_logger(__name__).warning("gate.limits_unavailable", error=str(error))
             return None
 
     async def _ask(self, question: Question, passages: Sequence[Passage], budget: Budget) -> Opinion | None:

@@ -49,7 +49,7 @@ class Permissions:
         try:
             return "admin" if await adapter.is_admin(message) else "everyone"
         except PlatformError as error:
-            get_logger(__name__).warning("administrator.not_known", platform=message.key.platform, error=str(error))
+            get_logger(__name__).warning("administrator.check_failed", platform=message.key.platform, error=str(error))
             return "everyone"
 
     def visible_sources(self, message: Message) -> frozenset[str] | None:

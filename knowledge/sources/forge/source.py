@@ -45,15 +45,15 @@ class SyncState:
     """The items by path, and where the next refresh goes on.
 
     `scope` names the settings that it was made with. `cursors` hold by kind the last change that was seen; a kind
-    without one has not been read to its end since `began`, when the last full round started. `tags` are ETags by kind
-    and address; until `blocked_until` the service wants to be left alone.
+    without one has not been read to its end since `full_round_at`, when the last full round started. `tags` are ETags
+    by kind and address; before `blocked_until` the service takes no requests.
     """
 
     scope: str
     items: dict[str, ItemState] = field(default_factory=dict)
     cursors: dict[str, float] = field(default_factory=dict)
     tags: dict[str, dict[str, str]] = field(default_factory=dict)
-    began: float = 0.0
+    full_round_at: float = 0.0
     blocked_until: float = 0.0
 
     def fingerprints(self) -> dict[str, str]:
@@ -71,6 +71,9 @@ class ItemStateStore(TextStore):
         """Return the state; an empty one where there is none, where it is damaged, or made with other settings."""
         try:
             data = self.read_state()
+            if "began" in data:
+                # The name of earlier versions.
+                data["full_round_at"] = data.pop("began")
             sync_state = SyncState(
                 **{**data, "items": {path: ItemState(**item) for path, item in data["items"].items()}}
             )
@@ -90,7 +93,7 @@ class ItemStateStore(TextStore):
 
 def _is_valid(sync_state: SyncState) -> bool:
     """Return whether a state read from a file has numbers where numbers belong."""
-    numbers = [sync_state.began, sync_state.blocked_until, *_values(sync_state.cursors)]
+    numbers = [sync_state.full_round_at, sync_state.blocked_until, *_values(sync_state.cursors)]
     tags = _values(sync_state.tags)
     return all(isinstance(value, float | int) for value in numbers) and all(isinstance(value, dict) for value in tags)
 
@@ -229,11 +232,11 @@ class ForgeProject:
         now = time.time()
         has_ended = all(kind in sync_state.cursors for kind in self._settings.take)
         if (
-            not sync_state.began
-            or sync_state.began > now
-            or (has_ended and now - sync_state.began >= self._settings.full_days * DAY_S)
+            not sync_state.full_round_at
+            or sync_state.full_round_at > now
+            or (has_ended and now - sync_state.full_round_at >= self._settings.full_days * DAY_S)
         ):
-            sync_state.began = now
+            sync_state.full_round_at = now
             sync_state.cursors = {}
 
     async def _sync_kind(self, kind: str, run: _SyncRun, client: ForgeClient) -> None:
@@ -290,7 +293,7 @@ class ForgeProject:
         previous = sync_state.items.get(item.path)
         comments = item.comments
         if comments is None:
-            if previous and previous.stamp == item.stamp and previous.read >= sync_state.began:
+            if previous and previous.stamp == item.stamp and previous.read >= sync_state.full_round_at:
                 return
             comments = await client.comments(item)
         text = await self._to_markdown(item, comments)

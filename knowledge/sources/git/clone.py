@@ -167,9 +167,9 @@ class GitClone:
         try:
             await self._require_branches(fetch_error, self.directory)
         except GitError as error:
-            if not all(branch in state.fetched for branch in self._branches):
+            if not all(branch in state.fetches for branch in self._branches):
                 raise self._unreachable_error(error) from error
-            oldest_fetch = min(state.fetched[branch].at for branch in self._branches)
+            oldest_fetch = min(state.fetches[branch].at for branch in self._branches)
             since = datetime.fromtimestamp(oldest_fetch, UTC).strftime("%Y-%m-%d %H:%M UTC")
             return (
                 f"{self._display_url} cannot be reached ({fetch_error}); this is its state of "
@@ -299,4 +299,4 @@ class BlobCheckCache:
         try:
             write_atomically(self._file, json.dumps({"format": _FORMAT, "faults": keys_by_reason}))
         except OSError as error:
-            get_logger(__name__).warning("source.not_remembered", source=self._name, error=str(error))
+            get_logger(__name__).warning("source.checks_not_saved", source=self._name, error=str(error))

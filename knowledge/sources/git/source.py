@@ -217,16 +217,16 @@ class GitRepository:
         skipped = sum((tree.skipped for tree in trees.values()), Counter[str]())
         is_multi_branch = len(self._branches) > 1
         fingerprints: dict[str, str] = {}
-        seen: set[tuple[str, str]] = set()
+        listed_blobs: set[tuple[str, str]] = set()
         for branch, tree in trees.items():
             for path, blob in tree.blobs.items():
                 skip_reason = reasons.get(blob, MISSING) or (
-                    "same in an earlier branch" if (path, blob) in seen else ""
+                    "same in an earlier branch" if (path, blob) in listed_blobs else ""
                 )
                 if skip_reason:
                     skipped[skip_reason] += 1
                     continue
-                seen.add((path, blob))
+                listed_blobs.add((path, blob))
                 fingerprints[f"{branch}:{path}" if is_multi_branch else path] = blob
         if not fingerprints:
             counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "nothing"

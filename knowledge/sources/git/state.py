@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ ROUND_S = 60.0
 class BranchFetch:
     """A fetch of a branch: in which round, and when it began (seconds since 1970)."""
 
-    round: int
+    fetch_round: int
     at: float
 
 
@@ -30,14 +30,14 @@ class BranchFetch:
 class CloneState:
     """The state of a clone of a remote (without credentials). The branch "" is the default branch.
 
-    A round ends when a source comes for the second time. `present` are those that were there in this round, `followers`
-    the branches of all that read from the clone.
+    A round ends when a source comes for the second time. `round_sources` are the sources of this round, `followers` the
+    branches of all that read from the clone.
     """
 
     remote: str
-    round: int = 1
-    present: list[str] = field(default_factory=list)
-    fetched: dict[str, BranchFetch] = field(default_factory=dict)
+    fetch_round: int = 1
+    round_sources: list[str] = field(default_factory=list)
+    fetches: dict[str, BranchFetch] = field(default_factory=dict)
     followers: dict[str, list[str]] = field(default_factory=dict)
 
     def all_branches(self, branches: Sequence[str]) -> list[str]:
@@ -47,38 +47,46 @@ class CloneState:
 
     def is_fresh_for(self, name: str, branches: Sequence[str]) -> bool:
         """Tell whether a source needs no fetch: another one has made it in this round, not long ago."""
-        fetches = [self.fetched.get(branch) for branch in branches]
+        fetches = [self.fetches.get(branch) for branch in branches]
         is_recent = all(
-            fetch and fetch.round == self.round and 0 <= time.time() - fetch.at < ROUND_S for fetch in fetches
+            fetch and fetch.fetch_round == self.fetch_round and 0 <= time.time() - fetch.at < ROUND_S
+            for fetch in fetches
         )
-        return is_recent and name not in self.present
+        return is_recent and name not in self.round_sources
 
     def follow(self, name: str, branches: Sequence[str]) -> None:
         """Note that a source has seen its branches as they are now."""
         self.followers[name] = list(branches)
-        self.present = [*self.present, name]
+        self.round_sources = [*self.round_sources, name]
 
     def record_fetch(self, name: str, branches: Sequence[str], started_at: float) -> None:
         """Note a fetch of branches by a source that began at a time."""
-        if name in self.present:
-            self.round += 1
-            self.present = []
-        self.fetched |= dict.fromkeys(branches, BranchFetch(self.round, started_at))
+        if name in self.round_sources:
+            self.fetch_round += 1
+            self.round_sources = []
+        self.fetches |= dict.fromkeys(branches, BranchFetch(self.fetch_round, started_at))
 
 
 def read_state(clone: Path) -> CloneState | None:
     """Return the state of a clone, or None when it is missing or damaged."""
     try:
         data: dict[str, Any] = read_json(clone / STATE_FILE)
-        fetched = {
-            str(branch): BranchFetch(int(fetch["round"]), float(fetch["at"]))
-            for branch, fetch in data["fetched"].items()
+        fetches = {
+            str(branch): BranchFetch(int(_get(fetch, "fetch_round", "round")), float(fetch["at"]))
+            for branch, fetch in _get(data, "fetches", "fetched").items()
         }
         followers = {str(name): list(map(str, branches)) for name, branches in data["followers"].items()}
-        present = list(map(str, data["present"]))
-        return CloneState(str(data["remote"]), int(data["round"]), present, fetched, followers)
+        round_sources = list(map(str, _get(data, "round_sources", "present")))
+        return CloneState(
+            str(data["remote"]), int(_get(data, "fetch_round", "round")), round_sources, fetches, followers
+        )
     except (OSError, ValueError, TypeError, LookupError, AttributeError):
         return None
+
+
+def _get(data: Mapping[str, Any], name: str, former_name: str) -> Any:
+    """Return a value of a state, which earlier versions wrote under another name. Raises `KeyError`."""
+    return data[name] if name in data else data[former_name]
 
 
 def write_state(clone: Path, state: CloneState) -> None:

@@ -118,10 +118,10 @@ class PassageIndex:
         passages: list[Passage] = []
         segment_numbers = self._offsets.searchsorted(positions, "right") - 1
         for number in np.unique(segment_numbers).tolist():
-            chosen = np.flatnonzero(segment_numbers == number)
-            segment, places = self._segments[number], positions[chosen] - self._offsets[number]
-            records = texts.take(chosen) if texts else segment.texts.take(places) if segment.texts else ()
-            scores = zip(cosines[chosen].tolist(), lexical_scores[chosen].tolist(), strict=True)
+            indexes = np.flatnonzero(segment_numbers == number)
+            segment, places = self._segments[number], positions[indexes] - self._offsets[number]
+            records = texts.take(indexes) if texts else segment.texts.take(places) if segment.texts else ()
+            scores = zip(cosines[indexes].tolist(), lexical_scores[indexes].tolist(), strict=True)
             documents = segment.document_numbers[places].tolist()
             for (identifier, *columns), document, pair in zip(records, documents, scores, strict=True):
                 place = segment.sources[document], segment.paths[document]

@@ -128,9 +128,9 @@ def update_views(
     # Documents whose first passage falls into the same thousands make a segment.
     segment_numbers = (np.cumsum(missing_counts) - missing_counts) // SEGMENT_SIZE
     for number in np.unique(segment_numbers):
-        chosen = segment_numbers == number
+        in_segment = segment_numbers == number
         segment = _read_segment(
-            connection, missing_rows[chosen], missing_counts[chosen], dimension, is_compact=is_compact
+            connection, missing_rows[in_segment], missing_counts[in_segment], dimension, is_compact=is_compact
         )
         alive = np.ones(len(segment.first_rows), bool), np.ones(len(segment.row_numbers), bool)
         views = [*views, SegmentView(segment, *alive)]

@@ -297,7 +297,9 @@ async def connect(settings: WeaviateSettings) -> Cluster:
         await client.close()
         raise StoreError(f"{store_name} is version {version}: it needs {'.'.join(map(str, MIN_VERSION))} or newer")
     if version_numbers < RECOMMENDED_VERSION:
-        get_logger(__name__).info("store.old_server", version=version, wanted=".".join(map(str, RECOMMENDED_VERSION)))
+        get_logger(__name__).info(
+            "store.server_outdated", version=version, wanted=".".join(map(str, RECOMMENDED_VERSION))
+        )
     return Cluster(client, settings, store_name)
 
 
