@@ -15,6 +15,7 @@ from core.grounding.citations import split_sentences
 from core.grounding.evidence import escape_delimiters
 from core.llm.reply_parsing import parse_bool
 from core.messaging.gate.classification_metrics import Estimate
+from core.storage.usage import TokenUsage, add_up
 from core.types import Question, Reply
 
 FIGURES = ("correctness", "faithfulness", "citation_precision", "citation_recall")
@@ -54,6 +55,11 @@ class JudgedAnswers:
     def unreadable(self) -> int:
         """The number of answers whose verdicts could not be read."""
         return sum(verdict is not None and verdict.value is None for verdict in self.answers)
+
+    @property
+    def usage(self) -> TokenUsage:
+        """What the judge consumed."""
+        return add_up([verdict.usage for verdict in self.answers if verdict])
 
 
 async def judge_answers(judge: Judge, answers: Sequence[tuple[Question, str, Reply | None]]) -> JudgedAnswers:

@@ -223,7 +223,8 @@ def answers_as_json(measurement: AnswersReport, redact: Callable[[str], str]) ->
 def _judged_as_json(judged: JudgedAnswers | None) -> Mapping[str, Any]:
     if judged is None:
         return {}
-    return {"judged": {**output.figures_as_json(judged.figures), "unreadable": judged.unreadable}}
+    figures, usage = output.figures_as_json(judged.figures), _usage_as_json(judged.usage)
+    return {"judged": {**figures, "unreadable": judged.unreadable, "usage": usage}}
 
 
 def _sentences_as_json(measurement: AnswersReport) -> Sequence[Any]:
@@ -274,7 +275,7 @@ def _format_lines(measurement: AnswersReport, redact: Callable[[str], str]) -> l
             f"{token_usage.prompt_tokens / answer_count:.0f} read, "
             f"{token_usage.completion_tokens / answer_count:.0f} written",
         ),
-        ("cost of all", f"{token_usage.cost:.4f}" if token_usage.cost else "-"),
+        ("cost of all", _format_cost(token_usage)),
     ]
     error_lines = [
         f"{answer.case.question.id} failed: {redact(answer.error)}" for answer in measurement.results if answer.error
@@ -286,7 +287,12 @@ def _judged_rows(judged: JudgedAnswers | None) -> list[tuple[str, str]]:
     if judged is None:
         return []
     rows = [(f"judged: {name.replace('_', ' ')}", output.format_figure(judged.figures[name])) for name in FIGURES]
-    return [*rows, ("judged: unreadable", str(judged.unreadable))]
+    usage = f"{judged.usage.total_tokens:,}, {_format_cost(judged.usage)}"
+    return [*rows, ("judged: unreadable", str(judged.unreadable)), ("judged: tokens, cost", usage)]
+
+
+def _format_cost(token_usage: TokenUsage) -> str:
+    return f"{token_usage.cost:.4f}" if token_usage.cost else "-"
 
 
 def _format_times(percentiles: Mapping[str, float]) -> str:

@@ -24,10 +24,14 @@ from bots.evaluation.proposals import (
 from core.errors import UsageError
 from core.settings import Settings
 from core.storage.labelling import LabellingRepository
+from core.text.formatting import pluralize
 
 MAX_CONTEXT_CHARS = 1_200
 # Beside the file: what was refused is not proposed again.
 REFUSED_SUFFIX = ".refused"
+NO_JOURNAL = "there is no journal yet: the bot keeps there what people ask it"
+NO_MODEL = "without a language model nothing comes from the knowledge: set models.main, and it writes the questions"
+_JOURNAL_ORIGINS = {"ratings": "liked answers", "unanswered": "unanswered questions"}
 _KEYS = "y: accept, n: refuse, e: edit the question, q: stop"
 _GATE_KEYS = "y: it should be answered, n: it should not, s: skip, q: stop"
 
@@ -45,7 +49,8 @@ async def make(
     known_ids = await asyncio.to_thread(_read_ids, data)
     wish = Wish(tuple(origins) or ORIGINS, _parse_chat(chat), known_ids, count)
     accepted_count = shown_count = 0
-    async for proposal in _propose(settings, kind, wish):
+    reasons: list[str] = []
+    async for proposal in _propose(settings, kind, wish, reasons):
         shown_count += 1
         if as_json:
             sys.stdout.write(json.dumps(proposal.line, ensure_ascii=False) + "\n")
@@ -59,9 +64,11 @@ async def make(
         elif decision == "refuse":
             await asyncio.to_thread(_append, _refused_path(data), json.dumps({"id": proposal.line["id"]}))
     if not shown_count:
-        make_console(stderr=True).print("nothing new to propose", markup=False)
+        make_console(stderr=True).print(
+            "\n".join(["nothing new to propose", *(f"  {reason}" for reason in reasons)]), markup=False, soft_wrap=True
+        )
     elif not as_json:
-        print_lines([f"{accepted_count} lines were added to {data}"])
+        print_lines([f"{pluralize(accepted_count, 'line')} {'was' if accepted_count == 1 else 'were'} added to {data}"])
     return 0
 
 
@@ -72,21 +79,36 @@ def _parse_chat(chat: str) -> tuple[str, str] | None:
     return (platform, chat_id) if chat else None
 
 
-async def _propose(settings: Settings, kind: str, wish: Wish) -> AsyncIterator[Proposal]:
+async def _propose(settings: Settings, kind: str, wish: Wish, reasons: list[str]) -> AsyncIterator[Proposal]:
+    """Yield the proposals; add to `reasons` why an origin has none."""
     if kind == "gate" and wish.chat is None:
         raise UsageError("lines for the gate come from the messages of one chat: name it with --chat PLATFORM:CHAT")
-    async with open_existing_database(settings) as database:
-        if database is not None:
-            repository = LabellingRepository(database)
-            proposals = await (propose_gate_lines if kind == "gate" else propose_from_journal)(repository, wish)
+    if kind == "gate" or set(wish.origins) & _JOURNAL_ORIGINS.keys():
+        async with open_existing_database(settings) as database:
+            proposals: Sequence[Proposal] = ()
+            if database is not None:
+                propose = propose_gate_lines if kind == "gate" else propose_from_journal
+                proposals = await propose(LabellingRepository(database), wish)
+            if not proposals:
+                reasons.append(_describe_journal(kind, wish) if database else NO_JOURNAL)
             for proposal in proposals:
                 yield proposal
-    # A model is needed only by those who ask for questions from the knowledge.
-    is_asked_for = wish.origins == ("knowledge",) or ("knowledge" in wish.origins and settings.models.main)
-    if kind == "questions" and is_asked_for:
-        async with open_app(settings, with_answers=False) as app:
-            async for proposal in propose_from_knowledge(app, settings, wish):
-                yield proposal
+    if kind != "questions" or "knowledge" not in wish.origins:
+        return
+    # A model is needed only by those who ask for nothing but questions from the knowledge.
+    if wish.origins != ("knowledge",) and not settings.models.main:
+        reasons.append(NO_MODEL)
+        return
+    async with open_app(settings, with_answers=False) as app:
+        async for proposal in propose_from_knowledge(app, settings, wish, reasons):
+            yield proposal
+
+
+def _describe_journal(kind: str, wish: Wish) -> str:
+    """Say what the journal has nothing of that was not accepted or refused before."""
+    names = [name for origin, name in _JOURNAL_ORIGINS.items() if origin in wish.origins]
+    missing = "messages" if kind == "gate" else " and no ".join(names)
+    return f"the journal has no {missing}{' of ' + ':'.join(wish.chat) if wish.chat else ''} left to propose"
 
 
 def _ask_person(proposal: Proposal, *, is_gate: bool) -> dict[str, Any] | str:

@@ -19,6 +19,7 @@ from core.ports import ChatModel
 from core.runtime.budget import Budget
 from core.settings import Settings
 from core.storage.labelling import JournaledQuestion, LabellingRepository
+from core.text.formatting import pluralize
 from core.types import Passage, Turn
 
 ORIGINS = ("knowledge", "ratings", "unanswered")
@@ -62,16 +63,23 @@ def choose_split(line_id: str) -> str:
     return "test" if share < TEST_SHARE else "fit"
 
 
-async def propose_from_knowledge(app: App, settings: Settings, wish: Wish) -> AsyncIterator[Proposal]:
-    """Yield questions that a model writes for passages drawn at random. Raises `UsageError` without a model."""
+async def propose_from_knowledge(
+    app: App, settings: Settings, wish: Wish, reasons: list[str]
+) -> AsyncIterator[Proposal]:
+    """Yield questions that a model writes for passages drawn at random; add to `reasons` why there are none.
+
+    Raises `UsageError` without a model.
+    """
     if app.models is None:
         raise UsageError("--from knowledge needs a language model that writes the questions: set models.main")
     prompts = Prompts.read(settings.prompts)
-    proposal_count = 0
+    proposal_count = passage_count = new_count = 0
     async for passage in _draw_passages(app, settings):
         line_id = f"knowledge:{hashlib.sha256(passage.text.encode()).hexdigest()[:12]}"
+        passage_count += 1
         if line_id in wish.known_ids:
             continue
+        new_count += 1
         question, answer = await _write_question(app.models, prompts, passage, settings)
         if question and answer:
             document = f"{passage.source}: {passage.path}"
@@ -80,6 +88,12 @@ async def propose_from_knowledge(app: App, settings: Settings, wish: Wish) -> As
             proposal_count += 1
         if proposal_count == wish.count:
             return
+    if not passage_count:
+        reasons.append("your sources have no passages: kimas ingest reads them")
+    elif not new_count:
+        reasons.append(f"each of {pluralize(passage_count, 'passage')} has been proposed")
+    elif not proposal_count:
+        reasons.append(f"the model wrote no question that can be used, for any of {pluralize(new_count, 'passage')}")
 
 
 async def _draw_passages(app: App, settings: Settings) -> AsyncIterator[Passage]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -93,12 +94,14 @@ async def test_whole_answers_are_judged_with_their_passages(tmp_path: Path) -> N
         table = (await asyncio.to_thread(deployment.call, *arguments)).stdout
     assert judged["judged"]["faithfulness"]["value"] == judged["judged"]["citation_precision"]["value"] == 1
     assert judged["judged"]["unreadable"] == 0, "the reply that could not be read was asked for again"
+    assert judged["judged"]["usage"]["prompt"] > judged["usage"]["prompt"] == 0, "no model writes here"
     assert judged["judged"]["correctness"]["value"] is None, "the judge found nothing in the reference"
     assert any(sentence["supporting"] == [1] for sentence in judged["answers"][0]["sentences"])
     requests = [body["messages"][1]["content"] for body in peer.requests]
     assert any("<reference>\nWith pip.\n</reference>" in request for request in requests)
     assert all('<passage n="1">' in request for request in requests)
     assert "judged: citation recall" in table
+    assert re.search(r"judged: tokens, cost +[\d,]+, -", table)
 
 
 def test_without_a_judge_nothing_is_judged(tmp_path: Path) -> None:

@@ -158,6 +158,15 @@ async def test_an_interrupted_comparison_goes_on_where_it_stopped(data: Path, co
         failed = await asyncio.to_thread(lambda: deployment.call(*arguments, code=69))
         assert "is kept: run the same command" in failed.stderr
         written, judge.status = len(writer.requests), 0
+        # What the judge has still to do costs money too, and so does all of it with another judge.
+        kept = len([line for line in (tmp_path / "data/comparison.jsonl").read_text().splitlines() if "scores" in line])
+        again = await asyncio.to_thread(deployment.call, *arguments)
+        assert f"To do: 0 answers and {2 * QUESTIONS - kept} judgements" in again.stderr
+        assert "Nothing is left to do" in (await asyncio.to_thread(deployment.call, *arguments)).stderr
+        models = deployment.settings["models"]
+        deployment.settings["models"] = {**models, "judge": {**models["judge"], "model": "another-judge"}}
+        other = await asyncio.to_thread(deployment.call, *arguments)
+        assert f"To do: 0 answers and {2 * QUESTIONS} judgements" in other.stderr
         compared = await _compare(deployment, data, corpus, *systems)
         assert len(writer.requests) == written, "the answers were kept"
         await _compare(deployment, data, corpus, *systems, "--fresh")

@@ -177,7 +177,7 @@ async def test_a_hostile_question_neither_steers_the_terminal_nor_breaks_the_fil
     # Edit it, and keep what is there.
     arguments = ("questions", str(data), "--chat", CHAT, "--from", "ratings")
     output = await asyncio.to_thread(_at_a_terminal, deployment, ["e", "", "q"], *arguments)
-    assert "1 lines were added" in output
+    assert "1 line was added" in output
     assert not {"\x1b", "\x07", "\u202e"} & set(output)
     (line,) = [json.loads(line) for line in data.read_text("utf-8").split("\n") if line]
     assert "Rocket?" in line["question"]
@@ -194,6 +194,31 @@ def test_without_a_terminal_nobody_can_accept(deployment: Deployment, tmp_path: 
     data.write_text("{}\n", "utf-8")
     error = deployment.call("eval", "make", "questions", str(data), "--json", code=2).stderr
     assert "line 1: it is no JSON object with an id" in error
+
+
+async def test_who_gets_no_proposals_is_told_why(deployment: Deployment, tmp_path: Path) -> None:
+    async def propose(*arguments: str) -> str:
+        result = await asyncio.to_thread(deployment.call, "eval", "make", *arguments, "--json")
+        assert result.stdout == ""
+        return result.stderr
+
+    questions = ("questions", str(tmp_path / "questions.jsonl"))
+    elsewhere = ("--chat", "telegram:-9")
+    gate = ("gate", str(tmp_path / "gate.jsonl"), *elsewhere)
+    assert "there is no journal yet" in await propose(*questions)
+    assert "there is no journal yet" in await propose(*gate)
+    await _fill(deployment)
+    assert "the journal has no messages of telegram:-9" in await propose(*gate)
+    reasons = await propose(*questions, *elsewhere)
+    assert "no liked answers and no unanswered questions of telegram:-9" in reasons
+    assert "set models.main, and it writes the questions" in reasons
+    assert "models.main" not in await propose(*questions, *elsewhere, "--from", "ratings")
+    async with LanguageModelPeer(reply="How do I install it?") as peer:
+        deployment.settings["models"] = {"main": {"base_url": peer.base_url, "model": "writer"}}
+        assert "no passages: kimas ingest reads them" in await propose(*questions, *elsewhere)
+        await asyncio.to_thread(deployment.call, "ingest")
+        unreadable = await propose(*questions, "--from", "knowledge")
+    assert "the model wrote no question that can be used, for any of 1 passage" in unreadable
 
 
 def test_a_line_stays_in_its_split_and_the_other_split_is_left_out(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from bots.evaluation.comparison.cost import estimate, format_estimation
 from bots.evaluation.comparison.output import comparison_as_json, comparison_charts, format_lines
 from bots.evaluation.comparison.result_cache import ResultCache
 from bots.evaluation.comparison.results import PASSES, Judgement, SystemAnswer
-from bots.evaluation.comparison.run import Trial, answer_all, judge_all, make_systems
+from bots.evaluation.comparison.run import Trial, answer_all, count_missing_judgements, judge_all, make_systems
 from bots.evaluation.comparison.statistics import compare_judgements
 from bots.evaluation.datasets import ANSWERS_LINE_FORMAT, read_answers, read_cases
 from bots.evaluation.judge import Judge, open_judge
@@ -55,7 +55,7 @@ async def compare(
         knowledge = await SourceVersions(app.store).get_versions(list(app.settings.sources), 0)
         # The systems answer from what was opened: a corpus stands in for the sources.
         trial = Trial(cases, make_systems(app.settings, names), knowledge, cache)
-        _confirm(app.settings, trial, is_confirmed=is_confirmed or as_json)
+        _confirm(app.settings, judge, trial, is_confirmed=is_confirmed or as_json)
         answers, judgements = await _run(app, judge, trial)
     comparison = await asyncio.to_thread(compare_judgements, judgements, [system.name for system in trial.systems])
     if plot:
@@ -68,14 +68,12 @@ async def compare(
     return 0
 
 
-def _confirm(settings: Settings, trial: Trial, *, is_confirmed: bool) -> None:
+def _confirm(settings: Settings, judge: Judge, trial: Trial, *, is_confirmed: bool) -> None:
     """Say what the run may cost; a terminal is asked whether to go on, unless it said so before."""
-    missing = trial.missing_answers()
-    # Which judgements are kept depends on the answers: without new answers, those of the last run are.
-    judgements = PASSES * len(trial.cases) if missing else 0
+    missing, judgements = trial.missing_answers(), count_missing_judgements(judge, trial)
     estimation = estimate(settings, missing, judgements, len(trial.systems))
     make_console(stderr=True).print(format_estimation(estimation), markup=False, soft_wrap=True)
-    if missing and not is_confirmed and not confirm("Go on?"):
+    if (missing or judgements) and not is_confirmed and not confirm("Go on?"):
         raise UsageError("nothing was compared")
 
 

@@ -48,6 +48,8 @@ def _cost(model: ModelSettings | None, prompt_tokens: int, completion_tokens: in
 
 def format_estimation(estimation: Estimation) -> str:
     """Return the estimate as one line."""
+    if not (estimation.answers or estimation.judgements):
+        return "Nothing is left to do: every answer and judgement is that of an earlier run"
     price = "no price is known for a model" if estimation.cost is None else f"about {estimation.cost:.2f}"
     return (
         f"To do: {estimation.answers} answers and {estimation.judgements} judgements, "

@@ -20,6 +20,7 @@ from bots.evaluation.comparison.results import (
 from bots.evaluation.comparison.statistics import OVERALL, Comparison, Pair
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate
 from core.storage.usage import TokenUsage, add_up
+from core.text.formatting import pluralize
 
 FIGURES = (OVERALL, *CRITERIA)
 ALPHA = 1 - CONFIDENCE_LEVEL
@@ -110,7 +111,7 @@ def format_lines(
     agreement = comparison.agreement
     price_heading = ("", "first token", "whole answer", "tokens", "cost", "degraded", "failed")
     return [
-        f"{question_count} questions, {comparison.judged} judged by {judge}; scores 0 to {MAX_SCORE}; "
+        f"{pluralize(question_count, 'question')}, {comparison.judged} judged by {judge}; scores 0 to {MAX_SCORE}; "
         f"intervals hold {CONFIDENCE_LEVEL:.0%} of the resamples",
         "",
         *format_table([("", *FIGURES), *_score_rows(comparison.scores)]),
@@ -123,8 +124,8 @@ def format_lines(
         f"{_format_share(agreement.same_winner)}; the scores of one answer differ by "
         f"{_format_number(agreement.mean_difference)} on average; correlation {_format_number(agreement.correlation)}.",
         f"The judge consumed {_format_tokens(judge_usage)} tokens, cost {_format_cost(judge_usage)}; it was "
-        f"asked again {comparison.asked_again} times; {comparison.unreadable} of {len(judgements)} judgements were not "
-        "readable.",
+        f"asked again {pluralize(comparison.asked_again, 'time')}; {comparison.unreadable} of {len(judgements)} "
+        "judgements were not readable.",
         *(
             f"{answer.question_id} failed with {answer.system}: {redact(answer.error)}"
             for answer in answers

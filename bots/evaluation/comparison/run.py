@@ -186,24 +186,20 @@ async def _judge_question(
     judge: Judge, case: AnswerCase, answers: Sequence[SystemAnswer], pass_number: int, cache: ResultCache
 ) -> Judgement:
     """Return one pass over one question. Answers that failed are not shown: they get 0."""
-    texts = {answer.system: answer.text for answer in answers if answer.text}
     failed = {answer.system: (0.0,) * len(CRITERIA) for answer in answers if not answer.text}
-    order = order_systems(case.question.id, list(texts), pass_number)
-    if not order:
+    request = _make_request(judge, case, answers, pass_number)
+    if request is None:
         return Judgement(case.question.id, pass_number, failed, {}, 0, TokenUsage())
-    systems_by_label = dict(zip(_LABELS, order, strict=False))
-    quoted_labels = ", ".join(f'"{label}"' for label in systems_by_label)
-    system_prompt = judge.prompts.fill("judge", most=str(MAX_SCORE), labels=quoted_labels)
-    fenced_answers = [_format_answer(label, texts[name]) for label, name in systems_by_label.items()]
-    request = "\n".join([format_case(case.question, case.reference), *fenced_answers])
-    key = make_key("judgement", judge.name, pass_number, system_prompt, request)
-    record = cache.get(key)
+    systems_by_label = request.systems_by_label
+    record = cache.get(request.key)
     if record is None:
         keys = "\n".join(f'- "{label}": reason, {", ".join(CRITERIA)} (0 to {MAX_SCORE})' for label in systems_by_label)
-        verdict = await judge.ask(system_prompt, request, keys, lambda value: parse_scores(value, [*systems_by_label]))
+        verdict = await judge.ask(
+            request.system_prompt, request.text, keys, lambda value: parse_scores(value, [*systems_by_label])
+        )
         record = {"scores": verdict.value, "attempts": verdict.attempts, "usage": usage_as_record(verdict.usage)}
         if verdict.value is not None:
-            await cache.put(key, record)
+            await cache.put(request.key, record)
     scores_by_system = (
         {name: record["scores"][label] for label, name in systems_by_label.items()} if record["scores"] else {}
     )
@@ -215,6 +211,45 @@ async def _judge_question(
         record["attempts"],
         usage_from_record(record["usage"]),
     )
+
+
+def count_missing_judgements(judge: Judge, trial: Trial) -> int:
+    """Return how many judgements no earlier run has kept: all of a question of which an answer is missing."""
+    count = 0
+    for case in trial.cases:
+        records = [trial.cache.get(trial.answer_key(case, system)) for system in trial.systems]
+        answers = [answer_from_record(record) for record in records if record]
+        if len(answers) < len(records):
+            count += PASSES
+            continue
+        requests = [_make_request(judge, case, answers, number) for number in range(PASSES)]
+        count += sum(request is not None and trial.cache.get(request.key) is None for request in requests)
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What the judge is shown in one pass over one question; its judgement is kept under `key`."""
+
+    systems_by_label: Mapping[str, str]
+    system_prompt: str
+    text: str
+    key: str
+
+
+def _make_request(judge: Judge, case: AnswerCase, answers: Sequence[SystemAnswer], pass_number: int) -> _Request | None:
+    """Return the request; None where no answer can be shown."""
+    texts = {answer.system: answer.text for answer in answers if answer.text}
+    order = order_systems(case.question.id, list(texts), pass_number)
+    if not order:
+        return None
+    systems_by_label = dict(zip(_LABELS, order, strict=False))
+    quoted_labels = ", ".join(f'"{label}"' for label in systems_by_label)
+    system_prompt = judge.prompts.fill("judge", most=str(MAX_SCORE), labels=quoted_labels)
+    fenced_answers = [_format_answer(label, texts[name]) for label, name in systems_by_label.items()]
+    text = "\n".join([format_case(case.question, case.reference), *fenced_answers])
+    key = make_key("judgement", judge.name, pass_number, system_prompt, text)
+    return _Request(systems_by_label, system_prompt, text, key)
 
 
 def _format_answer(label: str, text: str) -> str:
