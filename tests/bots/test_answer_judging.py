@@ -39,7 +39,7 @@ VERDICT = [
 def test_verdicts_become_figures() -> None:
     verdicts = parse_sentences({"sentences": VERDICT}, REPLY, SENTENCES)
     assert verdicts is not None
-    assert [(verdict.cited, verdict.supporting) for verdict in verdicts] == [((1, 2), (1,)), ((2,), ())]
+    assert [(verdict.cited_numbers, verdict.supporting) for verdict in verdicts] == [((1, 2), (1,)), ((2,), ())]
     figures = summarize_verdicts([verdicts, None, ()])
     assert {name: figure.value for name, figure in figures.items()} == pytest.approx(
         {"correctness": 0.5, "faithfulness": 0.5, "citation_precision": 1 / 3, "citation_recall": 0.5}
