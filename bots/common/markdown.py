@@ -50,11 +50,21 @@ def is_formula(node: SyntaxTreeNode) -> bool:
     return node.type == "code_inline" and bool(node.meta)
 
 
-# What a reader takes for the address that a link leads to.
+# What a reader takes for the address that a link leads to: also a name alone, where its end is that of a host, and not
+# that of a file.
+_FILE_ENDS = "py|md|rs|sh|js|ts|go|cs|rb|pl|kt|hs|ml|mk|so|cc|hh|fs|vb|ps"
+_HOST_ENDS = "com|org|net|io|dev|app|ai|cn|edu|gov|info|biz|xyz|top|shop|site|online|store|tech|cloud|bank|finance|link|page|name"
 _ADDRESS = re.compile(
-    r"(?:https?://|www\.)([\w.-]{1,253})|^\W{0,4}((?:[\w-]{1,63}\.){1,8}(?:com|org|net|io|dev|app|ai|cn|edu|gov|info))\b",
+    r"(?:https?://|www\.)([\w.-]{1,253})|^\W{0,4}((?:[\w-]{1,63}\.){1,8}"
+    rf"(?!(?:{_FILE_ENDS})\b)(?:{_HOST_ENDS}|[a-z]{{2}}))(?!\.?[\w-])",
     re.IGNORECASE,
 )
+
+
+def _to_plain_letters(label: str) -> str:
+    """Return a label as a reader sees it: without invisible characters, with plain letters and full stops."""
+    letters = unicodedata.normalize("NFKC", label).replace("\u3002", ".")
+    return "".join(letter for letter in letters if unicodedata.category(letter) != "Cf")
 
 
 def _is_masking(label: str, url: str) -> bool:
@@ -67,7 +77,10 @@ def _is_masking(label: str, url: str) -> bool:
         host = (urlsplit(url).hostname or "").removeprefix("www.")
     except ValueError:
         return True
-    names = ((match[1] or match[2]).lower().removeprefix("www.") for match in _ADDRESS.finditer(label[:1000]))
+    names = (
+        (match[1] or match[2]).lower().removeprefix("www.")
+        for match in _ADDRESS.finditer(_to_plain_letters(label[:1000]))
+    )
     return any(name.rstrip(".") != host for name in names)
 
 

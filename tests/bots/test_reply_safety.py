@@ -22,7 +22,13 @@ def render(request: pytest.FixtureRequest) -> Render:
 
 
 @pytest.mark.parametrize(
-    "label", ["https://bank.example/login", "www.bank.example", "bank.com", "**http://bank.example**", "`bank.com`"]
+    "label",
+    [
+        *("https://bank.example/login", "www.bank.example", "bank.com", "**http://bank.example**", "`bank.com`"),
+        # Of countries, and disguised.
+        *("bank.co.uk", "bank.de/login", "my-bank.de?x", "bank\u3002com", "bank\u200b.com", "bank\u2024com"),
+        *("htt\u00adps://bank.example", "bank\uff0ecom", "\uff57ww.bank.example"),
+    ],
 )
 def test_a_link_that_names_another_host_is_shown_with_its_own(render: Render, label: str) -> None:
     text = "\n".join(render(f"See [{label}](https://evil.example/x).", ()))
@@ -40,6 +46,9 @@ def test_a_link_that_names_another_host_is_shown_with_its_own(render: Render, la
         ("https://docs.example/a", "https://docs.example/a"),
         ("docs.example.com", "https://www.docs.example.com/start"),
         ("README.md", "https://git.example/README.md"),
+        ("np.ma.masked_array", "https://numpy.example/ma"),
+        ("rocket/server.py", "https://git.example/server.py"),
+        ("e.g. this", "https://git.example/this"),
         ("the guide", "https://docs.example/guide"),
     ],
 )

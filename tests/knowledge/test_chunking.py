@@ -7,6 +7,7 @@ import pytest
 
 from knowledge.chunking import chunk
 from knowledge.chunking.lines import estimate_tokens
+from knowledge.chunking.markdown import MAX_HEADING_LENGTH
 from knowledge.ports import Chunk, Document
 
 KINDS = [
@@ -303,3 +304,9 @@ def test_a_question_and_its_answer_stay_together() -> None:
     pieces = chunk(long)
     assert len(pieces) > 3
     assert {piece.title for piece in pieces} == {"How?"}
+
+
+def test_a_heading_is_cut() -> None:
+    """What patterns look at is as short as a heading should be."""
+    (piece,) = chunk(Document("a.md", f"# {'word ' * 20_000}\n\nText.", "markdown"))[:1]
+    assert len(piece.title) <= MAX_HEADING_LENGTH + 10
