@@ -53,7 +53,7 @@ def is_formula(node: SyntaxTreeNode) -> bool:
 # What a reader takes for the address that a link leads to: also a name alone, where its end is that of a host, and not
 # that of a file.
 _FILE_ENDS = "py|md|rs|sh|js|ts|go|cs|rb|pl|kt|hs|ml|mk|so|cc|hh|fs|vb|ps"
-_HOST_ENDS = "com|org|net|io|dev|app|ai|cn|edu|gov|info|biz|xyz|top|shop|site|online|store|tech|cloud|bank|finance|link|page|name"
+_HOST_ENDS = "com|org|net|io|dev|app|ai|cn|edu|gov|info|biz|xyz|top|shop|site|online|store|tech|cloud|bank|finance"
 _ADDRESS = re.compile(
     r"(?:https?://|www\.)([\w.-]{1,253})|^\W{0,4}((?:[\w-]{1,63}\.){1,8}"
     rf"(?!(?:{_FILE_ENDS})\b)(?:{_HOST_ENDS}|[a-z]{{2}}))(?!\.?[\w-])",

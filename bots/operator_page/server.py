@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from aiohttp import web
+from aiohttp import http_exceptions, web
 
 from bots.common.web_server import refuse_other_hosts, serve_application
 from bots.operator_page.context import CONTEXT, SESSION, PageContext, get_session, show
@@ -143,12 +144,18 @@ def _make_guard(sessions: Sessions) -> Callable[..., Awaitable[web.StreamRespons
 
 
 async def _read_form(request: web.Request) -> None:
-    """Read the whole form, which the request keeps. Raises `HTTPRequestTimeout` for one that does not arrive."""
+    """Read the whole form, which the request keeps.
+
+    Raises `HTTPRequestTimeout` for one that does not arrive, and `HTTPBadRequest` for what is none: whoever has not
+    signed in writes no errors of ours into the log.
+    """
     try:
         async with asyncio.timeout(READ_TIMEOUT_S):
             await request.post()
     except TimeoutError as error:
         raise web.HTTPRequestTimeout(text="The form did not arrive.") from error
+    except (ValueError, LookupError, RuntimeError, zlib.error, http_exceptions.HttpProcessingError) as error:
+        raise web.HTTPBadRequest(text="This is no form that can be read.") from error
 
 
 def _require_own_origin(request: web.Request) -> None:

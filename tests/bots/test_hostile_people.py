@@ -10,6 +10,7 @@ import json
 import os
 import re
 import time
+import zlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -269,6 +270,42 @@ async def test_a_form_of_another_site_is_refused(page: Page, origin: str) -> Non
 async def test_no_token_of_a_stranger_fails_the_sign_in(page: Page, token: str) -> None:
     async with browser(page) as client, client.post("/sign-in", data={"token": token}) as response:
         assert response.status == 403
+
+
+PART = b'--b\r\nContent-Disposition: form-data; name="token"%s\r\n%s\r\n'
+MULTIPART, FORM = "multipart/form-data; boundary=b", "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        *(
+            (f"{FORM}; charset={name}", b"token=" + b"a" * 65_000)
+            for name in ("punycode", "nosuch", "zlib", "undefined")
+        ),
+        (FORM, b"a&" * 32_000),
+        (MULTIPART, (PART % (b"", b"")) * 1200 + b"--b--"),
+        (MULTIPART, b"--b\r\nX: y\r\n\r\nz\r\n--b--"),
+        ("multipart/form-data", b"x"),
+        ("multipart/form-data; boundary=" + "b" * 90, b"x"),
+        (MULTIPART, PART % (b"", b"Content-Type: multipart/mixed; boundary=c\r\n") + b"--c\r\n\r\nx\r\n--c--\r\n--b--"),
+        (MULTIPART, PART % (b"", b"Content-Type: text/plain; charset=nosuch\r\n") + b"a" * 60_000 + b"\r\n--b--"),
+        (MULTIPART, PART % (b"", b"Content-Encoding: deflate\r\n") + zlib.compress(bytes(60_000_000))[:60_000]),
+        (MULTIPART, PART % (b"", b"Content-Encoding: br\r\n") + b"a" * 60_000 + b"\r\n--b--"),
+        (MULTIPART, PART % (b"", b"Content-Transfer-Encoding: x\r\n") + b"a\r\n--b--"),
+    ],
+    ids=range(14),
+)
+async def test_what_is_no_form_writes_no_error_into_the_log(
+    page: Page, content_type: str, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever has not signed in could fill the log with tracebacks."""
+    async with browser(page) as client:
+        began_at = time.thread_time()
+        async with client.post("/sign-in", data=body, headers={"Content-Type": content_type}) as response:
+            assert response.status in (400, 403, 413)
+        assert time.thread_time() - began_at < 1.0
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_a_question_that_is_a_file_is_taught_as_nothing(page: Page) -> None:
