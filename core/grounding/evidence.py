@@ -36,6 +36,8 @@ _CHAT_TEMPLATE_TOKEN = re.compile(
 # Every tag begins with one of these.
 _TAG_START = re.compile(r"[<&\[]")
 _MAX_ATTRIBUTE_CHARS = 200
+# Passages without a word on their kind are of this one.
+PLAIN_KIND = "text"
 _KIND_NAMES = {
     **dict.fromkeys(("markdown", "rst", "asciidoc", "html"), "documentation"),
     **dict.fromkeys(("pdf", "docx"), "document"),
@@ -63,9 +65,9 @@ def render_passages(passages: Sequence[Passage], max_passage_tokens: int, layout
     """Return the passages as one context, each fenced as data.
 
     The header of the layout `structured` has the passage's id, source, path, title, kind in a reader's words, and the
-    date and the version that its path names; that of `flat` has only the id, for citations. A passage longer than
-    `max_passage_tokens` is shortened. Text that looks like one of our fences is broken, so that a passage cannot
-    pretend to end.
+    date and the version that its path names, but nothing twice; that of `flat` has only the id, for citations. A
+    passage longer than `max_passage_tokens` is shortened. Text that looks like one of our fences is broken, so that a
+    passage cannot pretend to end.
     """
     return "\n".join(
         f"{render_header(passage, position, layout)}\n"
@@ -78,12 +80,12 @@ def render_header(passage: Passage, position: int, layout: Layout = "structured"
     """Return the tag that opens a passage in a context."""
     if layout == "flat":
         return f'<passage id="{passage_ref(position)}">'
-    values = {
-        "source": passage.source,
-        "path": passage.path,
-        "title": passage.title,
-        "kind": describe_kind(passage.kind),
-    }
+    values = {"source": passage.source, "path": passage.path}
+    # A file without a heading has its name as its title, which its path ends with.
+    if passage.title not in ("", passage.path.rpartition("/")[2]):
+        values["title"] = passage.title
+    if passage.kind != PLAIN_KIND:
+        values["kind"] = describe_kind(passage.kind)
     values |= {name: match[1] for name, pattern in _PATH_FACTS.items() if (match := pattern.search(passage.path))}
     attributes = " ".join(f'{name}="{_escape_attribute(value)}"' for name, value in values.items())
     return f'<passage id="{passage_ref(position)}" {attributes}>'

@@ -148,6 +148,12 @@ def test_a_long_title_is_cut() -> None:
     assert len(render_passages([replace(INSTALL, title="t" * 5000)], 500)) < 600
 
 
+def test_a_header_says_nothing_twice() -> None:
+    plain = replace(INSTALL, path="notes/todo.txt", title="todo.txt", kind="text")
+    assert render_passages([plain], 500).startswith('<passage id="p1" source="docs" path="notes/todo.txt">\n')
+    assert 'path="page" title="Page' in render_passages([replace(plain, path="page", title="Page 2")], 500)
+
+
 @pytest.mark.parametrize(
     ("path", "kind", "attributes"),
     [
