@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -50,19 +51,20 @@ async def make(
     wish = Wish(tuple(origins) or ORIGINS, _parse_chat(chat), known_ids, count)
     accepted_count = shown_count = 0
     reasons: list[str] = []
-    async for proposal in _propose(settings, kind, wish, reasons):
-        shown_count += 1
-        if as_json:
-            sys.stdout.write(json.dumps(proposal.line, ensure_ascii=False) + "\n")
-            continue
-        decision = await asyncio.to_thread(_ask_person, proposal, is_gate=kind == "gate")
-        if decision == "stop":
-            break
-        if isinstance(decision, dict):
-            await asyncio.to_thread(_append, data, json.dumps(decision, ensure_ascii=False))
-            accepted_count += 1
-        elif decision == "refuse":
-            await asyncio.to_thread(_append, _refused_path(data), json.dumps({"id": proposal.line["id"]}))
+    async with aclosing(_propose(settings, kind, wish, reasons)) as proposals:
+        async for proposal in proposals:
+            shown_count += 1
+            if as_json:
+                sys.stdout.write(json.dumps(proposal.line, ensure_ascii=False) + "\n")
+                continue
+            decision = await asyncio.to_thread(_ask_person, proposal, is_gate=kind == "gate")
+            if decision == "stop":
+                break
+            if isinstance(decision, dict):
+                await asyncio.to_thread(_append, data, json.dumps(decision, ensure_ascii=False))
+                accepted_count += 1
+            elif decision == "refuse":
+                await asyncio.to_thread(_append, _refused_path(data), json.dumps({"id": proposal.line["id"]}))
     if not shown_count:
         make_console(stderr=True).print(
             "\n".join(["nothing new to propose", *(f"  {reason}" for reason in reasons)]), markup=False, soft_wrap=True
@@ -79,7 +81,7 @@ def _parse_chat(chat: str) -> tuple[str, str] | None:
     return (platform, chat_id) if chat else None
 
 
-async def _propose(settings: Settings, kind: str, wish: Wish, reasons: list[str]) -> AsyncIterator[Proposal]:
+async def _propose(settings: Settings, kind: str, wish: Wish, reasons: list[str]) -> AsyncGenerator[Proposal]:
     """Yield the proposals; add to `reasons` why an origin has none."""
     if kind == "gate" and wish.chat is None:
         raise UsageError("lines for the gate come from the messages of one chat: name it with --chat PLATFORM:CHAT")
@@ -99,8 +101,11 @@ async def _propose(settings: Settings, kind: str, wish: Wish, reasons: list[str]
     if wish.origins != ("knowledge",) and not settings.models.main:
         reasons.append(NO_MODEL)
         return
-    async with open_app(settings, with_answers=False) as app:
-        async for proposal in propose_from_knowledge(app, settings, wish, reasons):
+    async with (
+        open_app(settings, with_answers=False) as app,
+        aclosing(propose_from_knowledge(app, settings, wish, reasons)) as written,
+    ):
+        async for proposal in written:
             yield proposal
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bots.common.terminal import format_table, make_console
 from bots.evaluation.metrics import TuningComparison
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate, Scores
-from core.text.formatting import strip_control_characters
+from core.text.formatting import pluralize, strip_control_characters
 
 if TYPE_CHECKING:
     pass
@@ -24,7 +24,7 @@ def print_lines(lines: Sequence[str]) -> None:
 
 def format_title(cases: int) -> str:
     """Return how many cases were measured, and what the intervals are."""
-    return f"{cases} cases; intervals hold {CONFIDENCE_LEVEL:.0%} of the resamples"
+    return f"{pluralize(cases, 'case')}; intervals hold {CONFIDENCE_LEVEL:.0%} of the resamples"
 
 
 def format_figure(figure: Estimate) -> str:

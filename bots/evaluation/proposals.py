@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +65,7 @@ def choose_split(line_id: str) -> str:
 
 async def propose_from_knowledge(
     app: App, settings: Settings, wish: Wish, reasons: list[str]
-) -> AsyncIterator[Proposal]:
+) -> AsyncGenerator[Proposal]:
     """Yield questions that a model writes for passages drawn at random; add to `reasons` why there are none.
 
     Raises `UsageError` without a model.

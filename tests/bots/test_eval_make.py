@@ -167,6 +167,19 @@ async def test_somebody_accepts_lines_at_a_terminal(deployment: Deployment, tmp_
     assert left["question"] == "Which fuel is best?", "what was refused is not proposed again"
 
 
+async def test_who_stops_in_the_middle_sees_what_was_added_and_nothing_else(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    for name in ("fuel", "engine"):
+        (tmp_path / "docs" / f"{name}.md").write_text(f"# {name}\n\nRocket has a part for {name}.", "utf-8")
+    async with LanguageModelPeer(reply='{"question": "How?", "answer": "With pip."}') as peer:
+        deployment.settings["models"] = {"main": {"base_url": peer.base_url, "model": "writer"}}
+        await asyncio.to_thread(deployment.call, "ingest")
+        arguments = ("questions", str(tmp_path / "questions.jsonl"), "--from", "knowledge")
+        output = await asyncio.to_thread(_at_a_terminal, deployment, ["y", "q"], *arguments)
+    assert output.rstrip().endswith(f"1 line was added to {tmp_path / 'questions.jsonl'}")
+
+
 async def test_a_hostile_question_neither_steers_the_terminal_nor_breaks_the_file(
     deployment: Deployment, tmp_path: Path
 ) -> None:
