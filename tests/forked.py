@@ -87,8 +87,8 @@ def load_model_client() -> None:
         await endpoint.close()
 
     # Beside the tests: their own event loop is none of its business.
-    with ThreadPoolExecutor(1) as beside:
-        beside.submit(asyncio.run, load()).result()
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(asyncio.run, load()).result()
 
 
 def _serve(listener: socket.socket) -> NoReturn:
@@ -246,9 +246,9 @@ def run(
     arguments: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: str | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run `kimas` to its end, as `subprocess.run` does."""
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        given.write((stdin or "").encode())
-        files = [given, output, errors]
+    with tempfile.TemporaryFile() as input_file, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        input_file.write((stdin or "").encode())
+        files = [input_file, output, errors]
         for file in files:
             file.seek(0)
         with _request(arguments, folder, environment, [file.fileno() for file in files]) as connection:

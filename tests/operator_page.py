@@ -166,7 +166,7 @@ TRACE = Trace(
     spans=SPANS,
     passages=PASSAGES,
 )
-FOUND = Reply(ANSWER, CITED, trace=TRACE)
+ANSWERED_REPLY = Reply(ANSWER, CITED, trace=TRACE)
 NOTHING = Reply(
     "The documentation does not mention it.",
     passages=(Passage("p", "docs", "a.md", "A", "text"),),
@@ -174,7 +174,7 @@ NOTHING = Reply(
 )
 
 
-async def answered(journal: Journal, message: Message, reply: Reply = FOUND) -> Message:
+async def answered(journal: Journal, message: Message, reply: Reply = ANSWERED_REPLY) -> Message:
     await journal.record_message(message)
     await journal.begin_answer(message)
     await journal.mark_answered(message, reply)
@@ -255,11 +255,13 @@ async def fill(journal: Journal) -> None:
     usage = UsageRepository(journal.database)
     for days_ago in range(14):
         for place, chat in enumerate((GROUP, CHANNEL)):
-            asked = Question("?", id=str(days_ago), author_id="1", key=chat)
+            asked_question = Question("?", id=str(days_ago), author_id="1", key=chat)
             amount = 9000 + 2600 * ((days_ago * 7 + place * 3) % 9)
             shares = {"answer": TokenUsage(amount, amount // 14, amount / 1.6e6), "rewrite": TokenUsage(900, 60, 2e-4)}
             day = (datetime.now(UTC) - timedelta(days=days_ago)).date()
-            await usage.record(asked, "answered", shares, day, models={"answer": "qwen3:32b", "rewrite": "qwen3:4b"})
+            await usage.record(
+                asked_question, "answered", shares, day, models={"answer": "qwen3:32b", "rewrite": "qwen3:4b"}
+            )
 
 
 async def _spread(database: Database) -> None:

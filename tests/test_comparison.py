@@ -59,9 +59,9 @@ async def test_a_worker_measures_a_system(name: str, tmp_path: Path) -> None:
     crowd = measured[f"crowd_{CROWD}"]
     assert (crowd["answers"], crowd["rounds"]) == (CROWD, 1)
     assert 0 < crowd["first_p50_ms"] <= crowd["first_p95_ms"] < crowd["wall_s"] * 1000
-    found = json.loads(result.read_text("utf-8"))["found"]
-    assert any(found)
-    assert all(set(ids) <= {document.id for document in documents} for ids in found)
+    retrieved = json.loads(result.read_text("utf-8"))["found"]
+    assert any(retrieved)
+    assert all(set(ids) <= {document.id for document in documents} for ids in retrieved)
 
 
 def test_the_model_completes_calls_the_tool_and_answers_with_a_fixed_number_of_tokens() -> None:

@@ -28,7 +28,7 @@ from core.storage.usage import TokenUsage, UsageRepository
 from core.types import Citation, ConversationKey, Message, Question, Reply
 from tests.core.fixtures import INSTALL, InMemoryLibrary, parts, passage, settings
 from tests.core.scripted import ScriptedPeer, get_agent, models
-from tests.test_injections import ASKED, ATTEMPTS, CANARY, unfenced
+from tests.test_injections import ATTEMPTS, CANARY, QUESTION, unfenced
 
 TEXTS = [attempt["text"] for attempt in ATTEMPTS]
 CHAT = ConversationKey("test", "room")
@@ -42,7 +42,7 @@ async def ask_second_opinion(model: RoleChatModel, text: str, folder: Path) -> N
     live = LiveSettings(settings(), RuntimeOverrides(journal.database))
     usage = UsageRepository(journal.database)
     opinion = SecondOpinion(live, parts(model=model), QuotaLimiter(live, usage, TokenUsage(100, 100)), usage)
-    message = Message("1", CHAT, "ann", text[:40], f"{ASKED} {text}", datetime.now(UTC))
+    message = Message("1", CHAT, "ann", text[:40], f"{QUESTION} {text}", datetime.now(UTC))
     earlier = HistoryMessage("0", "", "bob", text, text, "", False, False, 1.0)
     decision = await opinion.ask(message, [passage("flux", text)], [earlier])
     await journal.close()
@@ -54,7 +54,7 @@ async def ask_rewrites(model: RoleChatModel, text: str, folder: Path) -> None:
     own = {"sources": ["docs"], "rewrites": [name for name in BUILT_IN_REWRITES if name != "rule"], "language": "de"}
     configuration = settings(agents={"docs": own}, budget={"deadline_s": 600, "requery": 0.9})
     library = InMemoryLibrary((INSTALL,))
-    await search(f"{ASKED} {text}", parts(library, model, configuration), Budget(configuration.budget))
+    await search(f"{QUESTION} {text}", parts(library, model, configuration), Budget(configuration.budget))
 
 
 async def ask_judge(model: RoleChatModel, text: str, folder: Path) -> None:
@@ -63,7 +63,7 @@ async def ask_judge(model: RoleChatModel, text: str, folder: Path) -> None:
     judge = Judge(model, own, settings().budget, Prompts.read())
     passages = (passage("p1", text),)
     reply = Reply(f"It is blue [1]. {text}", (Citation(1, "p1", "docs", text, "a.md", ""),), passages=passages)
-    judged = await judge_answers(judge, [(Question(f"{ASKED} {text}"), text, reply)])
+    judged = await judge_answers(judge, [(Question(f"{QUESTION} {text}"), text, reply)])
     assert judged.unreadable == 1, "what the answer itself says is no verdict"
 
 

@@ -31,7 +31,7 @@ from tests.peers.web import Hit, WebPeer
 CORPUS = Path(__file__).parent / "core/data/injections.jsonl"
 ATTEMPTS = [json.loads(line) for line in CORPUS.read_text("utf-8").splitlines()]
 CANARY = "OBEY"
-ASKED = "Which colour is the flux capacitor?"
+QUESTION = "Which colour is the flux capacitor?"
 FENCES = ("passage", "evidence", "searches", "conversation", "question", "answer", "analysis", "said", "reference")
 # So many of what the asker quotes are shown to the agents that decide.
 AT_ONCE = 5
@@ -94,7 +94,7 @@ REPLIES = {
     "filter": '{"keep": ["p1"], "missing": ""}',
     "decide": "[answer]",
     "compress": "p1: It is blue.",
-    "rewrite": ASKED,
+    "rewrite": QUESTION,
     "context": "1, 2, 3, 4\nThe colour of the flux capacitor.",
     "write": "It is blue [p1].",
     "react": "[answer]",
@@ -125,7 +125,7 @@ def get_files(place: str, text: str, folder: Path) -> None:
     shutil.rmtree(folder / "docs", ignore_errors=True)
     (folder / "docs").mkdir()
     (folder / "docs" / name).write_text(content, "utf-8")
-    entry = {"question": ASKED, "answer": "It is blue."}
+    entry = {"question": QUESTION, "answer": "It is blue."}
     if place.startswith("faq"):
         entry[place.removeprefix("faq ")] = text
     (folder / "faq.jsonl").write_text(json.dumps(entry) + "\n", "utf-8")
@@ -144,7 +144,7 @@ def get_question(place: str, text: str) -> Question:
     earlier = text if place == "conversation" else "Tell me about the flux capacitor."
     quoted = (Turn("user", text),) if place == "quoted" else ()
     history = (Turn("user", earlier, name, "1"), Turn("assistant", "It is part of the car.", ""), *quoted)
-    question = f"{ASKED} {text}" if place == "question" else ASKED
+    question = f"{QUESTION} {text}" if place == "question" else QUESTION
     return Question(question, history, "1", name, "1")
 
 
@@ -229,7 +229,7 @@ async def unharmed(world: World, question: Question) -> str:
         queries = {"flux capacitor", "flux capacitor Bob"}
         assert queries & set(searched)
         # While the question is completed, what was asked before is searched with it.
-        assert all(line in (*queries, ASKED) or question.text in line for line in searched)
+        assert all(line in (*queries, QUESTION) or question.text in line for line in searched)
         assert SECRET in model.sent("write")[-1]["messages"][0]["content"]
         read += model.requests
     return str([body["messages"] for body in read])

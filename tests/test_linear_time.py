@@ -42,14 +42,14 @@ def collect_patterns() -> Patterns:
     trees = {module: ast.parse(Path(str(module.__file__)).read_text("utf-8")) for module in modules}
     public_usage = find_usage(trees.values())
     results: dict[str, tuple[re.Pattern[str], frozenset[str]]] = {}
-    known: set[re.Pattern[str]] = set()
+    known_patterns: set[re.Pattern[str]] = set()
     for module, tree in trees.items():
         if module.__name__ in SHORT_INPUTS:
             continue
         usage = {**public_usage, **{name: use for name, use in find_usage([tree]).items() if name.startswith("_")}}
         for name, pattern, methods in (*find_values(module, usage), *find_calls(module, tree)):
-            if isinstance(pattern.pattern, str) and (pattern not in known or ":" in name):
-                known.add(pattern)
+            if isinstance(pattern.pattern, str) and (pattern not in known_patterns or ":" in name):
+                known_patterns.add(pattern)
                 results.setdefault(f"{module.__name__}.{name}", (pattern, frozenset(methods or METHODS)))
     return results
 

@@ -60,11 +60,11 @@ class Parrot:
 
     def __init__(self) -> None:
         self.url = ""
-        self.heard = ""
+        self.output = ""
 
     async def answer(self, request: web.Request) -> web.Response:
         echo = f"refused {request.url} {dict(request.headers)}"
-        self.heard += echo
+        self.output += echo
         return web.Response(status=400, text=echo, reason="refused")
 
 
@@ -149,8 +149,8 @@ COMMANDS = (
 def test_enough_places_are_planted(deployment: Deployment) -> None:
     """Every secret of a configuration with all of its sections is one of them."""
     assert len(set(PLANTED.values())) == len(PLANTED) >= 20
-    known = {own.env for own in load_settings([deployment.config]).secrets().values()}
-    assert known <= set(PLANTED)
+    variables = {own.env for own in load_settings([deployment.config]).secrets().values()}
+    assert variables <= set(PLANTED)
     assert leaks(f"a {PLANTED['GITHUB']} b {quote(PLANTED['UNRELATED_VARIABLE'], safe='')}") == {
         "GITHUB",
         "UNRELATED_VARIABLE",
@@ -164,7 +164,7 @@ async def test_the_command_line_shows_none(deployment: Deployment, parrot: Parro
             output = await asyncio.to_thread(call, deployment, *arguments)
             assert leaks(output) == set(), f"{arguments} as {form}: {output}"
     sent = {"SEARCH_API", "HTTP_API_QUERY", "HTTP_API_HEADER", "GITHUB", "GITLAB", "FEED_QUERY", "MODEL_MAIN"}
-    assert sent <= leaks(parrot.heard), "they were used, and the refusals repeated them"
+    assert sent <= leaks(parrot.output), "they were used, and the refusals repeated them"
 
 
 async def test_what_stands_beside_the_sources_shows_none(deployment: Deployment, parrot: Parrot) -> None:
@@ -196,7 +196,7 @@ async def test_what_stands_beside_the_sources_shows_none(deployment: Deployment,
     for arguments in COMMANDS:
         output = await asyncio.to_thread(call, deployment, *arguments)
         assert leaks(output) == set(), f"{arguments}: {output}"
-    assert {"EMBEDDING", "DISCORD"} <= leaks(parrot.heard)
+    assert {"EMBEDDING", "DISCORD"} <= leaks(parrot.output)
 
 
 async def until_shown(client: aiohttp.ClientSession, url: str, words: str) -> str:

@@ -56,8 +56,8 @@ def test_figures_are_shown_beside_goal_baseline_and_last_commit(
     assert [row[-1] for row in rows] == ["ok", "short"]
     assert rows[0][-4:-1] == ["0.610", "0.600", "0.400"]
     assert rows[1][-4:-1] == ["0.070", "0.050", "0.090"]
-    kept = json.loads((tmp_path / "figures.json").read_text())
-    assert kept == {"other": {"a": 0.5}, "search": {"recall <@5>": 0.61, "false alarms": 0.07}}
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert figures == {"other": {"a": 0.5}, "search": {"recall <@5>": 0.61, "false alarms": 0.07}}
     picture = (tmp_path / "pictures/quality-search.svg").read_text()
     assert "recall &lt;@5&gt;" in picture
     ElementTree.fromstring(picture)  # noqa: S314  our own picture

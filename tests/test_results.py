@@ -71,10 +71,12 @@ def test_readme_quotes_only_figures_that_were_measured() -> None:
     """A figure with a unit is on the page of results, as it stands or as a share of one."""
     text = re.sub(r"```.*?```", "", (ROOT / "README.md").read_text("utf-8"), flags=re.DOTALL)
     results = PAGE.read_text("utf-8")
-    known = {
+    known_names = {
         float(number.replace(",", "")) for number in re.findall(r"\d+(?:[.,]\d+)*", results) if number.count(".") < 2
     }
     for match in FIGURE.finditer(text):
         value = float(match[1].replace(",", ""))
         shares = {value / 100} if match[2] == "%" else set()
-        assert match[0] in REQUIREMENTS or known & ({value} | shares), f"README quotes {match[0]}, results.md does not"
+        assert match[0] in REQUIREMENTS or known_names & ({value} | shares), (
+            f"README quotes {match[0]}, results.md does not"
+        )

@@ -111,19 +111,19 @@ def test_every_secret_can_be_a_credential(tmp_path: Path) -> None:
 
 def _sections(section: type[BaseModel]) -> set[type[BaseModel]]:
     """Return a section of the settings with all that are inside."""
-    found, waiting = set[type[BaseModel]](), [section]
+    models, waiting = set[type[BaseModel]](), [section]
     while waiting:
         current = waiting.pop()
-        if current in found:
+        if current in models:
             continue
-        found.add(current)
+        models.add(current)
         annotations = [field.annotation for field in current.model_fields.values()]
         while annotations:
             annotation = annotations.pop()
             if isinstance(annotation, type) and issubclass(annotation, BaseModel):
                 waiting.append(annotation)
             annotations += getattr(annotation, "__args__", ())
-    return found
+    return models
 
 
 def _secret_fields(section: type[BaseModel]) -> list[tuple[type[BaseModel], str]]:

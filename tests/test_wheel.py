@@ -55,8 +55,10 @@ def installed(wheel: Path) -> dict[str, str]:
     home = wheel.parent / "home"
     home.mkdir()
     packages = os.pathsep.join((str(folder), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")))
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("KIMAS_", "XDG_", "PYTHON"))}
-    return {**kept, "PYTHONPATH": packages, "HOME": str(home), "HF_HUB_OFFLINE": "1"}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("KIMAS_", "XDG_", "PYTHON"))
+    }
+    return {**environment, "PYTHONPATH": packages, "HOME": str(home), "HF_HUB_OFFLINE": "1"}
 
 
 def test_it_has_one_name_in_the_world(wheel: Path) -> None:
@@ -102,13 +104,13 @@ def test_no_text_names_a_module_of_ours() -> None:
 
 def heavy_requirements(requirements: Iterable[str]) -> set[str]:
     """Return the heavy packages among all that these requirements bring, by what the packages themselves declare."""
-    heavy, seen, waiting = set(), set(), [Requirement(text) for text in requirements]
+    heavy, visited, waiting = set(), set(), [Requirement(text) for text in requirements]
     while waiting:
         requirement = waiting.pop()
         name, extras = canonicalize_name(requirement.name), frozenset(requirement.extras)
-        if (name, extras) in seen:
+        if (name, extras) in visited:
             continue
-        seen.add((name, extras))
+        visited.add((name, extras))
         if HEAVY.match(name):
             heavy.add(name)
         try:

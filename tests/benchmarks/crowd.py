@@ -24,10 +24,10 @@ REPLY = "word " * (TOKENS - 1) + "[p1]."
 
 
 async def measure(folder: Path) -> list[Figure]:
-    known = await asyncio.to_thread(ingested, folder)
+    source_settings = await asyncio.to_thread(ingested, folder)
     async with model_process("--reply", REPLY) as base_url:
         model = {"base_url": base_url, "model": "peer"}
-        settings = load_settings([Deployment(folder, {**known, "models": {"main": model}}).config])
+        settings = load_settings([Deployment(folder, {**source_settings, "models": {"main": model}}).config])
         async with open_app(settings) as app:
             await app.warm_up()
             await _crowd(app, 4)
@@ -69,7 +69,7 @@ async def _crowd(app: App, size: int) -> Crowd:
     process = psutil.Process(os.getpid())
     cpu, started = sum(process.cpu_times()[:2]), time.perf_counter()
 
-    async def one(number: int) -> None:
+    async def ask_once(number: int) -> None:
         await asyncio.sleep(SPREAD_S * number / size)
         watch = StopWatch()
         question = f"How does conversation {number} of {size} handle the retries of a request that timed out?"
@@ -77,7 +77,7 @@ async def _crowd(app: App, size: int) -> Crowd:
         assert not reply.is_extractive, reply.trace
         crowd.first_ms.append(watch.first_ms)
 
-    await asyncio.gather(*map(one, range(size)))
+    await asyncio.gather(*map(ask_once, range(size)))
     crowd.wall_s = time.perf_counter() - started
     crowd.cpu_ms = (sum(process.cpu_times()[:2]) - cpu) * 1000
     watching.cancel()

@@ -47,19 +47,23 @@ class Curve:
 
 def curves(figures: Sequence[Mapping[str, Any]]) -> list[Curve]:
     """Return the curves that the figures of a suite make, in their order."""
-    found: dict[tuple[str, str], Curve] = {}
+    curves_by_name: dict[tuple[str, str], Curve] = {}
     for figure in figures:
         if match := POINT.fullmatch(figure["what"]):
             key = match["measure"], match["axis"]
-            curve = found.setdefault(key, Curve(match["measure"], figure["unit"], match["axis"]))
+            curve = curves_by_name.setdefault(key, Curve(match["measure"], figure["unit"], match["axis"]))
             curve.points.append((float(match["x"].replace(",", "")), figure["value"]))
-    return [curve for curve in found.values() if len(curve.points) >= MIN_POINTS]
+    return [curve for curve in curves_by_name.values() if len(curve.points) >= MIN_POINTS]
 
 
 def pictures(values: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return a picture for each suite that has curves, by the name of the suite."""
-    found = {suite: curves(result["figures"]) for suite, result in values.items()}
-    return {suite: draw(suite, found[suite], result["machine"]) for suite, result in values.items() if found[suite]}
+    curves_by_suite = {suite: curves(result["figures"]) for suite, result in values.items()}
+    return {
+        suite: draw(suite, curves_by_suite[suite], result["machine"])
+        for suite, result in values.items()
+        if curves_by_suite[suite]
+    }
 
 
 def save(values: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
@@ -68,15 +72,15 @@ def save(values: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
         (folder / f"{suite}.svg").write_text(picture, "utf-8")
 
 
-def draw(suite: str, found: Sequence[Curve], machine: Mapping[str, str]) -> str:
+def draw(suite: str, curves: Sequence[Curve], machine: Mapping[str, str]) -> str:
     """Return the panels of a suite, with the machine below them."""
-    rows = (len(found) + 1) // 2
+    rows = (len(curves) + 1) // 2
     height = TOP + rows * PANEL + 16
-    title = escape(f"make bench, suite {suite}: over {found[0].axis}")
+    title = escape(f"make bench, suite {suite}: over {curves[0].axis}")
     where = f"{machine['date']}, commit {machine['commit']}, {machine['processor']}, {machine['memory']}"
     panels = "\n".join(
         line
-        for number, curve in enumerate(found)
+        for number, curve in enumerate(curves)
         for line in _panel(curve, number % 2 * WIDTH / 2, TOP + number // 2 * PANEL)
     )
     return (

@@ -19,12 +19,12 @@ STARTS, QUESTIONS, CHAT = 3, 20, 4711
 
 
 async def measure(folder: Path) -> list[Figure]:
-    known = await asyncio.to_thread(ingested, folder)
+    source_settings = await asyncio.to_thread(ingested, folder)
     async with TelegramPeer() as telegram, LanguageModelPeer(reply="It retries [p1].") as model:
         deployment = Deployment(
             folder,
             {
-                **known,
+                **source_settings,
                 # Twenty questions of one person after each start are more than a day's share.
                 "limits": {"daily_tokens": None, "daily_tokens_per_chat": None, "daily_tokens_per_user": None},
                 "models": {"main": {"base_url": model.base_url, "model": "peer"}},

@@ -87,7 +87,7 @@ class Fleet:
         self.model = LanguageModelPeer(reply=_reply, ttft_s=shape.model_s)
         self.deployments: list[Deployment] = []
         self.processes: list[asyncio.subprocess.Process | ForkedProcess] = []
-        self.asked: dict[int, tuple[int, int, float]] = {}
+        self.questions: dict[int, tuple[int, int, float]] = {}
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Start everything, and wait until the first daemon listens and all are there."""
@@ -126,7 +126,7 @@ class Fleet:
             chat = -1000 - number % self.shape.chats
             text = f"@{self.telegram.username} {self.shape.question.format(number=number)}"
             message_id = self.telegram.say(chat, text)
-            self.asked[number] = (chat, message_id, time.monotonic())
+            self.questions[number] = (chat, message_id, time.monotonic())
 
     async def kill_leader(self) -> tuple[float, float, int]:
         """Kill the daemon that receives; return after how long another one did, and had all of its messages."""
@@ -136,13 +136,13 @@ class Fleet:
         unfinished = f"SELECT count(*) FROM messages WHERE {states} AND owner = '{leader[0]}'"  # noqa: S608
         self.processes[index].send_signal(signal.SIGKILL)
         killed_at, leader_s = time.monotonic(), 0.0
-        left = int(self._rows(unfinished)[0][0])
+        unfinished_count = int(self._rows(unfinished)[0][0])
         async with asyncio.timeout(10 * self.shape.lease_s):
             while not leader_s or self._rows(unfinished)[0][0]:
                 if not leader_s and self._rows("SELECT owner FROM leases WHERE name LIKE 'bot:%'") != [leader]:
                     leader_s = time.monotonic() - killed_at
                 await asyncio.sleep(LOOK_S)
-        return leader_s, time.monotonic() - killed_at, left
+        return leader_s, time.monotonic() - killed_at, unfinished_count
 
     async def settle(self) -> None:
         """Wait until everything is answered, or until no answer comes for `settle_s`: the rest is lost."""
@@ -162,7 +162,7 @@ class Fleet:
             for message in chat.messages.values():
                 if message.from_bot and message.reply_to and "Thing number" in message.text:
                     by_question[chat.id, message.reply_to].append(message)
-        return {number: by_question[chat, message_id] for number, (chat, message_id, _) in self.asked.items()}
+        return {number: by_question[chat, message_id] for number, (chat, message_id, _) in self.questions.items()}
 
     def outcome(self) -> Outcome:
         """Compare what people saw with what they asked."""
@@ -172,14 +172,14 @@ class Fleet:
         outcome.placeholders = sum(message.text == PLACEHOLDER for message in posted)
         newest = dict[int, float]()
         for number, messages in answers.items():
-            chat, _, asked_at = self.asked[number]
+            chat, _, asked_at = self.questions[number]
             for message in messages:
                 shown_at = next(at for at, text in message.history if "Thing number" in text)
                 outcome.waits_s.append(shown_at - asked_at)
                 outcome.out_of_order += shown_at < newest.get(chat, 0.0)
                 newest[chat] = max(shown_at, newest.get(chat, 0.0))
                 outcome.out_of_order += f"number {number} " not in message.text
-        outcome.duration_s = max(newest.values(), default=0.0) - min(at for _, _, at in self.asked.values())
+        outcome.duration_s = max(newest.values(), default=0.0) - min(at for _, _, at in self.questions.values())
         outcome.shares = [item.log().count('"message.answered"') for item in self.deployments]
         return outcome
 
@@ -197,12 +197,12 @@ async def run(folder: Path, shape: Shape, server: PostgresServer) -> Outcome:
     async with AsyncExitStack() as stack:
         fleet = Fleet(folder, shape, server)
         await fleet.open(stack)
-        asking = asyncio.create_task(fleet.ask())
+        ask_task = asyncio.create_task(fleet.ask())
         times = (0.0, 0.0, 0)
         if shape.kill_after_s is not None:
             await asyncio.sleep(shape.kill_after_s)
             times = await fleet.kill_leader()
-        await asking
+        await ask_task
         await fleet.settle()
         outcome = fleet.outcome()
         outcome.leader_s, outcome.takeover_s, outcome.taken_over = times
@@ -213,7 +213,7 @@ async def measure(folder: Path) -> list[Figure]:
     with run_server() as server:
         killed = await run(folder / "killed", FULL, server)
         two = await run(folder / "two", SATURATED, server)
-        one = await run(folder / "one", replace(SATURATED, daemons=1), server)
+        single_daemon = await run(folder / "one", replace(SATURATED, daemons=1), server)
     waits = killed.waits_s
     return [
         Figure("daemons: messages", len(killed.answers), "messages"),
@@ -226,8 +226,8 @@ async def measure(folder: Path) -> list[Figure]:
         Figure("daemons: all is taken over after", killed.takeover_s, "s", FULL.lease_s),
         Figure("daemons: wait for an answer p50", percentile(waits, 0.5), "s"),
         Figure("daemons: wait for an answer p95", percentile(waits, 0.95), "s"),
-        Figure("daemons: saturated, one daemon", len(one.answers) / one.duration_s, "answers/s"),
+        Figure("daemons: saturated, one daemon", len(single_daemon.answers) / single_daemon.duration_s, "answers/s"),
         Figure("daemons: saturated, two daemons", len(two.answers) / two.duration_s, "answers/s"),
         # The figure's limit is an upper one: the time of two, as a share of one's.
-        Figure("daemons: time of two over that of one", two.duration_s / one.duration_s, "x", 1 / 1.7),
+        Figure("daemons: time of two over that of one", two.duration_s / single_daemon.duration_s, "x", 1 / 1.7),
     ]

@@ -19,7 +19,12 @@ DOCUMENTS, QUESTIONS, SOURCES = 5_000, 1_000, 20
 SHORTEST, LONGEST = 120, 1_500
 # Questions that belong to none of the packages.
 FOREIGN = ("weather", "football", "bread", "taxes", "roses", "trains", "opera", "cats", "rent", "sleep")
-ASKED = ("How is the {} today?", "What should I know about {}?", "Who is best at {}?", "Where do I find {}?")
+QUESTION_TEMPLATES = (
+    "How is the {} today?",
+    "What should I know about {}?",
+    "Who is best at {}?",
+    "Where do I find {}?",
+)
 
 
 async def measure(folder: Path) -> list[Figure]:
@@ -60,7 +65,7 @@ def write_set(folder: Path) -> tuple[Path, Path, Path]:
         {"id": str(n), "question": question[2], "agents": [question[0]]}
         for n, question in enumerate(questions[: QUESTIONS - 40])
     ]
-    foreign = [question.format(what) for question in ASKED for what in FOREIGN]
+    foreign = [question.format(subject) for question in QUESTION_TEMPLATES for subject in FOREIGN]
     routing += [{"id": f"foreign-{n}", "question": question, "agents": []} for n, question in enumerate(foreign)]
     files = (folder / "corpus.jsonl", folder / "retrieval.jsonl", folder / "routing.jsonl")
     line_sets: tuple[list[dict[str, Any]], ...] = (corpus, retrieval, routing)

@@ -49,9 +49,11 @@ def reply_to(body: Body) -> str:
 
 
 async def measure(folder: Path) -> list[Figure]:
-    known = ingested(folder)
+    source_settings = ingested(folder)
     async with LanguageModelPeer(reply=reply_to, ttft_s=TTFT_S, tokens_per_s=RATE) as peer:
-        deployment = Deployment(folder, {**known, "models": {"main": {"base_url": peer.base_url, "model": "peer"}}})
+        deployment = Deployment(
+            folder, {**source_settings, "models": {"main": {"base_url": peer.base_url, "model": "peer"}}}
+        )
         async with open_app(load_settings([deployment.config])) as app:
             model = app.deps.model
             assert model is not None

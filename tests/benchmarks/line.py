@@ -59,10 +59,10 @@ async def model_process(*options: str) -> AsyncIterator[str]:
 
 
 async def measure(folder: Path) -> list[Figure]:
-    known = await asyncio.to_thread(ingested, folder)
+    source_settings = await asyncio.to_thread(ingested, folder)
     async with model_process() as base_url:
         model = {"base_url": base_url, "model": "peer"}
-        deployment = Deployment(folder, {**known, "models": {"main": model}})
+        deployment = Deployment(folder, {**source_settings, "models": {"main": model}})
         async with open_app(load_settings([deployment.config])) as app:
             await app.warm_up()
             ours: list[float] = []

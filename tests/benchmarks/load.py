@@ -332,7 +332,7 @@ async def _say(lines: Sequence[Line], places: dict[str, Platform], chance: rando
     """Let people write at their times. With `chance` every eighth message is delivered a second time."""
     began = time.monotonic()
 
-    async def one(line: Line) -> None:
+    async def follow_line(line: Line) -> None:
         place = places[line.chat.platform]
         line.said_at = time.monotonic()
         # Below a question that was written earlier: at most its delivery is still under way.
@@ -346,7 +346,7 @@ async def _say(lines: Sequence[Line], places: dict[str, Platform], chance: rando
     async with asyncio.TaskGroup() as tasks:
         for line in lines:
             await asyncio.sleep(began + line.at - time.monotonic())
-            tasks.create_task(one(line))
+            tasks.create_task(follow_line(line))
 
 
 async def _disturb(shape: Shape, daemon: Daemon, places: Sequence[Platform], chance: random.Random) -> None:
@@ -408,7 +408,9 @@ def judge(outcome: Outcome, folder: Path, places: dict[str, Platform], model: Mo
     _judge_model(outcome, model)
     outcome.limits = sum((place.broken() for place in places.values()), Counter())
     expected = AFTER_A_KILL if outcome.killed else ()
-    faults["limit"] += [f"{what}: {count}" for what, count in outcome.limits.items() if what not in expected]
+    faults["limit"] += [
+        f"{limit_name}: {count}" for limit_name, count in outcome.limits.items() if limit_name not in expected
+    ]
     _measure_times(outcome, places)
 
 
@@ -433,27 +435,30 @@ def get_question(line: Line) -> str:
 
 
 def _judge_line(outcome: Outcome, line: Line) -> None:
-    faults, what = outcome.faults, f"{line.chat.platform} {line.chat.id}: {line.text!r}: {line.state} {line.reason}"
+    faults, description = (
+        outcome.faults,
+        f"{line.chat.platform} {line.chat.id}: {line.text!r}: {line.state} {line.reason}",
+    )
     if line.unknown or line.given_up:
         outcome.unknown += line.unknown
         outcome.given_up += line.given_up
         return
     if line.state not in SETTLED:
-        faults["unsettled"].append(what)
+        faults["unsettled"].append(description)
     if line.state == "silent" and not line.reason:
-        faults["unexplained"].append(what)
+        faults["unexplained"].append(description)
     if len(line.seen) > 1:
-        faults["twice"].append(what)
+        faults["twice"].append(description)
     if line.state == "answered" and line.kind != "chatter" and not line.seen:
-        faults["unseen"].append(what)
+        faults["unseen"].append(description)
     if line.state == "failed" and line.reason == IN_DOUBT and outcome.killed:
         outcome.in_doubt += 1
     elif line.state == "failed" or (line.kind == "asked" and line.state != "answered"):
-        faults["lost"].append(what)
+        faults["lost"].append(description)
     if line.kind == "chatter" and line.state != "silent":
-        faults["chatter"].append(what)
+        faults["chatter"].append(description)
     if line.state == "silent" and line.seen:
-        faults["twice"].append(f"shown although silent: {what}")
+        faults["twice"].append(f"shown although silent: {description}")
 
 
 def _judge_chats(outcome: Outcome, places: dict[str, Platform]) -> None:

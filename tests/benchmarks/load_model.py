@@ -24,7 +24,7 @@ from tests.core.scripted import Body, get_agent
 from tests.deployment import ROOT
 from tests.peers.language_model import LanguageModelPeer
 
-ASKED = re.compile(r"<(?:question|said)\b[^>]*>\n(.*?)\n</(?:question|said)>", re.DOTALL)
+QUESTION_PATTERN = re.compile(r"<(?:question|said)\b[^>]*>\n(.*?)\n</(?:question|said)>", re.DOTALL)
 PASSAGE = re.compile(r'<passage id="p1"[^>]*>\n(.*?)\n</passage>', re.DOTALL)
 WORDS = 45
 
@@ -82,7 +82,7 @@ def reply_to(body: Body) -> str:
     then words of the first passage, so that its citation holds.
     """
     purpose, text = get_agent(body), str(body["messages"][-1]["content"])
-    matches, first = ASKED.findall(text), PASSAGE.search(text)
+    matches, first = QUESTION_PATTERN.findall(text), PASSAGE.search(text)
     question = matches[-1] if matches else ""
     print(json.dumps({"purpose": purpose, "question": question, "at": time.monotonic()}), flush=True)
     match purpose:

@@ -259,8 +259,8 @@ class Slack(Platform):
     def signs(self, chat: Chat, message: str) -> Iterable[float]:
         for call in self.peer.called("assistant.threads.setStatus"):
             parameters = call.parameters
-            here = parameters["channel_id"] == chat.id and (chat.private or parameters["thread_ts"] == message)
-            if here and parameters["status"] and not call.error:
+            is_in_chat = parameters["channel_id"] == chat.id and (chat.private or parameters["thread_ts"] == message)
+            if is_in_chat and parameters["status"] and not call.error:
                 yield call.at
         for call in self.peer.called("reactions.add"):
             if (call.parameters["channel"], call.parameters["timestamp"]) == (chat.id, message) and not call.error:
@@ -269,8 +269,10 @@ class Slack(Platform):
             yield from (item.first_at for item in self.seen(chat))
 
     def broken(self) -> Counter[str]:
-        known = ("", "dropped")
-        counts = Counter(f"slack {call.method} {call.error}" for call in self.peer.calls if call.error not in known)
+        expected_answers = ("", "dropped")
+        counts = Counter(
+            f"slack {call.method} {call.error}" for call in self.peer.calls if call.error not in expected_answers
+        )
         posts = defaultdict[str, list[float]](list)
         for call in self.peer.called("chat.postMessage"):
             posts[call.parameters["channel"]].append(call.at)

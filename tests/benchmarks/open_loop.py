@@ -27,10 +27,10 @@ RATES, SECONDS, SEED = (2, 5, 10, 20, 40), 15.0, 20261122
 
 
 async def measure(folder: Path) -> list[Figure]:
-    known = await asyncio.to_thread(ingested, folder)
+    source_settings = await asyncio.to_thread(ingested, folder)
     async with model_process("--reply", REPLY) as base_url:
         model = {"base_url": base_url, "model": "peer"}
-        settings = load_settings([Deployment(folder, {**known, "models": {"main": model}}).config])
+        settings = load_settings([Deployment(folder, {**source_settings, "models": {"main": model}}).config])
         async with open_app(settings) as app:
             await app.warm_up()
             for number in range(5):

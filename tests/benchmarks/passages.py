@@ -110,7 +110,7 @@ def batches(count: int, size: int = 2000) -> Iterator[tuple[str, list[PassageRow
         if len(waiting[source]) >= size:
             yield source, waiting[source]
             waiting[source] = []
-    yield from ((source, left) for source, left in waiting.items() if left)
+    yield from ((source, remaining_count) for source, remaining_count in waiting.items() if remaining_count)
 
 
 def queries(count: int) -> Sequence[Query]:

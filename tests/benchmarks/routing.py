@@ -34,11 +34,11 @@ async def measure(folder: Path) -> list[Figure]:
     queries = [f"How does agent {number % AGENTS} deal with {ABOUT[number // 10]}?" for number in range(QUERIES)]
     for query in queries:
         await library.route(query)
-    taken = []
+    durations = []
     for query in queries * ROUNDS:
         started = time.perf_counter()
         await library.route(query)
-        taken.append((time.perf_counter() - started) * 1000)
+        durations.append((time.perf_counter() - started) * 1000)
     started = time.perf_counter()
     await library.reload([names[0]])
     reloaded = time.perf_counter() - started
@@ -46,8 +46,8 @@ async def measure(folder: Path) -> list[Figure]:
     await store.close()
     await embedder.close()
     return [
-        Figure(f"routing: {AGENTS} agents, vector known, p50", median(taken), "ms", 2),
-        Figure("routing: the same, p95", percentile(taken, 0.95), "ms"),
+        Figure(f"routing: {AGENTS} agents, vector known, p50", median(durations), "ms", 2),
+        Figure("routing: the same, p95", percentile(durations, 0.95), "ms"),
         Figure(f"routing: centroids of {AGENTS * PASSAGES:,} passages", loaded, "s"),
         Figure("routing: the same after one source changed", reloaded, "s"),
     ]

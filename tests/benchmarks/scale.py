@@ -57,7 +57,7 @@ async def measure(folder: Path) -> list[Figure]:
         "memory while searching": ("MiB", 700),
         "memory peak": ("MiB", 700),
     }
-    figures = [Figure(f"scale: {what}", data[what], *limit) for what, limit in limits.items()]
+    figures = [Figure(f"scale: {name}", data[name], *limit) for name, limit in limits.items()]
     ratio = data["at once p95"] / data["alone p50"]
     return [
         Figure("scale: passages", data["passages"], "passages"),
@@ -100,19 +100,19 @@ class Times:
             await asyncio.sleep(TICK_S)
             self.stall = max(self.stall, (time.perf_counter() - before - TICK_S) * 1000)
 
-    async def search(self, store: Store, asked: Sequence[Query]) -> None:
+    async def search(self, store: Store, queries: Sequence[Query]) -> None:
         """Search for one after the other."""
-        for query in asked:
+        for query in queries:
             began = time.perf_counter()
             await store.search(query.tokens, query.vector, SOURCES, LIMIT)
             self.each.append((time.perf_counter() - began) * 1000)
 
 
-async def searched(store: Store, asked: Sequence[Query], lanes: int) -> Times:
+async def searched(store: Store, queries: Sequence[Query], lanes: int) -> Times:
     """Search for everything, `lanes` at a time."""
     times, began = Times(), time.process_time()
     watching = asyncio.create_task(times.watch())
-    await asyncio.gather(*(times.search(store, asked[lane::lanes]) for lane in range(lanes)))
+    await asyncio.gather(*(times.search(store, queries[lane::lanes]) for lane in range(lanes)))
     times.processor = (time.process_time() - began) * 1000 / len(times.each)
     watching.cancel()
     return times
@@ -179,14 +179,14 @@ async def _measured(folder: Path) -> dict[str, float]:
 
 
 async def _refreshed(
-    store: Store, changed: Changed, asked: Sequence[Query], lanes: int, results: dict[str, float]
+    store: Store, changed: Changed, queries: Sequence[Query], lanes: int, results: dict[str, float]
 ) -> Times:
     """Search over and over while the source is refreshed."""
     times = Times()
 
     async def search(lane: int) -> None:
         while True:
-            await times.search(store, asked[lane::lanes])
+            await times.search(store, queries[lane::lanes])
 
     background = [asyncio.create_task(times.watch()), *(asyncio.create_task(search(lane)) for lane in range(lanes))]
     began = time.perf_counter()

@@ -28,14 +28,14 @@ async def measure(folder: Path) -> list[Figure]:
     for size in SIZES:
         place = folder / f"size-{size}"
         filled = await _process("fill", place, size)
-        found = await _process("search", place, size)
+        result = await _process("search", place, size)
         name = f"{size:,} passages"
         figures += [
             Figure(f"{name}: stored", size / filled["seconds"], "passages/s"),
-            Figure(f"{name}: first search after the start", found["first"], "s"),
-            Figure(f"{name}: search p50", found["p50"], "ms"),
-            Figure(f"{name}: search p95", found["p95"], "ms"),
-            Figure(f"{name}: memory of a process that searches", found["memory"], "MiB"),
+            Figure(f"{name}: first search after the start", result["first"], "s"),
+            Figure(f"{name}: search p50", result["p50"], "ms"),
+            Figure(f"{name}: search p95", result["p95"], "ms"),
+            Figure(f"{name}: memory of a process that searches", result["memory"], "MiB"),
         ]
         await asyncio.to_thread(shutil.rmtree, place)
     return figures

@@ -95,12 +95,12 @@ async def _copied(folder: Path, files: Store, server: WeaviateSettings) -> list[
         ("sqlite to weaviate", str(folder / "stores"), server.collection),
         ("weaviate to sqlite", server.collection, str(folder / "back")),
     )
-    for what, origin, target in places:
+    for name, origin, target in places:
         killed = await _copy(origin, target, 3.0)
         began = time.perf_counter()
         await _copy(origin, target, None)
         figures.append(
-            Figure(f"stores: copied {what}, after a kill at {killed:.1f} s", time.perf_counter() - began, "s")
+            Figure(f"stores: copied {name}, after a kill at {killed:.1f} s", time.perf_counter() - began, "s")
         )
         store = await _open(target)
         await store.optimize()
@@ -112,8 +112,8 @@ async def _copied(folder: Path, files: Store, server: WeaviateSettings) -> list[
             )
         same = [await _best(files, query) == await _best(store, query) for query in queries(20)]
         await store.close()
-        figures.append(Figure(f"stores: documents that differ then, {what}", missing, "", 1))
-        figures.append(Figure(f"stores: of 20 questions the same {BEST} best then, {what}", sum(same), ""))
+        figures.append(Figure(f"stores: documents that differ then, {name}", missing, "", 1))
+        figures.append(Figure(f"stores: of 20 questions the same {BEST} best then, {name}", sum(same), ""))
     return figures
 
 

@@ -29,7 +29,7 @@ from tests.peers.language_model import LanguageModelPeer
 
 PICTURES = ROOT / "docs" / "images"
 RUNS, WARM_UP = 5, 2
-ASKED = Question("How does the client retry a request that timed out?")
+QUESTION = Question("How does the client retry a request that timed out?")
 TALK = (Turn("user", "How does the client handle timeouts?", "Ann"), Turn("assistant", "It retries the request."))
 REPLIES = {
     "rewrite": "How does the client configure the retries of a request that timed out?\n",
@@ -55,12 +55,12 @@ class Case:
 
 CASES = (
     Case("none", "none", "none: no search", Question("Hello, what can you do?")),
-    Case("single", "single", "single, without a conversation", ASKED),
+    Case("single", "single", "single, without a conversation", QUESTION),
     Case("single-history", "single", "single, in a conversation", Question("And how is that configured?", TALK)),
-    Case("parallel", "parallel", "parallel: two sub-questions", ASKED),
-    Case("planning", "planning", "planning: two rounds", ASKED),
-    Case("react", "react", "react: one search", ASKED),
-    Case("simple", "simple", "simple: one search with the raw question", ASKED),
+    Case("parallel", "parallel", "parallel: two sub-questions", QUESTION),
+    Case("planning", "planning", "planning: two rounds", QUESTION),
+    Case("react", "react", "react: one search", QUESTION),
+    Case("simple", "simple", "simple: one search with the raw question", QUESTION),
 )
 
 
@@ -106,11 +106,11 @@ class Recorder:
 
 
 async def measure(folder: Path) -> list[Figure]:
-    known = await asyncio.to_thread(ingested, folder)
+    source_settings = await asyncio.to_thread(ingested, folder)
     figures: list[Figure] = []
     async with LanguageModelPeer(reply=_reply, ttft_s=TTFT_S, tokens_per_s=RATE) as peer:
         model = {"base_url": peer.base_url, "model": "peer"}
-        config = Deployment(folder, {**known, "models": {"main": model}, "budget": {"deadline_s": 60}}).config
+        config = Deployment(folder, {**source_settings, "models": {"main": model}, "budget": {"deadline_s": 60}}).config
         async with open_app(load_settings([config])) as app:
             for case in CASES:
                 parts = _only(case.strategy, app.deps)

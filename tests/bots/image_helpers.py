@@ -22,7 +22,7 @@ from tests.core.fixtures import InMemoryLibrary, parts, settings
 from tests.core.scripted import ScriptedPeer
 from tests.wiring import make_processor
 
-SEEN = "ModuleNotFoundError: No module named 'kimas'"
+IMAGE_DESCRIPTION = "ModuleNotFoundError: No module named 'kimas'"
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Harness:
 async def open_harness(
     folder: Path, adapter: Adapter, *, sees: bool = True, **changes: object
 ) -> AsyncIterator[Harness]:
-    async with ScriptedPeer(see=SEEN, write="Install it [p1].") as model:
+    async with ScriptedPeer(see=IMAGE_DESCRIPTION, write="Install it [p1].") as model:
         endpoint = {"base_url": model.base_url, "model": "peer"}
         configuration: Settings = settings(
             models={"main": endpoint, **({"vision": endpoint} if sees else {})}, context={"select": False}, **changes

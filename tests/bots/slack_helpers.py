@@ -66,8 +66,8 @@ class Inbox:
         if self.refusals:
             self.refusals -= 1
             raise StoreError("the journal is locked")
-        known = any((item.id, item.key.chat) == (message.id, message.key.chat) for item in self.messages)
-        if known and not message.is_edit:
+        is_known = any((item.id, item.key.chat) == (message.id, message.key.chat) for item in self.messages)
+        if is_known and not message.is_edit:
             self.again.append(message.id)
         else:
             self.messages.append(message)

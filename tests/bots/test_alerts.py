@@ -245,7 +245,7 @@ class Heard:
 
 
 async def test_a_chat_is_told_of_the_sources_alone_that_it_may_see() -> None:
-    heard: Any = Heard()
+    adapter: Any = Heard()
     secret = {"kind": "faq", "path": "a.yaml", "audience": "telegram:-2"}
     settings = Settings.model_validate(
         {
@@ -255,9 +255,9 @@ async def test_a_chat_is_told_of_the_sources_alone_that_it_may_see() -> None:
             "alerts": {"chats": ["telegram:-1", "telegram:-2", "telegram:7"]},
         }
     )
-    sender = AlertSender(settings, heard, {heard: asyncio.create_task(_opened())})
+    sender = AlertSender(settings, adapter, {adapter: asyncio.create_task(_opened())})
     for problems, chats in (({"source secret": "It fails."}, ["-2", "7"]), ({"source docs": "So."}, ["-1", "-2", "7"])):
-        heard.chats.clear()
+        adapter.chats.clear()
         sender.active = {}
         await sender.report(problems, NOW)
-        assert heard.chats == chats
+        assert adapter.chats == chats

@@ -25,7 +25,7 @@ OWNER = Author(1001, "Ann")
 GROUP = -100_200
 CHAT = f"telegram:{GROUP}"
 KEY = ConversationKey("telegram", str(GROUP))
-KNOWN = [
+QUESTIONS = [
     "How do I install Rocket?",
     "Which Python does Rocket need?",
     "How do I change the signing key?",
@@ -87,7 +87,7 @@ async def test_the_command_line_proposes_and_sets_on_request(deployment: Deploym
     assert "nobody has rated anything yet" in await asyncio.to_thread(call, code=2)
     assert not (deployment.folder / "data").exists()
     await asyncio.to_thread(deployment.call, "ingest")
-    await rated(deployment, KNOWN, FOREIGN[1:])
+    await rated(deployment, QUESTIONS, FOREIGN[1:])
     assert "there are 10 and 9." in await asyncio.to_thread(call, code=2)
     await rated(deployment, [], FOREIGN[:1])
 
@@ -111,39 +111,39 @@ async def test_the_command_line_proposes_and_sets_on_request(deployment: Deploym
 
 
 def test_options_that_make_no_sense_are_refused(deployment: Deployment) -> None:
-    def told(*options: str) -> str:
+    def run_command(*options: str) -> str:
         return deployment.call("feedback", *options, code=2).output
 
-    assert "PLATFORM:CHAT" in told("--calibrate")
-    assert "PLATFORM:CHAT" in told("--calibrate", "--chat", "telegram")
-    assert "--calibrate" in told("--apply")
-    assert "give one of them" in told("--labels", "--calibrate", "--chat", CHAT)
-    assert "--labels or --calibrate" in told("--chat", CHAT)
+    assert "PLATFORM:CHAT" in run_command("--calibrate")
+    assert "PLATFORM:CHAT" in run_command("--calibrate", "--chat", "telegram")
+    assert "--calibrate" in run_command("--apply")
+    assert "give one of them" in run_command("--labels", "--calibrate", "--chat", CHAT)
+    assert "--labels or --calibrate" in run_command("--chat", CHAT)
     assert not (deployment.folder / "data").exists()
 
 
 async def test_an_owner_has_the_daemon_fit_it(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     await asyncio.to_thread(deployment.call, "ingest")
-    await rated(deployment, KNOWN, FOREIGN[1:])
+    await rated(deployment, QUESTIONS, FOREIGN[1:])
     async with TelegramPeer() as telegram:
         monkeypatch.setenv("BOT_TOKEN", telegram.token)
         deployment.settings["telegram"] = {"token": {"env": "BOT_TOKEN"}, "api_url": telegram.api_url}
         deployment.settings["administration"] = {"owners": [f"telegram:{OWNER.id}"]}
         settings = await asyncio.to_thread(load_settings, [deployment.config])
 
-        async def told(text: str) -> str:
+        async def hear(text: str) -> str:
             message_count = len(telegram.messages(GROUP))
             telegram.say(GROUP, text, author=OWNER)
             return (await telegram.wait_for_reply(GROUP, SOON_S, count=message_count + 1)).text
 
         async with daemon(settings):
-            assert "there are 10 and 9." in await told("/threshold auto")
+            assert "there are 10 and 9." in await hear("/threshold auto")
             await rated(deployment, [], FOREIGN[:1])
-            heard = await told("/threshold auto")
-        assert "The threshold of this chat is now 0." in heard
-        assert "it was 0.02." in heard
-        value = heard.split(" is now ")[1].split(";")[0]
+            reply = await hear("/threshold auto")
+        assert "The threshold of this chat is now 0." in reply
+        assert "it was 0.02." in reply
+        value = reply.split(" is now ")[1].split(";")[0]
         async with daemon(settings):
-            assert f"is {value}, in the configuration 0.02" in await told("/threshold")
+            assert f"is {value}, in the configuration 0.02" in await hear("/threshold")
     [entry] = (await asyncio.to_thread(deployment.json, "audit"))["entries"]
     assert (entry["author_id"], entry["before"], entry["after"]) == (str(OWNER.id), "0.02", value)

@@ -169,11 +169,11 @@ async def test_an_unreadable_folder(tmp_path: Path) -> None:
 
 
 async def test_remote_repositories_are_asked_only_live(tmp_path: Path, repository: Path) -> None:
-    here = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{repository}"}})
+    configuration = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{repository}"}})
     gone = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{tmp_path}/gone"}})
     assert "--live" in (await find_finding(gone, "sources.a")).text
     assert (await find_finding(gone, "sources.a")).level == "ok"
-    assert "HEAD is at" in (await find_finding(here, "sources.a", live=True)).text
+    assert "HEAD is at" in (await find_finding(configuration, "sources.a", live=True)).text
     assert (await find_finding(gone, "sources.a", live=True)).level == "error"
 
 

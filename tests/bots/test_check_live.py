@@ -111,19 +111,19 @@ class TestDiscord:
             peer.channels[room].lacking.clear()
             assert len(await self.check(peer, tmp_path, {}, chats=chats[:1])) == 1
 
-    @pytest.mark.parametrize(("section", "gate", "said"), [
+    @pytest.mark.parametrize(("section", "gate", "expected_text"), [
         ({}, {}, "follow-ups without a mention in threads need it"),
         ({"follow_threads": False}, {"mode": "auto"}, "gate.mode or auto_comment need it"),
         ({"follow_threads": False}, {}, ""),
     ])  # fmt: skip
     async def test_the_intent(
-        self, tmp_path: Path, section: Mapping[str, Any], gate: Mapping[str, Any], said: str
+        self, tmp_path: Path, section: Mapping[str, Any], gate: Mapping[str, Any], expected_text: str
     ) -> None:
         async with DiscordPeer() as peer:
             peer.gateway.granted &= ~MESSAGE_CONTENT
             findings = await self.check(peer, tmp_path, section, **gate)
-            assert [said in finding.text for finding in findings[1:]] == ([True] if said else [])
-            if said:
+            assert [expected_text in finding.text for finding in findings[1:]] == ([True] if expected_text else [])
+            if expected_text:
                 page = f"https://discord.com/developers/applications/{peer.application}/bot"
                 assert (findings[1].level, page in findings[1].text) == ("warning", True)
 

@@ -90,9 +90,9 @@ async def test_a_further_part_of_an_answer_to_a_command_of_discord_is_looked_for
         adapter = DiscordAdapter(settings(peer, tmp_path), Positions(), DISCORD_PACE)
         async with listening(peer, adapter, inbox.receive):
             room = peer.channel()
-            given = peer.commands
-            assert given
-            option = next(item for item in given if item["name"] == "ask")["options"][0]["name"]
+            registered = peer.commands
+            assert registered
+            option = next(item for item in registered if item["name"] == "ask")["options"][0]["name"]
             await peer.command(room, "ask", **{option: "How?"})
             await inbox.until_true(lambda: bool(inbox.messages))
             sink = adapter.sink(inbox.messages[0], Delivered())

@@ -532,17 +532,17 @@ async def test_no_error_and_no_log_line_holds_the_token(
 async def test_nothing_is_left_behind(peer: DiscordPeer, make: Make) -> None:
     before = asyncio.all_tasks()
 
-    def left() -> set[asyncio.Task[Any]]:
+    def remaining_tasks() -> set[asyncio.Task[Any]]:
         return {task for task in asyncio.all_tasks() - before if "adapter" in repr(task) or "discord.py" in repr(task)}
 
     async with listening(peer, make(), Inbox().receive):
         await peer.say(peer.channel(), "one")
-        assert left(), "it works in tasks of its own"
+        assert remaining_tasks(), "it works in tasks of its own"
     peer.gateway.drop()
-    await until(lambda: not left())
+    await until(lambda: not remaining_tasks())
     alive = {thread for thread in threading.enumerate() if thread.name.startswith("keep-alive")}
     await until(lambda: not any(thread.is_alive() for thread in alive))
-    assert left() == set()
+    assert remaining_tasks() == set()
     assert not [thread.name for thread in alive if thread.is_alive()]
 
 

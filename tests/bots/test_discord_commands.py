@@ -83,9 +83,9 @@ async def start(peer: DiscordPeer, tmp_path: Path) -> AsyncIterator[Start]:
         yield started
 
 
-async def run_command(peer: DiscordPeer, room: str, name: str, author: Author, **given: Any) -> Interaction:
+async def run_command(peer: DiscordPeer, room: str, name: str, author: Author, **options: Any) -> Interaction:
     """Give a command and wait for its answer."""
-    command = await peer.command(room, name, author, **given)
+    command = await peer.command(room, name, author, **options)
     await peer.wait_until(lambda: command.shown is not None and bool(command.shown.content), 30)
     return command
 

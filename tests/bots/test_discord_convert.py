@@ -23,7 +23,7 @@ def convert(content: str = "", place: Location = ROOM, **more: Any) -> Message |
 
 
 @pytest.mark.parametrize(
-    ("text", "left", "addressed"),
+    ("text", "expected_text", "addressed"),
     [
         ("<@5001> what?", "what?", True),
         ("<@!5001>, what?", "what?", True),
@@ -40,10 +40,10 @@ def convert(content: str = "", place: Location = ROOM, **more: Any) -> Message |
         ("<#55> `<@77x>`", "<#55> `<@77x>`", False),
     ],
 )
-def test_mentions(text: str, left: str, addressed: bool) -> None:
+def test_mentions(text: str, expected_text: str, addressed: bool) -> None:
     result = convert(text, mentions=[{"id": "1002", "username": "bea", "global_name": "Bea"}])
     assert isinstance(result, Message)
-    assert (result.text, result.addressed) == (left, addressed)
+    assert (result.text, result.addressed) == (expected_text, addressed)
 
 
 def test_names_are_those_of_the_server() -> None:

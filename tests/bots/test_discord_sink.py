@@ -64,13 +64,13 @@ Command = Callable[..., Awaitable[tuple[DiscordSink, Interaction]]]
 def ask(peer: DiscordPeer, adapter: DiscordAdapter, inbox: Inbox, delivered: Delivered, room: str) -> Ask:
     """Have somebody ask and return the sink for the answer."""
 
-    async def asked(channel: str = room, *, previous: str = "") -> DiscordSink:
+    async def open_sink(channel: str = room, *, previous: str = "") -> DiscordSink:
         number = await peer.say(channel, f"{peer.mention} what is it?")
         await inbox.until_true(lambda: any(item.id == number for item in inbox.messages))
         message = next(item for item in inbox.messages if item.id == number)
         return adapter.sink(message, delivered, previous)
 
-    return asked
+    return open_sink
 
 
 @pytest.fixture
@@ -286,13 +286,13 @@ async def test_a_reply_removed_by_a_moderator_is_not_written_again(peer: Discord
     assert peer.messages(room) == []
 
 
-@pytest.mark.parametrize(("lacking", "said"), [("send", "Send Messages"), ("view", "View Channel")])
+@pytest.mark.parametrize(("lacking", "expected_text"), [("send", "Send Messages"), ("view", "View Channel")])
 async def test_a_missing_permission_is_named(
-    peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str, lacking: str, said: str
+    peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str, lacking: str, expected_text: str
 ) -> None:
     sink = await ask()
     peer.channels[room].lacking.add(lacking)
-    with pytest.raises(PlatformError, match=said):
+    with pytest.raises(PlatformError, match=expected_text):
         await sink.finish(Reply("hello"))
     assert delivered.told == ["posting", "refused"]
 

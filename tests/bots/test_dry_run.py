@@ -30,7 +30,7 @@ from tests.peers.telegram import TelegramPeer
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
 GROUP = -100
-ASKED = "How do I change the signing key?"
+QUESTION_TEXT = "How do I change the signing key?"
 SHOWS_NOTHING = {
     "telegram": {"getMe", "getWebhookInfo", "getUpdates", "getFile", "getChatAdministrators"},
     "slack": {"auth.test", "apps.connections.open", "files.info"},
@@ -95,14 +95,14 @@ async def test_nothing_is_shown_anywhere_and_nothing_counts_as_answered(
         async with daemon(deployment, dry=True):
             await discord.connected(30)
             room = discord.channel()
-            telegram.say(GROUP, f"@kimas_bot {ASKED}")
-            telegram.say(7, ASKED)
-            await discord.say(room, f"{discord.mention} {ASKED}")
+            telegram.say(GROUP, f"@kimas_bot {QUESTION_TEXT}")
+            telegram.say(7, QUESTION_TEXT)
+            await discord.say(room, f"{discord.mention} {QUESTION_TEXT}")
             await until(lambda: slack.deliveries.connections)
-            slack.say("C1", f"<@UBOT> {ASKED}")
-            command = slack.command(f"ask {ASKED}")
+            slack.say("C1", f"<@UBOT> {QUESTION_TEXT}")
+            command = slack.command(f"ask {QUESTION_TEXT}")
             await until(lambda: len(withheld(log)) == 5)
-            assert (await network.send(port, event(text=ASKED)))[0] == 202
+            assert (await network.send(port, event(text=QUESTION_TEXT)))[0] == 202
             await until(lambda: len(withheld(log)) == 6)
             assert {state for _, _, state in states(tmp_path, JOURNAL_COPY_NAME)} <= {
                 "answered",
@@ -110,7 +110,7 @@ async def test_nothing_is_shown_anywhere_and_nothing_counts_as_answered(
                 "answering",
             }
         messages = withheld(log)
-        assert all("rotate_keys" in message["text"] and message["asked"] == ASKED for message in messages)
+        assert all("rotate_keys" in message["text"] and message["asked"] == QUESTION_TEXT for message in messages)
         assert all(message["sources"] for message in messages)
         # Nothing but reading was asked of any platform.
         assert {call.method for call in telegram.calls} <= SHOWS_NOTHING["telegram"]
@@ -125,9 +125,9 @@ async def test_nothing_is_shown_anywhere_and_nothing_counts_as_answered(
         (tmp_path / "data" / JOURNAL_COPY_NAME).write_text("what people said")
         # For the run after it none of these was answered, nor received.
         async with daemon(deployment, dry=False):
-            telegram.say(GROUP, f"@kimas_bot once more: {ASKED}")
+            telegram.say(GROUP, f"@kimas_bot once more: {QUESTION_TEXT}")
             await telegram.wait_for_reply(GROUP, 30, containing="rotate_keys")
-        assert [text for _, text, _ in states(tmp_path, "journal.db")] == [f"once more: {ASKED}"]
+        assert [text for _, text, _ in states(tmp_path, "journal.db")] == [f"once more: {QUESTION_TEXT}"]
         assert telegram.commands
         assert not (tmp_path / "data" / JOURNAL_COPY_NAME).exists()
 
@@ -145,7 +145,7 @@ async def test_a_source_that_a_dry_run_lacks_is_not_forgotten(
         await asyncio.to_thread(both.call, "ingest")
         deployment = Deployment(tmp_path, {**settings, "sources": {"rocket": source}})
         async with daemon(deployment, dry=True):
-            telegram.say(7, ASKED)
+            telegram.say(7, QUESTION_TEXT)
             await until(lambda: withheld(log))
         assert "source.removed" not in log.getvalue()
         async with daemon(deployment, dry=False):

@@ -163,8 +163,8 @@ async def test_somebody_accepts_lines_at_a_terminal(deployment: Deployment, tmp_
         ["docs: rocket.md", "docs: moon.md"],
     )
     assert "2 lines were added" in output
-    [left] = await _proposed(deployment, "questions", str(data), "--chat", CHAT)
-    assert left["question"] == "Which fuel is best?", "what was refused is not proposed again"
+    [proposal] = await _proposed(deployment, "questions", str(data), "--chat", CHAT)
+    assert proposal["question"] == "Which fuel is best?", "what was refused is not proposed again"
 
 
 async def test_who_stops_in_the_middle_sees_what_was_added_and_nothing_else(

@@ -78,12 +78,12 @@ async def test_times_tokens_and_failures_are_those_of_the_answers(tmp_path: Path
         await opened.warm_up()
         line = parts(InMemoryLibrary((INSTALL, MEMORY)), opened, settings())
 
-        async def asked(question: Question) -> Reply:
+        async def record_question(question: Question) -> Reply:
             if question.id == "broken":
                 raise ModelError("the key sk-secret was refused")
             return await answer(question, MemorySink(), line)
 
-        measured = await measure_answers(cases, asked)
+        measured = await measure_answers(cases, record_question)
         await opened.close()
     body = answers_as_json(measured, lambda text: text.replace("sk-secret", "***"))
     pip, memory, broken = body["answers"]

@@ -60,10 +60,10 @@ async def test_it_is_good_enough_on_everything_and_fits(tmp_path: Path, capsys: 
     assert set(results) == {"kind", "cases", "by_words", "level", "configured", "crossed", "fitted"}
     assert (results["kind"], results["cases"]) == ("gate", len(lines))
     assert results["by_words"] >= 30, "what is certainly not for the bot costs no search"
-    for way in ("configured", "crossed"):
-        assert results[way]["f1"]["value"] >= 0.87
-        assert results[way]["precision"]["value"] >= 0.92
-        assert results[way]["auc"] >= 0.97
+    for variant in ("configured", "crossed"):
+        assert results[variant]["f1"]["value"] >= 0.87
+        assert results[variant]["precision"]["value"] >= 0.92
+        assert results[variant]["auc"] >= 0.97
     fitted = results["fitted"]
     assert fitted["messages"] == len(lines) - results["by_words"]
     again = Settings.model_validate({"gate": {"threshold": fitted["threshold"], "model": fitted["model"]}})

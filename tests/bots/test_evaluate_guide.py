@@ -54,7 +54,7 @@ def test_the_example_finds_its_document_and_its_agent(
     kind: str, measure: str, lines: Mapping[str, str], tmp_path: Path
 ) -> None:
     measured = _evaluate(kind, lines, tmp_path)
-    assert [way["measures"][measure]["value"] for way in measured["ways"].values()] == [1, 1]
+    assert [variant["measures"][measure]["value"] for variant in measured["ways"].values()] == [1, 1]
 
 
 def test_the_example_is_answered_from_the_document_that_it_names(lines: Mapping[str, str], tmp_path: Path) -> None:

@@ -46,10 +46,12 @@ def test_every_series_has_its_colour_at_its_place(tmp_path: Path) -> None:
     assert all(abs(y - 97.4) < 3 for y in second)
 
 
-@pytest.mark.parametrize(("name", "told"), [("a.svg", "end in .png"), ("none/a.png", "no folder"), ("d.png", "folder")])
-def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path, name: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "reason"), [("a.svg", "end in .png"), ("none/a.png", "no folder"), ("d.png", "folder")]
+)
+def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "d.png").mkdir()
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=reason):
         check_plot(tmp_path / name)
     with pytest.raises(UsageError, match="cannot be written"):
         draw([Chart("", "", "", [])], tmp_path / "none" / "a.png")
@@ -64,8 +66,8 @@ def test_precision_and_recall_over_thresholds() -> None:
 
 def test_charts_hold_the_figures_and_leave_out_what_is_not_defined() -> None:
     figures = [Estimate(at / 10, at / 10 - 0.05, at / 10 + 0.05) for at in range(5)]
-    way = VariantResult({}, {}, 0, {"recall": figures, "nDCG": [NO, *figures[1:]]})
-    recall, ndcg = retrieval_charts(RetrievalReport(9, 0, 0, {"raw": way}))
+    variant = VariantResult({}, {}, 0, {"recall": figures, "nDCG": [NO, *figures[1:]]})
+    recall, ndcg = retrieval_charts(RetrievalReport(9, 0, 0, {"raw": variant}))
     assert list(recall.names) == ["1", "3", "5", "10", "20"]
     assert recall.series[0].points[4] == Point(4, 0.4, pytest.approx(0.35), pytest.approx(0.45))
     assert [point.x for point in ndcg.series[0].points] == [1, 2, 3, 4]
@@ -89,7 +91,7 @@ async def test_retrieval_and_routing_are_drawn(
 ) -> None:
     names = {"animals": ("owl", "fox", "bear"), "tools": ("saw", "drill", "plane")}
     corpus, path, routed = tmp_path / "corpus.jsonl", tmp_path / "found.jsonl", tmp_path / "routed.jsonl"
-    every = [(source, name) for source, them in names.items() for name in them]
+    every = [(source, name) for source, module_names in names.items() for name in module_names]
     corpus.write_text(
         "\n".join(json.dumps({"id": text, "text": f"The {text} of the {of}.", "source": of}) for of, text in every)
     )

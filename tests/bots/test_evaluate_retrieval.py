@@ -55,10 +55,13 @@ def corpus(tmp_path: Path) -> str:
 def questions(label: str) -> list[dict[str, Any]]:
     """Return a question for every document, and one that leans on its conversation."""
     cases = []
-    for source, names, what in (("animals", ANIMALS, "Where does the {} live?"), ("tools", TOOLS, "What is a {} for?")):
+    for source, names, template in (
+        ("animals", ANIMALS, "Where does the {} live?"),
+        ("tools", TOOLS, "What is a {} for?"),
+    ):
         for name in names:
             truth = {"relevant": [f"{name}.md"]} if label == "relevant" else {"agents": [source]}
-            cases.append({"id": name, "question": what.format(name), **truth})
+            cases.append({"id": name, "question": template.format(name), **truth})
     truth = {"relevant": ["otter.md"]} if label == "relevant" else {"agents": ["animals"]}
     return [*cases, {"id": "leaning", "question": "Where does it live?", "history": HISTORY, **truth}]
 
@@ -94,11 +97,11 @@ def test_routing_on_a_corpus_with_a_fit_that_can_be_pasted(deployment: Deploymen
     open_to_all = ("--set", "knowledge.routing.threshold=-1")
     measured = deployment.json("eval", "routing", data, "--corpus", corpus, "--fit", *open_to_all)
     assert (measured["kind"], measured["cases"], measured["agents"]) == ("routing", 21, 2)
-    ways = {way: entry["measures"] for way, entry in measured["ways"].items()}
-    assert set(ways) == {"raw", "rule"}
-    assert ways["rule"]["coverage"]["value"] == 1
-    assert ways["rule"]["saved"]["value"] == 0, "both agents are asked every time"
-    assert ways["rule"]["irrelevant"]["value"] == 0
+    measures_by_variant = {variant: entry["measures"] for variant, entry in measured["ways"].items()}
+    assert set(measures_by_variant) == {"raw", "rule"}
+    assert measures_by_variant["rule"]["coverage"]["value"] == 1
+    assert measures_by_variant["rule"]["saved"]["value"] == 0, "both agents are asked every time"
+    assert measures_by_variant["rule"]["irrelevant"]["value"] == 0
     fitted = measured["fitted"]
     assert set(fitted["scales"]) == {"animals", "tools"}
     assert fitted["threshold"] > 0.1
@@ -136,10 +139,10 @@ async def test_the_models_rewrite_is_measured_too(deployment: Deployment, corpus
     async with ScriptedPeer(rewrite="otter\n") as peer:
         deployment.settings["models"] = {"main": {"base_url": peer.base_url, "model": "test-model"}}
         thread = await asyncio.to_thread(deployment.json, "eval", "retrieval", data, "--corpus", corpus)
-    ways = thread["ways"]
-    assert set(ways) == {"raw", "rule", "model"}
-    assert ways["model"]["changed"] == 1
-    assert ways["model"]["measures"]["hit@1"]["value"] == 1
+    variants = thread["ways"]
+    assert set(variants) == {"raw", "rule", "model"}
+    assert variants["model"]["changed"] == 1
+    assert variants["model"]["measures"]["hit@1"]["value"] == 1
     assert peer.agents == ["rewrite"], "only the question that leans on its conversation costs a call"
 
 

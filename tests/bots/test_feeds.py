@@ -517,7 +517,7 @@ async def test_a_date_that_no_clock_has_shown_costs_no_entry(web: WebPeer) -> No
 
 
 @pytest.mark.parametrize(
-    ("said", "least", "most"),
+    ("header", "min_s", "max_s"),
     [
         ("120", 120, 120),
         ("in ten minutes", 400, 600),
@@ -527,13 +527,13 @@ async def test_a_date_that_no_clock_has_shown_costs_no_entry(web: WebPeer) -> No
         ("nan", 900, 900),
     ],
 )
-async def test_a_busy_server_says_for_how_long(web: WebPeer, said: str, least: float, most: float) -> None:
-    if said == "in ten minutes":
-        said = formatdate(time.time() + 600, usegmt=True)
-    web.pages["/feed"] = Page("", 429, {"Retry-After": said})
+async def test_a_busy_server_says_for_how_long(web: WebPeer, header: str, min_s: float, max_s: float) -> None:
+    if header == "in ten minutes":
+        header = formatdate(time.time() + 600, usegmt=True)
+    web.pages["/feed"] = Page("", 429, {"Retry-After": header})
     with pytest.raises(FeedRateLimited, match="status 429") as error_info:
         await poll_feed(web.url("/feed"), ["127.0.0.1"])
-    assert least <= error_info.value.wait_s <= most
+    assert min_s <= error_info.value.wait_s <= max_s
 
 
 async def test_a_busy_server_is_left_alone(
@@ -597,9 +597,9 @@ async def test_a_reply_to_the_comment_goes_on_about_the_entry(
 
 def test_what_has_left_a_feed_stays_known_for_a_while() -> None:
     before = [str(number) for number in range(3 * MAX_REMEMBERED_IDS)]
-    known = merge_known_ids(["a", "5", "a"], before)
-    assert known[:3] == ("a", "5", "0")
-    assert len(known) == MAX_REMEMBERED_IDS + 2
+    known_ids = merge_known_ids(["a", "5", "a"], before)
+    assert known_ids[:3] == ("a", "5", "0")
+    assert len(known_ids) == MAX_REMEMBERED_IDS + 2
 
 
 def test_a_heading_is_text_and_a_link() -> None:
@@ -618,7 +618,7 @@ def test_a_heading_is_text_and_a_link() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chat", "told"),
+    ("chat", "finding_text"),
     [
         ("discord:5", "there is no discord bot: add a discord section (docs/discord.md)"),
         ("telegram:-5@other", "no further telegram bot is named 'other' (known: support)"),
@@ -627,9 +627,9 @@ def test_a_heading_is_text_and_a_link() -> None:
     ],
 )
 async def test_a_chat_that_no_bot_writes_to_is_a_fault_of_the_configuration(
-    tmp_path: Path, journal: Journal, chat: str, told: str
+    tmp_path: Path, journal: Journal, chat: str, finding_text: str
 ) -> None:
-    feed = {"url": "http://127.0.0.1/feed" if not told else "https://example.org/feed", "chat": chat}
+    feed = {"url": "http://127.0.0.1/feed" if not finding_text else "https://example.org/feed", "chat": chat}
     configuration = settings(
         data_dir=tmp_path,
         auto_comment={"feeds": {"games": feed}},
@@ -637,11 +637,11 @@ async def test_a_chat_that_no_bot_writes_to_is_a_fault_of_the_configuration(
     )
     (finding,) = [item for item in await check(configuration, live=False) if item.subject == "auto_comment.feeds.games"]
     assert finding.level == "error"
-    if told:
-        assert told in finding.text
+    if finding_text:
+        assert finding_text in finding.text
         with pytest.raises(UsageError) as error_info:
             make_feed_followers(configuration, (), journal, ThreadParser())
-        assert told in str(error_info.value)
+        assert finding_text in str(error_info.value)
     else:
         assert find_misplaced_feeds(configuration) == {}
         assert "private address" in finding.text
@@ -680,16 +680,16 @@ async def test_check_asks_for_the_feeds_only_when_told_to(tmp_path: Path, web: W
     section = {"secret": {"env": "S"}, "callback_url": "http://127.0.0.1/"}
     configuration = following(web, "http:room").model_copy(update={"http": settings(http=section).http})
 
-    async def found(*, live: bool) -> list[tuple[str, str]]:
+    async def list_entries(*, live: bool) -> list[tuple[str, str]]:
         findings = await check(configuration, live=live)
         return [(finding.level, finding.text) for finding in findings if finding.subject == "auto_comment.feeds.games"]
 
-    ((level, output),) = await found(live=False)
+    ((level, output),) = await list_entries(live=False)
     assert (level, web.requests) == ("ok", [])
     assert "for http:room" in output
-    assert (await found(live=True))[1] == ("ok", f"{web.url('/feed')}: 2 entries")
+    assert (await list_entries(live=True))[1] == ("ok", f"{web.url('/feed')}: 2 entries")
     web.pages["/feed"] = Page("<html>")
-    assert (await found(live=True))[1][0] == "error"
+    assert (await list_entries(live=True))[1][0] == "error"
 
 
 async def test_the_daemon_follows_feeds_and_a_dry_run_posts_nothing(

@@ -70,9 +70,9 @@ async def played(settings: Settings, *lines: str, folder: Path | None = None, co
 
 
 @asynccontextmanager
-async def open_journal(folder: Path, heard: OutcomePrinter | None = None) -> AsyncIterator[GroupJournal]:
+async def open_journal(folder: Path, printer: OutcomePrinter | None = None) -> AsyncIterator[GroupJournal]:
     database = await Database.open(folder / "group.db")
-    journal = GroupJournal(database, heard or OutcomePrinter(make_console()), make_console())
+    journal = GroupJournal(database, printer or OutcomePrinter(make_console()), make_console())
     try:
         yield journal
     finally:
@@ -273,8 +273,8 @@ async def test_questions_in_one_place_have_time_as_long_as_one_after_the_other_i
         await (stuck.wait() if "stuck" in question.text else asyncio.sleep(0.1))
         return Reply("So.")
 
-    heard, group = OutcomePrinter(make_console()), ConsoleGroupAdapter(0, make_console())
-    async with open_journal(tmp_path, heard) as journal:
+    printer, group = OutcomePrinter(make_console()), ConsoleGroupAdapter(0, make_console())
+    async with open_journal(tmp_path, printer) as journal:
         intake = make_processor(whole, journal, answer)
         receive = intake.handler_for(group)
 
@@ -287,9 +287,9 @@ async def test_questions_in_one_place_have_time_as_long_as_one_after_the_other_i
         await ask(*["How?"] * 6)
         assert await wait_until_idle(intake, 0.3) > 0, "in all that is too little"
         await ask(*["How?"] * 4)
-        assert await wait_until_idle(intake, 0.3, lambda: heard.count - intake.in_flight) == 0
+        assert await wait_until_idle(intake, 0.3, lambda: printer.count - intake.in_flight) == 0
         await ask("How?", "I am stuck", "How?")
-        assert await wait_until_idle(intake, 0.3, lambda: heard.count - intake.in_flight) == 2
+        assert await wait_until_idle(intake, 0.3, lambda: printer.count - intake.in_flight) == 2
         await intake.drain(0)
 
 

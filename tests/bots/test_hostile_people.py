@@ -105,8 +105,10 @@ async def test_an_answer_is_stopped_from_no_other_chat_and_by_no_other_member(jo
         return await echo(question, sink)
 
     processor = make_processor(settings(), journal, answer)
-    asked = replace(BASE, id="q", author_id="1", author="Ann", text="How does it work?", private=True, addressed=True)
-    await processor.handler_for(adapter)(asked)
+    first_question = replace(
+        BASE, id="q", author_id="1", author="Ann", text="How does it work?", private=True, addressed=True
+    )
+    await processor.handler_for(adapter)(first_question)
     await begun.wait()
     for number, (author, chat, target) in enumerate(
         [("2", "-100", "q"), ("1", "-200", "q"), ("", "-100", "q"), ("1", "-100", "q' OR 1=1 --"), ("2", "-100", "%")]

@@ -159,11 +159,11 @@ def test_memories_are_bounded() -> None:
     for number in ("1", "2", "3"):
         gone["room", number] = None
     assert [("room", number) in gone for number in ("1", "2", "3")] == [False, True, True]
-    taken = IdempotencyKeys(window_s=10)
-    assert taken.add(("room", "1"), now=0)
-    assert not taken.add(("room", "1"), now=10)
-    assert taken.add(("room", "1"), now=10.1)
-    assert len(taken._expiry_times) == 1
+    idempotency_keys = IdempotencyKeys(window_s=10)
+    assert idempotency_keys.add(("room", "1"), now=0)
+    assert not idempotency_keys.add(("room", "1"), now=10)
+    assert idempotency_keys.add(("room", "1"), now=10.1)
+    assert len(idempotency_keys._expiry_times) == 1
 
 
 @pytest.mark.parametrize("hanging", ["started", "partial"])

@@ -22,7 +22,7 @@ from core.text.catalogue.zh import MESSAGES as CHINESE
 from core.types import Attachment
 from tests.bots import discord_helpers, slack_helpers
 from tests.bots.http_helpers import QUICK, event, http_settings
-from tests.bots.image_helpers import SEEN, Harness, open_harness
+from tests.bots.image_helpers import IMAGE_DESCRIPTION, Harness, open_harness
 from tests.bots.test_telegram_adapter import PACE, Offsets
 from tests.core.images import png
 from tests.peers.callback import CallbackPeer
@@ -72,7 +72,7 @@ async def test_telegram_photos_documents_and_replied_photos(tmp_path: Path) -> N
         results = await harness.settled(4)
         assert peer.fetched == ["big", "doc", "hers"]
         assert results[2] == ("silent", "a picture without words, and the bot was not addressed")
-        assert f"> {SEEN}" in harness.model.sent("write")[0]["messages"][-1]["content"]
+        assert f"> {IMAGE_DESCRIPTION}" in harness.model.sent("write")[0]["messages"][-1]["content"]
 
 
 async def test_a_telegram_album_is_one_question(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_the_parts_of_an_album_may_come_one_by_one(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("media", "said"),
+    ("media", "notice"),
     [
         ({"voice": {"file_id": "v", "file_unique_id": "v", "duration": 3}}, ENGLISH.voice),
         ({"video_note": {"file_id": "v", "file_unique_id": "v", "duration": 3, "length": 9}}, ENGLISH.video),
@@ -110,14 +110,16 @@ async def test_the_parts_of_an_album_may_come_one_by_one(tmp_path: Path) -> None
         ({"dice": {"emoji": "🎲", "value": 3}}, ENGLISH.other),
     ],
 )
-async def test_telegram_says_plainly_what_it_cannot_read_once(tmp_path: Path, media: dict[str, Any], said: str) -> None:
+async def test_telegram_says_plainly_what_it_cannot_read_once(
+    tmp_path: Path, media: dict[str, Any], notice: str
+) -> None:
     async with TelegramPeer() as peer, open_harness(tmp_path, telegram(peer, tmp_path)) as harness:
         peer.say(ANN, "", **media)
         peer.say(ANN, "", **media)
         peer.say(GROUP, "", **media)
         peer.say(GROUP, "", new_chat_title="Rockets")
         (output, *_), again, unaddressed = await harness.settled(3)
-        assert [message.text for message in peer.messages(ANN)] == [said]
+        assert [message.text for message in peer.messages(ANN)] == [notice]
         assert peer.messages(GROUP) == []
         assert output == "answered"
         assert again[1].endswith("was told lately that it cannot be read")
@@ -157,7 +159,9 @@ async def test_what_a_picture_showed_is_remembered(tmp_path: Path) -> None:
         await harness.settled(1)
         peer.say(ANN, "And how do I get rid of it?")
         await peer.wait_for_reply(ANN, 30, count=2)
-        assert any(SEEN in str(turn["content"]) for turn in harness.model.sent("write")[-1]["messages"][1:-1])
+        assert any(
+            IMAGE_DESCRIPTION in str(turn["content"]) for turn in harness.model.sent("write")[-1]["messages"][1:-1]
+        )
         assert peer.fetched == ["big"]
 
 

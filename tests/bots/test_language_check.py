@@ -12,7 +12,7 @@ from bots.common.open_storage import open_journal
 from core.settings import EmbeddingSettings, Settings
 from core.types import Reply
 from knowledge.embedding import get_known_languages
-from tests.core.test_journal import ASKED
+from tests.core.test_journal import MESSAGE
 from tests.deployment import Deployment
 
 ENGLISH = "The rocket is installed with pip. It is then started by the command of the same name."
@@ -58,11 +58,11 @@ async def test_questions_in_an_unknown_language_are_named_without_a_model(tmp_pa
     settings = Settings.model_validate({"data_dir": tmp_path})
     assert await check_languages(settings) == [], "nothing was asked yet"
     journal = await open_journal(settings)
-    await journal.record_message(ASKED)
-    await journal.mark_answered(ASKED, Reply("So."))
+    await journal.record_message(MESSAGE)
+    await journal.mark_answered(MESSAGE, Reply("So."))
     assert await check_languages(settings) == []
     for number, text in enumerate(("怎么安装？", "火箭怎么启动？"), 2):
-        message = replace(ASKED, id=str(number), text=text)
+        message = replace(MESSAGE, id=str(number), text=text)
         await journal.record_message(message)
         await journal.mark_answered(message, Reply("So."))
     await journal.close()

@@ -28,7 +28,7 @@ from core.types import ConversationKey
 from tests.bots import discord_helpers, slack_helpers
 from tests.conformance.bot import Script
 from tests.core.fixtures import settings
-from tests.core.test_feedback import ASKED
+from tests.core.test_feedback import MESSAGE
 from tests.peers.discord import Author, DiscordPeer
 from tests.peers.slack import SlackPeer
 from tests.wiring import make_processor
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("time_lapse")
 BEN, CLEO = Author("2002", "ben", "Ben"), Author("3003", "cleo", "Cleo")
 TRUSTED = {"trusted": [f"discord:{CLEO.id}", "slack:U3CLEO"]}
 QUESTION, ANSWER = "Which port does the server use?", "It listens on 8000."
-KEPT = [(QUESTION, ANSWER)]
+PAIRS = [(QUESTION, ANSWER)]
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ async def test_discord_learns_from_the_menu_of_a_message(discord: DiscordPeer, j
     assert await lessons(journal) == []
     assert await chosen(discord, room, answer) == ENGLISH.answer_submitted.format(number=1)
     assert await chosen(discord, room, answer) == ENGLISH.answer_known
-    assert await lessons(journal) == KEPT
+    assert await lessons(journal) == PAIRS
 
 
 async def test_who_manages_the_server_is_trusted_with_the_menu_too(discord: DiscordPeer, journal: Journal) -> None:
@@ -130,7 +130,7 @@ async def test_who_manages_the_server_is_trusted_with_the_menu_too(discord: Disc
     await known(journal, answer)
     message = await chosen(discord, room, answer, BEN, permissions=MANAGE_GUILD)
     assert message == ENGLISH.answer_submitted.format(number=1)
-    assert await lessons(journal) == KEPT
+    assert await lessons(journal) == PAIRS
 
 
 async def test_a_message_that_answers_nothing_on_discord_is_learned_by_its_link(
@@ -145,7 +145,7 @@ async def test_a_message_that_answers_nothing_on_discord_is_learned_by_its_link(
     await discord.wait_until(lambda: command.shown is not None and bool(command.shown.content), 30)
     assert command.shown is not None
     assert command.shown.content == ENGLISH.answer_submitted.format(number=1)
-    assert await lessons(journal) == KEPT
+    assert await lessons(journal) == PAIRS
 
 
 async def test_our_own_answer_on_discord_is_not_learned(discord: DiscordPeer, journal: Journal) -> None:
@@ -187,7 +187,7 @@ async def test_slack_learns_from_the_shortcut_of_a_message(slack: SlackPeer, jou
     slack.choose("C1", answer, "somebody-elses", user="U3CLEO")
     slack.choose("C1", answer, SHORTCUT_ID, user="U3CLEO")
     assert await next_response(slack) == ENGLISH.answer_known
-    assert await lessons(journal) == KEPT
+    assert await lessons(journal) == PAIRS
 
 
 async def test_slack_learns_by_the_link_of_a_message(slack: SlackPeer, journal: Journal) -> None:
@@ -200,7 +200,7 @@ async def test_slack_learns_by_the_link_of_a_message(slack: SlackPeer, journal: 
     ):
         slack.command(words, user="U3CLEO")
         assert await next_response(slack) == message
-    assert await lessons(journal) == KEPT
+    assert await lessons(journal) == PAIRS
 
 
 async def known(journal: Journal, number: str, how: str = "id = :id") -> None:
@@ -217,7 +217,7 @@ async def is_journaled(journal: Journal, number: str, how: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("words", "given"),
+    ("words", "arguments"),
     [
         ("learn Which port?", "Which port?"),
         ("learn https://x.slack.com/archives/C1/p1700000000000100?thread_ts=17.1 Which?", "1700000000.000100 Which?"),
@@ -225,8 +225,8 @@ async def is_journaled(journal: Journal, number: str, how: str) -> bool:
         ("learn", ""),
     ],
 )
-def test_learn_is_the_command_on_slack_whatever_follows(words: str, given: str) -> None:
-    assert parse_subcommand(words) == ("learn", given)
+def test_learn_is_the_command_on_slack_whatever_follows(words: str, arguments: str) -> None:
+    assert parse_subcommand(words) == ("learn", arguments)
 
 
 @pytest.mark.parametrize(
@@ -241,6 +241,6 @@ def test_learn_is_the_command_on_slack_whatever_follows(words: str, given: str) 
     ],
 )
 def test_a_command_points_at_a_message_by_its_link_alone(text: str, number: str, rest: str) -> None:
-    command = replace(ASKED, key=ConversationKey("test", "room"), command="learn", text=text)
+    command = replace(MESSAGE, key=ConversationKey("test", "room"), command="learn", text=text)
     assert (resolve_target(command).reply_to, resolve_target(command).text) == (number, rest)
     assert resolve_target(replace(command, reply_to="7")) == replace(command, reply_to="7")

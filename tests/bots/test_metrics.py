@@ -371,11 +371,11 @@ async def test_a_record_that_cannot_be_read_takes_only_the_sources(
 ) -> None:
     monitor, watching = watched
     _, upkeep = await opened(monitor, settings(), journal)
-    known = ("kimas_source_passages", frozenset({("source", "docs")}))
-    assert (await watching.samples())[known] == 7
+    passages_key = ("kimas_source_passages", frozenset({("source", "docs")}))
+    assert (await watching.samples())[passages_key] == 7
     upkeep.lost = True
     samples = await watching.samples()
-    assert known not in samples
+    assert passages_key not in samples
     assert samples["kimas_scrape_errors_total", frozenset()] == 1
     assert ("kimas_platform_connected", frozenset({("platform", "http")})) in samples
 
@@ -397,10 +397,10 @@ async def test_only_reading_is_allowed(watched: tuple[Monitor, Watcher]) -> None
 
 
 async def test_an_address_that_is_taken_is_told_by_its_setting() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as occupied_socket:
+        occupied_socket.bind(("127.0.0.1", 0))
+        occupied_socket.listen()
+        port = occupied_socket.getsockname()[1]
         with pytest.raises(UsageError, match=rf"metrics\.port cannot be listened on: 127\.0\.0\.1:{port}"):
             async with open_monitor(settings(metrics={"port": port})):
                 raise AssertionError("nothing is open")

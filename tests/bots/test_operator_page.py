@@ -37,7 +37,7 @@ from core.types import Citation, Question, Reply, SkipReason
 from tests.bots.ports import free_port
 from tests.deployment import README, Deployment
 from tests.operator_page import (
-    FOUND,
+    ANSWERED_REPLY,
     GROUP,
     NOTHING,
     OWNER,
@@ -261,14 +261,14 @@ class TestWhatIsShown:
     async def test_pages_go_on_where_the_last_one_ended(self, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("bots.operator_page.views.PAGE_SIZE", 4)
         await fill(page.journal)
-        seen: list[str] = []
+        links: list[str] = []
         async with browser(page, READER) as client:
             path = "/?text=&days=7"
             while path:
                 tree = html.fromstring(await read(client, path))
-                seen += tree.xpath("//ol[@class='list']//a[@class='line']/@href")
+                links += tree.xpath("//ol[@class='list']//a[@class='line']/@href")
                 path = next(iter(tree.xpath("//nav[@class='pager']/a[@rel='next']/@href")), "")
-        assert seen == [f"/questions/{number}" for number in range(13, 0, -1)]
+        assert links == [f"/questions/{number}" for number in range(13, 0, -1)]
 
     async def test_one_question_shows_how_its_answer_was_made(self, page: Page) -> None:
         await fill(page.journal)
@@ -299,9 +299,13 @@ class TestWhatIsShown:
 
     async def test_a_trace_of_an_earlier_version_is_shown_as_far_as_it_goes(self, page: Page) -> None:
         message = await answered(page.journal, make_message(1, "How?"))
-        kept = {name: TRACE.to_json()[name] for name in ("query", "strategy", "agents", "timings_ms", "cut", "rounds")}
+        trace_values = {
+            name: TRACE.to_json()[name] for name in ("query", "strategy", "agents", "timings_ms", "cut", "rounds")
+        }
         await page.journal.database.write(
-            update(messages).filter_by(**identity_values(message)).values(trace={**kept, "timings_ms": {"search": 40}})
+            update(messages)
+            .filter_by(**identity_values(message))
+            .values(trace={**trace_values, "timings_ms": {"search": 40}})
         )
         async with browser(page, READER) as client:
             text = await read(client, "/questions/1")
@@ -435,7 +439,7 @@ class TestWhatStrangersWrote:
 
     async def test_secrets_are_on_no_page(self, page: Page) -> None:
         message = await answered(
-            page.journal, make_message(1, f"Is {SECRET} right?"), replace(FOUND, text=f"`{SECRET}`")
+            page.journal, make_message(1, f"Is {SECRET} right?"), replace(ANSWERED_REPLY, text=f"`{SECRET}`")
         )
         await page.journal.record_message(failed := make_message(2, "And this?"))
         await page.journal.mark_failed(failed, f"https://api.example/bot?token={SECRET} failed")

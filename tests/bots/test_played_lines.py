@@ -53,7 +53,7 @@ def test_a_line_is_what_somebody_says(group: ConsoleGroupAdapter) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "typed_line"),
     [
         ("Ben (in release): How?", TypedLine("Ben", "How?", thread="release")),
         ("Ben (in v2.0-rc_1): How?", TypedLine("Ben", "How?", thread="v2.0-rc_1")),
@@ -63,8 +63,8 @@ def test_a_line_is_what_somebody_says(group: ConsoleGroupAdapter) -> None:
         ("Élodie (in 发布): 怎么用？", TypedLine("Élodie", "怎么用？", thread="发布")),
     ],
 )
-def test_brackets_behind_a_name_say_where(line: str, said: TypedLine) -> None:
-    assert to_typed_line(line) == said
+def test_brackets_behind_a_name_say_where(line: str, typed_line: TypedLine) -> None:
+    assert to_typed_line(line) == typed_line
 
 
 @pytest.mark.parametrize(

@@ -117,11 +117,11 @@ class DiscordClient(Client):
         await self.peer.wait_until(lambda: bool(self.peer.gateway.live), 30)
 
     async def menu(self, who: int) -> discord.PostedMessage:
-        asked = await self.peer.command(self.room, "settings", self.author(who), permissions=self.rights(who))
-        await self.peer.wait_until(lambda: asked.shown is not None and bool(asked.shown.content), 30)
-        assert asked.shown is not None
-        assert asked.hidden
-        return asked.shown
+        interaction = await self.peer.command(self.room, "settings", self.author(who), permissions=self.rights(who))
+        await self.peer.wait_until(lambda: interaction.shown is not None and bool(interaction.shown.content), 30)
+        assert interaction.shown is not None
+        assert interaction.hidden
+        return interaction.shown
 
     async def choose(self, menu: discord.PostedMessage, data: str, who: int, *, old: bool = False) -> str:
         name = FIELDS_ID if data.startswith("field:") else VALUES_ID

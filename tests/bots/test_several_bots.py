@@ -83,9 +83,9 @@ def telegram(deployment: Deployment, first: TelegramPeer, second: TelegramPeer) 
     return deployment
 
 
-def rows(deployment: Deployment, what: str, where: str = "1") -> list[tuple[Any, ...]]:
+def rows(deployment: Deployment, columns: str, where: str = "1") -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(deployment.folder / "data" / "journal.db")) as database:
-        return database.execute(f"select {what} from messages where {where} order by number").fetchall()  # noqa: S608
+        return database.execute(f"select {columns} from messages where {where} order by number").fetchall()  # noqa: S608
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -591,11 +591,11 @@ class TestConfiguration:
     def test_ports_that_are_used_twice_are_named(self) -> None:
         http = {"secret": {"env": "S"}, "callback_url": "https://example.org", "port": 8088}
         slack = {"bot_token": {"env": "A"}, "signing_secret": {"env": "B"}, "host": "::", "port": 8088}
-        elsewhere = {**http, "host": "127.0.0.2"}
-        apart = Settings.model_validate(
-            {"http": http, "bots": {"a": {"http": elsewhere}, "b": {"http": {**http, "port": 1}}}}
+        other_host = {**http, "host": "127.0.0.2"}
+        configuration = Settings.model_validate(
+            {"http": http, "bots": {"a": {"http": other_host}, "b": {"http": {**http, "port": 1}}}}
         )
-        assert find_port_conflicts(apart) == []
+        assert find_port_conflicts(configuration) == []
         clashing = Settings.model_validate({"http": http, "bots": {"a": {"http": http}, "b": {"slack": slack}}})
         assert [
             port_conflict.split(" listens on port 8088 as ")[0] for port_conflict in find_port_conflicts(clashing)

@@ -51,14 +51,14 @@ async def test_both_answer_from_one_store_through_a_kill_and_an_outage(
         fleet = Fleet(tmp_path / "fleet", make_shape(node, repository), postgres_server)
         await fleet.open(stack)
         assert await wait_for_passages(fleet) == 1, "a refresh has one owner"
-        asking = asyncio.create_task(fleet.ask())
+        ask_task = asyncio.create_task(fleet.ask())
         await asyncio.sleep(SHAPE.seconds / 4)
         await fleet.kill_leader()
         await node.stop(signal.SIGKILL)
         await asyncio.sleep(OUTAGE_S)
         await node.start()
         await node.ready()
-        await asking
+        await ask_task
         await fleet.settle()
         _check(fleet)
         fleet.model.requests.clear()

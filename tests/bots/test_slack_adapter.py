@@ -359,10 +359,10 @@ async def test_long_messages_of_members_hide_no_thread_and_no_answer(
     client = adapter._get_client()
     own = [await client.post("C1", thread, "So.", label="k/1") for thread in (root, None)]
     began_at = time.thread_time()
-    found = [await client.find_own("C1", thread, root, "k/1") for thread in (root, None)]
+    timestamps = [await client.find_own("C1", thread, root, "k/1") for thread in (root, None)]
     messages = await client.read_thread("C1", root, own[0])
     assert time.thread_time() - began_at < 3.0, "the peer's time is in it, which writes all that is read"
-    assert found == own
+    assert timestamps == own
     assert (messages[0]["ts"], len(messages)) == (root, 31)
     limits = {int(call.parameters["limit"]) for call in peer.calls if call.method.startswith("conversations.")}
     assert (min(limits) < 200) is (letter == "\u4e2d"), "four megabytes are read at once"
@@ -382,8 +382,8 @@ async def test_over_http_a_body_that_does_not_come_is_given_up(
 async def test_a_port_that_is_taken_is_told(
     peer: SlackPeer, over_http: SlackAdapter, threads: Threads, tmp_path: Path
 ) -> None:
-    taken = settings(peer, tmp_path, http=True).model_copy(update={"port": over_http.port})
-    second = SlackAdapter(taken, threads.answered_in, PACE)
+    slack_settings = settings(peer, tmp_path, http=True).model_copy(update={"port": over_http.port})
+    second = SlackAdapter(slack_settings, threads.answered_in, PACE)
     await second.open()
     with pytest.raises(PlatformError, match=r"slack\.host and slack\.port cannot be listened on"):
         await asyncio.wait_for(second.listen(Inbox().receive), 30)

@@ -42,12 +42,12 @@ async def adapter(peer: SlackPeer, inbox: Inbox, tmp_path: Path) -> AsyncIterato
 def ask(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox) -> Ask:
     """Have somebody ask and return the sink for an answer with all its buttons."""
 
-    async def asked() -> Sink:
+    async def open_sink() -> Sink:
         count = len(inbox.messages) + 1
         peer.say("C1", f"<@{BOT}> what is it?")
         return adapter.sink(with_answer_buttons(await inbox.until(count), has_ratings=True), Delivered())
 
-    return asked
+    return open_sink
 
 
 def choices(message: PostedMessage) -> list[str]:

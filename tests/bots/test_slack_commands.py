@@ -73,7 +73,7 @@ async def send_command(peer: SlackPeer, words: str, user: str) -> dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("words", "command", "given"),
+    ("words", "command", "arguments"),
     [
         ("", "help", ""),
         ("ask How do I install it?", "ask", "How do I install it?"),
@@ -93,8 +93,8 @@ async def send_command(peer: SlackPeer, words: str, user: str) -> dict[str, Any]
         ("ask\nHow?", "ask", "How?"),
     ],
 )
-def test_what_stands_behind_the_command(words: str, command: str, given: str) -> None:
-    assert parse_subcommand(words) == (command, given)
+def test_what_stands_behind_the_command(words: str, command: str, arguments: str) -> None:
+    assert parse_subcommand(words) == (command, arguments)
 
 
 async def test_an_owner_is_answered_for_their_eyes_alone(peer: SlackPeer, start: Start) -> None:

@@ -26,7 +26,7 @@ def message(**event: Any) -> Message:
 
 
 @pytest.mark.parametrize(
-    ("sent", "seen"),
+    ("sent_text", "visible_text"),
     [
         ("<@UBOT> what is it?", "what is it?"),
         ("<@UBOT|kimas>, what is it?", "what is it?"),
@@ -44,8 +44,8 @@ def message(**event: Any) -> Message:
         ("<@UBOT>", ""),
     ],
 )
-def test_the_text_is_what_people_see(sent: str, seen: str) -> None:
-    assert to_plain_text(sent, ME) == seen
+def test_the_text_is_what_people_see(sent_text: str, visible_text: str) -> None:
+    assert to_plain_text(sent_text, ME) == visible_text
 
 
 def test_a_mention_opens_a_thread_of_its_own() -> None:

@@ -22,12 +22,12 @@ async def peer() -> AsyncIterator[SlackPeer]:
         yield peer
 
 
-async def call(peer: SlackPeer, method: str, token: str | None = None, **given: Any) -> str:
+async def call(peer: SlackPeer, method: str, token: str | None = None, **parameters: Any) -> str:
     """Return the error of a call, or nothing."""
     bearer = {"Authorization": f"Bearer {peer.bot_token if token is None else token}"}
     async with (
         aiohttp.ClientSession() as session,
-        session.post(peer.api_url + method, json=given, headers=bearer) as answer,
+        session.post(peer.api_url + method, json=parameters, headers=bearer) as answer,
     ):
         body = await answer.json()
         assert body["ok"] == (not body.get("error"))

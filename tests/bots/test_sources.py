@@ -96,10 +96,12 @@ def test_a_source_is_paused_and_resumed_by_hand_and_that_is_in_the_audit(deploym
     ]
 
 
-@pytest.mark.parametrize(("name", "told"), [("dcos", "no source is named 'dcos'"), ("web", "asked at question time")])
-def test_only_a_stored_source_can_be_paused(deployment: Deployment, name: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "error_text"), [("dcos", "no source is named 'dcos'"), ("web", "asked at question time")]
+)
+def test_only_a_stored_source_can_be_paused(deployment: Deployment, name: str, error_text: str) -> None:
     refused = deployment.call("sources", "pause", name, code=2)
-    assert told in refused.stderr
+    assert error_text in refused.stderr
     assert not (deployment.folder / "data").exists()
 
 

@@ -142,8 +142,8 @@ async def test_open_sets_the_menu_and_close_is_idempotent(peer: TelegramPeer, ma
     await adapter.close()
     scopes = ("default", "all_private_chats", "all_group_chats", "all_chat_administrators")
     assert set(peer.commands) == {*scopes, *(f"{scope}:zh" for scope in scopes)}
-    [asked] = [entry for entry in peer.commands["all_group_chats:zh"] if entry["command"] == "ask"]
-    assert asked["description"] == messages_for("zh").command_summaries["ask"]
+    [ask_entry] = [entry for entry in peer.commands["all_group_chats:zh"] if entry["command"] == "ask"]
+    assert ask_entry["description"] == messages_for("zh").command_summaries["ask"]
     offered = [command["command"] for command in peer.commands["all_group_chats"]]
     assert offered == ["ask", "help", "sources", "why", "forget", "escalate", "start", "learn"]
 
@@ -421,14 +421,14 @@ async def test_one_refusal_of_a_good_token_does_not_end_it(peer: TelegramPeer, m
 async def test_no_task_is_left_behind(peer: TelegramPeer, make: Make) -> None:
     before = asyncio.all_tasks()
 
-    def left() -> set[asyncio.Task[Any]]:
+    def remaining_tasks() -> set[asyncio.Task[Any]]:
         return {task for task in asyncio.all_tasks() - before if "RequestHandler" not in repr(task)}
 
     async with listening(make(), Inbox().receive):
         await peer.wait_until(lambda: bool(peer.offsets), 30)
-        assert left(), "it works in tasks of its own"
-    await until(lambda: not left())
-    assert left() == set()
+        assert remaining_tasks(), "it works in tasks of its own"
+    await until(lambda: not remaining_tasks())
+    assert remaining_tasks() == set()
 
 
 async def test_an_idle_bot_polls_slowly(peer: TelegramPeer, make: Make) -> None:

@@ -54,7 +54,7 @@ def test_a_private_chat_is_always_addressed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "left", "addressed"),
+    ("text", "expected_text", "addressed"),
     [
         ("just chatting", "just chatting", False),
         ("@kimas_bot what is it?", "what is it?", True),
@@ -68,9 +68,9 @@ def test_a_private_chat_is_always_addressed() -> None:
         ("@kimas_bot and @kimas_bot: hm", "and : hm", True),
     ],
 )
-def test_mentions_in_a_group(text: str, left: str, addressed: bool) -> None:
+def test_mentions_in_a_group(text: str, expected_text: str, addressed: bool) -> None:
     message = taken(text)
-    assert (message.text, message.addressed, message.command) == (left, addressed, "")
+    assert (message.text, message.addressed, message.command) == (expected_text, addressed, "")
 
 
 def test_a_mention_inside_code_is_no_mention() -> None:
@@ -88,7 +88,7 @@ def test_a_mention_by_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "command", "left", "addressed"),
+    ("text", "command", "arguments", "addressed"),
     [
         ("/ask what is it?", "ask", "what is it?", True),
         ("/ask@kimas_bot what is it?", "ask", "what is it?", True),
@@ -103,9 +103,9 @@ def test_a_mention_by_id() -> None:
         ("see /etc/passwd", "", "see /etc/passwd", False),
     ],
 )
-def test_commands_in_a_group(text: str, command: str, left: str, addressed: bool) -> None:
+def test_commands_in_a_group(text: str, command: str, arguments: str, addressed: bool) -> None:
     message = taken(text)
-    assert (message.command, message.text, message.addressed) == (command, left, addressed)
+    assert (message.command, message.text, message.addressed) == (command, arguments, addressed)
 
 
 def test_a_command_for_another_bot_is_not_ours() -> None:

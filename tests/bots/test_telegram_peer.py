@@ -45,7 +45,7 @@ async def call() -> AsyncIterator[Raw]:
 
 
 @pytest.mark.parametrize(
-    ("method", "parameters", "status", "said"),
+    ("method", "parameters", "status", "error_text"),
     [
         ("sendMessage", {"text": "x"}, 400, "chat_id is required"),
         ("sendMessage", {"chat_id": "ann", "text": "x"}, 400, "can't parse chat_id"),
@@ -76,8 +76,8 @@ async def call() -> AsyncIterator[Raw]:
         ("getUpdates", {"allowed_updates": ["mesage"]}, 400, "wrong update type"),
         ("setMyCommands", {"commands": [{"command": "Ask", "description": "x"}]}, 400, "BOT_COMMAND_INVALID"),
         *(
-            ("sendRichMessage", {"chat_id": GROUP, "rich_message": message}, 400, said)
-            for message, said in (
+            ("sendRichMessage", {"chat_id": GROUP, "rich_message": message}, 400, error_text)
+            for message, error_text in (
                 ({}, "exactly one of"),
                 ({"html": "<p>x</p>", "markdown": "x"}, "exactly one of"),
                 ({"html": "<p>x</p>", "colour": "red"}, "wrong field"),
@@ -100,10 +100,10 @@ async def call() -> AsyncIterator[Raw]:
         ("noSuchMethod", {}, 404, "method not found"),
     ],
 )
-async def test_refusals(call: Raw, method: str, parameters: dict[str, Any], status: int, said: str) -> None:
+async def test_refusals(call: Raw, method: str, parameters: dict[str, Any], status: int, error_text: str) -> None:
     body = await call(method, **parameters)
     assert (body["ok"], body["error_code"]) == (False, status)
-    assert said in body["description"]
+    assert error_text in body["description"]
 
 
 async def test_a_rich_message_comes_back_as_its_blocks(call: Raw) -> None:

@@ -23,7 +23,7 @@ from tests.peers.telegram import TelegramPeer
 
 GROUP = -100200300
 SOON_S = 60
-ASKED = "@kimas_bot How do I change the signing key?"
+QUESTION_TEXT = "@kimas_bot How do I change the signing key?"
 
 
 async def wait_for_text(telegram: TelegramPeer, words: str, times: int = 1) -> None:
@@ -70,10 +70,10 @@ async def test_a_day_of_a_group_with_a_limit(tmp_path: Path, monkeypatch: pytest
         await seed_old_chatter(database)
         running = asyncio.create_task(run(load_settings([deployment.config])))
         try:
-            telegram.say(GROUP, ASKED)
+            telegram.say(GROUP, QUESTION_TEXT)
             await wait_for_text(telegram, "rotate_keys")
             calls = len(model.requests)
-            telegram.say(GROUP, ASKED)
+            telegram.say(GROUP, QUESTION_TEXT)
             await wait_for_text(telegram, "rotate_keys", 2)
             assert len(model.requests) == calls, "given again, and what costs nothing is not limited"
             telegram.say(GROUP, "@kimas_bot How do I install Rocket?")

@@ -18,14 +18,14 @@ from tests.deployment import ROOT
 
 
 def application(listen_host: str = "", *allowed: str) -> web.Application:
-    made = web.Application()
+    web_application = web.Application()
 
     async def hello(request: web.Request) -> web.Response:
         return web.Response(text="hello")
 
-    made.router.add_get("/", hello)
-    refuse_other_hosts(made, listen_host, allowed)
-    return made
+    web_application.router.add_get("/", hello)
+    refuse_other_hosts(web_application, listen_host, allowed)
+    return web_application
 
 
 async def is_closed_despite_single_bytes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
@@ -98,10 +98,10 @@ async def test_what_is_sent_compressed_is_not_unpacked() -> None:
         sizes.append(len(await request.read()))
         return web.Response()
 
-    made, bomb = web.Application(client_max_size=64 << 20), zlib.compress(bytes(32 << 20))
-    made.router.add_post("/", measure)
+    application, bomb = web.Application(client_max_size=64 << 20), zlib.compress(bytes(32 << 20))
+    application.router.add_post("/", measure)
     async with (
-        serve_application(made, "127.0.0.1", 0, section="http", error_class=PlatformError) as port,
+        serve_application(application, "127.0.0.1", 0, section="http", error_class=PlatformError) as port,
         aiohttp.ClientSession() as session,
         session.post(f"http://127.0.0.1:{port}/", data=bomb, headers={"Content-Encoding": "deflate"}) as response,
     ):
@@ -145,12 +145,12 @@ async def test_a_taken_port_is_told_by_its_keys() -> None:
 async def test_strangers_take_no_more_than_some_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_server, "MAX_CONNECTIONS", 5)
     async with serve_application(application(), "127.0.0.1", 0, section="http", error_class=PlatformError) as port:
-        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         async with asyncio.timeout(20):
             with suppress(ConnectionResetError):
                 assert await reader.read() == b"", "one too many is closed at once"
-        for _, other in [*held, (reader, writer)]:
+        for _, other in [*connections, (reader, writer)]:
             other.close()
         async with asyncio.timeout(20), aiohttp.ClientSession() as session:
             while True:
@@ -189,9 +189,9 @@ async def test_without_descriptors_the_loop_is_not_filled_with_tries_to_accept()
     assert process.stdin is not None
     try:
         port = int(await process.stdout.readline())
-        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
+        connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
         await asyncio.sleep(3.5)
-        for _, writer in held:
+        for _, writer in connections:
             writer.close()
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(30)) as session,

@@ -29,7 +29,7 @@ from tests.quality import multi_turn
 def compare(names: list[str], *, is_quick: bool) -> tuple[dict[str, Report], bool]:
     """Measure the systems one after the other; return their reports, and whether all of them came to an end."""
     reports: dict[str, Report] = {}
-    kept = kept_reports(is_quick=is_quick)
+    latest_reports = kept_reports(is_quick=is_quick)
     with open_runner(QUICK if is_quick else FULL, CACHE) as runner:
         for name in names:
             print(f"{SYSTEMS[name].title} ...", file=sys.stderr, flush=True)
@@ -37,7 +37,7 @@ def compare(names: list[str], *, is_quick: bool) -> tuple[dict[str, Report], boo
                 reports[name] = runner.run(name)
             except WorkerFailedError as error:
                 print(error, file=sys.stderr)
-            _file(is_quick=is_quick).write_text(json.dumps({**kept, **reports}), "utf-8")
+            _file(is_quick=is_quick).write_text(json.dumps({**latest_reports, **reports}), "utf-8")
     return reports, len(reports) == len(names)
 
 

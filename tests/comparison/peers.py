@@ -47,8 +47,8 @@ class ComparisonModel(LanguageModelPeer):
     def __init__(self, cases: Sequence[Sequence[str]], *, ttft_s: float, tokens_per_s: float) -> None:
         super().__init__(reply=self.reply_to, ttft_s=ttft_s, tokens_per_s=tokens_per_s, models=(MODEL,))
         self._cases: dict[str, list[tuple[str, str]]] = defaultdict(list)
-        for question, said, completed in cases:
-            self._cases[_normalize(question)].append((_normalize(said), completed))
+        for question, user_texts, completed in cases:
+            self._cases[_normalize(question)].append((_normalize(user_texts), completed))
         self.calls = self.prompt_tokens = self.unknown = 0
         # Of the calls that write answers: the prompts, and every token that was made, also for a client that left.
         self.answer_tokens = 0
@@ -88,12 +88,12 @@ class ComparisonModel(LanguageModelPeer):
     def _complete(self, texts: Sequence[str]) -> str:
         """Return the completion of the question that is put last, in the conversation that was sent."""
         conversation = _normalize("\n".join(texts))
-        found = [question for question in self._cases if question in conversation]
+        questions = [question for question in self._cases if question in conversation]
         # Of two questions that end at the same place, the shorter is only the end of the longer.
-        found.sort(key=lambda question: (conversation.rfind(question) + len(question), len(question)))
-        for question in reversed(found):
-            for said, completed in self._cases[question]:
-                if said in conversation:
+        questions.sort(key=lambda question: (conversation.rfind(question) + len(question), len(question)))
+        for question in reversed(questions):
+            for user_texts, completed in self._cases[question]:
+                if user_texts in conversation:
                     return completed
         self.unknown += 1
         return texts[-1].strip().rpartition("\n")[2]
@@ -107,8 +107,8 @@ def _is_answer(body: Body) -> bool:
 
 def _last_question(texts: Sequence[str]) -> str:
     """Return the question that KIMAs wants to have completed."""
-    found = re.findall(r"<question>\n(.*?)\n</question>", texts[-1], re.DOTALL)
-    return html.unescape(found[-1])
+    questions = re.findall(r"<question>\n(.*?)\n</question>", texts[-1], re.DOTALL)
+    return html.unescape(questions[-1])
 
 
 def _normalize(text: str) -> str:
@@ -140,10 +140,10 @@ class EmbedderPeer(LanguageModelPeer):
     def __init__(self, embedder: Embedder, file: Path) -> None:
         super().__init__(dimension=DIMENSION, models=(EMBEDDING_MODEL,))
         self._embedder, self._file = embedder, file
-        self._known: dict[str, Vectors] = {}
+        self._vectors_by_key: dict[str, Vectors] = {}
         if file.exists():
             with np.load(file) as stored:
-                self._known = dict(zip(stored["keys"].tolist(), stored["vectors"], strict=True))
+                self._vectors_by_key = dict(zip(stored["keys"].tolist(), stored["vectors"], strict=True))
 
     def make_app(self) -> web.Application:
         app = web.Application(client_max_size=64 * 2**20)
@@ -159,15 +159,19 @@ class EmbedderPeer(LanguageModelPeer):
         body = await request.json()
         texts = _inputs(body)
         keys = [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]
-        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
+        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._vectors_by_key}
         if new:
-            self._known.update(zip(new, await self._embedder.embed(list(new.values())), strict=True))
-        return _to_reply(body, np.array([self._known[key] for key in keys], np.float32))
+            self._vectors_by_key.update(zip(new, await self._embedder.embed(list(new.values())), strict=True))
+        return _to_reply(body, np.array([self._vectors_by_key[key] for key in keys], np.float32))
 
     def save(self) -> None:
         """Keep what was remembered for the next run."""
-        if self._known:
-            np.savez(self._file, keys=np.array(list(self._known)), vectors=np.array(list(self._known.values())))
+        if self._vectors_by_key:
+            np.savez(
+                self._file,
+                keys=np.array(list(self._vectors_by_key)),
+                vectors=np.array(list(self._vectors_by_key.values())),
+            )
 
 
 def _inputs(body: Body) -> list[str]:

@@ -51,10 +51,10 @@ class Row:
         value = self.value(report)
         return "-" if value is None else f"{value:,.{self.digits}f}"
 
-    def is_better(self, one: float, other: float) -> bool:
+    def is_better(self, value: float, other_value: float) -> bool:
         """Say whether one value is better than another one, as they are shown."""
-        one, other = round(one, self.digits), round(other, self.digits)
-        return one > other if self.is_high_good else one < other
+        value, other_value = round(value, self.digits), round(other_value, self.digits)
+        return value > other_value if self.is_high_good else value < other_value
 
 
 def _at(part: str, name: str, less: float = 0.0) -> Callable[[Report], float]:

@@ -88,11 +88,11 @@ class Runner:
         """Return what the judged questions show. Their time is not measured, so the model need not wait."""
         work = Work(self, name, "judged", self._write_documents("judged", documents), [], cases)
         work.index()
-        found = work.call("retrieve", model_url=self.fast_model_url)["found"]
+        retrieved = work.call("retrieve", model_url=self.fast_model_url)["found"]
         return {
             "judged": len(cases),
-            "recall": _mean(recall(ids, case.relevant, CUTOFF) for ids, case in zip(found, cases, strict=True)),
-            "ndcg": _mean(ndcg(ids, case.relevant, CUTOFF) for ids, case in zip(found, cases, strict=True)),
+            "recall": _mean(recall(ids, case.relevant, CUTOFF) for ids, case in zip(retrieved, cases, strict=True)),
+            "ndcg": _mean(ndcg(ids, case.relevant, CUTOFF) for ids, case in zip(retrieved, cases, strict=True)),
         }
 
     def _write_documents(self, name: str, documents: Sequence[Document]) -> Path:

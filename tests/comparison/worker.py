@@ -95,13 +95,13 @@ async def retrieve(system: System, job: Job) -> Report:
     await system.start()
     turn = asyncio.Semaphore(RETRIEVALS_AT_ONCE)
 
-    async def one(query: Query) -> list[str]:
+    async def retrieve_query(query: Query) -> list[str]:
         async with turn:
             return await system.retrieve(query)
 
-    found = await asyncio.gather(*map(one, job.following))
+    retrieved = await asyncio.gather(*map(retrieve_query, job.following))
     await _calls(job)
-    return {"found": found}
+    return {"found": retrieved}
 
 
 async def measure(system: System, job: Job) -> Report:
@@ -129,11 +129,11 @@ async def _one_by_one(system: System, job: Job, queries: Sequence[Query]) -> Loa
 
 async def _crowd(system: System, job: Job, queries: Sequence[Query]) -> Load:
     async def ask(load: Load) -> None:
-        async def one(number: int, query: Query) -> None:
+        async def answer_query(number: int, query: Query) -> None:
             await asyncio.sleep(job.spread_s * number / len(queries))
             await _answer(system, query, load)
 
-        await asyncio.gather(*(one(number, query) for number, query in enumerate(queries)))
+        await asyncio.gather(*(answer_query(number, query) for number, query in enumerate(queries)))
 
     return await _measured(job, ask, len(queries), with_probe=True)
 

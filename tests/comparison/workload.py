@@ -59,8 +59,8 @@ class Case:
 
     def for_model(self) -> tuple[str, str, str]:
         """Return what the model needs to know of it: how it finds the case again, and its reply."""
-        said = [text for role, text in self.query.history if role == "user"] or [self.query.question]
-        return self.query.question, said[-1], self.completed
+        user_texts = [text for role, text in self.query.history if role == "user"] or [self.query.question]
+        return self.query.question, user_texts[-1], self.completed
 
     def for_worker(self) -> dict[str, Any]:
         return asdict(self.query)
@@ -143,7 +143,7 @@ def read_judged(folder: Path) -> tuple[list[Document], list[Case]] | None:
 
 def build_judged(mirror: Path, folder: Path) -> int:
     """Write `judged.jsonl` beside the corpus of `tests.quality.multi_turn`; return how many questions it has."""
-    known = {json.loads(line)["id"] for line in (folder / "corpus.jsonl").read_text("utf-8").splitlines()}
+    document_ids = {json.loads(line)["id"] for line in (folder / "corpus.jsonl").read_text("utf-8").splitlines()}
     completed: dict[str, str] = {}
     relevant: dict[str, list[str]] = {}
     for collection in COLLECTIONS:
@@ -157,7 +157,7 @@ def build_judged(mirror: Path, folder: Path) -> int:
     judged = [
         _judged_line(task, completed[name], relevant[name])
         for task in tasks
-        if (name := task["task_id"]) in relevant and name in completed and known.issuperset(relevant[name])
+        if (name := task["task_id"]) in relevant and name in completed and document_ids.issuperset(relevant[name])
     ]
     lines = list(dict.fromkeys(json.dumps(line, ensure_ascii=False) for line in judged))
     (folder / "judged.jsonl").write_text("".join(line + "\n" for line in lines), "utf-8")

@@ -154,15 +154,15 @@ class Bot:
 
         `while_posting` leaves it as it is between what is said before a post and after it.
         """
-        left = self._folder / f"journal-{self._runs + 1}.db"
+        old_journal = self._folder / f"journal-{self._runs + 1}.db"
         for ending in ("", "-wal"):
             source = Path(f"{self.file}{ending}")
             if source.exists():
-                await asyncio.to_thread(shutil.copy, source, f"{left}{ending}")
+                await asyncio.to_thread(shutil.copy, source, f"{old_journal}{ending}")
         await self.stop()
         self._runs += 1
         if while_posting:
-            journal = await Journal.open(left)
+            journal = await Journal.open(old_journal)
             for message, _ in await journal.get_pending(self.driver.name):
                 await journal.mark_posting(message)
             await journal.close()

@@ -87,11 +87,11 @@ class Played(Driver):
 
     async def _type(self, line: str) -> str:
         """Type a line, and return the id of what it became once it was heard."""
-        heard, place = self._adapter.heard, self._typed
+        texts, place = self._adapter.texts, self._typed
         self._typed += 1
         os.write(self._writing, f"{line}\n".encode())
-        await until(lambda: len(heard) > place, "the line")
-        return heard[place]
+        await until(lambda: len(texts) > place, "the line")
+        return texts[place]
 
     async def command(self, room: Channel, name: str, text: str = "") -> str:
         return await self.say(room, f"/{name} {text}".strip())
@@ -162,7 +162,7 @@ class Watched(ConsoleGroupAdapter):
         out = Console(file=self.output, force_terminal=True, color_system="standard", width=100, height=400)
         super().__init__(descriptor, out)
         self._shown = messages
-        self.heard: list[str] = []
+        self.texts: list[str] = []
         self.latest: dict[ConversationKey, str] = {}
         self.offered: dict[str, dict[str, str]] = {}
 
@@ -172,7 +172,7 @@ class Watched(ConsoleGroupAdapter):
             self.latest[created.key] = created.id
         elif isinstance(created, IgnoredLine):
             self.latest.pop(to_typed_line(line).key, None)
-        self.heard.append("" if isinstance(created, IgnoredLine) else created.id)
+        self.texts.append("" if isinstance(created, IgnoredLine) else created.id)
         return created
 
     def record_bot_message(self, key: ConversationKey, message_id: str, text: str, *, is_rateable: bool) -> None:

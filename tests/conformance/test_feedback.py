@@ -169,8 +169,8 @@ async def test_a_call_mentions_who_is_configured_and_nobody_else(bot: Bot) -> No
     bot.script.says = lambda _: "Ask @somebody, <@1>, <@U1> or @everyone"
     entry = await bot.asked(room, "Does @somebody or @everyone know?")
     assert bot.driver.rung(room) == []
-    asking = entry.id if bot.platform != "slack" else ""
-    message = await bot.settled(room, await called_for(bot, room, asking))
+    question_id = entry.id if bot.platform != "slack" else ""
+    message = await bot.settled(room, await called_for(bot, room, question_id))
     assert message.state == "answered", message
     await bot.settled(room, f"{entry.id}~h")
     [call] = [item for item in bot.shown(room) if "could use your help" in item.raw]
@@ -180,10 +180,10 @@ async def test_a_call_mentions_who_is_configured_and_nobody_else(bot: Bot) -> No
     assert offered(bot, room) == {}, "a call is no answer"
 
 
-async def called_for(bot: Bot, room: Channel, asked: str) -> str:
+async def called_for(bot: Bot, room: Channel, question_text: str) -> str:
     """Give the command `/escalate`; in reply to the question where the platform has that."""
     if isinstance(bot.driver, Telegram):
-        return await bot.driver.say(room, "/escalate@kimas_bot", reply_to=asked)
+        return await bot.driver.say(room, "/escalate@kimas_bot", reply_to=question_text)
     if isinstance(bot.driver, Slack):
         return str(bot.driver.peer.command("escalate", channel=room.place, user="U1001").payload["trigger_id"])  # type: ignore[index]
     return await bot.driver.command(room, "escalate")
@@ -210,8 +210,8 @@ async def test_a_forged_press_says_so_and_changes_nothing(bot: Bot) -> None:
     await bot.asked(room, QUESTION)
     # Telegram numbers the messages of each chat anew.
     await bot.asked(bot.private(BEN), "Something private?", who=BEN)
-    elsewhere = await bot.asked(bot.private(BEN), "Something more?", who=BEN)
-    for number in (elsewhere.id, "99999999"):
+    other_entry = await bot.asked(bot.private(BEN), "Something more?", who=BEN)
+    for number in (other_entry.id, "99999999"):
         [forged] = make_buttons(number, [(UP, "👍")])
         assert (await press(bot, room, forged.data)).text == ENGLISH.unknown_answer
     assert await stored_feedback(bot) == []

@@ -120,10 +120,10 @@ async def test_after_a_restart_threads_go_on(bot: Bot) -> None:
 @cannot(console=ONLY_TEXT)
 async def test_a_picture_in_an_answered_thread_is_not_for_the_bot(bot: Bot) -> None:
     thread = await _answered_thread(bot)
-    known = len(await bot.entries(thread))
+    entry_count = len(await bot.entries(thread))
     await bot.driver.attach(thread)
     async with asyncio.timeout(60):
-        while len(entries := await bot.entries(thread)) == known:
+        while len(entries := await bot.entries(thread)) == entry_count:
             await asyncio.sleep(0.02)
     entry = await bot.settled(thread, entries[-1].id)
     assert (entry.state, entry.reason) == ("silent", "a picture without words, and the bot was not addressed")

@@ -29,9 +29,9 @@ def scenarios() -> dict[str, tuple[Callable[..., Any], int]]:
 
 def test_most_scenarios_run_on_every_platform() -> None:
     for platform in PLATFORMS:
-        here = [variants for scenario, variants in scenarios().values() if platform not in reasons(scenario)]
+        variants_here = [variants for scenario, variants in scenarios().values() if platform not in reasons(scenario)]
         least = 80 if platform == "console" else 120
-        assert len(here) >= least, f"{platform}: {len(here)} scenarios"
+        assert len(variants_here) >= least, f"{platform}: {len(variants_here)} scenarios"
 
 
 def test_what_one_person_does_alone_runs_in_both_consoles() -> None:

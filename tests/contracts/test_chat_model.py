@@ -46,10 +46,12 @@ class Harness:
 async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     async with LanguageModelPeer(reply=REPLY) as peer, LanguageModelPeer() as broken:
         broken.status = 500
-        known = {"base_url": peer.base_url, "model": "good"}
-        role: dict[str, object] = {**known, "hedge_after_s": 0.05} if request.param == "hedged" else dict(known)
+        model_settings = {"base_url": peer.base_url, "model": "good"}
+        role: dict[str, object] = (
+            {**model_settings, "hedge_after_s": 0.05} if request.param == "hedged" else dict(model_settings)
+        )
         if request.param == "the second endpoint":
-            role = {"base_url": broken.base_url, "model": "bad", "fallbacks": {"good": known}}
+            role = {"base_url": broken.base_url, "model": "bad", "fallbacks": {"good": model_settings}}
         light = role if request.param == "one endpoint" else None
         models = RoleChatModel.open(ModelsSettings.model_validate({"main": role, "light": light}))
         assert models is not None

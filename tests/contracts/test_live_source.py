@@ -161,13 +161,13 @@ async def test_a_cancelled_search_leaves_the_source_usable(service: Service) -> 
     service.holds("The router listens.")
     service.web.fault = "slow"
     source = service.open(timeout_s=30)
-    asking = asyncio.create_task(source.search("rocket"))
+    search_task = asyncio.create_task(source.search("rocket"))
     async with asyncio.timeout(60):
         while not service.web.requests:
             await asyncio.sleep(0.01)
-    asking.cancel()
+    search_task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asking
+        await search_task
     service.web.fault = ""
     assert len(await source.search("router")) == 1
     await source.close()

@@ -56,7 +56,7 @@ PORTABLE_FUNCTIONS = {"avg", "coalesce", "count", "lower", "max", "substr", "sum
 POSTGRESQL = postgresql.dialect()  # type: ignore[no-untyped-call]
 CHAT = ConversationKey("telegram", "-100", "7")
 EAST = timezone(timedelta(hours=8))
-ASKED = Message(
+MESSAGE = Message(
     *("1", CHAT, "42", "Ann", "How is it installed? 怎么装？", datetime(2026, 1, 2, 8, 0, 0, 5, tzinfo=EAST)),
     addressed=True,
     bot="9",
@@ -99,7 +99,7 @@ def later(days: float = 1) -> datetime:
     return datetime.now(UTC) + timedelta(days=days)
 
 
-async def answered(journal: Journal, message: Message = ASKED, reply: Reply = REPLY, reply_id: str = "2") -> Message:
+async def answered(journal: Journal, message: Message = MESSAGE, reply: Reply = REPLY, reply_id: str = "2") -> Message:
     """Journal a message with its answer."""
     await journal.record_message(message)
     await journal.begin_answer(message)
@@ -135,30 +135,30 @@ async def test_a_transaction_is_kept_as_a_whole_or_not_at_all(database: Database
 
 class TestMessages:
     async def test_a_message_comes_back_as_it_was_recorded_once(self, journal: Journal) -> None:
-        assert await journal.record_message(ASKED)
-        assert not await journal.record_message(ASKED)
-        assert await journal.record_message(replace(ASKED, bot="10"))
+        assert await journal.record_message(MESSAGE)
+        assert not await journal.record_message(MESSAGE)
+        assert await journal.record_message(replace(MESSAGE, bot="10"))
         ((message, reply_id), _) = await journal.get_pending("telegram")
-        assert (message, reply_id, message.sent_at.utcoffset()) == (ASKED, "", timedelta(0))
+        assert (message, reply_id, message.sent_at.utcoffset()) == (MESSAGE, "", timedelta(0))
 
     async def test_an_edit_counts_until_the_answer_begins(self, journal: Journal) -> None:
-        await journal.record_message(ASKED)
-        assert await journal.record_edit(replace(ASKED, text="Why?"))
-        assert await journal.begin_answer(ASKED) == "Why?"
-        assert not await journal.record_edit(replace(ASKED, text="Who?"))
+        await journal.record_message(MESSAGE)
+        assert await journal.record_edit(replace(MESSAGE, text="Why?"))
+        assert await journal.begin_answer(MESSAGE) == "Why?"
+        assert not await journal.record_edit(replace(MESSAGE, text="Who?"))
 
     async def test_a_crash_while_posting_closes_the_message(self, journal: Journal) -> None:
-        await journal.record_message(ASKED)
-        await journal.mark_posting(ASKED)
+        await journal.record_message(MESSAGE)
+        await journal.mark_posting(MESSAGE)
         assert await journal.fail_uncertain("telegram") == 1
         assert await journal.get_pending("telegram") == []
 
     async def test_answers_become_history(self, journal: Journal) -> None:
         await answered(journal)
-        turns = (Turn("user", ASKED.text, "Ann", "42"), Turn("assistant", REPLY.text))
+        turns = (Turn("user", MESSAGE.text, "Ann", "42"), Turn("assistant", REPLY.text))
         assert tuple(await journal.get_history(CHAT, 9)) == turns
         assert await journal.get_history(replace(CHAT, thread="8"), 9) == []
-        assert await journal.get_answer_by_reply(replace(ASKED, id="3", reply_to="2")) == turns
+        assert await journal.get_answer_by_reply(replace(MESSAGE, id="3", reply_to="2")) == turns
 
     async def test_a_cursor_moves(self, journal: Journal) -> None:
         assert await journal.get_cursor("telegram:9") is None
@@ -168,10 +168,10 @@ class TestMessages:
 
     async def test_what_is_too_old_loses_its_words(self, journal: Journal) -> None:
         await answered(journal)
-        silent = replace(ASKED, id="3")
+        silent = replace(MESSAGE, id="3")
         await journal.record_message(silent)
         await journal.mark_skipped(silent, skip(SkipReason.NOT_ADDRESSED))
-        await journal.record_message(replace(ASKED, id="4"))
+        await journal.record_message(replace(MESSAGE, id="4"))
         assert await journal.erase_expired(None, later()) == 1
         assert await journal.erase_expired(later(), later()) == 1
         assert await journal.get_history(CHAT, 9) == []
@@ -180,30 +180,30 @@ class TestMessages:
     async def test_an_author_is_forgotten_with_all_that_was_kept(self, journal: Journal, database: Database) -> None:
         await answered(journal)
         cache = AnswerCache(database, CacheSettings(), "x")
-        key = CacheKey(to_scope(CHAT), ASKED.text, "how", "")
+        key = CacheKey(to_scope(CHAT), MESSAGE.text, "how", "")
         await cache.store(key, REPLY, {})
         feedback, lessons = FeedbackRepository(database), TaughtAnswerRepository(database)
-        await feedback.rate(replace(ASKED, id="p"), "1", UP)
-        await lessons.submit(ASKED, "42", "Who?", "Me.")
-        forget = replace(ASKED, id="5", command="forget")
+        await feedback.rate(replace(MESSAGE, id="p"), "1", UP)
+        await lessons.submit(MESSAGE, "42", "Who?", "Me.")
+        forget = replace(MESSAGE, id="5", command="forget")
         await journal.record_message(forget)
         assert await journal.erase_author(forget) == 1
         assert await journal.get_history(CHAT, 9) == []
         assert await cache.find(key) == []
-        assert (await feedback.get_rating(ASKED, "1")).up == 0
+        assert (await feedback.get_rating(MESSAGE, "1")).up == 0
         assert await lessons.list_answers() == []
 
 
 class TestChatHistory:
     async def test_what_people_wrote_lately(self, journal: Journal, database: Database) -> None:
-        history, second = ChatHistory(database), replace(ASKED, id="2", author_id="43", author="Ben", addressed=False)
-        await journal.record_message(ASKED)
+        history, second = ChatHistory(database), replace(MESSAGE, id="2", author_id="43", author="Ben", addressed=False)
+        await journal.record_message(MESSAGE)
         await journal.record_message(second)
         await journal.record_message(replace(second, id="3", is_by_bot=True))
         await journal.begin_answer(second)
         (first,) = await history.get_recent_messages(second, 600)
-        assert (first.id, first.author, first.text, first.is_later) == ("1", "Ann", ASKED.text, False)
-        (other,) = await history.get_recent_messages(ASKED, 600)
+        assert (first.id, first.author, first.text, first.is_later) == ("1", "Ann", MESSAGE.text, False)
+        (other,) = await history.get_recent_messages(MESSAGE, 600)
         assert (other.id, other.has_proactive_answer, other.is_later) == ("2", True, True)
         assert 0 <= other.age_s < 600
         assert await history.get_recent_messages(second, -1) == []
@@ -212,15 +212,15 @@ class TestChatHistory:
         ahead = update(messages).values(received_at=datetime.now(UTC) + timedelta(hours=2))
         await journal.database.write(ahead)
         assert await history.count_answers_to(replace(second, id="4"), 600) == 0
-        assert await history.get_replied_author(replace(ASKED, id="4", reply_to="2")) == "43"
+        assert await history.get_replied_author(replace(MESSAGE, id="4", reply_to="2")) == "43"
 
     async def test_what_was_answered(self, journal: Journal, database: Database) -> None:
-        history, next_message = ChatHistory(database), replace(ASKED, id="3", reply_to="2")
+        history, next_message = ChatHistory(database), replace(MESSAGE, id="3", reply_to="2")
         assert not await history.has_answered(CHAT, "9")
         await answered(journal)
         assert await history.has_answered(CHAT, "9")
         (earlier,) = await history.get_earlier_answers(next_message, 600)
-        assert (earlier.question, earlier.reply) == (ASKED.text, REPLY.text)
+        assert (earlier.question, earlier.reply) == (MESSAGE.text, REPLY.text)
         assert await history.get_posting_bot(next_message) == "9"
         (answer,) = await history.get_bot_answers(next_message, 600)
         assert (answer.bot, answer.is_proactive, answer.is_offer) == ("9", False, False)
@@ -228,42 +228,42 @@ class TestChatHistory:
         assert not await history.was_told(next_message, "No.", 600)
 
     async def test_a_message_that_several_bots_received(self, journal: Journal, database: Database) -> None:
-        other = replace(ASKED, bot="10", id="77", addressed=False)
+        other = replace(MESSAGE, bot="10", id="77", addressed=False)
         await journal.record_message(other)
-        await journal.record_message(ASKED)
-        (duplicate,) = await ChatHistory(database).get_duplicates(ASKED)
-        assert (duplicate.text, duplicate.is_first, duplicate.is_addressed) == (ASKED.text, True, False)
+        await journal.record_message(MESSAGE)
+        (duplicate,) = await ChatHistory(database).get_duplicates(MESSAGE)
+        assert (duplicate.text, duplicate.is_first, duplicate.is_addressed) == (MESSAGE.text, True, False)
         await ChatHistory(database).mark_addressed(other)
-        assert (await ChatHistory(database).get_duplicates(ASKED))[0].is_addressed
+        assert (await ChatHistory(database).get_duplicates(MESSAGE))[0].is_addressed
 
 
 class TestMessageLookup:
     async def test_what_a_message_is_about(self, journal: Journal, database: Database) -> None:
-        lookup, command = MessageLookup(database), replace(ASKED, id="5", text="", reply_to="2")
+        lookup, command = MessageLookup(database), replace(MESSAGE, id="5", text="", reply_to="2")
         await answered(journal)
         assert (stored := await lookup.get_message(command, "1"))
-        assert (stored.message, stored.is_unanswered) == (ASKED, False)
-        assert [match.message for match in await lookup.find_replied_to(command)] == [ASKED]
-        assert await lookup.find_question(command) == ASKED
-        assert await lookup.find_question(replace(command, reply_to="")) == ASKED
+        assert (stored.message, stored.is_unanswered) == (MESSAGE, False)
+        assert [match.message for match in await lookup.find_replied_to(command)] == [MESSAGE]
+        assert await lookup.find_question(command) == MESSAGE
+        assert await lookup.find_question(replace(command, reply_to="")) == MESSAGE
         assert await lookup.find_question(replace(command, reply_to="", author_id="43")) is None
         assert await lookup.is_own_answer(command)
         assert await lookup.get_message(replace(command, bot="10"), "1") is None
 
     async def test_a_restricted_thread_is_not_told_of_elsewhere(self, journal: Journal, database: Database) -> None:
         lookup = MessageLookup(database)
-        await answered(journal, replace(ASKED, in_restricted_thread=True))
-        elsewhere = replace(ASKED, id="5", key=replace(CHAT, thread="8"), reply_to="2")
-        assert await lookup.get_readable_message(elsewhere, "1") is None
-        assert await lookup.get_readable_message(replace(elsewhere, key=CHAT), "1") is not None
-        assert not await lookup.is_own_answer(elsewhere)
-        assert await lookup.get_last_outcome(elsewhere) is None
+        await answered(journal, replace(MESSAGE, in_restricted_thread=True))
+        other_thread_message = replace(MESSAGE, id="5", key=replace(CHAT, thread="8"), reply_to="2")
+        assert await lookup.get_readable_message(other_thread_message, "1") is None
+        assert await lookup.get_readable_message(replace(other_thread_message, key=CHAT), "1") is not None
+        assert not await lookup.is_own_answer(other_thread_message)
+        assert await lookup.get_last_outcome(other_thread_message) is None
 
     async def test_outcomes(self, journal: Journal, database: Database) -> None:
-        lookup, command = MessageLookup(database), replace(ASKED, id="5", text="", command="why")
+        lookup, command = MessageLookup(database), replace(MESSAGE, id="5", text="", command="why")
         assert await lookup.get_last_outcome(command) is None
         await answered(journal)
-        failed = replace(ASKED, id="3")
+        failed = replace(MESSAGE, id="3")
         await journal.record_message(failed)
         await journal.mark_failed(failed, "the model is down")
         assert (last := await lookup.get_last_outcome(command))
@@ -275,12 +275,12 @@ class TestMessageLookup:
 
     async def test_escalations(self, journal: Journal, database: Database) -> None:
         lookup, since = MessageLookup(database), datetime.now(UTC) - timedelta(minutes=5)
-        assert not await lookup.has_escalation_since(ASKED, since)
+        assert not await lookup.has_escalation_since(MESSAGE, since)
         await journal.record_message(
-            replace(ASKED, id="call", root_id="1", purpose="escalation", command=ESCALATION_COMMAND)
+            replace(MESSAGE, id="call", root_id="1", purpose="escalation", command=ESCALATION_COMMAND)
         )
-        assert await lookup.has_escalation_since(ASKED, since)
-        assert not await lookup.has_escalation_since(ASKED, later())
+        assert await lookup.has_escalation_since(MESSAGE, since)
+        assert not await lookup.has_escalation_since(MESSAGE, later())
 
 
 class TestAnswerCache:
@@ -316,10 +316,10 @@ class TestFeedback:
     async def test_ratings(self, journal: Journal, database: Database) -> None:
         repository = FeedbackRepository(database)
         await answered(journal)
-        press = replace(ASKED, id="p1", author_id="43", reply_to="2")
+        press = replace(MESSAGE, id="p1", author_id="43", reply_to="2")
         answer = await repository.find_answer(press)
         assert answer is not None
-        assert (answer.question, answer.reply, answer.passages) == (ASKED, REPLY.text, ("docs/a.md#0",))
+        assert (answer.question, answer.reply, answer.passages) == (MESSAGE, REPLY.text, ("docs/a.md#0",))
         assert await repository.rate(press, "1", UP) == Rating(UP, "", 1, 0)
         assert await repository.rate(press, "1", UP) == Rating(UP, "", 1, 0), "the same press again"
         other = replace(press, id="p2", author_id="44")
@@ -328,24 +328,24 @@ class TestFeedback:
         assert await repository.get_rating(other, "1") == Rating(DOWN, "wrong", 0, 1)
         (day,) = await repository.get_daily_ratings(later(-1))
         assert (day.day, day.up, day.down, day.reasons) == (today(), 0, 1, {"wrong": 1})
-        labelled = [LabelledQuestion("telegram", "-100", "1", ASKED.text, False)]
+        labelled = [LabelledQuestion("telegram", "-100", "1", MESSAGE.text, False)]
         assert await repository.get_labelled_questions(("telegram", "-100")) == labelled
         assert await repository.get_labelled_questions(("telegram", "-2")) == []
         assert await repository.erase_before(later()) == 2
 
     async def test_a_bad_answer_is_not_given_again(self, database: Database) -> None:
-        cache, key = AnswerCache(database, CacheSettings(), "x"), CacheKey(to_scope(CHAT), ASKED.text, "how", "")
+        cache, key = AnswerCache(database, CacheSettings(), "x"), CacheKey(to_scope(CHAT), MESSAGE.text, "how", "")
         await cache.store(key, REPLY, {})
-        await FeedbackRepository(database).evict_cached_reply(ASKED)
+        await FeedbackRepository(database).evict_cached_reply(MESSAGE)
         assert await cache.find(key) == []
 
 
 class TestTaughtAnswers:
     async def test_an_answer_is_reviewed(self, database: Database) -> None:
         repository = TaughtAnswerRepository(database)
-        number = await repository.submit(ASKED, "43", " Who\nmade it? ", " We did. ")
+        number = await repository.submit(MESSAGE, "43", " Who\nmade it? ", " We did. ")
         assert number == 1
-        assert await repository.submit(ASKED, "43", "Who?", "Others.") is None
+        assert await repository.submit(MESSAGE, "43", "Who?", "Others.") is None
         (answer,) = await repository.list_answers("pending")
         assert (answer.question, answer.answer, answer.teacher, answer.at.tzinfo) == (
             *("Who made it?", "We did.", "Ann"),
@@ -362,9 +362,9 @@ class TestTaughtAnswers:
 
     async def test_a_number_is_never_used_again(self, database: Database) -> None:
         repository = TaughtAnswerRepository(database)
-        await repository.submit(ASKED, "", "Who?", "We.")
+        await repository.submit(MESSAGE, "", "Who?", "We.")
         await repository.erase_before(later())
-        assert await repository.submit(replace(ASKED, id="2"), "", "Who?", "We.") == 2
+        assert await repository.submit(replace(MESSAGE, id="2"), "", "Who?", "We.") == 2
 
 
 class TestUsage:
@@ -393,7 +393,7 @@ class TestUsage:
     async def test_statistics_by_day_and_chat(self, journal: Journal, database: Database) -> None:
         repository = StatisticsRepository(database)
         await answered(journal)
-        await journal.record_message(replace(ASKED, id="3", key=replace(CHAT, chat="-2")))
+        await journal.record_message(replace(MESSAGE, id="3", key=replace(CHAT, chat="-2")))
         await UsageRepository(database).record(self.QUESTION, "answered", {"docs": TokenUsage(3, 1, 0.5)}, today())
         (whole,) = (await repository.get_daily_statistics(today())).values()
         assert (whole.states, whole.tokens, whole.cost) == ({"answered": 1, "received": 1}, 4, 0.5)
@@ -408,7 +408,7 @@ class TestUsage:
 class TestOverrides:
     async def test_a_change_is_in_force_everywhere_and_written_down(self, database: Database) -> None:
         overrides, others = (RuntimeOverrides(database, cache_ttl_s=0) for _ in range(2))
-        command = replace(ASKED, command="mode", text="mention")
+        command = replace(MESSAGE, command="mode", text="mention")
         await overrides.change(command, "telegram:-100", "mode", "mention", before="auto")
         await overrides.change(command, "", override_key("off", "docs"), "1")
         await others.load()
@@ -429,11 +429,11 @@ class TestOverrides:
         assert all(entry.at.tzinfo and entry.outcome == "changed" for entry in entries)
 
     async def test_the_audit_forgets_what_is_too_old(self, database: Database) -> None:
-        entry = replace(new_entry(ASKED, "refused", "no right to"), at=later(-5))
+        entry = replace(new_entry(MESSAGE, "refused", "no right to"), at=later(-5))
         await Audit(database).record(entry)
         assert await Audit(database).get_newest(9) == [entry]
         assert await Audit(database).get_newest(9, chat=("telegram", "-2")) == []
-        fresh = new_entry(ASKED, "failed", "the disk is full")
+        fresh = new_entry(MESSAGE, "failed", "the disk is full")
         await Audit(database, lambda: 3).record(fresh)
         assert await Audit(database).get_newest(9) == [fresh]
 
@@ -483,7 +483,7 @@ class TestRefreshState:
 
 class TestReports:
     async def ask(self, journal: Journal, number: int, text: str, **changes: Any) -> Message:
-        message = replace(ASKED, id=str(number), text=text, **changes)
+        message = replace(MESSAGE, id=str(number), text=text, **changes)
         await journal.record_message(message)
         return message
 
@@ -545,7 +545,7 @@ class TestReports:
     async def test_one_question_with_all_that_is_known(self, journal: Journal, database: Database) -> None:
         await self.fill(journal)
         reports, feedback = ReportRepository(database), FeedbackRepository(database)
-        await feedback.rate(replace(ASKED, id="p1", author_id="43"), "2", DOWN, "wrong")
+        await feedback.rate(replace(MESSAGE, id="p1", author_id="43"), "2", DOWN, "wrong")
         report = await reports.get_question(2)
         assert report is not None
         assert (report.message.text, report.state, report.detail) == ("Does it use Redis?", "answered", "nothing_found")
@@ -559,9 +559,9 @@ class TestReports:
     async def test_ratings_with_their_questions(self, journal: Journal, database: Database) -> None:
         await self.fill(journal)
         reports, feedback = ReportRepository(database), FeedbackRepository(database)
-        await feedback.rate(replace(ASKED, id="p1", author_id="43"), "1", UP)
-        await feedback.rate(replace(ASKED, id="p2", author_id="44"), "2", DOWN, "wrong")
-        await feedback.rate(replace(ASKED, id="p3", author_id="45"), "gone", DOWN)
+        await feedback.rate(replace(MESSAGE, id="p1", author_id="43"), "1", UP)
+        await feedback.rate(replace(MESSAGE, id="p2", author_id="44"), "2", DOWN, "wrong")
+        await feedback.rate(replace(MESSAGE, id="p3", author_id="45"), "gone", DOWN)
         ratings = await reports.list_ratings(later(-1), 9)
         assert [(rating.verdict, rating.question, rating.text) for rating in ratings] == [
             (DOWN, None, ""),
@@ -601,7 +601,7 @@ async def test_feed_state(database: Database) -> None:
 
 
 async def test_comments_below_a_post(journal: Journal, database: Database) -> None:
-    repository, post = AutoCommentRepository(database), replace(ASKED, id="50", addressed=False)
+    repository, post = AutoCommentRepository(database), replace(MESSAGE, id="50", addressed=False)
     rival = replace(post, id="51", reply_to="50", is_by_bot=True)
     for message in (rival, replace(rival, id="52", is_by_bot=False), replace(rival, id="53", bot="10")):
         await journal.record_message(message)

@@ -157,13 +157,13 @@ class World:
             await database.close()
 
     def post(self, entries: dict[str, str]) -> None:
-        known = {ticket.title: ticket for ticket in self.web.tickets.values()}
+        tickets_by_title = {ticket.title: ticket for ticket in self.web.tickets.values()}
         highest = max(self.web.tickets, default=0)
         self.web.tickets = {}
         for place, (name, text) in enumerate(entries.items(), 1):
-            number = known[name].number if name in known else highest + place
-            same = name in known and known[name].body == text
-            age = known[name].age if same else (NOW - time.time()) / 86_400
+            number = tickets_by_title[name].number if name in tickets_by_title else highest + place
+            same = name in tickets_by_title and tickets_by_title[name].body == text
+            age = tickets_by_title[name].age if same else (NOW - time.time()) / 86_400
             self.web.tickets[number] = Ticket(number, name, text, age=age)
 
     async def write(self, entries: dict[str, str]) -> None:
@@ -286,10 +286,10 @@ async def test_one_source_sees_what_changed_later(make_world: Callable[[], World
     source = world.open()
     assert len(await texts(source)) == 2
     await world.write({"one": "New text"})
-    left = list((await texts(source)).values())
-    assert len(left) == (2 if world.kind in REMEMBERING else 1)
-    assert any("New text" in text for text in left)
-    assert not any("First text" in text for text in left)
+    remaining_texts = list((await texts(source)).values())
+    assert len(remaining_texts) == (2 if world.kind in REMEMBERING else 1)
+    assert any("New text" in text for text in remaining_texts)
+    assert not any("First text" in text for text in remaining_texts)
 
 
 async def test_nothing_at_all_is_an_error_with_the_place(make_world: Callable[[], World]) -> None:

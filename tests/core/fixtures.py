@@ -71,12 +71,12 @@ class InMemoryLibrary:
         if self.broken:
             raise ServiceError("the store is down")
         wanted = query_tokens(query).split()
-        known = {item.id: set(lexical_tokens(f"{item.title}\n{item.text}").split()) for item in self.passages}
-        counts = {word: sum(word in words for words in known.values()) for word in wanted}
+        tokens_by_id = {item.id: set(lexical_tokens(f"{item.title}\n{item.text}").split()) for item in self.passages}
+        counts = {word: sum(word in words for words in tokens_by_id.values()) for word in wanted}
         total = len(self.passages)
         weights = {word: math.log1p((total - count + 0.5) / (count + 0.5)) for word, count in counts.items()}
         scored = [
-            replace(item, lexical=sum(weights[word] for word in wanted if word in known[item.id]))
+            replace(item, lexical=sum(weights[word] for word in wanted if word in tokens_by_id[item.id]))
             for item in self.passages
         ]
         best = sorted((item for item in scored if item.lexical), key=lambda item: -item.lexical)[:limit]

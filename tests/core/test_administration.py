@@ -57,9 +57,11 @@ RIGHTS = {"owners": ["test:1"]}
 NUMBERS = count(1)
 
 
-def says(command: str, given: str = "", *, who: str = OWNER, private: bool = False, **changes: object) -> Message:
+def says(
+    command: str, argument_text: str = "", *, who: str = OWNER, private: bool = False, **changes: object
+) -> Message:
     key = replace(PRIVATE, chat=who) if private else GROUP
-    message = Message(str(next(NUMBERS)), key, who, f"user {who}", given, datetime.now(UTC))
+    message = Message(str(next(NUMBERS)), key, who, f"user {who}", argument_text, datetime.now(UTC))
     return replace(message, addressed=True, private=private, command=command, **changes)  # type: ignore[arg-type]
 
 
@@ -232,7 +234,7 @@ def test_the_limits_of_quota_are_those_of_the_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "read"),
+    ("name", "argument_text", "read"),
     [
         ("ask", " How do I  install it? ", {"question": "How do I  install it?"}),
         ("status", "please", {}),
@@ -249,14 +251,14 @@ def test_the_limits_of_quota_are_those_of_the_configuration() -> None:
         ("admins", "add <@42>", {"action": "add", "user": "<@42>"}),
     ],
 )
-def test_arguments_are_read(name: str, given: str, read: dict[str, str]) -> None:
+def test_arguments_are_read(name: str, argument_text: str, read: dict[str, str]) -> None:
     command = get_command(name)
     assert command is not None
-    assert parse_arguments(command, given) == read
+    assert parse_arguments(command, argument_text) == read
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "told"),
+    ("name", "argument_text", "error_text"),
     [
         ("ask", " ", "`question` is missing. Write it as `/ask QUESTION`."),
         ("mode", "atuo", "one of `off`, `mention`, `auto`, `default`"),
@@ -268,12 +270,12 @@ def test_arguments_are_read(name: str, given: str, read: dict[str, str]) -> None
         ("pause", "5 minutes", "That is too much. Write it as `/pause [MINUTES|SOURCE]`."),
     ],
 )
-def test_wrong_arguments_are_told_with_the_way_to_write_it(name: str, given: str, told: str) -> None:
+def test_wrong_arguments_are_told_with_the_way_to_write_it(name: str, argument_text: str, error_text: str) -> None:
     command = get_command(name)
     assert command is not None
     with pytest.raises(UsageError) as error_info:
-        parse_arguments(command, given)
-    assert told in str(error_info.value)
+        parse_arguments(command, argument_text)
+    assert error_text in str(error_info.value)
 
 
 @pytest.mark.parametrize(
@@ -320,25 +322,27 @@ async def test_nobody_else_gives_a_command_of_those_who_look_after_it(journal: J
 
 
 @pytest.mark.parametrize(
-    ("command", "given"),
+    ("command", "argument_text"),
     [("sources", "off docs"), ("sources", "scale docs 2"), ("quota", "daily_tokens 5"), ("admins", "add 42")],
 )
-async def test_what_changes_the_deployment_is_the_owners_alone(journal: Journal, command: str, given: str) -> None:
+async def test_what_changes_the_deployment_is_the_owners_alone(
+    journal: Journal, command: str, argument_text: str
+) -> None:
     bot = Bot.of(journal, administration={"platform_admins": True})
     await bot.hear(says("admins", f"add {ADMIN}"))
     for who in (ANN, ADMIN, BOSS):
-        output = await bot.hear(says(command, given, who=who))
+        output = await bot.hear(says(command, argument_text, who=who))
         expected = "Only those who look after" if who == ANN and command != "sources" else "Only the owners"
         assert output.startswith(expected)
     assert bot.desk.context.overrides.admins("test:room") == (ADMIN,)
     assert not bot.desk.context.overrides.has_source_overrides
-    assert (await bot.hear(says(command, given))).startswith("Only") is False
+    assert (await bot.hear(says(command, argument_text))).startswith("Only") is False
 
 
 async def test_an_owner_of_one_platform_is_nobody_on_another(journal: Journal) -> None:
     bot = Bot.of(journal)
-    elsewhere = replace(says("pause"), key=ConversationKey("other", "room"))
-    assert (await bot.hear(elsewhere)).startswith("Only")
+    other_chat_message = replace(says("pause"), key=ConversationKey("other", "room"))
+    assert (await bot.hear(other_chat_message)).startswith("Only")
 
 
 async def test_a_delegated_administrator_has_one_chat_and_no_more(journal: Journal) -> None:
@@ -545,17 +549,17 @@ async def test_what_was_set_survives_a_restart(journal: Journal) -> None:
 
 
 async def test_another_process_sees_a_change_soon(journal: Journal) -> None:
-    here, there = (
+    own_chat, other_chat = (
         RuntimeOverrides(journal.database, cache_ttl_s=0.05),
         RuntimeOverrides(journal.database, cache_ttl_s=0.05),
     )
-    await there.load()
-    await here.change(says("mode"), "test:room", "mode", "off")
-    assert here.mode("test:room") == "off"
-    assert there.mode("test:room") is None
+    await other_chat.load()
+    await own_chat.change(says("mode"), "test:room", "mode", "off")
+    assert own_chat.mode("test:room") == "off"
+    assert other_chat.mode("test:room") is None
     await asyncio.sleep(0.06)
-    await there.load()
-    assert there.mode("test:room") == "off"
+    await other_chat.load()
+    assert other_chat.mode("test:room") == "off"
 
 
 async def test_a_change_and_its_entry_are_kept_together_or_not_at_all(journal: Journal) -> None:
@@ -708,9 +712,9 @@ async def test_why_tells_nothing_of_other_chats(journal: Journal) -> None:
     bot = Bot.of(journal)
     message = says("", "How?", who=ANN)
     await bot.hear(message)
-    elsewhere = ConversationKey("test", "hall")
-    assert await bot.hear(replace(says("why", who=ANN), key=elsewhere)) == ENGLISH.nothing_answered
-    assert await bot.hear(replace(says("why", message.id, who=ANN), key=elsewhere)) == ENGLISH.message_unknown
+    other_chat = ConversationKey("test", "hall")
+    assert await bot.hear(replace(says("why", who=ANN), key=other_chat)) == ENGLISH.nothing_answered
+    assert await bot.hear(replace(says("why", message.id, who=ANN), key=other_chat)) == ENGLISH.message_unknown
 
 
 async def test_why_in_a_thread_prefers_the_thread(journal: Journal) -> None:
@@ -829,11 +833,11 @@ async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Jour
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("argument_text", "error_text"),
     [("off", "Which source?"), ("off nowhere", "No source has that name"), ("scale docs", "How much?")],
 )
-async def test_a_source_must_be_named(journal: Journal, given: str, told: str) -> None:
-    assert told in await Bot.of(journal).hear(says("sources", given))
+async def test_a_source_must_be_named(journal: Journal, argument_text: str, error_text: str) -> None:
+    assert error_text in await Bot.of(journal).hear(says("sources", argument_text))
 
 
 async def test_earlier_answers_go_when_the_sources_change(journal: Journal) -> None:
@@ -879,10 +883,12 @@ async def test_a_quota_is_set_live_shown_and_taken_back(journal: Journal) -> Non
             pass
 
 
-@pytest.mark.parametrize("given", ["daily_tokens 0", "daily_tokens 1.5", "daily_cost 0", "daily_tokens", "tokens 5"])
-async def test_a_quota_must_make_sense(journal: Journal, given: str) -> None:
+@pytest.mark.parametrize(
+    "argument_text", ["daily_tokens 0", "daily_tokens 1.5", "daily_cost 0", "daily_tokens", "tokens 5"]
+)
+async def test_a_quota_must_make_sense(journal: Journal, argument_text: str) -> None:
     bot = Bot.of(journal)
-    await bot.hear(says("quota", given))
+    await bot.hear(says("quota", argument_text))
     assert await bot.entries() == []
 
 
@@ -893,17 +899,17 @@ async def test_status_and_stats_count_what_happened(journal: Journal, upkeep: Fo
     bot = Bot.of(journal, upkeep=upkeep)
     await bot.hear(says("", "How?", who=ANN))
     await bot.hear(replace(says("", "chatter", who=ANN), addressed=False))
-    elsewhere = replace(says("", "How?", who=ANN), key=ConversationKey("test", "hall"))
-    await bot.hear(elsewhere)
+    other_chat_message = replace(says("", "How?", who=ANN), key=ConversationKey("test", "hall"))
+    await bot.hear(other_chat_message)
     today = datetime.now().astimezone().date()
     await UsageRepository(journal.database).record(
         Question("How?", key=GROUP, author_id=ANN), "answered", {"writer": TokenUsage(1000, 234, 0.25)}, today
     )
-    here = await bot.hear(says("status"))
-    assert "Today in this chat: 1 answered, 1 silent, 0 failed, 1 pending" in here
-    assert "Tokens today: 1,234, cost: 0.2500" in here
-    assert "Platforms: test (heard 0 s ago)" in here
-    assert "Sources: 1 kept, all well, 3 passages" in here
+    chat_status = await bot.hear(says("status"))
+    assert "Today in this chat: 1 answered, 1 silent, 0 failed, 1 pending" in chat_status
+    assert "Tokens today: 1,234, cost: 0.2500" in chat_status
+    assert "Platforms: test (heard 0 s ago)" in chat_status
+    assert "Sources: 1 kept, all well, 3 passages" in chat_status
     everywhere = await bot.hear(says("status", private=True))
     assert "in all chats: 3 answered" in everywhere
     row = (await bot.hear(says("stats"))).splitlines()[-1]
@@ -952,9 +958,9 @@ async def test_the_audit_says_who_when_where_what_before_and_after(journal: Jour
     assert (changed.author_id, changed.chat, changed.outcome) == (OWNER, "room", "changed")
     assert (refused.author_id, refused.outcome, refused.after) == (ANN, "refused", "")
     assert datetime.now(UTC) - hall.at < timedelta(seconds=20)
-    here = await bot.hear(says("audit"))
-    assert "`1`, `/mode auto`: changed, `test:room mode`: `mention` → `auto`" in here
-    assert "hall" not in here
+    chat_audit = await bot.hear(says("audit"))
+    assert "`1`, `/mode auto`: changed, `test:room mode`: `mention` → `auto`" in chat_audit
+    assert "hall" not in chat_audit
     assert "in `test:hall`" in await bot.hear(says("audit", private=True))
     assert len((await bot.hear(says("audit", "1", private=True))).splitlines()) == 1
 

@@ -29,7 +29,7 @@ from tests.deployment import README, Deployment
 
 GROUP, PRIVATE = ConversationKey("telegram", "-100"), ConversationKey("telegram", "42")
 HOW = Question("How do I install the package with pip?", author_id="42", key=GROUP)
-SAID = (Turn("user", "What is pip?", "Ann", "42"), Turn("assistant", "An installer."))
+HISTORY = (Turn("user", "What is pip?", "Ann", "42"), Turn("assistant", "An installer."))
 
 
 @dataclass
@@ -50,14 +50,14 @@ class SimilarLibrary(InMemoryLibrary):
 class Sources:
     """The version of each source, and how often somebody looked."""
 
-    known: dict[str, str] = field(default_factory=lambda: {"docs": "1"})
-    looked: int = 0
+    versions: dict[str, str] = field(default_factory=lambda: {"docs": "1"})
+    lookup_count: int = 0
     slow_s: float = 0.0
 
     async def of(self, sources: Collection[str], _oldest_s: float) -> Mapping[str, str]:
-        self.looked += 1
+        self.lookup_count += 1
         await asyncio.sleep(self.slow_s)
-        return {name: self.known.get(name, "") for name in sources}
+        return {name: self.versions.get(name, "") for name in sources}
 
 
 @dataclass
@@ -95,19 +95,19 @@ async def harness(tmp_path: Path) -> AsyncIterator[Harness]:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("question", "other_question"),
     [
         ("How do I install Rocket?", "how do i  install rocket"),
         ("How do I install Rocket?", "HOW do I install Rocket ?!"),
         ("怎么安装？", "怎么安装?"),
     ],
 )
-def test_the_same_words(one: str, other: str) -> None:
-    assert normalize(one).lower() == normalize(other).lower()
+def test_the_same_words(question: str, other_question: str) -> None:
+    assert normalize(question).lower() == normalize(other_question).lower()
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("question", "other_question"),
     [
         ("What is fooBar?", "What is foobar?"),
         ("What is C#?", "What is C?"),
@@ -115,12 +115,12 @@ def test_the_same_words(one: str, other: str) -> None:
         ("怎么安装", "怎么卸载"),
     ],
 )
-def test_other_words(one: str, other: str) -> None:
-    assert normalize(one) != normalize(other)
+def test_other_words(question: str, other_question: str) -> None:
+    assert normalize(question) != normalize(other_question)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("question", "other_question"),
     [
         ("How do I install Rocket?", "how to install rocket"),
         ("How do I install Rocket?", "What's the best way to set up Rocket?"),
@@ -134,12 +134,12 @@ def test_other_words(one: str, other: str) -> None:
         ("Do I have to restart Rocket?", "Is it necessary to restart Rocket?"),
     ],
 )
-def test_the_same_sense(one: str, other: str) -> None:
-    assert canonical_form(one) == canonical_form(other) != ""
+def test_the_same_sense(question: str, other_question: str) -> None:
+    assert canonical_form(question) == canonical_form(other_question) != ""
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("question", "other_question"),
     [
         ("Does Rocket 1.2 support sessions?", "Does Rocket 1.3 support sessions?"),
         ("Does it run on Python 3?", "Does it run on Python 2?"),
@@ -178,8 +178,8 @@ def test_the_same_sense(one: str, other: str) -> None:
         ("怎么从Redis迁移到Postgres", "怎么从Postgres迁移到Redis"),
     ],
 )
-def test_another_sense(one: str, other: str) -> None:
-    assert canonical_form(one) != canonical_form(other)
+def test_another_sense(question: str, other_question: str) -> None:
+    assert canonical_form(question) != canonical_form(other_question)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_some_questions_have_another_answer_later(text: str) -> None:
     ],
 )
 def test_a_conversation_matters_for_what_leans_on_it(text: str, alone: bool) -> None:
-    assert is_self_contained(Question(text, SAID, author_id="42")) == alone
+    assert is_self_contained(Question(text, HISTORY, author_id="42")) == alone
     assert is_self_contained(Question(text))
 
 
@@ -317,7 +317,7 @@ async def test_the_budget_begins_with_the_question(harness: Harness) -> None:
     "question",
     [
         replace(HOW, text="How do I install the latest package with pip?"),
-        replace(HOW, text="How do I install the package with pip on my machine?", history=SAID),
+        replace(HOW, text="How do I install the package with pip on my machine?", history=HISTORY),
     ],
 )
 async def test_questions_of_the_moment_and_of_the_conversation_are_made_anew(
@@ -325,20 +325,20 @@ async def test_questions_of_the_moment_and_of_the_conversation_are_made_anew(
 ) -> None:
     assert not await harness.again(question)
     assert not await harness.again(question)
-    assert harness.sources.looked == 0
+    assert harness.sources.lookup_count == 0
 
 
 async def test_whoever_talked_before_gets_the_same_words_again(harness: Harness) -> None:
     assert not await harness.again(HOW)
-    assert await harness.again(replace(HOW, history=SAID))
+    assert await harness.again(replace(HOW, history=HISTORY))
     other = replace(HOW, text="What is the way to install the package with pip?")
     assert await harness.again(other)
-    assert not await harness.again(replace(other, history=SAID)), "put otherwise: they may not have been content"
+    assert not await harness.again(replace(other, history=HISTORY)), "put otherwise: they may not have been content"
 
 
 async def test_what_was_made_in_a_conversation_is_not_kept(harness: Harness) -> None:
     harness.peer.replies["rewrite"] = HOW.text
-    assert not await harness.again(replace(HOW, history=SAID))
+    assert not await harness.again(replace(HOW, history=HISTORY))
     assert not await harness.again(HOW)
 
 
@@ -381,18 +381,18 @@ async def test_a_closed_thread_shares_no_answers_with_its_chat(harness: Harness)
 
 async def test_a_changed_source_makes_its_answers_void(harness: Harness) -> None:
     await harness.again(HOW)
-    harness.sources.known["faq"] = "9"
+    harness.sources.versions["faq"] = "9"
     assert await harness.again(HOW), "it was not cited"
-    harness.sources.known["docs"] = "2"
+    harness.sources.versions["docs"] = "2"
     assert not await harness.again(HOW)
     assert await harness.again(HOW)
-    harness.sources.known["docs"] = "1"
+    harness.sources.versions["docs"] = "1"
     assert not await harness.again(HOW), "what was void is gone"
 
 
 async def test_a_source_that_changes_while_the_answer_is_made_makes_it_void(harness: Harness) -> None:
     def change(_body: object) -> str:
-        harness.sources.known["docs"] = "2"
+        harness.sources.versions["docs"] = "2"
         return "Use pip [p1]."
 
     harness.peer.replies["write"] = change
@@ -402,7 +402,7 @@ async def test_a_source_that_changes_while_the_answer_is_made_makes_it_void(harn
 
 
 async def test_what_cannot_be_seen_to_change_is_not_kept(harness: Harness) -> None:
-    harness.sources.known.clear()
+    harness.sources.versions.clear()
     assert not await harness.again(HOW)
     assert not await harness.again(HOW)
 
@@ -471,7 +471,7 @@ async def test_turned_off_it_does_nothing(harness: Harness) -> None:
     assert line.cached_answers is None
     assert not await harness.again(HOW, line)
     assert not await harness.again(HOW, line)
-    assert harness.sources.looked == 0
+    assert harness.sources.lookup_count == 0
 
 
 async def test_without_a_model_quoted_answers_are_given_again(harness: Harness) -> None:

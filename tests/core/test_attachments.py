@@ -16,7 +16,7 @@ from core.types import Attachment, ConversationKey, Message, Reply, Turn
 from tests.core.test_migrations import OLD_JOURNAL
 
 PHOTO = Attachment("picture", "shot.png", 70, {"file_id": "f"})
-ASKED = Message(
+MESSAGE = Message(
     "1",
     ConversationKey("test", "room"),
     "42",
@@ -30,15 +30,15 @@ ASKED = Message(
 
 async def test_attachments_survive_a_restart_and_what_was_seen_is_told_in_the_conversation(tmp_path: Path) -> None:
     journal = await Journal.open(tmp_path / "journal.db")
-    await journal.record_message(ASKED)
+    await journal.record_message(MESSAGE)
     await journal.close()
     journal = await Journal.open(tmp_path / "journal.db")
     try:
         ((again, _),) = await journal.get_pending("test")
-        assert again == ASKED
-        await journal.mark_answered(ASKED, Reply("Install it.", image_description="No module\nnamed kimas"))
+        assert again == MESSAGE
+        await journal.mark_answered(MESSAGE, Reply("Install it.", image_description="No module\nnamed kimas"))
         turn = Turn("user", "Why?\n\nThe attached picture shows:\n> No module\n> named kimas", "Ann", "42")
-        assert list(await journal.get_history(ASKED.key, 2)) == [turn, Turn("assistant", "Install it.")]
+        assert list(await journal.get_history(MESSAGE.key, 2)) == [turn, Turn("assistant", "Install it.")]
     finally:
         await journal.close()
 
@@ -47,12 +47,12 @@ async def test_what_was_seen_is_forgotten_with_the_question(tmp_path: Path) -> N
     journal = await Journal.open(tmp_path / "journal.db")
     try:
         for number in ("1", "2"):
-            message = replace(ASKED, id=number)
+            message = replace(MESSAGE, id=number)
             await journal.record_message(message)
             await journal.mark_answered(message, Reply("Install it.", image_description="a secret"))
-        assert await journal.erase_author(replace(ASKED, id="3")) == 2
-        await journal.record_message(replace(ASKED, id="4"))
-        await journal.mark_answered(replace(ASKED, id="4"), Reply("Install it.", image_description="a secret"))
+        assert await journal.erase_author(replace(MESSAGE, id="3")) == 2
+        await journal.record_message(replace(MESSAGE, id="4"))
+        await journal.mark_answered(replace(MESSAGE, id="4"), Reply("Install it.", image_description="a secret"))
         assert await journal.erase_expired(datetime.now(UTC) + timedelta(days=1), None) == 1
         async with journal.database.connect() as connection:
             rows = (await connection.execute(select(messages.c.image_description, messages.c.attachments))).all()

@@ -206,14 +206,14 @@ async def test_other_bots_are_never_answered(journal: Journal, addressed: bool) 
 async def test_a_post_that_is_not_for_us_costs_no_answer(
     journal: Journal, changes: dict[str, object], reason: str
 ) -> None:
-    class Elsewhere(InMemoryLibrary):
+    class UnrelatedLibrary(InMemoryLibrary):
         async def route(self, query: str) -> Sequence[AgentScore]:
             return [AgentScore("docs", 0.4)]
 
     async def never(question: Question, sink: Sink) -> Reply:
         raise AssertionError("no answer was to be made")
 
-    intake = make_processor(with_comments(**changes), journal, never, Elsewhere())
+    intake = make_processor(with_comments(**changes), journal, never, UnrelatedLibrary())
     if "quiet_hours" in changes and datetime.now().time() >= time(23, 59):
         pytest.skip("the last minute of the day is the one that is not quiet")
     await intake.handler_for(Board())(post())
@@ -247,20 +247,20 @@ async def test_humans_other_posts_and_one_rival_leave_room(journal: Journal) -> 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 async def test_the_race_is_looked_at_again_right_before_posting(journal: Journal, most: int) -> None:
-    here = post()
+    own_post = post()
     intake: MessageProcessor
     board = Board()
 
     async def overtaken(question: Question, sink: Sink) -> Reply:
         for number in range(most):
-            await intake.handler_for(board)(rival(f"r{number}", here))
+            await intake.handler_for(board)(rival(f"r{number}", own_post))
         return await comment(question, sink)
 
     intake = make_processor(with_comments(replies_per_post=most), journal, overtaken)
-    await intake.handler_for(board)(here)
+    await intake.handler_for(board)(own_post)
     assert await intake.drain(60) == 0
     assert (board.shown, board.tries) == ([], 1)
-    state, why = await outcome(journal, here)
+    state, why = await outcome(journal, own_post)
     assert (state, why) == ("silent", f"{most} replies of bots below the post already ({most} at most)")
 
 
@@ -461,7 +461,7 @@ async def test_a_long_post_is_shortened_for_the_question(journal: Journal) -> No
 
 
 @pytest.mark.parametrize(
-    ("said", "words", "found"),
+    ("text", "words", "expected_word"),
     [
         ("GOLD for Kenya", ["gold"], "gold"),
         ("a golden age", ["gold"], ""),
@@ -474,8 +474,8 @@ async def test_a_long_post_is_shortened_for_the_question(journal: Journal) -> No
         ("straße", ["STRASSE"], "STRASSE"),
     ],
 )
-def test_words_are_found(said: str, words: list[str], found: str) -> None:
-    assert find_word(said, words) == found
+def test_words_are_found(text: str, words: list[str], expected_word: str) -> None:
+    assert find_word(text, words) == expected_word
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ from tests.core.test_administration import (  # noqa: F401 (empty_journal is wha
 )
 from tests.wiring import make_desk, make_processor
 
-KNOWN = [f"How do I install the package with pip on machine number {number}?" for number in range(MIN_CASES)]
+QUESTIONS = [f"How do I install the package with pip on machine number {number}?" for number in range(MIN_CASES)]
 FOREIGN = [f"What is the best way to paint fence number {number}?" for number in range(MIN_CASES)]
 HALL = ConversationKey("test", "hall")
 
@@ -54,7 +54,7 @@ def get_bot(journal: Journal, **changes: object) -> Bot:  # noqa: F811
 
 
 async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal) -> None:  # noqa: F811
-    await rate(journal, GROUP, KNOWN, "up")
+    await rate(journal, GROUP, QUESTIONS, "up")
     await rate(journal, GROUP, FOREIGN, "down")
     changes = {"gate": {"threshold": 0.0001, "mode": "auto", "wait_s": 0, "cooldown_s": 0}}
     bot = get_bot(journal, administration={"platform_admins": True}, **changes)
@@ -83,19 +83,19 @@ async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal
 
 async def test_too_few_of_a_kind_are_told_and_change_nothing(journal: Journal) -> None:  # noqa: F811
     bot = get_bot(journal)
-    await rate(journal, GROUP, KNOWN, "up")
+    await rate(journal, GROUP, QUESTIONS, "up")
     await rate(journal, GROUP, FOREIGN[1:], "down")
     # Neither those of other chats count, nor those that no threshold decides.
     await rate(journal, HALL, FOREIGN, "down")
     await rate(journal, GROUP, ["thanks!"], "down")
-    heard = await bot.hear(says("threshold", "auto"))
-    assert "needs 10 messages to answer and 10 to leave alone at least" in heard
-    assert "there are 10 and 9. Rate answers in this chat" in heard
+    reply = await bot.hear(says("threshold", "auto"))
+    assert "needs 10 messages to answer and 10 to leave alone at least" in reply
+    assert "there are 10 and 9. Rate answers in this chat" in reply
     assert bot.desk.context.overrides.threshold("test:room") is None
     assert await bot.entries() == []
     await rate(journal, GROUP, FOREIGN[:1], "down")
-    heard = await bot.hear(says("threshold", "auto"))
-    assert "10 to answer, 11 to leave alone, 1 of them decided by their words alone" in heard
+    reply = await bot.hear(says("threshold", "auto"))
+    assert "10 to answer, 11 to leave alone, 1 of them decided by their words alone" in reply
 
 
 async def test_a_stranger_may_not(journal: Journal) -> None:  # noqa: F811
@@ -105,7 +105,7 @@ async def test_a_stranger_may_not(journal: Journal) -> None:  # noqa: F811
 
 
 async def test_without_knowledge_or_with_a_broken_one_nothing_changes(journal: Journal) -> None:  # noqa: F811
-    await rate(journal, GROUP, KNOWN, "up")
+    await rate(journal, GROUP, QUESTIONS, "up")
     await rate(journal, GROUP, FOREIGN, "down")
     whole = configured()
     desk = make_desk(whole, journal)
@@ -119,18 +119,18 @@ async def test_without_knowledge_or_with_a_broken_one_nothing_changes(journal: J
 
 async def test_what_fits_no_better_leaves_the_threshold_as_it_is(journal: Journal) -> None:  # noqa: F811
     # Nothing tells those that people liked from those that they did not.
-    await rate(journal, GROUP, KNOWN, "up")
-    await rate(journal, GROUP, KNOWN, "down")
+    await rate(journal, GROUP, QUESTIONS, "up")
+    await rate(journal, GROUP, QUESTIONS, "down")
     bot = get_bot(journal, gate={"threshold": 0.1})
-    heard = await bot.hear(says("threshold", "auto"))
-    assert heard.startswith("The threshold of this chat stays 0.1. ")
-    assert "does no better on questions that it was not fitted to" in heard
+    reply = await bot.hear(says("threshold", "auto"))
+    assert reply.startswith("The threshold of this chat stays 0.1. ")
+    assert "does no better on questions that it was not fitted to" in reply
     assert bot.desk.context.overrides.threshold("test:room") is None
     assert await bot.entries() == []
 
 
 async def test_labels_of_one_chat(journal: Journal) -> None:  # noqa: F811
-    await rate(journal, GROUP, KNOWN[:1], "up")
+    await rate(journal, GROUP, QUESTIONS[:1], "up")
     await rate(journal, HALL, FOREIGN[:1], "down")
     opinions = FeedbackRepository(journal.database)
     assert [labelled_question.chat for labelled_question in await opinions.get_labelled_questions()] == ["room", "hall"]
@@ -145,8 +145,8 @@ async def test_the_newest_count_and_no_more_than_can_be_searched_for() -> None:
     library = InMemoryLibrary()
     old = [GateCase(f"old {number}", FOREIGN[0], True) for number in range(50)]
     new = [
-        GateCase(str(number), f"{texts[0]} {number}", texts is KNOWN)
-        for texts in (KNOWN, FOREIGN)
+        GateCase(str(number), f"{texts[0]} {number}", texts is QUESTIONS)
+        for texts in (QUESTIONS, FOREIGN)
         for number in range(MAX_CALIBRATION_MESSAGES // 2)
     ]
     calibration_result = await calibrate([*old, *new], library, configured(), 0.05)
@@ -190,14 +190,14 @@ def test_the_threshold_stands_between_what_is_wanted_and_what_is_not() -> None:
 
 
 def test_better_means_better_where_it_was_not_fitted_to() -> None:
-    def found(before: float, present: Counts, crossed: Counts) -> CalibrationResult:
+    def make_result(before: float, present: Counts, crossed: Counts) -> CalibrationResult:
         return CalibrationResult(10, 10, 0, before, 0.6, compute_scores([present]), compute_scores([crossed]))
 
     good, bad = Counts(8, 0, 2), Counts(10, 10, 0)
-    assert (found(0.1, bad, good).is_better, found(0.1, bad, good).recommended_threshold) == (True, 0.6)
-    assert (found(0.1, good, bad).is_better, found(0.1, good, bad).recommended_threshold) == (False, 0.1)
-    assert not found(0.6, bad, good).is_better
-    assert not found(0.1, good, good).is_better
-    assert found(0.9, Counts(0, 0, 10), good).is_better
-    assert "precision none" in format_result(found(0.9, Counts(0, 0, 10), good))
-    assert "would be 0.6; it is 0.9" in format_result(found(0.9, Counts(0, 0, 10), good), is_applied=False)
+    assert (make_result(0.1, bad, good).is_better, make_result(0.1, bad, good).recommended_threshold) == (True, 0.6)
+    assert (make_result(0.1, good, bad).is_better, make_result(0.1, good, bad).recommended_threshold) == (False, 0.1)
+    assert not make_result(0.6, bad, good).is_better
+    assert not make_result(0.1, good, good).is_better
+    assert make_result(0.9, Counts(0, 0, 10), good).is_better
+    assert "precision none" in format_result(make_result(0.9, Counts(0, 0, 10), good))
+    assert "would be 0.6; it is 0.9" in format_result(make_result(0.9, Counts(0, 0, 10), good), is_applied=False)

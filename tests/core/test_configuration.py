@@ -114,7 +114,7 @@ def test_a_secret_may_stand_in_the_variable_of_its_setting() -> None:
 
 class TestPaths:
     def test_are_relative_to_the_file_that_names_them(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        here = tmp_path / "here"
+        current_folder = tmp_path / "here"
         for folder in ("etc/docs", "etc/more/faq", "here/over", "etc/repo"):
             (tmp_path / folder).mkdir(parents=True)
         first = write(
@@ -123,12 +123,12 @@ class TestPaths:
             "  c: {kind: git, url: repo}\n  d: {kind: git, url: ./repo}\n  e: {kind: git, url: 'https://h/repo'}\n",
         )
         second = write(tmp_path / "etc/more", "sources:\n  f: {kind: faq, path: faq}\n")
-        monkeypatch.chdir(here)
+        monkeypatch.chdir(current_folder)
         settings = load_settings([first, second], ["sources.b.path=over"], {})
         paths = {name: getattr(source, "path", None) for name, source in settings.sources.items()}
         assert settings.data_dir == tmp_path / "data"
         assert paths["a"] == tmp_path / "etc/docs"
-        assert paths["b"] == here / "over"
+        assert paths["b"] == current_folder / "over"
         assert paths["f"] == tmp_path / "etc/more/faq"
         urls = [source.url for source in settings.sources.values() if isinstance(source, GitSource)]
         assert urls == [str(tmp_path / "etc/repo")] * 2 + ["https://h/repo"]

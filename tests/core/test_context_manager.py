@@ -34,7 +34,7 @@ GROUP = (
     Turn("user", "How do I install the package?", "Ann", "3"),
     Turn("assistant", "With pip [1]."),
 )
-ASKED = Question("Does it need a database?", GROUP, author="Ann", author_id="1")
+QUESTION = Question("Does it need a database?", GROUP, author="Ann", author_id="1")
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ async def test_a_rewrite_is_cut_at_the_end_of_its_line(peer: ScriptedPeer) -> No
     peer.replies["rewrite"] = "Does the memory module need a database?\n" + "Because I think so. " * 200
     peer.tokens_per_s = 100
     peer.replies["write"] = "Yes [p1]."
-    reply = await ask(ASKED, peer)
+    reply = await ask(QUESTION, peer)
     assert reply.trace.query == "Does the memory module need a database?"
     # The whole of it would take ten seconds.
     assert reply.trace.timings_ms["rewrite"] < 9000
@@ -115,7 +115,7 @@ async def test_a_rewrite_is_cut_at_the_end_of_its_line(peer: ScriptedPeer) -> No
 )
 async def test_weak_models_rewrite_too(peer: ScriptedPeer, reply: str) -> None:
     peer.replies["rewrite"] = reply
-    assert (await ask(ASKED, peer)).trace.query == "Does the memory module need a database?"
+    assert (await ask(QUESTION, peer)).trace.query == "Does the memory module need a database?"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ async def test_weak_models_rewrite_too(peer: ScriptedPeer, reply: str) -> None:
 )
 async def test_a_rewrite_may_say_only_what_is_missing(peer: ScriptedPeer, reply: str, query: str) -> None:
     peer.replies["rewrite"] = reply
-    answered = await ask(ASKED, peer)
+    answered = await ask(QUESTION, peer)
     assert answered.trace.query == query
     assert answered.trace.cut == ()
 
@@ -140,31 +140,31 @@ async def test_what_is_missing_comes_from_the_conversation(peer: ScriptedPeer) -
     """The example of the instructions is nobody's subject, and of others in the group the asker did not speak."""
     for reply in ("+ the cache of answers", "+ LICENSE", "+", "+ " + "memory " * 200):
         peer.replies["rewrite"] = reply
-        assert (await ask(ASKED, peer)).trace.query == rule_based_query(ASKED)
+        assert (await ask(QUESTION, peer)).trace.query == rule_based_query(QUESTION)
 
 
 def test_what_is_missing_is_found_in_chinese_too() -> None:
     history = (Turn("user", "怎么设置每日令牌上限？"), Turn("assistant", "在配置文件里。"))
-    asked = Question("默认值是多少？", history)
-    assert apply_rewrite("+ 每日令牌上限", asked, history) == "每日令牌上限: 默认值是多少？"
-    assert apply_rewrite("+ 香蕉", asked, history) == ""
+    question = Question("默认值是多少？", history)
+    assert apply_rewrite("+ 每日令牌上限", question, history) == "每日令牌上限: 默认值是多少？"
+    assert apply_rewrite("+ 香蕉", question, history) == ""
 
 
 async def test_the_instructions_ask_for_the_forms_that_are_read(peer: ScriptedPeer) -> None:
-    await ask(ASKED, peer)
+    await ask(QUESTION, peer)
     system = peer.sent("rewrite")[0]["messages"][0]["content"]
     assert "The word SAME" in system
     assert "A plus sign" in system
     example = system.partition("gets: ")[2].splitlines()[0]
     history = (Turn("user", "How large is the cache of answers?"),)
-    asked = Question("Is it on by default?", history)
-    assert apply_rewrite(example, asked, history) == "the cache of answers: Is it on by default?"
+    question = Question("Is it on by default?", history)
+    assert apply_rewrite(example, question, history) == "the cache of answers: Is it on by default?"
 
 
 @pytest.mark.parametrize("reply", ["Bananas are yellow.", "", "memory " * 200])
 async def test_a_rewrite_that_is_about_something_else_is_not_searched(peer: ScriptedPeer, reply: str) -> None:
     peer.replies["rewrite"] = reply
-    assert (await ask(ASKED, peer)).trace.query == rule_based_query(ASKED)
+    assert (await ask(QUESTION, peer)).trace.query == rule_based_query(QUESTION)
 
 
 def test_what_is_searched_early_has_the_questions_that_it_depends_on_in_front() -> None:
@@ -173,8 +173,8 @@ def test_what_is_searched_early_has_the_questions_that_it_depends_on_in_front() 
         *(Turn("user", "How do I set the retention of messages?"), Turn("assistant", "In the file.")),
         *(Turn("user", "And for answers?"), Turn("assistant", "There, too.")),
     )
-    asked = speculative_query(Question("What is its default?", history))
-    assert asked == "How do I set the retention of messages? And for answers? What is its default?"
+    query = speculative_query(Question("What is its default?", history))
+    assert query == "How do I set the retention of messages? And for answers? What is its default?"
     alone = "How are passages embedded on a machine without a network?"
     assert speculative_query(Question(alone, history)) == alone
 
@@ -227,7 +227,7 @@ def test_another_question_is_not_the_same_again(text: str) -> None:
 
 
 async def test_only_related_messages_and_the_analysis_reach_the_summarizer(peer: ScriptedPeer) -> None:
-    reply = await ask(ASKED, peer)
+    reply = await ask(QUESTION, peer)
     sent = written(peer)
     assert "What does the memory module do?" in sent
     assert "It stores messages" in sent
@@ -285,14 +285,14 @@ async def test_without_a_selection_the_whole_conversation_travels(peer: Scripted
         peer.replies["context"] = "Bananas are yellow."
     else:
         setattr(peer, fault, {"context"})
-    reply = await ask(ASKED, peer, budget={"context": 0.02 if fault == "hanging" else 0.2})
+    reply = await ask(QUESTION, peer, budget={"context": 0.02 if fault == "hanging" else 0.2})
     assert reply.trace.cut == ("context",)
     assert "license" in written(peer)
     assert reply.trace.timings_ms["first_token"] < 15_000
 
 
 async def test_it_can_be_switched_off_and_costs_nothing_without_history(peer: ScriptedPeer) -> None:
-    await ask(ASKED, peer, context={"select": False})
+    await ask(QUESTION, peer, context={"select": False})
     assert sorted(peer.agents) == ["rewrite", "write"]
     assert "license" in written(peer)
     peer.requests.clear()
@@ -301,7 +301,7 @@ async def test_it_can_be_switched_off_and_costs_nothing_without_history(peer: Sc
 
 
 async def test_the_time_is_in_both_prompts(peer: ScriptedPeer) -> None:
-    await ask(ASKED, peer)
+    await ask(QUESTION, peer)
     for agent in ("rewrite", "context", "write"):
         system = peer.sent(agent)[0]["messages"][0]["content"]
         assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d \S+", system), agent
@@ -311,15 +311,15 @@ async def test_the_time_is_in_both_prompts(peer: ScriptedPeer) -> None:
 
 
 def test_two_people_with_one_name_stay_two() -> None:
-    lines = format_numbered_turns(ASKED, GROUP).splitlines()
+    lines = format_numbered_turns(QUESTION, GROUP).splitlines()
     assert lines[0].startswith("1. Ann (the asker): ")
     assert lines[4].startswith("5. Ann (2) (user): ")
-    assert label_speakers(ASKED) == {"1": "Ann", "2": "Bob", "3": "Ann (2)"}
+    assert label_speakers(QUESTION) == {"1": "Ann", "2": "Bob", "3": "Ann (2)"}
 
 
 async def test_the_summarizer_tells_them_apart_also_in_a_selection(peer: ScriptedPeer) -> None:
     peer.replies["context"] = "5, 6\nAnn asks about what the other Ann installs."
-    await ask(ASKED, peer)
+    await ask(QUESTION, peer)
     sent = written(peer)
     assert '<said by="Ann (2)">\nHow do I install the package?' in sent
     assert '<question asked_by="Ann">' in sent

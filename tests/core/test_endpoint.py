@@ -203,11 +203,11 @@ async def test_json_that_is_nested_too_deep_is_an_error_of_the_endpoint() -> Non
             await endpoint.complete(ASK)
 
 
-@pytest.mark.parametrize(("count", "taken"), [(7, 7), (7.0, 7), (-7, 0), (10**30, 0), ("7", 0), (None, 0)])
-def test_a_count_that_cannot_be_one_counts_nothing(count: object, taken: int) -> None:
+@pytest.mark.parametrize(("count", "expected_count"), [(7, 7), (7.0, 7), (-7, 0), (10**30, 0), ("7", 0), (None, 0)])
+def test_a_count_that_cannot_be_one_counts_nothing(count: object, expected_count: int) -> None:
     usage = {"prompt_tokens": count, "completion_tokens": count}
     assert parse_completion({"choices": [{"message": {"content": "Yes"}}], "usage": usage}) == StreamChunk(
-        "Yes", taken, taken
+        "Yes", expected_count, expected_count
     )
 
 

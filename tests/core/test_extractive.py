@@ -80,14 +80,14 @@ async def test_nothing_is_quoted_about_what_the_sources_do_not_know(question: st
 
 
 async def test_a_rare_word_weighs_more_than_common_ones() -> None:
-    class Known(InMemoryLibrary):
+    class WeightedLibrary(InMemoryLibrary):
         async def term_weights(self, query: str) -> Mapping[str, float]:
             return {"server": 0.2, "start": 0.3, "telemetri": 6.0}
 
     page = passage("page", "The telemetry goes to a file that you name.")
-    assert "telemetry" in await extract_answer("Start the server's telemetry?", [page], Known())
+    assert "telemetry" in await extract_answer("Start the server's telemetry?", [page], WeightedLibrary())
     other = passage("page", "Start the server with tarn serve on any machine.")
-    assert await extract_answer("Start the server's telemetry?", [other], Known()) == ""
+    assert await extract_answer("Start the server's telemetry?", [other], WeightedLibrary()) == ""
 
 
 async def test_the_best_passage_comes_first_and_nothing_twice() -> None:

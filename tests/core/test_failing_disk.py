@@ -26,7 +26,7 @@ from tests.core.test_processor import RecordingAdapter
 from tests.wiring import make_processor
 
 NOW = datetime.now(UTC)
-ASKED = Message("1", ConversationKey("test", "room"), "42", "Ann", "How?", NOW, addressed=True)
+MESSAGE = Message("1", ConversationKey("test", "room"), "42", "Ann", "How?", NOW, addressed=True)
 
 
 @dataclass
@@ -64,18 +64,18 @@ async def test_what_a_full_disk_holds_up_goes_on_by_itself_once_there_is_room(di
 
     processor, room = make_processor(settings(), disk.journal, answer), RecordingAdapter()
     receive = processor.handler_for(room)
-    await receive(ASKED)
+    await receive(MESSAGE)
     while not answers:
         await asyncio.sleep(0.1)
     await asyncio.sleep(60)
     # Not confirmed, so that the platform delivers it again.
     with pytest.raises(JournalError, match="full"):
-        await receive(replace(ASKED, id="2", text="Why?" * 20_000))
+        await receive(replace(MESSAGE, id="2", text="Why?" * 20_000))
     assert processor.in_flight == 1
     assert [sink.replies for sink in room.sinks.values()] == [[]]
     disk.is_full = False
     await processor.join()
-    await receive(replace(ASKED, id="2", text="Why?"))
+    await receive(replace(MESSAGE, id="2", text="Why?"))
     await processor.join()
     assert answers == ["How?", "Why?"]
     assert [[reply.text[:4] for reply in sink.replies] for sink in room.sinks.values()] == [["How?"], ["Why?"]]
@@ -86,7 +86,7 @@ async def test_what_a_full_disk_holds_up_goes_on_by_itself_once_there_is_room(di
 async def test_a_log_that_a_power_cut_shortened_costs_the_last_writes_alone(tmp_path: Path, cut_bytes: int) -> None:
     journal = await Journal.open(tmp_path / "journal.db")
     for number in range(20):
-        await journal.record_message(replace(ASKED, id=f"{number:02}"))
+        await journal.record_message(replace(MESSAGE, id=f"{number:02}"))
     # As after a kill: the log is not yet in the file.
     for suffix in ("", "-wal"):
         shutil.copy(tmp_path / f"journal.db{suffix}", tmp_path / f"cut.db{suffix}")
@@ -98,7 +98,7 @@ async def test_a_log_that_a_power_cut_shortened_costs_the_last_writes_alone(tmp_
     ids = [message.id for message, _ in await opened.get_pending("test")]
     assert ids == [f"{number:02}" for number in range(len(ids))]
     assert len(ids) == 20 or cut_bytes
-    assert await opened.record_message(replace(ASKED, id="new"))
+    assert await opened.record_message(replace(MESSAGE, id="new"))
     await opened.close()
     with closing(sqlite3.connect(tmp_path / "cut.db")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -108,11 +108,11 @@ async def test_answers_of_the_future_count_for_nothing(tmp_path: Path) -> None:
     """A clock that was set back must not keep the bot silent until it has caught up."""
     journal = await Journal.open(tmp_path / "journal.db")
     for number in range(3):
-        await journal.record_message(replace(ASKED, id=str(number)))
-        await journal.mark_answered(replace(ASKED, id=str(number)), Reply("So."))
-    history, asked = ChatHistory(journal.database), replace(ASKED, id="new")
-    assert await history.count_answers_to(asked, 600) == 3
+        await journal.record_message(replace(MESSAGE, id=str(number)))
+        await journal.mark_answered(replace(MESSAGE, id=str(number)), Reply("So."))
+    history, message = ChatHistory(journal.database), replace(MESSAGE, id="new")
+    assert await history.count_answers_to(message, 600) == 3
     later = {"received_at": NOW + timedelta(days=1), "settled_at": NOW + timedelta(days=1)}
     await journal.database.write(update(messages).values(later))
-    assert await history.count_answers_to(asked, 600) == 0
+    assert await history.count_answers_to(message, 600) == 0
     await journal.close()

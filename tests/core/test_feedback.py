@@ -36,7 +36,7 @@ from tests.core.scripted import ScriptedPeer, models
 from tests.wiring import make_processor
 
 CHAT = ConversationKey("test", "room")
-ASKED = Message("1", CHAT, "42", "Ann", "How do I install it?", datetime(2026, 1, 2, tzinfo=UTC), addressed=True)
+MESSAGE = Message("1", CHAT, "42", "Ann", "How do I install it?", datetime(2026, 1, 2, tzinfo=UTC), addressed=True)
 CITED = (Citation(1, "install", "docs", "Install", "install.md", ""),)
 
 
@@ -146,28 +146,28 @@ def test_a_button_says_what_it_is_and_nothing_else_is_one() -> None:
 
 
 def test_only_answers_to_questions_are_rated() -> None:
-    message = replace(ASKED, reply_options=ReplyOptions(has_rating_buttons=True))
+    message = replace(MESSAGE, reply_options=ReplyOptions(has_rating_buttons=True))
     assert len(get_rating_buttons(message, Reply("yes"))) == 2
-    assert get_rating_buttons(ASKED, Reply("yes")) == ()
+    assert get_rating_buttons(MESSAGE, Reply("yes")) == ()
     assert get_rating_buttons(message, Reply("Hello!", trace=Trace("hi", "none", (), {}))) == (), (
         "a greeting answers no question"
     )
 
 
 async def test_thumbs_stand_below_answers_and_nothing_else(journal: Journal) -> None:
-    helped, empty = replace(ASKED, id="2", command="help", text=""), replace(ASKED, id="3", command="ask", text="")
-    room = await deliver(journal, ASKED, helped, empty)
+    helped, empty = replace(MESSAGE, id="2", command="help", text=""), replace(MESSAGE, id="3", command="ask", text="")
+    room = await deliver(journal, MESSAGE, helped, empty)
     assert {number: message.reply_options.has_rating_buttons for number, message in room.made_for.items()} == {
         "1": True,
         "2": False,
         "3": False,
     }
-    room = await deliver(journal, replace(ASKED, id="4"), feedback={"thumbs": False})
+    room = await deliver(journal, replace(MESSAGE, id="4"), feedback={"thumbs": False})
     assert not room.made_for["4"].reply_options.has_rating_buttons
 
 
 async def test_each_person_has_one_thumb_to_change_and_to_take_back(journal: Journal) -> None:
-    room = await deliver(journal, ASKED, pressed("up", "a"), pressed("down", "b", "43"))
+    room = await deliver(journal, MESSAGE, pressed("up", "a"), pressed("down", "b", "43"))
     assert (await counts(journal))[2:] == (1, 1)
     assert "👍 1 · 👎 1" in room.said("b")
     await deliver(journal, pressed("down", "c"))
@@ -178,12 +178,12 @@ async def test_each_person_has_one_thumb_to_change_and_to_take_back(journal: Jou
 
 
 async def test_a_press_delivered_twice_counts_once(journal: Journal) -> None:
-    await deliver(journal, ASKED, pressed("up", "a"), pressed("up", "a"))
+    await deliver(journal, MESSAGE, pressed("up", "a"), pressed("up", "a"))
     assert await counts(journal) == ("up", "", 1, 0)
 
 
 async def test_a_press_left_half_done_by_a_crash_is_not_undone_by_the_next_start(journal: Journal) -> None:
-    await deliver(journal, ASKED)
+    await deliver(journal, MESSAGE)
     half = pressed("up", "a")
     await journal.record_message(half)
     await FeedbackRepository(journal.database).rate(half, "1", "up")
@@ -195,7 +195,7 @@ async def test_a_press_left_half_done_by_a_crash_is_not_undone_by_the_next_start
 
 
 async def test_a_press_that_cannot_be_acknowledged_counts_all_the_same(journal: Journal) -> None:
-    await deliver(journal, ASKED)
+    await deliver(journal, MESSAGE)
     await deliver(journal, pressed("up", "a"), room=RecordingAdapter(deaf=True))
     assert await counts(journal) == ("up", "", 1, 0)
     assert (await rows(journal, "SELECT state, reason FROM messages WHERE id = 'a'")) == [
@@ -207,8 +207,8 @@ async def test_a_press_that_cannot_be_acknowledged_counts_all_the_same(journal: 
     "forged", [pressed("up", "a", about="99"), pressed("up", "a", chat="elsewhere"), pressed("up", "a", about="2")]
 )
 async def test_a_press_under_no_answer_of_ours_says_so_and_changes_nothing(journal: Journal, forged: Message) -> None:
-    silent, helped = replace(ASKED, id="2", addressed=False), replace(ASKED, id="3", command="help", text="")
-    room = await deliver(journal, ASKED, silent, helped, forged, pressed("up", "b", about="3"))
+    silent, helped = replace(MESSAGE, id="2", addressed=False), replace(MESSAGE, id="3", command="help", text="")
+    room = await deliver(journal, MESSAGE, silent, helped, forged, pressed("up", "b", about="3"))
     assert room.sinks["a"].failures == [ENGLISH.unknown_answer]
     assert room.sinks["b"].failures == [ENGLISH.unknown_answer]
     assert await rows(journal, "SELECT * FROM feedback") == []
@@ -222,10 +222,10 @@ async def test_a_press_neither_waits_for_an_answer_nor_counts_as_something_said(
             await event.wait()
         return await cited(question, sink)
 
-    room = await deliver(journal, ASKED)
+    room = await deliver(journal, MESSAGE)
     intake = make_processor(settings(run={"workers": 1}), journal, slowly)
     receive = intake.handler_for(room)
-    await receive(replace(ASKED, id="2", text="Slow?"))
+    await receive(replace(MESSAGE, id="2", text="Slow?"))
     await receive(pressed("up", "a"))
     async with asyncio.timeout(60):
         while "a" not in room.sinks or not room.sinks["a"].replies:
@@ -237,13 +237,13 @@ async def test_a_press_neither_waits_for_an_answer_nor_counts_as_something_said(
 
 
 async def test_typing_the_command_is_no_press(journal: Journal) -> None:
-    room = await deliver(journal, ASKED, replace(ASKED, id="2", command=RATING_COMMAND, text="up", reply_to="1"))
+    room = await deliver(journal, MESSAGE, replace(MESSAGE, id="2", command=RATING_COMMAND, text="up", reply_to="1"))
     assert "I do not know `/thumbs`" in room.said("2")
     assert await rows(journal, "SELECT * FROM feedback") == []
 
 
 async def test_who_is_not_content_is_asked_why(journal: Journal) -> None:
-    room = await deliver(journal, ASKED, pressed("up", "a"), pressed("down", "b"), pressed("outdated", "c"))
+    room = await deliver(journal, MESSAGE, pressed("up", "a"), pressed("down", "b"), pressed("outdated", "c"))
     assert room.choices("a") == []
     assert room.choices("b") == ["wrong", "outdated", "other", "unclear", "again"]
     assert ENGLISH.ask_reason in room.said("b")
@@ -256,7 +256,7 @@ async def test_who_is_not_content_is_asked_why(journal: Journal) -> None:
 
 
 async def test_a_question_in_chinese_is_answered_in_it(journal: Journal) -> None:
-    room = await deliver(journal, replace(ASKED, text="怎么安装这个软件？"), pressed("down", "a"))
+    room = await deliver(journal, replace(MESSAGE, text="怎么安装这个软件？"), pressed("down", "a"))
     assert CHINESE.ask_reason in room.said("a")
 
 
@@ -273,13 +273,13 @@ async def test_the_asker_has_it_answered_once_more_knowing_that_it_did_not_help(
         pressed("again", "c"),
         pressed("again", "d", about="1~2"),
     ]
-    room = await deliver(journal, ASKED, *presses, says=noted)
+    room = await deliver(journal, MESSAGE, *presses, says=noted)
     again = questions[1]
     assert len(questions) == 2
     assert isinstance(again, RetryQuestion)
-    assert [turn.text for turn in again.history] == [ASKED.text, "With pip [1]. 0", ENGLISH.complaints["outdated"]]
+    assert [turn.text for turn in again.history] == [MESSAGE.text, "With pip [1]. 0", ENGLISH.complaints["outdated"]]
     assert again.history[-1].author_id == "42"
-    assert (again.text, again.excluded_ids, again.key) == (ASKED.text, ("install",), CHAT)
+    assert (again.text, again.excluded_ids, again.key) == (MESSAGE.text, ("install",), CHAT)
     assert room.said("b") == ENGLISH.retrying
     assert [room.sinks[number].failures for number in "cd"] == [[ENGLISH.already_retried], [ENGLISH.already_retried]]
     assert room.made_for["1~2"].reply_options.has_rating_buttons, "the second answer is rated as well"
@@ -288,7 +288,7 @@ async def test_the_asker_has_it_answered_once_more_knowing_that_it_did_not_help(
 
 
 async def test_nobody_else_has_it_answered_again_but_who_looks_after_the_bot(journal: Journal) -> None:
-    room = await deliver(journal, ASKED, pressed("again", "a", "43"))
+    room = await deliver(journal, MESSAGE, pressed("again", "a", "43"))
     assert room.sinks["a"].failures == [ENGLISH.only_asker]
     assert "1~2" not in room.sinks
     room = await deliver(journal, pressed("again", "b", "9"), administration={"owners": ["test:9"]})
@@ -298,7 +298,7 @@ async def test_nobody_else_has_it_answered_again_but_who_looks_after_the_bot(jou
 
 
 async def test_what_was_forgotten_can_be_rated_but_not_answered_again(journal: Journal) -> None:
-    await deliver(journal, ASKED, pressed("down", "a"))
+    await deliver(journal, MESSAGE, pressed("down", "a"))
     await journal.erase_expired(datetime.now(UTC) + timedelta(days=1), None)
     room = await deliver(journal, pressed("up", "b"), pressed("again", "c"))
     assert "👍 1" in room.said("b")
@@ -306,7 +306,7 @@ async def test_what_was_forgotten_can_be_rated_but_not_answered_again(journal: J
 
 
 async def test_another_try_survives_a_kill(journal: Journal) -> None:
-    await deliver(journal, ASKED)
+    await deliver(journal, MESSAGE)
     begun = asyncio.Event()
 
     async def hang(question: Question, sink: Sink) -> Reply:
@@ -328,7 +328,7 @@ async def test_another_try_survives_a_kill(journal: Journal) -> None:
 
 async def test_forgetting_takes_what_somebody_said_about_answers(journal: Journal) -> None:
     await deliver(
-        journal, ASKED, pressed("up", "a"), pressed("up", "b", "43"), replace(ASKED, id="2", command="forget")
+        journal, MESSAGE, pressed("up", "a"), pressed("up", "b", "43"), replace(MESSAGE, id="2", command="forget")
     )
     assert await rows(journal, "SELECT author_id FROM feedback") == [("43",)]
     await erase_expired(settings(journal={"keep_days": 1}), journal)
@@ -340,14 +340,14 @@ async def test_forgetting_takes_what_somebody_said_about_answers(journal: Journa
 
 
 async def test_days_and_labels(journal: Journal) -> None:
-    second = replace(ASKED, id="2", text="And then?")
+    second = replace(MESSAGE, id="2", text="And then?")
     presses = [
         pressed("up", "a"),
         pressed("wrong", "b", "43"),
         pressed("wrong", "c", about="2"),
         pressed("up", "d", "44"),
     ]
-    await deliver(journal, ASKED, second, *presses)
+    await deliver(journal, MESSAGE, second, *presses)
     opinions = FeedbackRepository(journal.database)
     [day] = await opinions.get_daily_ratings(datetime.now(UTC) - timedelta(days=2))
     assert (day.up, day.down, dict(day.reasons)) == (2, 2, {"wrong": 2})
@@ -355,7 +355,7 @@ async def test_days_and_labels(journal: Journal) -> None:
         (labelled_question.text, labelled_question.is_good)
         for labelled_question in await opinions.get_labelled_questions()
     ] == [
-        (ASKED.text, True),
+        (MESSAGE.text, True),
         ("And then?", False),
     ]
 
@@ -402,9 +402,9 @@ async def test_an_answer_that_did_not_help_is_not_given_to_others_again(journal:
         for place in (["room"], ["room", "closed thread"], ["elsewhere"]):
             scope = json.dumps(["test", *place])
             await connection.execute(
-                sql(text + "(:scope, '', '', '', :asked, '{}', '{}', 0)"), {"scope": scope, "asked": ASKED.text}
+                sql(text + "(:scope, '', '', '', :asked, '{}', '{}', 0)"), {"scope": scope, "asked": MESSAGE.text}
             )
-    await deliver(journal, ASKED, pressed("up", "a"))
+    await deliver(journal, MESSAGE, pressed("up", "a"))
     assert len(await rows(journal, "SELECT * FROM replies")) == 3
     await deliver(journal, pressed("down", "b"))
     assert await rows(journal, "SELECT scope FROM replies") == [('["test", "elsewhere"]',)]

@@ -126,10 +126,10 @@ async def test_modes(journal: Journal, mode: str, changes: dict[str, object], sp
 async def test_one_chat_may_have_its_own_mode_and_threshold(journal: Journal) -> None:
     own = Group.of(journal, mode="mention", modes={"test:room": "auto"}, thresholds={"test:other": 1})
     assert (await own.judged(message(1))).should_speak
-    elsewhere = replace(message(2), key=ConversationKey("test", "other"))
-    assert "not addressed" in str((await own.judged(elsewhere)).reason)
+    other_chat_message = replace(message(2), key=ConversationKey("test", "other"))
+    assert "not addressed" in str((await own.judged(other_chat_message)).reason)
     strict = Group.of(journal, threshold=0.1, thresholds={"test:other": 1})
-    assert "threshold 1.00" in str((await strict.judged(replace(elsewhere, id="3"))).reason)
+    assert "threshold 1.00" in str((await strict.judged(replace(other_chat_message, id="3"))).reason)
     named = Group.of(journal, modes={"test:room": "off"})
     assert "switched off" in str((await named.judged(message(4, private=True, addressed=True))).reason)
 
@@ -141,7 +141,7 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, object]) -> No
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("silent_message", "reason"),
     [
         (message(9, "ok"), "a courtesy"),
         (message(9, "/start@otherbot"), "a command for another bot"),
@@ -156,10 +156,10 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, object]) -> No
     ],
     ids=lambda value: value.text[:20] if isinstance(value, Message) else value,
 )
-async def test_every_silence_has_its_reason(journal: Journal, said: Message, reason: str) -> None:
+async def test_every_silence_has_its_reason(journal: Journal, silent_message: Message, reason: str) -> None:
     # As old as it was when the tests were collected, which may be long ago.
-    age = COLLECTED - said.sent_at
-    verdict = await Group.of(journal).judged(replace(said, sent_at=datetime.now(UTC) - age))
+    age = COLLECTED - silent_message.sent_at
+    verdict = await Group.of(journal).judged(replace(silent_message, sent_at=datetime.now(UTC) - age))
     assert not verdict.should_speak
     assert reason in str(verdict.reason or "")
 
@@ -620,8 +620,8 @@ def test_hostile_texts_are_judged_in_time() -> None:
 def test_collections_of_all_sizes_compare() -> None:
     def match(passages: int, frequency: int) -> WordMatch:
         weights = {"instal": idf(passages, frequency), "packag": idf(passages, frequency), "zebra": idf(passages, 0)}
-        found = replace(INSTALL, lexical=2 * weights["instal"])
-        return WordMatch((found,) * BEST_PASSAGES, weights, idf(passages, 0))
+        matching_passage = replace(INSTALL, lexical=2 * weights["instal"])
+        return WordMatch((matching_passage,) * BEST_PASSAGES, weights, idf(passages, 0))
 
     def idf(passages: int, frequency: int) -> float:
         return math.log1p((passages - frequency + 0.5) / (frequency + 0.5))

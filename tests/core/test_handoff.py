@@ -22,7 +22,7 @@ from core.types import Citation, Message, Passage, Question, Reply
 from core.types.replies import Trace
 from knowledge.sources.taught import TaughtAnswers
 from tests.core.fixtures import INSTALL, settings
-from tests.core.test_feedback import ASKED, CHAT, CITED, deliver
+from tests.core.test_feedback import CHAT, CITED, MESSAGE, deliver
 
 HELPER = {"people": ["test:@helper", "other:@nobody"], "cooldown_minutes": 0}
 TRUSTED = {**HELPER, "trusted": ["test:7"]}
@@ -37,7 +37,7 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
 
 
 def escalated(number: str, text: str = "", reply_to: str = "1", **changes: object) -> Message:
-    return replace(ASKED, id=number, command="escalate", text=text, reply_to=reply_to, **changes)  # type: ignore[arg-type]
+    return replace(MESSAGE, id=number, command="escalate", text=text, reply_to=reply_to, **changes)  # type: ignore[arg-type]
 
 
 def reply(
@@ -56,7 +56,7 @@ async def lessons(journal: Journal) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("made", "why"),
+    ("given_reply", "reason"),
     [
         (reply(citations=CITED), None),
         (reply(), None),
@@ -68,24 +68,24 @@ async def lessons(journal: Journal) -> list[tuple[str, str, str]]:
         (Reply("Help is on its way"), None),
     ],
 )
-def test_when_an_answer_is_not_likely_to_help(made: Reply, why: str | None) -> None:
-    assert made.shortfall == why
+def test_when_an_answer_is_not_likely_to_help(given_reply: Reply, reason: str | None) -> None:
+    assert given_reply.shortfall == reason
 
 
 async def test_a_call_names_the_people_of_the_platform_once_for_a_question(journal: Journal) -> None:
-    room = await deliver(journal, ASKED, escalated("2"), escalated("3", author_id="43"), handoff=HELPER)
+    room = await deliver(journal, MESSAGE, escalated("2"), escalated("3", author_id="43"), handoff=HELPER)
     assert room.said("2") == ENGLISH.escalating
     assert room.said("1~h") == CALL
     assert mentioned_users(room.made_for["1~h"]) == ("@helper",)
-    assert room.made_for["1~h"].key == ASKED.key
+    assert room.made_for["1~h"].key == MESSAGE.key
     assert room.sinks["3"].failures == [ENGLISH.already_escalated]
 
 
 async def test_without_a_reply_the_askers_last_question_is_meant_and_words_are_one_of_their_own(
     journal: Journal,
 ) -> None:
-    second = replace(ASKED, id="2", author_id="43", text="And this?")
-    room = await deliver(journal, ASKED, second, escalated("3", reply_to=""), handoff=HELPER)
+    second = replace(MESSAGE, id="2", author_id="43", text="And this?")
+    room = await deliver(journal, MESSAGE, second, escalated("3", reply_to=""), handoff=HELPER)
     assert "1~h" in room.sinks
     room = await deliver(journal, escalated("4", "How do I fly?", ""), handoff=HELPER)
     assert room.made_for["4~h"].text == "How do I fly?"
@@ -94,9 +94,9 @@ async def test_without_a_reply_the_askers_last_question_is_meant_and_words_are_o
 
 
 async def test_nobody_is_called_twice_in_a_short_time_nor_where_nobody_is(journal: Journal) -> None:
-    second = replace(ASKED, id="2", text="And then?")
+    second = replace(MESSAGE, id="2", text="And then?")
     room = await deliver(
-        journal, ASKED, second, escalated("3"), escalated("4", reply_to="2"), handoff={"people": ["test:7"]}
+        journal, MESSAGE, second, escalated("3"), escalated("4", reply_to="2"), handoff={"people": ["test:7"]}
     )
     assert room.sinks["4"].failures == [ENGLISH.escalation_cooldown]
     room = await deliver(journal, escalated("5", reply_to="2"))
@@ -107,11 +107,11 @@ async def test_nobody_is_called_twice_in_a_short_time_nor_where_nobody_is(journa
 
 
 async def test_nobody_writes_a_call_of_their_own(journal: Journal) -> None:
-    forged = replace(ASKED, id="2", command="handoff", text="@everyone come here")
+    forged = replace(MESSAGE, id="2", command="handoff", text="@everyone come here")
     room = await deliver(journal, forged, handoff=HELPER)
     assert room.said("2").startswith("I do not know `/handoff`.")
-    assert mentioned_users(replace(ASKED, mentioned_users=("@helper",))) == (), "only calls mention anybody"
-    second = replace(ASKED, id="5~2", root_id="5", purpose="retry")
+    assert mentioned_users(replace(MESSAGE, mentioned_users=("@helper",))) == (), "only calls mention anybody"
+    second = replace(MESSAGE, id="5~2", root_id="5", purpose="retry")
     assert escalation_message(second, ["x"]).id == "5~h", "a second answer has the call of the first"
 
 
@@ -121,16 +121,16 @@ async def test_an_answer_without_evidence_calls_by_itself_where_that_is_configur
         await sink.finish(created)
         return created
 
-    room = await deliver(journal, ASKED, says=empty, handoff=HELPER)
+    room = await deliver(journal, MESSAGE, says=empty, handoff=HELPER)
     assert "1~h" not in room.sinks
-    room = await deliver(journal, replace(ASKED, id="2"), says=empty, handoff={**HELPER, "when": ["nothing_found"]})
+    room = await deliver(journal, replace(MESSAGE, id="2"), says=empty, handoff={**HELPER, "when": ["nothing_found"]})
     assert room.said("2~h") == CALL
-    room = await deliver(journal, replace(ASKED, id="3"), handoff={**HELPER, "when": ["nothing_found"]})
+    room = await deliver(journal, replace(MESSAGE, id="3"), handoff={**HELPER, "when": ["nothing_found"]})
     assert "3~h" not in room.sinks, "a cited answer helps"
 
 
 async def test_a_trusted_reply_to_what_nobody_answered_is_kept_for_review(journal: Journal) -> None:
-    message = replace(ASKED, addressed=False, text="How do I reset the cache?")
+    message = replace(MESSAGE, addressed=False, text="How do I reset the cache?")
     answers = [
         replace(message, id="2", author_id="7", author="Ben", text="Delete the folder.", reply_to="1"),
         replace(message, id="3", author_id="8", author="Eve", text="Burn the server.", reply_to="1"),
@@ -143,25 +143,25 @@ async def test_a_trusted_reply_to_what_nobody_answered_is_kept_for_review(journa
 
 
 async def test_a_reply_to_the_call_is_an_answer_and_no_question(journal: Journal) -> None:
-    await deliver(journal, ASKED, escalated("2"), handoff=TRUSTED)
-    await journal.mark_posted(escalation_message(ASKED, []), "77")
-    await journal.mark_answered(escalation_message(ASKED, []), Reply(CALL))
-    answer = replace(ASKED, id="3", author_id="7", text="Use the installer.", reply_to="77")
+    await deliver(journal, MESSAGE, escalated("2"), handoff=TRUSTED)
+    await journal.mark_posted(escalation_message(MESSAGE, []), "77")
+    await journal.mark_answered(escalation_message(MESSAGE, []), Reply(CALL))
+    answer = replace(MESSAGE, id="3", author_id="7", text="Use the installer.", reply_to="77")
     room = await deliver(journal, answer, handoff=TRUSTED)
-    assert await lessons(journal) == [(ASKED.text, "Use the installer.", "pending")]
+    assert await lessons(journal) == [(MESSAGE.text, "Use the installer.", "pending")]
     assert room.sinks == {}
 
 
 async def test_what_was_answered_is_not_learned_again(journal: Journal) -> None:
-    answer = replace(ASKED, id="2", author_id="7", text="Use apt.", reply_to="1", addressed=False)
-    await deliver(journal, ASKED, answer, handoff=TRUSTED)
+    answer = replace(MESSAGE, id="2", author_id="7", text="Use apt.", reply_to="1", addressed=False)
+    await deliver(journal, MESSAGE, answer, handoff=TRUSTED)
     assert await lessons(journal) == []
 
 
 async def test_learn_keeps_any_message_with_its_question(journal: Journal) -> None:
-    message = replace(ASKED, addressed=False, text="Which port is it?")
+    message = replace(MESSAGE, addressed=False, text="Which port is it?")
     notice = replace(message, id="2", author_id="8", author="Cleo", text="8000.", reply_to="1")
-    learn = replace(ASKED, id="3", command="learn", text="", reply_to="2", quoted="8000.", author_id="7")
+    learn = replace(MESSAGE, id="3", command="learn", text="", reply_to="2", quoted="8000.", author_id="7")
     again, untrusted = replace(learn, id="4"), replace(learn, id="5", author_id="9")
     alone = replace(learn, id="6", reply_to="99", quoted="By bus.", text="How do I get there?")
     nothing = replace(learn, id="7", reply_to="", quoted="")
@@ -184,9 +184,9 @@ async def test_the_question_of_what_is_learned_is_what_it_replies_to_or_what_its
     journal: Journal,
 ) -> None:
     thread = replace(CHAT, thread="1")
-    first = replace(ASKED, addressed=False, text="Which port is it?")
+    first = replace(MESSAGE, addressed=False, text="Which port is it?")
     message = replace(first, id=f"{LONG}02", key=thread, author_id="8", text="It is 8000.")
-    by_link = replace(ASKED, id="3", command="learn", text=f"https://chat.example/room/{LONG}02", author_id="7")
+    by_link = replace(MESSAGE, id="3", command="learn", text=f"https://chat.example/room/{LONG}02", author_id="7")
     # The message itself came with the command, and was not seen before.
     chosen = replace(by_link, id="4", text="", reply_to="99", quoted="Port 8000.", parent_id="1")
     in_thread = replace(chosen, id="5", key=thread, reply_to="98", quoted="8000!", parent_id="")
@@ -197,18 +197,20 @@ async def test_the_question_of_what_is_learned_is_what_it_replies_to_or_what_its
 
 async def test_a_link_into_a_closed_thread_or_another_chat_teaches_nothing(journal: Journal) -> None:
     closed = replace(
-        ASKED,
+        MESSAGE,
         id=f"{LONG}01",
         key=replace(CHAT, thread="9"),
         addressed=False,
         text="A secret.",
         in_restricted_thread=True,
     )
-    elsewhere = replace(ASKED, id=f"{LONG}02", key=replace(CHAT, chat="hall"), addressed=False, text="Another secret.")
-    learn = replace(ASKED, id="3", command="learn", text=f"https://chat.example/room/{LONG}01 Why?", author_id="7")
+    other_chat_message = replace(
+        MESSAGE, id=f"{LONG}02", key=replace(CHAT, chat="hall"), addressed=False, text="Another secret."
+    )
+    learn = replace(MESSAGE, id="3", command="learn", text=f"https://chat.example/room/{LONG}01 Why?", author_id="7")
     other = replace(learn, id="4", text=f"https://chat.example/hall/{LONG}02 Why?")
     ours = replace(learn, id="5", text=f"https://chat.example/room/{LONG}77")
-    await deliver(journal, closed, elsewhere)
+    await deliver(journal, closed, other_chat_message)
     await journal.mark_posted(closed, f"{LONG}77")
     await journal.mark_answered(closed, Reply("A secret answer."))
     room = await deliver(journal, learn, other, ours, handoff=TRUSTED)
@@ -217,8 +219,8 @@ async def test_a_link_into_a_closed_thread_or_another_chat_teaches_nothing(journ
 
 
 async def test_what_ends_in_a_short_number_is_the_link_of_no_message(journal: Journal) -> None:
-    lunch = replace(ASKED, id="42", addressed=False, text="Lunch at noon, I pay.", author_id="8")
-    learn = replace(ASKED, id="43", command="learn", text="https://tracker.example/issues/42 Why?", author_id="7")
+    lunch = replace(MESSAGE, id="42", addressed=False, text="Lunch at noon, I pay.", author_id="8")
+    learn = replace(MESSAGE, id="43", command="learn", text="https://tracker.example/issues/42 Why?", author_id="7")
     room = await deliver(journal, lunch, learn, handoff=TRUSTED)
     assert room.sinks["43"].failures == [ENGLISH.learn_usage]
     assert await lessons(journal) == []
@@ -238,36 +240,36 @@ async def test_what_ends_in_a_short_number_is_the_link_of_no_message(journal: Jo
     ],
 )
 async def test_our_own_words_are_never_learned(journal: Journal, reply_to: str, quoted: str, is_own: bool) -> None:
-    await deliver(journal, ASKED)
-    await journal.mark_posted(ASKED, "77")
+    await deliver(journal, MESSAGE)
+    await journal.mark_posted(MESSAGE, "77")
     own_answer = Reply("**With pip**, in a virtual environment [1]. Then call the installer.")
-    await journal.mark_answered(ASKED, own_answer)
+    await journal.mark_answered(MESSAGE, own_answer)
     text = "How is it installed?"
-    learn = replace(ASKED, id="2", command="learn", text=text, reply_to=reply_to, quoted=quoted, author_id="7")
+    learn = replace(MESSAGE, id="2", command="learn", text=text, reply_to=reply_to, quoted=quoted, author_id="7")
     room = await deliver(journal, learn, handoff=TRUSTED)
     assert await lessons(journal) == ([] if is_own else [(text, quoted, "pending")])
     assert room.sinks["2"].failures == ([ENGLISH.learn_own_words] if is_own else [])
 
 
 async def test_a_persons_correction_of_our_answer_is_learned(journal: Journal) -> None:
-    await deliver(journal, ASKED)
-    await journal.mark_posted(ASKED, "77")
-    await journal.mark_answered(ASKED, Reply("With pip."))
-    correction = replace(ASKED, id="2", author_id="8", text="No, with apt.", reply_to="1", addressed=False)
-    learn = replace(ASKED, id="3", command="learn", text="", reply_to="2", quoted=correction.text, author_id="7")
+    await deliver(journal, MESSAGE)
+    await journal.mark_posted(MESSAGE, "77")
+    await journal.mark_answered(MESSAGE, Reply("With pip."))
+    correction = replace(MESSAGE, id="2", author_id="8", text="No, with apt.", reply_to="1", addressed=False)
+    learn = replace(MESSAGE, id="3", command="learn", text="", reply_to="2", quoted=correction.text, author_id="7")
     await deliver(journal, correction, learn, handoff=TRUSTED)
-    assert await lessons(journal) == [(ASKED.text, "No, with apt.", "pending")]
+    assert await lessons(journal) == [(MESSAGE.text, "No, with apt.", "pending")]
 
 
 async def taught(journal: Journal, count: int = 1) -> None:
     for number in range(1, count + 1):
-        lesson = replace(ASKED, id=f"l{number}", author="Ben", author_id="7")
+        lesson = replace(MESSAGE, id=f"l{number}", author="Ben", author_id="7")
         await TaughtAnswerRepository(journal.database).submit(lesson, "42", f"Question {number}?", f"Answer {number}.")
 
 
 async def test_review_by_commands_needs_the_right_and_is_audited(journal: Journal) -> None:
     await taught(journal, 2)
-    boss = replace(ASKED, command="faq", author_id="9", author="Boss")
+    boss = replace(MESSAGE, command="faq", author_id="9", author="Boss")
     texts = ["", "approve 1", "edit 2 A better one.", "reject 2", "approve 7", "approve"]
     orders = [replace(boss, id=f"o{number}", text=text) for number, text in enumerate(texts)]
     owners = {"owners": ["test:9"]}
@@ -286,10 +288,10 @@ async def test_review_by_commands_needs_the_right_and_is_audited(journal: Journa
 
 
 async def test_who_looks_after_one_chat_reviews_what_was_taught_there(journal: Journal) -> None:
-    elsewhere = replace(ASKED, id="x", key=replace(ASKED.key, chat="elsewhere"))
-    await TaughtAnswerRepository(journal.database).submit(elsewhere, "", "Secret?", "Yes.")
-    owner = replace(ASKED, id="1", command="admins", text="add 5", author_id="9")
-    order = replace(ASKED, id="2", command="faq", text="approve 1", author_id="5")
+    other_chat_message = replace(MESSAGE, id="x", key=replace(MESSAGE.key, chat="elsewhere"))
+    await TaughtAnswerRepository(journal.database).submit(other_chat_message, "", "Secret?", "Yes.")
+    owner = replace(MESSAGE, id="1", command="admins", text="add 5", author_id="9")
+    order = replace(MESSAGE, id="2", command="faq", text="approve 1", author_id="5")
     room = await deliver(
         journal, owner, order, replace(order, id="3", text="list"), administration={"owners": ["test:9"]}
     )
@@ -318,11 +320,11 @@ async def test_what_is_approved_becomes_documents_and_what_is_rejected_leaves(jo
 
 async def test_who_asked_is_forgotten_in_what_waits_for_a_review(journal: Journal) -> None:
     await taught(journal)
-    await deliver(journal, replace(ASKED, id="9", command="forget"))
+    await deliver(journal, replace(MESSAGE, id="9", command="forget"))
     assert await lessons(journal) == []
     await taught(journal)
     await TaughtAnswerRepository(journal.database).decide(2, "approved", "Boss")
-    await deliver(journal, replace(ASKED, id="10", command="forget"))
+    await deliver(journal, replace(MESSAGE, id="10", command="forget"))
     assert len(await lessons(journal)) == 1, "what became knowledge stays, without who asked"
 
 

@@ -143,8 +143,8 @@ async def _asked(
     await opened.warm_up()
     line = parts(library, opened, configuration, OrderKeeper(60 if stuck else 0))
 
-    async def make(asked: Question, sink: Sink, budget: Budget) -> Reply:
-        return await answer(asked, sink, line, budget)
+    async def make(question: Question, sink: Sink, budget: Budget) -> Reply:
+        return await answer(question, sink, line, budget)
 
     try:
         if database is None:
@@ -156,12 +156,14 @@ async def _asked(
         await opened.close()
 
 
-@pytest.mark.parametrize("way", ["conversation", "picture", "look-up"])
-async def test_when_all_of_them_hang_the_answer_is_still_written(peer: ScriptedPeer, way: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("strategy", ["conversation", "picture", "look-up"])
+async def test_when_all_of_them_hang_the_answer_is_still_written(
+    peer: ScriptedPeer, strategy: str, tmp_path: Path
+) -> None:
     peer.hanging = set(LIGHT)
     picture = replace(FOLLOW_UP, image_loaders=(_picture,))
-    question = {"conversation": FOLLOW_UP, "picture": picture, "look-up": ALONE_NOW}[way]
-    database = await Database.open(tmp_path / "journal.db") if way == "look-up" else None
+    question = {"conversation": FOLLOW_UP, "picture": picture, "look-up": ALONE_NOW}[strategy]
+    database = await Database.open(tmp_path / "journal.db") if strategy == "look-up" else None
     replies = await asyncio.gather(*(_asked(peer, question, allowed, database) for allowed in ALLOWED))
     if database:
         await database.close()
@@ -172,7 +174,7 @@ async def test_when_all_of_them_hang_the_answer_is_still_written(peer: ScriptedP
         assert "docs" in {entry.source for entry in reply.passages}, messages
         assert set(reply.trace.why_cut) == set(reply.trace.cut), messages
         assert set(reply.trace.why_cut.values()) == {"late"}, messages
-        assert set(reply.trace.cut) >= _expected(way, allowed), messages
+        assert set(reply.trace.cut) >= _expected(strategy, allowed), messages
     assert left_behind() == []
 
 
@@ -211,18 +213,18 @@ async def test_one_that_hangs_is_the_one_that_is_cut(
     assert left_behind() == []
 
 
-def _expected(way: str, allowed: Sequence[str]) -> set[str]:
+def _expected(strategy: str, allowed: Sequence[str]) -> set[str]:
     """Return the stages that hang in every case of a kind, however the times fall."""
     stages = {"route", "search", "look_back", "open"}
-    if way != "conversation":
-        stages |= {"vision"} if way == "picture" else {"look_up"}
+    if strategy != "conversation":
+        stages |= {"vision"} if strategy == "picture" else {"look_up"}
     by_strategy = {"single": {"compress"}, "parallel": {"split"}, "planning": {"plan"}, "react": {"react"}}
     stages |= by_strategy.get(allowed[-1], set())
     if allowed[-1] != "simple":
         stages |= {"rewrite_keyword"}
-        stages |= {"context"} if way != "look-up" else set()
+        stages |= {"context"} if strategy != "look-up" else set()
     # A choice that needs another query cancels the single search that was made ahead of it.
-    stages |= {"rewrite"} if way != "look-up" and allowed[-1] in ("single", "planning") else set()
+    stages |= {"rewrite"} if strategy != "look-up" and allowed[-1] in ("single", "planning") else set()
     return stages | ({"choose"} if len(allowed) > 1 else set())
 
 

@@ -33,7 +33,7 @@ def test_what_is_cut_short_is_none(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "error_text"),
     [
         (SVG, "no PNG"),
         (b"", "no PNG"),
@@ -49,8 +49,8 @@ def test_what_is_cut_short_is_none(data: bytes) -> None:
         (png(extra=MAX_BYTES), "bytes"),
     ],
 )
-def test_what_must_not_reach_a_model_is_refused(data: bytes, said: str) -> None:
-    with pytest.raises(UnusableImage, match=said):
+def test_what_must_not_reach_a_model_is_refused(data: bytes, error_text: str) -> None:
+    with pytest.raises(UnusableImage, match=error_text):
         validate_image(data)
 
 

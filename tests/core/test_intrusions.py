@@ -27,7 +27,7 @@ from core.types.replies import Trace
 from tests.core import test_administration as administration
 from tests.core.fixtures import settings
 from tests.core.test_administration import ADMIN, ANN, BOSS, Bot, says
-from tests.core.test_feedback import ASKED, RecordingAdapter, deliver
+from tests.core.test_feedback import MESSAGE, RecordingAdapter, deliver
 from tests.core.test_handoff import HELPER, TRUSTED, escalated
 from tests.wiring import make_processor
 
@@ -46,9 +46,9 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
 
 async def test_an_owner_in_a_group_is_not_read_what_was_taught_elsewhere(journal: Journal) -> None:
     bot, lessons = Bot.of(journal), TaughtAnswerRepository(journal.database)
-    here, there = says("learn", who=ANN), replace(says("learn", who=ANN), key=HALL)
-    await lessons.submit(here, "", "What is said here?", "This.")
-    await lessons.submit(there, "", "What is said in the hall?", "A secret.")
+    own_message, hall_message = says("learn", who=ANN), replace(says("learn", who=ANN), key=HALL)
+    await lessons.submit(own_message, "", "What is said here?", "This.")
+    await lessons.submit(hall_message, "", "What is said in the hall?", "A secret.")
     output = await bot.hear(says("faq"))
     assert "said here" in output
     assert "secret" not in output
@@ -84,22 +84,24 @@ async def test_nothing_is_approved_unseen(journal: Journal) -> None:
     [lesson] = await lessons.list_answers()
     assert len(lesson.question.splitlines()) == 1
     assert len(lesson.question) <= 500
-    there = await lessons.submit(replace(says("learn", who=ANN), key=HALL), "", "What?", "A secret.")
-    assert "There is no answer" in await bot.hear(says("faq", f"list {there}"))
-    assert "A secret." in await bot.hear(says("faq", f"list {there}", private=True))
+    hall_number = await lessons.submit(replace(says("learn", who=ANN), key=HALL), "", "What?", "A secret.")
+    assert "There is no answer" in await bot.hear(says("faq", f"list {hall_number}"))
+    assert "A secret." in await bot.hear(says("faq", f"list {hall_number}", private=True))
 
 
 async def test_who_asked_what_was_learned_from_an_answer_can_have_it_forgotten(journal: Journal) -> None:
-    answer = replace(ASKED, id="2", author_id="7", author="Eve", addressed=False, text="With pip.", reply_to="1")
+    answer = replace(MESSAGE, id="2", author_id="7", author="Eve", addressed=False, text="With pip.", reply_to="1")
     learn = replace(answer, id="3", addressed=True, command="learn", text="", reply_to="2")
-    room = await deliver(journal, ASKED, answer, learn, handoff=TRUSTED)
-    assert [answer.question for answer in await TaughtAnswerRepository(journal.database).list_answers()] == [ASKED.text]
-    await deliver(journal, replace(ASKED, id="4", command="forget", text=""), room=room)
+    room = await deliver(journal, MESSAGE, answer, learn, handoff=TRUSTED)
+    assert [answer.question for answer in await TaughtAnswerRepository(journal.database).list_answers()] == [
+        MESSAGE.text
+    ]
+    await deliver(journal, replace(MESSAGE, id="4", command="forget", text=""), room=room)
     assert await TaughtAnswerRepository(journal.database).list_answers() == []
 
 
 async def test_two_quotations_that_reply_to_nothing_are_two_answers(journal: Journal) -> None:
-    first = replace(ASKED, id="2", author_id="7", command="learn", text="How?", quoted="So.", reply_to="")
+    first = replace(MESSAGE, id="2", author_id="7", command="learn", text="How?", quoted="So.", reply_to="")
     second = replace(first, id="3", text="Why?", quoted="Because.")
     await deliver(journal, first, second, handoff=TRUSTED)
     assert [answer.answer for answer in await TaughtAnswerRepository(journal.database).list_answers()] == [
@@ -109,8 +111,8 @@ async def test_two_quotations_that_reply_to_nothing_are_two_answers(journal: Jou
 
 
 async def test_who_has_all_forgotten_is_not_named_by_that_very_message(journal: Journal) -> None:
-    command = replace(ASKED, id="2", command="forget", text="all of Ann Smith", quoted="Ann Smith asked")
-    room = await deliver(journal, ASKED, replace(command, reference={"username": "ann_smith"}))
+    command = replace(MESSAGE, id="2", command="forget", text="all of Ann Smith", quoted="Ann Smith asked")
+    room = await deliver(journal, MESSAGE, replace(command, reference={"username": "ann_smith"}))
     assert room.said("2").startswith("Forgotten: 1 message")
     async with journal.database.connect() as connection:
         rows = (await connection.execute(sql("SELECT * FROM messages"))).all()
@@ -127,7 +129,7 @@ async def test_two_escalations_at_once_in_two_threads_call_people_once(journal: 
         make_processor(settings(handoff={**HELPER, "cooldown_minutes": 10}), journal, answered),
         RecordingAdapter(),
     )
-    threads = [replace(ASKED.key, thread=name) for name in "abcdef"]
+    threads = [replace(MESSAGE.key, thread=name) for name in "abcdef"]
     commands = [escalated(str(n), "Help?", "", key=key) for n, key in enumerate(threads)]
     await asyncio.gather(*(intake.handler_for(room)(command) for command in commands))
     while intake._tasks:
@@ -137,8 +139,8 @@ async def test_two_escalations_at_once_in_two_threads_call_people_once(journal: 
 
 async def test_nobody_can_write_a_call_of_their_own_to_keep_others_from_calling(journal: Journal) -> None:
     # Telegram hands over whatever begins with a slash.
-    typed = replace(ASKED, id="2", author_id="66", command=CALL_COMMAND, text="")
-    room = await deliver(journal, ASKED, typed, escalated("3"), handoff={**HELPER, "cooldown_minutes": 10})
+    typed = replace(MESSAGE, id="2", author_id="66", command=CALL_COMMAND, text="")
+    room = await deliver(journal, MESSAGE, typed, escalated("3"), handoff={**HELPER, "cooldown_minutes": 10})
     assert room.said("2").startswith(f"I do not know `/{CALL_COMMAND}`")
     assert room.said("3") == ENGLISH.escalating
     assert "1~h" in room.sinks
@@ -153,7 +155,7 @@ async def test_what_an_answer_begins_while_the_daemon_stops_ends_with_it(journal
 
     room = RecordingAdapter()
     intake = make_processor(settings(handoff={**HELPER, "when": ["nothing_found"]}), journal, nothing_found)
-    await intake.handler_for(room)(ASKED)
+    await intake.handler_for(room)(MESSAGE)
     assert await intake.drain(60) == 0
     assert intake.in_flight == 0
     assert room.said("1~h") == ENGLISH.escalation.format(author="Ann")
@@ -161,7 +163,7 @@ async def test_what_an_answer_begins_while_the_daemon_stops_ends_with_it(journal
 
 async def test_a_name_in_a_call_is_no_markup(journal: Journal) -> None:
     author = "[win a prize](https://evil.example) **now**\n# @everyone"
-    message = replace(ASKED, author=author)
+    message = replace(MESSAGE, author=author)
     room = await deliver(journal, message, escalated("2", author=author), handoff=HELPER)
     text = room.said("1~h")
     assert text.startswith("`[win a prize](https://evil.example) **now** # @everyone` ")
@@ -175,11 +177,11 @@ async def test_a_name_in_a_call_is_no_markup(journal: Journal) -> None:
 
 def test_a_call_for_a_question_is_named_after_all_of_its_id() -> None:
     # Networks over HTTP name their messages as they like.
-    first, second = (escalation_message(replace(ASKED, id=number), ("helper",)).id for number in ("a~1", "a~3"))
+    first, second = (escalation_message(replace(MESSAGE, id=number), ("helper",)).id for number in ("a~1", "a~3"))
     assert first != second
     assert (
-        escalation_message(replace(ASKED, id="a~2", root_id="a", purpose="retry"), ()).id
-        == escalation_message(replace(ASKED, id="a"), ()).id
+        escalation_message(replace(MESSAGE, id="a~2", root_id="a", purpose="retry"), ()).id
+        == escalation_message(replace(MESSAGE, id="a"), ()).id
     )
 
 
@@ -210,12 +212,12 @@ async def test_commands_of_a_chat_count_in_the_order_they_were_given(journal: Jo
 async def test_a_command_waits_for_no_answer(journal: Journal) -> None:
     hold = asyncio.Event()
 
-    async def held(question: Question, sink: object) -> Reply:
+    async def wait_and_answer(question: Question, sink: object) -> Reply:
         await hold.wait()
         return Reply("late")
 
     bot = Bot.of(journal)
-    intake = make_processor(administration.configured(), journal, held, dispatcher=bot.desk)
+    intake = make_processor(administration.configured(), journal, wait_and_answer, dispatcher=bot.desk)
     question = replace(says(""), text="How?")
     await intake.handler_for(bot.room)(question)
     pause = says("pause")

@@ -27,7 +27,7 @@ from core.types import Citation, ConversationKey, Message, Question, Reply, Skip
 from tests.core.fixtures import settings
 
 CHAT = ConversationKey("telegram", "-100", "7")
-ASKED = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), reference={"chat_id": -100})
+MESSAGE = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), reference={"chat_id": -100})
 
 
 @pytest.fixture
@@ -54,79 +54,79 @@ async def test_who_writes_at_the_same_time_takes_turns(journal: Journal) -> None
 
 
 async def test_a_message_is_received_once(journal: Journal) -> None:
-    assert await journal.record_message(ASKED)
-    assert not await journal.record_message(ASKED)
-    assert await journal.record_message(replace(ASKED, key=replace(CHAT, chat="-200"))), (
+    assert await journal.record_message(MESSAGE)
+    assert not await journal.record_message(MESSAGE)
+    assert await journal.record_message(replace(MESSAGE, key=replace(CHAT, chat="-200"))), (
         "ids are unique within a chat only"
     )
 
 
 async def test_what_was_not_settled_is_pending_again_as_it_was(journal: Journal) -> None:
-    await journal.record_message(ASKED)
-    await journal.record_message(replace(ASKED, id="2"))
-    await journal.record_message(replace(ASKED, id="3"))
-    await journal.mark_answered(replace(ASKED, id="2"), Reply("So."))
-    await journal.mark_skipped(replace(ASKED, id="3"), skip(SkipReason.NOT_ADDRESSED))
-    assert await journal.get_pending("telegram") == [(ASKED, "")]
+    await journal.record_message(MESSAGE)
+    await journal.record_message(replace(MESSAGE, id="2"))
+    await journal.record_message(replace(MESSAGE, id="3"))
+    await journal.mark_answered(replace(MESSAGE, id="2"), Reply("So."))
+    await journal.mark_skipped(replace(MESSAGE, id="3"), skip(SkipReason.NOT_ADDRESSED))
+    assert await journal.get_pending("telegram") == [(MESSAGE, "")]
     assert await journal.get_pending("discord") == []
 
 
 async def test_a_posted_reply_is_remembered(journal: Journal) -> None:
-    await journal.record_message(ASKED)
-    await journal.mark_posting(ASKED)
-    assert await journal.get_pending("telegram") == [(ASKED, "")]
-    assert (await journal.get_delivery(ASKED))[0], "nobody knows yet whether it was posted"
-    await journal.mark_posted(ASKED, "99")
-    assert await journal.get_pending("telegram") == [(ASKED, "99")]
-    assert await journal.get_delivery(ASKED) == (False, None, {})
+    await journal.record_message(MESSAGE)
+    await journal.mark_posting(MESSAGE)
+    assert await journal.get_pending("telegram") == [(MESSAGE, "")]
+    assert (await journal.get_delivery(MESSAGE))[0], "nobody knows yet whether it was posted"
+    await journal.mark_posted(MESSAGE, "99")
+    assert await journal.get_pending("telegram") == [(MESSAGE, "99")]
+    assert await journal.get_delivery(MESSAGE) == (False, None, {})
 
 
 async def test_a_delivery_that_an_earlier_version_began_is_read(journal: Journal) -> None:
-    await journal.record_message(ASKED)
-    await journal.mark_delivery(ASKED, Reply("So.", image_description="a red lamp"), {1: "99"})
+    await journal.record_message(MESSAGE)
+    await journal.mark_delivery(MESSAGE, Reply("So.", image_description="a red lamp"), {1: "99"})
     columns = messages.c
     async with journal.database.transaction() as connection:
         values = await connection.scalar(select(columns.delivery))
         values["seen"] = values.pop("image_description")
         await connection.execute(update(messages).values(delivery=values))
-    _, reply, parts = await journal.get_delivery(ASKED)
+    _, reply, parts = await journal.get_delivery(MESSAGE)
     assert reply is not None
     assert (reply.text, reply.image_description, parts) == ("So.", "a red lamp", {1: "99"})
 
 
 async def test_a_reply_in_doubt_is_closed_and_not_repeated(journal: Journal) -> None:
-    await journal.record_message(ASKED)
-    await journal.mark_posting(ASKED)
+    await journal.record_message(MESSAGE)
+    await journal.mark_posting(MESSAGE)
     assert await journal.fail_uncertain("telegram") == 1
     assert await journal.fail_uncertain("telegram") == 0
     assert await journal.get_pending("telegram") == []
 
 
 async def test_each_bot_numbers_its_messages_for_itself(journal: Journal) -> None:
-    other = replace(ASKED, bot="2", text="Another?")
-    assert await journal.record_message(replace(ASKED, bot="1"))
+    other = replace(MESSAGE, bot="2", text="Another?")
+    assert await journal.record_message(replace(MESSAGE, bot="1"))
     assert await journal.record_message(other)
     assert not await journal.record_message(other)
-    await journal.mark_answered(replace(ASKED, bot="1"), Reply("So."))
+    await journal.mark_answered(replace(MESSAGE, bot="1"), Reply("So."))
     assert await journal.get_pending("telegram") == [(other, "")]
 
 
 async def test_a_refused_posting_leaves_no_doubt(journal: Journal) -> None:
-    await journal.record_message(ASKED)
-    await journal.begin_answer(ASKED)
-    await journal.mark_posting(ASKED)
-    await journal.mark_rejected(ASKED)
+    await journal.record_message(MESSAGE)
+    await journal.begin_answer(MESSAGE)
+    await journal.mark_posting(MESSAGE)
+    await journal.mark_rejected(MESSAGE)
     assert await journal.fail_uncertain("telegram") == 0
-    assert await journal.get_pending("telegram") == [(ASKED, "")]
+    assert await journal.get_pending("telegram") == [(MESSAGE, "")]
 
 
 async def test_edits_count_again_when_a_crash_made_the_answer_begin_anew(journal: Journal) -> None:
-    await journal.record_message(ASKED)
-    await journal.begin_answer(ASKED)
-    assert not await journal.record_edit(replace(ASKED, text="Why?"))
+    await journal.record_message(MESSAGE)
+    await journal.begin_answer(MESSAGE)
+    assert not await journal.record_edit(replace(MESSAGE, text="Why?"))
     assert await journal.restart_begun("telegram") == 0
-    assert await journal.record_edit(replace(ASKED, text="Why?"))
-    assert await journal.begin_answer(ASKED) == "Why?"
+    assert await journal.record_edit(replace(MESSAGE, text="Why?"))
+    assert await journal.begin_answer(MESSAGE) == "Why?"
 
 
 async def test_a_journal_of_another_version_is_refused_at_once(tmp_path: Path) -> None:
@@ -139,25 +139,25 @@ async def test_a_journal_of_another_version_is_refused_at_once(tmp_path: Path) -
 
 
 async def test_edits_count_until_the_answer_begins(journal: Journal) -> None:
-    await journal.record_message(ASKED)
-    edited = replace(ASKED, text="How exactly?")
+    await journal.record_message(MESSAGE)
+    edited = replace(MESSAGE, text="How exactly?")
     assert await journal.record_edit(edited)
-    assert await journal.begin_answer(ASKED) == "How exactly?"
-    assert not await journal.record_edit(replace(ASKED, text="Never mind"))
-    await journal.mark_posted(ASKED, "99")
-    assert not await journal.record_edit(replace(ASKED, text="Never mind"))
-    assert not await journal.record_edit(replace(ASKED, id="unknown"))
+    assert await journal.begin_answer(MESSAGE) == "How exactly?"
+    assert not await journal.record_edit(replace(MESSAGE, text="Never mind"))
+    await journal.mark_posted(MESSAGE, "99")
+    assert not await journal.record_edit(replace(MESSAGE, text="Never mind"))
+    assert not await journal.record_edit(replace(MESSAGE, id="unknown"))
 
 
 async def test_a_conversation_is_the_answered_turns_of_one_thread(journal: Journal) -> None:
     for number, (text, key) in enumerate([("one", CHAT), ("two", CHAT), ("elsewhere", replace(CHAT, thread=""))]):
-        message = replace(ASKED, id=str(number), text=text, key=key)
+        message = replace(MESSAGE, id=str(number), text=text, key=key)
         await journal.record_message(message)
         await journal.mark_answered(message, Reply(f"answer {text}"))
-    helped = replace(ASKED, id="8", text="", command="help")
+    helped = replace(MESSAGE, id="8", text="", command="help")
     await journal.record_message(helped)
     await journal.mark_answered(helped, Reply("I am a bot"))
-    await journal.record_message(replace(ASKED, id="9", text="pending"))
+    await journal.record_message(replace(MESSAGE, id="9", text="pending"))
     assert await journal.get_history(CHAT, 10) == [
         Turn("user", "one", "Ann", "42"),
         Turn("assistant", "answer one"),
@@ -176,7 +176,7 @@ async def test_a_cursor_is_remembered(journal: Journal) -> None:
 
 
 async def test_many_writers_at_once(journal: Journal) -> None:
-    messages = [replace(ASKED, id=str(number)) for number in range(100)]
+    messages = [replace(MESSAGE, id=str(number)) for number in range(100)]
     assert all(await asyncio.gather(*(journal.record_message(message) for message in messages)))
     assert len(await journal.get_pending("telegram")) == 100
 
@@ -214,7 +214,7 @@ async def test_what_was_received_survives_a_kill(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGKILL)
     await process.wait()
     journal = await Journal.open(path)
-    assert [message for message, _ in await journal.get_pending("telegram")] == [ASKED]
+    assert [message for message, _ in await journal.get_pending("telegram")] == [MESSAGE]
     await journal.close()
 
 
@@ -248,7 +248,7 @@ async def test_a_journal_from_before_the_ledger_goes_on(tmp_path: Path) -> None:
         connection.executescript(OLD_LAYOUT)
     connection.close()
     journal = await Journal.open(path)
-    assert await journal.get_pending("telegram") == [(ASKED, "")]
+    assert await journal.get_pending("telegram") == [(MESSAGE, "")]
     assert await journal.get_cursor("telegram:1") == 77
     assert await journal.get_history(CHAT, 9) == [Turn("user", "Why?", "Ann", "42"), Turn("assistant", "So.")]
     day = datetime.now().astimezone().date()
@@ -271,7 +271,7 @@ class TestForgetting:
     async def settled(journal: Journal) -> dict[str, Message]:
         """Journal one message in each state, named after it."""
         states = ("received", "answering", "sending", "answered", "silent", "failed")
-        messages = {state: replace(ASKED, id=state, text=f"secret {state}", quoted="secret") for state in states}
+        messages = {state: replace(MESSAGE, id=state, text=f"secret {state}", quoted="secret") for state in states}
         for message in messages.values():
             await journal.record_message(message)
         await journal.begin_answer(messages["answering"])
@@ -301,7 +301,7 @@ class TestForgetting:
         pending = [message for message, _ in await journal.get_pending("telegram")]
         assert pending == [messages[state] for state in ("received", "answering", "sending")]
         assert await journal.get_history(CHAT, 9) == []
-        assert await journal.get_answer_by_reply(replace(ASKED, id="new", reply_to="99")) is None
+        assert await journal.get_answer_by_reply(replace(MESSAGE, id="new", reply_to="99")) is None
         for message in messages.values():
             assert not await journal.record_message(message), "a message that comes again is not new"
 
@@ -324,8 +324,8 @@ class TestForgetting:
 
     async def test_nothing_is_left_in_the_file(self, tmp_path: Path) -> None:
         journal = await Journal.open(tmp_path / "journal.db")
-        await journal.record_message(replace(ASKED, text="tell-tale " * 2000))
-        await journal.mark_skipped(ASKED, skip(SkipReason.NOT_ADDRESSED))
+        await journal.record_message(replace(MESSAGE, text="tell-tale " * 2000))
+        await journal.mark_skipped(MESSAGE, skip(SkipReason.NOT_ADDRESSED))
         await journal.erase_expired(self.soon(), None)
         await journal.close()
         assert [file.name for file in tmp_path.iterdir()] == ["journal.db"]
@@ -333,8 +333,8 @@ class TestForgetting:
 
     async def test_many_are_emptied_in_small_steps(self, journal: Journal, tmp_path: Path) -> None:
         many = ERASE_BATCH_SIZE * 2 + 1
-        await journal.record_message(ASKED)
-        await journal.mark_skipped(ASKED, skip(SkipReason.NOT_ADDRESSED))
+        await journal.record_message(MESSAGE)
+        await journal.mark_skipped(MESSAGE, skip(SkipReason.NOT_ADDRESSED))
         copy = "INSERT INTO messages SELECT NULL, platform, bot, chat, thread, id || '-' || ?"
         with sqlite3.connect(tmp_path / "journal.db") as connection:
             columns = [row[1] for row in connection.execute("PRAGMA table_info(messages)")]
@@ -382,28 +382,28 @@ class TestForgetting:
 
 async def test_a_write_that_is_cancelled_leaves_the_database_free(journal: Journal) -> None:
     """A stop while a message is being journalled must not lock out what has to be written on the way out."""
-    await journal.record_message(ASKED)
+    await journal.record_message(MESSAGE)
     random = Random(1)
     for number in range(40):
-        message = ASKED if number % 2 else replace(ASKED, id=f"n{number}")
+        message = MESSAGE if number % 2 else replace(MESSAGE, id=f"n{number}")
         writing = asyncio.create_task(journal.record_message(message))
         await asyncio.sleep(random.uniform(0, 0.008))
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
         async with asyncio.timeout(4):  # a locked database is waited for five seconds
-            await journal.mark_posting(ASKED)
-    assert await journal.fail_uncertain(ASKED.key.platform) == 1
+            await journal.mark_posting(MESSAGE)
+    assert await journal.fail_uncertain(MESSAGE.key.platform) == 1
 
 
 async def test_forgetting_takes_the_kept_answers_along(journal: Journal) -> None:
-    await journal.record_message(ASKED)
-    await journal.mark_answered(ASKED, Reply("So."))
+    await journal.record_message(MESSAGE)
+    await journal.mark_answered(MESSAGE, Reply("So."))
     cache = AnswerCache(journal.database, CacheSettings(), "x")
-    elsewhere = replace(CHAT, chat=f"{CHAT.chat}0")
-    scopes = [to_scope(CHAT), to_scope(replace(CHAT, thread="5"), is_restricted_thread=True), to_scope(elsewhere)]
+    other_chat = replace(CHAT, chat=f"{CHAT.chat}0")
+    scopes = [to_scope(CHAT), to_scope(replace(CHAT, thread="5"), is_restricted_thread=True), to_scope(other_chat)]
     for scope in scopes:
-        await cache.store(CacheKey(scope, ASKED.text, "how", ""), Reply("So."), {})
-    await journal.erase_author(ASKED)
+        await cache.store(CacheKey(scope, MESSAGE.text, "how", ""), Reply("So."), {})
+    await journal.erase_author(MESSAGE)
     assert [len(await cache.find(CacheKey(scope, "How?", "how", ""))) for scope in scopes] == [0, 0, 1]
 
 
@@ -411,7 +411,7 @@ async def test_forgetting_takes_the_kept_answers_along(journal: Journal) -> None
 async def test_a_damaged_file_is_an_error_that_names_the_way_out(tmp_path: Path, seed: int) -> None:
     journal = await Journal.open(tmp_path / "journal.db")
     for number in range(60):
-        await journal.record_message(replace(ASKED, id=str(number), text="x" * 300))
+        await journal.record_message(replace(MESSAGE, id=str(number), text="x" * 300))
     await journal.close()
     damaged, dice = bytearray((tmp_path / "journal.db").read_bytes()), Random(seed)
     for _ in range(dice.choice([5, 50, 500])):
@@ -422,8 +422,8 @@ async def test_a_damaged_file_is_an_error_that_names_the_way_out(tmp_path: Path,
         async with asyncio.timeout(60):
             opened = await Journal.open(tmp_path / "damaged.db")
             try:
-                await opened.get_pending(ASKED.key.platform)
-                await opened.record_message(replace(ASKED, id="new"))
+                await opened.get_pending(MESSAGE.key.platform)
+                await opened.record_message(replace(MESSAGE, id="new"))
             finally:
                 await opened.close()
     except StoreError as error:

@@ -80,10 +80,10 @@ def value(metrics: PrometheusMetrics, name: str, **labels: str) -> float | None:
 async def count_everything(metrics: PrometheusMetrics) -> None:
     """Make every metric have a sample."""
 
-    async def made(question: Question, sink: Sink) -> Reply:
+    async def answer(question: Question, sink: Sink) -> Reply:
         return Reply("Yes.", trace=TRACE)
 
-    await metrics.answering(made)(Question("How?"), MemorySink())
+    await metrics.answering(answer)(Question("How?"), MemorySink())
     metrics.record_message("telegram", "silent", skip(SkipReason.NOT_ADDRESSED))
     metrics.record_model_call("small", "http://127.0.0.1:8000/v1", "ok", 0.2)
     metrics.record_tokens("summarizer", 100, 20, 0.001)

@@ -6,7 +6,7 @@ from core.text.formatting import pluralize
 
 
 @pytest.mark.parametrize(
-    ("number", "told"), [(0, "0 passages"), (1, "1 passage"), (2, "2 passages"), (2000, "2,000 passages")]
+    ("number", "expected_text"), [(0, "0 passages"), (1, "1 passage"), (2, "2 passages"), (2000, "2,000 passages")]
 )
-def test_one_is_singular(number: int, told: str) -> None:
-    assert pluralize(number, "passage") == told
+def test_one_is_singular(number: int, expected_text: str) -> None:
+    assert pluralize(number, "passage") == expected_text

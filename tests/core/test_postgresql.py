@@ -35,7 +35,7 @@ from tests.peers.postgresql import PASSWORD, USER, PostgresServer, run_server
 
 TODAY = datetime.now(UTC).date()
 CHAT = ConversationKey("telegram", "-100", "7")
-ASKED = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), bot="9", addressed=True)
+MESSAGE = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), bot="9", addressed=True)
 
 
 @pytest.fixture
@@ -49,16 +49,16 @@ async def filled(database: Database) -> Journal:
     """Put rows into most tables."""
     journal = Journal(database)
     for number in range(1, 4):
-        await journal.record_message(replace(ASKED, id=str(number)))
+        await journal.record_message(replace(MESSAGE, id=str(number)))
     citations = (Citation(1, "a#0", "docs", "A", "a.md", ""),)
     trace = Trace("how", "single", ("docs",), {"total": 1.5})
-    await journal.mark_answered(ASKED, Reply("So [1].", citations, trace=trace))
+    await journal.mark_answered(MESSAGE, Reply("So [1].", citations, trace=trace))
     await journal.set_cursor("telegram:9", 77)
     usage = UsageRepository(database)
     await usage.record(
         Question("How?", key=CHAT), "answered", {"docs": TokenUsage(10, 4, 0.5)}, datetime.now(UTC).date()
     )
-    assert await TaughtAnswerRepository(database).submit(ASKED, "43", "Who?", "We.") == 1
+    assert await TaughtAnswerRepository(database).submit(MESSAGE, "43", "Who?", "We.") == 1
     return journal
 
 
@@ -187,7 +187,7 @@ async def test_a_restart_of_the_server_is_survived(monkeypatch: pytest.MonkeyPat
 async def test_what_only_other_databases_hold_is_replaced(database: Database) -> None:
     journal = Journal(database)
     long = "x" * 1000
-    assert await journal.record_message(replace(ASKED, id=long, text="a\0b", reference={"raw": "a\0b"}))
+    assert await journal.record_message(replace(MESSAGE, id=long, text="a\0b", reference={"raw": "a\0b"}))
     ((message, _),) = await journal.get_pending("telegram")
     assert (message.id, message.text, message.reference) == (long, "a\ufffdb", {"raw": "a\0b"})
 
@@ -204,9 +204,9 @@ class TestCopying:
         assert (counts["messages"], counts["answers"], counts["replies"]) == (3, 1, 0)
         assert await rows(database) == await rows(file_journal.database)
         server_journal = Journal(database)
-        assert not await server_journal.record_message(ASKED)
-        assert await server_journal.record_message(replace(ASKED, id="4"))
-        assert await TaughtAnswerRepository(database).submit(replace(ASKED, id="4"), "", "Who?", "We.") == 2
+        assert not await server_journal.record_message(MESSAGE)
+        assert await server_journal.record_message(replace(MESSAGE, id="4"))
+        assert await TaughtAnswerRepository(database).submit(replace(MESSAGE, id="4"), "", "Who?", "We.") == 2
         with pytest.raises(UsageError, match="not empty"):
             await copy_database(file_journal.database, database)
         await file_journal.close()
@@ -242,7 +242,7 @@ class TestCopying:
         journal = await filled(await Database.open_server(postgres_journal))
         settings = Settings(data_dir=tmp_path, journal=postgres_journal)
         copy = await open_journal_copy(settings)
-        await copy.mark_failed(replace(ASKED, id="2"), "tried")
+        await copy.mark_failed(replace(MESSAGE, id="2"), "tried")
         assert len(await copy.get_pending("telegram")) == 1
         assert len(await journal.get_pending("telegram")) == 2
         await copy.close()

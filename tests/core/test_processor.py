@@ -24,7 +24,7 @@ from tests.wiring import make_processor
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
 CHAT = ConversationKey("test", "room")
-ASKED = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), addressed=True)
+MESSAGE = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), addressed=True)
 
 
 @dataclass
@@ -83,20 +83,20 @@ async def get_state(journal: Journal, message: Message) -> tuple[str, str]:
 
 
 async def test_a_question_is_answered_once_though_delivered_twice(journal: Journal) -> None:
-    room = await deliver(journal, echo, ASKED, ASKED)
+    room = await deliver(journal, echo, MESSAGE, MESSAGE)
     assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
-    assert await get_state(journal, ASKED) == ("answered", "")
+    assert await get_state(journal, MESSAGE) == ("answered", "")
 
 
 async def test_a_question_is_taken_up_though_its_delivery_was_cut_off_in_the_middle(journal: Journal) -> None:
     room, intake = RecordingAdapter(), make_processor(settings(), journal, echo)
     async with journal.database.transaction():
-        delivering = asyncio.create_task(intake.handler_for(room)(ASKED))
+        delivering = asyncio.create_task(intake.handler_for(room)(MESSAGE))
         # It waits for its turn to write by now.
         await asyncio.sleep(0.05)
         delivering.cancel()
     await asyncio.gather(delivering, return_exceptions=True)
-    await intake.handler_for(room)(ASKED)
+    await intake.handler_for(room)(MESSAGE)
     assert await intake.drain(60) == 0
     assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
 
@@ -106,7 +106,7 @@ async def test_order_is_kept_within_a_conversation_and_history_grows(journal: Jo
         await asyncio.sleep(0.05 if question.text == "0" else 0)
         return await echo(question, sink)
 
-    room = await deliver(journal, slow_first, *(replace(ASKED, id=str(n), text=str(n)) for n in range(3)))
+    room = await deliver(journal, slow_first, *(replace(MESSAGE, id=str(n), text=str(n)) for n in range(3)))
     assert [room.sinks[str(n)].replies[0].text for n in range(3)] == ["0: 0", "2: 1", "4: 2"]
 
 
@@ -117,8 +117,8 @@ async def test_conversations_do_not_wait_for_each_other(journal: Journal) -> Non
         await asyncio.wait_for(both.wait(), 60)
         return await echo(question, sink)
 
-    elsewhere = replace(ASKED, id="2", key=replace(CHAT, thread="side"))
-    room = await deliver(journal, meet, ASKED, elsewhere)
+    other_thread_message = replace(MESSAGE, id="2", key=replace(CHAT, thread="side"))
+    room = await deliver(journal, meet, MESSAGE, other_thread_message)
     assert all(sink.replies for sink in room.sinks.values())
 
 
@@ -133,7 +133,7 @@ async def test_conversations_do_not_wait_for_each_other(journal: Journal) -> Non
 async def test_silence_has_a_recorded_reason(
     journal: Journal, changes: dict[str, bool], configuration: dict[str, object], reason: str
 ) -> None:
-    message = replace(ASKED, **changes)  # type: ignore[arg-type]
+    message = replace(MESSAGE, **changes)  # type: ignore[arg-type]
     room = await deliver(journal, echo, message, **configuration)
     assert room.sinks == {}
     state, why = await get_state(journal, message)
@@ -152,26 +152,26 @@ async def test_silence_has_a_recorded_reason(
     ],
 )
 async def test_commands(journal: Journal, command: str, text: str, shown: str) -> None:
-    room = await deliver(journal, echo, replace(ASKED, command=command, text=text))
+    room = await deliver(journal, echo, replace(MESSAGE, command=command, text=text))
     assert shown in room.sinks["1"].replies[0].text
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "apology"),
     [
         (UsageError("The question is empty."), "The question is empty."),
         (ServiceError("http://secret-host is down"), "ask again in a few minutes"),
         (ValueError("a bug with details"), "whoever runs me finds it in the log"),
     ],
 )
-async def test_a_failure_is_told_plainly_without_internals(journal: Journal, fault: Exception, told: str) -> None:
+async def test_a_failure_is_told_plainly_without_internals(journal: Journal, fault: Exception, apology: str) -> None:
     async def fail(question: Question, sink: Sink) -> Reply:
         raise fault
 
-    room = await deliver(journal, fail, ASKED)
-    assert told in room.sinks["1"].failures[0]
+    room = await deliver(journal, fail, MESSAGE)
+    assert apology in room.sinks["1"].failures[0]
     assert "secret-host" not in room.sinks["1"].failures[0]
-    assert (await get_state(journal, ASKED))[0] == "failed"
+    assert (await get_state(journal, MESSAGE))[0] == "failed"
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,9 @@ async def test_who_knows_of_a_limit_is_not_told_again_except_after_a_command(
     async def refuse(question: Question, sink: Sink) -> Reply:
         raise QuotaExceeded("Used up.", is_repeated=is_repeated)
 
-    room = await deliver(journal, refuse, replace(ASKED, command=command))
+    room = await deliver(journal, refuse, replace(MESSAGE, command=command))
     assert room.sinks["1"].failures == failures
-    assert await get_state(journal, ASKED) == ("failed", "Used up.")
+    assert await get_state(journal, MESSAGE) == ("failed", "Used up.")
 
 
 @pytest.mark.parametrize(
@@ -198,9 +198,9 @@ async def test_a_reply_that_cannot_be_posted_is_closed_with_its_reason(
     async def refuse(question: Question, sink: Sink) -> Reply:
         raise fault
 
-    room = await deliver(journal, refuse, ASKED)
+    room = await deliver(journal, refuse, MESSAGE)
     assert room.sinks["1"].failures == []
-    assert (await get_state(journal, ASKED))[0] == state
+    assert (await get_state(journal, MESSAGE))[0] == state
 
 
 async def test_what_shutdown_interrupts_is_answered_at_the_next_start(journal: Journal) -> None:
@@ -210,7 +210,7 @@ async def test_what_shutdown_interrupts_is_answered_at_the_next_start(journal: J
 
     room = RecordingAdapter()
     intake = make_processor(settings(), journal, hang)
-    await intake.handler_for(room)(ASKED)
+    await intake.handler_for(room)(MESSAGE)
     assert await intake.drain(0.05) == 1
     again = make_processor(settings(), journal, echo)
     await again.resume(room)
@@ -230,7 +230,7 @@ async def test_a_reply_begun_before_a_crash_is_continued(journal: Journal) -> No
 
     room = RecordingAdapter()
     intake = make_processor(settings(), journal, begin)
-    await intake.handler_for(room)(ASKED)
+    await intake.handler_for(room)(MESSAGE)
     await asyncio.wait_for(begun.wait(), 60)
     assert await intake.drain(0) == 1
     again = make_processor(settings(), journal, echo)
@@ -248,8 +248,8 @@ async def test_an_edit_before_the_answer_is_taken_over(journal: Journal) -> None
 
     room = RecordingAdapter()
     intake = make_processor(settings(), journal, wait)
-    await intake.handler_for(room)(ASKED)
-    second = replace(ASKED, id="2", text="Wat?")
+    await intake.handler_for(room)(MESSAGE)
+    second = replace(MESSAGE, id="2", text="Wat?")
     await intake.handler_for(room)(second)
     await intake.handler_for(room)(replace(second, text="What?", is_edit=True))
     turn.set()
@@ -258,18 +258,18 @@ async def test_an_edit_before_the_answer_is_taken_over(journal: Journal) -> None
 
 
 async def test_an_edit_during_the_answer_is_too_late_and_stays_out_of_the_history(journal: Journal) -> None:
-    edited = replace(ASKED, text="What else?", is_edit=True)
+    edited = replace(MESSAGE, text="What else?", is_edit=True)
 
     async def meanwhile(question: Question, sink: Sink) -> Reply:
         assert not await journal.record_edit(edited)
         return await echo(question, sink)
 
-    await deliver(journal, meanwhile, ASKED)
+    await deliver(journal, meanwhile, MESSAGE)
     assert (await journal.get_history(CHAT, 2))[0].text == "How?"
 
 
-@pytest.mark.parametrize(("posted", "left"), [("77", "77"), ("", "")])
-async def test_a_stop_waits_for_what_is_being_posted(journal: Journal, posted: str, left: str) -> None:
+@pytest.mark.parametrize(("posted", "pending_id"), [("77", "77"), ("", "")])
+async def test_a_stop_waits_for_what_is_being_posted(journal: Journal, posted: str, pending_id: str) -> None:
     posting: list[asyncio.Task[None]] = []
     begun = asyncio.Event()
 
@@ -287,11 +287,11 @@ async def test_a_stop_waits_for_what_is_being_posted(journal: Journal, posted: s
 
     room = RecordingAdapter()
     intake = make_processor(settings(), journal, begin)
-    await intake.handler_for(room)(ASKED)
+    await intake.handler_for(room)(MESSAGE)
     await asyncio.wait_for(begun.wait(), 60)
     assert await intake.drain(0) == 1
     assert await journal.fail_uncertain("test") == 0
-    assert await journal.get_pending("test") == [(ASKED, left)]
+    assert await journal.get_pending("test") == [(MESSAGE, pending_id)]
     await asyncio.gather(*posting)
 
 
@@ -307,14 +307,14 @@ async def asked_in_reply(journal: Journal, message: Message, **changes: object) 
 
 
 async def test_a_long_message_replied_to_is_conversation_not_question(journal: Journal) -> None:
-    question = await asked_in_reply(journal, replace(ASKED, text="Why?", reply_to="9", quoted="x" * 4096))
+    question = await asked_in_reply(journal, replace(MESSAGE, text="Why?", reply_to="9", quoted="x" * 4096))
     assert question.text == "Why?"
     assert question.history == (Turn("user", "x" * MAX_QUOTED_CHARS + " …"),)
 
 
 @pytest.mark.parametrize("command", ["", "ask"])
 async def test_a_message_replied_to_without_a_word_is_the_question(journal: Journal, command: str) -> None:
-    message = replace(ASKED, text="", command=command, quoted="How? " + "x" * 5000)
+    message = replace(MESSAGE, text="", command=command, quoted="How? " + "x" * 5000)
     question = await asked_in_reply(journal, message)
     assert question.text.startswith("How? x")
     assert len(question.text) == settings().answer.max_question_chars
@@ -331,18 +331,18 @@ async def test_a_message_replied_to_without_a_word_is_the_question(journal: Jour
 async def test_an_answer_replied_to_is_in_the_conversation_once(
     journal: Journal, author: str, turns: int, expected: tuple[Turn, ...]
 ) -> None:
-    await journal.record_message(ASKED)
-    await journal.mark_posted(ASKED, "9")
-    await journal.mark_answered(ASKED, Reply("So."))
-    message = replace(ASKED, id="2", author=author, text="Why?", reply_to="9", quoted="So.")
+    await journal.record_message(MESSAGE)
+    await journal.mark_posted(MESSAGE, "9")
+    await journal.mark_answered(MESSAGE, Reply("So."))
+    message = replace(MESSAGE, id="2", author=author, text="Why?", reply_to="9", quoted="So.")
     question = await asked_in_reply(journal, message, answer={"history_turns": turns})
     assert question.history == expected
 
 
 async def test_old_messages_are_no_conversation_any_more(journal: Journal) -> None:
-    await journal.record_message(ASKED)
-    await journal.mark_answered(ASKED, Reply("So."))
-    message = replace(ASKED, id="2", text="Why?")
+    await journal.record_message(MESSAGE)
+    await journal.mark_answered(MESSAGE, Reply("So."))
+    message = replace(MESSAGE, id="2", text="Why?")
     assert len((await asked_in_reply(journal, message)).history) == 2
     async with journal.database.transaction() as connection:
         await connection.execute(update(messages).values(settled_at=datetime.now(UTC) - timedelta(hours=7)))
@@ -351,7 +351,7 @@ async def test_old_messages_are_no_conversation_any_more(journal: Journal) -> No
     assert [turn.text for turn in older.history][:2] == ["How?", "So."]
 
 
-NOW_ASKED = replace(ASKED, addressed=False, text="How do I install the package with pip?")
+NOW_ASKED = replace(MESSAGE, addressed=False, text="How do I install the package with pip?")
 
 
 def asked_now(number: int, text: str = NOW_ASKED.text, **changes: object) -> Message:
@@ -461,31 +461,31 @@ async def test_an_offer_is_taken_up_by_replying_to_it(journal: Journal) -> None:
     await settled(journal, message)
     offer = room.sinks["1"].replies[0].text
     assert "Reply to this message" in offer
-    taken = asked_now(2, "yes please", addressed=True, reply_to="9", quoted=offer)
-    await intake.handler_for(room)(taken)
-    await settled(journal, taken)
+    acceptance = asked_now(2, "yes please", addressed=True, reply_to="9", quoted=offer)
+    await intake.handler_for(room)(acceptance)
+    await settled(journal, acceptance)
     assert questions[0].text == "yes please"
     assert message.text in [turn.text for turn in questions[0].history], "what it is about is in the conversation"
     assert await intake.drain(60) == 0
 
 
 async def test_forget_empties_what_its_sender_said_here(journal: Journal) -> None:
-    other_chat = replace(ASKED, id="5", key=replace(CHAT, chat="elsewhere"))
-    in_a_thread = replace(ASKED, id="2", key=replace(CHAT, thread="side"), addressed=False)
-    somebody_else = replace(ASKED, id="3", author_id="43", author="Bob", text="Why?")
-    await deliver(journal, echo, ASKED, in_a_thread, somebody_else, other_chat)
-    forget = replace(ASKED, id="9", text="", command="forget")
+    other_chat = replace(MESSAGE, id="5", key=replace(CHAT, chat="elsewhere"))
+    in_a_thread = replace(MESSAGE, id="2", key=replace(CHAT, thread="side"), addressed=False)
+    somebody_else = replace(MESSAGE, id="3", author_id="43", author="Bob", text="Why?")
+    await deliver(journal, echo, MESSAGE, in_a_thread, somebody_else, other_chat)
+    forget = replace(MESSAGE, id="9", text="", command="forget")
     room = await deliver(journal, echo, forget)
     assert "2 messages of yours" in room.sinks["9"].replies[0].text
     assert [turn.text for turn in await journal.get_history(CHAT, 10)] == ["Why?", "2: Why?"]
     assert len(await journal.get_history(other_chat.key, 10)) == 2
     async with journal.database.connect() as connection:
         query = text("SELECT author, author_id, text FROM messages WHERE chat = 'room'")
-        left = {value for row in await connection.execute(query) for value in row}
-    assert left == {"", "Bob", "43", "Why?"}
+        values = {value for row in await connection.execute(query) for value in row}
+    assert values == {"", "Bob", "43", "Why?"}
     again = await deliver(journal, echo, replace(forget, id="10"))
     assert "nothing to forget" in again.sinks["10"].replies[0].text
-    assert not await journal.record_message(ASKED), "still known, so that it is not answered again"
+    assert not await journal.record_message(MESSAGE), "still known, so that it is not answered again"
 
 
 @pytest.fixture
@@ -515,7 +515,7 @@ async def test_what_a_locked_journal_holds_up_is_answered_once_it_is_free(
         return reply
 
     processor, room = make_processor(settings(), journal, answer), RecordingAdapter()
-    await processor.handler_for(room)(ASKED)
+    await processor.handler_for(room)(MESSAGE)
     if moment == "before the answer":
         other.execute("BEGIN IMMEDIATE")
     for _ in range(50):
@@ -527,8 +527,8 @@ async def test_what_a_locked_journal_holds_up_is_answered_once_it_is_free(
         await processor.join()
     assert len(answered) == 1
     assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
-    assert await get_state(journal, ASKED) == ("answered", "")
-    later = replace(ASKED, id="2")
+    assert await get_state(journal, MESSAGE) == ("answered", "")
+    later = replace(MESSAGE, id="2")
     await processor.handler_for(room)(later)
     await processor.join()
     assert await get_state(journal, later) == ("answered", "")
@@ -537,7 +537,7 @@ async def test_what_a_locked_journal_holds_up_is_answered_once_it_is_free(
 async def test_a_stop_does_not_wait_for_a_locked_journal(lockable: tuple[Journal, sqlite3.Connection]) -> None:
     journal, other = lockable
     processor, room = make_processor(settings(), journal, echo), RecordingAdapter()
-    await processor.handler_for(room)(ASKED)
+    await processor.handler_for(room)(MESSAGE)
     other.execute("BEGIN IMMEDIATE")
     await asyncio.sleep(1)
     assert await processor.drain(60) == 0
@@ -546,7 +546,7 @@ async def test_a_stop_does_not_wait_for_a_locked_journal(lockable: tuple[Journal
 
 
 async def test_half_a_character_blocks_no_message(journal: Journal) -> None:
-    broken = replace(ASKED, author="A\ud83d", text="How\udc00?", quoted="\ud800")
+    broken = replace(MESSAGE, author="A\ud83d", text="How\udc00?", quoted="\ud800")
     room = await deliver(journal, echo, broken)
     assert [reply.text for reply in room.sinks["1"].replies] == ["1: How\ufffd?"]
-    assert await get_state(journal, ASKED) == ("answered", "")
+    assert await get_state(journal, MESSAGE) == ("answered", "")

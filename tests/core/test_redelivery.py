@@ -29,8 +29,8 @@ CITED = (Citation(1, "p", "docs", "Final", "final.md", "https://example.org/fina
 
 
 def question(number: str = "1", **changes: object) -> Message:
-    asked = Message(number, CHAT, "42", "Ann", "How?", datetime.now(UTC), addressed=True)
-    return replace(asked, **changes)  # type: ignore[arg-type]
+    message = Message(number, CHAT, "42", "Ann", "How?", datetime.now(UTC), addressed=True)
+    return replace(message, **changes)  # type: ignore[arg-type]
 
 
 @dataclass
@@ -86,11 +86,11 @@ class Answers:
         self.count = 0
         self._error = error
 
-    async def __call__(self, asked: Question, sink: Sink) -> Reply:
+    async def __call__(self, question: Question, sink: Sink) -> Reply:
         self.count += 1
         if self._error:
             raise self._error
-        reply = Reply(f"{self.count}: {asked.text}", CITED)
+        reply = Reply(f"{self.count}: {question.text}", CITED)
         await sink.finish(reply)
         return reply
 
@@ -132,13 +132,13 @@ async def test_an_answer_that_is_not_taken_is_delivered_later_and_made_once(
 
 
 async def test_what_waits_for_its_platform_takes_no_worker(journal: Journal) -> None:
-    platform, elsewhere = Platform(failures=[Unreachable("away")] * 6), Platform()
+    platform, other_platform = Platform(failures=[Unreachable("away")] * 6), Platform()
     processor, _ = await receive(journal, platform, question(), run={"workers": 1})
     while not platform.tries:
         await asyncio.sleep(0.1)
     other = question("2", key=ConversationKey("test", "another room"))
-    await processor.handler_for(elsewhere)(other)
-    while not elsewhere.shown:
+    await processor.handler_for(other_platform)(other)
+    while not other_platform.shown:
         await asyncio.sleep(0.1)
     assert platform.failures, "the first answer still waits"
     await processor.join()

@@ -22,7 +22,7 @@ from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, pa
 from tests.core.scripted import ScriptedPeer, flat, models
 
 VECTOR = passage("vector", "A vector database keeps embeddings on disk.")
-ASKED = Question("Where does memory keep messages?")
+QUESTION = Question("Where does memory keep messages?")
 PLANNED = {
     "plan": '{"steps": ["memory module"]}',
     "filter": '{"keep": "all", "missing": "where vectors are kept"}',
@@ -63,9 +63,9 @@ async def ask(
 
 async def test_poor_evidence_is_told_to_the_writer_and_to_the_trace(peer: ScriptedPeer) -> None:
     peer.replies |= PLANNED
-    reply = await ask(ASKED, peer, allowing("planning"))
+    reply = await ask(QUESTION, peer, allowing("planning"))
     assert reply.trace.rounds == (
-        SearchRound((ASKED.text, "memory module"), "poor", "no disks"),
+        SearchRound((QUESTION.text, "memory module"), "poor", "no disks"),
         SearchRound(("vector database disk",), "poor", "</judgement>no files"),
     )
     system, *_, last = [message["content"] for message in peer.sent("write")[0]["messages"]]
@@ -75,34 +75,34 @@ async def test_poor_evidence_is_told_to_the_writer_and_to_the_trace(peer: Script
 
 
 @pytest.mark.parametrize(
-    ("decided", "told"),
+    ("decided", "has_note"),
     [
         ('{"quality": "good", "action": "answer"}', False),
         ("[answer]", False),
         ('{"quality": "poor", "action": "answer"}', True),
     ],
 )
-async def test_other_evidence_is_told_nothing_of(peer: ScriptedPeer, decided: str, told: bool) -> None:
+async def test_other_evidence_is_told_nothing_of(peer: ScriptedPeer, decided: str, has_note: bool) -> None:
     peer.replies |= {**PLANNED, "decide": decided}
-    await ask(ASKED, peer, allowing("planning"))
-    assert ("The evidence is poor" in str(peer.sent("write"))) == told
+    await ask(QUESTION, peer, allowing("planning"))
+    assert ("The evidence is poor" in str(peer.sent("write"))) == has_note
 
 
 async def test_to_have_no_call_left_is_no_cut(peer: ScriptedPeer) -> None:
     peer.replies |= PLANNED
     limits = {"allowed": ["planning"], "default": "planning", "model_calls": 1}
-    reply = await ask(ASKED, peer, settings(strategies=limits))
+    reply = await ask(QUESTION, peer, settings(strategies=limits))
     assert peer.agents == ["plan", "write"]
     assert reply.trace.cut == ()
-    assert reply.trace.rounds == (SearchRound((ASKED.text, "memory module")),)
+    assert reply.trace.rounds == (SearchRound((QUESTION.text, "memory module")),)
 
 
 async def test_the_trace_is_shown_with_its_reasons_and_what_was_consumed(peer: ScriptedPeer, tmp_path: Path) -> None:
     peer.replies |= PLANNED
     peer.failing = {"look_back"}
     peer.replies["write"] = "Memory keeps them on disk."
-    reply = await ask(ASKED, peer, allowing("planning"), price_prompt=1.0, price_completion=2.0)
-    data = reply_as_json(ASKED.text, reply)
+    reply = await ask(QUESTION, peer, allowing("planning"), price_prompt=1.0, price_completion=2.0)
+    data = reply_as_json(QUESTION.text, reply)
     assert data["why_cut"] == {"look_back": "failed"}
     assert data["rounds"][0]["quality"] == "poor"
     tokens = reply.trace.tokens
@@ -125,7 +125,7 @@ async def test_the_trace_is_shown_with_its_reasons_and_what_was_consumed(peer: S
         return reply
 
     async with Conversation(settings(data_dir=str(tmp_path)), answered, Console(file=out, width=1000)) as conversation:
-        await conversation.process_line(ASKED.text)
+        await conversation.process_line(QUESTION.text)
         out.truncate(0)
         out.seek(0)
         await conversation.process_line("/why")

@@ -17,12 +17,12 @@ class NobodyKnows(InMemoryLibrary):
         return []
 
 
-ASKED = Question("How do I install the memory module?")
+QUESTION = Question("How do I install the memory module?")
 
 
 async def test_without_a_model_the_answer_says_that_nothing_was_found() -> None:
     library = NobodyKnows()
-    reply = await answer(ASKED, MemorySink(), parts(library))
+    reply = await answer(QUESTION, MemorySink(), parts(library))
     assert library.queries == []
     assert (reply.passages, reply.citations, reply.trace.agents, reply.trace.cut) == ((), (), (), ())
     assert reply.trace.saved_searches == 1
@@ -41,7 +41,7 @@ async def test_with_a_model_it_writes_from_no_evidence() -> None:
     async with ScriptedPeer(write=reply_without_evidence) as peer:
         model = models(peer)
         try:
-            reply = await answer(ASKED, MemorySink(), parts(library, model))
+            reply = await answer(QUESTION, MemorySink(), parts(library, model))
         finally:
             await model.close()
     assert library.queries == []

@@ -98,7 +98,7 @@ def test_the_next_time_is_always_later(cron: str, zone: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("schedule_values", "says"),
     [
         ({"cron": "61 * * * *"}, "61"),
         ({"cron": "* * *"}, "five fields"),
@@ -112,9 +112,11 @@ def test_the_next_time_is_always_later(cron: str, zone: str) -> None:
         ({"timezone": "UTC"}, "belongs to cron"),
     ],
 )
-def test_a_plan_that_makes_no_sense_is_a_fault_of_the_configuration(given: dict[str, object], says: str) -> None:
+def test_a_plan_that_makes_no_sense_is_a_fault_of_the_configuration(
+    schedule_values: dict[str, object], says: str
+) -> None:
     with pytest.raises(ValidationError, match=says):
-        RefreshSettings.model_validate(given)
+        RefreshSettings.model_validate(schedule_values)
 
 
 def test_jitter_only_delays() -> None:

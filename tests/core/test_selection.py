@@ -162,7 +162,7 @@ def test_links_of_every_host_cover_the_lines_or_stay(link: str, joined: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("text", "other_text"),
     [
         ("when x >= 5 and the call is made with care", "when x <= 5 and the call is made with care"),
         ("when x < y and the call is made with care", "when x > y and the call is made with care"),
@@ -171,8 +171,8 @@ def test_links_of_every_host_cover_the_lines_or_stay(link: str, joined: str) -> 
         ("{ }", "[ ]"),
     ],
 )
-def test_signs_make_another_text(one: str, other: str) -> None:
-    both = [passage("one", one), passage("other", other)]
+def test_signs_make_another_text(text: str, other_text: str) -> None:
+    both = [passage("one", text), passage("other", other_text)]
     assert select(both, limit=5, max_tokens=500) == both
 
 
@@ -197,19 +197,19 @@ def test_the_best_stand_at_both_ends() -> None:
 
 
 def test_without_a_limit_the_room_is_filled() -> None:
-    found = [passage(f"p{number}", f"word{number} " * 40) for number in range(40)]
-    selected = select(found, max_tokens=2000)
+    passages = [passage(f"p{number}", f"word{number} " * 40) for number in range(40)]
+    selected = select(passages, max_tokens=2000)
     assert len(selected) > 8
     assert 2000 * 0.85 < sum(estimate_tokens(item.text) + 30 for item in selected) < 2000 * 1.15
-    assert ids(select(found, max_tokens=2000, limit=3)) == ["p0", "p1", "p2"]
+    assert ids(select(passages, max_tokens=2000, limit=3)) == ["p0", "p1", "p2"]
 
 
 def test_every_agent_keeps_its_best_two_among_the_first() -> None:
     docs = [replace(passage(f"docs{number}", str(number)), source="docs") for number in range(10)]
     code = [replace(passage(f"code{number}", str(number)), source="code") for number in range(4)]
     ranked = [*docs, *code]
-    kept = keep_best_of_groups(ranked, [["docs"], ["code", "other"], ["nothing"]], top=5)
-    assert ids(kept) == ["docs0", "docs1", "docs2", "code0", "code1", *ids(docs[3:]), "code2", "code3"]
+    selected = keep_best_of_groups(ranked, [["docs"], ["code", "other"], ["nothing"]], top=5)
+    assert ids(selected) == ["docs0", "docs1", "docs2", "code0", "code1", *ids(docs[3:]), "code2", "code3"]
     assert keep_best_of_groups(ranked, [["docs"]]) == ranked, "nothing moves where they are there already"
     assert keep_best_of_groups([], [["docs"]]) == []
 

@@ -25,7 +25,7 @@ from core.storage.usage import TokenUsage, UsageRepository
 from core.types import ConversationKey, Message, Question, Reply
 
 CHAT, OTHER_CHAT = ConversationKey("telegram", "1", ""), ConversationKey("telegram", "2", "")
-ASKED = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), bot="9", addressed=True)
+MESSAGE = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), bot="9", addressed=True)
 LEASE_S = 1.0
 
 
@@ -85,9 +85,9 @@ class TestLeases:
 
     async def test_what_is_renewed_does_not_run_out(self, join: Join) -> None:
         first, second = await join(), await join()
-        async with open_leases(first.database, LEASE_S) as kept:
-            assert kept is not None
-            assert await kept.acquire("source:docs")
+        async with open_leases(first.database, LEASE_S) as kept_leases:
+            assert kept_leases is not None
+            assert await kept_leases.acquire("source:docs")
             for _ in range(8):
                 await asyncio.sleep(LEASE_S / 4)
                 assert not await second.leases.acquire("source:docs")
@@ -151,7 +151,7 @@ class TestClaims:
         members = [await join() for _ in range(3)]
         for number in range(30):
             key = replace(CHAT, chat=str(number))
-            await members[0].journal.record_message(replace(ASKED, id=str(number), key=key))
+            await members[0].journal.record_message(replace(MESSAGE, id=str(number), key=key))
         claimed: list[str] = []
         while batches := await asyncio.gather(*(member.claim(3) for member in members)):
             if not any(batches):
@@ -163,20 +163,20 @@ class TestClaims:
     async def test_a_conversation_stays_with_its_daemon_while_it_lasts(self, join: Join) -> None:
         first, second = await join(), await join()
         for number in (1, 2):
-            await first.journal.record_message(replace(ASKED, id=str(number)))
-        await first.journal.record_message(replace(ASKED, id="3", key=OTHER_CHAT))
+            await first.journal.record_message(replace(MESSAGE, id=str(number)))
+        await first.journal.record_message(replace(MESSAGE, id="3", key=OTHER_CHAT))
         assert await first.claim(1) == ["1"]
         assert await second.claim() == ["3"], "the second message of the chat waits for the first"
         assert await first.claim(0) == ["2"], "which takes no worker: it waits for the first"
-        await first.journal.mark_answered(replace(ASKED, id="1"), Reply("So."))
-        await first.journal.mark_answered(replace(ASKED, id="2"), Reply("So."))
-        await first.journal.record_message(replace(ASKED, id="4"))
+        await first.journal.mark_answered(replace(MESSAGE, id="1"), Reply("So."))
+        await first.journal.mark_answered(replace(MESSAGE, id="2"), Reply("So."))
+        await first.journal.record_message(replace(MESSAGE, id="4"))
         assert await second.claim() == ["4"]
 
     async def test_order_holds_in_a_race(self, join: Join) -> None:
         first, second = await join(), await join()
         for number in range(40):
-            await first.journal.record_message(replace(ASKED, id=str(number)))
+            await first.journal.record_message(replace(MESSAGE, id=str(number)))
         order: list[str] = []
         owners: set[str] = set()
 
@@ -195,9 +195,9 @@ class TestClaims:
     async def test_what_a_dead_daemon_left_is_taken_over_as_it_stands(self, join: Join) -> None:
         dead, heir = await join(), await join()
         for number in range(1, 5):
-            await dead.journal.record_message(replace(ASKED, id=str(number), key=replace(CHAT, chat=str(number))))
+            await dead.journal.record_message(replace(MESSAGE, id=str(number), key=replace(CHAT, chat=str(number))))
         assert len(await dead.claim()) == 4
-        messages = [replace(ASKED, id=str(number), key=replace(CHAT, chat=str(number))) for number in range(1, 5)]
+        messages = [replace(MESSAGE, id=str(number), key=replace(CHAT, chat=str(number))) for number in range(1, 5)]
         await dead.journal.begin_answer(messages[1])
         await dead.journal.mark_posting(messages[2])
         await dead.journal.mark_posting(messages[3])
@@ -215,49 +215,49 @@ class TestClaims:
 
     async def test_who_lost_a_message_writes_nothing_of_it(self, join: Join) -> None:
         late, heir = await join(), await join()
-        await late.journal.record_message(ASKED)
+        await late.journal.record_message(MESSAGE)
         assert await late.claim() == ["1"]
-        await late.journal.begin_answer(ASKED)
+        await late.journal.begin_answer(MESSAGE)
         await late.die()
         assert await heir.claim() == ["1"]
         for write in (
-            late.journal.begin_answer(ASKED),
-            late.journal.mark_posting(ASKED),
-            late.journal.mark_delivery(ASKED, Reply("So."), {}),
-            late.journal.mark_answered(ASKED, Reply("So.")),
-            late.journal.mark_failed(ASKED, "late"),
+            late.journal.begin_answer(MESSAGE),
+            late.journal.mark_posting(MESSAGE),
+            late.journal.mark_delivery(MESSAGE, Reply("So."), {}),
+            late.journal.mark_answered(MESSAGE, Reply("So.")),
+            late.journal.mark_failed(MESSAGE, "late"),
         ):
             with pytest.raises(ClaimLost):
                 await write
-        assert await late.journal.find_unfinished(ASKED) is None
-        await heir.journal.mark_answered(ASKED, Reply("So."))
+        assert await late.journal.find_unfinished(MESSAGE) is None
+        await heir.journal.mark_answered(MESSAGE, Reply("So."))
         assert await heir.journal.get_pending("telegram") == []
 
     async def test_what_is_bound_belongs_to_its_receiver(self, join: Join) -> None:
         first, second = await join(), await join()
-        await first.journal.record_message(ASKED, is_bound=True)
+        await first.journal.record_message(MESSAGE, is_bound=True)
         assert await second.claim() == []
-        await first.journal.mark_answered(ASKED, Reply("So."))
+        await first.journal.mark_answered(MESSAGE, Reply("So."))
 
     async def test_an_orderly_end_leaves_the_work_to_the_others_at_once(self, join: Join) -> None:
         first, second = await join(), await join()
-        await first.journal.record_message(ASKED)
+        await first.journal.record_message(MESSAGE)
         assert await first.claim() == ["1"]
         await first.claims.release_all()
         assert await second.claim() == ["1"]
 
     async def test_other_platforms_are_left_alone(self, join: Join) -> None:
         first = await join()
-        await first.journal.record_message(replace(ASKED, key=replace(CHAT, platform="slack")))
+        await first.journal.record_message(replace(MESSAGE, key=replace(CHAT, platform="slack")))
         assert await first.claim() == []
 
 
 async def test_limits_count_the_answers_of_all_daemons(join: Join) -> None:
     first, second = await join(), await join()
     settings: Any = Settings.model_validate({"limits": {"daily_tokens_per_chat": 500}})
-    await first.journal.record_message(ASKED)
+    await first.journal.record_message(MESSAGE)
     await first.claim()
-    await first.journal.begin_answer(ASKED)
+    await first.journal.begin_answer(MESSAGE)
     question = Question("Why?", id="2", author_id="43", key=CHAT)
     limiter = QuotaLimiter(LiveSettings(settings), UsageRepository(second.database), TokenUsage(400, 100))
     with pytest.raises(QuotaExceeded):
@@ -265,6 +265,6 @@ async def test_limits_count_the_answers_of_all_daemons(join: Join) -> None:
             pytest.fail("the limit is used up by the answer in progress")
     async with limiter.reserve(replace(question, key=OTHER_CHAT)):
         pass
-    await first.journal.mark_answered(ASKED, Reply("So."))
+    await first.journal.mark_answered(MESSAGE, Reply("So."))
     async with limiter.reserve(question):
         pass

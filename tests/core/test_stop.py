@@ -30,7 +30,7 @@ from core.types import RETRY, STOP, Message, Question, Reply, SkipReason, skip
 from core.types.replies import Trace
 from tests.core.fixtures import InMemoryLibrary, MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, models
-from tests.core.test_feedback import ASKED, RecordingAdapter, pressed
+from tests.core.test_feedback import MESSAGE, RecordingAdapter, pressed
 from tests.core.test_usage import answering
 from tests.wiring import make_processor
 
@@ -87,14 +87,14 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
 
 
 @asynccontextmanager
-async def scene(journal: Journal, *, asked: Message = ASKED, **changes: Any) -> AsyncIterator[Scene]:
+async def scene(journal: Journal, *, message: Message = MESSAGE, **changes: Any) -> AsyncIterator[Scene]:
     """Ask, with a model that stops in the middle of its answer and holds the line."""
     async with ScriptedPeer(write=REPLY) as peer:
         peer.stall_after = 20
         model = models(peer, stall_s=50)
         service: AnswerService = answering(journal.database, model, budget={"deadline_s": 60}, **changes)
         room, intake = Group(), make_processor(settings(**changes), journal, service.answer)
-        await intake.handler_for(room)(asked)
+        await intake.handler_for(room)(message)
         yield Scene(peer, journal, room, intake)
         assert await intake.drain(60) == 0
         await model.close()
@@ -135,7 +135,7 @@ async def test_what_was_used_until_then_is_counted(journal: Journal) -> None:
 
 
 async def test_what_is_stopped_before_its_first_word_says_just_that(journal: Journal) -> None:
-    async with scene(journal, asked=replace(ASKED, text="怎么安装 package?")) as bot:
+    async with scene(journal, message=replace(MESSAGE, text="怎么安装 package?")) as bot:
         bot.peer.hanging = {"write"}
         await bot.until(lambda: bot.peer.active)
         assert await bot.press("2") == CHINESE.stopping
@@ -196,22 +196,22 @@ async def test_a_second_try_that_is_stopped_does_not_say_that_the_first_answer_s
 async def test_a_stop_at_another_daemon_is_found_in_the_journal(journal: Journal) -> None:
     repository = FeedbackRepository(journal.database)
     running = RunningAnswers(repository)
-    assert not running.stop(ASKED), "alone, what is not made here is not made anywhere"
+    assert not running.stop(MESSAGE), "alone, what is not made here is not made anywhere"
     journal.database.owner = "a"
-    await journal.record_message(ASKED, is_bound=True)
-    async with running.track(ASKED) as stop:
+    await journal.record_message(MESSAGE, is_bound=True)
+    async with running.track(MESSAGE) as stop:
         press = replace(pressed(STOP, "2"), author_id="7")
         await journal.record_message(press, is_bound=True)
         await asyncio.sleep(1)
         assert not stop.is_set()
-        assert RunningAnswers(repository).stop(ASKED)
+        assert RunningAnswers(repository).stop(MESSAGE)
         await journal.mark_skipped(press, skip(SkipReason.NOT_STOPPED, question="1"))
         await asyncio.sleep(1)
         assert not stop.is_set()
         await journal.mark_skipped(press, skip(SkipReason.STOPPED, question="1"))
         async with asyncio.timeout(60):
             await stop.wait()
-    async with running.track(replace(ASKED, id="3")) as stop:
+    async with running.track(replace(MESSAGE, id="3")) as stop:
         assert not stop.is_set()
 
 
@@ -220,7 +220,7 @@ async def test_after_a_restart_what_was_stopped_is_not_begun_again(journal: Jour
     await journal.record_message(press)
     await journal.mark_skipped(press, skip(SkipReason.STOPPED, question="1"))
     running = RunningAnswers(FeedbackRepository(journal.database))
-    async with running.track(ASKED, is_resumed=True) as stop:
+    async with running.track(MESSAGE, is_resumed=True) as stop:
         assert stop.is_set()
 
 

@@ -73,9 +73,9 @@ def test_there_are_enough_malformed_replies() -> None:
     assert len({(reply["shape"], reply["reply"]) for reply in REPLIES}) == len(REPLIES)
 
 
-@pytest.mark.parametrize("one", REPLIES, ids=lambda entry: f"{entry['shape']}: {entry['kind']}")
-def test_a_malformed_reply_leads_to_a_sane_action(one: dict[str, Any]) -> None:
-    assert outcome(one["shape"], one["reply"]) == one["expected"]
+@pytest.mark.parametrize("reply", REPLIES, ids=lambda entry: f"{entry['shape']}: {entry['kind']}")
+def test_a_malformed_reply_leads_to_a_sane_action(reply: dict[str, Any]) -> None:
+    assert outcome(reply["shape"], reply["reply"]) == reply["expected"]
 
 
 @pytest.mark.parametrize("shape", ["decision", "filter", "strategy", "split"])
@@ -123,7 +123,7 @@ def test_very_long_nonsense_is_read_quickly(text: str) -> None:
     assert time.thread_time() - started < 2.0
 
 
-def asking(**changes: Any) -> DecisionRequest:
+def make_request(**changes: Any) -> DecisionRequest:
     return DecisionRequest(
         "decide",
         "step",
@@ -146,7 +146,7 @@ async def decided(peer: ScriptedPeer, ask: DecisionRequest, budget: Budget, **mo
 async def test_nonsense_is_repaired_once() -> None:
     async with ScriptedPeer(decide="Hmm, well.", repair="[search: memory module]") as peer:
         budget = Budget(BudgetSettings())
-        decision = await decided(peer, asking(), budget)
+        decision = await decided(peer, make_request(), budget)
         assert (decision.action, decision.query) == ("search", "memory module")
         assert peer.agents == ["decide", "repair"]
         assert "Hmm, well." in str(peer.requests[1]["messages"])
@@ -156,17 +156,19 @@ async def test_nonsense_is_repaired_once() -> None:
 async def test_nonsense_twice_is_the_default_and_the_stage_is_cut() -> None:
     async with ScriptedPeer(decide="Hmm, well.", repair="") as peer:
         budget = Budget(BudgetSettings())
-        assert (await decided(peer, asking(), budget)).reason == "default"
+        assert (await decided(peer, make_request(), budget)).reason == "default"
         assert len(peer.requests) == 2
         assert budget.degraded == ["decide"]
 
 
 async def test_there_is_no_repair_without_calls_or_time() -> None:
     async with ScriptedPeer(decide="Hmm, well.", repair="[answer]") as peer:
-        assert (await decided(peer, asking(call_budget=CallBudget(1)), Budget(BudgetSettings()))).reason == "default"
+        assert (
+            await decided(peer, make_request(call_budget=CallBudget(1)), Budget(BudgetSettings()))
+        ).reason == "default"
         peer.ttft_s = 0.5
         short = Budget(BudgetSettings(deadline_s=8, step=0.1))
-        assert (await decided(peer, asking(), short)).reason == "default"
+        assert (await decided(peer, make_request(), short)).reason == "default"
         assert peer.agents == ["decide", "decide"]
 
 
@@ -176,15 +178,15 @@ async def test_a_model_that_hangs_or_fails_means_the_default(fault: str) -> None
         setattr(peer, fault, {"decide"})
         budget = Budget(BudgetSettings(deadline_s=30, step=0.02))
         started = time.monotonic()
-        assert (await decided(peer, asking(), budget)).reason == "default"
+        assert (await decided(peer, make_request(), budget)).reason == "default"
         assert budget.degraded == ["decide"]
         assert time.monotonic() - started < 15
 
 
 async def test_the_schema_is_sent_where_the_endpoint_has_it() -> None:
     async with ScriptedPeer(decide='{"action": "answer"}') as peer:
-        await decided(peer, asking(), Budget(BudgetSettings()), json_schema=True)
-        await decided(peer, asking(), Budget(BudgetSettings()))
+        await decided(peer, make_request(), Budget(BudgetSettings()), json_schema=True)
+        await decided(peer, make_request(), Budget(BudgetSettings()))
         schema = peer.requests[0]["response_format"]["json_schema"]["schema"]
         assert schema["properties"]["action"]["enum"] == ["answer", "search"]
         assert set(schema["required"]) == set(schema["properties"])
@@ -197,7 +199,7 @@ async def test_a_refused_schema_is_left_out_from_then_on() -> None:
         opened = models(peer, json_schema=True)
         for _ in range(2):
             await decide(
-                asking(), decision_maker.parse_decision, Decision(), parts(model=opened), Budget(BudgetSettings())
+                make_request(), decision_maker.parse_decision, Decision(), parts(model=opened), Budget(BudgetSettings())
             )
         await opened.close()
         assert ["response_format" in body for body in peer.requests] == [True, False, False]
@@ -241,9 +243,12 @@ async def test_a_choice_that_is_not_allowed_is_repaired_by_naming_those_that_are
             request, lambda parsed: parsed.get_choice("strategy") or None, "none", deps, Budget(BudgetSettings())
         )
         await model.close()
-    asked = peer.sent("repair")[0]["messages"][-1]["content"]
+    repair_prompt = peer.sent("repair")[0]["messages"][-1]["content"]
     assert choice == "single"
-    assert ("Choose only from the listed values" in asked, '- "strategy": none, single, planning' in asked) == (
+    assert (
+        "Choose only from the listed values" in repair_prompt,
+        '- "strategy": none, single, planning' in repair_prompt,
+    ) == (
         is_choice,
         is_choice,
     )

@@ -63,9 +63,9 @@ SERVER = (
 )
 
 
-def verdict(claim: str, text: str = SERVER, asked: str = "") -> SupportVerdict:
-    known = PassageFeatures(passage("x", text))
-    return check_support(claim, known, get_idf_weights([known, PassageFeatures(MEMORY)]), asked)
+def verdict(claim: str, text: str = SERVER, question: str = "") -> SupportVerdict:
+    features = PassageFeatures(passage("x", text))
+    return check_support(claim, features, get_idf_weights([features, PassageFeatures(MEMORY)]), question)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_words_leave_open_what_they_cannot_tell(claim: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "claim"),
     [
         ("Requests time out after 30 s, sessions after 30 days.", "Requests time out after 30 seconds"),
         ("Requests time out after 30 s, sessions after 30 days.", "Sessions time out after 30 days"),
@@ -124,12 +124,12 @@ def test_words_leave_open_what_they_cannot_tell(claim: str) -> None:
         ("Requests time out after 90 s.", "Requests time out after 1.5 minutes"),
     ],
 )
-def test_a_number_with_its_unit_or_without_any_supports(text: str, said: str) -> None:
-    assert verdict(said, text) != "no"
+def test_a_number_with_its_unit_or_without_any_supports(text: str, claim: str) -> None:
+    assert verdict(claim, text) != "no"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "claim"),
     [
         ("The default is `timeout = 300`, in seconds.", "The server gives up after 5 minutes"),
         ("Uploads may have 1 GiB.", "Uploads may have 1024 MiB"),
@@ -147,12 +147,12 @@ def test_a_number_with_its_unit_or_without_any_supports(text: str, said: str) ->
         ),
     ],
 )
-def test_conversions_literals_and_placeholders_contradict_nothing(text: str, said: str) -> None:
-    assert verdict(said, text) != "no"
+def test_conversions_literals_and_placeholders_contradict_nothing(text: str, claim: str) -> None:
+    assert verdict(claim, text) != "no"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "claim"),
     [
         ("The default is `timeout = 300`, in seconds.", "The server gives up after 4 minutes"),
         ("默认情况下，上传请求在 10 秒后超时。", "默认情况下，上传请求在 10 分钟后超时"),
@@ -163,15 +163,15 @@ def test_conversions_literals_and_placeholders_contradict_nothing(text: str, sai
         ("```{note}\nTokens are renewed at every start.\n```", "Tokens are not renewed at every start"),
     ],
 )
-def test_other_amounts_names_and_arguments_contradict(text: str, said: str) -> None:
-    assert verdict(said, text) == "no"
+def test_other_amounts_names_and_arguments_contradict(text: str, claim: str) -> None:
+    assert verdict(claim, text) == "no"
 
 
 KEYS = "Run `rocket keys revoke` to withdraw a key.\n\n```sh\n$ rocket keys list --all\nrocket push <target>\n```"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "claim"),
     [
         (KEYS, "`rocket keys rotate` replaces a key"),
         (KEYS, "Withdraw a key with `rocket revoke keys`"),
@@ -189,12 +189,12 @@ KEYS = "Run `rocket keys revoke` to withdraw a key.\n\n```sh\n$ rocket keys list
         ("一般，批次越大吞吐量越高。", "一般，批次越大吞吐量越低"),
     ],
 )
-def test_other_commands_and_opposites_contradict(text: str, said: str) -> None:
-    assert verdict(said, text) == "no"
+def test_other_commands_and_opposites_contradict(text: str, claim: str) -> None:
+    assert verdict(claim, text) == "no"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "claim"),
     [
         (KEYS, "`rocket keys revoke <key>` withdraws a key"),
         (KEYS, "`sudo rocket keys list` lists the keys"),
@@ -210,8 +210,8 @@ def test_other_commands_and_opposites_contradict(text: str, said: str) -> None:
         ("一般，批次越大吞吐量越高。", "一般，批次越小吞吐量越低"),
     ],
 )
-def test_options_values_and_double_opposites_contradict_nothing(text: str, said: str) -> None:
-    assert verdict(said, text) != "no"
+def test_options_values_and_double_opposites_contradict_nothing(text: str, claim: str) -> None:
+    assert verdict(claim, text) != "no"
 
 
 def test_a_command_of_the_question_needs_no_support() -> None:
@@ -226,7 +226,7 @@ def test_a_number_of_another_unit_does_not_support() -> None:
 def test_what_the_asker_said_needs_no_support() -> None:
     claim = "With your 64 GB the server listens on port 8000"
     assert verdict(claim) == "no"
-    assert verdict(claim, asked="I have 64 GB, which port?") == "yes"
+    assert verdict(claim, question="I have 64 GB, which port?") == "yes"
 
 
 def test_numbers_and_names_are_read_in_one_spelling() -> None:
@@ -245,8 +245,8 @@ HARD = "\n" * 20_000 + "1," * 10_000 + "[p1" + ", 1" * 50
 
 
 def test_reading_is_linear() -> None:
-    known = PassageFeatures(passage("x", "word " * 20_000 + "1.1." * 5_000 + "a_" * 5_000 + "\\`" * 5_000 + HARD))
-    said = (
+    features = PassageFeatures(passage("x", "word " * 20_000 + "1.1." * 5_000 + "a_" * 5_000 + "\\`" * 5_000 + HARD))
+    claims = (
         "The word 1.1 and a_a are "
         + "very " * 2_000
         + "plain `word "
@@ -256,7 +256,7 @@ def test_reading_is_linear() -> None:
         + "`"
     )
     started = time.thread_time()
-    check_support(said, known, get_idf_weights([known]))
+    check_support(claims, features, get_idf_weights([features]))
     assert time.thread_time() - started < 3
 
 
@@ -264,7 +264,7 @@ def test_reading_is_linear() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "claim_texts"),
     [
         ("Apples grow slowly [p1]. Pears grow fast [p2].", ["Apples grow slowly", "Pears grow fast"]),
         ("One thing happens. [p1] Another follows. [p2]", ["One thing happens.", "Another follows."]),
@@ -279,8 +279,8 @@ def test_reading_is_linear() -> None:
         ("`x[p1]` is code.", []),
     ],
 )
-def test_a_mark_stands_behind_the_words_before_it(text: str, said: list[str]) -> None:
-    assert [claim.texts[0] for claim in extract_claims(text)] == said
+def test_a_mark_stands_behind_the_words_before_it(text: str, claim_texts: list[str]) -> None:
+    assert [claim.texts[0] for claim in extract_claims(text)] == claim_texts
 
 
 def test_a_mark_at_the_end_stands_for_the_sentences_before_it_too() -> None:

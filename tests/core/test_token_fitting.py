@@ -21,7 +21,7 @@ LONG = [
     passage(name, f"The memory module of part {name} stores messages. " + "It keeps them in a database on disk. " * 75)
     for name in ("one", "two", "three")
 ]
-ASKED = Question("What does the memory module store?")
+QUESTION = Question("What does the memory module store?")
 
 
 def test_short_passages_stay_whole_and_long_ones_share_what_is_left() -> None:
@@ -77,7 +77,7 @@ async def test_the_light_model_gets_what_fits_it_and_the_main_one_all(strategy: 
             strategies={"allowed": [strategy], "default": strategy},
             knowledge={"search": {"rerank": "model"}},
         )
-        reply = await answer(ASKED, MemorySink(), parts(InMemoryLibrary(LONG), opened, configuration))
+        reply = await answer(QUESTION, MemorySink(), parts(InMemoryLibrary(LONG), opened, configuration))
         await opened.close()
         sent = {agent: max(evidence_in(body["messages"]) for body in peer.sent(agent)) for agent in agents}
         written = evidence_in(peer.sent("write")[0]["messages"])

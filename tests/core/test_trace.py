@@ -39,7 +39,7 @@ def test_it_comes_back_as_it_was() -> None:
 
 
 def test_a_record_of_an_earlier_version_is_read() -> None:
-    kept = ("query", "strategy", "agents", "timings_ms", "cut", "dropped_citations", "tokens", "cost", "rounds")
+    names = ("query", "strategy", "agents", "timings_ms", "cut", "dropped_citations", "tokens", "cost", "rounds")
     trace = Trace("q", "single", ("docs",), {"total": 5.0}, ("rerank",))
-    values = {name: value for name, value in trace.to_json().items() if name in kept}
+    values = {name: value for name, value in trace.to_json().items() if name in names}
     assert trace_from_json(json.loads(json.dumps(values))) == trace

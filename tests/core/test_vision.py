@@ -28,12 +28,12 @@ from tests.test_injections import CANARY, gullible, unfenced
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
-SEEN = "ModuleNotFoundError: No module named 'kimas'. A terminal."
+IMAGE_DESCRIPTION = "ModuleNotFoundError: No module named 'kimas'. A terminal."
 
 
 @pytest.fixture
 async def peer() -> AsyncIterator[ScriptedPeer]:
-    async with ScriptedPeer(see=SEEN, write="Install it [p1].") as peer:
+    async with ScriptedPeer(see=IMAGE_DESCRIPTION, write="Install it [p1].") as peer:
         yield peer
 
 
@@ -68,14 +68,14 @@ async def ask(question: Question, configuration: Settings) -> MemorySink:
 async def test_what_a_picture_shows_is_searched_for_and_answered(peer: ScriptedPeer) -> None:
     sink = await ask(Question("What do I do about this?", image_loaders=(picture(),)), configured(peer))
     reply = sink.replies[0]
-    assert (reply.text, reply.image_description) == ("Install it [1].", SEEN)
+    assert (reply.text, reply.image_description) == ("Install it [1].", IMAGE_DESCRIPTION)
     assert "ModuleNotFoundError" in reply.trace.query
-    (looked,) = peer.sent("see")
-    assert looked["model"] == "eyes"
-    words, output = looked["messages"][-1]["content"]
+    (request,) = peer.sent("see")
+    assert request["model"] == "eyes"
+    words, output = request["messages"][-1]["content"]
     assert "What do I do about this?" in words["text"]
     assert output["image_url"]["url"].startswith("data:image/png;base64,")
-    assert f"> {SEEN}" in peer.sent("write")[-1]["messages"][-1]["content"]
+    assert f"> {IMAGE_DESCRIPTION}" in peer.sent("write")[-1]["messages"][-1]["content"]
     assert reply.trace.timings_ms["vision"] > 0
     assert reply.trace.tokens["vision.prompt"] > 0
 
@@ -88,7 +88,7 @@ async def test_a_picture_without_words_is_a_question(peer: ScriptedPeer) -> None
 async def test_main_looks_itself_where_it_can(peer: ScriptedPeer) -> None:
     endpoint = {"base_url": peer.base_url, "model": "all", "images": True}
     sink = await ask(Question("And this?", image_loaders=(picture(),)), settings(models={"main": endpoint}))
-    assert sink.replies[0].image_description == SEEN
+    assert sink.replies[0].image_description == IMAGE_DESCRIPTION
     assert peer.sent("see")[0]["model"] == "all"
 
 
@@ -156,22 +156,22 @@ async def test_pictures_count_by_person_for_an_hour(monkeypatch: pytest.MonkeyPa
 
 async def test_few_messages_hold_pictures_at_the_same_time(peer: ScriptedPeer) -> None:
     """Pictures are large: all answers at once would take gigabytes."""
-    configuration, held, most = configured(peer, budget={"deadline_s": 600}), 0, 0
+    configuration, reserved_count, max_reserved = configured(peer, budget={"deadline_s": 600}), 0, 0
     models = RoleChatModel.open(configuration.models)
     deps = parts(model=models, configuration=configuration)
 
     async def fetch() -> bytes:
-        nonlocal held, most
-        held, most = held + 1, max(most, held + 1)
+        nonlocal reserved_count, max_reserved
+        reserved_count, max_reserved = reserved_count + 1, max(max_reserved, reserved_count + 1)
         await asyncio.sleep(0.01)
-        held -= 1
+        reserved_count -= 1
         return png()
 
     question = Question("This?", image_loaders=(fetch,) * 3)
     await asyncio.gather(*(answer(question, MemorySink(), deps) for _ in range(12)))
     if models:
         await models.close()
-    assert 3 < most <= 3 * MAX_MESSAGES_AT_ONCE
+    assert 3 < max_reserved <= 3 * MAX_MESSAGES_AT_ONCE
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ async def test_what_cannot_be_looked_at_is_left_out(peer: ScriptedPeer, bad: Ima
     assert sink.replies[0].trace.cut == ("vision",)
     assert peer.sent("see") == []
     sink = await ask(Question("Both?", image_loaders=(bad, picture())), configured(peer))
-    assert sink.replies[0].image_description == SEEN
+    assert sink.replies[0].image_description == IMAGE_DESCRIPTION
 
 
 async def test_a_model_that_hangs_or_fails_costs_its_share_and_no_more(peer: ScriptedPeer) -> None:

@@ -84,8 +84,8 @@ class Place:
             reference = message.get("message_reference") or {}
             is_reply = reply_to in ("", reference.get("message_id", "-"))
             if message["author"]["id"] == self.application and is_reply and text in message["content"]:
-                found: Json = message
-                return found
+                candidate: Json = message
+                return candidate
         return None
 
     def interact(self, kind: int, data: Json, **fields: object) -> None:
@@ -116,12 +116,16 @@ def get_buttons(message: Json) -> list[Json]:
 
 def converse(place: Place, bot: Bot, *, is_streamed: bool) -> None:
     """Mention the bot, follow up, give a command, rate."""
-    asked = place.write(f"<@{place.application}> {QUESTION}")
+    question_id = place.write(f"<@{place.application}> {QUESTION}")
     if is_streamed:
-        wait_until_streamed(lambda: (place.find("", reply_to=asked) or {"content": ""})["content"], "written down")
-    wait_for(lambda: place.find(ANSWER, reply_to=asked), "a mention is answered by a reply")
+        wait_until_streamed(
+            lambda: (place.find("", reply_to=question_id) or {"content": ""})["content"], "written down"
+        )
+    wait_for(lambda: place.find(ANSWER, reply_to=question_id), "a mention is answered by a reply")
     wait_for(lambda: is_cited((place.find(ANSWER) or {})["content"]), "with citations")
-    answer = wait_for(lambda: (found := place.find(ANSWER)) and get_buttons(found) and found, "and thumbs below it")
+    answer = wait_for(
+        lambda: (message := place.find(ANSWER)) and get_buttons(message) and message, "and thumbs below it"
+    )
     again = place.write(FOLLOW_UP, reply_to=answer["id"])
     wait_for(lambda: place.find(SECOND_ANSWER, reply_to=again), "so is a follow-up that replies to the bot")
     place.ask_by_command("What if I lose a key?")

@@ -51,9 +51,9 @@ class Server:
     def __init__(self, address: str) -> None:
         self._address = address
 
-    def act(self, what: str, /, **body: object) -> Any:
+    def act(self, action: str, /, **body: object) -> Any:
         """Do what a person does."""
-        return call(f"{self._address}/_control/{what}", {"channel": CHANNEL, "user": ALICE, **body})
+        return call(f"{self._address}/_control/{action}", {"channel": CHANNEL, "user": ALICE, **body})
 
     def get_mode(self) -> str:
         """Return how events are delivered: socket or events."""
@@ -69,8 +69,8 @@ class Server:
         for message in call(f"{self._address}/_control/messages/{CHANNEL}")["messages"]:
             is_there = message["user"] == BOT and thread_ts in ("", message.get("thread_ts"))
             if is_there and hidden == (message.get("subtype") == "ephemeral") and text in message["text"]:
-                found: Json = message
-                return found
+                candidate: Json = message
+                return candidate
         return None
 
 
@@ -87,14 +87,14 @@ def find_thumbs_up(message: Json) -> Json | None:
 
 def converse(server: Server, bot: Bot, *, is_streamed: bool) -> None:
     """Mention the bot, follow up, give a command, rate."""
-    asked = server.act("message", text=f"<@{BOT}> {QUESTION}")["message"]["ts"]
-    find = partial(server.find, thread_ts=asked)
+    question_ts = server.act("message", text=f"<@{BOT}> {QUESTION}")["message"]["ts"]
+    find = partial(server.find, thread_ts=question_ts)
     if is_streamed:
         wait_until_streamed(lambda: (find("") or {"text": ""})["text"], "written down")
     wait_for(lambda: find(ANSWER), "a mention is answered in a thread")
     wait_for(lambda: is_cited((find(ANSWER) or {})["text"]), "with citations")
     thumbs_up = wait_for(lambda: find_thumbs_up(find(ANSWER) or {}), "with thumbs below the answer")
-    server.act("message", text=FOLLOW_UP, thread_ts=asked)
+    server.act("message", text=FOLLOW_UP, thread_ts=question_ts)
     wait_for(lambda: find(SECOND_ANSWER), "so is a follow-up in the thread, without a mention")
     server.act("command", command="/kimas", text="help")
     wait_for(lambda: server.find("sources", hidden=True), "a slash command is answered, to one person only")

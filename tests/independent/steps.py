@@ -71,29 +71,29 @@ def call(url: str, body: object = None, *, method: str = "", headers: Mapping[st
     return json.loads(text) if text else None
 
 
-def wait_for(find: Callable[[], T | None], what: str) -> T:
+def wait_for(find: Callable[[], T | None], description: str) -> T:
     """Wait until something is found, print the step and return it. Raises `SystemExit` when it never is."""
     begun = time.monotonic()
-    while not (found := find()):
+    while not (result := find()):
         if time.monotonic() > begun + TIMEOUT_S:
-            raise SystemExit(f"failed: {what}")
+            raise SystemExit(f"failed: {description}")
         time.sleep(0.1)
-    print(f"ok   {what} ({time.monotonic() - begun:.1f} s)", flush=True)
-    return found
+    print(f"ok   {description} ({time.monotonic() - begun:.1f} s)", flush=True)
+    return result
 
 
 def wait_until_streamed(read: Callable[[], str], end: str) -> None:
     """Wait until a text with `end` is there, and was seen growing before. Raises `SystemExit` otherwise."""
-    seen: list[str] = []
+    texts: list[str] = []
 
     def grow() -> bool:
         text = read()
-        if text and text not in seen:
-            seen.append(text)
+        if text and text not in texts:
+            texts.append(text)
         return end in text
 
     wait_for(grow, "the model's answer is complete")
-    partial = [text for text in seen if end not in text]
+    partial = [text for text in texts if end not in text]
     if not partial:
         raise SystemExit("failed: it was shown while it was written")
     print(f"ok   it was shown while it was written ({len(partial)} times before)", flush=True)

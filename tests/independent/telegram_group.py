@@ -77,8 +77,8 @@ class Group:
         """Return the bot's first message that holds a text, among those after a message."""
         for message in self._call(f"chats/{self.chat['id']}/messages?limit=100") or []:
             if message["from"]["is_bot"] and message["message_id"] > after and text in message["text"]:
-                found: Json = message
-                return found
+                candidate: Json = message
+                return candidate
         return None
 
     def say(self, command: str) -> None:
@@ -125,7 +125,9 @@ def converse(group: Group, bot: Bot, *, is_streamed: bool) -> None:
         wait_until_streamed(lambda: (group.find("") or {"text": ""})["text"], "written down")
     wait_for(lambda: group.find(ANSWER), "a mention is answered")
     wait_for(lambda: is_cited((group.find(ANSWER) or {})["text"]), "with citations")
-    answer = wait_for(lambda: (found := group.find(ANSWER)) and get_buttons(found) and found, "and thumbs below it")
+    answer = wait_for(
+        lambda: (message := group.find(ANSWER)) and get_buttons(message) and message, "and thumbs below it"
+    )
     find = partial(group.find, after=answer["message_id"])
     group.write(FOLLOW_UP, reply_to_message=answer)
     wait_for(lambda: find(SECOND_ANSWER), "so is a follow-up that replies to the bot")

@@ -67,9 +67,9 @@ class Announced:
         await self._store.optimize()
 
 
-async def _announced(what: str) -> None:
+async def _announced(event: str) -> None:
     """Say what comes, and go on when told: a copy must not run ahead of a slow machine's killer."""
-    print(what, flush=True)
+    print(event, flush=True)
     await asyncio.to_thread(sys.stdin.readline)
 
 
@@ -127,7 +127,7 @@ def _of(path: str, number: int) -> Passage:
     return Passage(f"{path}-{number}", "docs", path, "Title", f"Text of {path}", "", "markdown")
 
 
-async def _found(store: Store) -> dict[str, tuple[str, float, float]]:
+async def _search_all(store: Store) -> dict[str, tuple[str, float, float]]:
     passages = await store.search(WORDS, unit(4), ["docs"], 1000)
     return {passage.id: (passage.text, passage.similarity, passage.lexical) for passage in passages}
 
@@ -150,7 +150,7 @@ async def _killed_over_and_over(
     """
     wanted = await _filled(origin)
     async with opened(origin) as store:
-        answers = await _found(store)
+        answers = await _search_all(store)
     async with opened(target) as store:
         before = await _outdated(store)
     killed = 0
@@ -159,16 +159,18 @@ async def _killed_over_and_over(
         async with opened(target) as store:
             await _honest(store, before, wanted)
         async with opened(origin) as store:
-            assert (await store.manifest("docs"), await _found(store)) == (wanted, answers)
+            assert (await store.manifest("docs"), await _search_all(store)) == (wanted, answers)
     async with opened(origin) as item, opened(target) as other:
-        there = await other.manifest("docs")
+        manifest = await other.manifest("docs")
         copy_report = await copy_source(item, other, "docs", batch_passages=BATCH)
         # Whatever a kill left undone was seen to be missing.
-        assert copy_report.copied == sum(there.get(path) != stored_document for path, stored_document in wanted.items())
-        assert copy_report.deleted == len(there.keys() - wanted.keys())
+        assert copy_report.copied == sum(
+            manifest.get(path) != stored_document for path, stored_document in wanted.items()
+        )
+        assert copy_report.deleted == len(manifest.keys() - wanted.keys())
         await other.optimize()
         assert await other.manifest("docs") == wanted
-        results = await _found(other)
+        results = await _search_all(other)
         assert results.keys() == answers.keys()
         for name, expected in answers.items():
             text, cosine, lexical = expected

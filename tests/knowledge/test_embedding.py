@@ -138,18 +138,18 @@ async def test_a_cache_that_cannot_be_written_names_the_place(tmp_path: Path) ->
 
 @pytest.mark.serial
 async def test_questions_overtake_an_ingest_and_it_can_be_cancelled(local: LocalEmbedder) -> None:
-    async def asked() -> float:
+    async def measure_query() -> float:
         started = time.perf_counter()
         await local.embed(["How do agents exchange messages?"])
         return time.perf_counter() - started
 
-    alone = float(np.median([await asked() for _ in range(5)]))
+    alone = float(np.median([await measure_query() for _ in range(5)]))
     passage = "Agents exchange messages through a hub that broadcasts to each of its participants. " * 12
     ingest = asyncio.create_task(local.embed([f"{number} {passage}" for number in range(500)]))
     await asyncio.sleep(0.2)
     waits = []
     for _ in range(25):
-        waits.append(await asked())
+        waits.append(await measure_query())
         await asyncio.sleep(0.02)
     assert not ingest.done()
     # The whole ingest would take a thousand times as long as a question.

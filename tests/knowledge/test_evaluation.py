@@ -181,8 +181,8 @@ class TestRouting:
         scores[:, 2] *= 0.65
         weights = tune_scales_and_threshold(scores, wanted, 1)
 
-        def accuracy(these: RoutingWeights) -> float:
-            chosen = select_agent_columns(scores, these, 1)
+        def accuracy(weights: RoutingWeights) -> float:
+            chosen = select_agent_columns(scores, weights, 1)
             return float(np.mean([bool(item) and wanted[case, item[0]] for case, item in enumerate(chosen)]))
 
         plain = RoutingWeights(np.ones(3), -1.0)

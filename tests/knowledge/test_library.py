@@ -301,16 +301,16 @@ async def test_scales_are_by_agent_and_by_kind_of_source(filled: Store, embedder
         "mute": {"sources": ["nothing"], "description": "pear tree"},
     }
 
-    async def found(scales: dict[str, float]) -> dict[str, float]:
+    async def score_agents(scales: dict[str, float]) -> dict[str, float]:
         knowledge = {"routing": {"kind_scales": scales, "threshold": -1, "agents": 9}}
         return await scores(filled, embedder, "is a pear sweet?", sources=sources, agents=agents, knowledge=knowledge)
 
-    plain, scaled = await found({}), await found({"files": 0.5, "faq": 2})
+    plain, scaled = await score_agents({}), await score_agents({"files": 0.5, "faq": 2})
     assert scaled["cook"] == pytest.approx(plain["cook"] / 2, rel=1e-4)
     assert scaled["smith"] == pytest.approx(plain["smith"], rel=1e-4)
     assert scaled["mute"] == pytest.approx(plain["mute"] * 2, rel=1e-4)
     # Each kind has its own centroids now: those of the fruit or those of the tools count half.
-    for entry in (await found({"files": 0.5}), await found({"git": 0.5})):
+    for entry in (await score_agents({"files": 0.5}), await score_agents({"git": 0.5})):
         assert entry["both"] == pytest.approx(max(entry["fruiterer"], entry["smith"]), rel=1e-4)
 
 
@@ -385,13 +385,15 @@ async def test_a_question_for_nobody_is_not_searched_and_the_answer_says_so(
 
 
 async def test_a_score_is_the_same_for_every_limit_and_query_length(library: KnowledgeLibrary) -> None:
-    one, many = [await library.search("cook", "pear number 3", limit) for limit in (1, 12)]
-    assert one[0] == many[0]
-    assert one[0].lexical_share == pytest.approx(one[0].lexical / await max_score(library, "pear number 3"))
+    first_result, results = [await library.search("cook", "pear number 3", limit) for limit in (1, 12)]
+    assert first_result[0] == results[0]
+    assert first_result[0].lexical_share == pytest.approx(
+        first_result[0].lexical / await max_score(library, "pear number 3")
+    )
     # All that a short query asks for counts as much as all that a long one does.
     short = (await library.search("cook", "number 3", 1))[0]
-    assert short.lexical_share == pytest.approx(one[0].lexical_share, abs=0.15)
-    assert short.lexical < one[0].lexical * 0.9
+    assert short.lexical_share == pytest.approx(first_result[0].lexical_share, abs=0.15)
+    assert short.lexical < first_result[0].lexical * 0.9
 
 
 async def max_score(library: KnowledgeLibrary, query: str) -> float:
@@ -399,11 +401,11 @@ async def max_score(library: KnowledgeLibrary, query: str) -> float:
 
 
 async def test_words_that_no_passage_has_count_half(library: KnowledgeLibrary) -> None:
-    known = (await library.search("cook", "pear", 1))[0].lexical_share
+    known_share = (await library.search("cook", "pear", 1))[0].lexical_share
     unknown_weight = (await library.match_words("zeppelin", 1)).unknown_weight
     pear_weight = (await library.term_weights("pear"))["pear"]
     both = (await library.search("cook", "pear zeppelin", 1))[0].lexical_share
-    assert both == pytest.approx(known * pear_weight / (pear_weight + unknown_weight / 2))
+    assert both == pytest.approx(known_share * pear_weight / (pear_weight + unknown_weight / 2))
 
 
 async def test_a_store_that_cannot_count_words_gives_shares_too(filled: Store, embedder: WordEmbedder) -> None:

@@ -414,15 +414,15 @@ async def test_a_failure_is_shared_and_not_kept(web: WebPeer) -> None:
 
 
 async def test_who_gives_up_leaves_the_others_their_answer() -> None:
-    go, asked, ended = asyncio.Event(), 0, 0
+    go, started_count, ended_count = asyncio.Event(), 0, 0
 
     async def ask(query: str) -> LiveResult:
-        nonlocal asked, ended
-        asked += 1
+        nonlocal started_count, ended_count
+        started_count += 1
         try:
             await go.wait()
         finally:
-            ended += 1
+            ended_count += 1
         return LiveResult([])
 
     result_cache = ResultCache(60)
@@ -431,7 +431,7 @@ async def test_who_gives_up_leaves_the_others_their_answer() -> None:
     first.cancel()
     await asyncio.wait([first])
     assert first.cancelled()
-    assert (asked, ended) == (1, 0)
+    assert (started_count, ended_count) == (1, 0)
     go.set()
     assert await second == []
     go.clear()
@@ -440,7 +440,7 @@ async def test_who_gives_up_leaves_the_others_their_answer() -> None:
     for task in last:
         task.cancel()
     await asyncio.wait(last)
-    assert (asked, ended) == (2, 2)  # nobody waited any more: it is gone, too
+    assert (started_count, ended_count) == (2, 2)  # nobody waited any more: it is gone, too
     go.set()
     assert await result_cache.get_or_fetch("y", ask) == []
-    assert asked == 3
+    assert started_count == 3

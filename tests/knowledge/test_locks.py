@@ -46,26 +46,26 @@ async def test_a_source_is_refreshed_by_one_and_others_meanwhile(tmp_path: Path)
 async def test_whoever_looks_at_a_lock_is_in_nobodys_way(tmp_path: Path) -> None:
     async with source_lock(tmp_path, "docs"):
         pass
-    enough, looks, taken = threading.Event(), 0, 0
+    enough_event, look_count, taken_count = threading.Event(), 0, 0
 
     def look() -> None:
-        nonlocal looks
-        while not enough.is_set():
+        nonlocal look_count
+        while not enough_event.is_set():
             is_refreshing(tmp_path, "docs")
-            looks += 1
+            look_count += 1
             time.sleep(0.002)
 
     looking = asyncio.create_task(asyncio.to_thread(look))
     try:
         async with asyncio.timeout(60):
-            while min(looks, taken) < 50:
+            while min(look_count, taken_count) < 50:
                 async with source_lock(tmp_path, "docs"):
-                    taken += 1
+                    taken_count += 1
                 await asyncio.sleep(0)
     finally:
-        enough.set()
+        enough_event.set()
         await looking
-    assert min(looks, taken) >= 50, "it was taken again and again while somebody looked"
+    assert min(look_count, taken_count) >= 50, "it was taken again and again while somebody looked"
     assert not is_refreshing(tmp_path, "docs")
 
 

@@ -200,16 +200,16 @@ async def test_a_source_that_is_no_longer_configured_is_forgotten_by_a_whole_ing
     await refresh_sources(RefreshContext(sources, store, embedder, tmp_path, 200, record))
     # Another deployment's, whose refreshes are not on record here.
     await refresh(DictSource("others", {"a.md": "plum"}), store, embedder, SyncOptions(200))
-    left = RefreshContext({"fruit": sources["fruit"]}, store, embedder, tmp_path, 200, record)
+    remaining_context = RefreshContext({"fruit": sources["fruit"]}, store, embedder, tmp_path, 200, record)
 
-    await refresh_sources(left, ["fruit"])
+    await refresh_sources(remaining_context, ["fruit"])
     assert len(await store.manifest("trees")) == 2, "who refreshes one source changes no other"
     async with source_lock(tmp_path, "trees"):
-        assert (await refresh_sources(left)).failures == {}
+        assert (await refresh_sources(remaining_context)).failures == {}
     assert len(await store.manifest("trees")) == 2, "a process with another configuration is at it"
     assert set(await record.get_states()) == {"fruit", "trees"}
 
-    await refresh_sources(left)
+    await refresh_sources(remaining_context)
     assert await store.manifest("trees") == {}
     assert set(await record.get_states()) == {"fruit"}
     assert [len(await store.manifest(name)) for name in ("fruit", "others")] == [2, 1]

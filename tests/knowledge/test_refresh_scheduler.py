@@ -367,16 +367,16 @@ async def test_questions_see_the_old_knowledge_or_the_new_while_it_is_swapped(up
         async with asyncio.timeout(SOON_S):
             while len(await library.search("fruit", "apple edition", 100)) < 40:
                 await asyncio.sleep(0.02)
-        asking = asyncio.create_task(ask())
+        ask_task = asyncio.create_task(ask())
         await true(lambda: observed)
         upkept.files("fruit", **{f"f{n}": f"apple {n} edition two" for n in range(40)})
         before = await upkept.tries("fruit")
         await keeper.refresh()
         async with asyncio.timeout(SOON_S):
-            while (False, True) not in observed and not asking.done():
+            while (False, True) not in observed and not ask_task.done():
                 await asyncio.sleep(0.02)
-        asking.cancel()
+        ask_task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asking
+            await ask_task
     assert await upkept.tries("fruit") > before
     assert observed == {(True, False), (False, True)}, "one commit: never a mix, never nothing"

@@ -308,18 +308,18 @@ def wait(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [403, 429])
-@pytest.mark.parametrize(("asked", "longest"), [("120", 121), ("", 61), ("1e9", 7201), ("soon", 61), ("nan", 61)])
+@pytest.mark.parametrize(("retry_after", "max_s"), [("120", 121), ("", 61), ("1e9", 7201), ("soon", 61), ("nan", 61)])
 async def test_a_secondary_limit_is_believed_within_reason(
-    forge: ForgePeer, tmp_path: Path, status: int, asked: str, longest: float
+    forge: ForgePeer, tmp_path: Path, status: int, retry_after: str, max_s: float
 ) -> None:
     source = project(forge, tmp_path)
     before = await source.listing()
-    forge.slow_down, forge.retry_after = status, asked
+    forge.slow_down, forge.retry_after = status, retry_after
     listing = await source.listing()
     assert listing.fingerprints == before.fingerprints
     assert "rate limit is reached" in listing.stale
-    left = json.loads((tmp_path / "items.json").read_text("utf-8"))["blocked_until"] - time.time()
-    assert longest - 50 < left <= longest
+    remaining_s = json.loads((tmp_path / "items.json").read_text("utf-8"))["blocked_until"] - time.time()
+    assert max_s - 50 < remaining_s <= max_s
     with pytest.raises(SourceError, match="rate limit"):
         await source.probe()
 
@@ -557,7 +557,7 @@ def test_discussions_need_a_token() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "expected_text"),
     [
         ("a <!-- template --> b", "a  b"),
         ("a <!-- never closed", "a <!-- never closed"),
@@ -573,8 +573,8 @@ def test_discussions_need_a_token() -> None:
         ("<svg onload=x><g/></SVG >after", "after"),
     ],
 )
-def test_what_nobody_sees_is_dropped(text: str, kept: str) -> None:
-    assert clean_markdown(text) == kept
+def test_what_nobody_sees_is_dropped(text: str, expected_text: str) -> None:
+    assert clean_markdown(text) == expected_text
 
 
 @pytest.mark.parametrize("piece", ["<script>", "<!--", "```\n~~~\n", "<svg ", "`", "# ", "<!-- ` "])

@@ -416,11 +416,11 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("what", DAMAGE)
-async def test_a_damaged_clone_is_made_anew(what: str, repository: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_damaged_clone_is_made_anew(damage: str, repository: Path, tmp_path: Path) -> None:
     await remote(repository, tmp_path).listing()
     revision = commit(repository, {"README.md": "# New\n"})
-    DAMAGE[what](get_clone(tmp_path))
+    DAMAGE[damage](get_clone(tmp_path))
     item = remote(repository, tmp_path)
     listing = await item.listing()
     assert (listing.revision, listing.stale) == (revision, "")

@@ -229,14 +229,14 @@ async def test_ssh_uses_the_key_alone_and_knows_its_hosts(
     stand_in: Callable[[str], Path], key: Path, repository: Path, tmp_path: Path
 ) -> None:
     log = stand_in("")
-    known = tmp_path / "my hosts"
-    known.touch()
+    known_hosts = tmp_path / "my hosts"
+    known_hosts.touch()
     url = f"ssh://git@host.example{repository}"
-    listing = await source(url, tmp_path, ssh_key=key, known_hosts=known, timeout_s=30).listing()
+    listing = await source(url, tmp_path, ssh_key=key, known_hosts=known_hosts, timeout_s=30).listing()
     assert listing.revision == git(repository, "rev-parse", "HEAD")
     lines = log.read_text().splitlines()
     assert lines[:2] == ["-i", str(key)]
-    wanted = ("BatchMode=yes", "StrictHostKeyChecking=yes", "IdentitiesOnly=yes", f'UserKnownHostsFile="{known}"')
+    wanted = ("BatchMode=yes", "StrictHostKeyChecking=yes", "IdentitiesOnly=yes", f'UserKnownHostsFile="{known_hosts}"')
     assert all(option in lines for option in wanted)
     assert "git@host.example" in lines
     log.unlink()
@@ -245,7 +245,7 @@ async def test_ssh_uses_the_key_alone_and_knows_its_hosts(
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("error_output", "reason"),
     [
         ("No ED25519 host key is known for h and you have requested strict checking.\nHost key verification failed.",
          "No ED25519 host key is known for h.*add its key to known_hosts"),
@@ -256,10 +256,10 @@ async def test_ssh_uses_the_key_alone_and_knows_its_hosts(
     ],
 )  # fmt: skip
 async def test_what_ssh_refuses_says_what_to_do(
-    said: str, words: str, stand_in: Callable[[str], Path], key: Path, tmp_path: Path
+    error_output: str, reason: str, stand_in: Callable[[str], Path], key: Path, tmp_path: Path
 ) -> None:
-    stand_in("cat >&2 <<'END'\n" + said + "\nEND\nexit 255")
-    with pytest.raises(SourceError, match=words):
+    stand_in("cat >&2 <<'END'\n" + error_output + "\nEND\nexit 255")
+    with pytest.raises(SourceError, match=reason):
         await source("git@h:o/r.git", tmp_path, ssh_key=key).listing()
 
 
@@ -279,10 +279,10 @@ def test_a_key_that_ssh_would_refuse_is_named(key: Path, tmp_path: Path) -> None
 
 
 def test_the_real_ssh_understands_the_options(key: Path, tmp_path: Path) -> None:
-    known = tmp_path / "100% known"
-    known.touch()
+    known_hosts = tmp_path / "100% known"
+    known_hosts.touch()
     settings = GitSource.model_validate(
-        {"kind": "git", "url": "git@h.example:r", "ssh_key": key, "known_hosts": known, "timeout_s": 7}
+        {"kind": "git", "url": "git@h.example:r", "ssh_key": key, "known_hosts": known_hosts, "timeout_s": 7}
     )
     command = build_access("docs", settings).environment["GIT_SSH_COMMAND"]
     result = subprocess.run(["sh", "-c", f"{command} -G h.example"], check=True, capture_output=True, text=True)
@@ -290,7 +290,7 @@ def test_the_real_ssh_understands_the_options(key: Path, tmp_path: Path) -> None
     assert (options["batchmode"], options["identitiesonly"], options["connecttimeout"]) == ("yes", "yes", "7")
     assert options["stricthostkeychecking"] in ("yes", "true")
     assert options["identityfile"] == str(key)
-    assert options["userknownhostsfile"].replace("%%", "%").strip('"') == str(known)
+    assert options["userknownhostsfile"].replace("%%", "%").strip('"') == str(known_hosts)
 
 
 # SSH, spoken by a real server where there is one.

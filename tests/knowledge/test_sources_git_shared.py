@@ -281,10 +281,10 @@ async def test_the_preset_clones_once(server: GitServer, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "kept", ["{", "[]", "{}", '{"remote": 1, "round": "x", "fetched": {}, "followers": {}}', '{"fetched": []}']
+    "state_text", ["{", "[]", "{}", '{"remote": 1, "round": "x", "fetched": {}, "followers": {}}', '{"fetched": []}']
 )
-def test_a_state_that_makes_no_sense_is_none(kept: str, tmp_path: Path) -> None:
-    (tmp_path / "kimas.json").write_text(kept)
+def test_a_state_that_makes_no_sense_is_none(state_text: str, tmp_path: Path) -> None:
+    (tmp_path / "kimas.json").write_text(state_text)
     assert read_state(tmp_path) is None
 
 

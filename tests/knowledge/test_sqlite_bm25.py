@@ -44,9 +44,9 @@ def test_passages_without_words_score_nothing(texts: list[str]) -> None:
 
 
 def test_dead_passages_count_for_nothing() -> None:
-    left = scored(["cat cat dog", "bird"], "cat bird")
+    scores = scored(["cat cat dog", "bird"], "cat bird")
     assert scored(["cat cat dog", "cat bird cat", "bird"], "cat bird", [True, False, True]) == pytest.approx(
-        [left[0], 0.0, left[1]]
+        [scores[0], 0.0, scores[1]]
     )
 
 
@@ -54,8 +54,8 @@ def test_blocks_count_as_one() -> None:
     texts = ["cat cat dog", "dog fish", "bird cat", "fish", "cow cat"]
     blocks = [inverted(part) for part in (texts[:2], texts[2:3], [], texts[3:])]
     for alive in (None, [True, True, False, True, True]):
-        apart = BM25Scorer(blocks, None if alive is None else np.array(alive)).scores("cat fish cat nowhere")
-        assert apart.tolist() == pytest.approx(scored(texts, "cat fish cat nowhere", alive))
+        split_scores = BM25Scorer(blocks, None if alive is None else np.array(alive)).scores("cat fish cat nowhere")
+        assert split_scores.tolist() == pytest.approx(scored(texts, "cat fish cat nowhere", alive))
 
 
 def test_a_word_has_the_same_hash_in_every_process() -> None:

@@ -127,18 +127,21 @@ async def test_a_compact_index_finds_what_an_exact_one_does(tmp_path: Path) -> N
     await exact.replace("docs", ["a.md"], near)
     compact = await open_sqlite(tmp_path / "passages", "test", DIMENSION, memory_bytes=0)
     try:
-        found, expected = 0, 0
+        found_count, expected_count = 0, 0
         for number in range(24):
             vector = topics[number % 12] / 10 + draw.standard_normal(DIMENSION).astype(np.float32) / DIMENSION**0.5
             passages = {item.id: item for item in await exact.search("word3", vector, ["docs", "small"], 50)}
             others = {item.id: item for item in await compact.search("word3", vector, ["docs", "small"], 50)}
-            found, expected = found + len(passages.keys() & others.keys()), expected + len(passages)
+            found_count, expected_count = (
+                found_count + len(passages.keys() & others.keys()),
+                expected_count + len(passages),
+            )
             for name in passages.keys() & others.keys():
                 assert others[name].text == passages[name].text
                 assert others[name].lexical == pytest.approx(passages[name].lexical)
                 assert others[name].similarity == pytest.approx(passages[name].similarity, abs=1e-5)
             assert len(await compact.search("", vector, ["small"], 100)) == 50
-        assert found >= 0.97 * expected
+        assert found_count >= 0.97 * expected_count
         assert await compact.term_weights("word3 nowhere") == await exact.term_weights("word3 nowhere")
     finally:
         await exact.close()
@@ -196,8 +199,8 @@ async def test_of_two_who_write_the_same_path_one_remains(store: SqliteStore, tm
             await asyncio.gather(store.replace("docs", ["a.md"], ours), rival.replace("docs", ["a.md"], theirs))
             # What the other process wrote is seen a second later; what is written here is seen at once.
             await store.replace("else", ["x.md"], rows(1, "x.md", 9000 + turn, "else"))
-            left = found_ids(await store.search("common", None, ["docs"], 50))
-            assert left in ({row.passage.id for row in ours}, {row.passage.id for row in theirs})
+            remaining_ids = found_ids(await store.search("common", None, ["docs"], 50))
+            assert remaining_ids in ({row.passage.id for row in ours}, {row.passage.id for row in theirs})
     finally:
         await rival.close()
 

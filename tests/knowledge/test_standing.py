@@ -311,18 +311,18 @@ async def test_live_and_stored_results_come_together_and_each_page_once(world: W
 
 
 def test_of_two_sides_the_more_similar_one_stays_whole() -> None:
-    def one(name: str, source: str, url: str, similarity: float) -> Passage:
+    def make_passage(name: str, source: str, url: str, similarity: float) -> Passage:
         return Passage(name, source, name, "Title", "text", url, similarity=similarity)
 
-    stored = [one("a", "common", "https://x.org/a", 0.5), one("b", "common", "https://x.org/a", 0.3)]
-    live = [one("c", "web", "https://x.org/a", 0.4), one("d", "web", "https://x.org/d", 0.1)]
-    site = one("e", "site", "https://x.org/a", 0.2)
+    stored = [make_passage("a", "common", "https://x.org/a", 0.5), make_passage("b", "common", "https://x.org/a", 0.3)]
+    live = [make_passage("c", "web", "https://x.org/a", 0.4), make_passage("d", "web", "https://x.org/d", 0.1)]
+    site = make_passage("e", "site", "https://x.org/a", 0.2)
     passages = deduplicate([*stored, site], live, {"common": "web"})
     assert {passage.id for passage in passages} == {"a", "b", "d", "e"}
-    nearer = [one("c", "web", "https://x.org/a", 0.6)]
+    nearer = [make_passage("c", "web", "https://x.org/a", 0.6)]
     assert {passage.id for passage in deduplicate(stored, nearer, {"common": "web"})} == {"c"}
     assert len(deduplicate(stored, nearer, {})) == 3
-    odd = [one("f", "common", "http://[x", 0.1), one("g", "web", "http://[x", 0.2)]
+    odd = [make_passage("f", "common", "http://[x", 0.1), make_passage("g", "web", "http://[x", 0.2)]
     assert [passage.id for passage in deduplicate(odd[:1], odd[1:], {"common": "web"})] == ["g"]
 
 

@@ -169,15 +169,15 @@ class Interrupted:
     """Hands everything on to a store, and does something before its n-th batch is written."""
 
     def __init__(self, store: Store, batch: int, action: Callable[[], None]) -> None:
-        self._store, self._left, self._action = store, batch, action
+        self._store, self._remaining_calls, self._action = store, batch, action
         self.manifest, self.search, self.vectors = store.manifest, store.search, store.vectors
         self.optimize, self.close = store.optimize, store.close
 
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
     ) -> None:
-        self._left -= 1
-        if self._left == 0:
+        self._remaining_calls -= 1
+        if self._remaining_calls == 0:
             self._action()
         await asyncio.sleep(0)
         await self._store.replace(source, paths, rows, empty)

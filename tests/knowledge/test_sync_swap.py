@@ -23,7 +23,7 @@ class Counted:
     """Hands everything on to a store, and notes down how many documents each commit touches."""
 
     def __init__(self, store: Store, fail_after: int = 1000) -> None:
-        self._store, self._left = store, fail_after
+        self._store, self._remaining_calls = store, fail_after
         self.commits: list[int] = []
         self.manifest, self.search, self.vectors = store.manifest, store.search, store.vectors
         self.optimize, self.close = store.optimize, store.close
@@ -31,8 +31,8 @@ class Counted:
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
     ) -> None:
-        self._left -= 1
-        if self._left < 0:
+        self._remaining_calls -= 1
+        if self._remaining_calls < 0:
             raise StoreError("the disk is full")
         self.commits.append(len(set(paths)))
         await self._store.replace(source, paths, rows, empty)

@@ -63,12 +63,12 @@ class StartingCluster:
     store_name = "the passage store"
 
     def __init__(self, failure_count: int) -> None:
-        self.left = failure_count
+        self.remaining_failures = failure_count
 
     async def get(self, keys: object) -> dict[object, dict[str, object]]:
         async with map_errors(self.store_name, "read", 5):
-            if self.left:
-                self.left -= 1
+            if self.remaining_failures:
+                self.remaining_failures -= 1
                 raise WeaviateQueryError("could not find class Kimas_passages in schema", "GRPC search")
         labels = {"embedder": "test", "dimension": "8", "format": SCHEMA_VERSION}
         return {LABEL_KEY: labels, commit_key("docs"): Commit().to_properties()}
@@ -83,7 +83,7 @@ async def test_a_server_that_is_starting_is_asked_again(monkeypatch: pytest.Monk
     monkeypatch.setattr(store, "STARTING_RETRY_S", 0.01)
     cluster = StartingCluster(5)
     assert await make_store(cluster).search("word", None, ["docs"], 5) == []
-    assert cluster.left == 0
+    assert cluster.remaining_failures == 0
 
 
 async def test_a_server_that_goes_on_starting_is_a_service_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:

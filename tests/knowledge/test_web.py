@@ -141,9 +141,9 @@ async def test_a_secret_does_not_follow_to_another_host(web: WebPeer, client: We
     headers = {name: "secret", "Accept": "text/html"}
     reply = await client.fetch(Request(web.url("/away"), headers=headers, params={"key": "secret"}))
     assert reply.text() == "there"
-    there = web.requests[-1]
-    assert "secret" not in str(dict(there.headers)) + there.path_qs
-    assert there.headers["Accept"] == "text/html"
+    last_request = web.requests[-1]
+    assert "secret" not in str(dict(last_request.headers)) + last_request.path_qs
+    assert last_request.headers["Accept"] == "text/html"
 
 
 @pytest.mark.parametrize("status", [307, 308])
@@ -278,10 +278,10 @@ class ChangingResolver(AbstractResolver):
 
     def __init__(self, *answers: list[str]) -> None:
         self._answers = list(answers)
-        self.asked = 0
+        self.request_count = 0
 
     async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET) -> list[Any]:
-        self.asked += 1
+        self.request_count += 1
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         kind, numeric = socket.AF_INET, socket.AI_NUMERICHOST
         return [
@@ -301,7 +301,7 @@ async def test_the_connection_goes_to_the_address_that_was_checked(web: WebPeer)
         async with WebClient(("rebound.example",), resolver) as client:
             reply = await client.fetch(Request(web.url("/", "rebound.example"), timeout_s=3))
     assert reply.text() == "the one that was checked"
-    assert resolver.asked == 1
+    assert resolver.request_count == 1
 
 
 async def test_a_name_that_turns_inward_is_refused_at_the_next_connection(web: WebPeer) -> None:

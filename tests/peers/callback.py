@@ -49,7 +49,7 @@ class CallbackPeer:
         self.compares = True
         self.tries = 0
         self.port = 0
-        self._given: dict[str, str] = {}
+        self._responses_by_key: dict[str, str] = {}
         self._runner: web.AppRunner | None = None
         self._session: aiohttp.ClientSession | None = None
 
@@ -144,7 +144,7 @@ class CallbackPeer:
         return ""
 
     def _taken(self, key: str, payload: dict[str, Any]) -> web.Response:
-        if key not in self._given:
+        if key not in self._responses_by_key:
             place = (payload["chat"], payload["thread"])
             if payload["state"] == "final" and US not in self.shown[place]:
                 most = payload.get("bot_replies_below")
@@ -154,8 +154,8 @@ class CallbackPeer:
             self.callbacks.append(payload)
             self.times.append(time.monotonic())
             self.keys.append(key)
-            self._given[key] = f"r{len(self._given)}"
-        return web.json_response({"id": self._given[key]} if self.own_ids else {})
+            self._responses_by_key[key] = f"r{len(self._responses_by_key)}"
+        return web.json_response({"id": self._responses_by_key[key]} if self.own_ids else {})
 
 
 def _broken(request: web.Request) -> web.Response:

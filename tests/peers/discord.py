@@ -312,13 +312,13 @@ class DiscordPeer:
         await self.gateway.emit("MESSAGE_DELETE", gone)
 
     async def command(
-        self, channel: str, name: str, author: Author | None = None, *, permissions: int = 0, **given: str
+        self, channel: str, name: str, author: Author | None = None, *, permissions: int = 0, **option_values: str
     ) -> Interaction:
         """Give a slash command that the bot has registered; `permissions` are the author's in the channel."""
         results = next((command for command in self.commands if command["name"] == name and command["type"] == 1), None)
         assert results is not None, f"/{name} is not registered"
-        options = [_given(results, key, value) for key, value in given.items()]
-        assert {option["name"] for option in results["options"] if option.get("required")} <= set(given)
+        options = [_given(results, key, value) for key, value in option_values.items()]
+        assert {option["name"] for option in results["options"] if option.get("required")} <= set(option_values)
         return await self._ask(channel, {"name": name, "type": 1, "options": options}, author, permissions)
 
     async def choose(
@@ -605,8 +605,8 @@ class DiscordPeer:
             error.body = {"message": "You are being rate limited.", "retry_after": reset_s, "global": False}
             raise error
         self._windows[bucket] = (begun, sent + 1)
-        left = str(count - sent - 1)
-        limit = {"X-RateLimit-Limit": str(count), "X-RateLimit-Remaining": left, "X-RateLimit-Bucket": "messages"}
+        remaining = str(count - sent - 1)
+        limit = {"X-RateLimit-Limit": str(count), "X-RateLimit-Remaining": remaining, "X-RateLimit-Bucket": "messages"}
         return {**limit, "X-RateLimit-Reset-After": str(reset_s)}
 
     async def _call(self, name: str, path: str, body: Json, request: web.Request) -> object:
@@ -809,22 +809,22 @@ class DiscordPeer:
         command.shown = self.channels[command.channel].messages[message.id] = message
         return None
 
-    def _note(self, asked: Interaction, body: Json) -> None:
+    def _note(self, interaction: Interaction, body: Json) -> None:
         """Take the answer to the press of a button: a note for who pressed it, or the message below it changed."""
         data = body.get("data", {})
         content = self._checked(data, EDIT)
         if body.get("type") == NOTE:
-            asked.shown = PostedMessage(
-                self.snowflake(), asked.channel, content, self.me, 19, int(data.get("flags", 0))
+            interaction.shown = PostedMessage(
+                self.snowflake(), interaction.channel, content, self.me, 19, int(data.get("flags", 0))
             )
-            asked.hidden = bool(asked.shown.flags & EPHEMERAL)
-        elif body.get("type") == CHANGE and asked.pressed is not None:
-            asked.shown = asked.pressed
-            asked.shown.content = content
+            interaction.hidden = bool(interaction.shown.flags & EPHEMERAL)
+        elif body.get("type") == CHANGE and interaction.pressed is not None:
+            interaction.shown = interaction.pressed
+            interaction.shown.content = content
         else:
             raise form("type", "BASE_TYPE_CHOICES", "Value must be one of {4, 5, 6, 7, 9, 10, 12}.")
         if "components" in data:
-            asked.shown.components = _components(data)
+            interaction.shown.components = _components(data)
 
     def _by_token(self, application: str, token: str) -> Interaction:
         command = self.asked.get(token)

@@ -360,10 +360,10 @@ class ForgePeer(WebPeer):
         return json_response(part, headers=headers)
 
 
-def wrong(request: web.Request, known: set[str]) -> web.Response | None:
+def wrong(request: web.Request, known_names: set[str]) -> web.Response | None:
     """Refuse parameters that the original would not know or take."""
     size = request.query.get("per_page", "30")
-    if set(request.query) - known - {"per_page", "page"} or not size.isdigit() or not 1 <= int(size) <= 100:
+    if set(request.query) - known_names - {"per_page", "page"} or not size.isdigit() or not 1 <= int(size) <= 100:
         return json_response({"message": "Validation Failed"}, 422)
     return None
 

@@ -59,10 +59,10 @@ class RerankPeer(WebPeer):
 
 
 def _problem(service: str, body: Body) -> str:
-    known: dict[str, type] = {"query": str, "documents": list, "top_n": int, "model": str}
+    known_fields: dict[str, type] = {"query": str, "documents": list, "top_n": int, "model": str}
     if service == "tei":
-        known = {"query": str, "texts": list, "truncate": bool, "raw_scores": bool, "return_text": bool}
-    wrong = [name for name, value in body.items() if not isinstance(value, known.get(name, type(None)))]
+        known_fields = {"query": str, "texts": list, "truncate": bool, "raw_scores": bool, "return_text": bool}
+    wrong = [name for name, value in body.items() if not isinstance(value, known_fields.get(name, type(None)))]
     needed = {"query", "texts"} if service == "tei" else {"query", "documents", "model"}
     missing = sorted(needed - body.keys())
     return f"unknown or wrong: {wrong}, missing: {missing}" if wrong or missing else ""

@@ -194,7 +194,7 @@ class SlackPeer:
         self._command_channels: dict[str, str] = {}
         self._clock = 1_700_000_000_000_000
         self._faults: list[Fault] = []
-        self._taken: defaultdict[str, deque[float]] = defaultdict(deque)
+        self._call_times: defaultdict[str, deque[float]] = defaultdict(deque)
         self._tickets: set[str] = set()
         self._runner: web.AppRunner | None = None
 
@@ -499,12 +499,12 @@ class SlackPeer:
 
     def _limit(self, method: str) -> None:
         most, seconds = self.limits.get(method, (1 << 30, 1.0))
-        taken, now = self._taken[method], time.monotonic()
-        while taken and taken[0] <= now - seconds:
-            taken.popleft()
-        if len(taken) >= most:
-            raise Refusal("ratelimited", 429, max(1, round(taken[0] + seconds - now + 0.5)))
-        taken.append(now)
+        call_times, now = self._call_times[method], time.monotonic()
+        while call_times and call_times[0] <= now - seconds:
+            call_times.popleft()
+        if len(call_times) >= most:
+            raise Refusal("ratelimited", 429, max(1, round(call_times[0] + seconds - now + 0.5)))
+        call_times.append(now)
 
     def _open(self, _: Json) -> Json:
         ticket = self._tick()
@@ -526,7 +526,7 @@ class SlackPeer:
         channel = str(params.get("channel") or params.get("channel_id"))
         if channel in self.not_in:
             raise Refusal("not_in_channel")
-        if not any(known == channel for known, _ in self._messages):
+        if not any(known_channel == channel for known_channel, _ in self._messages):
             raise Refusal("channel_not_found")
         return channel
 
@@ -730,8 +730,16 @@ class SlackPeer:
             return web.Response(status=404, text="expired_url")
         if sum(response["trigger"] == trigger for response in self.responses) >= 5:
             return web.Response(status=404, text="used_url")
-        known = {"text", "response_type", "unfurl_links", "unfurl_media", "blocks", "replace_original", "thread_ts"}
-        if set(body) - known or not body.get("text", "").strip():
+        known_fields = {
+            "text",
+            "response_type",
+            "unfurl_links",
+            "unfurl_media",
+            "blocks",
+            "replace_original",
+            "thread_ts",
+        }
+        if set(body) - known_fields or not body.get("text", "").strip():
             return web.Response(status=400, text="invalid_payload")
         try:
             _blocks(body, self.lacking)
@@ -831,8 +839,8 @@ def _blocks(params: Json, lacking: set[str]) -> list[Json]:
     _check_blocks(blocks, lacking)
     output = "".join(block["text"]["text"] for block in blocks if block["type"] == "section")
     # A code block that two sections share is closed and opened again.
-    message, meant = (re.sub(r"[\s`]", "", text) for text in (output, str(params["text"])))
-    if blocks and message != meant:
+    message, expected_text = (re.sub(r"[\s`]", "", text) for text in (output, str(params["text"])))
+    if blocks and message != expected_text:
         raise Refusal("invalid_blocks")
     return blocks
 
@@ -874,12 +882,12 @@ def _hold(true: bool) -> None:
         raise Refusal("invalid_blocks")
 
 
-def _check(known: dict[str, type], params: Json) -> None:
+def _check(known_fields: dict[str, type], params: Json) -> None:
     """Check the names and the types of a request's parameters."""
-    types = {name.rstrip("!"): kind for name, kind in known.items()}
+    types = {name.rstrip("!"): kind for name, kind in known_fields.items()}
     for name, value in params.items():
         if name not in types or not isinstance(value, types[name]):
             raise Refusal(f"invalid_arguments: {name} {json.dumps(value)[:50]}")
-    for name in known:
+    for name in known_fields:
         if name.endswith("!") and name[:-1] not in params:
             raise Refusal(f"invalid_arguments: no {name[:-1]}")

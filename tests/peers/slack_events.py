@@ -22,7 +22,7 @@ Json = dict[str, Any]
 class Envelope:
     """One delivery. `attempts` holds the time of each try; `response` what came with the acknowledgement.
 
-    `taken` is told the response to the first acknowledgement.
+    `on_acknowledged` is told the response to the first acknowledgement.
     """
 
     id: str
@@ -32,7 +32,7 @@ class Envelope:
     acknowledged: asyncio.Event = field(default_factory=asyncio.Event)
     acknowledged_after: float = 0.0
     response: Json = field(default_factory=dict)
-    taken: Callable[[Json], None] | None = None
+    on_acknowledged: Callable[[Json], None] | None = None
 
     @property
     def answer(self) -> str:
@@ -43,8 +43,8 @@ class Envelope:
         """Note the acknowledgement."""
         self.response = response
         self.acknowledged_after = time.monotonic() - self.attempts[-1]
-        if self.taken is not None and not self.acknowledged.is_set():
-            self.taken(response)
+        if self.on_acknowledged is not None and not self.acknowledged.is_set():
+            self.on_acknowledged(response)
         self.acknowledged.set()
 
 
@@ -66,9 +66,9 @@ class Deliveries:
         self._connected = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def deliver(self, kind: str, payload: object, taken: Callable[[Json], None] | None = None) -> Envelope:
+    def deliver(self, kind: str, payload: object, on_acknowledged: Callable[[Json], None] | None = None) -> Envelope:
         """Start to deliver a payload."""
-        envelope = Envelope(f"envelope-{len(self.envelopes) + 1}", kind, payload, taken=taken)
+        envelope = Envelope(f"envelope-{len(self.envelopes) + 1}", kind, payload, on_acknowledged=on_acknowledged)
         self.envelopes.append(envelope)
         task = asyncio.create_task(self._insist(envelope))
         self._tasks.add(task)
@@ -117,11 +117,11 @@ class Deliveries:
         return socket
 
     def _acknowledge(self, frame: Json) -> None:
-        known = [envelope for envelope in self.envelopes if envelope.id == frame.get("envelope_id")]
-        if not known or set(frame) - {"envelope_id", "payload"}:
+        envelopes = [envelope for envelope in self.envelopes if envelope.id == frame.get("envelope_id")]
+        if not envelopes or set(frame) - {"envelope_id", "payload"}:
             self.unknown_acknowledgements.append(json.dumps(frame))
             return
-        known[0].acknowledge(frame.get("payload", {}))
+        envelopes[0].acknowledge(frame.get("payload", {}))
 
     async def _insist(self, envelope: Envelope) -> None:
         for attempt in range(4):

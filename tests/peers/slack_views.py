@@ -79,8 +79,8 @@ class View:
             return
         errors = answer.get("errors")
         good = set(answer) == {"response_action", "errors"} and answer["response_action"] == "errors"
-        known = {entry["block_id"] for entry in self.inputs()}
-        if not good or not isinstance(errors, dict) or not errors or set(errors) - known:
+        block_ids = {entry["block_id"] for entry in self.inputs()}
+        if not good or not isinstance(errors, dict) or not errors or set(errors) - block_ids:
             self.trouble = True
             return
         self.trouble = not all(isinstance(error, str) and 1 <= len(error) <= 2000 for error in errors.values())
@@ -107,7 +107,7 @@ class Views:
         """Return an error or nothing."""
         view = params["view"]
         try:
-            _known(view, HOME, "the view")
+            _check_known(view, HOME, "the view")
             _require(view.get("type") == "home", "a view is of the type home")
             _blocks(view)
         except InvalidView as error:
@@ -141,7 +141,7 @@ class Views:
 
 def check(view: Json) -> None:
     """Check a modal as Slack does. Raises `InvalidView`."""
-    _known(view, VIEW, "the view")
+    _check_known(view, VIEW, "the view")
     _require(view.get("type") == "modal", "a view is of the type modal")
     for name in ("title", "submit", "close"):
         if name in view or name == "title":
@@ -168,7 +168,7 @@ def _blocks(view: Json) -> list[Json]:
 
 def _block(block: Any) -> None:
     _require(isinstance(block, dict) and block.get("type") in BLOCKS, "an unknown block")
-    _known(block, BLOCKS[block["type"]], block["type"])
+    _check_known(block, BLOCKS[block["type"]], block["type"])
     _require(1 <= len(block.get("block_id", "x")) <= 255, "block_id has 1 to 255 characters")
     if block["type"] == "section":
         _text(block.get("text"), 3000)
@@ -180,7 +180,7 @@ def _block(block: Any) -> None:
     element = block.get("element")
     _require(isinstance(element, dict) and element.get("type") in ELEMENTS, "an unknown element")
     assert isinstance(element, dict)
-    _known(element, ELEMENTS[element["type"]], element["type"])
+    _check_known(element, ELEMENTS[element["type"]], element["type"])
     _require(1 <= len(element.get("action_id", "")) <= 255, "action_id has 1 to 255 characters")
     if element["type"] == "plain_text_input":
         initial = element.get("initial_value", "x")
@@ -190,7 +190,7 @@ def _block(block: Any) -> None:
     _require(isinstance(options, list) and 1 <= len(options) <= 100, "a select has 1 to 100 options")
     assert isinstance(options, list)
     for option in options:
-        _known(option, {"text", "value", "description"}, "an option")
+        _check_known(option, {"text", "value", "description"}, "an option")
         _text(option.get("text"), 75, plain=True)
         _require(isinstance(option.get("value"), str) and 1 <= len(option["value"]) <= 150, "the value of an option")
     values = [entry["value"] for entry in options]
@@ -200,15 +200,15 @@ def _block(block: Any) -> None:
 
 def _text(text: Any, most: int, *, plain: bool = False) -> None:
     _require(isinstance(text, dict), "a text is missing")
-    _known(
+    _check_known(
         text, {"type", "text", "emoji"} if text.get("type") == "plain_text" else {"type", "text", "verbatim"}, "text"
     )
     _require(text.get("type") in (("plain_text",) if plain else ("plain_text", "mrkdwn")), "the type of a text")
     _require(isinstance(text.get("text"), str) and 1 <= len(text["text"]) <= most, f"a text of 1 to {most} characters")
 
 
-def _known(results: Json, known: set[str], what: str) -> None:
-    _require(not set(results) - known, f"{what} has {set(results) - known}")
+def _check_known(results: Json, known_fields: set[str], subject: str) -> None:
+    _require(not set(results) - known_fields, f"{subject} has {set(results) - known_fields}")
 
 
 def _require(true: bool, output: str) -> None:

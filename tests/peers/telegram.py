@@ -419,7 +419,7 @@ class TelegramPeer:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer what this bot asks."""
-        name = next((known for known in METHODS if known.lower() == request.match_info["method"].lower()), "")
+        name = next((method for method in METHODS if method.lower() == request.match_info["method"].lower()), "")
         at = time.monotonic()
         raw: Json = await request.json() if request.content_type == "application/json" else dict(await request.post())
         if self.watch:
@@ -778,14 +778,14 @@ def _without_reply(message: PostedMessage) -> PostedMessage:
 
 def _typed(method: str, raw: Json) -> Json:
     """Check the names and the types of a request's parameters and return their values."""
-    known = {name.rstrip("!"): kind for name, kind in METHODS[method].items()}
+    known_parameters = {name.rstrip("!"): kind for name, kind in METHODS[method].items()}
     for name in raw:
-        if name not in known:
+        if name not in known_parameters:
             raise Refusal(400, f'unknown parameter "{name}" of {method}')
     for name in METHODS[method]:
         if name.endswith("!") and name[:-1] not in raw:
             raise Refusal(400, f"parameter {name[:-1]} is required")
-    return {name: _value(name, value, known[name]) for name, value in raw.items()}
+    return {name: _value(name, value, known_parameters[name]) for name, value in raw.items()}
 
 
 def _value(name: str, value: object, kind: type) -> Any:
@@ -815,11 +815,11 @@ def _buttons(params: Json) -> list[list[Json]]:
     return rows
 
 
-def _checked(params: Json, known: dict[str, type], what: str) -> Json:
+def _checked(params: Json, known_parameters: dict[str, type], subject: str) -> Json:
     for name, value in params.items():
-        kind = known.get(name)
+        kind = known_parameters.get(name)
         if kind is None or not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise Refusal(400, f'can\'t parse {what}: wrong field "{name}"')
+            raise Refusal(400, f'can\'t parse {subject}: wrong field "{name}"')
     return params
 
 
@@ -857,11 +857,13 @@ def _text(params: Json, too_long: str) -> tuple[str, list[Entity]]:
         raise Refusal(400, "message text is empty")
     if units(text) > LIMIT:
         raise Refusal(400, too_long)
-    taken = [(entity["offset"], entity["offset"] + entity["length"]) for entity in entities if entity["type"] in SOLID]
+    taken_ranges = [
+        (entity["offset"], entity["offset"] + entity["length"]) for entity in entities if entity["type"] in SOLID
+    ]
     results = [
         entity
         for entity in find_entities(text)
-        if not any(start - lead <= entity["offset"] < end - lead for start, end in taken)
+        if not any(start - lead <= entity["offset"] < end - lead for start, end in taken_ranges)
     ]
     return text, [*({**entity, "offset": max(0, entity["offset"] - lead)} for entity in entities), *results]
 

@@ -360,8 +360,8 @@ class _Drawing:
         self._length += units(text)
 
     def _note(self, kind: str, start: int, **more: str) -> None:
-        found = {name: value for name, value in more.items() if value}
-        self.entities.append({"type": kind, "offset": start, "length": self._length - start, **found})
+        attributes = {name: value for name, value in more.items() if value}
+        self.entities.append({"type": kind, "offset": start, "length": self._length - start, **attributes})
 
 
 def _plain(text: Any) -> str:

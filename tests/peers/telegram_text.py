@@ -31,7 +31,7 @@ _ATTRIBUTES = {"a": {"href"}, "code": {"class"}, "blockquote": {"expandable"}}
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9-]*)((?:\s+[a-zA-Z-]+(?:=\"[^\"<>]*\")?)*)\s*>")
 _ATTRIBUTE = re.compile(r"([a-zA-Z-]+)(?:=\"([^\"]*)\")?")
 _REFERENCE = re.compile(r"&(?:lt|gt|amp|quot|#\d{1,7}|#x[0-9a-fA-F]{1,6});")
-_FOUND = re.compile(
+_AUTOMATIC_ENTITY = re.compile(
     r"(?P<url>https?://\S+)|(?<![\w@])(?P<mention>@[A-Za-z]\w{3,31})"
     r"|(?<![\w/@])(?P<bot_command>/[A-Za-z0-9_]{1,32}(?:@[A-Za-z]\w{3,31})?)"
 )
@@ -50,7 +50,7 @@ def find_entities(text: str) -> list[Entity]:
     """Find what Telegram finds in plain text: addresses, mentions and commands."""
     return [
         {"type": results.lastgroup, "offset": units(text[: results.start()]), "length": units(results[0])}
-        for results in _FOUND.finditer(text)
+        for results in _AUTOMATIC_ENTITY.finditer(text)
     ]
 
 

@@ -196,13 +196,13 @@ async def test_serves_hundreds_of_streams_at_once() -> None:
     connector = aiohttp.TCPConnector(limit=0)
     async with LanguageModelPeer(tokens_per_s=20) as peer, aiohttp.ClientSession(connector=connector) as session:
 
-        async def one() -> bytes:
+        async def read_reply() -> bytes:
             body = {"model": "m", "messages": QUESTION, "stream": True}
             async with session.post(peer.base_url + "/chat/completions", json=body) as reply:
                 return await reply.read()
 
         before, started = time.thread_time(), time.monotonic()
-        replies = await asyncio.gather(*(one() for _ in range(300)))
+        replies = await asyncio.gather(*(read_reply() for _ in range(300)))
         took, worked = time.monotonic() - started, time.thread_time() - before
     assert all(reply.endswith(b"data: [DONE]\n\n") for reply in replies)
     assert took < 30

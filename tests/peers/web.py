@@ -130,8 +130,8 @@ def _tavily(peer: WebPeer, request: web.Request) -> web.Response:
     body = peer.bodies[-1]
     if request.method != "POST" or request.headers.get("Authorization") != f"Bearer {KEY}":
         return _json({"detail": {"error": "Unauthorized"}}, 401)
-    known = {"query": str, "max_results": int, "search_depth": str, "include_domains": list, "time_range": str}
-    if not all(name in known and isinstance(value, known[name]) for name, value in body.items()):
+    known_fields = {"query": str, "max_results": int, "search_depth": str, "include_domains": list, "time_range": str}
+    if not all(name in known_fields and isinstance(value, known_fields[name]) for name, value in body.items()):
         return _json({"detail": "unprocessable"}, 422)
     results = [{"title": hit.title, "url": hit.url, "content": hit.text, "score": 0.9} for hit in peer.hits]
     return _json({"query": body["query"], "results": results[: body["max_results"]], "response_time": 0.1})

@@ -92,7 +92,7 @@ def _cell(value: float | None) -> str:
 
 
 def main() -> None:
-    known = parts()
+    all_parts = parts()
     parser = argparse.ArgumentParser(
         prog="python -m tests.quality", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -102,11 +102,11 @@ def main() -> None:
     building.add_argument("mirror", type=Path)
     running.add_argument("--save", action="store_true", help="keep the figures and the pictures for the next commit")
     for command in (building, running):
-        command.add_argument("parts", nargs="*", choices=[*known, []], help="all of them unless named")
+        command.add_argument("parts", nargs="*", choices=[*all_parts, []], help="all of them unless named")
     options = parser.parse_args()
-    selected = {name: known[name] for name in getattr(options, "parts", []) or known}
+    selected = {name: all_parts[name] for name in getattr(options, "parts", []) or all_parts}
     if options.command == "repositories":
-        print("\n".join(sorted({repository for part in known.values() for repository in part.REPOSITORIES})))
+        print("\n".join(sorted({repository for part in all_parts.values() for repository in part.REPOSITORIES})))
     elif options.command == "build":
         build(options.mirror, selected)
     else:

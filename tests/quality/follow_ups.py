@@ -82,7 +82,12 @@ def _topic_pairs(half: str, topic: dict, resolved: dict[str, str]) -> Iterable[P
         if texts:
             needed = tuple(sorted(_stems(complete) - _stems(question)))
             yield Pair(
-                half, "en", tuple(text for known in texts for text in (known, "")), question, bool(needed), needed
+                half,
+                "en",
+                tuple(text for earlier_text in texts for text in (earlier_text, "")),
+                question,
+                bool(needed),
+                needed,
             )
         texts.append(question)
 

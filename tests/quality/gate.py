@@ -225,8 +225,8 @@ def shipped_figures(
     probabilities = [0.0] * len(current.cases)
     for fold in split_folds(current.labels):
         held_out = set(fold)
-        seen = [scored for index, scored in enumerate(current.cases) if index not in held_out]
-        model = fit_model([*others, to_labelled_set(seen, current.name)]).model
+        training_cases = [scored for index, scored in enumerate(current.cases) if index not in held_out]
+        model = fit_model([*others, to_labelled_set(training_cases, current.name)]).model
         for index in fold:
             probabilities[index] = current.cases[index].confidence(model)
     threshold = settings.gate.threshold

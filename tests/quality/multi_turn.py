@@ -96,7 +96,7 @@ async def _measure(data: Path) -> list[Figure]:
 
 async def _search(line: dict[str, Any], app: App) -> tuple[list[str], list[str]]:
     question = Question(line["question"], tuple(Turn(role, text) for role, text in line["history"] if text.strip()))
-    found = await ranked_search(rule_based_query(question), app.deps, Budget(app.settings.budget))
+    ranked_passages = await ranked_search(rule_based_query(question), app.deps, Budget(app.settings.budget))
     baseline = await bm25_alone(question.text, app.settings.sources, app.store)
-    ours, theirs = ([passage.path for passage in passages] for passages in (found.passages, baseline))
+    ours, theirs = ([passage.path for passage in passages] for passages in (ranked_passages.passages, baseline))
     return list(dict.fromkeys(ours)), list(dict.fromkeys(theirs))

@@ -134,7 +134,7 @@ async def _measure(data: Path) -> list[Figure]:
     cases = read_cases()
     off_topic = [json.loads(line)["question"] for line in OFF_TOPIC.read_text("utf-8").splitlines()]
     outcomes: list[Outcome] = []
-    asked: list[tuple[int, int]] = []
+    counts: list[tuple[int, int]] = []
     refused: list[bool] = []
     embedder = await RememberingEmbedder.open(data)
     try:
@@ -148,7 +148,7 @@ async def _measure(data: Path) -> list[Figure]:
                     if case.project == name:
                         outcomes.append(await _ask(case, app))
                         agents = await app.library.route(rule_based_query(case.question))
-                        asked.append((len(agents), len(project.sources)))
+                        counts.append((len(agents), len(project.sources)))
                 refused += [not await app.library.route(question) for question in off_topic]
     finally:
         await embedder.close()
@@ -158,8 +158,8 @@ async def _measure(data: Path) -> list[Figure]:
     return [
         *_figures(outcomes),
         Figure("off-topic questions that reach no source", sum(refused) / len(refused), 0.9),
-        Figure("right questions that reach a source", sum(count > 0 for count, _ in asked) / len(asked), 0.97),
-        Figure("searches saved on right questions", 1 - sum(n for n, _ in asked) / sum(n for _, n in asked)),
+        Figure("right questions that reach a source", sum(count > 0 for count, _ in counts) / len(counts), 0.97),
+        Figure("searches saved on right questions", 1 - sum(n for n, _ in counts) / sum(n for _, n in counts)),
     ]
 
 

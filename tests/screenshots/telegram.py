@@ -115,8 +115,8 @@ def _unfinished(line: list[Run]) -> list[Run]:
     start = len(line)
     while start > 1 and not line[start - 1].text.endswith(" "):
         start -= 1
-    taken, line[start:] = (line[start:], []) if line[start - 1].text.endswith(" ") else ([], line[start:])
-    return taken
+    moved_words, line[start:] = (line[start:], []) if line[start - 1].text.endswith(" ") else ([], line[start:])
+    return moved_words
 
 
 def draw(chat: Sequence[Bubble], about: str) -> str:

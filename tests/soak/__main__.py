@@ -177,16 +177,16 @@ async def soak(world: World, seconds: float) -> tuple[list[Sample], Counter[str]
 
     async def ask() -> None:
         # The network over HTTP waits until the daemon takes the question.
-        asking.append(asyncio.create_task(world.ask(world.chance.choice(list(world.places)))))
+        ask_tasks.append(asyncio.create_task(world.ask(world.chance.choice(list(world.places)))))
 
-    asking: list[asyncio.Task[object]] = []
+    ask_tasks: list[asyncio.Task[object]] = []
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(repeat(ASK_EVERY_S, seconds, ask))
         tasks.create_task(repeat(SAMPLE_EVERY_S, seconds, sample))
         # A fault that waits for a process that is just being killed has none to disturb.
         tasks.create_task(repeat(KILL_EVERY_S, KILLED_SHARE * seconds, kill))
         tasks.create_task(repeat(FAULT_EVERY_S, seconds, faults.cause))
-    await asyncio.gather(*asking)
+    await asyncio.gather(*ask_tasks)
     return samples, faults.counts
 
 
@@ -210,7 +210,7 @@ async def run(folder: Path, minutes: float, seed: int) -> bool:
         print(f"{len(world.questions)} questions, {dict(counts)}, {unfinished} not settled")
         is_right = report(world)
         growing = judge_growth(samples)
-    print(*(f"does not level off: {what}" for what in growing), sep="\n")
+    print(*(f"does not level off: {description}" for description in growing), sep="\n")
     return is_right and not growing and not unfinished
 
 

@@ -110,7 +110,9 @@ async def kill_again_and_again(world: World, aims: Sequence[Aim]) -> int:
         aiming.aim(aim)
         others = [platform for platform in world.places if platform != aim.platform]
         # Too many at once would only make the start slower.
-        asking = [asyncio.create_task(world.ask(platform)) for platform in (aim.platform, world.chance.choice(others))]
+        ask_tasks = [
+            asyncio.create_task(world.ask(platform)) for platform in (aim.platform, world.chance.choice(others))
+        ]
         try:
             async with asyncio.timeout(AIM_S):
                 await aiming.hit.wait()
@@ -119,7 +121,7 @@ async def kill_again_and_again(world: World, aims: Sequence[Aim]) -> int:
             aiming._aim = None
             await world.daemon.kill()
         await world.daemon.start()
-        await asyncio.gather(*asking)
+        await asyncio.gather(*ask_tasks)
         if number % 25 == 24:
             print(f"{number + 1} kills, {hit_count} as aimed", flush=True)
     return hit_count

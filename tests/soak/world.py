@@ -25,7 +25,7 @@ import aiohttp
 import psutil
 
 from core.text.catalogue import ENGLISH
-from tests.benchmarks.load_model import ASKED
+from tests.benchmarks.load_model import QUESTION_PATTERN
 from tests.benchmarks.load_places import SECRETS, Chat, Discord, Http, Platform, Slack, Telegram, free_port
 from tests.core.scripted import Body, get_agent
 from tests.deployment import ROOT, Deployment
@@ -48,7 +48,7 @@ APOLOGY = ENGLISH.answer_failed.partition("{")[0].strip()
 def reply_to(body: Body) -> str:
     """Return what the model says: a long answer that names its question in every paragraph."""
     purpose, text = get_agent(body), str(body["messages"][-1]["content"])
-    questions = ASKED.findall(text)
+    questions = QUESTION_PATTERN.findall(text)
     markers = MARKER.findall(questions[-1] if questions else text)
     if purpose == "context":
         return f"1\nThey want to know: {questions[-1] if questions else text}"
@@ -60,7 +60,7 @@ def reply_to(body: Body) -> str:
 
 
 @dataclass(slots=True)
-class Asked:
+class SentQuestion:
     """A question: where, by which marker it is known, and its id on the platform."""
 
     chat: Chat
@@ -174,20 +174,20 @@ class World:
         self.chance = random.Random(seed)
         self.places: dict[str, Platform] = {}
         self.chats: dict[str, list[Chat]] = {}
-        self.questions: list[Asked] = []
+        self.questions: list[SentQuestion] = []
         self.model: LanguageModelPeer
         self.daemon: Daemon
 
-    async def ask(self, platform: str) -> Asked:
+    async def ask(self, platform: str) -> SentQuestion:
         """Let somebody ask in a chat of this platform."""
         place = self.places[platform]
-        asked = Asked(self.chance.choice(self.chats[platform]), f"K{len(self.questions):05}")
-        self.questions.append(asked)
-        mention = "" if asked.chat.private else place.mention
-        text = f"{mention}{asked.marker}: how does the gate decide when to speak?"
+        question = SentQuestion(self.chance.choice(self.chats[platform]), f"K{len(self.questions):05}")
+        self.questions.append(question)
+        mention = "" if question.chat.private else place.mention
+        text = f"{mention}{question.marker}: how does the gate decide when to speak?"
         # Each by another person: many answers to one account look like a loop of two bots.
-        asked.id = await place.say(asked.chat, text, len(self.questions) % 900)
-        return asked
+        question.id = await place.say(question.chat, text, len(self.questions) % 900)
+        return question
 
     def unfinished(self) -> int:
         """Return how many messages the journal has not settled."""
@@ -206,8 +206,8 @@ class World:
         """Wait until everything asked is in the journal and settled."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            known = await asyncio.to_thread(self.outcomes)
-            if all((item.chat.platform, item.chat.id, item.id) in known for item in self.questions):
+            outcomes = await asyncio.to_thread(self.outcomes)
+            if all((item.chat.platform, item.chat.id, item.id) in outcomes for item in self.questions):
                 break
             await asyncio.sleep(0.3)
         while await asyncio.to_thread(self.unfinished) and time.monotonic() < deadline:
@@ -236,12 +236,12 @@ class World:
 
         A message of the bot that is no part of any answer is "orphaned".
         """
-        known, counts, faults = self.outcomes(), Counter[tuple[str, str]](), list[str]()
+        outcomes, counts, faults = self.outcomes(), Counter[tuple[str, str]](), list[str]()
         apologies = self._count_apologies()
         for item in self.questions:
             platform = item.chat.platform
             texts = [message.text for message in self.places[platform].seen(item.chat)]
-            state, reason, reply = known.get((platform, item.chat.id, item.id), ("", "", ""))
+            state, reason, reply = outcomes.get((platform, item.chat.id, item.id), ("", "", ""))
             verdict = judge_answer(item.marker, reply, texts) if state else NEVER_TAKEN
             if verdict == "lost" and state == "failed" and apologies[platform, item.chat.id] > 0:
                 apologies[platform, item.chat.id] -= 1
