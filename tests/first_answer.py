@@ -116,13 +116,13 @@ async def record_in(
     started_at = time.monotonic()
     async with open_terminal([*kimas, "init", "--api-url", group.api_url], folder, environment) as terminal:
         await _set_up(terminal, group, docs)
-        assert await terminal.end() == 0, terminal.shown
-        result.add(started_at, "$ kimas init\n" + terminal.shown)
+        assert await terminal.end() == 0, terminal.output
+        result.add(started_at, "$ kimas init\n" + terminal.output)
     for arguments in (["check", "--live"], ["ingest"]):
         started_at = time.monotonic()
         async with open_terminal([*kimas, *arguments], folder, environment) as terminal:
-            assert await terminal.end(240) == 0, terminal.shown
-            result.add(started_at, f"$ kimas {' '.join(arguments)}\n" + terminal.shown)
+            assert await terminal.end(240) == 0, terminal.output
+            result.add(started_at, f"$ kimas {' '.join(arguments)}\n" + terminal.output)
     started_at = time.monotonic()
     async with open_terminal([*kimas, "run"], folder, environment) as terminal:
         await terminal.read("telegram.open")
@@ -132,10 +132,10 @@ async def record_in(
         result.answer = await group.wait_for_answer()
         result.add(started_at, f"Ann, in the group: /ask {QUESTION}\n\nThe bot replies:\n{result.answer}")
         terminal.process.terminate()
-        assert await terminal.end() == 0, terminal.shown
+        assert await terminal.end() == 0, terminal.output
     places = {str(docs): DOCS, str(folder): "/home/ann/bot", group.api_url: "https://api.telegram.org"}
-    for place, shown in places.items():
-        result.steps[:] = [step.replace(place, shown) for step in result.steps]
+    for place, output_text in places.items():
+        result.steps[:] = [step.replace(place, output_text) for step in result.steps]
 
 
 async def _set_up(terminal: Terminal, group: Group, docs: Path) -> None:

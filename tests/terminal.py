@@ -25,18 +25,18 @@ CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
-    """Somebody at a terminal. `shown` is what was printed so far, without colours."""
+    """Somebody at a terminal. `output` is what was printed so far, without colours."""
 
     def __init__(self, controller: int, process: asyncio.subprocess.Process | ForkedProcess) -> None:
         self.controller, self.process = controller, process
-        self.shown = ""
+        self.output = ""
         self._read_to = 0
         os.set_blocking(controller, False)
 
     async def read(self, text: str, timeout: float = 60) -> None:
         """Wait until a text stands behind what was read before."""
         async with asyncio.timeout(timeout):
-            while (start := self.shown.find(text, self._read_to)) < 0:
+            while (start := self.output.find(text, self._read_to)) < 0:
                 self._drain()
                 await asyncio.sleep(0.02)
         self._read_to = start + len(text)
@@ -58,7 +58,7 @@ class Terminal:
     def _drain(self) -> None:
         try:
             while data := os.read(self.controller, 65536):
-                self.shown += CODES.sub("", data.decode("utf-8", "replace")).replace("\r", "")
+                self.output += CODES.sub("", data.decode("utf-8", "replace")).replace("\r", "")
         except OSError:
             return  # Nothing to read, or the other side is closed.
 

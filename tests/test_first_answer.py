@@ -27,8 +27,8 @@ async def test_the_record_in_the_guide_can_be_repeated(tmp_path: Path) -> None:
     kimas = [sys.executable, "-m", "bots.cli.main"]
     result = await record(kimas, docs, folder, {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}, Record())
     assert "Telegram then delivers only what is meant for the bot" in result.answer
-    shown = PAGE.read_text("utf-8").partition(BEGIN)[2].partition(END)[0]
-    starts = re.findall(r"^# Step (\d+), after (\d+) s\n(.*)$", shown, re.MULTILINE)
+    page_part = PAGE.read_text("utf-8").partition(BEGIN)[2].partition(END)[0]
+    starts = re.findall(r"^# Step (\d+), after (\d+) s\n(.*)$", page_part, re.MULTILINE)
     assert [line for _, _, line in starts[1:]] == commands(result.steps)
     assert starts[0][2].startswith("$ pip install kimas-")
     assert len(starts) <= MAX_STEPS

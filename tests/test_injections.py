@@ -245,9 +245,9 @@ async def world(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) ->
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: f"{attempt['place']}: {attempt['text'][:30]}")
 async def test_an_attempt_changes_nothing(attempt: dict[str, str], world: World) -> None:
     await world.hide(**attempt)
-    sent = await unharmed(world, get_question(**attempt))
+    requests = await unharmed(world, get_question(**attempt))
     # All others were there to be read, each without the one before it.
-    assert (CANARY in sent) is not attempt["text"].startswith(UNREAD)
+    assert (CANARY in requests) is not attempt["text"].startswith(UNREAD)
 
 
 @pytest.mark.asyncio(loop_scope="module")

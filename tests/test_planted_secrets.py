@@ -163,8 +163,8 @@ async def test_the_command_line_shows_none(deployment: Deployment, parrot: Parro
         for arguments in commands:
             output = await asyncio.to_thread(call, deployment, *arguments)
             assert leaks(output) == set(), f"{arguments} as {form}: {output}"
-    sent = {"SEARCH_API", "HTTP_API_QUERY", "HTTP_API_HEADER", "GITHUB", "GITLAB", "FEED_QUERY", "MODEL_MAIN"}
-    assert sent <= leaks(parrot.output), "they were used, and the refusals repeated them"
+    sent_names = {"SEARCH_API", "HTTP_API_QUERY", "HTTP_API_HEADER", "GITHUB", "GITLAB", "FEED_QUERY", "MODEL_MAIN"}
+    assert sent_names <= leaks(parrot.output), "they were used, and the refusals repeated them"
 
 
 async def test_what_stands_beside_the_sources_shows_none(deployment: Deployment, parrot: Parrot) -> None:
@@ -229,10 +229,10 @@ async def test_a_daemon_shows_none(deployment: Deployment, parrot: Parrot) -> No
             await until_shown(client, metrics, 'kimas_source_documents{source="docs"} 1')
             telegram.say(GROUP, "@kimas_bot How do I install Rocket?")
             answer = await telegram.wait_for_reply(GROUP, 60)
-            shown = {"answer": str(answer)}
+            outputs = {"answer": str(answer)}
             for command in ("/sources", "/why", "/status", "/settings", "/help"):
                 telegram.say(GROUP, f"{command}@kimas_bot")
-            shown["metrics"] = await until_shown(client, metrics, "kimas_answers_total")
+            outputs["metrics"] = await until_shown(client, metrics, "kimas_answers_total")
             page = f"http://127.0.0.1:{page_port}"
             jar = aiohttp.CookieJar(unsafe=True)
             async with aiohttp.ClientSession(cookie_jar=jar) as browser:
@@ -240,11 +240,11 @@ async def test_a_daemon_shows_none(deployment: Deployment, parrot: Parrot) -> No
                 for path in ("/", "/unanswered", "/taught", "/sources", "/feedback", "/usage", "/log"):
                     async with browser.get(page + path) as response:
                         assert response.status == 200
-                        shown[path] = await response.text()
+                        outputs[path] = await response.text()
             await asyncio.sleep(1)
             process.terminate()
             await process.wait()
-        shown |= {
+        outputs |= {
             "log": deployment.log(),
             "traces": collector.raw.decode("latin-1"),
             "prompts": str([body["messages"] for body in model.requests]),
@@ -252,8 +252,8 @@ async def test_a_daemon_shows_none(deployment: Deployment, parrot: Parrot) -> No
         }
     own = re.compile("|".join(map(re.escape, (telegram.token, READER, OWNER))))
     assert collector.raw
-    assert "message.answered" in shown["log"]
-    assert shown["prompts"] != "[]"
-    for place, text in shown.items():
+    assert "message.answered" in outputs["log"]
+    assert outputs["prompts"] != "[]"
+    for place, text in outputs.items():
         assert leaks(text) == set(), f"{place}: {text}"
         assert not own.search(text), f"{place}: {text}"

@@ -105,7 +105,7 @@ class Line:
     reason: str = ""
     unknown: bool = False
     given_up: bool = False
-    seen: list[BotMessage] = field(default_factory=list)
+    posts: list[BotMessage] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -397,8 +397,8 @@ def judge(outcome: Outcome, folder: Path, places: dict[str, Platform], model: Mo
     for line in outcome.lines:
         line.number, line.state, line.reason = rows.pop((line.chat.platform, line.chat.id, line.id), (0, "", ""))
         if line.kind != "chatter":
-            messages = places[line.chat.platform].seen(line.chat)
-            line.seen = [message for message in messages if get_question(line) in message.text]
+            messages = places[line.chat.platform].get_messages(line.chat)
+            line.posts = [message for message in messages if get_question(line) in message.text]
         place = places[line.chat.platform]
         line.unknown = any(line is message for message in unknown)
         line.given_up = bool(outcome.killed) and not line.state and place.given_up(line.chat, line.id)
@@ -424,7 +424,7 @@ def _measure_times(outcome: Outcome, places: dict[str, Platform]) -> None:
         signs = places[line.chat.platform].signs(line.chat, line.id)
         first = min((at for at in signs if at >= line.said_at), default=float("inf")) - line.said_at
         (outcome.behind_s if line.said_at < busy[line.chat] else outcome.first_s).append(first)
-        for message in line.seen[:1]:
+        for message in line.posts[:1]:
             busy[line.chat] = message.last_at
             outcome.answer_s.append(message.last_at - line.said_at)
 
@@ -447,9 +447,9 @@ def _judge_line(outcome: Outcome, line: Line) -> None:
         faults["unsettled"].append(description)
     if line.state == "silent" and not line.reason:
         faults["unexplained"].append(description)
-    if len(line.seen) > 1:
+    if len(line.posts) > 1:
         faults["twice"].append(description)
-    if line.state == "answered" and line.kind != "chatter" and not line.seen:
+    if line.state == "answered" and line.kind != "chatter" and not line.posts:
         faults["unseen"].append(description)
     if line.state == "failed" and line.reason == IN_DOUBT and outcome.killed:
         outcome.in_doubt += 1
@@ -457,7 +457,7 @@ def _judge_line(outcome: Outcome, line: Line) -> None:
         faults["lost"].append(description)
     if line.kind == "chatter" and line.state != "silent":
         faults["chatter"].append(description)
-    if line.state == "silent" and line.seen:
+    if line.state == "silent" and line.posts:
         faults["twice"].append(f"shown although silent: {description}")
 
 
@@ -469,7 +469,7 @@ def _judge_chats(outcome: Outcome, places: dict[str, Platform]) -> None:
     for chat, messages in by_chat.items():
         # Before a restart a later message may be delivered sooner: what counts is the order in which they came.
         lines = sorted(messages, key=lambda line: line.number) if outcome.killed else messages
-        outputs = places[chat.platform].seen(chat)
+        outputs = places[chat.platform].get_messages(chat)
         spoken = sum(line.state == "answered" or line.reason == IN_DOUBT for line in lines)
         if len(outputs) > spoken:
             texts = [output.text[:120] for output in outputs]
@@ -479,7 +479,7 @@ def _judge_chats(outcome: Outcome, places: dict[str, Platform]) -> None:
         # On Slack every question in a channel opens a conversation of its own.
         if chat.platform == "slack" and not chat.private:
             continue
-        first = [line.seen[0].first_at for line in lines if line.kind == "asked" and line.seen]
+        first = [line.posts[0].first_at for line in lines if line.kind == "asked" and line.posts]
         if first != sorted(first):
             outcome.faults["out of order"].append(f"{chat.platform} {chat.id}")
 

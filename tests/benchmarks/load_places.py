@@ -95,7 +95,7 @@ class Platform(ABC):
         """Break connections: those that events come through, and one under a reply that is being posted."""
 
     @abstractmethod
-    def seen(self, chat: Chat) -> list[BotMessage]: ...
+    def get_messages(self, chat: Chat) -> list[BotMessage]: ...
 
     @abstractmethod
     def signs(self, chat: Chat, message: str) -> Iterable[float]:
@@ -141,7 +141,7 @@ class Telegram(Platform):
         self.peer.fail("getUpdates", drop=chance.choice(("before", "after")))
         self.peer.fail("sendMessage", drop="before")
 
-    def seen(self, chat: Chat) -> list[BotMessage]:
+    def get_messages(self, chat: Chat) -> list[BotMessage]:
         messages = self.peer.messages(int(chat.id))
         return [BotMessage(message.history[0][0], message.history[-1][0], message.text) for message in messages]
 
@@ -186,12 +186,12 @@ class Discord(Platform):
         # Its nonce tells that a post came twice.
         self.peer.fail("POST /channels/{}/messages", drop=chance.choice(("before", "after")))
 
-    def seen(self, chat: Chat) -> list[BotMessage]:
+    def get_messages(self, chat: Chat) -> list[BotMessage]:
         messages = self.peer.messages(chat.id)
         return [BotMessage(message.history[0][0], message.history[-1][0], message.content) for message in messages]
 
     def signs(self, chat: Chat, message: str) -> Iterable[float]:
-        return [*self.peer.channels[chat.id].typed, *(item.first_at for item in self.seen(chat))]
+        return [*self.peer.channels[chat.id].typed, *(item.first_at for item in self.get_messages(chat))]
 
     def broken(self) -> Counter[str]:
         calls = self.peer.calls
@@ -238,7 +238,7 @@ class Slack(Platform):
         self.peer.deliveries.abort()
         self.peer.fail(chance.choice(("chat.startStream", "chat.postMessage")), drop="before")
 
-    def seen(self, chat: Chat) -> list[BotMessage]:
+    def get_messages(self, chat: Chat) -> list[BotMessage]:
         return [
             BotMessage(message.history[0][0], message.history[-1][0], message.text)
             for message in self.peer.messages(chat.id)
@@ -266,7 +266,7 @@ class Slack(Platform):
             if (call.parameters["channel"], call.parameters["timestamp"]) == (chat.id, message) and not call.error:
                 yield call.at
         if chat.private:
-            yield from (item.first_at for item in self.seen(chat))
+            yield from (item.first_at for item in self.get_messages(chat))
 
     def broken(self) -> Counter[str]:
         expected_answers = ("", "dropped")
@@ -288,8 +288,8 @@ class Network(callback.CallbackPeer):
         super().__init__()
         self.times: list[float] = []
 
-    def _taken(self, key: str, payload: dict[str, Any]) -> web.Response:
-        answer = super()._taken(key, payload)
+    def _respond(self, key: str, payload: dict[str, Any]) -> web.Response:
+        answer = super()._respond(key, payload)
         self.times += [time.monotonic()] * (len(self.callbacks) - len(self.times))
         return answer
 
@@ -352,7 +352,7 @@ class Http(Platform):
     def drop(self, chance: random.Random) -> None:
         self.peer.faults += [chance.choice(("drop", "lost"))]
 
-    def seen(self, chat: Chat) -> list[BotMessage]:
+    def get_messages(self, chat: Chat) -> list[BotMessage]:
         return [
             BotMessage(at, at, message["text"])
             for at, message in self.peer.with_times(str(chat.id))

@@ -123,14 +123,14 @@ class Changed:
     """Implements `Source` and `Embedder`: documents of which a thousand have another text each time."""
 
     name: str
-    held: Collection[str]
+    held_paths: Collection[str]
     texts: Mapping[str, str]
     version: int = 1
     dimension: int = DIMENSION
     topics: Topics = field(default_factory=lambda: Topics(9))
 
     async def listing(self) -> Listing:
-        return Listing({path: str(self.version) if path in self.texts else "1" for path in self.held})
+        return Listing({path: str(self.version) if path in self.texts else "1" for path in self.held_paths})
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         for path in paths:
@@ -147,8 +147,8 @@ class Changed:
 
 
 def _texts(paths: Collection[str]) -> dict[str, str]:
-    wanted = set(paths)
-    return {path: "".join(pieces) for path, pieces in documents() if path in wanted}
+    expected_paths = set(paths)
+    return {path: "".join(pieces) for path, pieces in documents() if path in expected_paths}
 
 
 async def _measured(folder: Path) -> dict[str, float]:

@@ -20,7 +20,7 @@ async def answered(driver: Driver, folder: Path) -> AsyncIterator[Bot]:
         bot = Bot(driver, folder)
         stack.push_async_callback(bot.stop)
         await bot.start()
-        await bot.asked(bot.group(), "How?")
+        await bot.ask(bot.group(), "How?")
         yield bot
 
 

@@ -182,20 +182,22 @@ class Network(Protocol):
 class Sight:
     """When rivals' replies were in the journal, by post, and when our own comment was written."""
 
-    told: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    written: dict[str, float] = field(default_factory=dict)
+    journaled_at: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    written_at: dict[str, float] = field(default_factory=dict)
 
     def receiver(self, receive: MessageHandler) -> MessageHandler:
         async def take(message: Message) -> None:
             await receive(message)
             if message.is_by_bot:
-                self.told[message.reply_to or message.key.thread].append(time.monotonic())
+                self.journaled_at[message.reply_to or message.key.thread].append(time.monotonic())
 
         return take
 
     def counts(self, post: str) -> bool:
         """Say whether the network had shown us too many rivals before there was anything to post."""
-        return sum(at < self.written[post] for at in self.told[post] if post in self.written) >= len(RIVALS)
+        return sum(at < self.written_at[post] for at in self.journaled_at[post] if post in self.written_at) >= len(
+            RIVALS
+        )
 
 
 @dataclass
@@ -213,7 +215,7 @@ class DatedSink:
         await self.sink.update(text)
 
     async def finish(self, reply: Reply) -> None:
-        self.sight.written[self.post] = time.monotonic()
+        self.sight.written_at[self.post] = time.monotonic()
         await self.sink.finish(reply)
 
     async def fail(self, text: str) -> None:

@@ -16,7 +16,7 @@ class Delivered:
     """Notes what it is told, in order; `down` makes it fail."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.events: list[str] = []
         self.is_in_doubt = False
         self.parts: dict[int, str] = {}
         self.down = False
@@ -24,16 +24,16 @@ class Delivered:
     async def mark_posting(self) -> None:
         if self.down:
             raise StoreError("the journal is locked")
-        self.told.append("posting")
+        self.events.append("posting")
 
     async def mark_part(self, number: int, part_id: str) -> None:
         self.parts[number] = part_id
 
     async def mark_rejected(self) -> None:
-        self.told.append("refused")
+        self.events.append("refused")
 
     async def mark_posted(self, reply_id: str) -> None:
-        self.told.append(reply_id)
+        self.events.append(reply_id)
 
 
 async def until(true: Callable[[], object]) -> None:

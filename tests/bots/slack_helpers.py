@@ -44,10 +44,10 @@ class Threads:
     """The conversations that a journal would know answers in."""
 
     def __init__(self) -> None:
-        self.known: set[ConversationKey] = set()
+        self.known_keys: set[ConversationKey] = set()
 
     async def answered_in(self, key: ConversationKey) -> bool:
-        return key in self.known
+        return key in self.known_keys
 
 
 class Inbox:

@@ -209,7 +209,7 @@ async def test_a_problem_is_said_once_and_its_end_too(bot: Bot) -> None:
 async def test_an_alert_is_no_question_of_anybody(bot: Bot) -> None:
     await _sender(bot).report(PROBLEM, NOW)
     await _shown(bot)
-    assert bot.script.asked == []
+    assert bot.script.question_texts == []
     assert (await bot.journal.get_recent_questions(5)) == []
     key = ConversationKey(bot.platform, bot.group().chat)
     assert await bot.journal.get_history(key, 5) == []
@@ -229,7 +229,7 @@ def test_the_check_names_a_chat_that_no_bot_can_write_to(tmp_path: Path) -> None
     assert "there is no slack bot: add a slack section" in result.stdout
 
 
-class Heard:
+class ChatRecorder:
     """Stands where messages are processed, and for the adapter, and remembers in which chats they are."""
 
     name, label, bot_id = "telegram", "telegram", ""
@@ -245,7 +245,7 @@ class Heard:
 
 
 async def test_a_chat_is_told_of_the_sources_alone_that_it_may_see() -> None:
-    adapter: Any = Heard()
+    adapter: Any = ChatRecorder()
     secret = {"kind": "faq", "path": "a.yaml", "audience": "telegram:-2"}
     settings = Settings.model_validate(
         {

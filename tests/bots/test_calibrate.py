@@ -103,9 +103,9 @@ async def test_the_command_line_proposes_and_sets_on_request(deployment: Deploym
 
     assert f"is now {proposed['fitted']:g}; it was 0.02." in await asyncio.to_thread(call, "--apply")
     [entry] = (await asyncio.to_thread(deployment.json, "audit"))["entries"]
-    wanted = {"platform": "telegram", "chat": str(GROUP), "author_id": "command line", "outcome": "changed"}
-    wanted |= {"command": "threshold auto", "before": "0.02", "after": f"{proposed['fitted']:g}"}
-    assert entry.items() >= wanted.items()
+    expected = {"platform": "telegram", "chat": str(GROUP), "author_id": "command line", "outcome": "changed"}
+    expected |= {"command": "threshold auto", "before": "0.02", "after": f"{proposed['fitted']:g}"}
+    assert entry.items() >= expected.items()
     again = await asyncio.to_thread(deployment.json, "feedback", "--calibrate", "--apply", "--chat", CHAT)
     assert (again["before"], again["applied"]) == (proposed["fitted"], False), "it is that already"
 

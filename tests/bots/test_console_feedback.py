@@ -34,12 +34,12 @@ class Rated:
     """A conversation, with the questions that were answered."""
 
     def __init__(self, deployment: Deployment) -> None:
-        self.out, self.asked = StringIO(), list[Question]()
+        self.out, self.questions = StringIO(), list[Question]()
         whole = load_settings([deployment.config], (), {})
         self.conversation = Conversation(whole, self._answered, Console(file=self.out, width=200))
 
     async def _answered(self, question: Question, sink: Sink) -> Reply:
-        self.asked.append(question)
+        self.questions.append(question)
         reply = Reply("Call that." if isinstance(question, RetryQuestion) else "Call it.")
         await sink.finish(reply)
         return reply
@@ -77,11 +77,11 @@ async def test_an_answer_is_rated_changed_taken_back_and_made_once_more(deployme
             ENGLISH.reason_noted,
         ]
         assert (await rated.hear("/again")).split("\n") == [ENGLISH.retrying, "Call that."]
-        again = rated.asked[-1]
+        again = rated.questions[-1]
         assert isinstance(again, RetryQuestion)
         assert [turn.text for turn in again.history] == [QUESTION, "Call it.", ENGLISH.complaints["outdated"]]
         assert await rated.hear("/again") == ENGLISH.already_retried
-        assert len(rated.asked) == 2
+        assert len(rated.questions) == 2
 
 
 def test_what_is_said_in_the_terminal_is_shown_and_becomes_labels(deployment: Deployment) -> None:

@@ -86,7 +86,7 @@ async def start(peer: DiscordPeer, tmp_path: Path) -> AsyncIterator[Start]:
 async def run_command(peer: DiscordPeer, room: str, name: str, author: Author, **options: Any) -> Interaction:
     """Give a command and wait for its answer."""
     command = await peer.command(room, name, author, **options)
-    await peer.wait_until(lambda: command.shown is not None and bool(command.shown.content), 30)
+    await peer.wait_until(lambda: command.response_message is not None and bool(command.response_message.content), 30)
     return command
 
 
@@ -145,8 +145,8 @@ async def test_an_owner_is_answered_for_their_eyes_alone(peer: DiscordPeer, star
     desk, room = await start(), peer.channel()
     command = await run_command(peer, room, "mode", OWNER, mode="auto")
     assert command.hidden
-    assert command.shown is not None
-    assert command.shown.content == "The mode of this chat is now `auto`; it was `mention`."
+    assert command.response_message is not None
+    assert command.response_message.content == "The mode of this chat is now `auto`; it was `mention`."
     assert desk.context.overrides.mode(f"discord:{room}") == "auto"
     public = await run_command(peer, room, "ask", ANN, question="How?")
     assert not public.hidden
@@ -157,23 +157,23 @@ async def test_the_handler_checks_whatever_the_menu_shows(peer: DiscordPeer, sta
     for who, bits in ((ANN, 0), (BOSS, MANAGE_GUILD)):
         refused = await run_command(peer, room, "pause", who, permissions=bits)
         assert refused.hidden
-        assert refused.shown is not None
-        assert refused.shown.content == "Only those who look after this bot here may do that."
+        assert refused.response_message is not None
+        assert refused.response_message.content == "Only those who look after this bot here may do that."
     assert [entry.outcome for entry in await desk.context.audit.get_newest(9)] == ["refused", "refused"]
     private = peer.channel(private=True)
     refused = await run_command(peer, private, "reload", ANN)
-    assert refused.shown is not None
-    assert refused.shown.content.startswith("Only the owners")
+    assert refused.response_message is not None
+    assert refused.response_message.content.startswith("Only the owners")
 
 
 async def test_who_manages_the_server_may_when_allowed(peer: DiscordPeer, start: Start) -> None:
     desk, room = await start(platform_admins=True), peer.channel()
     paused = await run_command(peer, room, "pause", BOSS, permissions=MANAGE_GUILD, minutes="5")
-    assert paused.shown is not None
-    assert paused.shown.content.startswith("I am silent in this chat until")
+    assert paused.response_message is not None
+    assert paused.response_message.content.startswith("I am silent in this chat until")
     refused = await run_command(peer, room, "resume", ANN, permissions=2048)
-    assert refused.shown is not None
-    assert refused.shown.content.startswith("Only")
+    assert refused.response_message is not None
+    assert refused.response_message.content.startswith("Only")
     assert desk.context.overrides.paused_until(f"discord:{room}")
 
 
@@ -221,11 +221,11 @@ async def test_what_was_asked_in_a_private_thread_is_not_explained_in_the_channe
     await peer.wait_until(lambda: bool(peer.messages(thread)), 30)
     await run_command(peer, thread, "ask", BOSS, question="And when?")
     explained = await run_command(peer, thread, "why", BOSS)
-    assert explained.shown is not None
-    assert "of my own knowledge" in explained.shown.content
+    assert explained.response_message is not None
+    assert "of my own knowledge" in explained.response_message.content
     outside = await run_command(peer, room, "why", ANN)
-    assert outside.shown is not None
-    assert outside.shown.content == ENGLISH.nothing_answered
+    assert outside.response_message is not None
+    assert outside.response_message.content == ENGLISH.nothing_answered
 
 
 def test_a_command_says_whether_its_author_manages_the_server() -> None:

@@ -40,7 +40,7 @@ async def test_a_lost_acknowledgement_is_sent_again_in_time(bot: Bot, drop: str)
     command = await peer.press(message, message.components[0]["components"][0]["custom_id"])
     await until(lambda: len(peer.called(CALLBACK)) == 2, "a second try")
     await bot.idle()
-    assert command.shown is not None
+    assert command.response_message is not None
     assert peer.called(CALLBACK)[-1].at - command.at < QUICKLY_S
     assert peer.called(CALLBACK)[-1].status == (204 if drop == "before" else 400)
     assert await votes(bot) == ["up"]
@@ -90,8 +90,8 @@ async def test_the_answer_to_a_slash_command_is_rated_and_tried_again_below_it(b
     [message] = peer.messages(room.place)
     down = message.components[0]["components"][1]["custom_id"]
     noted = await peer.press(message, down)
-    await until(lambda: noted.shown is not None, "a note")
-    await peer.press(noted.shown, f"thumb:again:{number}")  # type: ignore[arg-type]
+    await until(lambda: noted.response_message is not None, "a note")
+    await peer.press(noted.response_message, f"thumb:again:{number}")  # type: ignore[arg-type]
     await bot.settled(room, f"{number}~2")
     first, second = peer.messages(room.place)
     assert first.content == "> Ann: /ask Why?\nAnswer to: Why?", "the first answer stays"

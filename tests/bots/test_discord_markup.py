@@ -19,7 +19,7 @@ CITED = (
 
 
 @pytest.mark.parametrize(
-    ("markdown", "shown"),
+    ("markdown", "expected_text"),
     [
         ("# Title *x*\n\ntext", "# Title *x*\n\ntext"),
         ("#### Deep **x**", "**Deep x**"),
@@ -48,8 +48,8 @@ CITED = (
         ("<b>x</b>", "\\<b>x\\</b>"),
     ],
 )
-def test_markdown(markdown: str, shown: str) -> None:
-    assert to_markdown(markdown) == shown
+def test_markdown(markdown: str, expected_text: str) -> None:
+    assert to_markdown(markdown) == expected_text
 
 
 def test_citations_become_links_but_not_in_code() -> None:

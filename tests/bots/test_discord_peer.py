@@ -28,8 +28,8 @@ class Caller:
         self.peer, self.session = peer, session
 
     async def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        sent = {"Authorization": f"Bot {self.peer.token}", "User-Agent": "DiscordBot (x, 1)", **headers}
-        async with self.session.request(method, self.peer.api_url + path, json=body, headers=sent) as response:
+        all_headers = {"Authorization": f"Bot {self.peer.token}", "User-Agent": "DiscordBot (x, 1)", **headers}
+        async with self.session.request(method, self.peer.api_url + path, json=body, headers=all_headers) as response:
             return response.status, await response.json() if response.status != 204 else None
 
 
@@ -110,8 +110,8 @@ async def hold(
     ],
 )
 async def test_the_gateway_closes_for_mistakes(peer: DiscordPeer, call: Caller, payloads: list[Any], code: int) -> None:
-    sent = [json.loads(json.dumps(payload).replace('"T"', json.dumps(peer.token))) for payload in payloads]
-    assert (await hold(peer, call, *sent))[1] == code
+    parsed_payloads = [json.loads(json.dumps(payload).replace('"T"', json.dumps(peer.token))) for payload in payloads]
+    assert (await hold(peer, call, *parsed_payloads))[1] == code
     assert peer.gateway.closed == [code]
 
 

@@ -104,7 +104,7 @@ async def test_a_channel_sees_typing_then_a_reply_that_grows(
         "The **first** words are final [[1]](<https://example.org/install>).\n\n"
         "**Sources**\n[1] [Install](<https://example.org/install>)"
     )
-    assert delivered.told == ["posting", first.id]
+    assert delivered.events == ["posting", first.id]
     assert all(call.status in (200, 204) for call in peer.calls)
     assert (peer.rung, peer.unfolded) == ([], [])
 
@@ -161,20 +161,20 @@ async def test_a_long_answer_goes_on_in_more_messages(
     )
     assert inside == code
     assert [bool(message.reply_to) for message in messages] == [True, False, False]
-    assert delivered.told == ["posting", messages[0].id]
+    assert delivered.events == ["posting", messages[0].id]
 
 
 async def test_after_a_crash_the_old_reply_is_edited(
     peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str
 ) -> None:
     await (await ask()).finish(Reply("half an"))
-    previous = delivered.told[-1]
-    delivered.told.clear()
+    previous = delivered.events[-1]
+    delivered.events.clear()
     sink = await ask(previous=previous)
     await sink.open()
     await sink.finish(Reply("a whole answer"))
     assert [message.content for message in peer.messages(room)] == ["a whole answer"]
-    assert delivered.told == []
+    assert delivered.events == []
 
 
 async def test_a_lost_answer_to_the_post_makes_no_second_message(
@@ -183,8 +183,8 @@ async def test_a_lost_answer_to_the_post_makes_no_second_message(
     peer.fail(SEND, drop="after", times=2)
     await (await ask()).finish(Reply("once\n\n" + "x" * 1999))
     assert [message.content[:4] for message in peer.messages(room)] == ["once", "xxxx"]
-    assert delivered.told.count("refused") == 0
-    assert delivered.told[-1] == peer.messages(room)[0].id
+    assert delivered.events.count("refused") == 0
+    assert delivered.events[-1] == peer.messages(room)[0].id
 
 
 async def test_what_a_lost_post_showed_gives_way_to_the_final_reply(peer: DiscordPeer, ask: Ask, room: str) -> None:
@@ -210,9 +210,9 @@ async def test_it_waits_as_told_and_then_sends(peer: DiscordPeer, ask: Ask, deli
     data = {"message": "You are being rate limited.", "retry_after": 0.6, "global": False}
     peer.fail(SEND, 429, body=data, headers={"Via": "1.1 google"})
     await (await ask()).finish(Reply("patience"))
-    refused, sent = peer.called(SEND)
-    assert sent.at - refused.at >= 0.6
-    assert delivered.told == ["posting", "refused", "posting", peer.messages(room)[0].id]
+    refused_call, accepted_call = peer.called(SEND)
+    assert accepted_call.at - refused_call.at >= 0.6
+    assert delivered.events == ["posting", "refused", "posting", peer.messages(room)[0].id]
 
 
 async def test_a_global_limit_holds_for_every_call(peer: DiscordPeer, ask: Ask, room: str) -> None:
@@ -228,8 +228,8 @@ async def test_a_global_limit_holds_for_every_call(peer: DiscordPeer, ask: Ask, 
 async def test_shut_out_by_the_front_servers_it_waits(peer: DiscordPeer, ask: Ask, room: str) -> None:
     peer.fail(SEND, 429, body="<html>banned</html>", headers={"Retry-After": "1"})
     await (await ask()).finish(Reply("patience"))
-    refused, sent = peer.called(SEND)
-    assert sent.at - refused.at >= 1
+    refused_call, accepted_call = peer.called(SEND)
+    assert accepted_call.at - refused_call.at >= 1
 
 
 async def test_too_long_a_wait_is_an_error(peer: DiscordPeer, ask: Ask) -> None:
@@ -261,7 +261,7 @@ async def test_a_deleted_question_is_not_answered(peer: DiscordPeer, ask: Ask, d
     await peer.delete(room, next(iter(peer.channels[room].messages)))
     with pytest.raises(MessageDeleted):
         await sink.finish(Reply("too late"))
-    assert delivered.told in ([], ["posting", "refused"])
+    assert delivered.events in ([], ["posting", "refused"])
     assert peer.messages(room) == []
 
 
@@ -294,7 +294,7 @@ async def test_a_missing_permission_is_named(
     peer.channels[room].lacking.add(lacking)
     with pytest.raises(PlatformError, match=expected_text):
         await sink.finish(Reply("hello"))
-    assert delivered.told == ["posting", "refused"]
+    assert delivered.events == ["posting", "refused"]
 
 
 async def test_without_the_history_it_answers_without_a_reply(peer: DiscordPeer, ask: Ask, room: str) -> None:
@@ -326,14 +326,14 @@ async def test_a_cancelled_answer_leaves_no_task_and_knows_its_post(
         await sink.finish(Reply("on its way"))
 
     task = asyncio.create_task(answer())
-    await until(lambda: delivered.told)
+    await until(lambda: delivered.events)
     task.cancel()
     # Until the stop has reached it.
     await asyncio.sleep(0)
     go_on.set()
     await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()
-    assert delivered.told == ["posting", peer.messages(room)[0].id]
+    assert delivered.events == ["posting", peer.messages(room)[0].id]
     gc.collect()
     assert [item.get_name() for item in asyncio.all_tasks() if "discord reply" in item.get_name()] == []
 
@@ -342,7 +342,7 @@ async def test_a_command_is_acknowledged_and_its_response_edited(
     peer: DiscordPeer, command: Command, delivered: Delivered, room: str
 ) -> None:
     sink, request = await command(question="what is it?")
-    await peer.wait_until(lambda: request.shown is not None, 30)
+    await peer.wait_until(lambda: request.response_message is not None, 30)
     await sink.open()
     await sink.update("The first")
     await peer.wait_for_reply(room, 30, containing="first")
@@ -350,8 +350,8 @@ async def test_a_command_is_acknowledged_and_its_response_edited(
     messages = peer.messages(room)
     assert messages[0].content.startswith("> Ann: /ask what is it?\nThe first words [[1]]")
     assert len(messages) == 3
-    assert request.shown is not None
-    assert delivered.told == ["posting", request.shown.id]
+    assert request.response_message is not None
+    assert delivered.events == ["posting", request.response_message.id]
     assert not request.hidden
     assert peer.called(SEND) == []
     assert peer.called(DEFER)[0].at < peer.called(RESPOND)[0].at
@@ -384,14 +384,14 @@ async def test_a_command_that_could_not_be_acknowledged_is_answered_in_the_chann
     await sink.finish(Reply("That."))
     (message,) = peer.messages(room)
     assert message.content == "> Ann: /ask what \\*is\\* it?\nThat."
-    assert delivered.told[-1] == message.id
+    assert delivered.events[-1] == message.id
 
 
 async def test_after_fifteen_minutes_the_channel_gets_the_answer(
     peer: DiscordPeer, command: Command, room: str
 ) -> None:
     sink, request = await command(question="what?")
-    await peer.wait_until(lambda: request.shown is not None, 30)
+    await peer.wait_until(lambda: request.response_message is not None, 30)
     peer.token_s = 0
     await sink.finish(Reply("This."))
     assert [message.content for message in peer.messages(room)] == ["> Ann: /ask what?\nThis."]
@@ -401,14 +401,14 @@ async def test_after_a_restart_a_command_is_still_answered_by_its_token(
     peer: DiscordPeer, adapter: DiscordAdapter, command: Command, inbox: Inbox, delivered: Delivered, tmp_path: Path
 ) -> None:
     _, request = await command(question="what?")
-    await peer.wait_until(lambda: request.shown is not None, 30)
+    await peer.wait_until(lambda: request.response_message is not None, 30)
     message: Message = inbox.messages[-1]
     again = DiscordAdapter(settings(peer, tmp_path), Positions(), PACE)
     await again.open()
     await again.sink(message, delivered).finish(Reply("after all"))
     await again.close()
-    assert request.shown is not None
-    assert request.shown.content == "> Ann: /ask what?\nafter all"
+    assert request.response_message is not None
+    assert request.response_message.content == "> Ann: /ask what?\nafter all"
 
 
 async def test_a_command_that_nobody_answers_does_not_think_for_ever(
@@ -418,10 +418,10 @@ async def test_a_command_that_nobody_answers_does_not_think_for_ever(
     impatient = DiscordAdapter(settings(peer, tmp_path), Positions(), replace(PACE, unanswered_timeout_s=0.3))
     async with listening(peer, impatient, inbox.receive):
         request = await peer.command(room, "ask", question="in a channel where the bot may not speak?")
-        await peer.wait_until(lambda: request.shown is not None, 30)
+        await peer.wait_until(lambda: request.response_message is not None, 30)
         await peer.wait_until(lambda: bool(peer.called(WITHDRAW)), 30)
-    assert request.shown is not None
-    assert request.shown.id not in peer.channels[room].messages
+    assert request.response_message is not None
+    assert request.response_message.id not in peer.channels[room].messages
 
 
 async def test_another_bots_reply_is_not_edited(
@@ -453,7 +453,7 @@ async def test_a_response_that_is_refused_is_a_message_in_the_channel(
     peer: DiscordPeer, command: Command, room: str
 ) -> None:
     sink, request = await command(question="what is it?")
-    await peer.wait_until(lambda: request.shown is not None, 30)
+    await peer.wait_until(lambda: request.response_message is not None, 30)
     peer.fail(RESPOND, 400, times=2, body={"code": 200000, "message": "Blocked"})
     await sink.finish(Reply("The answer, see [this](https://example.org/a)."))
     [message] = peer.messages(room)

@@ -173,10 +173,10 @@ async def test_it_explains_every_message(tmp_path: Path, capsys: pytest.CaptureF
     assert by_words
     assert not any(item["in_doubt"] or item["why"] for item in by_words)
     assert await gate(settings, few, CORPUS, fit=False, as_json=False, explain=True) == 0
-    shown = capsys.readouterr().out.splitlines()
+    output_lines = capsys.readouterr().out.splitlines()
     row = re.compile(r"(\d\.\d\d|    )  (in doubt|        )  (answer|leave )  .*\)")
-    assert sum(bool(row.fullmatch(line)) for line in shown) == len(explained)
-    assert sum("by its words alone" in line for line in shown) == len(by_words)
+    assert sum(bool(row.fullmatch(line)) for line in output_lines) == len(explained)
+    assert sum("by its words alone" in line for line in output_lines) == len(by_words)
 
 
 async def test_without_a_file_it_fits_to_what_people_rated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,11 +94,11 @@ async def until(true: Callable[[], object], timeout: float = 30) -> None:
 
 @dataclass
 class Network:
-    """A platform with a chat; `shown` are the bot's messages there, as raw text and what each replies to."""
+    """A platform with a chat; `get_posts` are the bot's messages there, as raw text and what each replies to."""
 
     adapter: Adapter
     chat: str
-    shown: Callable[[], list[tuple[str, object]]]
+    get_posts: Callable[[], list[tuple[str, object]]]
     peer: Any
 
 
@@ -146,10 +146,10 @@ async def network(name: str, stack: AsyncExitStack, journal: Journal, folder: Pa
 class Writer:
     """Writes the same comment to every post."""
 
-    asked: list[Question] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
 
     async def __call__(self, question: Question, sink: Sink) -> Reply:
-        self.asked.append(question)
+        self.questions.append(question)
         await sink.open()
         await sink.update("Gold")
         await sink.finish(GOOD)
@@ -197,9 +197,9 @@ def following(web: WebPeer, chat: str, path: str = "/feed", **changes: object) -
 
 @asynccontextmanager
 async def followed(
-    configuration: Settings, place: Network, journal: Journal, *, minute_s: float = MINUTE_S, wanted: int = 2
+    configuration: Settings, place: Network, journal: Journal, *, minute_s: float = MINUTE_S, poll_count: int = 2
 ) -> AsyncIterator[Writer]:
-    """Follow the configured feeds as the daemon does, once `wanted` looks at the first are over."""
+    """Follow the configured feeds as the daemon does, once `poll_count` looks at the first are over."""
     writer = Writer()
     intake = make_processor(configuration, journal, writer)
     await intake.resume(place.adapter)
@@ -213,7 +213,7 @@ async def followed(
         for name in configuration.auto_comment.feeds
     ]
     try:
-        await looked(journal, wanted)
+        await wait_for_polls(journal, poll_count)
         yield writer
         assert [task for task in tasks if task.done()] == []
     finally:
@@ -223,7 +223,7 @@ async def followed(
         assert await intake.drain(30) == 0
 
 
-async def looked(journal: Journal, times: int = 2) -> None:
+async def wait_for_polls(journal: Journal, times: int = 2) -> None:
     """Wait for so many looks that worked, beginning from now."""
     observed: set[float] = set()
     async with asyncio.timeout(30):
@@ -265,23 +265,23 @@ async def test_a_new_entry_is_commented_on_once(
     place = await network(name, stack, journal, tmp_path)
     configuration = following(web, place.chat)
     async with followed(configuration, place, journal) as writer:
-        assert (await outcomes(journal), place.shown()) == ({}, [])
+        assert (await outcomes(journal), place.get_posts()) == ({}, [])
         web.pages["/feed"] = rss(Item(2, "Gold [1] for *us*, @everyone & <@7>!"), Item(1), Item(0))
-        await until(place.shown)
+        await until(place.get_posts)
         assert await outcomes(journal, 1) == {"Gold [1] for *us*, @everyone & <@7>!": ("answered", "")}
-        (question,) = writer.asked
+        (question,) = writer.questions
         assert (question.author, question.text.split("\n\n")[1]) == ("Games", "The pair from Brazil won the final.")
-        await looked(journal)
+        await wait_for_polls(journal)
         # The same entry with another title, and one that has left the feed and come back.
         web.pages["/feed"] = rss(Item(2, "Silver for us"), Item(0))
-        await looked(journal)
+        await wait_for_polls(journal)
         web.pages["/feed"] = rss(Item(2, "Silver for us"), Item(1), Item(0))
-        await looked(journal)
+        await wait_for_polls(journal)
     # As a crash right before the end of the look leaves it.
     await forget_entries(journal, newest=1)
     async with followed(configuration, place, journal) as again:
-        assert again.asked == []
-    ((output, reply_to),) = place.shown()
+        assert again.questions == []
+    ((output, reply_to),) = place.get_posts()
     assert not reply_to
     plain = output.replace("\u2060", "")
     assert "us" in plain.partition("Gold, at last!")[0]
@@ -308,10 +308,10 @@ async def test_an_entry_is_asked_for_only_where_the_feed_changed(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
     place = await network("http", stack, journal, tmp_path)
-    async with followed(following(web, place.chat), place, journal, wanted=3):
+    async with followed(following(web, place.chat), place, journal, poll_count=3):
         assert web.statuses[:3] == [200, 304, 304]
         web.pages["/feed"] = rss(Item(2), Item(1))
-        await until(place.shown)
+        await until(place.get_posts)
     assert web.statuses.count(200) == 2
 
 
@@ -324,7 +324,7 @@ async def test_several_new_entries_are_each_commented_on_within_the_hourly_rate(
         results = await outcomes(journal, 5)
     assert sorted(state for state, _ in results.values()) == ["answered"] * 3 + ["silent"] * 2
     assert all("auto_comment.per_hour" in reason for state, reason in results.values() if state == "silent")
-    assert len(place.shown()) == 3
+    assert len(place.get_posts()) == 3
 
 
 async def test_the_rules_for_posts_hold_for_entries(
@@ -353,7 +353,7 @@ async def test_at_night_nothing_is_said(web: WebPeer, journal: Journal, stack: A
         web.pages["/feed"] = rss(Item(2), Item(1))
         results = await outcomes(journal, 1)
     assert results == {"Diving, day 2": ("silent", f"quiet hours ({hours})")}
-    assert place.shown() == []
+    assert place.get_posts() == []
 
 
 async def test_what_came_while_nobody_looked_is_left_alone(
@@ -372,7 +372,7 @@ async def test_what_came_while_nobody_looked_is_left_alone(
     assert results["Diving, day 4"] == ("answered", "")
     for title in ("Diving, day 3", "Diving, day 2"):
         assert results[title] == ("silent", "too old to be answered: the entry came while nobody looked at the feed")
-    assert len(place.shown()) == 1
+    assert len(place.get_posts()) == 1
 
 
 async def test_a_short_stop_loses_no_entry(
@@ -405,7 +405,7 @@ async def test_an_entry_in_hand_at_a_stop_is_commented_on_by_the_next_start(
         "games", configuration, place.adapter, FeedStateRepository(journal.database), minute_s=MINUTE_S
     )
     task = asyncio.create_task(follower.listen(intake.handler_for(place.adapter)))
-    await looked(journal)
+    await wait_for_polls(journal)
     web.pages["/feed"] = rss(Item(2), Item(1), Item(0))
     await begun.wait()
     task.cancel()
@@ -413,7 +413,7 @@ async def test_an_entry_in_hand_at_a_stop_is_commented_on_by_the_next_start(
     assert await intake.drain(0) == 1
     async with followed(configuration, place, journal):
         assert await outcomes(journal, 1) == {"Diving, day 2": ("answered", "")}
-    ((output, _),) = place.shown()
+    ((output, _),) = place.get_posts()
     assert output.startswith("**[Diving, day 2](<https://games.example.org/2?a=1\\&copy=2>)**\n\nGold, at last!")
 
 
@@ -432,13 +432,13 @@ async def test_the_deadline_counts_from_the_first_look(
         "games", configuration, place.adapter, FeedStateRepository(journal.database), minute_s=MINUTE_S
     )
     task = asyncio.create_task(follower.listen(intake.handler_for(place.adapter)))
-    await looked(journal)
+    await wait_for_polls(journal)
     web.pages["/feed"] = rss(Item(2, age_s=-60), Item(1), Item(0))
     results = await outcomes(journal, 1)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert results["Diving, day 2"] == ("silent", "not done within 0.2 s from the post (auto_comment.deadline_s)")
-    assert place.shown() == []
+    assert place.get_posts() == []
 
 
 async def test_a_broken_feed_is_told_once_and_stops_no_other(
@@ -448,11 +448,11 @@ async def test_a_broken_feed_is_told_once_and_stops_no_other(
     web.pages["/other"] = Page("<html>no feed")
     feed = {"chat": place.chat, "every_minutes": 1, "allow_private": ["127.0.0.1"]}
     both = {"games": {**feed, "url": web.url("/feed")}, "other": {**feed, "url": web.url("/other")}}
-    async with followed(settings(auto_comment={"feeds": both, "deadline_s": 30}), place, journal, wanted=4):
+    async with followed(settings(auto_comment={"feeds": both, "deadline_s": 30}), place, journal, poll_count=4):
         await until(lambda: events(log, "feed.poll_failed"))
         assert [entry["feed"] for entry in events(log, "feed.poll_failed")] == ["other"]
         web.pages["/feed"] = rss(Item(2), Item(1), Item(0))
-        await until(place.shown)
+        await until(place.get_posts)
         web.pages["/other"] = rss(Item(7))
         await until(lambda: events(log, "feed.recovered"))
     (data,) = events(log, "feed.poll_failed")
@@ -470,7 +470,7 @@ async def test_a_feed_that_breaks_off_makes_nothing_new(
         web.fault = fault
         await until(lambda: events(log, "feed.poll_failed"))
         web.fault = ""
-        await looked(journal)
+        await wait_for_polls(journal)
     assert await outcomes(journal) == {}
     assert len(events(log, "feed.poll_failed")) == 1
 
@@ -584,14 +584,14 @@ async def test_a_reply_to_the_comment_goes_on_about_the_entry(
         intake = make_processor(settings(), journal, writer)
         listening = asyncio.create_task(place.adapter.listen(intake.handler_for(place.adapter)))
         await place.adapter.ready.wait()
-        output = place.peer._given[place.peer.keys[0]]
+        output = place.peer._responses_by_key[place.peer.keys[0]]
         message = event("9", chat="room", kind="comment", reply_to=output, text="Who came second?")
         assert (await place.peer.send(place.adapter.port, message))[0] == 202
-        await until(lambda: len(writer.asked) == 2)
+        await until(lambda: len(writer.questions) == 2)
         assert await intake.drain(30) == 0
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
-    texts = [turn.text for turn in writer.asked[1].history]
+    texts = [turn.text for turn in writer.questions[1].history]
     assert texts == ["Diving, day 2\n\nThe pair from Brazil won the final.", GOOD.text]
 
 

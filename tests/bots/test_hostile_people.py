@@ -159,12 +159,12 @@ def test_a_malformed_event_of_the_agent_view_is_no_message(change: Mapping[str, 
 def test_app_home_shows_a_hostile_name_as_text(text: str) -> None:
     """Names of sources and of a workspace's people are on it."""
     view = to_view(to_mrkdwn(text), "mrkdwn")
-    shown = json.dumps(view, ensure_ascii=False)
+    view_json = json.dumps(view, ensure_ascii=False)
     assert len(view["blocks"]) < 100
     assert all(len(block["text"]["text"]) <= 3000 for block in view["blocks"])
     for forbidden in ("<!", "<@", "<#", "<javascript", "<data:", "\u202e", "\\u001b", "\\u0007"):
-        assert forbidden not in shown
-    assert "<https://evil.example|https://bank" not in shown
+        assert forbidden not in view_json
+    assert "<https://evil.example|https://bank" not in view_json
 
 
 @pytest.mark.parametrize(
@@ -340,13 +340,13 @@ async def test_what_an_owner_is_made_to_teach_is_kept_as_text_for_review(page: P
         form = {"form_token": await get_form_token(client), "question": hostile, "answer": hostile}
         async with client.post("/questions/1/teach", data=form, allow_redirects=False) as response:
             assert (response.status, response.headers["Location"]) == (303, "/taught")
-        shown = await read(client, "/taught")
+        page_text = await read(client, "/taught")
     (answer,) = await page.context.taught_answers.list_answers()
     assert answer.state == "pending"
     assert "\x00" not in answer.answer + answer.question
     assert "\u202e" not in answer.answer + answer.question
     for forbidden in ("<script>x", "<i>Eve", 'href="javascript'):
-        assert forbidden not in shown
+        assert forbidden not in page_text
 
 
 async def test_a_message_writes_no_event_of_its_own_into_the_live_log(page: Page) -> None:

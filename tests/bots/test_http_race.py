@@ -32,18 +32,18 @@ class OverHttp:
         return f"post-{number}"
 
     async def reply(self, post: str, rival: str) -> None:
-        self.peer.shown["games", post].append(rival)
+        self.peer.texts["games", post].append(rival)
         await self._send(f"{post}-{rival}", "comment", rival, "What a jump!", thread=post, bot=True)
 
     def below(self, post: str) -> list[str]:
-        return self.peer.shown["games", post]
+        return self.peer.texts["games", post]
 
     async def _send(self, number: str, kind: str, name: str, text: str, *, thread: str = "", bot: bool = False) -> None:
         author = {"id": name, "name": name, "bot": bot}
         sent_at = (datetime.now(UTC) + timedelta(seconds=LATER_S)).isoformat()
         event = {"id": number, "chat": "games", "author": author, "text": text, "kind": kind, "sent_at": sent_at}
-        sent = {**event, **({"thread": thread} if thread else {})}
-        assert (await self.peer.send(self.adapter.port, sent))[0] == 202
+        body = {**event, **({"thread": thread} if thread else {})}
+        assert (await self.peer.send(self.adapter.port, body))[0] == 202
 
 
 async def test_over_http_we_are_among_the_first_two_or_silent_never_the_third(tmp_path: Path) -> None:

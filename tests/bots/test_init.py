@@ -72,10 +72,10 @@ async def test_telegram_from_an_empty_folder(folder: Path) -> None:
         assert list(folder.iterdir()) == [folder / "docs"], "nothing is written before the last answer"
         await user.answer("Model's name:", "qwen3:8b")
         assert await user.end() == 0
-        assert "kimas check --live" in user.shown
+        assert "kimas check --live" in user.output
         assert peer.pending(), "the message that was found is still there for the daemon"
     for secret in (peer.token, "sk-a-key-for-tests", "43:wrong"):
-        assert secret not in user.shown
+        assert secret not in user.output
         assert secret not in (folder / "kimas.yaml").read_text("utf-8")
     env_file = folder / "kimas.env"
     assert env_file.stat().st_mode & 0o777 == 0o600
@@ -161,7 +161,7 @@ async def test_an_interrupt_leaves_nothing(folder: Path, at: str) -> None:
             os.write(user.controller, b"\n")
         os.write(user.controller, b"\x03")
         assert await user.end() == 1
-        assert "Aborted!" in user.shown
+        assert "Aborted!" in user.output
     assert list(folder.iterdir()) == [folder / "docs"]
 
 
@@ -180,7 +180,7 @@ async def test_an_existing_file_is_left_alone(folder: Path) -> None:
     (folder / "kimas.env").write_text("MINE=1\n", "utf-8")
     async with init(folder) as user:
         assert await user.end() == 2
-        assert "kimas.env exists already" in user.shown
+        assert "kimas.env exists already" in user.output
     assert (folder / "kimas.env").read_text("utf-8") == "MINE=1\n"
     answers = Answers(platform="telegram", secrets={"KIMAS_TELEGRAM_TOKEN": "x"})
     with pytest.raises(UsageError, match=r"kimas.env exists already"):

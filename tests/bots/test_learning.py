@@ -98,10 +98,10 @@ async def chosen(
 ) -> str:
     """Choose the entry in the menu of a message; return what is said to that, to who chose alone."""
     command = await peer.choose(room, message, name, who, **more)
-    await peer.wait_until(lambda: command.shown is not None and bool(command.shown.content), 30)
-    assert command.shown is not None
+    await peer.wait_until(lambda: command.response_message is not None and bool(command.response_message.content), 30)
+    assert command.response_message is not None
     assert command.hidden
-    return command.shown.content
+    return command.response_message.content
 
 
 async def next_response(peer: SlackPeer) -> str:
@@ -116,7 +116,7 @@ async def test_discord_learns_from_the_menu_of_a_message(discord: DiscordPeer, j
     room = discord.channel()
     question = await discord.say(room, QUESTION)
     answer = await discord.say(room, ANSWER, author=BEN, reply_to=question)
-    await known(journal, answer)
+    await wait_until_journaled(journal, answer)
     assert await chosen(discord, room, answer, BEN) == ENGLISH.not_trusted
     assert await lessons(journal) == []
     assert await chosen(discord, room, answer) == ENGLISH.answer_submitted.format(number=1)
@@ -127,7 +127,7 @@ async def test_discord_learns_from_the_menu_of_a_message(discord: DiscordPeer, j
 async def test_who_manages_the_server_is_trusted_with_the_menu_too(discord: DiscordPeer, journal: Journal) -> None:
     room = discord.channel()
     answer = await discord.say(room, ANSWER, author=BEN, reply_to=await discord.say(room, QUESTION))
-    await known(journal, answer)
+    await wait_until_journaled(journal, answer)
     message = await chosen(discord, room, answer, BEN, permissions=MANAGE_GUILD)
     assert message == ENGLISH.answer_submitted.format(number=1)
     assert await lessons(journal) == PAIRS
@@ -138,13 +138,15 @@ async def test_a_message_that_answers_nothing_on_discord_is_learned_by_its_link(
 ) -> None:
     room = discord.channel()
     answer = await discord.say(room, ANSWER, author=BEN)
-    await known(journal, answer)
+    await wait_until_journaled(journal, answer)
     assert await chosen(discord, room, answer) == ENGLISH.learn_usage
     link = f"https://discord.com/channels/{discord.guild}/{room}/{answer}"
     command = await discord.command(room, "learn", CLEO, question=f"{link} {QUESTION}")
-    await discord.wait_until(lambda: command.shown is not None and bool(command.shown.content), 30)
-    assert command.shown is not None
-    assert command.shown.content == ENGLISH.answer_submitted.format(number=1)
+    await discord.wait_until(
+        lambda: command.response_message is not None and bool(command.response_message.content), 30
+    )
+    assert command.response_message is not None
+    assert command.response_message.content == ENGLISH.answer_submitted.format(number=1)
     assert await lessons(journal) == PAIRS
 
 
@@ -152,7 +154,7 @@ async def test_our_own_answer_on_discord_is_not_learned(discord: DiscordPeer, jo
     room = discord.channel()
     await discord.say(room, f"<@{discord.me.id}> {QUESTION}")
     reply = await discord.wait_for_reply(room, 30, containing=QUESTION)
-    await known(journal, reply.id, "reply_id = :id AND state = 'answered'")
+    await wait_until_journaled(journal, reply.id, "reply_id = :id AND state = 'answered'")
     assert await chosen(discord, room, reply.id) == ENGLISH.learn_own_words
     assert await lessons(journal) == []
 
@@ -180,7 +182,7 @@ def test_what_is_chosen_elsewhere_on_discord_is_not_ours() -> None:
 async def test_slack_learns_from_the_shortcut_of_a_message(slack: SlackPeer, journal: Journal) -> None:
     question = slack.say("C1", QUESTION)
     answer = slack.say("C1", ANSWER, user="U2BEN", thread=question)
-    await known(journal, answer)
+    await wait_until_journaled(journal, answer)
     for user, message in (("U2BEN", ENGLISH.not_trusted), ("U3CLEO", ENGLISH.answer_submitted.format(number=1))):
         slack.choose("C1", answer, SHORTCUT_ID, user=user)
         assert await next_response(slack) == message
@@ -192,7 +194,7 @@ async def test_slack_learns_from_the_shortcut_of_a_message(slack: SlackPeer, jou
 
 async def test_slack_learns_by_the_link_of_a_message(slack: SlackPeer, journal: Journal) -> None:
     alone = slack.say("C1", ANSWER, user="U2BEN")
-    await known(journal, alone)
+    await wait_until_journaled(journal, alone)
     for words, message in (
         (f"learn {QUESTION}", ENGLISH.learn_usage),
         (f"learn {slack.link('C1', alone)}", ENGLISH.learn_usage),
@@ -203,7 +205,7 @@ async def test_slack_learns_by_the_link_of_a_message(slack: SlackPeer, journal: 
     assert await lessons(journal) == PAIRS
 
 
-async def known(journal: Journal, number: str, how: str = "id = :id") -> None:
+async def wait_until_journaled(journal: Journal, number: str, how: str = "id = :id") -> None:
     """Wait until the bot has seen a message, or has said it and written that down."""
     async with asyncio.timeout(30):
         while not await is_journaled(journal, number, how):

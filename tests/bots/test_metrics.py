@@ -76,9 +76,9 @@ class Watcher:
             for sample in each.samples
         }
 
-    async def until(self, name: str, wanted: float, **labels: str) -> None:
+    async def until(self, name: str, expected: float, **labels: str) -> None:
         async with asyncio.timeout(SOON_S):
-            while (await self.samples()).get((name, frozenset(labels.items()))) != wanted:
+            while (await self.samples()).get((name, frozenset(labels.items()))) != expected:
                 await asyncio.sleep(0.05)
 
     async def until_status(self, path: str, status: int) -> Any:

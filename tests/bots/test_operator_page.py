@@ -239,7 +239,7 @@ class TestWhatIsShown:
         async with browser(page, READER) as client:
             text = await read(client, "/")
             assert "How do I rotate the signing key" in text
-            for query, wanted, unwanted in (
+            for query, expected, unexpected in (
                 ("?outcome=failed", "How large may an upload be", "Windows"),
                 ("?text=redis", "Redis backend", "Windows"),
                 ("?platform=discord", "Windows support planned", "changelog"),
@@ -248,8 +248,8 @@ class TestWhatIsShown:
                 ("?days=1&before=4", "Which Python versions", "Redis"),
             ):
                 text = await read(client, f"/{query}")
-                assert wanted in text, query
-                assert unwanted not in text, query
+                assert expected in text, query
+                assert unexpected not in text, query
             assert "Nothing matches" in await read(client, "/?text=zzz")
             for query in (
                 "?days=x&before=y&outcome=z",
@@ -445,14 +445,14 @@ class TestWhatStrangersWrote:
         await page.journal.mark_failed(failed, f"https://api.example/bot?token={SECRET} failed")
         await page.context.taught_answers.submit(message, "1", "How?", f"With {SECRET}")
         get_logger("core.x").warning("leak", value=SECRET)
-        shown = ""
+        pages_text = ""
         async with browser(page, OWNER) as client:
             for path in (*PAGES, "/questions/1", "/questions/2", "/questions/1/teach"):
-                shown += await read(client, path)
-        assert "s3cret" not in shown
-        assert "[redacted]" in shown
-        assert READER not in shown
-        assert OWNER not in shown
+                pages_text += await read(client, path)
+        assert "s3cret" not in pages_text
+        assert "[redacted]" in pages_text
+        assert READER not in pages_text
+        assert OWNER not in pages_text
 
 
 class TestTeaching:
@@ -629,9 +629,9 @@ async def test_a_daemon_serves_it_with_what_it_has_just_answered(
                 telegram.say(-100200300, "@kimas_bot How do I change the signing key?")
                 while "Answered" not in (text := await read(client, "/questions/1", None)):
                     await asyncio.sleep(0.1)
-            shown = to_text(html.fromstring(text))
+            page_text = to_text(html.fromstring(text))
             for part in ("Call rotate_keys", "rocket.md", "peer-8b", "route", "search", "Routing rocket", "cited [1]"):
-                assert part in shown, part
+                assert part in page_text, part
             os.kill(os.getpid(), signal.SIGTERM)
             assert await asyncio.wait_for(running, 60) == 0
         finally:

@@ -25,7 +25,7 @@ OPTIONS = (
     *("--disable-background-networking", "--disable-component-update"),
 )
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
-SHOWN = (*PAGES, "/questions/13", "/questions/6", "/questions/6/teach")
+ALL_PAGES = (*PAGES, "/questions/13", "/questions/6", "/questions/6/teach")
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed: apt-get install chromium")
 
@@ -82,7 +82,7 @@ async def test_everybody_can_read_it(page: Page, scheme: str, width: int) -> Non
         # The checker is a script of its own, which the page's policy would refuse.
         signed_in(browser, page, color_scheme=scheme, viewport=viewport, bypass_csp=True) as (tab, _),
     ):
-        for path in SHOWN:
+        for path in ALL_PAGES:
             await tab.goto(f"{page.url}{path}")
             await tab.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
             await tab.add_script_tag(path=AXE)

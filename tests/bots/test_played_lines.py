@@ -28,28 +28,28 @@ def group() -> ConsoleGroupAdapter:
     return ConsoleGroupAdapter(0, make_console())
 
 
-def heard(group: ConsoleGroupAdapter, line: str) -> Message:
+def parse(group: ConsoleGroupAdapter, line: str) -> Message:
     created = group.parse_line(line)
     assert isinstance(created, Message)
     return created
 
 
 def test_a_line_is_what_somebody_says(group: ConsoleGroupAdapter) -> None:
-    first = heard(group, "Ben: @KIMAS, how does it work?")
+    first = parse(group, "Ben: @KIMAS, how does it work?")
     assert (first.author, first.author_id, first.text, first.addressed) == ("Ben", "ben", "how does it work?", True)
     assert first.key == GROUP
-    reply = heard(group, "^ That is so: it does.")
+    reply = parse(group, "^ That is so: it does.")
     assert (reply.author_id, reply.reply_to, reply.quoted, reply.addressed) == (
         *("owner", first.id, "how does it work?"),
         False,
     )
     group.record_bot_message(GROUP, "9", "An answer.", is_rateable=False)
-    more = heard(group, "Ben: ^ and why?")
+    more = parse(group, "Ben: ^ and why?")
     assert (more.reply_to, more.addressed, more.command) == ("9", True, "")
-    order = heard(group, "/mode auto")
+    order = parse(group, "/mode auto")
     assert (order.command, order.text, order.addressed) == ("mode", "auto", True)
-    assert heard(group, "/nothing at all").command == ""
-    assert heard(group, "https://a.example: is it down?").author == "You"
+    assert parse(group, "/nothing at all").command == ""
+    assert parse(group, "https://a.example: is it down?").author == "You"
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_other_lines_with_such_words_are_text_of_yours(line: str) -> None:
 
 
 def test_every_place_has_its_own_last_message(group: ConsoleGroupAdapter) -> None:
-    outside = heard(group, "Ben: How does it work?")
-    inside = heard(group, "Ben (in release): How does it start?")
-    alone = heard(group, "Ben (alone): And in private?")
+    outside = parse(group, "Ben: How does it work?")
+    inside = parse(group, "Ben (in release): How does it start?")
+    alone = parse(group, "Ben (alone): And in private?")
     assert (inside.key, alone.key) == (
         ConversationKey("console", "group", "release"),
         ConversationKey("console", "@ben"),
@@ -90,69 +90,69 @@ def test_every_place_has_its_own_last_message(group: ConsoleGroupAdapter) -> Non
     assert (outside.private, inside.private, alone.private) == (False, False, True)
     assert (outside.addressed, inside.addressed, alone.addressed) == (False, False, True)
     for place, last in (("", outside), (" (in release)", inside)):
-        assert heard(group, f"Cleo{place}: ^ So.").reply_to == last.id
-    assert heard(group, "Cleo (alone): ^ So.").reply_to == "", "Cleo's talk is another one than Ben's"
+        assert parse(group, f"Cleo{place}: ^ So.").reply_to == last.id
+    assert parse(group, "Cleo (alone): ^ So.").reply_to == "", "Cleo's talk is another one than Ben's"
     # Nobody has the key of the group by a name.
-    assert heard(group, "Group (alone): Hello").key.chat != GROUP.chat
+    assert parse(group, "Group (alone): Hello").key.chat != GROUP.chat
 
 
 def test_alone_every_command_is_one(group: ConsoleGroupAdapter) -> None:
-    assert heard(group, "Ben (alone): /dance").command == "dance"
-    assert heard(group, "Ben: /dance").command == ""
-    assert heard(group, "Ben (alone): /usr/bin is where?").command == ""
+    assert parse(group, "Ben (alone): /dance").command == "dance"
+    assert parse(group, "Ben: /dance").command == ""
+    assert parse(group, "Ben (alone): /usr/bin is where?").command == ""
 
 
 def test_nobody_has_the_rights_of_the_owner_by_a_name(group: ConsoleGroupAdapter) -> None:
     for line in ("Owner: /mode off", "OWNER (alone): Hello", "owner: ^ Hello"):
-        message = heard(group, line)
+        message = parse(group, line)
         assert (message.author_id, message.key.chat in ("group", "@owner.")) == ("owner.", True), line
-    assert heard(group, "You: /mode off").author_id == "owner"
+    assert parse(group, "You: /mode off").author_id == "owner"
 
 
 def test_a_command_for_another_bot_is_left_to_that(group: ConsoleGroupAdapter) -> None:
     for line in ("/mode@other auto", "/mode@kimasbot auto", "Ben: /ask@other_bot How?"):
-        message = heard(group, line)
+        message = parse(group, line)
         assert (message.command, message.addressed, message.text) == ("", False, line.removeprefix("Ben: "))
     for line in ("/mode@kimas auto", "/MODE@Kimas auto", "/mode@kimas_bot auto"):
-        message = heard(group, line)
+        message = parse(group, line)
         assert (message.command, message.addressed, message.text) == ("mode", True, "auto")
 
 
 def test_words_about_messages_may_have_capitals(group: ConsoleGroupAdapter) -> None:
-    first = heard(group, "Ben: Hwo?")
+    first = parse(group, "Ben: Hwo?")
     group.record_bot_message(GROUP, "9", "So.", is_rateable=True)
-    pressed = [heard(group, f"Ben: {word}").text for word in ("/Good", "/BAD", "/Bad  Outdated", "/AGAIN")]
+    pressed = [parse(group, f"Ben: {word}").text for word in ("/Good", "/BAD", "/Bad  Outdated", "/AGAIN")]
     assert pressed == ["up", "down", "outdated", "again"]
-    edited = heard(group, "Ben: /Edit How does Kimas work?")
+    edited = parse(group, "Ben: /Edit How does Kimas work?")
     assert (edited.id, edited.text) == (first.id, "How does Kimas work?")
     assert group.parse_line("Ben: /DELETE") == Deletion(first.id)
 
 
 def test_thumbs_are_presses_about_the_last_answer_of_the_place(group: ConsoleGroupAdapter) -> None:
-    heard(group, "Ben: @kimas How?")
+    parse(group, "Ben: @kimas How?")
     group.record_bot_message(GROUP, "9", "So.", is_rateable=True)
     group.record_bot_message(GROUP, "10", "I am a bot.", is_rateable=False)
-    ben = heard(group, "Ben: /good")
+    ben = parse(group, "Ben: /good")
     assert is_press(ben)
     assert (ben.text, ben.reply_to, ben.author_id, ben.key.chat) == ("up", "9", "ben", "group")
-    assert heard(group, "Cleo: /bad outdated").text == "outdated"
-    assert heard(group, "Cleo: ^ /bad").reply_to == "10"
-    assert heard(group, "Cleo (in release): /again").reply_to == ""
-    assert heard(group, "Cleo: ^ Fine.").reply_to == "10", "what is said about an answer is not said to the others"
+    assert parse(group, "Cleo: /bad outdated").text == "outdated"
+    assert parse(group, "Cleo: ^ /bad").reply_to == "10"
+    assert parse(group, "Cleo (in release): /again").reply_to == ""
+    assert parse(group, "Cleo: ^ Fine.").reply_to == "10", "what is said about an answer is not said to the others"
     for line in ("Ben: /good wrong", "Ben: /bad because", "Ben: /again please"):
         assert isinstance(group.parse_line(line), IgnoredLine), line
-    assert not is_press(heard(group, "Ben: is /good a command?"))
-    assert not is_press(heard(group, "Ben: /goodbye"))
+    assert not is_press(parse(group, "Ben: is /good a command?"))
+    assert not is_press(parse(group, "Ben: /goodbye"))
     assert group.parse_line("Robot (bot): /good") == IgnoredLine(WRITTEN_BY_BOT)
 
 
 def test_who_said_something_last_may_change_it(group: ConsoleGroupAdapter) -> None:
-    first = heard(group, "Ben: @kimas Hwo?")
-    other = heard(group, "Cleo: What?")
-    edited = heard(group, "Ben: /edit @kimas How?")
+    first = parse(group, "Ben: @kimas Hwo?")
+    other = parse(group, "Cleo: What?")
+    edited = parse(group, "Ben: /edit @kimas How?")
     assert (edited.id, edited.text, edited.is_edit) == (first.id, "How?", True)
-    heard(group, "Cleo: /edit Why?")
-    reply = heard(group, "Dan: ^ Because.")
+    parse(group, "Cleo: /edit Why?")
+    reply = parse(group, "Dan: ^ Because.")
     assert (reply.reply_to, reply.quoted) == (other.id, "Why?")
     assert group.parse_line("Ben: /edit") == IgnoredLine(NO_NEW_TEXT)
     assert group.parse_line("Ben: /delete") == Deletion(first.id)
@@ -163,26 +163,26 @@ def test_who_said_something_last_may_change_it(group: ConsoleGroupAdapter) -> No
 
 
 def test_what_was_deleted_is_quoted_no_more(group: ConsoleGroupAdapter) -> None:
-    heard(group, "Ben: Hwo?")
+    parse(group, "Ben: Hwo?")
     group.parse_line("Ben: /delete")
-    reply = heard(group, "Cleo: ^ What?")
+    reply = parse(group, "Cleo: ^ What?")
     assert (reply.reply_to, reply.quoted) == ("", "")
 
 
 def test_nobody_speaks_in_the_thread_of_presses(group: ConsoleGroupAdapter) -> None:
-    message = heard(group, "Ben (alone, in thumbs): /thumbs up")
+    message = parse(group, "Ben (alone, in thumbs): /thumbs up")
     assert (message.author_id, message.text, is_press(message)) == (
         "owner",
         "Ben (alone, in thumbs): /thumbs up",
         False,
     )
-    assert heard(group, "Ben (in thumbs-up): Yes").key.thread == "thumbs-up"
+    assert parse(group, "Ben (in thumbs-up): Yes").key.thread == "thumbs-up"
 
 
 def test_ids_of_two_plays_are_different() -> None:
     assert (
-        heard(ConsoleGroupAdapter(0, make_console()), "Hello").id
-        != heard(ConsoleGroupAdapter(0, make_console()), "Hello").id
+        parse(ConsoleGroupAdapter(0, make_console()), "Hello").id
+        != parse(ConsoleGroupAdapter(0, make_console()), "Hello").id
     )
 
 

@@ -32,8 +32,8 @@ def render(request: pytest.FixtureRequest) -> Render:
 )
 def test_a_link_that_names_another_host_is_shown_with_its_own(render: Render, label: str) -> None:
     text = "\n".join(render(f"See [{label}](https://evil.example/x).", ()))
-    shown, own = text.find("bank"), text.find("evil.example/x")
-    assert -1 < shown < own
+    text_position, address_position = text.find("bank"), text.find("evil.example/x")
+    assert -1 < text_position < address_position
     assert "](" not in text
     # An address that is a link leads where it says.
     assert all(url == shown_url for url, shown_url in re.findall(r'<a href="([^"]*)">([^<]*)</a>', text))

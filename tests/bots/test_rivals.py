@@ -37,12 +37,12 @@ class Writing:
     """Writes the same comment to every post; while it is being written, `meanwhile` happens."""
 
     meanwhile: Callable[[], Awaitable[object]] | None = None
-    begun: asyncio.Event = field(default_factory=asyncio.Event)
-    asked: list[str] = field(default_factory=list)
+    started_event: asyncio.Event = field(default_factory=asyncio.Event)
+    questions: list[str] = field(default_factory=list)
 
     async def answer(self, question: Question, sink: Sink) -> Reply:
-        self.asked.append(question.text)
-        self.begun.set()
+        self.questions.append(question.text)
+        self.started_event.set()
         await sink.open()
         await sink.update("Gold")
         if self.meanwhile:
@@ -61,7 +61,7 @@ class Board:
         async with self.journal.database.connect() as connection:
             return {row.text: (row.state, row.reason) for row in (await connection.execute(query)).all()}
 
-    async def kept(self, *texts: str) -> None:
+    async def wait_for_messages(self, *texts: str) -> None:
         """Wait until these messages are in the journal: while a comment is written, its conversation waits."""
         async with asyncio.timeout(30):
             while not set(texts) <= set(await self.outcomes()):
@@ -139,7 +139,7 @@ async def test_discord_announcements_are_commented_on(tmp_path: Path) -> None:
             ("silent", "the bot was not addressed"),
             ("silent", "written by another bot"),
         ]
-        assert results.writing.asked == ["Diving: gold", "Published by a followed channel"]
+        assert results.writing.questions == ["Diving: gold", "Published by a followed channel"]
 
 
 async def test_discord_announcements_do_not_wait_for_each_other(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_discord_announcements_do_not_wait_for_each_other(tmp_path: Path) 
         hold = asyncio.Event()
         results.writing.meanwhile = hold.wait
         await peer.say(room, "first")
-        await results.writing.begun.wait()
+        await results.writing.started_event.wait()
         results.writing.meanwhile = None
         await peer.say(room, "second")
         assert await results.until("second") == [("answered", "")]
@@ -197,9 +197,9 @@ async def test_on_discord_bots_count_before_writing_and_again_before_sending(tmp
         slow = asyncio.Event()
         results.writing.meanwhile = slow.wait
         post = await posted("one")
-        await results.writing.begun.wait()
+        await results.writing.started_event.wait()
         await rivals(post)
-        await results.kept(*(f"{robot.username} below {post}" for robot in RIVALS[:2]))
+        await results.wait_for_messages(*(f"{robot.username} below {post}" for robot in RIVALS[:2]))
         slow.set()
         ((state, reason),) = await results.until("one")
         assert (state, reason) == ("silent", "2 replies of bots below the post already (2 at most)")
@@ -215,21 +215,21 @@ async def test_on_discord_a_race_that_is_lost_already_costs_no_answer(tmp_path: 
         hold = asyncio.Event()
         results.writing.meanwhile = hold.wait
         await peer.say(room, "first")
-        await results.writing.begun.wait()
+        await results.writing.started_event.wait()
         # A rival's reply that overtakes its post, as it does when both were written during a break.
         late = peer.snowflake()
         await peer.say(
             room, "quick robot", author=RIVALS[0], reply_to=late, referenced_message={"id": late, "author": {"id": "9"}}
         )
-        await results.kept("quick robot")
+        await results.wait_for_messages("quick robot")
         peer.snowflake, original = lambda at=None: late, peer.snowflake  # type: ignore[method-assign, assignment]
         await peer.say(room, "second")
         peer.snowflake = original  # type: ignore[method-assign]
-        await results.kept("second")
+        await results.wait_for_messages("second")
         hold.set()
         ((state, reason),) = await results.until("second")
         assert (state, "1 replies of bots" in reason) == ("silent", True)
-        assert results.writing.asked == ["first"]
+        assert results.writing.questions == ["first"]
 
 
 async def test_elsewhere_on_discord_bots_are_not_even_kept(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ async def test_slack_channel_posts_are_commented_on_in_their_threads(tmp_path: P
             *[("silent", "written by another bot")] * 3,
             ("silent", "the bot was not addressed"),
         ]
-        assert results.writing.asked == ["Diving: gold"]
+        assert results.writing.questions == ["Diving: gold"]
         assert "beep elsewhere" not in await results.outcomes()
 
 
@@ -269,10 +269,10 @@ async def test_on_slack_bots_count_before_writing_and_again_before_sending(tmp_p
         slow = asyncio.Event()
         results.writing.meanwhile = slow.wait
         post = peer.say("C1", "one")
-        await results.writing.begun.wait()
+        await results.writing.started_event.wait()
         for number in (1, 2):
             peer.say("C1", f"robot {number}", user=f"U{number}", bot_id=f"B{number}", thread=post)
-        await results.kept("robot 1", "robot 2")
+        await results.wait_for_messages("robot 1", "robot 2")
         slow.set()
         assert await results.until("one") == [("silent", "2 replies of bots below the post already (2 at most)")]
         assert peer.messages("C1") == []
@@ -282,10 +282,10 @@ async def test_on_slack_bots_count_before_writing_and_again_before_sending(tmp_p
         for number in (3, 4):
             about: dict[str, Any] = {"user": f"U{number}", "bot_id": f"B{number}", "thread_ts": ahead}
             peer.say("C1", f"robot {number}", **about)
-        await results.kept("robot 3", "robot 4")
+        await results.wait_for_messages("robot 3", "robot 4")
         peer.event(
             {"type": "message", "channel": "C1", "channel_type": "channel", "user": "U1", "text": "two", "ts": ahead}
         )
         ((state, reason),) = await results.until("two")
         assert (state, "2 replies of bots" in reason) == ("silent", True)
-        assert results.writing.asked == ["one"]
+        assert results.writing.questions == ["one"]

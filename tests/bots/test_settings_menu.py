@@ -118,18 +118,20 @@ class DiscordClient(Client):
 
     async def menu(self, who: int) -> discord.PostedMessage:
         interaction = await self.peer.command(self.room, "settings", self.author(who), permissions=self.rights(who))
-        await self.peer.wait_until(lambda: interaction.shown is not None and bool(interaction.shown.content), 30)
-        assert interaction.shown is not None
+        await self.peer.wait_until(
+            lambda: interaction.response_message is not None and bool(interaction.response_message.content), 30
+        )
+        assert interaction.response_message is not None
         assert interaction.hidden
-        return interaction.shown
+        return interaction.response_message
 
     async def choose(self, menu: discord.PostedMessage, data: str, who: int, *, old: bool = False) -> str:
         name = FIELDS_ID if data.startswith("field:") else VALUES_ID
         rights = self.rights(who)
         pressed = await self.peer.press(menu, name, self.author(who), value=data, permissions=rights)
-        await self.peer.wait_until(lambda: pressed.shown is not None, 30)
-        assert pressed.shown is not None
-        return pressed.shown.content
+        await self.peer.wait_until(lambda: pressed.response_message is not None, 30)
+        assert pressed.response_message is not None
+        return pressed.response_message.content
 
     def entries(self, menu: discord.PostedMessage) -> dict[str, str]:
         options = [option for row in menu.components for select in row["components"] for option in select["options"]]

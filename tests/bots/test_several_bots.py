@@ -72,7 +72,7 @@ async def first() -> AsyncIterator[TelegramPeer]:
 
 @pytest.fixture
 def second(first: TelegramPeer) -> TelegramPeer:
-    return first.another("43:another-token-for-tests", "second_bot")
+    return first.add_bot("43:another-token-for-tests", "second_bot")
 
 
 @pytest.fixture
@@ -392,7 +392,7 @@ def discord_pair() -> Settings:
     return Settings.model_validate({"bots": {name: {"discord": {"token": {"env": name.upper()}}} for name in "ab"}})
 
 
-async def left(journal: Journal, *messages: Message, settings: Settings | None = None) -> list[str]:
+async def list_pending(journal: Journal, *messages: Message, settings: Settings | None = None) -> list[str]:
     """Journal the messages in this order and return why each is left to another bot."""
     for item in messages:
         assert await journal.record_message(item)
@@ -404,36 +404,36 @@ async def left(journal: Journal, *messages: Message, settings: Settings | None =
 class TestWhoSpeaks:
     async def test_the_first_to_have_it_unless_the_other_was_addressed(self, journal: Journal) -> None:
         first = ["", "another bot of ours took it first"]
-        assert await left(journal, message("1", "42"), message("1", "43")) == first
-        addressed = await left(journal, message("2", "42"), message("2", "43", addressed=True))
+        assert await list_pending(journal, message("1", "42"), message("1", "43")) == first
+        addressed = await list_pending(journal, message("2", "42"), message("2", "43", addressed=True))
         assert addressed == ["another bot of ours was addressed", ""]
 
     async def test_where_bots_count_for_themselves_words_and_moment_tell(self, journal: Journal) -> None:
-        reasons = await left(journal, message("10", "42"), message("77", "43"))
+        reasons = await list_pending(journal, message("10", "42"), message("77", "43"))
         assert reasons == ["", "another bot of ours took it first"]
 
     async def test_the_same_words_at_the_same_moment_to_each_are_two_messages(self, journal: Journal) -> None:
         a = [message("1", "42", addressed=True), message("1", "43", text=f"@one {QUESTION}")]
         b = [message("2", "42", text=f"@two {QUESTION}"), message("2", "43", addressed=True)]
-        assert await left(journal, *a, *b) == ["", *["another bot of ours was addressed"] * 2, ""]
+        assert await list_pending(journal, *a, *b) == ["", *["another bot of ours was addressed"] * 2, ""]
 
     async def test_both_where_both_are_named_and_one_where_none_is(self, journal: Journal) -> None:
         both = [
             message("1", bot, addressed=True, text=f"@{other} why?") for bot, other in (("42", "two"), ("43", "one"))
         ]
-        assert await left(journal, *both) == ["", ""]
+        assert await list_pending(journal, *both) == ["", ""]
         command = [message("2", bot, addressed=True, text="", command="status") for bot in ("42", "43")]
-        assert await left(journal, *command) == ["", "another bot of ours took it first"]
+        assert await list_pending(journal, *command) == ["", "another bot of ours took it first"]
         # In a thread where both have answered, both are meant by what names nobody, and one by what names it.
         named = [message("3", "42", addressed=True, text="@two why?"), message("3", "43", addressed=True, text="why?")]
-        assert await left(journal, *named) == ["another bot of ours was named", ""]
+        assert await list_pending(journal, *named) == ["another bot of ours was named", ""]
 
     async def test_a_reply_is_for_the_bot_that_is_replied_to(self, journal: Journal) -> None:
         request = message("1", "43", addressed=True)
         await journal.record_message(request)
         await journal.mark_posted(request, "99")
         command = [message("2", bot, addressed=True, text="", command="why", reply_to="99") for bot in ("42", "43")]
-        assert await left(journal, *command) == ["a reply to another bot of ours", ""]
+        assert await list_pending(journal, *command) == ["a reply to another bot of ours", ""]
 
     async def test_a_follow_up_is_for_the_bot_that_answered(self, journal: Journal) -> None:
         thread = ConversationKey("telegram", "-1001", "5")
@@ -441,7 +441,7 @@ class TestWhoSpeaks:
         await journal.record_message(request)
         await journal.mark_answered(request, Reply("Call it."))
         further = [message("2", bot, key=thread, text="and how often?") for bot in ("42", "43")]
-        assert await left(journal, *further) == ["it goes on with another bot of ours", ""]
+        assert await list_pending(journal, *further) == ["it goes on with another bot of ours", ""]
         room = ChatHistory(journal.database)
         assert [await is_follow_up(item, room, pair()) for item in further] == [False, True]
         assert [await room.has_answered(thread, bot) for bot in ("42", "43")] == [False, True]
@@ -458,7 +458,7 @@ class TestWhoSpeaks:
                 message(number, bot, key=thread, text="and how often?", author_id=who, is_shared_thread=True)
                 for bot in ("42", "43")
             ]
-            reasons = await left(journal, *copies, settings=discord_pair())
+            reasons = await list_pending(journal, *copies, settings=discord_pair())
             whose[who] = reasons.index("")
             assert sorted(reasons) == ["", "it goes on with another bot of ours"]
             assert [await is_follow_up(copy, room, discord_pair()) for copy in copies] == [not why for why in reasons]
@@ -466,8 +466,8 @@ class TestWhoSpeaks:
 
     async def test_a_bot_alone_or_in_a_private_chat_is_never_held_back(self, journal: Journal) -> None:
         alone = Settings.model_validate({"telegram": {"token": {"env": "ONE"}}})
-        assert await left(journal, message("1", "42"), message("1", "43"), settings=alone) == ["", ""]
-        assert await left(journal, *(message("2", bot, private=True) for bot in ("42", "43"))) == ["", ""]
+        assert await list_pending(journal, message("1", "42"), message("1", "43"), settings=alone) == ["", ""]
+        assert await list_pending(journal, *(message("2", bot, private=True) for bot in ("42", "43"))) == ["", ""]
 
 
 class Plain(Adapter):
@@ -478,7 +478,7 @@ class Plain(Adapter):
     def __init__(self, name: str, bot: str = "", *, inherits: bool = True) -> None:
         self.name, self.bot_id, self.can_take_over = name, bot, inherits
         self.inbox: list[Message] = []
-        self.asked: list[Message] = []
+        self.messages: list[Message] = []
 
     async def open(self) -> None:
         raise PlatformError("the token is refused")
@@ -488,7 +488,7 @@ class Plain(Adapter):
             await receive(item)
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
-        self.asked.append(message)
+        self.messages.append(message)
         return MemorySink()
 
     async def close(self) -> None:
@@ -508,7 +508,7 @@ class NoDelivery:
     async def mark_posted(self, reply_id: str) -> None: ...
 
 
-async def heard(adapter: Adapter) -> Message:
+async def read_message(adapter: Adapter) -> Message:
     messages: list[Message] = []
 
     async def take(item: Message) -> None:
@@ -536,10 +536,10 @@ class TestNamed:
         original = message("1", "", key=ConversationKey(platform, "5", "t"), private=private)
         plain.inbox.append(original)
         bot = NamespacedAdapter("two", plain)
-        observed = await heard(bot)
+        observed = await read_message(bot)
         assert (observed.key, observed.author_id, observed.bot) == (ConversationKey(platform, chat, "t"), author, "two")
         bot.sink(observed, NoDelivery())
-        assert [(item.key, item.author_id) for item in plain.asked] == [(original.key, original.author_id)]
+        assert [(item.key, item.author_id) for item in plain.messages] == [(original.key, original.author_id)]
         assert bot.label == f"{platform}:two"
 
     async def test_only_people_of_its_own_network_are_called(self) -> None:
@@ -548,7 +548,7 @@ class TestNamed:
         people = ("ann", "bob@two", "cy@three")
         key = ConversationKey("http", "5@two")
         bot.sink(message("1", "two", key=key, command="handoff", mentioned_users=people), NoDelivery())
-        assert plain.asked[0].mentioned_users == ("bob",)
+        assert plain.messages[0].mentioned_users == ("bob",)
 
     async def test_a_failure_says_which_bot(self) -> None:
         with pytest.raises(PlatformError, match=r"bots\.two: the token is refused"):

@@ -90,7 +90,7 @@ async def test_in_a_thread_only_a_mention_addresses_and_the_rest_may_follow(
     peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox, threads: Threads
 ) -> None:
     root = peer.say("C1", "<@UBOT> first")
-    threads.known.add(ConversationKey("slack", "C1", root))
+    threads.known_keys.add(ConversationKey("slack", "C1", root))
     peer.say("C1", "and on a Mac?", thread=root)
     peer.say("C1", "<@U2BOB> can you help?", thread=root)
     peer.say("C1", "<@U2BOB> asks, <@UBOT> answers", thread=root)

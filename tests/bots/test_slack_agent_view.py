@@ -111,8 +111,8 @@ async def test_opening_app_home_again_and_again_leaves_the_journal_alone(
     peer: SlackPeer, journal: Journal, tmp_path: Path
 ) -> None:
     async with running(peer, journal, tmp_path):
-        sent = [peer.open_home() for _ in range(3 * MAX_EVENTS)]
-        await peer.wait_until(sent[-1].acknowledged.is_set, 60)
+        envelopes = [peer.open_home() for _ in range(3 * MAX_EVENTS)]
+        await peer.wait_until(envelopes[-1].acknowledged.is_set, 60)
     assert await journal.database.fetch_value(select(func.count()).select_from(messages)) == MAX_EVENTS
     assert len(peer.called("views.publish")) == MAX_EVENTS, "they do not count as answers to somebody who loops"
 
@@ -144,8 +144,8 @@ async def test_where_private_chats_are_off_app_home_stays_empty(
     peer: SlackPeer, journal: Journal, tmp_path: Path
 ) -> None:
     async with running(peer, journal, tmp_path, gate={"private": False}):
-        sent = peer.open_home()
-        await peer.wait_until(sent.acknowledged.is_set, 30)
+        envelope = peer.open_home()
+        await peer.wait_until(envelope.acknowledged.is_set, 30)
     assert peer.called("views.publish") == []
 
 
@@ -180,8 +180,8 @@ async def test_who_opens_a_conversation_reads_questions_to_ask(
 
 async def test_an_app_that_is_no_agent_suggests_nothing(peer: SlackPeer, journal: Journal, tmp_path: Path) -> None:
     async with running(peer, journal, tmp_path):
-        sent = peer.open_home(tab="messages")
-        await peer.wait_until(sent.acknowledged.is_set, 30)
+        envelope = peer.open_home(tab="messages")
+        await peer.wait_until(envelope.acknowledged.is_set, 30)
     assert peer.called("assistant.threads.setSuggestedPrompts") == []
 
 

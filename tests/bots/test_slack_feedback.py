@@ -29,10 +29,10 @@ async def receiving(folder: Path, *, http: bool) -> AsyncIterator[tuple[SlackPee
 
 
 async def pressed(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox) -> Message:
-    sent = peer.press("C1", "thumb:down:1700000000.1", user="U7")
+    envelope = peer.press("C1", "thumb:down:1700000000.1", user="U7")
     message = await inbox.until(1)
-    await peer.wait_until(sent.acknowledged.is_set, 30)
-    assert sent.answer == ""
+    await peer.wait_until(envelope.acknowledged.is_set, 30)
+    assert envelope.answer == ""
     await adapter.sink(message, Delivered()).finish(Reply("Noted."))
     return message
 
@@ -69,16 +69,19 @@ async def test_a_press_that_cannot_be_kept_is_not_acknowledged(tmp_path: Path) -
     async with receiving(tmp_path, http=False) as (peer, _, inbox):
         peer.deliveries.patience_s = 1.0
         inbox.refusals = 1
-        sent = peer.press("C1", "thumb:up:1")
+        envelope = peer.press("C1", "thumb:up:1")
         await inbox.until(1)
-        await peer.wait_until(sent.acknowledged.is_set, 30)
-        assert len(sent.attempts) >= 2
+        await peer.wait_until(envelope.acknowledged.is_set, 30)
+        assert len(envelope.attempts) >= 2
 
 
 async def test_foreign_and_malformed_presses_are_left_alone(tmp_path: Path) -> None:
     async with receiving(tmp_path, http=False) as (peer, adapter, inbox):
-        sent = [peer.press("C1", "somebody-elses"), peer.deliveries.deliver("interactive", {"type": "block_actions"})]
-        for envelope in sent:
+        envelopes = [
+            peer.press("C1", "somebody-elses"),
+            peer.deliveries.deliver("interactive", {"type": "block_actions"}),
+        ]
+        for envelope in envelopes:
             await peer.wait_until(envelope.acknowledged.is_set, 30)
         assert inbox.messages == []
         assert sum(adapter.skipped.values()) == 2

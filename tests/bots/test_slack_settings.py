@@ -58,7 +58,7 @@ class Bot:
         assert not view.trouble
         return envelope
 
-    async def told(self, words: str, user: str) -> dict[str, Any]:
+    async def run_command(self, words: str, user: str) -> dict[str, Any]:
         """Use the command and wait for its answer."""
         count = len(self.peer.responses)
         self.peer.command(words, user=user)
@@ -135,7 +135,7 @@ async def test_what_is_saved_is_what_the_commands_would_have_done(start: Start, 
     bot = await start(http=http)
     view = await bot.opened()
     assert view.user == OWNER
-    assert view.shown() == {
+    assert view.get_values() == {
         **{MODE: "default", THRESHOLD: "default", DOCS: "on", SCALE: "1"},
         **{"sources {} code": "on", "sources scale code {}": "1"},
     }
@@ -154,7 +154,7 @@ async def test_what_is_saved_is_what_the_commands_would_have_done(start: Start, 
 
     bot = await start(http=http)
     again = await bot.opened()
-    assert again.shown() | {MODE: "auto", THRESHOLD: "0.7", DOCS: "off", SCALE: "2.5"} == again.shown()
+    assert again.get_values() | {MODE: "auto", THRESHOLD: "0.7", DOCS: "off", SCALE: "2.5"} == again.get_values()
     await bot.sent(again, {MODE: "default", THRESHOLD: "default", DOCS: "on", SCALE: "1"})
     assert (bot.desk.context.overrides.mode(CHAT), bot.desk.context.overrides.threshold(CHAT)) == (None, None)
     assert not bot.desk.context.overrides.has_source_overrides
@@ -164,7 +164,7 @@ async def test_what_nobody_touched_is_not_changed(start: Start) -> None:
     bot = await start()
     view = await bot.opened()
     # Somebody else was faster with one of the values; the form does not take that back.
-    await bot.told("mode off", OWNER)
+    await bot.run_command("mode off", OWNER)
     await bot.sent(view, {SCALE: "1.0"})
     assert not view.open
     assert bot.desk.context.overrides.mode(CHAT) == "off"
@@ -198,10 +198,10 @@ async def test_a_bad_value_is_told_at_its_field_and_changes_nothing(
 
 async def test_an_admin_changes_the_chat_and_only_sees_the_sources(start: Start) -> None:
     bot = await start()
-    await bot.told(f"admins add {LENA}", OWNER)
-    await bot.told("sources off docs", OWNER)
+    await bot.run_command(f"admins add {LENA}", OWNER)
+    await bot.run_command("sources off docs", OWNER)
     view = await bot.opened(LENA)
-    assert list(view.shown()) == [MODE, THRESHOLD]
+    assert list(view.get_values()) == [MODE, THRESHOLD]
     assert view.notes().splitlines() == [
         "docs: not used for answers, weighs 1; owners change that",
         "code: used for answers, weighs 1; owners change that",
@@ -212,9 +212,9 @@ async def test_an_admin_changes_the_chat_and_only_sees_the_sources(start: Start)
 
 async def test_who_may_is_asked_again_when_the_form_is_sent(start: Start) -> None:
     bot = await start()
-    await bot.told(f"admins add {LENA}", OWNER)
+    await bot.run_command(f"admins add {LENA}", OWNER)
     view = await bot.opened(LENA)
-    await bot.told(f"admins remove {LENA}", OWNER)
+    await bot.run_command(f"admins remove {LENA}", OWNER)
     await bot.sent(view, {MODE: "auto", THRESHOLD: "0.1"})
     text = "Only those who look after this bot here may do that."
     assert view.errors == {MODE: text, THRESHOLD: text}
@@ -229,12 +229,12 @@ async def test_who_may_is_asked_again_when_the_form_is_sent(start: Start) -> Non
 
 async def test_others_get_a_word_and_no_form(start: Start) -> None:
     bot = await start()
-    answer = await bot.told("settings", ANN)
+    answer = await bot.run_command("settings", ANN)
     assert answer["response_type"] == "ephemeral"
     assert answer["text"] == "Only those who look after this bot here may do that."
     assert bot.peer.called("views.open") == []
     assert [entry[:2] for entry in await bot.written()] == [("refused", "settings")]
-    assert (await bot.told("settings of the cache?", ANN))["text"].startswith(
+    assert (await bot.run_command("settings of the cache?", ANN))["text"].startswith(
         "> ann: settings of the cache?\n\nAnswer to"
     )
 
@@ -258,7 +258,7 @@ async def test_a_form_that_does_not_open_is_told(start: Start, error: str, why: 
     else:
         slow = error == "ratelimited"
         bot.peer.fail("views.open", error, status=429 if slow else 200, retry_after=7 if slow else 0)
-    answer = await bot.told("settings", OWNER)
+    answer = await bot.run_command("settings", OWNER)
     assert answer["response_type"] == "ephemeral"
     assert why in answer["text"]
     assert "Nothing was changed. Give the command once more" in answer["text"]
@@ -271,17 +271,17 @@ async def test_a_form_that_does_not_open_is_told(start: Start, error: str, why: 
 async def test_delivered_again_it_changes_nothing_twice_and_is_answered_the_same(start: Start, http: bool) -> None:
     bot = await start(http=http)
     view = await bot.opened()
-    sent = await bot.sent(view, {MODE: "auto", SCALE: "3"})
-    again = bot.peer.deliveries.deliver("interactive", sent.payload)
+    envelope = await bot.sent(view, {MODE: "auto", SCALE: "3"})
+    again = bot.peer.deliveries.deliver("interactive", envelope.payload)
     await bot.peer.wait_until(again.acknowledged.is_set, 30)
-    assert again.response == sent.response == {}
+    assert again.response == envelope.response == {}
     assert len(await bot.written()) == 2
     # What was refused is not tried again either, and is told again.
     view = await bot.opened()
-    sent = await bot.sent(view, {MODE: "off"}, user=ANN)
-    again = bot.peer.deliveries.deliver("interactive", sent.payload)
+    envelope = await bot.sent(view, {MODE: "off"}, user=ANN)
+    again = bot.peer.deliveries.deliver("interactive", envelope.payload)
     await bot.peer.wait_until(again.acknowledged.is_set, 30)
-    assert again.response == sent.response
+    assert again.response == envelope.response
     assert again.response["errors"][MODE].startswith("Only ")
     assert len(await bot.written()) == 3
 
@@ -289,9 +289,9 @@ async def test_delivered_again_it_changes_nothing_twice_and_is_answered_the_same
 async def test_delivered_again_after_a_restart_it_changes_nothing_twice(start: Start) -> None:
     bot = await start()
     view = await bot.opened()
-    sent = await bot.sent(view, {MODE: "auto"})
+    envelope = await bot.sent(view, {MODE: "auto"})
     bot = await start(submit_s=0.1)
-    again = bot.peer.deliveries.deliver("interactive", sent.payload)
+    again = bot.peer.deliveries.deliver("interactive", envelope.payload)
     await bot.peer.wait_until(again.acknowledged.is_set, 30)
     assert again.response["errors"] == {MODE: ENGLISH.form_save_timeout}
     assert len(await bot.written()) == 1
@@ -336,10 +336,10 @@ async def test_what_comes_too_late_for_the_form_is_told_by_a_note(start: Start) 
 async def test_a_change_that_a_crash_interrupted_is_made_and_told(start: Start) -> None:
     bot = await start()
     view = await bot.opened()
-    sent = await bot.sent(view, {MODE: "off"}, user=ANN)
+    envelope = await bot.sent(view, {MODE: "off"}, user=ANN)
     assert [entry[0] for entry in await bot.written()] == ["refused"]
-    assert isinstance(sent.payload, dict)
-    payload = {**sent.payload, "user": {"id": OWNER, "name": "o"}, "trigger_id": "9.9.9"}
+    assert isinstance(envelope.payload, dict)
+    payload = {**envelope.payload, "user": {"id": OWNER, "name": "o"}, "trigger_id": "9.9.9"}
     results = bot.adapter._convert(payload)
     [change] = [item for item in results.changes if item.value != item.initial_value]  # type: ignore[union-attr]
     assert await bot.journal.record_message(change.message)
@@ -351,9 +351,9 @@ async def test_a_change_that_a_crash_interrupted_is_made_and_told(start: Start) 
 async def test_unsigned_foreign_and_malformed_submissions_change_nothing(start: Start) -> None:
     bot = await start(http=True)
     view = await bot.opened()
-    sent = await bot.sent(view, {})
-    assert isinstance(sent.payload, dict)
-    payload = {**sent.payload, "trigger_id": "7.7.7"}
+    envelope = await bot.sent(view, {})
+    assert isinstance(envelope.payload, dict)
+    payload = {**envelope.payload, "trigger_id": "7.7.7"}
     payload["view"]["state"]["values"][MODE]["value"]["selected_option"]["value"] = "auto"
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     request, skipped = bot.peer.deliveries.request, bot.adapter.skipped
@@ -369,7 +369,7 @@ async def test_a_form_holds_what_a_modal_can(start: Start) -> None:
     many = {f"s{number:02d}{'x' * 60}": {"kind": "faq", "path": "f.yaml"} for number in range(60)}
     bot = await start(sources=many)
     view = await bot.opened()
-    assert len(view.shown()) == MAX_FIELDS
+    assert len(view.get_values()) == MAX_FIELDS
     assert view.notes() == ENGLISH.form_too_many_fields
     last = next(name for name in many if name.startswith("s45"))
     await bot.sent(view, {f"sources {{}} {last}": "off"})
@@ -421,18 +421,18 @@ async def test_what_cannot_be_kept_is_not_acknowledged(peer: SlackPeer, tmp_path
         await adapter.show_form(command, SettingsForm((FormField("pause {}", "Minutes of silence", "5"),)))
         peer.deliveries.patience_s, inbox.refusals = 1.0, 1
         envelope = peer.submit(peer.views.all[0], {"pause {}": "7"})
-        sent = await inbox.until(2)
+        messages = await inbox.until(2)
         await peer.wait_until(envelope.acknowledged.is_set, 30)
     assert len(envelope.attempts) >= 2
-    assert (sent.command, sent.text, sent.author_id, sent.addressed) == ("pause", "7", OWNER, True)
-    assert (sent.key, sent.private) == (command.key, False)
+    assert (messages.command, messages.text, messages.author_id, messages.addressed) == ("pause", "7", OWNER, True)
+    assert (messages.key, messages.private) == (command.key, False)
     assert peer.views.all[0].errors == {"pause {}": ENGLISH.form_save_timeout}, "nobody says here what came of it"
 
 
 async def test_where_there_are_no_forms_the_same_is_said_in_words(start: Start) -> None:
     bot = await start()
-    await bot.told("sources scale docs 2", OWNER)
-    await bot.told("threshold 0.8", OWNER)
+    await bot.run_command("sources scale docs 2", OWNER)
+    await bot.run_command("threshold 0.8", OWNER)
     key = ConversationKey("slack", "C1")
     message = Message("1", key, OWNER, "Boss", "", datetime.now(UTC), addressed=True, command="settings")
     assert (await bot.desk.dispatch(message, None)).splitlines() == [
@@ -453,7 +453,7 @@ async def test_a_call_shows_the_words_that_nobody_else_saw(start: Start, given_b
     if given_by == "words":
         bot.peer.command(f"escalate {question}", user=ANN)
     else:
-        await bot.told(f"ask {question}", ANN)
+        await bot.run_command(f"ask {question}", ANN)
         bot.peer.command("escalate", user=ANN)
 
     def calls() -> list[str]:

@@ -55,7 +55,7 @@ def delivered() -> Delivered:
 def ask(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox, delivered: Delivered) -> Ask:
     """Have somebody ask and return the sink for the answer."""
 
-    async def asked(channel: str = "C1", *, previous: str = "", command: str = "") -> Sink:
+    async def open_sink(channel: str = "C1", *, previous: str = "", command: str = "") -> Sink:
         count = len(inbox.messages) + 1
         if command:
             peer.command(command, channel=channel)
@@ -63,7 +63,7 @@ def ask(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox, delivered: Deliver
             peer.say(channel, f"<@{BOT}> what is it?")
         return adapter.sink(await inbox.until(count), delivered, previous)
 
-    return asked
+    return open_sink
 
 
 async def test_a_channel_sees_a_status_then_a_stream_then_the_cited_answer(
@@ -76,8 +76,8 @@ async def test_a_channel_sees_a_status_then_a_stream_then_the_cited_answer(
     await sink.update("The **first**")
     first = await peer.wait_for_reply("C1", 30)
     assert (first.text, first.thread_ts, first.streaming) == ("The **first**", inbox.messages[0].id, True)
-    await peer.wait_until(lambda: len(delivered.told) == 2, 30)
-    assert delivered.told == ["posting", first.ts]
+    await peer.wait_until(lambda: len(delivered.events) == 2, 30)
+    assert delivered.events == ["posting", first.ts]
     await sink.update("The **first** words <!chan")
     await sink.update("The **first** words <!channel> <@U1ANN> @here")
     await peer.wait_for_reply("C1", 30, containing="words")
@@ -90,7 +90,7 @@ async def test_a_channel_sees_a_status_then_a_stream_then_the_cited_answer(
     assert message.links() == [CITED[0].url] * 2
     assert (message.ts, message.streaming, message.notifies()) == (first.ts, False, [])
     assert peer.statuses == {}
-    assert delivered.told == ["posting", message.ts]
+    assert delivered.events == ["posting", message.ts]
     assert {call.error for call in peer.calls} == {""}
     (start,) = peer.called("chat.startStream")
     assert (start.parameters["recipient_user_id"], start.parameters["recipient_team_id"]) == ("U1ANN", "T1")
@@ -106,8 +106,8 @@ async def test_without_streams_and_statuses_there_is_a_reaction_and_edits(
     await peer.wait_until(lambda: question.reactions == {"eyes"}, 30)
     await sink.update("The **first**")
     first = await peer.wait_for_reply("C1", 30, containing="*first*")
-    await until(lambda: len(delivered.told) == 4)
-    assert delivered.told == ["posting", "refused", "posting", first.ts]
+    await until(lambda: len(delivered.events) == 4)
+    assert delivered.events == ["posting", "refused", "posting", first.ts]
     await sink.update("The **first** words")
     await peer.wait_for_reply("C1", 30, containing="words")
     await sink.finish(Reply("Done."))
@@ -143,7 +143,7 @@ async def test_with_nothing_to_show_a_sign_with_a_placeholder_stands_in(
     assert message.text == "_Looking it up…_"
     await sink.finish(Reply("Here."))
     assert [item.text for item in peer.messages("C1")] == ["Here."]
-    assert delivered.told == ["posting", message.ts]
+    assert delivered.events == ["posting", message.ts]
 
 
 async def test_a_direct_conversation_is_answered_outside_threads(peer: SlackPeer, ask: Ask) -> None:
@@ -169,7 +169,7 @@ async def test_a_stream_that_slack_closed_is_continued_by_edits(
     await sink.update("One two three")
     await sink.finish(Reply("One two three."))
     assert [message.text for message in peer.messages("C1")] == ["One two three."]
-    assert len(delivered.told) == 2
+    assert len(delivered.events) == 2
 
 
 async def test_a_stream_that_closes_just_before_the_end_is_no_failure(peer: SlackPeer, ask: Ask) -> None:
@@ -212,7 +212,7 @@ async def test_an_answer_that_is_never_streamed_is_one_post(peer: SlackPeer, ask
     await sink.finish(Reply("Short."))
     (message,) = peer.messages("C1")
     assert (message.text, message.unfurls) == ("Short.", False)
-    assert delivered.told == ["posting", message.ts]
+    assert delivered.events == ["posting", message.ts]
 
 
 async def test_long_answers_go_on_in_the_thread(peer: SlackPeer, ask: Ask, inbox: Inbox) -> None:
@@ -269,8 +269,8 @@ async def test_a_limit_is_waited_out_and_said_to_be_a_refusal(
     await sink.finish(Reply("One two."))
     assert asyncio.get_running_loop().time() - started >= 0.9
     assert [message.text for message in peer.messages("C1")] == ["One two."]
-    assert delivered.told[-2:] == ["posting", peer.messages("C1")[0].ts]
-    assert delivered.told.count("posting") == delivered.told.count("refused") + 1
+    assert delivered.events[-2:] == ["posting", peer.messages("C1")[0].ts]
+    assert delivered.events.count("posting") == delivered.events.count("refused") + 1
 
 
 async def test_a_patience_that_ends_is_raised(peer: SlackPeer, ask: Ask, delivered: Delivered) -> None:
@@ -278,7 +278,7 @@ async def test_a_patience_that_ends_is_raised(peer: SlackPeer, ask: Ask, deliver
     sink = await ask()
     with pytest.raises(PlatformError, match="wait 30 s"):
         await sink.finish(Reply("One."))
-    assert delivered.told == ["posting", "refused"]
+    assert delivered.events == ["posting", "refused"]
 
 
 async def test_a_broken_connection_leaves_doubt_and_is_tried_again(
@@ -287,7 +287,7 @@ async def test_a_broken_connection_leaves_doubt_and_is_tried_again(
     peer.fail("chat.postMessage", drop="before")
     sink = await ask()
     await sink.finish(Reply("One."))
-    assert delivered.told == ["posting", "posting", peer.messages("C1")[0].ts]
+    assert delivered.events == ["posting", "posting", peer.messages("C1")[0].ts]
     assert len(peer.messages("C1")) == 1
 
 
@@ -307,7 +307,7 @@ async def test_a_reply_begun_before_a_crash_is_edited_to_its_end(
     await peer.wait_for_reply("C1", 30, containing="One two")
     await resumed.finish(Reply("One two three."))
     assert [(message.ts, message.text) for message in peer.messages("C1")] == [(begun.ts, "One two three.")]
-    assert delivered.told.count("posting") <= 2
+    assert delivered.events.count("posting") <= 2
     assert peer.statuses == {}
     await sink.finish(Reply("One two three."))
 
@@ -320,7 +320,7 @@ async def test_a_deleted_question_gets_no_answer(peer: SlackPeer, ask: Ask, deli
     with pytest.raises(MessageDeleted, match="question was deleted"):
         await sink.finish(Reply("One."))
     assert peer.messages("C1") == []
-    assert delivered.told == []
+    assert delivered.events == []
 
 
 async def test_a_reply_that_was_deleted_is_not_written_again(peer: SlackPeer, ask: Ask) -> None:
@@ -339,7 +339,7 @@ async def test_a_channel_the_bot_is_not_in_is_named(peer: SlackPeer, ask: Ask, d
     peer.not_in.add("C1")
     with pytest.raises(PlatformError, match="not in the channel; /invite it"):
         await sink.finish(Reply("One."))
-    assert delivered.told == ["posting", "refused"]
+    assert delivered.events == ["posting", "refused"]
 
 
 async def test_a_reply_that_can_no_longer_be_edited_is_posted_anew(peer: SlackPeer, ask: Ask) -> None:
@@ -391,7 +391,7 @@ async def test_a_command_is_answered_for_everybody_and_help_for_the_asker(
         await sink.finish(Reply("It **is** [1].", CITED))
     assert [response["response_type"] for response in peer.responses] == ["in_channel", "ephemeral"]
     assert peer.responses[0]["text"].startswith("> ann: What is it?\n\nIt *is* <https://example.org/install")
-    assert delivered.told == ["posting", "response_url"] * 2
+    assert delivered.events == ["posting", "response_url"] * 2
     failed = await ask(command="ask What?")
     await failed.fail("Sorry.")
     assert peer.responses[-1]["response_type"] == "ephemeral"

@@ -37,7 +37,7 @@ async def adapter(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[TelegramA
     await adapter.close()
 
 
-def asked(peer: TelegramPeer, chat: int) -> Message:
+def make_question(peer: TelegramPeer, chat: int) -> Message:
     number = peer.say(chat, "@kimas_bot what is it?")
     message = convert(peer._message(peer.chat(chat), peer.chat(chat).messages[number]))
     assert isinstance(message, Message)
@@ -47,7 +47,7 @@ def asked(peer: TelegramPeer, chat: int) -> Message:
 async def test_on_telegram_it_stands_below_the_growing_message_alone(
     peer: TelegramPeer, adapter: TelegramAdapter
 ) -> None:
-    sink = adapter.sink(asked(peer, GROUP), Delivered())
+    sink = adapter.sink(make_question(peer, GROUP), Delivered())
     await sink.open()
     await sink.update("# Some\n\nwords")
     message = await peer.wait_for_reply(GROUP, 30, containing="words")
@@ -58,21 +58,21 @@ async def test_on_telegram_it_stands_below_the_growing_message_alone(
 
 
 async def test_on_telegram_a_button_that_is_refused_is_left_out(peer: TelegramPeer, adapter: TelegramAdapter) -> None:
-    sink = adapter.sink(asked(peer, GROUP), Delivered())
+    sink = adapter.sink(make_question(peer, GROUP), Delivered())
     await sink.open()
     peer.fail("editMessageText", 400, description="Bad Request: BUTTON_DATA_INVALID")
     await sink.update("some words")
     message = await peer.wait_for_reply(GROUP, 30, containing="words")
     assert message.buttons == []
     await sink.finish(Reply("some words and more"))
-    assert [shown.text for shown in peer.messages(GROUP)] == ["some words and more"]
+    assert [posted.text for posted in peer.messages(GROUP)] == ["some words and more"]
 
 
 @pytest.mark.parametrize("text", ["some words", "# Some words"], ids=["text", "rich"])
 async def test_drafts_have_telegrams_own_button_where_it_knows_that(
     peer: TelegramPeer, adapter: TelegramAdapter, text: str
 ) -> None:
-    sink = adapter.sink(asked(peer, PERSON), Delivered())
+    sink = adapter.sink(make_question(peer, PERSON), Delivered())
     await sink.open()
     await sink.update(text)
     await peer.wait_until(lambda: len(peer.drafts) == 1, 30)
@@ -147,4 +147,4 @@ async def test_on_discord_a_button_that_is_refused_is_left_out(discord_peer: Dis
         message = await discord_peer.wait_for_reply(room, 30, containing="some words")
         assert message.components == []
         await sink.finish(Reply("some words and more"))
-        assert [shown.content for shown in discord_peer.messages(room)] == ["some words and more"]
+        assert [posted.content for posted in discord_peer.messages(room)] == ["some words and more"]

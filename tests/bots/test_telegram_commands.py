@@ -153,14 +153,14 @@ class AdministratorClient:
     """What the administrators are asked of; the second time it cannot be reached."""
 
     def __init__(self, *count: int) -> None:
-        self.found = list(count)
+        self.counts = list(count)
         self.times = 0
 
     async def get_administrators(self, chat_id: int) -> frozenset[int]:
         self.times += 1
-        if not self.found:
+        if not self.counts:
             raise Unreachable("no route")
-        return frozenset(self.found)
+        return frozenset(self.counts)
 
 
 async def test_what_is_remembered_ends() -> None:
@@ -168,7 +168,7 @@ async def test_what_is_remembered_ends() -> None:
     assert await administrators.is_admin(client, from_("1003"))  # type: ignore[arg-type]
     assert not await administrators.is_admin(client, from_("1001"))  # type: ignore[arg-type]
     assert client.times == 1
-    client.found.clear()
+    client.counts.clear()
     await asyncio.sleep(0.51)
     with pytest.raises(Unreachable):
         await administrators.is_admin(client, from_("1003"))  # type: ignore[arg-type]

@@ -32,7 +32,7 @@ def convert(raw: dict[str, Any], kind: str = "message") -> Message | IgnoredEven
     return to_message(CLIENT.parse_update({"update_id": 1, kind: raw}), ME)
 
 
-def taken(text: str | None = "hello", **more: Any) -> Message:
+def convert_text(text: str | None = "hello", **more: Any) -> Message:
     message = convert(event(text, **more))
     assert isinstance(message, Message), message
     return message
@@ -45,7 +45,7 @@ def ignored(raw: dict[str, Any], kind: str = "message") -> str:
 
 
 def test_a_private_chat_is_always_addressed() -> None:
-    message = taken("how does it work?", chat={"id": 7, "type": "private", "first_name": "Ann"})
+    message = convert_text("how does it work?", chat={"id": 7, "type": "private", "first_name": "Ann"})
     assert (message.private, message.addressed, message.text) == (True, True, "how does it work?")
     assert message.key == ConversationKey("telegram", "7")
     assert (message.author_id, message.author, message.id) == ("7", "Ann Lee", "5")
@@ -69,22 +69,22 @@ def test_a_private_chat_is_always_addressed() -> None:
     ],
 )
 def test_mentions_in_a_group(text: str, expected_text: str, addressed: bool) -> None:
-    message = taken(text)
+    message = convert_text(text)
     assert (message.text, message.addressed, message.command) == (expected_text, addressed, "")
 
 
 def test_a_mention_inside_code_is_no_mention() -> None:
     text = "print('@kimas_bot')"
-    message = taken(text, entities=[{"type": "code", "offset": 0, "length": units(text)}])
+    message = convert_text(text, entities=[{"type": "code", "offset": 0, "length": units(text)}])
     assert (message.addressed, message.text) == (False, text)
 
 
 def test_a_mention_by_id() -> None:
     entity = {"type": "text_mention", "offset": 3, "length": 5, "user": BOT}
-    message = taken("🦊 KIMAs tell me", entities=[entity])
+    message = convert_text("🦊 KIMAs tell me", entities=[entity])
     assert (message.addressed, message.text) == (True, "🦊 tell me")
     other = {**entity, "user": ANN}
-    assert not taken("🦊 KIMAs tell me", entities=[other]).addressed
+    assert not convert_text("🦊 KIMAs tell me", entities=[other]).addressed
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_mention_by_id() -> None:
     ],
 )
 def test_commands_in_a_group(text: str, command: str, arguments: str, addressed: bool) -> None:
-    message = taken(text)
+    message = convert_text(text)
     assert (message.command, message.text, message.addressed) == (command, arguments, addressed)
 
 
@@ -113,37 +113,37 @@ def test_a_command_for_another_bot_is_not_ours() -> None:
 
 
 def test_a_reply_to_the_bot_is_addressed_and_quotes() -> None:
-    message = taken("and on Windows?", reply_to_message=event("Run make.", **{"message_id": 4, "from": BOT}))
+    message = convert_text("and on Windows?", reply_to_message=event("Run make.", **{"message_id": 4, "from": BOT}))
     assert (message.addressed, message.reply_to, message.quoted) == (True, "4", "Run make.")
 
 
 def test_a_reply_to_somebody_else_only_quotes() -> None:
     answered = event(None, message_id=4, caption="a picture of cheese")
-    message = taken("what is that?", reply_to_message=answered)
+    message = convert_text("what is that?", reply_to_message=answered)
     assert (message.addressed, message.reply_to, message.quoted) == (False, "4", "a picture of cheese")
 
 
 def test_the_picked_passage_is_what_is_quoted() -> None:
     quote = {"text": "make", "position": 4}
-    message = taken("why?", reply_to_message=event("Run make.", message_id=4), quote=quote)
+    message = convert_text("why?", reply_to_message=event("Run make.", message_id=4), quote=quote)
     assert message.quoted == "make"
 
 
 def test_topics_are_threads_and_their_opening_is_no_reply() -> None:
     opening = event(None, message_id=9, forum_topic_created={"name": "Help", "icon_color": 1}, **{"from": BOT})
-    message = taken("hello", message_thread_id=9, is_topic_message=True, reply_to_message=opening)
+    message = convert_text("hello", message_thread_id=9, is_topic_message=True, reply_to_message=opening)
     assert message.key == ConversationKey("telegram", "-100", "9")
     assert (message.addressed, message.reply_to, message.reference["thread_id"]) == (False, "", 9)
 
 
 def test_a_thread_of_replies_outside_of_a_forum_is_no_topic() -> None:
-    message = taken("hello", message_thread_id=9)
+    message = convert_text("hello", message_thread_id=9)
     assert (message.key.thread, message.reference["thread_id"]) == ("", None)
 
 
 def test_captions_count() -> None:
     caption = "@kimas_bot what is this?"
-    message = taken(None, caption=caption, caption_entities=find_entities(caption), photo=[])
+    message = convert_text(None, caption=caption, caption_entities=find_entities(caption), photo=[])
     assert (message.text, message.addressed) == ("what is this?", True)
 
 
@@ -151,7 +151,7 @@ def test_an_edit_is_marked() -> None:
     message = convert(event("@kimas_bot what is it, again?", edit_date=1_760_000_100), "edited_message")
     assert isinstance(message, Message)
     assert message.is_edit
-    assert not taken().is_edit
+    assert not convert_text().is_edit
 
 
 @pytest.mark.parametrize(
@@ -182,10 +182,10 @@ def test_service_messages(service: dict[str, Any]) -> None:
 
 def test_anonymous_administrators_and_channels_are_people() -> None:
     stand_in = {"id": 1087968824, "is_bot": True, "first_name": "Group", "username": "GroupAnonymousBot"}
-    anonymous = taken("@kimas_bot hi", sender_chat=GROUP, author_signature="boss", **{"from": stand_in})
+    anonymous = convert_text("@kimas_bot hi", sender_chat=GROUP, author_signature="boss", **{"from": stand_in})
     assert (anonymous.author_id, anonymous.author, anonymous.reference["username"]) == ("-100", "Team (boss)", "")
     channel = {"id": -55, "type": "channel", "title": "News"}
-    assert taken("@kimas_bot hi", sender_chat=channel, **{"from": stand_in}).author == "News"
+    assert convert_text("@kimas_bot hi", sender_chat=channel, **{"from": stand_in}).author == "News"
 
 
 def test_other_kinds_of_updates_are_unexpected() -> None:
@@ -195,12 +195,12 @@ def test_other_kinds_of_updates_are_unexpected() -> None:
 
 @pytest.mark.parametrize("offset", [-5, 3, 1000])
 def test_entities_that_lie_outside_of_the_text_do_no_harm(offset: int) -> None:
-    message = taken("hi", entities=[{"type": "mention", "offset": offset, "length": 10}])
+    message = convert_text("hi", entities=[{"type": "mention", "offset": offset, "length": 10}])
     assert (message.text, message.addressed) == ("hi", False)
 
 
 def test_a_post_of_the_linked_channel_is_a_post() -> None:
     post = {"is_automatic_forward": True, "sender_chat": {"id": -5, "type": "channel", "title": "News"}}
-    message = taken("@kimas_bot We have released 2.0!", **post)
+    message = convert_text("@kimas_bot We have released 2.0!", **post)
     assert message.is_post is True
     assert not message.addressed

@@ -114,12 +114,12 @@ async def test_a_rich_message_comes_back_as_its_blocks(call: Raw) -> None:
     assert [block.type for block in message.rich_message.blocks] == [
         *("heading", "paragraph", "list", "mathematical_expression")
     ]
-    (shown,) = call.peer.messages(GROUP)
-    assert shown.text == "T\n\na @anna b\nc\n\n3. x\n\ny"
-    assert [entity["type"] for entity in shown.entities if entity["type"] == "mention"] == ["mention"]
+    (posted_message,) = call.peer.messages(GROUP)
+    assert posted_message.text == "T\n\na @anna b\nc\n\n3. x\n\ny"
+    assert [entity["type"] for entity in posted_message.entities if entity["type"] == "mention"] == ["mention"]
     call.peer.has_rich = False
     assert (await call("sendRichMessage", chat_id=GROUP, rich_message={"html": html}))["error_code"] == 404
-    edit = await call("editMessageText", chat_id=GROUP, message_id=shown.id, rich_message={"html": html})
+    edit = await call("editMessageText", chat_id=GROUP, message_id=posted_message.id, rich_message={"html": html})
     assert edit["description"] == "Bad Request: message text is empty"
 
 
@@ -161,9 +161,9 @@ async def test_a_second_poller_ends_the_first(call: Raw) -> None:
 
 
 async def test_edits_limits_and_what_is_shown(call: Raw) -> None:
-    sent = (await call("sendMessage", chat_id=GROUP, text="<b>a</b> &lt;", parse_mode="HTML"))["result"]
-    assert (sent["text"], sent["entities"]) == ("a <", [{"type": "bold", "offset": 0, "length": 1}])
-    same = {"chat_id": GROUP, "message_id": sent["message_id"], "text": "<b>a</b> &lt;", "parse_mode": "HTML"}
+    sent_message = (await call("sendMessage", chat_id=GROUP, text="<b>a</b> &lt;", parse_mode="HTML"))["result"]
+    assert (sent_message["text"], sent_message["entities"]) == ("a <", [{"type": "bold", "offset": 0, "length": 1}])
+    same = {"chat_id": GROUP, "message_id": sent_message["message_id"], "text": "<b>a</b> &lt;", "parse_mode": "HTML"}
     assert "message is not modified" in (await call("editMessageText", **same))["description"]
     assert (await call("editMessageText", **{**same, "text": "b"}))["ok"]
     call.peer.limit_per_chat = (1, 5)

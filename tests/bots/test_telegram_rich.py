@@ -122,8 +122,8 @@ def test_a_long_link_and_a_long_answer_are_whole() -> None:
     assert links_of(rendered(f"See [the guide]({address}).")) == [address]
     markdown, code = long_answer(6, 30)
     content = rendered(markdown)
-    shown = [line for block in content.blocks if block["type"] == "pre" for line in block["text"].splitlines()]
-    assert shown == code
+    lines = [line for block in content.blocks if block["type"] == "pre" for line in block["text"].splitlines()]
+    assert lines == code
 
 
 def test_only_what_gains_by_it_is_rich() -> None:

@@ -19,7 +19,7 @@ from tests.peers.telegram import TelegramPeer
 
 TABLE = "## Sizes\n\n| name | size |\n|---|--:|\n| small | 1 [1] |\n\n\\[ x_1^2 \\]"
 CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://example.org/install"),)
-SHOWN = "Sizes\n\nname  | size\nsmall | 1 [1]\n\nx_1^2\n\nSources\n[1] Install"
+PLAIN_TEXT = "Sizes\n\nname  | size\nsmall | 1 [1]\n\nx_1^2\n\nSources\n[1] Install"
 PLAIN = "Sizes\n\nname  | size\n------+------\nsmall | 1 [1]\n\nx_1^2\n\nSources\n[1] Install"
 Ask = Callable[..., TelegramSink]
 
@@ -44,7 +44,7 @@ async def adapter(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[TelegramA
 def ask(peer: TelegramPeer, adapter: TelegramAdapter) -> Ask:
     """Have somebody ask and return the sink for the answer."""
 
-    def asked(chat: int = GROUP, *, previous: str = "", delivered: Delivered | None = None) -> TelegramSink:
+    def open_sink(chat: int = GROUP, *, previous: str = "", delivered: Delivered | None = None) -> TelegramSink:
         number = peer.say(chat, "@kimas_bot what is it?")
         where = peer.chat(chat)
         message = convert(peer._message(where, where.messages[number]))
@@ -54,7 +54,7 @@ def ask(peer: TelegramPeer, adapter: TelegramAdapter) -> Ask:
         assert isinstance(sink, TelegramSink)
         return sink
 
-    return asked
+    return open_sink
 
 
 async def test_an_answer_with_a_table_is_one_rich_message_with_thumbs(peer: TelegramPeer, ask: Ask) -> None:
@@ -65,7 +65,7 @@ async def test_an_answer_with_a_table_is_one_rich_message_with_thumbs(peer: Tele
     await sink.finish(Reply(TABLE, CITED))
     (message,) = peer.messages(GROUP)
     kinds = ["heading", "table", "mathematical_expression", "footer"]
-    assert ([block["type"] for block in message.blocks], message.text, message.reply_to) == (kinds, SHOWN, 1)
+    assert ([block["type"] for block in message.blocks], message.text, message.reply_to) == (kinds, PLAIN_TEXT, 1)
     assert message.links() == ["https://example.org/install"] * 2
     assert [button["text"] for row in message.buttons for button in row] == ["👍", "👎"]
     await ask().finish(Reply("No table."))
@@ -83,7 +83,7 @@ async def test_a_private_chat_sees_it_grow_as_rich_drafts(peer: TelegramPeer, as
     assert [(draft.text, draft.is_rich) for draft in peer.drafts] == [("Look:", False), ("Look:\n\nSizes", True)]
     await sink.finish(Reply(TABLE, CITED))
     (message,) = peer.messages(PERSON)
-    assert message.text == SHOWN
+    assert message.text == PLAIN_TEXT
     assert message.blocks
 
 
@@ -105,7 +105,7 @@ async def test_a_rich_message_that_is_refused_is_shown_in_text(peer: TelegramPee
     peer.fail("editMessageText", 400, description="Bad Request: RICH_MESSAGE_SOMETHING_INVALID")
     await ask().finish(Reply(TABLE, CITED))
     await ask().finish(Reply(TABLE, CITED))
-    assert [message.text for message in peer.messages(GROUP)] == [PLAIN, SHOWN], "the next one may be taken"
+    assert [message.text for message in peer.messages(GROUP)] == [PLAIN, PLAIN_TEXT], "the next one may be taken"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ async def test_a_server_that_breaks_over_it_gets_text(peer: TelegramPeer, ask: A
     await ask().finish(Reply(TABLE, CITED))
     peer.fail("editMessageText", 502, times=2, body="<html>Bad Gateway</html>")
     await ask().finish(Reply(TABLE, CITED))
-    assert [message.text for message in peer.messages(GROUP)] == [PLAIN, SHOWN]
+    assert [message.text for message in peer.messages(GROUP)] == [PLAIN, PLAIN_TEXT]
 
 
 async def test_a_post_that_is_refused_first_still_brings_the_whole_answer(peer: TelegramPeer, ask: Ask) -> None:
@@ -139,7 +139,7 @@ async def test_a_post_that_is_refused_first_still_brings_the_whole_answer(peer: 
 async def test_a_lost_confirmation_doubles_nothing(peer: TelegramPeer, ask: Ask) -> None:
     peer.fail("editMessageText", drop="after")
     await ask().finish(Reply(TABLE, CITED))
-    assert [message.text for message in peer.messages(GROUP)] == [SHOWN]
+    assert [message.text for message in peer.messages(GROUP)] == [PLAIN_TEXT]
 
 
 async def test_after_a_crash_it_is_finished_in_the_form_that_was_begun(peer: TelegramPeer, ask: Ask) -> None:
@@ -154,7 +154,7 @@ async def test_after_a_crash_it_is_finished_in_the_form_that_was_begun(peer: Tel
     await ask(previous=first, delivered=delivered).finish(Reply(long, CITED))
     assert [message.text for message in peer.messages(GROUP)] == parts, "no part stands below the whole"
     await ask(previous=first).finish(Reply(TABLE, CITED))
-    assert peer.messages(GROUP)[0].text in (SHOWN, PLAIN)
+    assert peer.messages(GROUP)[0].text in (PLAIN_TEXT, PLAIN)
 
 
 async def test_a_long_answer_is_one_message_where_the_limits_allow(peer: TelegramPeer, ask: Ask) -> None:
@@ -190,4 +190,4 @@ async def test_it_can_be_switched_off(peer: TelegramPeer, tmp_path: Path) -> Non
     assert isinstance(message, Message)
     await adapter.sink(message, Delivered()).finish(Reply(TABLE, CITED))
     await adapter.close()
-    assert [shown.text for shown in peer.messages(GROUP)] == [PLAIN]
+    assert [plain_message.text for plain_message in peer.messages(GROUP)] == [PLAIN]

@@ -64,14 +64,14 @@ Ask = Callable[..., TelegramSink]
 def ask(peer: TelegramPeer, adapter: TelegramAdapter, delivered: Delivered) -> Ask:
     """Have somebody ask and return the sink for the answer."""
 
-    def asked(chat: int = GROUP, *, previous: str = "", thread: int | None = None) -> TelegramSink:
+    def open_sink(chat: int = GROUP, *, previous: str = "", thread: int | None = None) -> TelegramSink:
         number = peer.say(chat, "@kimas_bot what is it?", thread=thread)
         where = peer.chat(chat)
         message = convert(peer._message(where, where.messages[number]))
         assert isinstance(message, Message)
         return adapter.sink(message, delivered, previous)
 
-    return asked
+    return open_sink
 
 
 async def test_a_group_sees_typing_then_a_reply_that_grows(peer: TelegramPeer, ask: Ask, delivered: Delivered) -> None:
@@ -81,15 +81,15 @@ async def test_a_group_sees_typing_then_a_reply_that_grows(peer: TelegramPeer, a
     await sink.update("The **first**")
     first = await peer.wait_for_reply(GROUP, 30, containing="first")
     assert ([text for _, text in first.history], first.reply_to) == (["…", "The first"], 1)
-    await until(lambda: len(delivered.told) == 2)
-    assert delivered.told == ["posting", str(first.id)]
+    await until(lambda: len(delivered.events) == 2)
+    assert delivered.events == ["posting", str(first.id)]
     await sink.update("The **first** words")
     await peer.wait_for_reply(GROUP, 30, containing="words")
     await sink.finish(Reply("The **first** words are final [1].", CITED))
     (message,) = peer.messages(GROUP)
     assert message.text == "The first words are final [1].\n\nSources\n[1] Install"
     assert message.links() == ["https://example.org/install"] * 2
-    assert delivered.told == ["posting", str(message.id)]
+    assert delivered.events == ["posting", str(message.id)]
     assert all(call.status == 200 for call in peer.calls)
 
 
@@ -133,13 +133,13 @@ async def test_a_private_chat_sees_drafts_and_then_one_message(
     await sink.update("some `words")
     await peer.wait_until(lambda: len(peer.drafts) == 2, 30)
     assert peer.messages(PERSON) == []
-    assert delivered.told == []
+    assert delivered.events == []
     await sink.finish(Reply("some `words`"))
     (message,) = peer.messages(PERSON)
     assert (message.text, message.reply_to) == ("some words", None)
     assert [draft.text for draft in peer.drafts] == ["some", "some `words"]
     assert len({draft.draft_id for draft in peer.drafts}) == 1
-    assert delivered.told == ["posting", str(message.id)]
+    assert delivered.events == ["posting", str(message.id)]
 
 
 async def test_without_drafts_the_final_message_still_comes(peer: TelegramPeer, ask: Ask) -> None:
@@ -169,15 +169,15 @@ async def test_after_a_crash_the_old_reply_is_edited(peer: TelegramPeer, ask: As
     for chat in (GROUP, PERSON):
         crashed = ask(chat)
         await crashed.finish(Reply("half an"))
-        previous = delivered.told[-1]
-        delivered.told.clear()
+        previous = delivered.events[-1]
+        delivered.events.clear()
         sink = ask(chat, previous=previous)
         await sink.open()
         await sink.update("half an answer")
         await peer.wait_for_reply(chat, 30, containing="answer")
         await sink.finish(Reply("a whole answer"))
         assert [message.text for message in peer.messages(chat)] == ["a whole answer"]
-        assert delivered.told == []
+        assert delivered.events == []
     assert peer.drafts == []
 
 
@@ -199,7 +199,7 @@ async def test_a_long_answer_goes_on_in_more_messages(peer: TelegramPeer, ask: A
     assert len(messages) == 4
     assert [message.reply_to for message in messages] == [1, None, None, None]
     assert "\n".join(message.text for message in messages) == f"{code}\n\nThat is it [1].\n\nSources\n[1] Install"
-    assert delivered.told == ["posting", str(messages[0].id)]
+    assert delivered.events == ["posting", str(messages[0].id)]
 
 
 async def test_a_failure_takes_the_place_of_what_was_shown(peer: TelegramPeer, ask: Ask) -> None:
@@ -216,9 +216,9 @@ async def test_a_failure_takes_the_place_of_what_was_shown(peer: TelegramPeer, a
 async def test_it_waits_as_told_and_then_sends(peer: TelegramPeer, ask: Ask) -> None:
     peer.fail("sendMessage", 429, description="Too Many Requests: retry after 1", retry_after=1)
     await ask().finish(Reply("patience"))
-    refused, sent = peer.called("sendMessage")
-    assert (refused.status, sent.status) == (429, 200)
-    assert sent.at - refused.at >= 1
+    refused_call, accepted_call = peer.called("sendMessage")
+    assert (refused_call.status, accepted_call.status) == (429, 200)
+    assert accepted_call.at - refused_call.at >= 1
     assert len(peer.messages(GROUP)) == 1
 
 
@@ -376,7 +376,7 @@ async def test_a_message_id_is_reported_even_when_finishing_comes_in_between(
     await asyncio.sleep(0)
     await sink.finish(Reply("some words"))
     assert [message.text for message in peer.messages(GROUP)] == ["some words"]
-    assert delivered.told[-1] == str(peer.messages(GROUP)[0].id)
+    assert delivered.events[-1] == str(peer.messages(GROUP)[0].id)
 
 
 async def test_stopped_while_told_to_wait_nothing_is_in_doubt(
@@ -384,10 +384,10 @@ async def test_stopped_while_told_to_wait_nothing_is_in_doubt(
 ) -> None:
     peer.fail("sendMessage", 429, description="Too Many Requests: retry after 3", retry_after=3)
     finishing = asyncio.create_task(ask().finish(Reply("x")))
-    await until(lambda: delivered.told == ["posting", "refused"])
+    await until(lambda: delivered.events == ["posting", "refused"])
     finishing.cancel()
     await asyncio.gather(finishing, return_exceptions=True)
-    assert delivered.told == ["posting", "refused"]
+    assert delivered.events == ["posting", "refused"]
 
 
 async def test_stopped_while_posting_the_id_is_still_reported(peer: TelegramPeer, ask: Ask) -> None:
@@ -401,14 +401,14 @@ async def test_stopped_while_posting_the_id_is_still_reported(peer: TelegramPeer
     sink = ask()
     sink._delivery = slow = Slow()
     finishing = asyncio.create_task(sink.finish(Reply("x")))
-    await until(lambda: slow.told)
+    await until(lambda: slow.events)
     finishing.cancel()
     # Until the stop has reached it.
     await asyncio.sleep(0)
     go_on.set()
     await asyncio.gather(finishing, return_exceptions=True)
     assert finishing.cancelled()
-    assert slow.told == ["posting", str(peer.messages(GROUP)[0].id)]
+    assert slow.events == ["posting", str(peer.messages(GROUP)[0].id)]
 
 
 async def test_what_the_stream_was_told_holds_for_the_final_reply(peer: TelegramPeer, ask: Ask) -> None:
@@ -419,8 +419,8 @@ async def test_what_the_stream_was_told_holds_for_the_final_reply(peer: Telegram
     await peer.wait_until(lambda: bool(peer.called("sendMessage")), 30)
     await asyncio.sleep(0.05)
     await sink.finish(Reply("some words"))
-    refused, sent = peer.called("sendMessage")
-    assert sent.at - refused.at >= 1
+    refused_call, accepted_call = peer.called("sendMessage")
+    assert accepted_call.at - refused_call.at >= 1
 
 
 def test_a_message_of_the_journal_is_enough(tmp_path: Path) -> None:

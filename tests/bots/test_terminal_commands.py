@@ -37,7 +37,7 @@ class Typed:
 
     def __init__(self, whole: Settings, upkeep: Callable[[Database], SourceRefresher] | None = None) -> None:
         self.out = StringIO()
-        self.given: list[int] = []
+        self.history_lengths: list[int] = []
         self.trace = Reply("").trace
         self.citations: tuple[Citation, ...] = ()
         self._conversation = Conversation(whole, self._answered, Console(file=self.out, width=200), upkeep)
@@ -50,7 +50,7 @@ class Typed:
         await self._conversation.__aexit__()
 
     async def _answered(self, question: Question, sink: Sink) -> Reply:
-        self.given.append(len(question.history))
+        self.history_lengths.append(len(question.history))
         reply = Reply(f"Answer to: {question.text}", self.citations, trace=self.trace)
         await sink.finish(reply)
         return reply
@@ -64,12 +64,12 @@ class Typed:
             output.append(self.out.getvalue()[begun:].strip())
         return output
 
-    async def told(self, line: str) -> str:
+    async def run_command(self, line: str) -> str:
         [output] = await self.hear(line)
         return output
 
 
-async def heard(whole: Settings, *lines: str) -> list[str]:
+async def run_lines(whole: Settings, *lines: str) -> list[str]:
     """Return what a conversation of its own shows to each line."""
     async with Typed(whole) as typed:
         return await typed.hear(*lines)
@@ -80,7 +80,7 @@ async def test_other_lines_are_questions(whole: Settings, line: str) -> None:
     message = parse_line(line)
     assert isinstance(message, Message)
     assert is_ask_command(message.command)
-    assert "Answer to:" in (await heard(whole, line))[0]
+    assert "Answer to:" in (await run_lines(whole, line))[0]
     assert not (whole.data_dir / "journal.db").exists()
 
 
@@ -100,12 +100,12 @@ def test_a_question_may_follow_ask(line: str, question: str) -> None:
 
 async def test_who_sits_there_is_the_owner(whole: Settings) -> None:
     async with Typed(whole) as typed:
-        assert "no longer used" in await typed.told("/sources off docs")
-        assert "switched off" in (await heard(whole, "/sources"))[0]
-        assert "`/reload`" in await typed.told("/help")
-        assert "`/reload`" in await typed.told("/ask")
-        assert "Platforms: console" in await typed.told("/status")
-        assert "one of" in await typed.told("/mode atuo")
+        assert "no longer used" in await typed.run_command("/sources off docs")
+        assert "switched off" in (await run_lines(whole, "/sources"))[0]
+        assert "`/reload`" in await typed.run_command("/help")
+        assert "`/reload`" in await typed.run_command("/ask")
+        assert "Platforms: console" in await typed.run_command("/status")
+        assert "one of" in await typed.run_command("/mode atuo")
 
 
 async def test_upkeep_is_made_over_the_database_of_the_deployment(whole: Settings, tmp_path: Path) -> None:
@@ -119,16 +119,16 @@ async def test_upkeep_is_made_over_the_database_of_the_deployment(whole: Setting
         return keeper
 
     async with Typed(whole, upkeep) as typed:
-        assert "2 passages" in await typed.told("/sources")
-        assert "I refresh `docs` now" in await typed.told("/refresh docs")
-        assert keeper.asked == [("docs",)]
+        assert "2 passages" in await typed.run_command("/sources")
+        assert "I refresh `docs` now" in await typed.run_command("/refresh docs")
+        assert keeper.requests == [("docs",)]
         [database] = databases
         assert str(whole.data_dir / "journal.db") in database._location
 
 
 async def test_why_explains_the_answer_that_was_given_here(whole: Settings) -> None:
     async with Typed(whole) as typed:
-        assert "answered nothing here" in await typed.told("/why")
+        assert "answered nothing here" in await typed.run_command("/why")
         typed.trace = Trace("install package", "parallel", ("docs",), {"total": 1500.0}, cut=("rerank",))
         typed.citations = (Citation(1, "p", "docs", "Install", "install.md", ""),)
         output = (await typed.hear("How?", "/why"))[1]
@@ -139,15 +139,15 @@ async def test_why_explains_the_answer_that_was_given_here(whole: Settings) -> N
 async def test_a_command_without_words_has_the_language_of_the_conversation(whole: Settings) -> None:
     async with Typed(whole) as typed:
         await typed.hear("怎么安装这个软件？")
-        assert messages_for("zh").help_commands in await typed.told("/help")
+        assert messages_for("zh").help_commands in await typed.run_command("/help")
         await typed.hear("How do I install it?")
-        assert ENGLISH.help_commands in await typed.told("/help")
+        assert ENGLISH.help_commands in await typed.run_command("/help")
 
 
 async def test_what_was_rated_here_can_be_forgotten_here(whole: Settings) -> None:
     async with Typed(whole) as typed:
         await typed.hear("Where is my secret kept?", "/good")
-        assert (await typed.told("/forget")).startswith("Forgotten: 1 message")
+        assert (await typed.run_command("/forget")).startswith("Forgotten: 1 message")
     database = await Database.open(whole.data_dir / "journal.db")
     try:
         async with database.connect() as connection:
@@ -161,7 +161,7 @@ async def test_the_audit_is_shown(whole: Settings, capsys: pytest.CaptureFixture
     assert await audit(whole, 5, as_json=False) == 0
     assert capsys.readouterr().out == "the audit is empty\n"
     assert not (whole.data_dir / "journal.db").exists()
-    await heard(whole, "/mode auto", "/sources scale docs 2")
+    await run_lines(whole, "/mode auto", "/sources scale docs 2")
     assert await audit(whole, 5, as_json=False) == 0
     newest, oldest = capsys.readouterr().out.splitlines()
     assert newest.endswith("changed  owner in console:terminal  /sources scale docs 2, scale.docs: 1 -> 2")
@@ -178,21 +178,21 @@ async def test_what_silences_it_silences_it_here(whole: Settings) -> None:
     assert outputs[1] == "(silent: console:terminal is paused until /resume (/pause))"
     assert outputs[5] == "(silent: console:terminal is switched off (gate.mode))"
     assert outputs[3] == outputs[7] == "Answer to: How?"
-    assert len(typed.given) == 2
+    assert len(typed.history_lengths) == 2
 
 
 async def test_a_terminal_that_is_switched_off_by_configuration_says_so(tmp_path: Path) -> None:
     gate = {"modes": {"console:terminal": "off"}, "private": False}
     whole = settings(data_dir=str(tmp_path), gate=gate)
-    assert await heard(whole, "How?") == ["(silent: console:terminal is switched off (gate.mode))"]
+    assert await run_lines(whole, "How?") == ["(silent: console:terminal is switched off (gate.mode))"]
     assert not (tmp_path / "journal.db").exists()
-    assert await heard(settings(data_dir=str(tmp_path), gate={"private": False}), "How?") == ["Answer to: How?"]
+    assert await run_lines(settings(data_dir=str(tmp_path), gate={"private": False}), "How?") == ["Answer to: How?"]
 
 
 async def test_what_is_forgotten_is_in_no_later_answer(whole: Settings) -> None:
     async with Typed(whole) as typed:
         await typed.hear("Where is my secret kept?", "And when?")
         outputs = await typed.hear("/forget", "/good", "/why", "How?")
-    assert typed.given == [0, 2, 0]
+    assert typed.history_lengths == [0, 2, 0]
     assert outputs[1] == NO_ANSWER
     assert "answered nothing here" in outputs[2]

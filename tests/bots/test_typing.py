@@ -65,7 +65,7 @@ class Channel:
                     return row.state, row.reason
                 await asyncio.sleep(0.02)
 
-    async def seen(self, room: str, who: Author) -> None:
+    async def show_typing(self, room: str, who: Author) -> None:
         """Let somebody type until the adapter knows; what it knows ends soon."""
         async with asyncio.timeout(30):
             while not self.adapter.is_typing(ConversationKey("discord", room)):
@@ -156,10 +156,10 @@ async def test_bots_and_other_channels_are_not_waited_for(channel: Channel) -> N
     await channel.peer.write(other, BEA)
     await channel.peer.write(channel.room, ROBOT)
     await channel.peer.write(channel.room, channel.peer.me)
-    await channel.seen(channel.room, BEA)
+    await channel.show_typing(channel.room, BEA)
     await channel.over()
     await channel.peer.write(channel.room, ROBOT)
-    await channel.seen(other, BEA)
+    await channel.show_typing(other, BEA)
     assert not channel.adapter.is_typing(ConversationKey("discord", channel.room))
     assert channel.adapter.is_typing(ConversationKey("discord", "above", other)), "a thread is a channel of its own"
 

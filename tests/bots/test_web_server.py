@@ -38,12 +38,14 @@ async def is_closed_despite_single_bytes(reader: asyncio.StreamReader, writer: a
     return writer.is_closing() or reader.at_eof()
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "])
-async def test_a_connection_without_a_whole_request_is_closed(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+@pytest.mark.parametrize("request_bytes", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "])
+async def test_a_connection_without_a_whole_request_is_closed(
+    monkeypatch: pytest.MonkeyPatch, request_bytes: bytes
+) -> None:
     monkeypatch.setattr(web_server, "HEADER_TIMEOUT_S", 0.2)
     async with serve_application(application(), "127.0.0.1", 0, section="http", error_class=PlatformError) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(sent)
+        writer.write(request_bytes)
         async with asyncio.timeout(20):
             assert await is_closed_despite_single_bytes(reader, writer)
         writer.close()
@@ -61,8 +63,10 @@ async def test_a_request_in_time_is_served_however_long_the_connection_lasts(mon
             await asyncio.sleep(0.15)
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "])
-async def test_a_connection_without_another_request_is_closed(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+@pytest.mark.parametrize("request_bytes", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "])
+async def test_a_connection_without_another_request_is_closed(
+    monkeypatch: pytest.MonkeyPatch, request_bytes: bytes
+) -> None:
     """One quick request must not buy a connection for ever."""
     monkeypatch.setattr(web_server, "IDLE_TIMEOUT_S", 0.2)
     monkeypatch.setattr(web_server, "LOOK_S", 0.05)
@@ -70,7 +74,7 @@ async def test_a_connection_without_another_request_is_closed(monkeypatch: pytes
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert await reader.readuntil(b"hello")
-        writer.write(sent)
+        writer.write(request_bytes)
         async with asyncio.timeout(20):
             while not reader.at_eof():
                 with suppress(OSError):

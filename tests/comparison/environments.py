@@ -32,12 +32,12 @@ def make_environment(environment: str, folder: Path) -> Path:
         return Path(sys.executable)
     place = folder / environment
     python, stamp = place / "bin/python", place / "pins"
-    wanted = hashlib.sha256(pins(environment).read_bytes()).hexdigest()
-    if not stamp.exists() or stamp.read_text() != wanted:
+    expected_hash = hashlib.sha256(pins(environment).read_bytes()).hexdigest()
+    if not stamp.exists() or stamp.read_text() != expected_hash:
         subprocess.run((UV, "venv", "--quiet", "--clear", "--python", sys.executable, place), check=True)
         install = ("pip", "install", "--quiet", "--compile-bytecode", "--python", python)
         subprocess.run((UV, *install, "--no-deps", "--requirement", pins(environment)), check=True)
-        stamp.write_text(wanted)
+        stamp.write_text(expected_hash)
     return python
 
 

@@ -104,7 +104,7 @@ CALLS_WHY = (
 TOKENS_WHY = "KIMAs calls the model more often, tells it how to cite, and names the place of each passage."
 AS_IT_STANDS = "AgentScope's static mode searches for the question as it stands, so no call precedes the answer."
 FIRST = "first token above the model's"
-ONE = "One at a time, {} a conversation"
+ONE_AT_A_TIME = "One at a time, {} a conversation"
 MANY = "{} at once, with a conversation"
 
 
@@ -121,7 +121,7 @@ def _rows() -> Iterator[Row]:
     yield Row(section, "memory after the answers one at a time", "MiB", _top("memory_mib"), why=memory)
     yield Row(section, "memory at its peak", "MiB", _top("peak_mib"), why=memory)
     for word, part in (("without", "alone"), ("with", "following")):
-        section = ONE.format(word)
+        section = ONE_AT_A_TIME.format(word)
         yield Row(
             section,
             f"{FIRST}, p50",
@@ -255,7 +255,7 @@ def _table(section: str, reports: Reports) -> Iterator[str]:
 # What the picture shows: the section and the name of a row, and what stands above its panel.
 PANELS = (
     ("Start and memory", "start to ready", "Start to ready, s"),
-    (ONE.format("with"), f"{FIRST}, p50", "One follow-up: first token, ms above the model's"),
+    (ONE_AT_A_TIME.format("with"), f"{FIRST}, p50", "One follow-up: first token, ms above the model's"),
     (MANY.format(64), "answers a second", "64 follow-ups at once: answers a second"),
     (MANY.format(64), f"{FIRST}, p95", "64 at once: first token p95, ms above the model's"),
     (MANY.format(64), "processor time for an answer", "64 at once: processor time for an answer, ms"),

@@ -123,8 +123,8 @@ class Work:
         parts = [self.documents.read_bytes(), (ROOT / f"tests/comparison/systems/{entry.module}.py").read_bytes()]
         if entry.environment != OWN:
             parts.append(pins(entry.environment).read_bytes())
-        wanted = hashlib.sha256(b"\n".join(parts)).hexdigest()
-        is_known = stamp.exists() and stamp.read_text() == wanted
+        expected_hash = hashlib.sha256(b"\n".join(parts)).hexdigest()
+        is_known = stamp.exists() and stamp.read_text() == expected_hash
         if not is_known:
             # Some would add to what is there, other documents among it.
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -132,7 +132,7 @@ class Work:
         if entry.environment == OWN or not is_known:
             url = self.runner.embedder_url.removesuffix("/v1") + "/indexing/v1"
             self.call("index", embedder_url=url)
-            stamp.write_text(wanted)
+            stamp.write_text(expected_hash)
 
     def call(self, phase: str, **changed: str | bool) -> Report:
         """Run one phase in a process and return its report. Raises `WorkerFailedError`."""

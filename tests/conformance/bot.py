@@ -27,7 +27,7 @@ from tests.core.fixtures import settings
 from tests.wiring import make_processor
 
 GRACE_S = 60
-ELSEWHERE = Person(77, "Elsewhere")
+OTHER_PERSON = Person(77, "Elsewhere")
 
 
 class Gate:
@@ -46,8 +46,8 @@ class Gate:
 class Script:
     """An answer function: it streams `pieces`, then finishes with `says` and its citations.
 
-    `before` holds an answer before its first sign, `midway` after its pieces; both only the questions with `held` in
-    their text. `raises` is raised in place of an answer.
+    `before` holds an answer before its first sign, `midway` after its pieces; both only for questions that contain
+    `waiting_text`. `raises` is raised in place of an answer.
     """
 
     says: Callable[[Question], str] = lambda question: f"Answer to: {question.text}"
@@ -55,19 +55,19 @@ class Script:
     pieces: Sequence[str] = ()
     before: Gate | None = None
     midway: Gate | None = None
-    held: str = ""
+    waiting_text: str = ""
     raises: Exception | None = None
     pause_s: float = 0.0
     questions: list[Question] = field(default_factory=list)
 
     @property
-    def asked(self) -> list[str]:
+    def question_texts(self) -> list[str]:
         return [question.text for question in self.questions]
 
     async def __call__(self, question: Question, sink: Sink) -> Reply:
         self.questions.append(question)
-        retained = self.held in question.text
-        if self.before and retained:
+        must_wait = self.waiting_text in question.text
+        if self.before and must_wait:
             await self.before.passed()
         await sink.open()
         if self.raises:
@@ -75,7 +75,7 @@ class Script:
         for piece in self.pieces:
             await sink.update(piece)
             await asyncio.sleep(self.pause_s)
-        if self.midway and retained:
+        if self.midway and must_wait:
             await self.midway.passed()
         reply = Reply(self.says(question), tuple(self.citations))
         await sink.finish(reply)
@@ -230,22 +230,22 @@ class Bot:
         """Give a command, and wait until it is settled."""
         return await self.settled(room, await self.driver.command(room, name, text))
 
-    def elsewhere(self, person: Person = ANN) -> Channel:
+    def other_chat(self, person: Person = ANN) -> Channel:
         """Return another chat than the first group, in which a person can write."""
-        return self.driver.elsewhere(person)
+        return self.driver.other_chat(person)
 
     def anywhere(self) -> Channel:
         """Return a room with other people, where the platform has any."""
         return self.group()
 
-    async def asked_while_held(self) -> None:
+    async def ask_while_waiting(self) -> None:
         """Ask elsewhere and wait for the answer: what was said before is known by then. The gate stays closed."""
         gate, self.script.before = self.script.before, None
-        elsewhere = self.private(ELSEWHERE)
-        await self.settled(elsewhere, await self.driver.say(elsewhere, "something else", who=ELSEWHERE))
+        elsewhere = self.private(OTHER_PERSON)
+        await self.settled(elsewhere, await self.driver.say(elsewhere, "something else", who=OTHER_PERSON))
         self.script.before = gate
 
-    async def asked(self, room: Channel, text: str, *, who: Person = ANN) -> Entry:
+    async def ask(self, room: Channel, text: str, *, who: Person = ANN) -> Entry:
         """Let somebody ask the bot, and wait until the question is settled."""
         return await self.hears(room, self.to_bot(room, text), who=who)
 
@@ -253,11 +253,11 @@ class Bot:
         """Return a text that means the bot: in a private chat every one does."""
         return text if room.private else f"{self.driver.mention}{text}"
 
-    def shown(self, room: Channel) -> list[PostedMessage]:
-        return self.driver.shown(room)
+    def messages(self, room: Channel) -> list[PostedMessage]:
+        return self.driver.messages(room)
 
     def texts(self, room: Channel) -> list[str]:
-        return [message.text for message in self.shown(room)]
+        return [message.text for message in self.messages(room)]
 
     async def skipped(self, reason: str, count: int = 1) -> None:
         """Wait until the adapter has skipped something for this reason."""
@@ -289,7 +289,7 @@ class Terminal(Bot):
     async def command(self, room: Channel, name: str, text: str = "") -> Entry:
         return await self._typed(f"/{name} {text}".strip())
 
-    async def asked(self, room: Channel, text: str, *, who: Person = ANN) -> Entry:
+    async def ask(self, room: Channel, text: str, *, who: Person = ANN) -> Entry:
         return await self._typed(text)
 
     async def _typed(self, line: str) -> Entry:
@@ -300,5 +300,5 @@ class Terminal(Bot):
         text = request.text if isinstance(request, Message) else line
         return Entry(str(len(self._printed)), line_outcome.state, "", text, "", "", line_outcome.answer)
 
-    def shown(self, room: Channel) -> list[PostedMessage]:
+    def messages(self, room: Channel) -> list[PostedMessage]:
         return self._printed

@@ -116,11 +116,11 @@ class Driver(ABC):
     @abstractmethod
     def group(self, number: int = 1) -> Channel: ...
 
-    def elsewhere(self, person: Person = ANN) -> Channel:
+    def other_chat(self, person: Person = ANN) -> Channel:
         """Return another chat than the first group, in which a person can write."""
         return self.group(2)
 
-    async def apart(self, count: int) -> list[Channel]:
+    async def separate_chats(self, count: int) -> list[Channel]:
         """Return as many conversations with the bot among other people."""
         return [self.group(number) for number in range(1, count + 1)]
 
@@ -190,7 +190,7 @@ class Driver(ABC):
         return []
 
     @abstractmethod
-    def shown(self, room: Channel) -> list[PostedMessage]: ...
+    def messages(self, room: Channel) -> list[PostedMessage]: ...
 
     @abstractmethod
     def rung(self, room: Channel) -> list[str]: ...
@@ -319,14 +319,14 @@ class Telegram(Driver):
     def bar(self, room: Channel, *, out: bool) -> None:
         self.peer.chat(int(room.place)).kicked = out
 
-    def shown(self, room: Channel) -> list[PostedMessage]:
+    def messages(self, room: Channel) -> list[PostedMessage]:
         return [
-            self._shown(message)
+            self._to_posted_message(message)
             for message in self.peer.messages(int(room.place))
             if _in(room, str(message.thread or ""))
         ]
 
-    def _shown(self, message: telegram.PostedMessage) -> PostedMessage:
+    def _to_posted_message(self, message: telegram.PostedMessage) -> PostedMessage:
         units = message.text.encode("utf-16-le")
         pieces = [
             units[2 * entity["offset"] : 2 * (entity["offset"] + entity["length"])].decode("utf-16-le")
@@ -470,10 +470,10 @@ class Discord(Driver):
     def bar(self, room: Channel, *, out: bool) -> None:
         self.peer.channels[room.place].lacking = {"send"} if out else set()
 
-    def shown(self, room: Channel) -> list[PostedMessage]:
-        return [self._shown(message) for message in self.peer.messages(room.place)]
+    def messages(self, room: Channel) -> list[PostedMessage]:
+        return [self._to_posted_message(message) for message in self.peer.messages(room.place)]
 
-    def _shown(self, message: discord.PostedMessage) -> PostedMessage:
+    def _to_posted_message(self, message: discord.PostedMessage) -> PostedMessage:
         raw = message.content
         links = re.findall(r"(?<=<)https?://[^>]+(?=>)", raw)
         code = re.findall(r"```[\w+#.-]*\n(.*?)\n\s*```", raw, re.DOTALL)
@@ -605,15 +605,19 @@ class Slack(Driver):
     def open_streams(self) -> list[str]:
         return [message.ts for message in self.peer._messages.values() if message.streaming]
 
-    def shown(self, room: Channel) -> list[PostedMessage]:
-        posted = [self._shown(message) for message in self.peer.messages(room.place) if _in(room, message.thread_ts)]
+    def messages(self, room: Channel) -> list[PostedMessage]:
+        posted = [
+            self._to_posted_message(message)
+            for message in self.peer.messages(room.place)
+            if _in(room, message.thread_ts)
+        ]
         messages = [
             slack.PostedMessage(f"response {number}", "", response["text"], "")
             for number, response in enumerate(self.peer.responses)
         ]
-        return posted + [self._shown(message) for message in messages]
+        return posted + [self._to_posted_message(message) for message in messages]
 
-    def _shown(self, message: slack.PostedMessage) -> PostedMessage:
+    def _to_posted_message(self, message: slack.PostedMessage) -> PostedMessage:
         code = [unescape(piece) for piece in re.findall(r"^```\n(.*?)\n```$", message.text, re.DOTALL | re.MULTILINE)]
         text = re.sub(r"<https?://[^|>]*\|([^>]*)>", r"\1", WORD_JOINERS.sub("", message.text))
         text = unescape(re.sub(r"<(https?://[^|>]*)>", r"\1", text))

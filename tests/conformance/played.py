@@ -42,10 +42,10 @@ class Played(Driver):
         stack.callback(os.close, self._reading)
         stack.callback(os.close, self._writing)
         self._threads = 0
-        self._shown: list[tuple[str, PostedMessage]] = []
+        self._posts: list[tuple[str, PostedMessage]] = []
 
     def adapter(self, journal: Journal, folder: Path) -> Watched:
-        self._adapter = Watched(self._reading, self._shown)
+        self._adapter = Watched(self._reading, self._posts)
         self._typed = 0
         return self._adapter
 
@@ -60,10 +60,10 @@ class Played(Driver):
         assert number == 1, NOT_THERE
         return Channel("group", "group")
 
-    def elsewhere(self, person: Person = ANN) -> Channel:
+    def other_chat(self, person: Person = ANN) -> Channel:
         return self.private(person)
 
-    async def apart(self, count: int) -> list[Channel]:
+    async def separate_chats(self, count: int) -> list[Channel]:
         return [await self.thread(self.group()) for _ in range(count)]
 
     async def thread(self, room: Channel) -> Channel:
@@ -96,8 +96,8 @@ class Played(Driver):
     async def command(self, room: Channel, name: str, text: str = "") -> str:
         return await self.say(room, f"/{name} {text}".strip())
 
-    def shown(self, room: Channel) -> list[PostedMessage]:
-        return [message for chat, message in self._shown if chat == room.chat and room.thread in ("", message.thread)]
+    def messages(self, room: Channel) -> list[PostedMessage]:
+        return [message for chat, message in self._posts if chat == room.chat and room.thread in ("", message.thread)]
 
     def offered(self, message: PostedMessage) -> dict[str, str]:
         """Return what may be typed about an answer, by its label."""
@@ -107,7 +107,7 @@ class Played(Driver):
         """Return how much has been printed."""
         return len(self._adapter.output.getvalue())
 
-    def told(self, who: Person, since: int) -> CommandOutput:
+    def read_feedback_reply(self, who: Person, since: int) -> CommandOutput:
         """Return what somebody was told about what they said of an answer, from a point of what was printed on."""
         lines = plain(self._adapter.output.getvalue()[since:]).splitlines()
         at = next(at for at, line in enumerate(lines) if line.startswith(f"(to {who.name}: "))
@@ -161,7 +161,7 @@ class Watched(ConsoleGroupAdapter):
         self.output = StringIO()
         out = Console(file=self.output, force_terminal=True, color_system="standard", width=100, height=400)
         super().__init__(descriptor, out)
-        self._shown = messages
+        self._posts = messages
         self.texts: list[str] = []
         self.latest: dict[ConversationKey, str] = {}
         self.offered: dict[str, dict[str, str]] = {}
@@ -183,7 +183,7 @@ class Watched(ConsoleGroupAdapter):
         if choices := choices_in(plain(below).splitlines()[-1]):
             self.offered[message_id] = choices
             below = below.rstrip("\n").rpartition("\n")[0]
-        self._shown.append((key.chat, replace(printed(message_id, below), thread=thread[1] if thread else "")))
+        self._posts.append((key.chat, replace(printed(message_id, below), thread=thread[1] if thread else "")))
 
 
 def choices_in(line: str) -> dict[str, str]:

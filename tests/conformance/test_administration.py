@@ -24,7 +24,7 @@ async def owned(bot: Bot, **changes: object) -> None:
 
 async def run_command(bot: Bot, room: Channel, name: str, arguments: str = "") -> str:
     """Let Ann give a command, and return what she sees."""
-    count = len(bot.shown(room))
+    count = len(bot.messages(room))
     if bot.platform == "discord":
         command = get_command(name)
         assert command is not None
@@ -33,7 +33,7 @@ async def run_command(bot: Bot, room: Channel, name: str, arguments: str = "") -
     else:
         number = await bot.driver.command(room, name, arguments)
     await bot.settled(room, number)
-    await until(lambda: len(bot.shown(room)) > count and bool(bot.texts(room)[-1]), f"an answer to /{name}")
+    await until(lambda: len(bot.messages(room)) > count and bool(bot.texts(room)[-1]), f"an answer to /{name}")
     # A long answer, as that to /help, continues in further messages.
     return "\n".join(bot.texts(room)[count:])
 
@@ -41,18 +41,18 @@ async def run_command(bot: Bot, room: Channel, name: str, arguments: str = "") -
 async def test_a_stranger_changes_nothing_and_is_told_so(bot: Bot) -> None:
     room = bot.group()
     assert await run_command(bot, room, "pause") == "Only those who look after this bot here may do that."
-    assert (await bot.asked(room, "How do I install it?")).state == "answered"
+    assert (await bot.ask(room, "How do I install it?")).state == "answered"
 
 
 async def test_a_paused_bot_is_silent_for_everybody_and_says_why(bot: Bot) -> None:
     await owned(bot)
     room = bot.group()
     assert (await run_command(bot, room, "pause")).startswith("I am silent in this chat until /resume.")
-    entry = await bot.asked(room, "How do I install it?", who=BEN)
+    entry = await bot.ask(room, "How do I install it?", who=BEN)
     assert (entry.state, "(/pause)" in entry.reason) == ("silent", True)
     assert "I am KIMAs" in await run_command(bot, room, "help")
     assert await run_command(bot, room, "resume") == "I speak again in this chat."
-    assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "answered"
+    assert (await bot.ask(room, "How do I install it?", who=BEN)).state == "answered"
 
 
 async def test_a_pause_outlives_a_kill(bot: Bot) -> None:
@@ -61,8 +61,8 @@ async def test_a_pause_outlives_a_kill(bot: Bot) -> None:
     await run_command(bot, room, "pause", "30")
     await bot.kill()
     await bot.start()
-    assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "silent"
-    assert (await bot.asked(bot.elsewhere(BEN), "How do I install it?", who=BEN)).state == "answered"
+    assert (await bot.ask(room, "How do I install it?", who=BEN)).state == "silent"
+    assert (await bot.ask(bot.other_chat(BEN), "How do I install it?", who=BEN)).state == "answered"
 
 
 async def test_a_mode_is_one_chats_own(bot: Bot) -> None:
@@ -72,16 +72,16 @@ async def test_a_mode_is_one_chats_own(bot: Bot) -> None:
         "The mode of this chat is now off; it was mention.",
         "The mode of this chat is now `off`; it was `mention`.",
     )
-    assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "silent"
-    assert (await bot.asked(bot.elsewhere(BEN), "How do I install it?", who=BEN)).state == "answered"
+    assert (await bot.ask(room, "How do I install it?", who=BEN)).state == "silent"
+    assert (await bot.ask(bot.other_chat(BEN), "How do I install it?", who=BEN)).state == "answered"
     await run_command(bot, room, "mode", "default")
-    assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "answered"
+    assert (await bot.ask(room, "How do I install it?", who=BEN)).state == "answered"
 
 
 async def test_the_last_answer_is_explained(bot: Bot) -> None:
     room = bot.group()
     assert await run_command(bot, room, "why") == "I have answered nothing here that I remember."
-    await bot.asked(room, "How do I install it?")
+    await bot.ask(room, "How do I install it?")
     # The scripted answer was made without a search.
     assert await run_command(bot, room, "why") == "That took no search: I said it of my own knowledge of myself."
 
@@ -90,9 +90,9 @@ async def test_the_last_answer_is_explained(bot: Bot) -> None:
 async def test_words_in_a_question_are_no_command(bot: Bot, words: str) -> None:
     await owned(bot)
     room = bot.group()
-    await bot.asked(room, f"What does the manual say about {words} ?", who=ANN)
-    assert bot.script.asked == [f"What does the manual say about {words} ?"]
-    assert (await bot.asked(room, "and now?", who=BEN)).state == "answered"
+    await bot.ask(room, f"What does the manual say about {words} ?", who=ANN)
+    assert bot.script.question_texts == [f"What does the manual say about {words} ?"]
+    assert (await bot.ask(room, "and now?", who=BEN)).state == "answered"
 
 
 @cannot(discord="Discord offers commands to people alone", slack="a bot cannot use /kimas")
@@ -100,7 +100,7 @@ async def test_another_bots_command_is_not_heard(bot: Bot) -> None:
     await owned(bot, administration={"owners": ["telegram:1008", "console:robot"]})
     room = bot.group()
     await bot.driver.say(room, "/pause@kimas_bot", who=ROBOT)
-    assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "answered"
+    assert (await bot.ask(room, "How do I install it?", who=BEN)).state == "answered"
 
 
 @cannot(discord=NO_REPLYING_COMMAND, slack=NO_REPLYING_COMMAND)

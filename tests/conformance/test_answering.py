@@ -46,7 +46,7 @@ async def lined(bot: Bot, model: LanguageModelPeer) -> AsyncIterator[Bot]:
 
 async def ask_in_private(bot: Bot, question: str = INSTALL) -> str:
     """Ask in private and return all that is shown."""
-    await bot.asked(bot.private(), question)
+    await bot.ask(bot.private(), question)
     return "\n".join(bot.texts(bot.private()))
 
 
@@ -56,7 +56,7 @@ async def test_an_answer_cites_its_passages_with_links(lined: Bot) -> None:
     assert "Use pip in a virtual environment" in text
     assert "[1]" in text
     assert "[p1]" not in text
-    assert "https://example.org/install" in lined.shown(lined.private())[0].links
+    assert "https://example.org/install" in lined.messages(lined.private())[0].links
 
 
 @alone
@@ -72,7 +72,9 @@ async def test_a_model_that_fails_is_told_with_quotes_from_the_sources(lined: Bo
     text = await ask_in_private(lined)
     assert ENGLISH.fallback.strip("*") in " ".join(text.split())
     assert "pip install kimas" in text
-    assert "https://example.org/install" in [link for message in lined.shown(lined.private()) for link in message.links]
+    assert "https://example.org/install" in [
+        link for message in lined.messages(lined.private()) for link in message.links
+    ]
     assert not re.search(r"\b500\b|Traceback|127\.0\.0\.1", text)
 
 
@@ -87,7 +89,7 @@ async def test_an_answer_that_is_cut_says_so(lined: Bot, model: LanguageModelPee
 
 async def test_an_answer_that_breaks_inside_is_told_without_its_details(bot: Bot) -> None:
     bot.script.raises = RuntimeError("secret internals")
-    entry = await bot.asked(bot.private(), "How?")
+    entry = await bot.ask(bot.private(), "How?")
     assert entry.state == "failed"
     assert "secret internals" in entry.reason
     [text] = bot.texts(bot.private())
@@ -97,16 +99,16 @@ async def test_an_answer_that_breaks_inside_is_told_without_its_details(bot: Bot
 
 async def test_after_a_failure_the_next_question_is_answered(bot: Bot) -> None:
     bot.script.raises = RuntimeError("broken")
-    await bot.asked(bot.private(), "How?")
+    await bot.ask(bot.private(), "How?")
     bot.script.raises = None
-    assert (await bot.asked(bot.private(), "And now?")).state == "answered"
+    assert (await bot.ask(bot.private(), "And now?")).state == "answered"
     assert bot.texts(bot.private())[-1] == "Answer to: And now?"
     assert bot.script.questions[1].history == (), "what failed is no part of the conversation"
 
 
 async def test_a_service_that_is_down_is_told_as_such(bot: Bot) -> None:
     bot.script.raises = ServiceError("the shop at 10.0.0.7 is down")
-    entry = await bot.asked(bot.group(), "How?")
+    entry = await bot.ask(bot.group(), "How?")
     assert entry.state == "failed"
     [text] = bot.texts(bot.group())
     assert ENGLISH.service_unavailable in text
@@ -120,11 +122,11 @@ async def test_a_failure_in_the_middle_takes_the_place_of_what_was_shown(bot: Bo
     async def breaks(question: Question, sink: Sink) -> Reply:
         await sink.open()
         await sink.update("It begins well")
-        await until(lambda: bool(bot.shown(room)), "the beginning of the answer")
+        await until(lambda: bool(bot.messages(room)), "the beginning of the answer")
         raise RuntimeError("broken")
 
     bot.answer = breaks
-    assert (await bot.asked(room, "How?")).state == "failed"
+    assert (await bot.ask(room, "How?")).state == "failed"
     [text] = bot.texts(room)
     assert ENGLISH.internal_error in text
 
@@ -154,7 +156,7 @@ async def test_only_a_mention_as_a_reply_asks_what_was_replied_to(bot: Bot) -> N
     first = await bot.hears(room, "how do I install it?")
     entry = await bot.hears(room, bot.driver.mention.strip(), reply_to=first.id)
     assert entry.state == "answered"
-    assert bot.script.asked == ["how do I install it?"]
+    assert bot.script.question_texts == ["how do I install it?"]
 
 
 async def test_the_thread_that_a_mention_is_written_in_is_known(bot: Bot) -> None:
@@ -183,8 +185,8 @@ async def test_an_answer_is_streamed_as_the_model_writes_it(lined: Bot, model: L
 
 
 async def test_many_questions_at_once_get_their_own_answers(bot: Bot) -> None:
-    rooms = await bot.driver.apart(8)
+    rooms = await bot.driver.separate_chats(8)
     bot.script.pieces, bot.script.pause_s = ["One moment"], 0.05
-    await asyncio.gather(*(bot.asked(room, f"question {number}") for number, room in enumerate(rooms)))
+    await asyncio.gather(*(bot.ask(room, f"question {number}") for number, room in enumerate(rooms)))
     for number, room in enumerate(rooms):
         assert bot.texts(room) == [f"Answer to: question {number}"]

@@ -18,10 +18,10 @@ NO_MENUS = {"console": "a terminal has no menus", "telegram": "messages of Teleg
 async def test_who_is_added_to_a_group_says_what_it_can_do_once(bot: Bot) -> None:
     room = bot.group()
     await bot.driver.join(room)
-    await until(lambda: bool(bot.shown(room)), "a first word")
+    await until(lambda: bool(bot.messages(room)), "a first word")
     await bot.driver.join(room)
     await bot.idle()
-    await bot.asked(bot.private(), "hello?")
+    await bot.ask(bot.private(), "hello?")
     [text] = bot.texts(room)
     assert "docs" in text
     assert "mention me" in text
@@ -37,7 +37,7 @@ async def test_a_message_is_asked_about_in_its_menu(bot: Bot) -> None:
     message = await bot.driver.say(room, "the build fails with E12", who=BEN)
     entry = await bot.settled(room, await bot.driver.ask_about(room, message))
     assert entry.state == "answered"
-    assert bot.script.asked == ["the build fails with E12"]
+    assert bot.script.question_texts == ["the build fails with E12"]
     [text] = bot.texts(room)
     assert text.endswith("Answer to: the build fails with E12")
     assert text.count("the build fails with E12") == 2, "people see what was asked about"
@@ -46,7 +46,7 @@ async def test_a_message_is_asked_about_in_its_menu(bot: Bot) -> None:
 async def test_help_spells_commands_as_they_are_given_here(bot: Bot) -> None:
     room = bot.private()
     await bot.command(room, "help")
-    [message] = bot.shown(room)
+    [message] = bot.messages(room)
     spelled = {"telegram": r"^• /sources ", "discord": r"</sources:8\d+>", "slack": r"`/kimas sources "}
     text = message.text if bot.platform == "console" else message.raw
     assert re.search(spelled.get(bot.platform, "/sources"), text, re.MULTILINE)
@@ -55,8 +55,8 @@ async def test_help_spells_commands_as_they_are_given_here(bot: Bot) -> None:
 @cannot(console="a terminal has no emoji below a message")
 async def test_an_emoji_below_an_answer_is_feedback(bot: Bot) -> None:
     room = bot.group()
-    await bot.asked(room, "How?")
-    [message] = bot.shown(room)
+    await bot.ask(room, "How?")
+    [message] = bot.messages(room)
 
     async def rated(count: int) -> list[str]:
         async with asyncio.timeout(30):
@@ -69,4 +69,4 @@ async def test_an_emoji_below_an_answer_is_feedback(bot: Bot) -> None:
     for number, (is_removed, outcome) in enumerate(((False, "up"), (False, "up"), (True, "taken back")), 1):
         await bot.driver.react(room, message.id, is_removed=is_removed)
         assert outcome in (await rated(number))[-1]
-    assert len(bot.shown(room)) == 1, "nothing answers an emoji"
+    assert len(bot.messages(room)) == 1, "nothing answers an emoji"

@@ -33,7 +33,7 @@ async def test_two_hundred_messages_over_twenty_chats_are_all_accounted_for(bot:
     total = sum(asks for *_, asks in written)
     assert states == {"answered": total, "silent": MESSAGES - total}
     assert all(entry.reason for entry in entries if entry.state == "silent")
-    assert sum(len(bot.shown(room)) for room in rooms) == total
+    assert sum(len(bot.messages(room)) for room in rooms) == total
     for room in rooms:
         messages = [int(text.removeprefix("Answer to: question ").rstrip("?")) for text in bot.texts(room)]
         assert len(set(messages)) == len(messages)

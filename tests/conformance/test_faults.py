@@ -19,9 +19,9 @@ PASSING: list[How] = ["rate limit", "server error", "dropped before"]
 @cannot(console=NO_NETWORK)
 async def test_a_post_that_fails_is_made_again(bot: Bot, how: How) -> None:
     room = bot.private()
-    await bot.asked(room, "hello")
+    await bot.ask(room, "hello")
     bot.driver.fail("post", how)
-    entry = await bot.asked(room, "How?")
+    entry = await bot.ask(room, "How?")
     assert entry.state == "answered"
     assert bot.texts(room) == ["Answer to: hello", "Answer to: How?"]
 
@@ -32,7 +32,7 @@ async def test_the_first_streamed_part_that_fails_is_made_again(bot: Bot, how: H
     room = bot.group()
     bot.driver.fail("begin", how)
     bot.script.pieces, bot.script.pause_s = ["It begins", "It begins and goes on"], 0.1
-    entry = await bot.asked(room, "How?")
+    entry = await bot.ask(room, "How?")
     assert entry.state == "answered"
     assert bot.texts(room) == ["Answer to: How?"]
 
@@ -44,7 +44,7 @@ async def test_a_state_in_mid_stream_that_fails_costs_nothing_of_the_answer(bot:
     bot.script.pieces = ["It begins"]
     bot.script.midway = Gate()
     message = await bot.driver.say(room, f"{bot.driver.mention}How?")
-    await until(lambda: bool(bot.shown(room)), "the beginning of the answer")
+    await until(lambda: bool(bot.messages(room)), "the beginning of the answer")
     bot.driver.fail("grow", how)
     bot.driver.fail("finish", how)
     bot.script.midway.open.set()
@@ -57,7 +57,7 @@ LINKED = "The answer is in [the guide](https://example.org/guide), on its **firs
 
 def shows_all(bot: Bot, room: Channel) -> bool:
     """Say whether a room shows the one whole answer, with its link or its address written out, and nothing else."""
-    [message] = bot.shown(room)
+    [message] = bot.messages(room)
     return (
         all(words in message.text for words in ("The answer is in", "the guide", "first", "page."))
         and "https://example.org/guide" in f"{message.links} {message.text}"
@@ -77,7 +77,7 @@ async def test_an_answer_that_is_refused_is_shown_in_another_way(bot: Bot, step:
     message = await bot.driver.say(room, f"{bot.driver.mention}How?")
     if step not in ("post", "begin") or bot.platform == "slack":
         # On Slack a stream begins every answer, or an edited message, before its end is posted.
-        await until(lambda: bool(bot.shown(room)), "the beginning of the answer")
+        await until(lambda: bool(bot.messages(room)), "the beginning of the answer")
     if step not in ("post", "begin"):
         bot.driver.fail(step, "refused", times)
         bot.script.pieces = []
@@ -90,13 +90,13 @@ async def test_an_answer_that_is_refused_is_shown_in_another_way(bot: Bot, step:
 @cannot(console=NO_NETWORK)
 async def test_a_passage_that_is_refused_in_every_way_is_named_and_the_rest_is_shown(bot: Bot) -> None:
     room = bot.private()
-    await bot.asked(room, "hello")
+    await bot.ask(room, "hello")
     bot.script.says = lambda _: "\n\n".join(
         f"Passage {number}. " + "word " * 40 + ("lemon" if number == 1 else "") + f" End {number}."
         for number in range(4)
     )
     bot.driver.peer.banned = "lemon"  # type: ignore[attr-defined]
-    assert (await bot.asked(room, "How?")).state == "answered"
+    assert (await bot.ask(room, "How?")).state == "answered"
     text = "\n".join(bot.texts(room)[1:])
     assert ENGLISH.passage_refused in text
     assert "Passage 0. word" in text
@@ -110,7 +110,7 @@ async def test_an_answer_that_is_refused_for_good_fails_and_leaves_nothing_open(
     for step in ("post", "begin", "grow", "finish"):
         bot.driver.fail(step, "refused", 1000)  # type: ignore[arg-type]
     bot.script.pieces = ["It begins"]
-    entry = await bot.asked(room, "How?")
+    entry = await bot.ask(room, "How?")
     assert entry.state == "failed"
     assert entry.reason
     assert not bot.driver.open_streams()
@@ -120,9 +120,9 @@ async def test_an_answer_that_is_refused_for_good_fails_and_leaves_nothing_open(
 @cannot(console=NO_NETWORK)
 async def test_a_post_whose_confirmation_is_lost_is_never_lost_itself(bot: Bot) -> None:
     room = bot.private()
-    await bot.asked(room, "hello")
+    await bot.ask(room, "hello")
     bot.driver.fail("post", "dropped after")
-    entry = await bot.asked(room, "How?")
+    entry = await bot.ask(room, "How?")
     assert entry.state == "answered"
     # Where a platform cannot tell a repeated post, a placeholder is left (docs/design.md, exactly once).
     assert bot.texts(room)[1:] == [*([] if bot.driver.knows_doubles else ["…"]), "Answer to: How?"]
@@ -133,7 +133,7 @@ async def test_an_edit_whose_confirmation_is_lost_leaves_one_message(bot: Bot) -
     room = bot.group()
     bot.script.pieces, bot.script.midway = ["It begins"], Gate()
     message = await bot.driver.say(room, f"{bot.driver.mention}How?")
-    await until(lambda: bool(bot.shown(room)), "the beginning of the answer")
+    await until(lambda: bool(bot.messages(room)), "the beginning of the answer")
     bot.driver.fail("finish", "dropped after")
     bot.script.midway.open.set()
     assert (await bot.settled(room, message)).state == "answered"
@@ -143,9 +143,9 @@ async def test_an_edit_whose_confirmation_is_lost_leaves_one_message(bot: Bot) -
 @cannot(console=NO_NETWORK)
 async def test_an_outage_of_several_tries_is_outlasted(bot: Bot) -> None:
     room = bot.private()
-    await bot.asked(room, "hello")
+    await bot.ask(room, "hello")
     bot.driver.fail("post", "server error", times=4)
-    assert (await bot.asked(room, "How?")).state == "answered"
+    assert (await bot.ask(room, "How?")).state == "answered"
     assert bot.texts(room)[1:] == ["Answer to: How?"]
 
 
@@ -160,78 +160,78 @@ async def test_an_outage_longer_than_the_tries_of_a_reply_delivers_it_from_the_j
     message = await bot.driver.say(room, bot.to_bot(room, "How?"))
     await bot.script.midway.reached.wait()
     if step == "finish":
-        await until(lambda: bool(bot.shown(room)), "the beginning of the answer")
+        await until(lambda: bool(bot.messages(room)), "the beginning of the answer")
     bot.driver.fail(step, "server error", times=9)
     bot.script.midway.open.set()
     assert (await bot.settled(room, message)).state == "answered"
     assert bot.texts(room) == ["Answer to: How?"]
-    assert len(bot.script.asked) == 1, "the answer is not made again"
+    assert len(bot.script.question_texts) == 1, "the answer is not made again"
 
 
 @cannot(console=NO_NETWORK)
 async def test_the_limit_of_one_chat_holds_up_no_other(bot: Bot) -> None:
     slow, fast = bot.private(), bot.private(BEN)
-    await bot.asked(slow, "hello")
-    await bot.asked(fast, "hello", who=BEN)
+    await bot.ask(slow, "hello")
+    await bot.ask(fast, "hello", who=BEN)
     bot.driver.fail("post", "rate limit")
     message = await bot.driver.say(slow, "How?")
     await until(lambda: len(bot.script.questions) == 3, "the question")
-    assert (await bot.asked(fast, "And this?", who=BEN)).state == "answered"
+    assert (await bot.ask(fast, "And this?", who=BEN)).state == "answered"
     assert (await bot.settled(slow, message)).state == "answered"
-    assert [len(bot.shown(room)) for room in (slow, fast)] == [2, 2]
+    assert [len(bot.messages(room)) for room in (slow, fast)] == [2, 2]
 
 
 @cannot(console=NO_NETWORK)
 async def test_a_connection_that_breaks_loses_no_question(bot: Bot) -> None:
     room = bot.group()
-    await bot.asked(room, "before?")
+    await bot.ask(room, "before?")
     await bot.driver.lose_connection()
-    entry = await bot.asked(room, "after?")
+    entry = await bot.ask(room, "after?")
     assert entry.state == "answered"
-    assert bot.script.asked == ["before?", "after?"]
-    assert len(bot.shown(room)) == 2
+    assert bot.script.question_texts == ["before?", "after?"]
+    assert len(bot.messages(room)) == 2
 
 
 @cannot(console=NO_NETWORK)
 async def test_a_connection_that_breaks_in_the_middle_of_an_answer_loses_nothing(bot: Bot) -> None:
     room = bot.group()
-    bot.script.before, bot.script.held = Gate(), "slow"
+    bot.script.before, bot.script.waiting_text = Gate(), "slow"
     message = await bot.driver.say(room, f"{bot.driver.mention}the slow question")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     await bot.driver.lose_connection()
     bot.script.before.open.set()
     assert (await bot.settled(room, message)).state == "answered"
-    assert (await bot.asked(bot.group(2), "after?")).state == "answered"
-    assert len(bot.shown(room)) == 1
+    assert (await bot.ask(bot.group(2), "after?")).state == "answered"
+    assert len(bot.messages(room)) == 1
 
 
 @cannot(console=NO_NETWORK)
 async def test_a_connection_that_breaks_again_and_again_is_taken_up_again(bot: Bot) -> None:
     room = bot.private()
     for number in range(3):
-        assert (await bot.asked(room, f"question {number}")).state == "answered"
+        assert (await bot.ask(room, f"question {number}")).state == "answered"
         await bot.driver.lose_connection()
-    assert (await bot.asked(room, "the last question")).state == "answered"
-    assert bot.script.asked == ["question 0", "question 1", "question 2", "the last question"]
+    assert (await bot.ask(room, "the last question")).state == "answered"
+    assert bot.script.question_texts == ["question 0", "question 1", "question 2", "the last question"]
 
 
 @cannot(console=NO_NETWORK)
 async def test_malformed_events_are_skipped_and_hold_nothing_up(bot: Bot) -> None:
     await bot.driver.malformed()
     await bot.skipped("malformed", 2)
-    assert (await bot.asked(bot.group(), "How?")).state == "answered"
-    assert bot.script.asked == ["How?"]
+    assert (await bot.ask(bot.group(), "How?")).state == "answered"
+    assert bot.script.question_texts == ["How?"]
 
 
 @cannot(console=NO_NETWORK)
 async def test_a_group_that_the_bot_may_not_write_in_fails_alone(bot: Bot) -> None:
     room = bot.group()
-    await bot.asked(room, "hello")
+    await bot.ask(room, "hello")
     bot.driver.bar(room, out=True)
-    entry = await bot.asked(room, "How?")
+    entry = await bot.ask(room, "How?")
     assert entry.state == "failed"
     assert entry.reason
-    assert (await bot.asked(bot.group(2), "How?")).state == "answered"
+    assert (await bot.ask(bot.group(2), "How?")).state == "answered"
     bot.driver.bar(room, out=False)
-    assert (await bot.asked(room, "And now?")).state == "answered"
+    assert (await bot.ask(room, "And now?")).state == "answered"
     assert bot.texts(room) == ["Answer to: hello", "Answer to: And now?"]

@@ -39,7 +39,7 @@ def offered(bot: Bot, room: Channel, at: int = -1) -> dict[str, str]:
     """Return the buttons below one of the bot's messages: what stands behind them, by label."""
     driver, place = bot.driver, room.place
     if isinstance(driver, Played):
-        return driver.offered(driver.shown(room)[at])
+        return driver.offered(driver.messages(room)[at])
     if isinstance(driver, Telegram):
         rows = driver.peer.messages(int(place))[at].buttons
         return {message["text"]: message["callback_data"] for row in rows for message in row}
@@ -64,7 +64,7 @@ async def press(
     if isinstance(driver, Played):
         printed = driver.printed()
         await bot.settled(room, await driver.say(room, data, who=who))
-        output = driver.told(who, printed)
+        output = driver.read_feedback_reply(who, printed)
         return ButtonResponse(output.text, output.choices, None)
     if isinstance(driver, Telegram):
         message = driver.peer.messages(int(place))[at]
@@ -75,15 +75,17 @@ async def press(
         return ButtonResponse(driver.peer.notices[number], following, None)
     if isinstance(driver, Discord):
         command = await driver.peer.press(below or driver.peer.messages(place)[at], data, driver._author(who))
-        await until(lambda: command.shown is not None, "a note")
-        assert command.shown is not None
-        assert command.shown.flags & 64, "only who pressed sees it"
+        await until(lambda: command.response_message is not None, "a note")
+        assert command.response_message is not None
+        assert command.response_message.flags & 64, "only who pressed sees it"
         await (bot.idle() if idle else asyncio.sleep(0))
-        return ButtonResponse(command.shown.content, of_rows(command.shown.components), command.shown)
+        return ButtonResponse(
+            command.response_message.content, of_rows(command.response_message.components), command.response_message
+        )
     assert isinstance(driver, Slack)
-    sent = driver.peer.press(place, data, user=f"U{1000 + who.number}", ephemeral=below is not None)
-    assert isinstance(sent.payload, dict)
-    trigger = sent.payload["trigger_id"]
+    envelope = driver.peer.press(place, data, user=f"U{1000 + who.number}", ephemeral=below is not None)
+    assert isinstance(envelope.payload, dict)
+    trigger = envelope.payload["trigger_id"]
     await until(lambda: any(response["trigger"] == trigger for response in driver.peer.responses), "a note")
     [output] = [response for response in driver.peer.responses if response["trigger"] == trigger]
     assert (output["response_type"], output["replace_original"]) == ("ephemeral", below is not None)
@@ -104,7 +106,7 @@ async def stored_feedback(bot: Bot) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("private", [True, False])
 async def test_an_answer_has_thumbs_that_count(bot: Bot, private: bool) -> None:
     room = bot.private() if private else bot.group()
-    await bot.asked(room, QUESTION)
+    await bot.ask(room, QUESTION)
     buttons = offered(bot, room)
     assert list(buttons) == ["👍", "👎"]
     noted = await press(bot, room, buttons["👍"])
@@ -116,7 +118,7 @@ async def test_an_answer_has_thumbs_that_count(bot: Bot, private: bool) -> None:
 
 async def test_each_person_has_one_thumb_to_change_and_to_take_back(bot: Bot) -> None:
     room = bot.group()
-    await bot.asked(room, QUESTION)
+    await bot.ask(room, QUESTION)
     buttons = offered(bot, room)
     await press(bot, room, buttons["👍"])
     assert "👍 2" in (await press(bot, room, buttons["👍"], BEN)).text
@@ -127,7 +129,7 @@ async def test_each_person_has_one_thumb_to_change_and_to_take_back(bot: Bot) ->
 
 async def test_who_is_not_content_may_say_why(bot: Bot) -> None:
     room = bot.group()
-    await bot.asked(room, QUESTION)
+    await bot.ask(room, QUESTION)
     noted = await press(bot, room, offered(bot, room)["👎"])
     assert ENGLISH.ask_reason in noted.text
     assert list(noted.buttons) == list(ENGLISH.buttons.values())
@@ -144,15 +146,15 @@ async def test_who_is_not_content_may_say_why(bot: Bot) -> None:
 
 async def test_the_asker_gets_another_try_in_the_same_place(bot: Bot) -> None:
     room = await bot.driver.thread(bot.group())
-    entry = await bot.asked(room, QUESTION)
+    entry = await bot.ask(room, QUESTION)
     bot.script.says = lambda _: "Better this time"
     noted = await press(bot, room, offered(bot, room)["👎"])
     again = noted.buttons[ENGLISH.buttons["again"]]
     assert (await press(bot, room, again, BEN)).text == ENGLISH.only_asker
     assert (await press(bot, room, again)).text == ENGLISH.retrying
     await bot.settled(room, f"{entry.id}~2")
-    messages = [message for message in bot.shown(room) if message.text == "Better this time"]
-    first = next(message for message in bot.shown(room) if message.text == f"Answer to: {QUESTION}")
+    messages = [message for message in bot.messages(room) if message.text == "Better this time"]
+    first = next(message for message in bot.messages(room) if message.text == f"Answer to: {QUESTION}")
     assert [(message.thread, message.reply_to) for message in messages] == [(first.thread, first.reply_to)]
     assert (await press(bot, room, again)).text == ENGLISH.already_retried
     assert len(bot.script.questions) == 2
@@ -167,13 +169,13 @@ async def test_a_call_mentions_who_is_configured_and_nobody_else(bot: Bot) -> No
     await bot.start()
     room = bot.group()
     bot.script.says = lambda _: "Ask @somebody, <@1>, <@U1> or @everyone"
-    entry = await bot.asked(room, "Does @somebody or @everyone know?")
+    entry = await bot.ask(room, "Does @somebody or @everyone know?")
     assert bot.driver.rung(room) == []
     question_id = entry.id if bot.platform != "slack" else ""
     message = await bot.settled(room, await called_for(bot, room, question_id))
     assert message.state == "answered", message
     await bot.settled(room, f"{entry.id}~h")
-    [call] = [item for item in bot.shown(room) if "could use your help" in item.raw]
+    [call] = [item for item in bot.messages(room) if "could use your help" in item.raw]
     rung = bot.driver.rung(room)
     assert len(rung) == 1
     assert people[bot.platform].partition(":")[2] in (call.raw if bot.platform == "telegram" else rung[0])
@@ -192,7 +194,7 @@ async def called_for(bot: Bot, room: Channel, question_text: str) -> str:
 @cannot(console="after a restart nothing stands above yet that a line could be about")
 async def test_thumbs_work_after_a_restart(bot: Bot) -> None:
     room = bot.group()
-    await bot.asked(room, QUESTION)
+    await bot.ask(room, QUESTION)
     buttons = offered(bot, room)
     await press(bot, room, buttons["👍"])
     await bot.stop()
@@ -207,10 +209,10 @@ async def test_thumbs_work_after_a_restart(bot: Bot) -> None:
 @cannot(console="what is typed names no answer: it is about the one above")
 async def test_a_forged_press_says_so_and_changes_nothing(bot: Bot) -> None:
     room = bot.group()
-    await bot.asked(room, QUESTION)
+    await bot.ask(room, QUESTION)
     # Telegram numbers the messages of each chat anew.
-    await bot.asked(bot.private(BEN), "Something private?", who=BEN)
-    other_entry = await bot.asked(bot.private(BEN), "Something more?", who=BEN)
+    await bot.ask(bot.private(BEN), "Something private?", who=BEN)
+    other_entry = await bot.ask(bot.private(BEN), "Something more?", who=BEN)
     for number in (other_entry.id, "99999999"):
         [forged] = make_buttons(number, [(UP, "👍")])
         assert (await press(bot, room, forged.data)).text == ENGLISH.unknown_answer
@@ -220,9 +222,9 @@ async def test_a_forged_press_says_so_and_changes_nothing(bot: Bot) -> None:
 async def test_help_refusals_and_apologies_have_no_thumbs(bot: Bot) -> None:
     room = bot.private()
     bot.script.raises = UsageError("That is too long.")
-    await bot.asked(room, QUESTION)
+    await bot.ask(room, QUESTION)
     bot.script.raises = RuntimeError("broken")
-    await bot.asked(room, QUESTION)
+    await bot.ask(room, QUESTION)
     assert [offered(bot, room, at) for at in range(2)] == [{}, {}]
     if bot.platform in ("telegram", "console"):
         await bot.settled(room, await bot.driver.command(room, "help"))
@@ -234,8 +236,8 @@ async def test_thumbs_stand_below_the_last_part_of_a_long_answer(bot: Bot) -> No
     room = bot.private()
     bot.script.says = lambda _: "\n\n".join(f"Paragraph {number} says a little more. " * 6 for number in range(40))
     bot.script.pieces = ["Paragraph 0", "Paragraph 0 says"]
-    await bot.asked(room, QUESTION)
-    below = [bool(offered(bot, room, at)) for at in range(len(bot.shown(room)))]
+    await bot.ask(room, QUESTION)
+    below = [bool(offered(bot, room, at)) for at in range(len(bot.messages(room)))]
     assert len(below) > 1
     assert below == [*[False] * (len(below) - 1), True]
 
@@ -244,13 +246,13 @@ async def test_no_thumbs_where_they_are_switched_off(bot: Bot) -> None:
     await bot.stop()
     bot.changes = {"feedback": {"thumbs": False}}
     await bot.start()
-    await bot.asked(bot.private(), QUESTION)
+    await bot.ask(bot.private(), QUESTION)
     assert offered(bot, bot.private()) == {}
 
 
 async def test_a_press_is_safe_before_it_is_acknowledged(bot: Bot) -> None:
     room = bot.group()
-    await bot.asked(room, QUESTION)
+    await bot.ask(room, QUESTION)
     with closing(sqlite3.connect(bot.file, isolation_level=None)) as somebody:
         somebody.execute("BEGIN IMMEDIATE")
         pressing = asyncio.create_task(press(bot, room, offered(bot, room)["👍"]))

@@ -24,7 +24,7 @@ async def _answered_thread(bot: Bot, **gate: object) -> Channel:
         bot.changes = {"gate": gate}
         await bot.start()
     thread = await bot.driver.thread(bot.group())
-    assert (await bot.asked(thread, "How do I install it?", who=ANN)).state == "answered"
+    assert (await bot.ask(thread, "How do I install it?", who=ANN)).state == "answered"
     return thread
 
 
@@ -39,7 +39,7 @@ async def test_who_was_answered_in_a_thread_asks_on_without_a_mention(bot: Bot) 
     thread = await _answered_thread(bot)
     for text in ("and on Windows?", "How do I remove it?", "or with conda", "it fails with an error now"):
         assert (await bot.hears(thread, text, who=ANN)).state == "answered", text
-    assert len(bot.shown(thread)) == 5
+    assert len(bot.messages(thread)) == 5
 
 
 @cannot(telegram=TOPICS)
@@ -48,7 +48,7 @@ async def test_anybody_asks_on_in_a_thread_that_the_bot_answered_in(bot: Bot) ->
     assert (await bot.hears(thread, "thanks, that works!", who=ANN)).state == "silent"
     assert (await bot.hears(thread, "How do I remove it?", who=BEN)).state == "answered"
     assert (await bot.hears(thread, "what does it need", who=CLEO)).state == "answered"
-    assert len(bot.shown(thread)) == 3
+    assert len(bot.messages(thread)) == 3
 
 
 @pytest.mark.parametrize("minutes", [0, 30])
@@ -71,7 +71,7 @@ async def test_what_people_say_to_each_other_in_an_answered_thread_is_theirs(bot
     for who, text in texts:
         entry = await bot.hears(thread, text, who=who)
         assert (entry.state, entry.reason) == NOT_ADDRESSED, text
-    assert len(bot.shown(thread)) == len(bot.script.questions) == 1
+    assert len(bot.messages(thread)) == len(bot.script.questions) == 1
     assert bot.driver.signs() == signs, "nobody sees it typing for chatter"
 
 
@@ -96,7 +96,7 @@ async def test_follow_ups_can_be_switched_off(bot: Bot) -> None:
     for who in (ANN, BEN):
         entry = await bot.hears(thread, "How do I remove it?", who=who)
         assert (entry.state, entry.reason) == NOT_ADDRESSED
-    assert (await bot.asked(thread, "How do I remove it?", who=ANN)).state == "answered"
+    assert (await bot.ask(thread, "How do I remove it?", who=ANN)).state == "answered"
 
 
 async def test_follow_ups_end_in_time(bot: Bot) -> None:
@@ -141,8 +141,8 @@ async def test_below_a_comment_of_its_own_accord_nothing_is_followed(bot: Bot) -
         more = {"reply_to": post} if below == board else {}
         entry = await bot.hears(below, text, who=who, **more)
         assert (entry.state, entry.reason) == NOT_ADDRESSED, text
-    assert bot.script.asked == ["We released version 2 of Rocket today"]
+    assert bot.script.question_texts == ["We released version 2 of Rocket today"]
     if below != board:
-        assert (await bot.asked(below, "When was version 1?", who=BEN)).state == "answered"
+        assert (await bot.ask(below, "When was version 1?", who=BEN)).state == "answered"
         assert (await bot.hears(below, "and what is new in it?", who=BEN)).state == "answered"
         assert (await bot.hears(below, "see you at lunch", who=BEN)).state == "silent"

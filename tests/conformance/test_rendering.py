@@ -21,7 +21,7 @@ NO_BELL = "nothing that is printed rings at anybody"
 async def answered(bot: Bot, markdown: str) -> str:
     """Return what a question is shown as an answer, all its messages in one text."""
     bot.script.says = lambda _: markdown
-    await bot.asked(bot.private(), "How?")
+    await bot.ask(bot.private(), "How?")
     return "\n".join(bot.texts(bot.private()))
 
 
@@ -55,8 +55,8 @@ async def test_lists_keep_their_items_order_and_depth(bot: Bot) -> None:
 async def test_code_stays_as_it_is(bot: Bot) -> None:
     code = 'if a < b and c > d:\n    print(f"{a}*{b}* _x_ & @everyone [1](2)")\n    # **not bold**'
     bot.script.says = lambda _: f"Run this:\n\n```python\n{code}\n```\n\nDone."
-    await bot.asked(bot.private(), "How?")
-    [message] = bot.shown(bot.private())
+    await bot.ask(bot.private(), "How?")
+    [message] = bot.messages(bot.private())
     shown_code = "\n".join(message.code).replace("\u2060", "")
     for line in code.splitlines():
         assert line in shown_code
@@ -84,8 +84,8 @@ async def test_a_table_keeps_its_rows_and_columns(bot: Bot) -> None:
 @alone
 async def test_links_are_links(bot: Bot) -> None:
     bot.script.says = lambda _: "See [the guide](https://example.org/guide?a=1&b=2) and go on."
-    await bot.asked(bot.private(), "Where?")
-    [message] = bot.shown(bot.private())
+    await bot.ask(bot.private(), "Where?")
+    [message] = bot.messages(bot.private())
     assert message.links == ("https://example.org/guide?a=1&b=2",)
     assert "the guide" in message.text
 
@@ -104,8 +104,8 @@ ADDRESSES = [
 @cannot(console=NO_ADDRESSES)
 async def test_an_address_is_a_link_as_it_stands(bot: Bot, address: str, frame: str) -> None:
     bot.script.says = lambda _: frame.format(address)
-    await bot.asked(bot.private(), "Where?")
-    [message] = bot.shown(bot.private())
+    await bot.ask(bot.private(), "Where?")
+    [message] = bot.messages(bot.private())
     assert message.links == (address,)
     assert address in message.text
 
@@ -115,8 +115,8 @@ async def test_a_link_of_any_length_leads_where_it_should(bot: Bot) -> None:
     address = f"https://example.org/{'a_' * 400}"
     bot.script.citations = [Citation(1, "a", "docs", "The guide", "guide.md", f"{address}b")]
     bot.script.says = lambda _: f"See [the guide]({address}c) and go on [1]."
-    await bot.asked(bot.private(), "Where?")
-    [message] = bot.shown(bot.private())
+    await bot.ask(bot.private(), "Where?")
+    [message] = bot.messages(bot.private())
     assert {f"{address}b", f"{address}c"} <= set(message.links)
     assert "the guide" in message.text
     assert "go on" in message.text
@@ -125,8 +125,8 @@ async def test_a_link_of_any_length_leads_where_it_should(bot: Bot) -> None:
 @cannot(console=NO_ADDRESSES)
 async def test_links_in_a_table_keep_their_addresses(bot: Bot) -> None:
     bot.script.says = lambda _: "| name | where |\n|---|---|\n| small | [here](https://example.org/a_b_c)<br>or there |"
-    await bot.asked(bot.private(), "Where?")
-    [message] = bot.shown(bot.private())
+    await bot.ask(bot.private(), "Where?")
+    [message] = bot.messages(bot.private())
     assert message.links == ("https://example.org/a_b_c",)
     assert "<br>" not in message.text
     assert re.search(r"small\W+here or there", message.text)
@@ -148,8 +148,8 @@ async def test_a_wide_table_is_read_row_by_row(bot: Bot) -> None:
 async def test_the_words_before_a_long_code_block_stay_with_it(bot: Bot) -> None:
     lines = [f"value_{number} = compute({number})" for number in range(200)]
     bot.script.says = lambda _: "Run this:\n\n```python\n" + "\n".join(lines) + "\n```"
-    await bot.asked(bot.private(), "How?")
-    messages = bot.shown(bot.private())
+    await bot.ask(bot.private(), "How?")
+    messages = bot.messages(bot.private())
     assert len(messages) > 1
     assert messages[0].text.startswith("Run this:")
     assert "value_20 =" in messages[0].text
@@ -162,8 +162,8 @@ async def test_the_sources_of_an_answer_with_many_links_keep_theirs(bot: Bot) ->
         Citation(n, str(n), "docs", f"Page {n}", "p.md", f"https://e.org/{n}") for n in range(1, 13)
     ]
     bot.script.says = lambda _: " ".join(f"Sentence **{n}** [{n % 12 + 1}]." for n in range(90))
-    await bot.asked(bot.private(), "How?")
-    links = [link for message in bot.shown(bot.private()) for link in message.links]
+    await bot.ask(bot.private(), "How?")
+    links = [link for message in bot.messages(bot.private()) for link in message.links]
     assert len(links) == 90 + 12
     assert set(links[-12:]) == {citation.url for citation in bot.script.citations}
 
@@ -181,11 +181,11 @@ async def test_the_sources_of_an_answer_with_many_links_keep_theirs(bot: Bot) ->
 async def test_what_is_no_markup_can_be_copied(bot: Bot, text: str) -> None:
     markdown = text.replace("\n", "<br>").replace("_private_name_", r"\_private_name\_").replace("*args", r"\*args")
     bot.script.says = lambda _: markdown
-    await bot.asked(bot.private(), "How?")
-    [message] = bot.shown(bot.private())
-    shown = re.sub(r"[`\\]", "", message.text)
+    await bot.ask(bot.private(), "How?")
+    [message] = bot.messages(bot.private())
+    plain_text = re.sub(r"[`\\]", "", message.text)
     for words in re.split(r"\n|\\[()]", text):
-        assert words.strip() in shown
+        assert words.strip() in plain_text
     if "@" in text and bot.platform not in ("terminal", "console"):
         assert "\u2060" not in message.raw
 
@@ -212,8 +212,8 @@ async def test_code_spans_may_hold_backticks(bot: Bot) -> None:
 @alone
 async def test_stars_that_are_no_marks_make_nothing_bold(bot: Bot) -> None:
     bot.script.says = lambda _: r"Literal \*x\* and \_y\_ done."
-    await bot.asked(bot.private(), "How?")
-    [message] = bot.shown(bot.private())
+    await bot.ask(bot.private(), "How?")
+    [message] = bot.messages(bot.private())
     assert "Literal *x* and _y_ done." in message.text
     if bot.platform == "slack":
         assert not re.search(r"(?<!\w)\*x\*|(?<!\w)_y_", message.raw)
@@ -222,8 +222,8 @@ async def test_stars_that_are_no_marks_make_nothing_bold(bot: Bot) -> None:
 @alone
 async def test_a_link_to_anything_but_the_web_is_none(bot: Bot) -> None:
     bot.script.says = lambda _: "See [this](javascript:alert(1)) and [that](tg://user?id=7) and [it](slack://open)."
-    await bot.asked(bot.private(), "Where?")
-    [message] = bot.shown(bot.private())
+    await bot.ask(bot.private(), "Where?")
+    [message] = bot.messages(bot.private())
     assert message.links == ()
     assert "this" in message.text
     assert "that" in message.text
@@ -236,8 +236,8 @@ async def test_citations_are_numbered_links_with_their_sources_below(bot: Bot) -
         Citation(2, "b", "notes", "A note", "note.md", ""),
     ]
     bot.script.says = lambda _: "Install it [1], then run it [2]."
-    await bot.asked(bot.private(), "How?")
-    [message] = bot.shown(bot.private())
+    await bot.ask(bot.private(), "How?")
+    [message] = bot.messages(bot.private())
     assert "https://example.org/guide" in message.links
     assert "[1]" in message.text
     assert "[2]" in message.text
@@ -250,8 +250,8 @@ async def test_titles_and_paths_of_sources_are_data(bot: Bot) -> None:
     title = "<b>@everyone</b> [x](https://evil.example) *t* | <!channel>"
     bot.script.citations = [Citation(1, "a", "docs", title, "a`b|<c>.md", "https://example.org/?x=<y>|z&w")]
     bot.script.says = lambda _: "Install it [1]."
-    await bot.asked(bot.private(), "How?")
-    [message] = bot.shown(bot.private())
+    await bot.ask(bot.private(), "How?")
+    [message] = bot.messages(bot.private())
     assert not any("evil.example" in link for link in message.links)
     assert all(link.startswith("https://example.org/") for link in message.links)
     if bot.platform != "console":
@@ -265,7 +265,7 @@ async def test_mass_mentions_in_an_answer_ring_at_nobody(bot: Bot, streamed: boo
     room = bot.group()
     bot.script.pieces = [hostile[:end] for end in range(4, len(hostile), 6)] if streamed else []
     bot.script.says = lambda _: f"{hostile}\n\n- {hostile}\n\n> {hostile}\n\n**{hostile}**"
-    await bot.asked(room, "Who is there?")
+    await bot.ask(room, "Who is there?")
     assert bot.driver.rung(room) == []
     assert "everyone" in bot.texts(room)[0]
 
@@ -274,7 +274,7 @@ async def test_mass_mentions_in_an_answer_ring_at_nobody(bot: Bot, streamed: boo
 async def test_mass_mentions_in_a_question_ring_at_nobody(bot: Bot) -> None:
     room = bot.group()
     bot.script.says = lambda question: f"You asked: {question.text}"
-    await bot.asked(room, "what do @everyone @here <!channel> and @channel mean?")
+    await bot.ask(room, "what do @everyone @here <!channel> and @channel mean?")
     assert bot.driver.rung(room) == []
     assert "everyone" in bot.texts(room)[0]
 
@@ -282,20 +282,20 @@ async def test_mass_mentions_in_a_question_ring_at_nobody(bot: Bot) -> None:
 @alone
 async def test_markup_in_a_question_is_data(bot: Bot) -> None:
     question = "what do <b>x</b> &amp; `a_b` *c* [d](e) ~~f~~ || mean?"
-    await bot.asked(bot.private(), question)
+    await bot.ask(bot.private(), question)
     if bot.platform == "slack":
         # What a person types as < and & arrives escaped; this is what arrives when they type &lt;b&gt; and so on.
-        assert "`a_b` *c* [d](e) ~~f~~ ||" in bot.script.asked[0]
+        assert "`a_b` *c* [d](e) ~~f~~ ||" in bot.script.question_texts[0]
     else:
-        assert bot.script.asked == [question]
-    assert len(bot.shown(bot.private())) == 1
+        assert bot.script.question_texts == [question]
+    assert len(bot.messages(bot.private())) == 1
 
 
 @alone
 async def test_html_in_an_answer_is_text(bot: Bot) -> None:
     bot.script.says = lambda _: "Write <b>bold</b> &amp; <T> in\n\n<details>\nthe hidden block\n</details>\n\nthere."
-    await bot.asked(bot.private(), "How?")
-    [message] = bot.shown(bot.private())
+    await bot.ask(bot.private(), "How?")
+    [message] = bot.messages(bot.private())
     for piece in ("<b>bold</b> & <T>", "<details>", "the hidden block", "</details>", "there."):
         assert piece in message.text
 
@@ -313,8 +313,8 @@ async def test_html_in_an_answer_is_text(bot: Bot) -> None:
 @alone
 async def test_any_script_comes_and_goes_unharmed(bot: Bot, text: str) -> None:
     bot.script.says = lambda question: f"**You** said: {question.text}"
-    await bot.asked(bot.private(), text)
-    assert bot.script.asked == [text]
+    await bot.ask(bot.private(), text)
+    assert bot.script.question_texts == [text]
     [output] = bot.texts(bot.private())
     assert text in re.sub(r"(?<=[^\s-])\n(?=\S)", " ", output)
 
@@ -323,7 +323,7 @@ async def test_a_mention_after_wide_characters_is_found(bot: Bot) -> None:
     room = bot.group()
     entry = await bot.hears(room, f"👩‍👩‍👧‍👦𝒳 {bot.driver.mention}how?")
     assert entry.state == "answered"
-    assert bot.script.asked == ["👩‍👩‍👧‍👦𝒳 how?"]
+    assert bot.script.question_texts == ["👩‍👩‍👧‍👦𝒳 how?"]
 
 
 def long_answer(blocks: int, lines: int) -> tuple[str, list[str]]:
@@ -344,8 +344,8 @@ def long_answer(blocks: int, lines: int) -> tuple[str, list[str]]:
 async def test_a_long_answer_is_split_with_its_code_whole(bot: Bot, blocks: int, lines: int) -> None:
     markdown, code = long_answer(blocks, lines)
     bot.script.says = lambda _: f"{markdown}\n\nThe end."
-    await bot.asked(bot.private(), "Tell me everything")
-    messages = bot.shown(bot.private())
+    await bot.ask(bot.private(), "Tell me everything")
+    messages = bot.messages(bot.private())
     # A rich message of Telegram's takes it all, a terminal anything.
     assert len(messages) > 1 or bot.platform in ("console", "telegram")
     results = [line for message in messages for piece in message.code for line in piece.splitlines()]
@@ -361,8 +361,8 @@ async def test_a_long_answer_is_split_with_its_code_whole(bot: Bot, blocks: int,
 async def test_a_long_answer_is_split_between_its_paragraphs(bot: Bot) -> None:
     paragraphs = [f"Paragraph {number} begins. " + "word " * 120 + f"Paragraph {number} ends." for number in range(14)]
     bot.script.says = lambda _: "\n\n".join(paragraphs)
-    await bot.asked(bot.private(), "Tell me everything")
-    messages = bot.shown(bot.private())
+    await bot.ask(bot.private(), "Tell me everything")
+    messages = bot.messages(bot.private())
     assert len(messages) > 1
     for message in messages:
         assert message.text.startswith("Paragraph")
@@ -376,7 +376,7 @@ async def test_a_long_answer_is_split_between_its_paragraphs(bot: Bot) -> None:
 async def test_a_word_without_end_is_split_and_lost_nowhere(bot: Bot) -> None:
     word = "".join(f"x{number}" for number in range(2500))
     bot.script.says = lambda _: word
-    await bot.asked(bot.private(), "Tell me everything")
+    await bot.ask(bot.private(), "Tell me everything")
     assert "".join(bot.texts(bot.private())) == word
 
 
@@ -384,10 +384,10 @@ async def test_a_word_without_end_is_split_and_lost_nowhere(bot: Bot) -> None:
 async def test_the_parts_of_a_long_answer_stay_in_one_place_and_in_order(bot: Bot) -> None:
     thread = await bot.driver.thread(bot.group())
     bot.script.says = lambda _: "\n\n".join(f"{number}. " + "word " * 150 for number in range(12))
-    await bot.asked(thread, "Tell me everything")
-    numbers = [int(results) for message in bot.shown(thread) for results in re.findall(r"(\d+)\.", message.text)]
+    await bot.ask(thread, "Tell me everything")
+    numbers = [int(results) for message in bot.messages(thread) for results in re.findall(r"(\d+)\.", message.text)]
     assert numbers == list(range(12))
-    assert len(bot.shown(thread)) > 1
+    assert len(bot.messages(thread)) > 1
 
 
 @cannot(console="below the heading nothing is printed, which says as much")
@@ -402,10 +402,10 @@ async def test_a_streamed_answer_ends_as_one_message(bot: Bot) -> None:
     bot.script.pause_s = 0.06
     bot.script.says = lambda _: "It begins **well** and ends."
     message = await bot.driver.say(room, f"{bot.driver.mention}How?")
-    await until(lambda: bool(bot.shown(room)), "the beginning of the answer")
+    await until(lambda: bool(bot.messages(room)), "the beginning of the answer")
     assert "ends" not in bot.texts(room)[0]
     await bot.settled(room, message)
-    [output] = bot.shown(room)
+    [output] = bot.messages(room)
     assert output.text.replace("*", "") == "It begins well and ends."
 
 
@@ -415,7 +415,7 @@ async def test_the_first_sign_comes_before_the_answer(bot: Bot) -> None:
         signs = bot.driver.signs()
         bot.script.midway = None
         bot.script.pause_s, bot.script.pieces = 0.1, [""]
-        await bot.asked(room, "How?")
+        await bot.ask(room, "How?")
         assert bot.driver.signs() > signs
 
 
@@ -431,7 +431,7 @@ async def test_an_answer_that_is_far_too_long_is_cut_and_says_so(bot: Bot, quest
     bot.script.says = lambda _: f"```\n{'code' * 3}\n```\n\n" + "\n\n".join([paragraph] * 3500) + "\n\nThe end [2]."
     bot.script.pieces = [bot.script.says(Question(""))]
     began = time.monotonic()
-    assert (await bot.asked(room, question)).state == "answered"
+    assert (await bot.ask(room, question)).state == "answered"
     assert time.monotonic() - began < 25
     texts = bot.texts(room)
     assert 3 <= len(texts) <= 12

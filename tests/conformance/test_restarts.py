@@ -33,7 +33,7 @@ async def test_ended_when_received_it_answers_once_and_in_order(bot: Bot, ending
     bot.script.before, bot.script.questions = None, []
     await bot.start()
     assert [(await bot.settled(room, text)).state for text in (first, second)] == ["answered", "answered"]
-    assert bot.script.asked == ["the first question", "the second question"]
+    assert bot.script.question_texts == ["the first question", "the second question"]
     assert bot.texts(room) == ["Answer to: the first question", "Answer to: the second question"]
 
 
@@ -45,12 +45,12 @@ async def test_ended_while_answering_it_answers_once(bot: Bot, ending: str) -> N
     message = await bot.driver.say(room, f"{bot.driver.mention}How?")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     await ended(bot, ending)
-    assert bot.shown(room) == []
+    assert bot.messages(room) == []
     bot.script.before = None
     await bot.start()
     await bot.driver.redeliver(room, message)
     assert (await bot.settled(room, message)).state == "answered"
-    await bot.asked(bot.group(2), "And this?")
+    await bot.ask(bot.group(2), "And this?")
     assert bot.texts(room) == ["Answer to: How?"]
 
 
@@ -64,7 +64,7 @@ async def test_killed_between_posting_and_its_confirmation_it_posts_no_second_an
     bot.script.before = None
     await bot.start()
     await bot.driver.redeliver(room, message)
-    await bot.asked(bot.group(2), "And this?")
+    await bot.ask(bot.group(2), "And this?")
     assert (await bot.settled(room, message)).state == "answered"
     assert bot.texts(room) == ["Answer to: How?"]
 
@@ -77,17 +77,19 @@ async def test_killed_after_posting_and_before_its_confirmation_it_completes_wha
     room = bot.group()
     bot.script.pieces, bot.script.midway = [piece] if piece else [], Gate() if piece else None
     message = await bot.driver.say(room, f"{bot.driver.mention}How?")
-    await (until(lambda: bool(bot.shown(room)), "the beginning of the answer") if piece else bot.settled(room, message))
+    await (
+        until(lambda: bool(bot.messages(room)), "the beginning of the answer") if piece else bot.settled(room, message)
+    )
     await bot.kill(while_posting=True)
     await bot.forget_reply(room, message)
     bot.script.midway = None
     await bot.start()
     await bot.driver.redeliver(room, message)
     assert (await bot.settled(room, message)).state == "answered"
-    await bot.asked(bot.group(2), "And this?")
+    await bot.ask(bot.group(2), "And this?")
     # Where a platform cannot be asked, a placeholder is left (docs/design.md, exactly once).
     assert [text for text in bot.texts(room) if text != "…"][-1:] == ["Answer to: How?"]
-    assert len(bot.shown(room)) == (1 if bot.driver.knows_doubles else 2)
+    assert len(bot.messages(room)) == (1 if bot.driver.knows_doubles else 2)
 
 
 @pytest.mark.parametrize("arrived", [False, True])
@@ -97,7 +99,7 @@ async def test_killed_between_the_parts_of_a_long_answer_it_posts_the_rest_once(
 ) -> None:
     room, other = bot.group(), bot.group(2)
     bot.script.says = lambda question: "\n\n".join(f"paragraph {number} {'of words ' * 30}" for number in range(60))
-    assert (await bot.asked(other, "How?")).state == "answered"
+    assert (await bot.ask(other, "How?")).state == "answered"
     whole, gate, mark = bot.texts(other), Gate(), bot.journal.mark_delivery
     assert len(whole) > 2
 
@@ -115,7 +117,7 @@ async def test_killed_between_the_parts_of_a_long_answer_it_posts_the_rest_once(
     await bot.start()
     await bot.driver.redeliver(room, message)
     assert (await bot.settled(room, message)).state == "answered"
-    assert len(bot.script.asked) == 2, "the answer is not made again"
+    assert len(bot.script.question_texts) == 2, "the answer is not made again"
     assert [text for text in bot.texts(room) if text != "…"] == whole
 
 
@@ -125,14 +127,14 @@ async def test_ended_in_the_middle_of_a_posted_answer_it_completes_that_message(
     room = bot.group()
     bot.script.pieces, bot.script.midway = ["It begins"], Gate()
     message = await bot.driver.say(room, f"{bot.driver.mention}How?")
-    await until(lambda: bool(bot.shown(room)), "the beginning of the answer")
-    begun = bot.shown(room)[0].id
+    await until(lambda: bool(bot.messages(room)), "the beginning of the answer")
+    begun = bot.messages(room)[0].id
     await bot.journalled_reply(room, message)
     await ended(bot, ending)
     bot.script.midway = None
     await bot.start()
     assert (await bot.settled(room, message)).state == "answered"
-    [output] = bot.shown(room)
+    [output] = bot.messages(room)
     assert (output.id, output.text) == (begun, "Answer to: How?")
 
 
@@ -140,26 +142,26 @@ async def test_ended_in_the_middle_of_a_posted_answer_it_completes_that_message(
 @cannot(console=NO_REDELIVERY)
 async def test_ended_after_the_answer_it_says_nothing_more(bot: Bot, ending: str) -> None:
     room = bot.group()
-    entry = await bot.asked(room, "How?")
+    entry = await bot.ask(room, "How?")
     await ended(bot, ending)
     await bot.start()
     await bot.driver.redeliver(room, entry.id)
-    await bot.asked(bot.group(2), "And this?")
-    assert bot.script.asked == ["How?", "And this?"]
+    await bot.ask(bot.group(2), "And this?")
+    assert bot.script.question_texts == ["How?", "And this?"]
     assert bot.texts(room) == ["Answer to: How?"]
 
 
 @cannot(console=NOBODY_THERE)
 async def test_what_is_asked_while_it_is_down_is_answered_afterwards(bot: Bot) -> None:
     room = bot.group()
-    await bot.asked(room, "before?")
+    await bot.ask(room, "before?")
     await bot.stop()
     message = await bot.driver.say(room, f"{bot.driver.mention}while you were away?")
     chatter = await bot.driver.say(room, "nobody there, it seems")
     await bot.start()
     assert (await bot.settled(room, message)).state == "answered"
     assert (await bot.settled(room, chatter)).state == "silent"
-    assert bot.script.asked == ["before?", "while you were away?"]
+    assert bot.script.question_texts == ["before?", "while you were away?"]
 
 
 @cannot(console=AT_ONCE)
@@ -171,16 +173,16 @@ async def test_an_orderly_stop_finishes_the_answer_in_the_making(bot: Bot) -> No
     await bot.stop(grace_s=5)
     assert bot.texts(room) == ["Answer to: How?"]
     await bot.start()
-    await bot.asked(bot.group(2), "And this?")
-    assert len(bot.shown(room)) == 1
+    await bot.ask(bot.group(2), "And this?")
+    assert len(bot.messages(room)) == 1
 
 
 async def test_memories_outlast_a_restart(bot: Bot) -> None:
     thread = await bot.driver.thread(bot.group())
-    await bot.asked(thread, "What is it?")
+    await bot.ask(thread, "What is it?")
     await bot.kill()
     await bot.start()
-    await bot.asked(thread, "And how old is it?")
+    await bot.ask(thread, "And how old is it?")
     texts = [turn.text for turn in bot.script.questions[1].history][-2:]
     assert texts == ["What is it?", "Answer to: What is it?"]
 
@@ -190,7 +192,7 @@ async def test_memories_outlast_a_restart(bot: Bot) -> None:
 )
 async def test_a_followed_thread_is_followed_after_a_restart(bot: Bot) -> None:
     thread = await bot.driver.thread(bot.group())
-    await bot.asked(thread, "How do I install it?")
+    await bot.ask(thread, "How do I install it?")
     await bot.kill()
     await bot.start()
     assert (await bot.hears(thread, "and on Windows?")).state == "answered"

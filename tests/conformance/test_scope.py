@@ -10,13 +10,13 @@ from typing import Any
 
 from tests.conformance.scenarios import PLATFORMS, is_alone, reasons
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 
 
 def scenarios() -> dict[str, tuple[Callable[..., Any], int]]:
     """Return all scenarios by name, each with the number of its variants."""
     results = {}
-    for file in sorted(HERE.glob("test_*.py")):
+    for file in sorted(FOLDER.glob("test_*.py")):
         module = importlib.import_module(f"tests.conformance.{file.stem}")
         for name, function in vars(module).items():
             if name.startswith("test_") and {"bot", "lined"} & set(function.__annotations__):

@@ -15,10 +15,10 @@ DISCORD_CHECKS_COMMANDS = "Discord offers and takes registered commands only"
 @alone
 async def test_a_private_question_is_answered(bot: Bot) -> None:
     room = bot.private()
-    entry = await bot.asked(room, "How do I install it?")
+    entry = await bot.ask(room, "How do I install it?")
     assert entry.state == "answered"
     assert bot.texts(room) == ["Answer to: How do I install it?"]
-    assert bot.script.asked == ["How do I install it?"]
+    assert bot.script.question_texts == ["How do I install it?"]
 
 
 @cannot(console="what is printed replies to nothing: it stands below")
@@ -26,7 +26,7 @@ async def test_a_mention_is_answered_as_a_reply_to_the_question(bot: Bot) -> Non
     room = bot.group()
     entry = await bot.hears(room, f"{bot.driver.mention}how do I install it?")
     assert entry.state == "answered"
-    [message] = bot.shown(room)
+    [message] = bot.messages(room)
     assert message.text == "Answer to: how do I install it?"
     assert message.reply_to == entry.id
 
@@ -36,23 +36,23 @@ async def test_the_mention_is_no_part_of_the_question(bot: Bot) -> None:
     mention = bot.driver.mention.strip()
     await bot.hears(room, f"{mention}, how do I install it?")
     await bot.hears(room, f"tell me {mention} how do I install it?")
-    assert bot.script.asked == ["how do I install it?", "tell me how do I install it?"]
+    assert bot.script.question_texts == ["how do I install it?", "tell me how do I install it?"]
 
 
 async def test_a_reply_to_the_bot_needs_no_mention(bot: Bot) -> None:
     room = bot.group()
-    await bot.asked(room, "How do I install it?")
-    message = await bot.driver.reply(room, bot.shown(room)[0], "and on Windows?")
+    await bot.ask(room, "How do I install it?")
+    message = await bot.driver.reply(room, bot.messages(room)[0], "and on Windows?")
     assert (await bot.settled(room, message)).state == "answered"
-    assert bot.script.asked == ["How do I install it?", "and on Windows?"]
+    assert bot.script.question_texts == ["How do I install it?", "and on Windows?"]
     texts = [turn.text for turn in bot.script.questions[1].history]
     assert texts == ["How do I install it?", "Answer to: How do I install it?"]
 
 
 async def test_somebody_else_may_reply_to_an_answer(bot: Bot) -> None:
     room = bot.group()
-    await bot.asked(room, "How do I install it?", who=ANN)
-    message = await bot.driver.reply(room, bot.shown(room)[0], "and on Windows?", BEN)
+    await bot.ask(room, "How do I install it?", who=ANN)
+    message = await bot.driver.reply(room, bot.messages(room)[0], "and on Windows?", BEN)
     assert (await bot.settled(room, message)).state == "answered"
     history = bot.script.questions[1].history
     assert "Answer to: How do I install it?" in [turn.text for turn in history]
@@ -64,10 +64,10 @@ async def test_somebody_else_may_reply_to_an_answer(bot: Bot) -> None:
 )
 async def test_a_follow_up_in_a_thread_that_the_bot_answered_in_needs_no_mention(bot: Bot) -> None:
     thread = await bot.driver.thread(bot.group())
-    await bot.asked(thread, "How do I install it?")
+    await bot.ask(thread, "How do I install it?")
     entry = await bot.hears(thread, "and on Windows?", who=BEN)
     assert entry.state == "answered"
-    assert len(bot.shown(thread)) == 2
+    assert len(bot.messages(thread)) == 2
 
 
 @cannot(
@@ -75,7 +75,7 @@ async def test_a_follow_up_in_a_thread_that_the_bot_answered_in_needs_no_mention
 )
 async def test_a_follow_up_that_is_for_somebody_else_is_left_alone(bot: Bot) -> None:
     thread = await bot.driver.thread(bot.group())
-    await bot.asked(thread, "How do I install it?")
+    await bot.ask(thread, "How do I install it?")
     somebody = bot.driver.get_mention(BEN)
     entry = await bot.hears(thread, f"{somebody}can you help with Windows?", who=ANN)
     assert (entry.state, entry.reason) == ("silent", "the bot was not addressed")
@@ -135,7 +135,7 @@ async def test_chatter_is_silent_for_a_recorded_reason(bot: Bot) -> None:
     room = bot.group()
     entry = await bot.hears(room, "nice weather today")
     assert (entry.state, entry.reason) == ("silent", "the bot was not addressed")
-    assert bot.shown(room) == []
+    assert bot.messages(room) == []
     assert bot.script.questions == []
     assert bot.driver.signs() == 0, "nobody sees it typing for chatter"
 
@@ -145,7 +145,7 @@ async def test_a_reply_to_another_person_is_chatter(bot: Bot) -> None:
     first = await bot.hears(room, "who knows how this works?", who=BEN)
     entry = await bot.hears(room, "I think so", reply_to=first.id)
     assert entry.state == "silent"
-    assert bot.shown(room) == []
+    assert bot.messages(room) == []
 
 
 async def test_another_bot_is_ignored_though_it_mentions_us(bot: Bot) -> None:
@@ -153,7 +153,7 @@ async def test_another_bot_is_ignored_though_it_mentions_us(bot: Bot) -> None:
     await bot.driver.say(room, f"{bot.driver.mention}how do I install it?", who=ROBOT)
     await bot.skipped("written by a bot")
     assert await bot.entries(room) == []
-    assert bot.shown(room) == []
+    assert bot.messages(room) == []
 
 
 @cannot(console="what the bot prints is not read again")
@@ -170,40 +170,40 @@ async def test_a_group_that_is_not_allowed_gets_silence(bot: Bot) -> None:
     bot.changes = {"gate": {"chats": [f"{bot.driver.name}:{bot.group(1).chat}"]}}
     await bot.stop()
     await bot.start()
-    entry = await bot.asked(bot.group(2), "How?")
+    entry = await bot.ask(bot.group(2), "How?")
     assert entry.state == "silent"
     assert "not among gate.chats" in entry.reason
-    assert (await bot.asked(bot.group(1), "How?")).state == "answered"
-    assert bot.shown(bot.group(2)) == []
+    assert (await bot.ask(bot.group(1), "How?")).state == "answered"
+    assert bot.messages(bot.group(2)) == []
 
 
 async def test_private_chats_can_be_switched_off(bot: Bot) -> None:
     bot.changes = {"gate": {"private": False}}
     await bot.stop()
     await bot.start()
-    entry = await bot.asked(bot.private(), "How?")
+    entry = await bot.ask(bot.private(), "How?")
     assert entry.state == "silent"
     assert "gate.private" in entry.reason
-    assert bot.shown(bot.private()) == []
+    assert bot.messages(bot.private()) == []
 
 
 @alone
 async def test_a_conversation_is_remembered(bot: Bot) -> None:
     room = bot.private()
-    await bot.asked(room, "What is it?")
-    await bot.asked(room, "And how old is it?")
+    await bot.ask(room, "What is it?")
+    await bot.ask(room, "And how old is it?")
     messages = [(turn.role, turn.text) for turn in bot.script.questions[1].history]
     assert messages == [("user", "What is it?"), ("assistant", "Answer to: What is it?")]
 
 
 async def test_two_questions_in_one_conversation_keep_their_order(bot: Bot) -> None:
     room = bot.private()
-    bot.script.before, bot.script.held = Gate(), "first"
+    bot.script.before, bot.script.waiting_text = Gate(), "first"
     first = await bot.driver.say(room, "the first question")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     second = await bot.driver.say(room, "the second question")
     await until(lambda: len(bot.intake._tasks) == 2, "the second question in the intake")
-    assert bot.script.asked == ["the first question"]
+    assert bot.script.question_texts == ["the first question"]
     bot.script.before.open.set()
     assert [(await bot.settled(room, text)).state for text in (first, second)] == ["answered", "answered"]
     assert bot.texts(room) == ["Answer to: the first question", "Answer to: the second question"]
@@ -211,12 +211,12 @@ async def test_two_questions_in_one_conversation_keep_their_order(bot: Bot) -> N
 
 
 async def test_two_conversations_do_not_wait_for_each_other(bot: Bot) -> None:
-    slow, fast = await bot.driver.apart(2)
-    bot.script.before, bot.script.held = Gate(), "slow"
+    slow, fast = await bot.driver.separate_chats(2)
+    bot.script.before, bot.script.waiting_text = Gate(), "slow"
     waiting = await bot.driver.say(slow, f"{bot.driver.mention}the slow question")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
-    assert (await bot.asked(fast, "the fast question")).state == "answered"
-    assert bot.shown(slow) == []
+    assert (await bot.ask(fast, "the fast question")).state == "answered"
+    assert bot.messages(slow) == []
     bot.script.before.open.set()
     assert (await bot.settled(slow, waiting)).state == "answered"
 
@@ -224,9 +224,9 @@ async def test_two_conversations_do_not_wait_for_each_other(bot: Bot) -> None:
 async def test_threads_keep_their_memories_apart(bot: Bot) -> None:
     group = bot.group()
     channel, two = await bot.driver.thread(group), await bot.driver.thread(group)
-    await bot.asked(channel, "about the first")
-    await bot.asked(two, "about the second")
-    await bot.asked(channel, "once more about the first")
+    await bot.ask(channel, "about the first")
+    await bot.ask(two, "about the second")
+    await bot.ask(channel, "once more about the first")
     first, second, again = ([turn.text for turn in question.history] for question in bot.script.questions)
     assert not any("about the" in text for text in [*first, *second])
     assert again == ["about the first", "Answer to: about the first"]
@@ -235,30 +235,30 @@ async def test_threads_keep_their_memories_apart(bot: Bot) -> None:
 async def test_an_answer_appears_in_the_thread_of_its_question(bot: Bot) -> None:
     group = bot.group()
     channel, two = await bot.driver.thread(group), await bot.driver.thread(group)
-    await bot.asked(channel, "about the first")
+    await bot.ask(channel, "about the first")
     assert bot.texts(channel) == ["Answer to: about the first"]
     assert bot.texts(two) == []
 
 
 async def test_private_and_group_memories_never_mix(bot: Bot) -> None:
-    await bot.asked(bot.private(), "my secret plan")
-    await bot.asked(bot.group(), "what is public?")
-    await bot.asked(bot.private(), "and my plan?")
+    await bot.ask(bot.private(), "my secret plan")
+    await bot.ask(bot.group(), "what is public?")
+    await bot.ask(bot.private(), "and my plan?")
     assert bot.script.questions[1].history == ()
     assert "public" not in str(bot.script.questions[2].history)
 
 
 async def test_two_private_chats_never_mix(bot: Bot) -> None:
-    await bot.asked(bot.private(ANN), "the plan of Ann", who=ANN)
-    await bot.asked(bot.private(BEN), "what did she ask?", who=BEN)
+    await bot.ask(bot.private(ANN), "the plan of Ann", who=ANN)
+    await bot.ask(bot.private(BEN), "what did she ask?", who=BEN)
     assert bot.script.questions[1].history == ()
 
 
 @cannot(console="a name is all that tells people apart there")
 async def test_two_people_with_one_name_are_two_people(bot: Bot) -> None:
     thread = await bot.driver.thread(bot.group())
-    await bot.asked(thread, "I am the first", who=ANN)
-    await bot.asked(thread, "I am the second", who=OTHER_ANN)
+    await bot.ask(thread, "I am the first", who=ANN)
+    await bot.ask(thread, "I am the second", who=OTHER_ANN)
     first, second = bot.script.questions
     assert first.author == second.author
     assert first.author_id != second.author_id
@@ -268,32 +268,32 @@ async def test_two_people_with_one_name_are_two_people(bot: Bot) -> None:
 @cannot(console=NO_REDELIVERY)
 async def test_the_same_event_twice_is_answered_once(bot: Bot) -> None:
     room = bot.group()
-    entry = await bot.asked(room, "How?")
+    entry = await bot.ask(room, "How?")
     await bot.driver.redeliver(room, entry.id)
-    await bot.asked(bot.group(2), "And this?")
+    await bot.ask(bot.group(2), "And this?")
     await bot.idle()
-    assert bot.script.asked == ["How?", "And this?"]
-    assert len(bot.shown(room)) == 1
+    assert bot.script.question_texts == ["How?", "And this?"]
+    assert len(bot.messages(room)) == 1
 
 
 @cannot(console=NO_REDELIVERY)
 async def test_the_same_event_twice_at_once_is_answered_once(bot: Bot) -> None:
     room = bot.private()
-    bot.script.before, bot.script.held = Gate(), "How"
+    bot.script.before, bot.script.waiting_text = Gate(), "How"
     message = await bot.driver.say(room, "How?")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     await bot.driver.redeliver(room, message)
-    await bot.asked(bot.private(BEN), "And this?", who=BEN)
+    await bot.ask(bot.private(BEN), "And this?", who=BEN)
     bot.script.before.open.set()
     assert (await bot.settled(room, message)).state == "answered"
     await bot.idle()
-    assert bot.script.asked == ["How?", "And this?"]
-    assert len(bot.shown(room)) == 1
+    assert bot.script.question_texts == ["How?", "And this?"]
+    assert len(bot.messages(room)) == 1
 
 
 async def test_an_edit_before_the_answer_counts(bot: Bot) -> None:
     room = bot.private()
-    bot.script.before, bot.script.held = Gate(), "first"
+    bot.script.before, bot.script.waiting_text = Gate(), "first"
     await bot.driver.say(room, "the first question")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     second = await bot.driver.say(room, "the sceond question")
@@ -304,15 +304,15 @@ async def test_an_edit_before_the_answer_counts(bot: Bot) -> None:
             await asyncio.sleep(0.01)
     bot.script.before.open.set()
     assert (await bot.settled(room, second)).state == "answered"
-    assert bot.script.asked == ["the first question", "the second question"]
+    assert bot.script.question_texts == ["the first question", "the second question"]
 
 
 async def test_an_edit_after_the_answer_changes_nothing(bot: Bot) -> None:
     room = bot.group()
-    entry = await bot.asked(room, "How?")
+    entry = await bot.ask(room, "How?")
     await bot.driver.edit(room, entry.id, f"{bot.driver.mention}Why?")
-    await bot.asked(bot.elsewhere(), "And this?")
-    assert bot.script.asked == ["How?", "And this?"]
+    await bot.ask(bot.other_chat(), "And this?")
+    assert bot.script.question_texts == ["How?", "And this?"]
     assert bot.texts(room) == ["Answer to: How?"]
     assert (await bot.settled(room, entry.id)).text == "How?"
 
@@ -322,8 +322,8 @@ async def test_chatter_that_an_edit_turns_into_a_question_stays_silent(bot: Bot)
     entry = await bot.hears(room, "how does it work?")
     assert entry.state == "silent"
     await bot.driver.edit(room, entry.id, f"{bot.driver.mention}how does it work?")
-    await bot.asked(bot.elsewhere(), "And this?")
-    assert bot.shown(room) == []
+    await bot.ask(bot.other_chat(), "And this?")
+    assert bot.messages(room) == []
 
 
 @cannot(
@@ -333,14 +333,14 @@ async def test_a_private_question_deleted_before_its_answer_gets_none(bot: Bot) 
     room = bot.private()
     entry = await _deleted_before_its_answer(bot, room, "How?")
     assert (entry.state, entry.reason) == ("silent", "the question was deleted before it was answered")
-    assert bot.shown(room) == []
+    assert bot.messages(room) == []
 
 
 async def test_a_question_deleted_before_its_answer_gets_none(bot: Bot) -> None:
     room = bot.group()
     entry = await _deleted_before_its_answer(bot, room, f"{bot.driver.mention}How?")
     assert (entry.state, entry.reason) == ("silent", "the question was deleted before it was answered")
-    assert bot.shown(room) == []
+    assert bot.messages(room) == []
 
 
 @cannot(console=WHOLE)
@@ -348,7 +348,7 @@ async def test_a_question_deleted_while_its_answer_is_written_keeps_the_answer(b
     room = bot.group()
     bot.script.pieces, bot.script.midway = ["It begins"], Gate()
     message = await bot.driver.say(room, f"{bot.driver.mention}How?")
-    await until(lambda: bool(bot.shown(room)), "the beginning of the answer")
+    await until(lambda: bool(bot.messages(room)), "the beginning of the answer")
     await bot.driver.delete(room, message)
     bot.script.midway.open.set()
     entry = await bot.settled(room, message)
@@ -359,32 +359,32 @@ async def test_a_question_deleted_while_its_answer_is_written_keeps_the_answer(b
 @cannot(console=ONLY_TEXT)
 async def test_who_sends_only_a_picture_is_told_that_it_cannot_be_looked_at(bot: Bot) -> None:
     room = bot.private()
-    await bot.asked(room, "hello")
+    await bot.ask(room, "hello")
     await bot.driver.attach(room)
     await until(lambda: bot.texts(room)[1:] == [messages_for("").picture], "the second answer")
-    assert bot.script.asked == ["hello"]
+    assert bot.script.question_texts == ["hello"]
 
 
 @cannot(console=ONLY_TEXT)
 async def test_a_picture_in_a_group_is_none_of_the_bots_business(bot: Bot) -> None:
     room = bot.group()
-    await bot.asked(room, "hello")
+    await bot.ask(room, "hello")
     await bot.driver.attach(room)
     async with asyncio.timeout(60):
         while len(entries := await bot.entries(room)) < 2:
             await asyncio.sleep(0.02)
     entry = await bot.settled(room, entries[1].id)
     assert (entry.state, entry.reason) == ("silent", "a picture without words, and the bot was not addressed")
-    assert len(bot.shown(room)) == 1
+    assert len(bot.messages(room)) == 1
 
 
 @cannot(console=ONLY_TEXT)
 async def test_the_text_of_an_attachment_is_the_question(bot: Bot) -> None:
     room = bot.private()
-    await bot.asked(room, "hello")
+    await bot.ask(room, "hello")
     await bot.driver.attach(room, "what does this error mean?")
-    await until(lambda: len(bot.shown(room)) == 2, "the second answer")
-    assert bot.script.asked == ["hello", "what does this error mean?"]
+    await until(lambda: len(bot.messages(room)) == 2, "the second answer")
+    assert bot.script.question_texts == ["hello", "what does this error mean?"]
 
 
 @cannot(console="a name is a word, or the line has none")
@@ -392,7 +392,7 @@ async def test_names_that_look_like_markup_or_mentions_stay_names(bot: Bot) -> N
     names = ["@everyone", "<!channel>", "<b>Bold</b>", "@here <@5001>"]
     bot.script.says = lambda question: f"{question.author} wants to know"
     for number, name in enumerate(names):
-        await bot.asked(bot.group(number + 1), "How?", who=Person(number + 20, name))
+        await bot.ask(bot.group(number + 1), "How?", who=Person(number + 20, name))
     assert [question.author for question in bot.script.questions] == names
     for number in range(len(names)):
         room = bot.group(number + 1)
@@ -407,6 +407,6 @@ async def _deleted_before_its_answer(bot: Bot, room: Channel, question: str) -> 
     message = await bot.driver.say(room, question)
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     await bot.driver.delete(room, message)
-    await bot.asked_while_held()
+    await bot.ask_while_waiting()
     bot.script.before.open.set()
     return await bot.settled(room, message)

@@ -34,7 +34,7 @@ async def write_until_stopped(question: Question, sink: Sink) -> Reply:
 async def test_who_asked_stops_the_answer_and_nobody_else(bot: Bot) -> None:
     bot.answer, room = write_until_stopped, bot.group()
     message = await bot.driver.say(room, f"{bot.driver.mention} How do I stop it?")
-    await until(lambda: bool(bot.shown(room)) and ENGLISH.stop_button in offered(bot, room), "a button")
+    await until(lambda: bool(bot.messages(room)) and ENGLISH.stop_button in offered(bot, room), "a button")
     data = offered(bot, room)[ENGLISH.stop_button]
     assert (await press(bot, room, data, BEN, idle=False)).text == ENGLISH.only_asker_stops
     assert (await press(bot, room, data, idle=False)).text == ENGLISH.stopping
@@ -48,7 +48,7 @@ async def test_who_asked_stops_the_answer_and_nobody_else(bot: Bot) -> None:
 @cannot(console=WHOLE)
 async def test_an_answer_that_comes_to_its_end_has_thumbs_in_its_place(bot: Bot) -> None:
     bot.answer, room = write_until_stopped, bot.private()
-    await bot.asked(room, "How do I install it?")
+    await bot.ask(room, "How do I install it?")
     assert bot.texts(room)[-1] == "The whole answer"
     assert list(offered(bot, room)) == ["👍", "👎"]
 

@@ -525,8 +525,8 @@ class TestReports:
         await self.fill(journal)
         reports, since = ReportRepository(database), later(-1)
         numbers = [
-            [row.number for row in await reports.list_questions(QuestionFilter(since, **wanted), 9)]
-            for wanted in (
+            [row.number for row in await reports.list_questions(QuestionFilter(since, **expected), 9)]
+            for expected in (
                 {"text": "redis"},
                 {"text": "0%"},
                 {"text": "%"},

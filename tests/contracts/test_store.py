@@ -67,7 +67,7 @@ class StoreLocation:
         where = Path(read["path"]) if "path" in read else WeaviateSettings(**read["weaviate"])
         return cls(where, read["options"])
 
-    def another(self, name: str) -> StoreLocation:
+    def make_other(self, name: str) -> StoreLocation:
         """Return a place beside this one."""
         if isinstance(self.where, Path):
             return StoreLocation(self.where / name, self.options)
@@ -566,7 +566,7 @@ async def test_a_write_that_finds_no_space_changes_nothing(directory: Path) -> N
 
 async def test_killed_while_writing_it_stays_consistent(place: StoreLocation) -> None:
     # One kill meets each of them somewhere else in its write.
-    places = [place.another(f"n{number}") for number in range(8)]
+    places = [place.make_other(f"n{number}") for number in range(8)]
     writer = await child("forever", *places)
     assert writer.stdout is not None
     batches = Counter[str]()

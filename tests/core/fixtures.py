@@ -60,8 +60,8 @@ class InMemoryLibrary:
         await asyncio.sleep(self.delay_s.get(agent, 0.0))
         if agent in self.broken:
             raise ServiceError(f"{agent} is down")
-        wanted = set(content_words(query))
-        shared = {message.id: len(wanted & set(content_words(message.text))) for message in self.passages}
+        query_words = set(content_words(query))
+        shared = {message.id: len(query_words & set(content_words(message.text))) for message in self.passages}
         passages = [replace(entry, score=shared[entry.id] / 10) for entry in self.passages if entry.source == agent]
         return sorted((item for item in passages if item.score), key=lambda item: -item.score)[:limit]
 
@@ -70,21 +70,21 @@ class InMemoryLibrary:
         self.queries.append(query)
         if self.broken:
             raise ServiceError("the store is down")
-        wanted = query_tokens(query).split()
+        query_words = query_tokens(query).split()
         tokens_by_id = {item.id: set(lexical_tokens(f"{item.title}\n{item.text}").split()) for item in self.passages}
-        counts = {word: sum(word in words for words in tokens_by_id.values()) for word in wanted}
+        counts = {word: sum(word in words for words in tokens_by_id.values()) for word in query_words}
         total = len(self.passages)
         weights = {word: math.log1p((total - count + 0.5) / (count + 0.5)) for word, count in counts.items()}
         scored = [
-            replace(item, lexical=sum(weights[word] for word in wanted if word in tokens_by_id[item.id]))
+            replace(item, lexical=sum(weights[word] for word in query_words if word in tokens_by_id[item.id]))
             for item in self.passages
         ]
         best = sorted((item for item in scored if item.lexical), key=lambda item: -item.lexical)[:limit]
         return WordMatch(tuple(best), weights, math.log1p((total + 0.5) / 0.5) if total else 0.0)
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        wanted = set(content_words(query))
-        return [len(wanted & set(content_words(text))) / max(1, len(wanted)) for text in texts]
+        query_words = set(content_words(query))
+        return [len(query_words & set(content_words(text))) / max(1, len(query_words)) for text in texts]
 
     def languages(self) -> Mapping[str, Sequence[str]]:
         return {}

@@ -71,7 +71,7 @@ class FolderUpkeep:
 
     folder: Path
     faults: dict[str, str] = field(default_factory=dict)
-    asked: list[tuple[str, ...]] = field(default_factory=list)
+    requests: list[tuple[str, ...]] = field(default_factory=list)
     broken: bool = False
     paused: set[str] = field(default_factory=set)
 
@@ -87,7 +87,7 @@ class FolderUpkeep:
     async def refresh(self, names: Sequence[str] = ()) -> None:
         if self.broken:
             raise StoreError("the disk is full")
-        self.asked.append(tuple(names))
+        self.requests.append(tuple(names))
 
     async def pause(self, name: str) -> None:
         self._require(name)
@@ -758,7 +758,7 @@ async def test_a_refresh_is_asked_for_and_not_too_often(journal: Journal, upkeep
     assert "all sources" in await bot.hear(says("refresh"))
     assert "Again in 5 min" in await bot.hear(says("refresh", "docs"))
     assert "No source has that name. The sources are: `docs`." in await bot.hear(says("refresh", "dcos"))
-    assert upkeep.asked == [("docs",), ()]
+    assert upkeep.requests == [("docs",), ()]
     assert [entry.subject for entry in await bot.entries()] == ["refresh all sources", "refresh docs"]
 
 

@@ -59,7 +59,7 @@ class Board(Adapter):
     """An adapter and a `Sink` for posts: remembers all that is shown, tells the journal like the real ones."""
 
     name: str = "test"
-    shown: list[str] = field(default_factory=list)
+    posts: list[str] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     tries: int = 0
     signs: int = 0
@@ -91,7 +91,7 @@ class BoardSink:
         self.board.signs += 1
 
     async def update(self, text: str) -> None:
-        self.board.shown.append(text)
+        self.board.posts.append(text)
 
     async def finish(self, reply: Reply) -> None:
         board = self.board
@@ -108,13 +108,13 @@ class BoardSink:
         except PlatformError:
             await self.delivery.mark_rejected()
             raise
-        board.shown.append(reply.text)
-        await self.delivery.mark_posted(f"reply {len(board.shown)}")
+        board.posts.append(reply.text)
+        await self.delivery.mark_posted(f"reply {len(board.posts)}")
         if board.after_post:
             await board.after_post()
 
     async def fail(self, text: str) -> None:
-        self.board.shown.append(text)
+        self.board.posts.append(text)
 
 
 @pytest.fixture
@@ -159,11 +159,11 @@ async def play(
 
 async def test_a_post_is_commented_on_once_and_in_one_piece(journal: Journal) -> None:
     board = await play(journal, post(), post())
-    assert (board.shown, board.signs) == ([GOOD.text], 0)
+    assert (board.posts, board.signs) == ([GOOD.text], 0)
     assert board.messages[0].reply_options.max_bot_replies == 2
     assert await outcome(journal, post()) == ("answered", "")
     # Nor after a restart, when the platform delivers it again.
-    assert (await play(journal, post())).shown == []
+    assert (await play(journal, post())).posts == []
 
 
 @pytest.mark.parametrize(
@@ -178,19 +178,19 @@ async def test_a_post_is_commented_on_once_and_in_one_piece(journal: Journal) ->
 )
 async def test_what_is_no_post_of_these_chats_needs_to_address_the_bot(journal: Journal, message: Message) -> None:
     board = await play(journal, message)
-    assert board.shown == []
+    assert board.posts == []
     assert await outcome(journal, message) == ("silent", "the bot was not addressed")
 
 
 async def test_a_post_that_addresses_the_bot_is_answered_as_any_question(journal: Journal) -> None:
     board = await play(journal, post(addressed=True))
-    assert (board.shown, board.signs) == (["Gold", GOOD.text], 1)
+    assert (board.posts, board.signs) == (["Gold", GOOD.text], 1)
 
 
 @pytest.mark.parametrize("addressed", [True, False])
 async def test_other_bots_are_never_answered(journal: Journal, addressed: bool) -> None:
     message = rival("7", post(), addressed=addressed, text="Who are you?")
-    assert (await play(journal, message)).shown == []
+    assert (await play(journal, message)).posts == []
     assert await outcome(journal, message) == ("silent", "written by another bot")
 
 
@@ -225,7 +225,7 @@ async def test_a_post_that_is_not_for_us_costs_no_answer(
 
 async def test_a_relevant_post_of_the_topic_is_commented_on(journal: Journal) -> None:
     board = await play(journal, post(), include=["diving"], exclude=["boxing"], min_relevance=0.9)
-    assert board.shown == [GOOD.text]
+    assert board.posts == [GOOD.text]
 
 
 async def test_when_enough_bots_were_faster_no_comment_is_written(journal: Journal) -> None:
@@ -233,7 +233,7 @@ async def test_when_enough_bots_were_faster_no_comment_is_written(journal: Journ
         raise AssertionError("no answer was to be made")
 
     board = await play(journal, rival("1", post()), rival("2", post(), reply_to=""), post(), answer=never)
-    assert board.shown == []
+    assert board.posts == []
     state, why = await outcome(journal, post())
     assert (state, why.split(" (")[0]) == ("silent", "2 replies of bots below the post already")
 
@@ -242,7 +242,7 @@ async def test_humans_other_posts_and_one_rival_leave_room(journal: Journal) -> 
     human = rival("2", post(), is_post=False, is_by_bot=False)
     other = rival("3", post("200"))
     board = await play(journal, rival("1", post()), human, other, post())
-    assert board.shown == [GOOD.text]
+    assert board.posts == [GOOD.text]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
@@ -259,7 +259,7 @@ async def test_the_race_is_looked_at_again_right_before_posting(journal: Journal
     intake = make_processor(with_comments(replies_per_post=most), journal, overtaken)
     await intake.handler_for(board)(own_post)
     assert await intake.drain(60) == 0
-    assert (board.shown, board.tries) == ([], 1)
+    assert (board.posts, board.tries) == ([], 1)
     state, why = await outcome(journal, own_post)
     assert (state, why) == ("silent", f"{most} replies of bots below the post already ({most} at most)")
 
@@ -285,7 +285,7 @@ async def test_after_a_restart_a_posted_or_doubtful_comment_is_not_posted_again(
 
 async def test_an_old_post_is_left_alone(journal: Journal) -> None:
     old = post(sent_at=datetime.now(UTC) - timedelta(seconds=11))
-    assert (await play(journal, old)).shown == []
+    assert (await play(journal, old)).posts == []
     state, why = await outcome(journal, old)
     assert state == "silent"
     assert "10 s" in why
@@ -304,7 +304,7 @@ async def test_a_late_comment_is_not_posted(journal: Journal) -> None:
         return await comment(question, sink)
 
     board = await play(journal, post(), answer=slow, deadline_s=1.5)
-    assert (board.shown, cancelled) == ([], True)
+    assert (board.posts, cancelled) == ([], True)
     assert (await outcome(journal, post()))[1] == "not done within 1.5 s from the post (auto_comment.deadline_s)"
 
 
@@ -313,7 +313,7 @@ async def test_a_network_that_keeps_us_waiting_past_the_deadline_gets_nothing(jo
         await asyncio.sleep(30)
 
     board = await play(journal, post(), board=Board(before_post=wait), deadline_s=1.5)
-    assert (board.shown, board.tries) == ([], 0)
+    assert (board.posts, board.tries) == ([], 0)
     assert (await outcome(journal, post()))[0] == "silent"
 
 
@@ -335,7 +335,7 @@ async def test_what_is_posted_when_the_deadline_comes_is_posted_to_its_end(journ
     intake = make_processor(with_comments(deadline_s=1.5), journal, comment, InMemoryLibrary())
     await intake.handler_for(board)(post())
     await intake.join()
-    assert (board.shown, len(board.messages)) == ([GOOD.text], 2)
+    assert (board.posts, len(board.messages)) == ([GOOD.text], 2)
     assert await outcome(journal, post()) == ("answered", "")
 
 
@@ -361,7 +361,7 @@ async def test_a_comment_interrupted_by_a_kill_is_posted_as_it_was_written(journ
     resumed = make_processor(with_comments(deadline_s=600), Journal(journal.database), answer, InMemoryLibrary())
     await resumed.resume(board)
     await resumed.join()
-    assert (board.shown, len(written)) == (["Version 1 [1]"], 1)
+    assert (board.posts, len(written)) == (["Version 1 [1]"], 1)
     assert await outcome(journal, post()) == ("answered", "")
 
 
@@ -378,7 +378,7 @@ async def test_a_comment_without_worth_is_kept_back(journal: Journal, reply: Rep
         await sink.finish(reply)
         return reply
 
-    assert (await play(journal, post(), answer=poor)).shown == []
+    assert (await play(journal, post(), answer=poor)).posts == []
     state, why = await outcome(journal, post())
     assert state == "silent"
     assert reason in why
@@ -390,7 +390,7 @@ async def test_uncited_comments_may_be_allowed(journal: Journal) -> None:
         await sink.finish(reply)
         return reply
 
-    assert (await play(journal, post(), answer=plain, needs_citation=False)).shown == ["Hooray!"]
+    assert (await play(journal, post(), answer=plain, needs_citation=False)).posts == ["Hooray!"]
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ async def test_a_failure_is_recorded_and_told_to_nobody(journal: Journal, fault:
     async def fail(question: Question, sink: Sink) -> Reply:
         raise fault
 
-    assert (await play(journal, post(), answer=fail)).shown == []
+    assert (await play(journal, post(), answer=fail)).posts == []
     assert await outcome(journal, post()) == (state, str(fault))
 
 
@@ -416,18 +416,18 @@ async def test_a_refused_comment_failed_and_was_not_posted(journal: Journal) -> 
         raise PlatformError("comments are closed")
 
     board = await play(journal, post(), board=Board(while_posting=refuse))
-    assert board.shown == []
+    assert board.posts == []
     assert await outcome(journal, post()) == ("failed", "comments are closed")
 
 
 async def test_the_hourly_rate_holds_one_after_the_other_and_at_once(journal: Journal) -> None:
     board = await play(journal, *(post(str(number)) for number in range(5)), per_hour=2)
-    assert len(board.shown) == 2
+    assert len(board.posts) == 2
     again = await play(journal, post("6"), per_hour=2)
-    assert again.shown == []
+    assert again.posts == []
     state, why = await outcome(journal, post("6"))
     assert (state, why) == ("silent", "2 comments within the last hour (auto_comment.per_hour)")
-    assert len((await play(journal, post("7"), per_hour=None)).shown) == 1
+    assert len((await play(journal, post("7"), per_hour=None)).posts) == 1
 
 
 async def test_a_stop_leaves_the_post_to_the_next_start(journal: Journal) -> None:
@@ -446,7 +446,7 @@ async def test_a_stop_leaves_the_post_to_the_next_start(journal: Journal) -> Non
     again = make_processor(with_comments(), journal, comment)
     await again.resume(board)
     assert await again.drain(60) == 0
-    assert board.shown == [GOOD.text]
+    assert board.posts == [GOOD.text]
 
 
 async def test_a_long_post_is_shortened_for_the_question(journal: Journal) -> None:

@@ -22,7 +22,7 @@ PASSAGES = (INSTALL, MEMORY)
 
 
 @pytest.mark.parametrize(
-    ("written", "shown", "cited"),
+    ("answer_text", "expected_text", "cited_ids"),
     [
         ("Use pip [p1].", "Use pip [1].", ["install"]),
         ("Use pip[p1].", "Use pip[1].", ["install"]),
@@ -47,11 +47,11 @@ PASSAGES = (INSTALL, MEMORY)
         ("Twice [p1] and [p1].", "Twice [1] and [1].", ["install"]),
     ],
 )
-def test_marks_become_numbers_in_order_of_mention(written: str, shown: str, cited: list[str]) -> None:
-    result = resolve_markers(written, PASSAGES)
+def test_marks_become_numbers_in_order_of_mention(answer_text: str, expected_text: str, cited_ids: list[str]) -> None:
+    result = resolve_markers(answer_text, PASSAGES)
     assert (result.text, [citation.passage_id for citation in result.citations], result.dropped_count) == (
-        shown,
-        cited,
+        expected_text,
+        cited_ids,
         0,
     )
 

@@ -228,12 +228,12 @@ def test_another_question_is_not_the_same_again(text: str) -> None:
 
 async def test_only_related_messages_and_the_analysis_reach_the_summarizer(peer: ScriptedPeer) -> None:
     reply = await ask(QUESTION, peer)
-    sent = written(peer)
-    assert "What does the memory module do?" in sent
-    assert "It stores messages" in sent
-    assert "<analysis>\nAnn wants to know if the memory module needs a database.\n</analysis>" in sent
-    assert "license" not in sent.lower()
-    assert "With pip" not in sent
+    prompts = written(peer)
+    assert "What does the memory module do?" in prompts
+    assert "It stores messages" in prompts
+    assert "<analysis>\nAnn wants to know if the memory module needs a database.\n</analysis>" in prompts
+    assert "license" not in prompts.lower()
+    assert "With pip" not in prompts
     assert reply.trace.cut == ()
 
 
@@ -320,9 +320,9 @@ def test_two_people_with_one_name_stay_two() -> None:
 async def test_the_summarizer_tells_them_apart_also_in_a_selection(peer: ScriptedPeer) -> None:
     peer.replies["context"] = "5, 6\nAnn asks about what the other Ann installs."
     await ask(QUESTION, peer)
-    sent = written(peer)
-    assert '<said by="Ann (2)">\nHow do I install the package?' in sent
-    assert '<question asked_by="Ann">' in sent
+    prompts = written(peer)
+    assert '<said by="Ann (2)">\nHow do I install the package?' in prompts
+    assert '<question asked_by="Ann">' in prompts
 
 
 async def test_somebody_elses_message_counts_when_the_question_names_them(peer: ScriptedPeer) -> None:

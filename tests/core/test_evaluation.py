@@ -141,8 +141,8 @@ async def test_with_a_model_its_look_back_is_measured_on_answers_without_marks(t
         model = models(peer)
         measured = await evaluate_citations(cases, parts(InMemoryLibrary(), model))
         await model.close()
-        sent = "".join(body["messages"][-1]["content"] for body in peer.sent("look_back"))
+        prompts = "".join(body["messages"][-1]["content"] for body in peer.sent("look_back"))
     assert measured.look_back["model"].counts == Counts(2, 1, 0)
-    assert "[x]" not in sent
-    assert "[y]" not in sent
-    assert "Boats float." in sent
+    assert "[x]" not in prompts
+    assert "[y]" not in prompts
+    assert "Boats float." in prompts

@@ -51,7 +51,7 @@ async def test_many_people_take_no_more_room_than_some() -> None:
     limit = EventLimit(ours)
     for number in range(MAX_PEOPLE + 10):
         assert await limit.admits(replace(PRESSED, author_id=str(number)))
-    assert len(limit._left) == MAX_PEOPLE
+    assert len(limit._remaining_events) == MAX_PEOPLE
 
 
 async def test_a_reaction_to_what_is_not_ours_is_not_kept() -> None:

@@ -508,10 +508,10 @@ class TestPrices:
             async with aclosing(models.stream("", ASK, role="main", budget=second, agent="writer")) as pieces:
                 assert [piece async for piece in pieces]
             await models.close()
-        sent, received = first.tokens["writer.prompt"], first.tokens["writer.completion"]
-        assert sent > 0
-        assert received == 3
-        assert first.cost == {"writer": pytest.approx((sent * 2.0 + received * 8.0) / 1e6)}
+        prompt_tokens, completion_tokens = first.tokens["writer.prompt"], first.tokens["writer.completion"]
+        assert prompt_tokens > 0
+        assert completion_tokens == 3
+        assert first.cost == {"writer": pytest.approx((prompt_tokens * 2.0 + completion_tokens * 8.0) / 1e6)}
         assert second.cost == {"writer": pytest.approx(3 * 0.5 / 1e6)}
 
     async def test_an_unknown_price_costs_nothing(self, peers: list[LanguageModelPeer]) -> None:

@@ -71,7 +71,7 @@ class RecordingAdapter(Adapter):
     async def close(self) -> None:
         return None
 
-    def said(self, number: str) -> str:
+    def get_reply(self, number: str) -> str:
         sink = self.sinks[number]
         return sink.replies[0].text if sink.replies else sink.failures[0]
 
@@ -169,12 +169,12 @@ async def test_thumbs_stand_below_answers_and_nothing_else(journal: Journal) -> 
 async def test_each_person_has_one_thumb_to_change_and_to_take_back(journal: Journal) -> None:
     room = await deliver(journal, MESSAGE, pressed("up", "a"), pressed("down", "b", "43"))
     assert (await counts(journal))[2:] == (1, 1)
-    assert "👍 1 · 👎 1" in room.said("b")
+    assert "👍 1 · 👎 1" in room.get_reply("b")
     await deliver(journal, pressed("down", "c"))
     assert await counts(journal) == ("down", "", 0, 2)
     room = await deliver(journal, pressed("down", "d"))
     assert await counts(journal) == ("", "", 0, 1)
-    assert room.said("d") == ENGLISH.rating_removed.format(up=0, down=1)
+    assert room.get_reply("d") == ENGLISH.rating_removed.format(up=0, down=1)
 
 
 async def test_a_press_delivered_twice_counts_once(journal: Journal) -> None:
@@ -238,7 +238,7 @@ async def test_a_press_neither_waits_for_an_answer_nor_counts_as_something_said(
 
 async def test_typing_the_command_is_no_press(journal: Journal) -> None:
     room = await deliver(journal, MESSAGE, replace(MESSAGE, id="2", command=RATING_COMMAND, text="up", reply_to="1"))
-    assert "I do not know `/thumbs`" in room.said("2")
+    assert "I do not know `/thumbs`" in room.get_reply("2")
     assert await rows(journal, "SELECT * FROM feedback") == []
 
 
@@ -246,8 +246,8 @@ async def test_who_is_not_content_is_asked_why(journal: Journal) -> None:
     room = await deliver(journal, MESSAGE, pressed("up", "a"), pressed("down", "b"), pressed("outdated", "c"))
     assert room.choices("a") == []
     assert room.choices("b") == ["wrong", "outdated", "other", "unclear", "again"]
-    assert ENGLISH.ask_reason in room.said("b")
-    assert room.said("c") == ENGLISH.reason_noted
+    assert ENGLISH.ask_reason in room.get_reply("b")
+    assert room.get_reply("c") == ENGLISH.reason_noted
     assert await counts(journal) == ("down", "outdated", 0, 1)
     room = await deliver(journal, pressed("outdated", "d"), feedback={"ask_why": False, "try_harder": False})
     assert await counts(journal) == ("down", "", 0, 1), "a reason is taken back by pressing it again"
@@ -257,7 +257,7 @@ async def test_who_is_not_content_is_asked_why(journal: Journal) -> None:
 
 async def test_a_question_in_chinese_is_answered_in_it(journal: Journal) -> None:
     room = await deliver(journal, replace(MESSAGE, text="怎么安装这个软件？"), pressed("down", "a"))
-    assert CHINESE.ask_reason in room.said("a")
+    assert CHINESE.ask_reason in room.get_reply("a")
 
 
 async def test_the_asker_has_it_answered_once_more_knowing_that_it_did_not_help(journal: Journal) -> None:
@@ -280,7 +280,7 @@ async def test_the_asker_has_it_answered_once_more_knowing_that_it_did_not_help(
     assert [turn.text for turn in again.history] == [MESSAGE.text, "With pip [1]. 0", ENGLISH.complaints["outdated"]]
     assert again.history[-1].author_id == "42"
     assert (again.text, again.excluded_ids, again.key) == (MESSAGE.text, ("install",), CHAT)
-    assert room.said("b") == ENGLISH.retrying
+    assert room.get_reply("b") == ENGLISH.retrying
     assert [room.sinks[number].failures for number in "cd"] == [[ENGLISH.already_retried], [ENGLISH.already_retried]]
     assert room.made_for["1~2"].reply_options.has_rating_buttons, "the second answer is rated as well"
     room = await deliver(journal, pressed("down", "e", about="1~2"))
@@ -292,8 +292,8 @@ async def test_nobody_else_has_it_answered_again_but_who_looks_after_the_bot(jou
     assert room.sinks["a"].failures == [ENGLISH.only_asker]
     assert "1~2" not in room.sinks
     room = await deliver(journal, pressed("again", "b", "9"), administration={"owners": ["test:9"]})
-    assert room.said("b") == ENGLISH.retrying
-    assert room.said("1~2").startswith("With pip")
+    assert room.get_reply("b") == ENGLISH.retrying
+    assert room.get_reply("1~2").startswith("With pip")
     assert room.made_for["1~2"].author_id == "42"
 
 
@@ -301,7 +301,7 @@ async def test_what_was_forgotten_can_be_rated_but_not_answered_again(journal: J
     await deliver(journal, MESSAGE, pressed("down", "a"))
     await journal.erase_expired(datetime.now(UTC) + timedelta(days=1), None)
     room = await deliver(journal, pressed("up", "b"), pressed("again", "c"))
-    assert "👍 1" in room.said("b")
+    assert "👍 1" in room.get_reply("b")
     assert room.sinks["c"].failures == [ENGLISH.only_asker], "whose question it was is forgotten, too"
 
 
@@ -323,7 +323,7 @@ async def test_another_try_survives_a_kill(journal: Journal) -> None:
     after = make_processor(settings(), journal, cited)
     await after.resume(room)
     assert await after.drain(60) == 0
-    assert room.said("1~2").startswith("With pip")
+    assert room.get_reply("1~2").startswith("With pip")
 
 
 async def test_forgetting_takes_what_somebody_said_about_answers(journal: Journal) -> None:

@@ -74,8 +74,8 @@ def test_when_an_answer_is_not_likely_to_help(given_reply: Reply, reason: str | 
 
 async def test_a_call_names_the_people_of_the_platform_once_for_a_question(journal: Journal) -> None:
     room = await deliver(journal, MESSAGE, escalated("2"), escalated("3", author_id="43"), handoff=HELPER)
-    assert room.said("2") == ENGLISH.escalating
-    assert room.said("1~h") == CALL
+    assert room.get_reply("2") == ENGLISH.escalating
+    assert room.get_reply("1~h") == CALL
     assert mentioned_users(room.made_for["1~h"]) == ("@helper",)
     assert room.made_for["1~h"].key == MESSAGE.key
     assert room.sinks["3"].failures == [ENGLISH.already_escalated]
@@ -109,7 +109,7 @@ async def test_nobody_is_called_twice_in_a_short_time_nor_where_nobody_is(journa
 async def test_nobody_writes_a_call_of_their_own(journal: Journal) -> None:
     forged = replace(MESSAGE, id="2", command="handoff", text="@everyone come here")
     room = await deliver(journal, forged, handoff=HELPER)
-    assert room.said("2").startswith("I do not know `/handoff`.")
+    assert room.get_reply("2").startswith("I do not know `/handoff`.")
     assert mentioned_users(replace(MESSAGE, mentioned_users=("@helper",))) == (), "only calls mention anybody"
     second = replace(MESSAGE, id="5~2", root_id="5", purpose="retry")
     assert escalation_message(second, ["x"]).id == "5~h", "a second answer has the call of the first"
@@ -124,7 +124,7 @@ async def test_an_answer_without_evidence_calls_by_itself_where_that_is_configur
     room = await deliver(journal, MESSAGE, says=empty, handoff=HELPER)
     assert "1~h" not in room.sinks
     room = await deliver(journal, replace(MESSAGE, id="2"), says=empty, handoff={**HELPER, "when": ["nothing_found"]})
-    assert room.said("2~h") == CALL
+    assert room.get_reply("2~h") == CALL
     room = await deliver(journal, replace(MESSAGE, id="3"), handoff={**HELPER, "when": ["nothing_found"]})
     assert "3~h" not in room.sinks, "a cited answer helps"
 
@@ -170,8 +170,8 @@ async def test_learn_keeps_any_message_with_its_question(journal: Journal) -> No
         ("Which port is it?", "8000.", "pending"),
         ("How do I get there?", "By bus.", "pending"),
     ]
-    assert room.said("3") == ENGLISH.answer_submitted.format(number=1)
-    assert room.said("4") == ENGLISH.answer_known
+    assert room.get_reply("3") == ENGLISH.answer_submitted.format(number=1)
+    assert room.get_reply("4") == ENGLISH.answer_known
     assert room.sinks["5"].failures == [ENGLISH.not_trusted]
     assert room.sinks["7"].failures == [ENGLISH.learn_usage]
 
@@ -277,8 +277,8 @@ async def test_review_by_commands_needs_the_right_and_is_audited(journal: Journa
         journal, replace(boss, id="no", author_id="42", text="approve 1"), *orders, administration=owners
     )
     assert "Only" in room.sinks["no"].failures[0]
-    assert "`Question 1?`" in room.said("o0")
-    assert "kind `learned`" in room.said("o1"), "approved, and used by no source yet"
+    assert "`Question 1?`" in room.get_reply("o0")
+    assert "kind `learned`" in room.get_reply("o1"), "approved, and used by no source yet"
     assert await lessons(journal) == [
         ("Question 1?", "Answer 1.", "approved"),
         ("Question 2?", "A better one.", "rejected"),
@@ -296,7 +296,7 @@ async def test_who_looks_after_one_chat_reviews_what_was_taught_there(journal: J
         journal, owner, order, replace(order, id="3", text="list"), administration={"owners": ["test:9"]}
     )
     assert "no answer 1 here" in room.sinks["2"].failures[0]
-    assert room.said("3") == "No answers wait for a review."
+    assert room.get_reply("3") == "No answers wait for a review."
 
 
 async def test_what_is_approved_becomes_documents_and_what_is_rejected_leaves(journal: Journal, tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ async def test_what_was_never_approved_is_forgotten_in_time(journal: Journal) ->
     await taught(journal, 2)
     await TaughtAnswerRepository(journal.database).decide(1, "approved", "Boss")
     async with journal.database.transaction() as connection:
-        await connection.execute(text("UPDATE learned SET at = '2020-01-01 00:00:00.000000'"))
+        await connection.execute(text("UPDATE taught_answers SET at = '2020-01-01 00:00:00.000000'"))
     await erase_expired(settings(journal={"keep_days": None}), journal)
     assert len(await lessons(journal)) == 2
     await erase_expired(settings(journal={"keep_days": 1}), journal)

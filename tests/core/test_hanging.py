@@ -130,7 +130,7 @@ def _everything(allowed: Sequence[str], **changes: object) -> Settings:
     )
 
 
-async def _asked(
+async def _answer_question(
     peer: ScriptedPeer, question: Question, allowed: Sequence[str], database: Database | None, *, stuck: bool = True
 ) -> Reply:
     """Ask with everything stuck around the model, or with nothing; what of the model hangs is up to the peer."""
@@ -164,7 +164,7 @@ async def test_when_all_of_them_hang_the_answer_is_still_written(
     picture = replace(FOLLOW_UP, image_loaders=(_picture,))
     question = {"conversation": FOLLOW_UP, "picture": picture, "look-up": ALONE_NOW}[strategy]
     database = await Database.open(tmp_path / "journal.db") if strategy == "look-up" else None
-    replies = await asyncio.gather(*(_asked(peer, question, allowed, database) for allowed in ALLOWED))
+    replies = await asyncio.gather(*(_answer_question(peer, question, allowed, database) for allowed in ALLOWED))
     if database:
         await database.close()
     for allowed, reply in zip(ALLOWED, replies, strict=True):
@@ -203,7 +203,7 @@ async def test_one_that_hangs_is_the_one_that_is_cut(
     peer.hanging = {agent}
     question = replace(ALONE_NOW, image_loaders=(_picture,)) if stage == "vision" else ALONE_NOW
     database = await Database.open(tmp_path / "journal.db") if stage == "look_up" else None
-    reply = await _asked(peer, question, (strategy,), database, stuck=False)
+    reply = await _answer_question(peer, question, (strategy,), database, stuck=False)
     if database:
         await database.close()
     assert reply.trace.timings_ms["first_token"] < EVERY_S * 1000
@@ -243,8 +243,8 @@ async def test_the_trace_says_why_something_was_cut(peer: ScriptedPeer) -> None:
     await opened.close()
     why = reply.trace.why_cut
     assert set(why) == set(reply.trace.cut)
-    wanted = {"rewrite": "late", "context": "failed", "choose": "unreadable", "search": "failed"}
-    assert wanted.items() <= why.items()
+    expected = {"rewrite": "late", "context": "failed", "choose": "unreadable", "search": "failed"}
+    assert expected.items() <= why.items()
     assert why["look_back"] == "failed"
 
 

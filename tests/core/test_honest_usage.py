@@ -213,7 +213,7 @@ async def test_usage_is_the_bill_over_thirty_questions(peer: BillingPeer, tmp_pa
     usage = days[0].usage
     assert (usage.prompt_tokens, usage.completion_tokens) == peer.bill
     assert 0 < usage.estimated_tokens < usage.total_tokens
-    assert days[0].head_starts.begun > 0
+    assert days[0].head_starts.started_count > 0
     by_agent = await UsageRepository(database).get_agent_usage(today())
     assert sum(row.usage.total_tokens for row in by_agent) == sum(peer.bill)
     assert sum(row.usage.estimated_tokens for row in by_agent) == usage.estimated_tokens

@@ -113,7 +113,7 @@ async def test_two_quotations_that_reply_to_nothing_are_two_answers(journal: Jou
 async def test_who_has_all_forgotten_is_not_named_by_that_very_message(journal: Journal) -> None:
     command = replace(MESSAGE, id="2", command="forget", text="all of Ann Smith", quoted="Ann Smith asked")
     room = await deliver(journal, MESSAGE, replace(command, reference={"username": "ann_smith"}))
-    assert room.said("2").startswith("Forgotten: 1 message")
+    assert room.get_reply("2").startswith("Forgotten: 1 message")
     async with journal.database.connect() as connection:
         rows = (await connection.execute(sql("SELECT * FROM messages"))).all()
     assert len(rows) == 2
@@ -141,8 +141,8 @@ async def test_nobody_can_write_a_call_of_their_own_to_keep_others_from_calling(
     # Telegram hands over whatever begins with a slash.
     typed = replace(MESSAGE, id="2", author_id="66", command=CALL_COMMAND, text="")
     room = await deliver(journal, MESSAGE, typed, escalated("3"), handoff={**HELPER, "cooldown_minutes": 10})
-    assert room.said("2").startswith(f"I do not know `/{CALL_COMMAND}`")
-    assert room.said("3") == ENGLISH.escalating
+    assert room.get_reply("2").startswith(f"I do not know `/{CALL_COMMAND}`")
+    assert room.get_reply("3") == ENGLISH.escalating
     assert "1~h" in room.sinks
 
 
@@ -158,14 +158,14 @@ async def test_what_an_answer_begins_while_the_daemon_stops_ends_with_it(journal
     await intake.handler_for(room)(MESSAGE)
     assert await intake.drain(60) == 0
     assert intake.in_flight == 0
-    assert room.said("1~h") == ENGLISH.escalation.format(author="Ann")
+    assert room.get_reply("1~h") == ENGLISH.escalation.format(author="Ann")
 
 
 async def test_a_name_in_a_call_is_no_markup(journal: Journal) -> None:
     author = "[win a prize](https://evil.example) **now**\n# @everyone"
     message = replace(MESSAGE, author=author)
     room = await deliver(journal, message, escalated("2", author=author), handoff=HELPER)
-    text = room.said("1~h")
+    text = room.get_reply("1~h")
     assert text.startswith("`[win a prize](https://evil.example) **now** # @everyone` ")
     assert "\n" not in text
     for name in ("Ann", "Ann O'Neil", "Jean-Luc Müller", "李小龙"):
@@ -192,10 +192,10 @@ def test_a_call_for_a_question_is_named_after_all_of_its_id() -> None:
 class SlowAdapter(administration.RecordingAdapter):
     """An adapter whose platform takes its time for the first question who administers a chat."""
 
-    asked: bool = False
+    has_asked: bool = False
 
     async def is_admin(self, message: Message) -> bool:
-        first, self.asked = not self.asked, True
+        first, self.has_asked = not self.has_asked, True
         await asyncio.sleep(0.2 if first else 0)
         return await super().is_admin(message)
 

@@ -161,9 +161,9 @@ class TestErrors:
     def test_urls_that_are_refused(self, url: str, reason: str, tmp_path: Path) -> None:
         with pytest.raises(ValidationError, match=reason):
             JournalSettings.model_validate({"url": url})
-        shown = Deployment(tmp_path, {"journal": {"url": url}}).call("check", code=2).output
-        assert reason in shown
-        assert "tell-tale" not in shown
+        output = Deployment(tmp_path, {"journal": {"url": url}}).call("check", code=2).output
+        assert reason in output
+        assert "tell-tale" not in output
 
     async def test_a_row_is_not_quoted(self, database: Database) -> None:
         await database.write(text("ALTER TABLE cursors ADD CHECK (position < 9)"))

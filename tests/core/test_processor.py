@@ -142,7 +142,7 @@ async def test_silence_has_a_recorded_reason(
 
 
 @pytest.mark.parametrize(
-    ("command", "text", "shown"),
+    ("command", "text", "expected_text"),
     [
         ("help", "", "I answer questions from these sources"),
         ("start", "", "- **docs**"),
@@ -151,9 +151,9 @@ async def test_silence_has_a_recorded_reason(
         ("frobnicate", "", "I do not know `/frobnicate`"),
     ],
 )
-async def test_commands(journal: Journal, command: str, text: str, shown: str) -> None:
+async def test_commands(journal: Journal, command: str, text: str, expected_text: str) -> None:
     room = await deliver(journal, echo, replace(MESSAGE, command=command, text=text))
-    assert shown in room.sinks["1"].replies[0].text
+    assert expected_text in room.sinks["1"].replies[0].text
 
 
 @pytest.mark.parametrize(

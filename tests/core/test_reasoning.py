@@ -103,8 +103,8 @@ async def test_no_reasoning_is_posted_cited_or_kept(reply: str) -> None:
         result = await answer(HOW, sink, parts(model=model, configuration=configuration))
         await model.close()
     assert result.trace.strategy == "single"
-    shown = [*sink.updates, result.text] if "</think>\n\nUse" not in reply or reply.startswith("<") else [result.text]
-    for text in shown:
+    texts = [*sink.updates, result.text] if "</think>\n\nUse" not in reply or reply.startswith("<") else [result.text]
+    for text in texts:
         assert not any(word in text for word in ("Hm", "Once", "Or conda", "or not", "The user", "never"))
     assert "Use pip" in result.text
 

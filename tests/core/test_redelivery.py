@@ -39,7 +39,7 @@ class Platform(Adapter):
 
     name: str = "test"
     failures: list[PlatformError] = field(default_factory=list)
-    shown: list[str] = field(default_factory=list)
+    posts: list[str] = field(default_factory=list)
     tries: int = 0
 
     async def open(self) -> None:
@@ -72,7 +72,7 @@ class PlatformSink:
         if self.platform.failures:
             await self.delivery.mark_rejected()
             raise self.platform.failures.pop(0)
-        self.platform.shown.append(reply.text)
+        self.platform.posts.append(reply.text)
         await self.delivery.mark_posted(f"reply {self.platform.tries}")
 
     async def fail(self, text: str) -> None:
@@ -127,7 +127,7 @@ async def test_an_answer_that_is_not_taken_is_delivered_later_and_made_once(
     platform = Platform(failures=[error] * 6)
     processor, answers = await receive(journal, platform, question())
     await processor.join()
-    assert (platform.shown, platform.tries, answers.count) == (["1: How?"], 7, 1)
+    assert (platform.posts, platform.tries, answers.count) == (["1: How?"], 7, 1)
     assert await get_outcome(journal) == ("answered", "")
 
 
@@ -138,11 +138,11 @@ async def test_what_waits_for_its_platform_takes_no_worker(journal: Journal) -> 
         await asyncio.sleep(0.1)
     other = question("2", key=ConversationKey("test", "another room"))
     await processor.handler_for(other_platform)(other)
-    while not other_platform.shown:
+    while not other_platform.posts:
         await asyncio.sleep(0.1)
     assert platform.failures, "the first answer still waits"
     await processor.join()
-    assert platform.shown == ["1: How?"]
+    assert platform.posts == ["1: How?"]
 
 
 async def test_it_is_delivered_by_the_next_start_too(journal: Journal) -> None:
@@ -159,7 +159,7 @@ async def test_it_is_delivered_by_the_next_start_too(journal: Journal) -> None:
     resumed = make_processor(settings(), again, answers)
     await resumed.resume(platform)
     await resumed.join()
-    assert (platform.shown, answers.count) == (["1: How?"], 0), "the same text, not another answer"
+    assert (platform.posts, answers.count) == (["1: How?"], 0), "the same text, not another answer"
     assert await get_outcome(journal) == ("answered", "")
 
 
@@ -194,8 +194,8 @@ async def test_an_apology_is_delivered_later_too(journal: Journal, is_restarted:
         assert (await restart(journal, platform)).count == 0
     else:
         await processor.join()
-    assert len(platform.shown) == answers.count == 1
-    assert "Sorry" in platform.shown[0]
+    assert len(platform.posts) == answers.count == 1
+    assert "Sorry" in platform.posts[0]
     assert await get_outcome(journal) == ("failed", "the model is away")
 
 
@@ -203,7 +203,7 @@ async def test_answers_of_a_conversation_keep_their_order(journal: Journal) -> N
     platform = Platform(failures=[Unreachable("away")] * 7)
     processor, _ = await receive(journal, platform, *(question(number, text=f"{number}?") for number in "123"))
     await processor.join()
-    assert [text.partition(" ")[2] for text in platform.shown] == ["1?", "2?", "3?"]
+    assert [text.partition(" ")[2] for text in platform.posts] == ["1?", "2?", "3?"]
 
 
 async def test_a_stop_leaves_what_waits_for_an_earlier_answer_to_the_next_start(journal: Journal) -> None:
@@ -215,9 +215,9 @@ async def test_a_stop_leaves_what_waits_for_an_earlier_answer_to_the_next_start(
     platform.failures = []
     assert await processor.drain(20) == 0
     assert asyncio.get_running_loop().time() - began < 5
-    assert platform.shown == []
+    assert platform.posts == []
     await restart(journal, platform)
-    assert [text.partition(" ")[2] for text in platform.shown] == ["1?", "2?", "3?"]
+    assert [text.partition(" ")[2] for text in platform.posts] == ["1?", "2?", "3?"]
 
 
 @pytest.mark.parametrize("is_away", [False, True])

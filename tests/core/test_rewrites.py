@@ -91,12 +91,12 @@ class RewritePeer(ScriptedPeer):
 class SplitLibrary(InMemoryLibrary):
     """A shelf that is searched by words and by meaning, and remembers both."""
 
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    search_queries: list[tuple[str, str]] = field(default_factory=list)
     broken_queries: set[str] = field(default_factory=set)
     slow_queries: set[str] = field(default_factory=set)
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
-        self.asked.append((query, dense_query or query))
+        self.search_queries.append((query, dense_query or query))
         if query in self.broken_queries:
             raise ServiceError("this query breaks it")
         if query in self.slow_queries:
@@ -143,8 +143,8 @@ async def queries(
     """Return the searches in place of the question (words, meaning), and the budget."""
     library = SplitLibrary(SHELF)
     _, budget = await look_up(configuration, peer, library, text)
-    assert library.asked[0] == (text, text), "the question itself is searched at once"
-    return library.asked[1:], budget
+    assert library.search_queries[0] == (text, text), "the question itself is searched at once"
+    return library.search_queries[1:], budget
 
 
 # What each strategy does with a model
@@ -311,7 +311,7 @@ async def test_translation_may_keep_the_question_as_it_was_put(peer: RewritePeer
     chinese = passage("chinese", "消息的存储：默认保存在内存中。")
     library = SplitLibrary((INSTALL, MEMORY, chinese))
     search_result, budget = await look_up(configuration, peer, library, text)
-    assert sorted(library.asked) == sorted([(english, english), (text, text)]), "the question is searched once"
+    assert sorted(library.search_queries) == sorted([(english, english), (text, text)]), "the question is searched once"
     assert {item.id for item in search_result.passages} == {"memory", "chinese"}
     assert budget.degraded == []
     # What is in that language already, and a model that fails, add nothing.
@@ -556,7 +556,7 @@ async def test_rewriting_can_be_left_out_of_one_search(peer: RewritePeer) -> Non
         await search(QUERY, parts(library, model, configuration), Budget(configuration.budget), with_rewrites=False)
     finally:
         await model.close()
-    assert (library.asked, peer.requests) == ([(QUERY, QUERY)], [])
+    assert (library.search_queries, peer.requests) == ([(QUERY, QUERY)], [])
 
 
 async def test_every_agent_rewrites_in_its_own_way(peer: RewritePeer) -> None:
@@ -569,7 +569,7 @@ async def test_every_agent_rewrites_in_its_own_way(peer: RewritePeer) -> None:
     library = SplitLibrary(shelf)
     search_result, _ = await look_up(configuration, peer, library)
     assert search_result.agents == ("code", "docs")
-    assert sorted(library.asked) == sorted([(QUERY, QUERY)] * 2 + EXPECTED_QUERIES["keyword"])
+    assert sorted(library.search_queries) == sorted([(QUERY, QUERY)] * 2 + EXPECTED_QUERIES["keyword"])
 
 
 async def test_a_template_of_the_agents_own(peer: RewritePeer, tmp_path: Path) -> None:
@@ -612,7 +612,7 @@ async def test_a_single_answer_searches_the_key_terms_and_the_passage(peer: Rewr
         reply = await answer(Question(QUERY), MemorySink(), parts(library, model, configuration))
     finally:
         await model.close()
-    assert (EXPECTED_QUERIES["keyword"][0][0], EXPECTED_QUERIES["hyde"][0][1]) in library.asked
+    assert (EXPECTED_QUERIES["keyword"][0][0], EXPECTED_QUERIES["hyde"][0][1]) in library.search_queries
     assert reply.trace.strategy == "single"
     assert reply.trace.cut == ()
     assert reply.trace.timings_ms["requery"] > 0

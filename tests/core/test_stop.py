@@ -62,10 +62,10 @@ class Scene:
 
     async def press(self, number: str, who: str = "42", choice: str = STOP) -> str:
         await self.intake.handler_for(self.room)(pressed(choice, number, who))
-        await self.until(lambda: self.said(number))
-        return self.said(number)
+        await self.until(lambda: self.get_reply(number))
+        return self.get_reply(number)
 
-    def said(self, number: str) -> str:
+    def get_reply(self, number: str) -> str:
         """Return what the bot said in the end to a message, or nothing yet."""
         sink = self.room.sinks.get(number)
         return next(iter([*(reply.text for reply in sink.replies), *sink.failures]), "") if sink else ""
@@ -105,7 +105,7 @@ async def test_what_is_written_stays_and_says_that_it_was_stopped(journal: Journ
         await bot.writing()
         assert bot.peer.active == 1
         assert await bot.press("2") == ENGLISH.stopping
-        await bot.until(lambda: bot.said("1"))
+        await bot.until(lambda: bot.get_reply("1"))
         await bot.until(lambda: not bot.peer.active)
         [reply] = bot.room.sinks["1"].replies
         assert reply.text.startswith("Use pip to install the package [1].")
@@ -127,7 +127,7 @@ async def test_what_was_used_until_then_is_counted(journal: Journal) -> None:
     async with scene(journal) as bot:
         await bot.writing()
         await bot.press("2")
-        await bot.until(lambda: bot.said("1"))
+        await bot.until(lambda: bot.get_reply("1"))
     usage = await UsageRepository(journal.database).get_agent_usage(datetime.now().astimezone().date())
     assert [(item.agent, item.answers) for item in usage] == [("summarizer", 1)]
     assert usage[0].usage.prompt_tokens > 100
@@ -139,7 +139,7 @@ async def test_what_is_stopped_before_its_first_word_says_just_that(journal: Jou
         bot.peer.hanging = {"write"}
         await bot.until(lambda: bot.peer.active)
         assert await bot.press("2") == CHINESE.stopping
-        await bot.until(lambda: bot.said("1"))
+        await bot.until(lambda: bot.get_reply("1"))
         [reply] = bot.room.sinks["1"].replies
         assert (reply.text, reply.citations, reply.is_stopped) == (CHINESE.answer_stopped, (), True)
         assert reply.shortfall is None
@@ -162,10 +162,10 @@ async def test_only_who_asked_and_administrators_stop_an_answer(journal: Journal
         await bot.writing()
         assert await bot.press("2", "43") == ENGLISH.only_asker_stops
         assert await bot.press("3", "") == ENGLISH.only_asker_stops
-        assert not bot.said("1")
+        assert not bot.get_reply("1")
         assert bot.peer.active == 1
         assert await bot.press("4", "eve") == ENGLISH.stopping
-        await bot.until(lambda: bot.said("1"))
+        await bot.until(lambda: bot.get_reply("1"))
         assert await bot.press("5") == ENGLISH.nothing_to_stop
     assert [(await bot.row(number)).detail for number in "2345"] == ["feedback", "feedback", "stopped", "feedback"]
 
@@ -174,7 +174,7 @@ async def test_a_stop_is_no_rating_and_needs_no_thumbs(journal: Journal) -> None
     async with scene(journal, feedback={"thumbs": False}) as bot:
         await bot.writing()
         assert await bot.press("2") == ENGLISH.stopping
-        await bot.until(lambda: bot.said("1"))
+        await bot.until(lambda: bot.get_reply("1"))
     async with journal.database.connect() as connection:
         assert (await connection.execute(sql("SELECT * FROM feedback"))).all() == []
         assert (await connection.execute(sql("SELECT * FROM replies"))).all() == [], "it is not given to others"
@@ -184,13 +184,13 @@ async def test_a_second_try_that_is_stopped_does_not_say_that_the_first_answer_s
     async with scene(journal, feedback={"strategy": "single"}) as bot:
         await bot.writing()
         await bot.press("2")
-        await bot.until(lambda: bot.said("1"))
+        await bot.until(lambda: bot.get_reply("1"))
         assert await bot.press("3", choice=RETRY) == ENGLISH.retrying
         await bot.until(lambda: bot.peer.active == 1)
         await bot.intake.handler_for(bot.room)(pressed(STOP, "4", about="1~2"))
-        await bot.until(lambda: bot.said("1~2"))
-        assert bot.said("4") == ENGLISH.stopping
-        assert bot.said("1~2").endswith(ENGLISH.answer_stopped)
+        await bot.until(lambda: bot.get_reply("1~2"))
+        assert bot.get_reply("4") == ENGLISH.stopping
+        assert bot.get_reply("1~2").endswith(ENGLISH.answer_stopped)
 
 
 async def test_a_stop_at_another_daemon_is_found_in_the_journal(journal: Journal) -> None:

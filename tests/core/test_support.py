@@ -392,9 +392,9 @@ async def test_the_model_reads_the_best_at_both_ends_and_ids_follow_what_it_read
     reply = await ask(peer, InMemoryLibrary(shelf))
     assert [item.id for item in reply.passages] == ["pip0", "pip2", "pip3", "pip1"]
     assert [citation.passage_id for citation in reply.citations] == ["pip1"]
-    sent = peer.sent("write")[0]["messages"][-1]["content"]
-    assert [sent.index(f"fact{rank}") for rank in (0, 2, 3, 1)] == sorted(
-        sent.index(f"fact{rank}") for rank in range(4)
+    prompt = peer.sent("write")[0]["messages"][-1]["content"]
+    assert [prompt.index(f"fact{rank}") for rank in (0, 2, 3, 1)] == sorted(
+        prompt.index(f"fact{rank}") for rank in range(4)
     )
     ranked = await ask(peer, InMemoryLibrary(shelf), settings(evidence={"order": "ranked"}))
     assert [item.id for item in ranked.passages] == ["pip0", "pip1", "pip2", "pip3"]

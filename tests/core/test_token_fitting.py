@@ -79,12 +79,12 @@ async def test_the_light_model_gets_what_fits_it_and_the_main_one_all(strategy: 
         )
         reply = await answer(QUESTION, MemorySink(), parts(InMemoryLibrary(LONG), opened, configuration))
         await opened.close()
-        sent = {agent: max(evidence_in(body["messages"]) for body in peer.sent(agent)) for agent in agents}
+        token_counts = {agent: max(evidence_in(body["messages"]) for body in peer.sent(agent)) for agent in agents}
         written = evidence_in(peer.sent("write")[0]["messages"])
     assert {item.id for item in reply.passages} == {item.id for item in LONG}
     # Names in headers and ends of passages weigh a little.
-    assert {agent: tokens for agent, tokens in sent.items() if tokens > LIGHT_TOKENS * 1.1} == {}
-    assert min(sent.values()) > LIGHT_TOKENS * 0.4
+    assert {agent: tokens for agent, tokens in token_counts.items() if tokens > LIGHT_TOKENS * 1.1} == {}
+    assert min(token_counts.values()) > LIGHT_TOKENS * 0.4
     assert written > 2000
 
 

@@ -132,11 +132,11 @@ async def _search_all(store: Store) -> dict[str, tuple[str, float, float]]:
     return {passage.id: (passage.text, passage.similarity, passage.lexical) for passage in passages}
 
 
-async def _honest(target: Store, before: Mapping[str, StoredDocument], wanted: Mapping[str, StoredDocument]) -> None:
+async def _honest(target: Store, before: Mapping[str, StoredDocument], expected: Mapping[str, StoredDocument]) -> None:
     """Check that every document in the target is its old or its new edition, and as long as the target says."""
     retained = await target.manifest("docs")
     for path, stored_document in retained.items():
-        assert stored_document in (before.get(path), wanted.get(path)), path
+        assert stored_document in (before.get(path), expected.get(path)), path
     counted = Counter(result.path for result in await target.search(WORDS, unit(4), ["docs"], 1000))
     assert counted == Counter({path: item.passage_count for path, item in retained.items() if item.passage_count})
 
@@ -148,7 +148,7 @@ async def _killed_over_and_over(
 
     Return how many were still at work when they were killed. `words`: how far BM25 scores may differ.
     """
-    wanted = await _filled(origin)
+    expected_documents = await _filled(origin)
     async with opened(origin) as store:
         answers = await _search_all(store)
     async with opened(target) as store:
@@ -157,19 +157,19 @@ async def _killed_over_and_over(
     for moment in moments:
         killed += await _copied_until(origin, target, moment)
         async with opened(target) as store:
-            await _honest(store, before, wanted)
+            await _honest(store, before, expected_documents)
         async with opened(origin) as store:
-            assert (await store.manifest("docs"), await _search_all(store)) == (wanted, answers)
+            assert (await store.manifest("docs"), await _search_all(store)) == (expected_documents, answers)
     async with opened(origin) as item, opened(target) as other:
         manifest = await other.manifest("docs")
         copy_report = await copy_source(item, other, "docs", batch_passages=BATCH)
         # Whatever a kill left undone was seen to be missing.
         assert copy_report.copied == sum(
-            manifest.get(path) != stored_document for path, stored_document in wanted.items()
+            manifest.get(path) != stored_document for path, stored_document in expected_documents.items()
         )
-        assert copy_report.deleted == len(manifest.keys() - wanted.keys())
+        assert copy_report.deleted == len(manifest.keys() - expected_documents.keys())
         await other.optimize()
-        assert await other.manifest("docs") == wanted
+        assert await other.manifest("docs") == expected_documents
         results = await _search_all(other)
         assert results.keys() == answers.keys()
         for name, expected in answers.items():

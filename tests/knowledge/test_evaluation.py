@@ -165,8 +165,8 @@ class TestCorpora:
 class TestRouting:
     def test_is_rated_by_hand(self) -> None:
         chosen = [["a", "b"], ["b"], [], ["c"], []]
-        wanted = [frozenset("a"), frozenset("ab"), frozenset("a"), frozenset(), frozenset()]
-        rated = compute_routing_metrics(chosen, wanted, 4)
+        expected_agents = [frozenset("a"), frozenset("ab"), frozenset("a"), frozenset(), frozenset()]
+        rated = compute_routing_metrics(chosen, expected_agents, 4)
         assert rated["accuracy"].tolist() == [1, 1, 0, 0, 1]
         assert rated["saved"].tolist() == [0.5, 0.75, 1, 0.75, 1]
         assert rated["coverage"][:3].tolist() == [1, 0.5, 0]
@@ -175,15 +175,15 @@ class TestRouting:
 
     def test_a_scale_that_is_wrong_is_found(self) -> None:
         dice = np.random.default_rng(3)
-        wanted = np.eye(3, dtype=bool)[dice.integers(3, size=300)]
-        scores = 0.25 + 0.15 * wanted + dice.normal(0, 0.04, size=(300, 3))
+        expected_agents = np.eye(3, dtype=bool)[dice.integers(3, size=300)]
+        scores = 0.25 + 0.15 * expected_agents + dice.normal(0, 0.04, size=(300, 3))
         # The third agent's cosines are a third lower than the others': it hardly ever comes first.
         scores[:, 2] *= 0.65
-        weights = tune_scales_and_threshold(scores, wanted, 1)
+        weights = tune_scales_and_threshold(scores, expected_agents, 1)
 
         def accuracy(weights: RoutingWeights) -> float:
             chosen = select_agent_columns(scores, weights, 1)
-            return float(np.mean([bool(item) and wanted[case, item[0]] for case, item in enumerate(chosen)]))
+            return float(np.mean([bool(item) and expected_agents[case, item[0]] for case, item in enumerate(chosen)]))
 
         plain = RoutingWeights(np.ones(3), -1.0)
         assert accuracy(plain) < 0.8
@@ -192,11 +192,11 @@ class TestRouting:
 
     def test_a_threshold_keeps_out_what_belongs_to_nobody(self) -> None:
         dice = np.random.default_rng(4)
-        wanted = np.zeros((200, 2), dtype=bool)
-        wanted[:100, 0] = True
+        expected_agents = np.zeros((200, 2), dtype=bool)
+        expected_agents[:100, 0] = True
         scores = dice.normal(0.1, 0.03, size=(200, 2))
         scores[:100, 0] += 0.4
-        weights = tune_scales_and_threshold(scores, wanted, 2)
+        weights = tune_scales_and_threshold(scores, expected_agents, 2)
         assert 0.15 < weights.threshold < 0.45
         chosen = select_agent_columns(scores, weights, 2)
         assert all(item == [0] for item in chosen[:100])
@@ -204,9 +204,9 @@ class TestRouting:
 
     def test_where_nothing_is_to_be_gained_the_scales_stay(self) -> None:
         dice = np.random.default_rng(5)
-        wanted = np.eye(2, dtype=bool)[dice.integers(2, size=40)]
-        scores = 0.2 + 0.5 * wanted + dice.normal(0, 0.01, size=(40, 2))
-        assert tune_scales_and_threshold(scores, wanted, 2).scales.tolist() == pytest.approx([1, 1], abs=0.1)
+        expected_agents = np.eye(2, dtype=bool)[dice.integers(2, size=40)]
+        scores = 0.2 + 0.5 * expected_agents + dice.normal(0, 0.01, size=(40, 2))
+        assert tune_scales_and_threshold(scores, expected_agents, 2).scales.tolist() == pytest.approx([1, 1], abs=0.1)
 
 
 class TestFits:
@@ -254,14 +254,14 @@ class TestMixes:
 
     def test_a_side_that_misleads_is_weighed_less(self) -> None:
         dice = np.random.default_rng(8)
-        wanted = np.eye(3, dtype=bool)[dice.integers(3, size=240)]
+        expected_agents = np.eye(3, dtype=bool)[dice.integers(3, size=240)]
         noise = dice.normal(0, 0.12, size=(240, 3))
         kinds = np.full((240, 3, len(MIX_IN_KINDS)), np.nan)
         kinds[:, :, MIX_IN_KINDS.index("description")] = 0.45 + dice.normal(0, 0.15, size=(240, 3))
-        kinds[:, :, MIX_IN_KINDS.index("examples")] = 0.3 + 0.25 * wanted + dice.normal(0, 0.04, size=(240, 3))
+        kinds[:, :, MIX_IN_KINDS.index("examples")] = 0.3 + 0.25 * expected_agents + dice.normal(0, 0.04, size=(240, 3))
         cosines = Cosines(0.3 + noise, kinds)
         configured = MixWeights(np.full(3, 0.3), np.ones((3, len(MIX_IN_KINDS))))
-        fitted = tune_all(cosines, wanted, configured, 1)
+        fitted = tune_all(cosines, expected_agents, configured, 1)
         assert fitted.mix is not None
         assert fitted.mix.mix_in[0] > 0.6, "the passages say nothing here"
         assert fitted.mix.kinds[0, 0] < 0.7, "descriptions say nothing either"
@@ -269,7 +269,7 @@ class TestMixes:
 
         def accuracy(mix: MixWeights, weights: RoutingWeights) -> float:
             chosen = select_agent_columns(cosines.mix_scores(mix), weights, 1)
-            return float(np.mean([bool(item) and wanted[case, item[0]] for case, item in enumerate(chosen)]))
+            return float(np.mean([bool(item) and expected_agents[case, item[0]] for case, item in enumerate(chosen)]))
 
         assert accuracy(fitted.mix, fitted) > accuracy(configured, RoutingWeights(np.ones(3), -1.0)) + 0.2
 

@@ -92,12 +92,12 @@ async def test_results_can_be_restricted(web: WebPeer, provider: str, number: in
     source = open_live_source("news", service(web, provider, **wishes))
     assert await source.search("rocket")
     await source.close()
-    sent = {**web.requests[-1].query, **(web.bodies[-1] or {})}
-    assert "a.org" in str(sent)
-    assert "b.org" in str(sent)
+    parameters = {**web.requests[-1].query, **(web.bodies[-1] or {})}
+    assert "a.org" in str(parameters)
+    assert "b.org" in str(parameters)
     key, ages = AGES[provider]
-    assert sent[key] == ages[number]
-    assert LANGUAGES.get(provider, {}).items() <= sent.items()
+    assert parameters[key] == ages[number]
+    assert LANGUAGES.get(provider, {}).items() <= parameters.items()
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -105,8 +105,8 @@ async def test_without_a_wish_nothing_is_sent_of_it(web: WebPeer, provider: str)
     source = open_live_source("news", service(web, provider))
     assert await source.search("rocket")
     await source.close()
-    sent = {**web.requests[-1].query, **(web.bodies[-1] or {})}
-    assert {AGES[provider][0], *LANGUAGES.get(provider, {})} & sent.keys() == set()
+    parameters = {**web.requests[-1].query, **(web.bodies[-1] or {})}
+    assert {AGES[provider][0], *LANGUAGES.get(provider, {})} & parameters.keys() == set()
 
 
 def test_a_language_that_a_service_cannot_be_told_is_a_fault(web: WebPeer) -> None:
@@ -179,11 +179,11 @@ async def test_a_query_stays_a_value(web: WebPeer) -> None:
     )
     await source.search(nasty.replace("\u2603", ""))
     await source.close()
-    sent = web.requests[-1]
-    assert sent.query["q"] == nasty.replace("\u2603", "")
-    assert sent.query.getall("format") == ["json"]
-    assert "X-Evil" not in sent.headers
-    assert KEY not in sent.path_qs + str(dict(sent.headers))
+    request = web.requests[-1]
+    assert request.query["q"] == nasty.replace("\u2603", "")
+    assert request.query.getall("format") == ["json"]
+    assert "X-Evil" not in request.headers
+    assert KEY not in request.path_qs + str(dict(request.headers))
     in_path = open_live_source("api", parsed(kind="http_api", url=web.url("/find/{query}"), cache_s=0))
     with pytest.raises(SourceError, match="status 404"):
         await in_path.search("../admin?a=b#c")

@@ -41,7 +41,7 @@ class Upkept:
     store: Store
     embedder: WordEmbedder
     record: RefreshStateRepository
-    told: list[list[str]] = field(default_factory=list)
+    notifications: list[list[str]] = field(default_factory=list)
 
     def settings(self, sources: Mapping[str, Any], **more: object) -> Settings:
         return Settings.model_validate({"data_dir": self.folder, "sources": sources, **more})
@@ -62,7 +62,7 @@ class Upkept:
 
         async def news(names: Collection[str]) -> None:
             await library.reload(names)
-            self.told.append(sorted(names))
+            self.notifications.append(sorted(names))
 
         keeper = RefreshScheduler(settings, self.work(settings), self.record, news, **pace)
         async with keeper.run():
@@ -127,8 +127,8 @@ async def test_a_new_source_is_read_at_once_and_a_restart_does_not_read_it_again
         assert state.last_success
         assert state.next_run
         assert timedelta(minutes=59) < state.next_run - state.last_success < timedelta(minutes=67)
-        await true(lambda: upkept.told)
-        assert all(names == ["fruit"] for names in upkept.told)
+        await true(lambda: upkept.notifications)
+        assert all(names == ["fruit"] for names in upkept.notifications)
     before = await upkept.tries("fruit")
     async with upkept.keeper(settings):
         await asyncio.sleep(0.3)
@@ -161,7 +161,7 @@ async def test_a_start_forgets_the_sources_that_were_removed(upkept: Upkept) -> 
     async with upkept.keeper(upkept.settings({"fruit": fruit, "trees": web})), asyncio.timeout(SOON_S):
         while "trees" in await upkept.record.get_states():
             await asyncio.sleep(0.02)
-        await true(lambda: ["trees"] in upkept.told)
+        await true(lambda: ["trees"] in upkept.notifications)
     assert await upkept.store.manifest("trees") == {}
     assert len(await upkept.store.manifest("fruit")) == 1
     assert not clone.exists()
@@ -286,11 +286,11 @@ async def test_what_another_process_did_is_seen_and_its_lock_respected(upkept: U
     often = timedelta(seconds=0.05)
     async with upkept.keeper(settings, poll_interval=often, retry_delay=often) as keeper:
         await until(keeper, "fruit", lambda source_state: source_state.last_success)
-        await true(lambda: upkept.told)
+        await true(lambda: upkept.notifications)
         upkept.files("fruit", b="banana")
-        so_far = len(upkept.told)
+        so_far = len(upkept.notifications)
         await refresh_source(upkept.work(settings), "fruit")
-        await true(lambda: len(upkept.told) > so_far)
+        await true(lambda: len(upkept.notifications) > so_far)
         async with source_lock(upkept.folder, "fruit"):
             before = await upkept.tries("fruit")
             await keeper.refresh(["fruit"])

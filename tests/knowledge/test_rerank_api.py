@@ -55,8 +55,8 @@ async def test_every_service_is_understood(peer: RerankPeer, service: str) -> No
     assert ids(ranked) == ["n5", "n4", "n3", "n2", "n1", "n0"]
     assert [passage.score for passage in ranked] == pytest.approx([0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
     assert peer.bodies[0]["query"] == "why?"
-    sent = peer.bodies[0].get("documents") or peer.bodies[0]["texts"]
-    assert sent[0] == "Title 0\ntext 0", "the title belongs to what is judged"
+    documents = peer.bodies[0].get("documents") or peer.bodies[0]["texts"]
+    assert documents[0] == "Title 0\ntext 0", "the title belongs to what is judged"
 
 
 async def test_only_the_best_are_sent_and_the_others_follow(peer: RerankPeer) -> None:

@@ -333,7 +333,7 @@ async def test_a_renamed_repository_is_followed(forge: ForgePeer, tmp_path: Path
 
 async def test_the_token_follows_no_redirect_to_another_host(forge: ForgePeer, tmp_path: Path) -> None:
     async with WebPeer() as other:
-        forge.elsewhere = other.url("/steal")
+        forge.redirect_url = other.url("/steal")
         with pytest.raises(SourceError, match="status 404"):
             await project(forge, tmp_path).listing()
         assert other.requests
@@ -533,7 +533,7 @@ async def test_a_first_round_that_is_interrupted_goes_on(forge: ForgePeer, tmp_p
     forge.tickets = {age: Ticket(age, f"T{age}", age=age, remarks=[Remark("Yes.")]) for age in range(1, 61)}
     forge.holds = f"/api{ISSUES}/55/comments"
     task = asyncio.create_task(project(forge, tmp_path).listing())
-    await asyncio.wait_for(forge.held.wait(), 60)
+    await asyncio.wait_for(forge.hold_event.wait(), 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -137,7 +137,7 @@ async def test_a_redirect_to_another_host_is_not_followed(server: GitServer, tmp
         with pytest.raises(SourceError, match="redirects to another host") as caught:
             await with_token(server.url("r.git"), tmp_path).listing()
         assert f"localhost:{other.port}" in str(caught.value)
-        assert other.asked == []
+        assert other.requests == []
     assert TOKEN not in everything_said(caught.value)
 
 
@@ -149,7 +149,7 @@ async def test_a_redirect_inward_keeps_what_was_known(server: GitServer, tmp_pat
     with GitServer(tmp_path / "served").running() as inside:
         server.redirect_to = f"http://127.0.0.1:{inside.port}"
         listing = await item.listing()
-        assert inside.asked == []
+        assert inside.requests == []
     assert listing.fingerprints == before.fingerprints
     assert "redirects to another host" in listing.stale
 
@@ -236,8 +236,13 @@ async def test_ssh_uses_the_key_alone_and_knows_its_hosts(
     assert listing.revision == git(repository, "rev-parse", "HEAD")
     lines = log.read_text().splitlines()
     assert lines[:2] == ["-i", str(key)]
-    wanted = ("BatchMode=yes", "StrictHostKeyChecking=yes", "IdentitiesOnly=yes", f'UserKnownHostsFile="{known_hosts}"')
-    assert all(option in lines for option in wanted)
+    expected_options = (
+        "BatchMode=yes",
+        "StrictHostKeyChecking=yes",
+        "IdentitiesOnly=yes",
+        f'UserKnownHostsFile="{known_hosts}"',
+    )
+    assert all(option in lines for option in expected_options)
     assert "git@host.example" in lines
     log.unlink()
     await source(url, tmp_path, ssh_key=key, host_keys="accept_new").listing()
@@ -319,7 +324,7 @@ class Sshd:
     def url(self, repository: Path) -> str:
         return f"ssh://{getpass.getuser()}@127.0.0.1:{self.port}{repository}"
 
-    def known(self) -> Path:
+    def known_hosts(self) -> Path:
         file = self.folder / "known"
         file.write_text(f"[127.0.0.1]:{self.port} " + (self.folder / "host.pub").read_text())
         return file
@@ -349,7 +354,7 @@ async def sshd(key: Path, tmp_path: Path) -> AsyncIterator[Sshd]:
 
 async def test_a_real_server_lets_the_key_in(sshd: Sshd, key: Path, repository: Path, tmp_path: Path) -> None:
     url = sshd.url(repository)
-    listing = await source(url, tmp_path, ssh_key=key, known_hosts=sshd.known()).listing()
+    listing = await source(url, tmp_path, ssh_key=key, known_hosts=sshd.known_hosts()).listing()
     assert listing.revision == git(repository, "rev-parse", "HEAD")
     learned = tmp_path / "learned"
     learned.touch()
@@ -368,7 +373,7 @@ async def test_a_real_server_that_is_unknown_or_refuses(
     other = tmp_path / "other"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
     with pytest.raises(SourceError, match=r"Permission denied.*check ssh_key"):
-        await source(url, tmp_path, ssh_key=other, known_hosts=sshd.known()).listing()
+        await source(url, tmp_path, ssh_key=other, known_hosts=sshd.known_hosts()).listing()
     nobody.write_text(f"[127.0.0.1]:{sshd.port} " + other.with_suffix(".pub").read_text())
     with pytest.raises(SourceError, match="host key has changed"):
         await source(url, tmp_path, ssh_key=key, known_hosts=nobody).listing()

@@ -80,10 +80,10 @@ async def test_every_round_fetches_once(server: GitServer, repository: Path, tmp
         for item in three(server, tmp_path):
             assert (await item.listing()).revision == revision
         assert len(server.transfers) == number
-        count = len(server.asked)
+        count = len(server.requests)
     # Whoever comes twice in a round is not told what it has seen already.
     assert (await three(server, tmp_path)[1].listing()).revision == revision
-    assert len(server.asked) > count
+    assert len(server.requests) > count
 
 
 async def test_what_another_source_fetched_long_ago_is_not_enough(
@@ -143,14 +143,14 @@ async def test_branches_of_all_sources_come_together(server: GitServer, reposito
         await item.listing()
     git(repository, "checkout", "-q", "v1")
     revision = commit(repository, {"v1.md": "# One\n"})
-    before = len(server.asked)
+    before = len(server.requests)
     listings = [await entry.listing() for entry in make()]
     assert listings[1].revision == revision
     assert "v1.md" not in listings[0].fingerprints
     state = read_state(get_clone(tmp_path))
     assert state is not None
     assert len({branch_fetch.fetch_round for branch_fetch in state.fetches.values()}) == 1
-    assert len([command for command in server.asked[before:] if b"command=ls-refs" in command.body]) == 1
+    assert len([command for command in server.requests[before:] if b"command=ls-refs" in command.body]) == 1
 
 
 async def test_a_branch_that_is_gone_hurts_its_own_source_only(

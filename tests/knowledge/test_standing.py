@@ -87,12 +87,12 @@ class World:
         await library.load()
         return library
 
-    def shown(self) -> ExpiryFilteringStore:
+    def open_filter(self) -> ExpiryFilteringStore:
         return ExpiryFilteringStore(self.store, self.settings().sources, self.data, lambda: self.now)
 
     async def texts(self) -> list[str]:
         """Return what of the standing queries questions can find."""
-        passages = await self.shown().search("rocket office", None, ["common"], 50)
+        passages = await self.open_filter().search("rocket office", None, ["common"], 50)
         return sorted(passage.text for passage in passages)
 
     def age(self, hours: float) -> None:
@@ -124,7 +124,7 @@ async def documents(source: StandingQueries, listing: Listing) -> list[Document]
 async def test_results_are_stored_with_address_title_and_time(world: World) -> None:
     report = await world.refresh()
     assert (report.added, report.passages, report.stale) == (2, 2, "")
-    passages = await world.shown().search("rocket", None, ["common"], 10)
+    passages = await world.open_filter().search("rocket", None, ["common"], 10)
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(world.now))
     (release,) = (passage for passage in passages if passage.url == RELEASE["url"])
     assert (release.title, release.source, release.kind) == ("Rocket 2", "common", "web")
@@ -262,7 +262,7 @@ async def test_what_has_expired_is_not_shown_when_no_refresh_comes(world: World)
     world.now += 0.2 * HOUR
     assert await world.texts() == []
     assert len(await world.store.manifest("common")) == 2, "still in the store: nothing has refreshed"
-    assert await world.shown().manifest("common") == {}
+    assert await world.open_filter().manifest("common") == {}
 
 
 async def test_the_library_never_shows_what_has_expired(world: World) -> None:
@@ -280,10 +280,10 @@ async def test_the_library_never_shows_what_has_expired(world: World) -> None:
 
 async def test_an_answer_made_from_it_is_not_given_again_either(world: World) -> None:
     await world.refresh()
-    before = await SourceVersions(world.shown()).get_versions(["common"], 0)
-    assert await SourceVersions(world.shown()).get_versions(["common"], 0) == before
+    before = await SourceVersions(world.open_filter()).get_versions(["common"], 0)
+    assert await SourceVersions(world.open_filter()).get_versions(["common"], 0) == before
     world.now += 49 * HOUR
-    assert await SourceVersions(world.shown()).get_versions(["common"], 0) == {"common": ""} != before
+    assert await SourceVersions(world.open_filter()).get_versions(["common"], 0) == {"common": ""} != before
 
 
 async def test_expired_passages_take_no_place_from_other_sources(world: World) -> None:
@@ -291,9 +291,9 @@ async def test_expired_passages_take_no_place_from_other_sources(world: World) -
     docs = DictSource("docs", {"shed.md": "The rocket shed is behind the house, where all the tools are."})
     await refresh(docs, world.store, world.embedder, SyncOptions(200))
     both = ["common", "docs"]
-    assert [result.source for result in await world.shown().search("rocket", None, both, 1)] == ["common"]
+    assert [result.source for result in await world.open_filter().search("rocket", None, both, 1)] == ["common"]
     world.now += 49 * HOUR
-    assert [result.source for result in await world.shown().search("rocket", None, both, 1)] == ["docs"]
+    assert [result.source for result in await world.open_filter().search("rocket", None, both, 1)] == ["docs"]
 
 
 async def test_live_and_stored_results_come_together_and_each_page_once(world: World) -> None:

@@ -1,6 +1,6 @@
 """A network that speaks our HTTP contract: it posts signed events and takes signed callbacks, strictly.
 
-`callbacks` holds what was taken, in order, each once per idempotency key; `shown` what people see of bots below a
+`callbacks` holds what was taken, in order, each once per idempotency key; `texts` what people see of bots below a
 thread, by author, first come first served; where it `compares`, it refuses a comment that comes one too late.
 `faults` are used up by the next callbacks, one each: a status to answer with, `drop` (the connection breaks before
 anything is taken), `lost` (it is taken, then the connection breaks) or `slow` (nothing ever comes). Signatures are
@@ -39,7 +39,7 @@ class CallbackPeer:
         self.times: list[float] = []
         self.keys: list[str] = []
         self.violations: list[str] = []
-        self.shown: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self.texts: dict[tuple[str, str], list[str]] = defaultdict(list)
         # Called with the state and "before" it is done or "after", before the answer: to wait, or to kill the bot.
         self.watch: Callable[[str, str], Awaitable[None]] | None = None
         self.faults: list[int | str] = []
@@ -125,7 +125,7 @@ class CallbackPeer:
             await asyncio.Event().wait()
         if text == "drop":
             return _broken(request)
-        answer = self._taken(request.headers["Idempotency-Key"], json.loads(body))
+        answer = self._respond(request.headers["Idempotency-Key"], json.loads(body))
         if self.watch:
             await self.watch(state, "after")
         return _broken(request) if text == "lost" else answer
@@ -143,14 +143,14 @@ class CallbackPeer:
             return f"payload: {payload}"
         return ""
 
-    def _taken(self, key: str, payload: dict[str, Any]) -> web.Response:
+    def _respond(self, key: str, payload: dict[str, Any]) -> web.Response:
         if key not in self._responses_by_key:
             place = (payload["chat"], payload["thread"])
-            if payload["state"] == "final" and US not in self.shown[place]:
+            if payload["state"] == "final" and US not in self.texts[place]:
                 most = payload.get("bot_replies_below")
-                if self.compares and most is not None and len(self.shown[place]) >= most:
+                if self.compares and most is not None and len(self.texts[place]) >= most:
                     return web.json_response({"error": "too many replies"}, status=412)
-                self.shown[place].append(US)
+                self.texts[place].append(US)
             self.callbacks.append(payload)
             self.times.append(time.monotonic())
             self.keys.append(key)

@@ -126,7 +126,7 @@ class Interaction:
     channel: str
     at: float
     hidden: bool = False
-    shown: PostedMessage | None = None
+    response_message: PostedMessage | None = None
     suggested: list[str] | None = None
     pressed: PostedMessage | None = None
     typing: bool = False
@@ -201,7 +201,7 @@ class DiscordPeer:
         self.fetched: list[str] = []
         self.calls: list[Call] = []
         self.commands: list[Json] = []
-        self.asked: dict[str, Interaction] = {}
+        self.interactions_by_token: dict[str, Interaction] = {}
         self.rung: list[str] = []
         self.unfolded: list[str] = []
         # A word that no message may have.
@@ -335,8 +335,10 @@ class DiscordPeer:
 
     async def _ask(self, channel: str, data: Json, author: Author | None, permissions: int) -> Interaction:
         where = self.channels[channel]
-        command = Interaction(self.snowflake(), f"aW50ZXJhY3Rpb246{len(self.asked)}-secret", channel, time.monotonic())
-        self.asked[command.token] = command
+        command = Interaction(
+            self.snowflake(), f"aW50ZXJhY3Rpb246{len(self.interactions_by_token)}-secret", channel, time.monotonic()
+        )
+        self.interactions_by_token[command.token] = command
         user = (author or Author()).user()
         event: Json = {"id": command.id, "application_id": self.application, "type": 2, "token": command.token}
         event.update(channel_id=channel, channel=where.object(), data={"id": "1", **data})
@@ -352,9 +354,11 @@ class DiscordPeer:
         """Begin to type an option that is completed by the bot."""
         results = next(entry for entry in self.commands if entry["name"] == name)
         assert next(entry for entry in results["options"] if entry["name"] == option).get("autocomplete")
-        command = Interaction(self.snowflake(), f"aW50ZXJhY3Rpb246{len(self.asked)}-secret", channel, time.monotonic())
+        command = Interaction(
+            self.snowflake(), f"aW50ZXJhY3Rpb246{len(self.interactions_by_token)}-secret", channel, time.monotonic()
+        )
         command.typing = True
-        self.asked[command.token] = command
+        self.interactions_by_token[command.token] = command
         focused = {"name": option, "type": STRING, "value": typed, "focused": True}
         event: Json = {"id": command.id, "application_id": self.application, "type": TYPING, "token": command.token}
         event.update(channel_id=channel, channel=self.channels[channel].object(), user=Author().user())
@@ -365,15 +369,17 @@ class DiscordPeer:
     async def press(
         self, message: PostedMessage, data: str, author: Author | None = None, *, value: str = "", permissions: int = 0
     ) -> Interaction:
-        """Press a button below a message of the bot; the answer is in `shown` of what is returned, once it is there.
+        """Press a button below a message of the bot; its answer will be in `response_message` of what is returned.
 
         The data need not be that of a button, as a client that was tampered with may send. With a `value` it is the
         list of this name where that is chosen. `permissions` are the person's in the channel.
         """
         where = self.channels[message.channel]
-        command = Interaction(self.snowflake(), f"cHJlc3M6{len(self.asked)}-secret", message.channel, time.monotonic())
+        command = Interaction(
+            self.snowflake(), f"cHJlc3M6{len(self.interactions_by_token)}-secret", message.channel, time.monotonic()
+        )
         command.pressed = message
-        self.asked[command.token] = command
+        self.interactions_by_token[command.token] = command
         user = (author or Author()).user()
         event: Json = {"id": command.id, "application_id": self.application, "type": PRESSED, "token": command.token}
         event.update(channel_id=where.id, channel=where.object(), message=self._object(message))
@@ -595,17 +601,17 @@ class DiscordPeer:
         count, seconds = self.limit
         bucket = path.split("/")[2]
         now = time.monotonic()
-        begun, sent = self._windows.get(bucket, (now, 0))
-        if begun + seconds <= now:
-            begun, sent = now, 0
-        reset_s = round(begun + seconds - now, 3)
-        if sent >= count:
+        window_start, call_count = self._windows.get(bucket, (now, 0))
+        if window_start + seconds <= now:
+            window_start, call_count = now, 0
+        reset_s = round(window_start + seconds - now, 3)
+        if call_count >= count:
             self.exceeded[bucket] += 1
             error = Refusal(429, 0, "You are being rate limited.")
             error.body = {"message": "You are being rate limited.", "retry_after": reset_s, "global": False}
             raise error
-        self._windows[bucket] = (begun, sent + 1)
-        remaining = str(count - sent - 1)
+        self._windows[bucket] = (window_start, call_count + 1)
+        remaining = str(count - call_count - 1)
         limit = {"X-RateLimit-Limit": str(count), "X-RateLimit-Remaining": remaining, "X-RateLimit-Bucket": "messages"}
         return {**limit, "X-RateLimit-Reset-After": str(reset_s)}
 
@@ -629,9 +635,9 @@ class DiscordPeer:
             case "GET /guilds/{}/members/{}":
                 return {"user": self.me.user(), "roles": []}
             case "GET /channels/{}":
-                return self._seen(steps[1]).object()
+                return self._get_visible_channel(steps[1]).object()
             case "GET /channels/{}/messages/{}":
-                message = self._seen(steps[1], "history").messages.get(steps[3])
+                message = self._get_visible_channel(steps[1], "history").messages.get(steps[3])
                 if message is None:
                     raise Refusal(404, 10008, "Unknown Message")
                 return self._object(message)
@@ -639,16 +645,16 @@ class DiscordPeer:
                 self.history_requests += 1
                 self.gateway.changed.set()
                 await self.history_open.wait()
-                return self._history(self._seen(steps[1], "history"), request)
+                return self._history(self._get_visible_channel(steps[1], "history"), request)
             case "POST /channels/{}/typing":
-                self._seen(steps[1], "send").typed.append(time.monotonic())
+                self._get_visible_channel(steps[1], "send").typed.append(time.monotonic())
                 return None
             case "POST /channels/{}/messages":
-                return await self._send(self._seen(steps[1], "send"), body)
+                return await self._send(self._get_visible_channel(steps[1], "send"), body)
             case "PATCH /channels/{}/messages/{}":
-                return await self._edit(self._seen(steps[1]), steps[3], body)
+                return await self._edit(self._get_visible_channel(steps[1]), steps[3], body)
             case "DELETE /channels/{}/messages/{}":
-                await self._delete_own(self._seen(steps[1]), steps[3])
+                await self._delete_own(self._get_visible_channel(steps[1]), steps[3])
                 return None
             case "POST /interactions/{}/{}/callback":
                 return self._acknowledge(steps[1], steps[2], body)
@@ -692,7 +698,7 @@ class DiscordPeer:
         self.commands = body["items"]
         return [{**command, "id": str(800 + number)} for number, command in enumerate(self.commands)]
 
-    def _seen(self, channel: str, *needed: str) -> Channel:
+    def _get_visible_channel(self, channel: str, *needed: str) -> Channel:
         results = self.channels.get(channel)
         if results is None:
             raise Refusal(404, 10003, "Unknown Channel")
@@ -788,10 +794,10 @@ class DiscordPeer:
         return self._object(output)
 
     def _acknowledge(self, interaction: str, token: str, body: Json) -> object:
-        command = self.asked.get(token)
+        command = self.interactions_by_token.get(token)
         if command is None or command.id != interaction or time.monotonic() - command.at > self.acknowledge_s:
             raise Refusal(404, 10062, "Unknown interaction")
-        if command.shown is not None:
+        if command.response_message is not None:
             raise Refusal(400, 40060, "Interaction has already been acknowledged.")
         if command.pressed is not None:
             self._note(command, body)
@@ -806,7 +812,7 @@ class DiscordPeer:
         command.hidden = bool(body.get("data", {}).get("flags", 0) & EPHEMERAL)
         message = PostedMessage(self.snowflake(), command.channel, "", self.me, 20, thinking=True)
         message.flags = EPHEMERAL if command.hidden else 0
-        command.shown = self.channels[command.channel].messages[message.id] = message
+        command.response_message = self.channels[command.channel].messages[message.id] = message
         return None
 
     def _note(self, interaction: Interaction, body: Json) -> None:
@@ -814,20 +820,20 @@ class DiscordPeer:
         data = body.get("data", {})
         content = self._checked(data, EDIT)
         if body.get("type") == NOTE:
-            interaction.shown = PostedMessage(
+            interaction.response_message = PostedMessage(
                 self.snowflake(), interaction.channel, content, self.me, 19, int(data.get("flags", 0))
             )
-            interaction.hidden = bool(interaction.shown.flags & EPHEMERAL)
+            interaction.hidden = bool(interaction.response_message.flags & EPHEMERAL)
         elif body.get("type") == CHANGE and interaction.pressed is not None:
-            interaction.shown = interaction.pressed
-            interaction.shown.content = content
+            interaction.response_message = interaction.pressed
+            interaction.response_message.content = content
         else:
             raise form("type", "BASE_TYPE_CHOICES", "Value must be one of {4, 5, 6, 7, 9, 10, 12}.")
         if "components" in data:
-            interaction.shown.components = _components(data)
+            interaction.response_message.components = _components(data)
 
     def _by_token(self, application: str, token: str) -> Interaction:
-        command = self.asked.get(token)
+        command = self.interactions_by_token.get(token)
         if application != self.application or command is None:
             raise Refusal(404, 10015, "Unknown Webhook")
         if time.monotonic() - command.at > self.token_s:
@@ -836,7 +842,7 @@ class DiscordPeer:
 
     async def _respond(self, application: str, token: str, body: Json, *, remove: bool) -> object:
         command = self._by_token(application, token)
-        message = command.shown
+        message = command.response_message
         if message is None:
             raise Refusal(404, 10015, "Unknown Webhook")
         if message.id not in self.channels[command.channel].messages:
@@ -852,11 +858,11 @@ class DiscordPeer:
 
     async def _follow_up(self, application: str, token: str, body: Json) -> object:
         command = self._by_token(application, token)
-        if command.shown is None:
+        if command.response_message is None:
             raise Refusal(404, 10015, "Unknown Webhook")
         channel = self.channels[command.channel]
         message = PostedMessage(
-            self.snowflake(), channel.id, self._checked(body, SEND), self.me, 19, reply_to=command.shown.id
+            self.snowflake(), channel.id, self._checked(body, SEND), self.me, 19, reply_to=command.response_message.id
         )
         message.components = _components(body)
         return await self._show(channel, message, body)

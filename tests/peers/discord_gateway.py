@@ -101,10 +101,10 @@ class Gateway:
         if self.refuse_handshakes:
             self.refuse_handshakes -= 1
             return web.Response(status=503)
-        wanted = {"v": "10", "encoding": "json", "compress": "zlib-stream"}
+        expected = {"v": "10", "encoding": "json", "compress": "zlib-stream"}
         socket = web.WebSocketResponse()
         await socket.prepare(request)
-        if {key: request.query.get(key) for key in wanted} != wanted:
+        if {key: request.query.get(key) for key in expected} != expected:
             await socket.close(code=4012, message=b"Invalid API version")
             return socket
         connection = Connection(socket, request.transport)

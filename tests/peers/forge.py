@@ -86,7 +86,7 @@ class ForgePeer(WebPeer):
     """`page_size` caps its pages, `remaining` is what the rate limit leaves, `slow_down` limits all at once with this
     status. `renamed` answers with a redirect to the repository's number. `errors` are what GraphQL answers with,
     `broken` names paths that answer 500, `raw` what a path answers in place of the truth. The path that it `holds`
-    never answers, and sets `held`.
+    never answers, and sets `hold_event`.
     """
 
     def __init__(self) -> None:
@@ -100,12 +100,12 @@ class ForgePeer(WebPeer):
         self.slow_down = 0
         self.retry_after = ""
         self.renamed = False
-        self.elsewhere = ""
+        self.redirect_url = ""
         self.errors: list[Any] = []
         self.broken: set[str] = set()
         self.raw: dict[str, Any] = {}
         self.holds = ""
-        self.held = asyncio.Event()
+        self.hold_event = asyncio.Event()
 
     def paths(self) -> list[str]:
         return [request.path.removeprefix("/api") for request in self.requests]
@@ -118,7 +118,7 @@ class ForgePeer(WebPeer):
         if self.fault:
             return await self._misbehave(request)
         if self.holds and request.path == self.holds:
-            self.held.set()
+            self.hold_event.set()
             await asyncio.Event().wait()
         refused = self._refused(request)
         response = self._noted(refused or self._routed(request))
@@ -153,8 +153,8 @@ class ForgePeer(WebPeer):
     def _routed(self, request: web.Request) -> web.Response:
         if request.path in self.raw:
             return json_response(self.raw[request.path])
-        if self.elsewhere:
-            return web.Response(status=301, headers={"Location": self.elsewhere})
+        if self.redirect_url:
+            return web.Response(status=301, headers={"Location": self.redirect_url})
         if request.path == "/api/graphql":
             return self._graphql(request)
         repository = f"/api/v3/repos/{REPOSITORY}"
@@ -191,12 +191,12 @@ class ForgePeer(WebPeer):
         return wrong(request, set()) or self._paged(request, [self._comment(remark) for remark in ticket.remarks])
 
     def _changed(self, request: web.Request, since: str) -> list[Ticket]:
-        wanted = {"opened": "open"}.get(request.query.get("state", "all"), request.query.get("state", "all"))
+        state = {"opened": "open"}.get(request.query.get("state", "all"), request.query.get("state", "all"))
         after = request.query.get(since, "")
         tickets = [
             ticket
             for ticket in self.tickets.values()
-            if wanted in ("all", ticket.state) and (not after or ticket.updated >= after)
+            if state in ("all", ticket.state) and (not after or ticket.updated >= after)
         ]
         return sorted(tickets, key=lambda ticket: ticket.updated, reverse=True)
 
@@ -261,7 +261,7 @@ class ForgePeer(WebPeer):
         return json_response({"data": {"repository": {"discussions": {"pageInfo": info, "nodes": nodes}}}})
 
     def _talk(self, talk: Ticket, most: int) -> dict[str, Any]:
-        comments = [self._said(remark, f"{talk.number}-{place}") for place, remark in enumerate(talk.remarks)]
+        comments = [self._to_comment(remark, f"{talk.number}-{place}") for place, remark in enumerate(talk.remarks)]
         answers = [node for node, remark in zip(comments, talk.remarks, strict=True) if remark.accepted]
         return {
             "number": talk.number,
@@ -277,14 +277,14 @@ class ForgePeer(WebPeer):
             "comments": {"totalCount": len(comments), "nodes": comments[:most]},
         }
 
-    def _said(self, remark: Remark, name: str) -> dict[str, Any]:
+    def _to_comment(self, remark: Remark, name: str) -> dict[str, Any]:
         return {
             "id": name,
             "body": remark.text,
             "createdAt": "2026-01-03T03:04:05Z",
             "isMinimized": remark.hidden,
             "author": {"login": remark.author, "__typename": "Bot" if remark.bot else "User"},
-            "replies": {"nodes": [self._said(reply, f"{name}-{at}") for at, reply in enumerate(remark.replies)]},
+            "replies": {"nodes": [self._to_comment(reply, f"{name}-{at}") for at, reply in enumerate(remark.replies)]},
         }
 
     # GitLab

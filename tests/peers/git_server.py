@@ -32,7 +32,7 @@ class GitServer:
     username: str = "git"
     redirect_to: str = ""
     moved: dict[str, str] = field(default_factory=dict)
-    asked: list[GitRequest] = field(default_factory=list)
+    requests: list[GitRequest] = field(default_factory=list)
     port: int = 0
 
     def url(self, name: str) -> str:
@@ -41,12 +41,12 @@ class GitServer:
     @property
     def transfers(self) -> list[GitRequest]:
         """Return the requests that asked for objects."""
-        return [command for command in self.asked if b"command=fetch" in command.body and b"want " in command.body]
+        return [command for command in self.requests if b"command=fetch" in command.body and b"want " in command.body]
 
     @property
     def tokens(self) -> list[str]:
         """Return whatever logins were given."""
-        return [command.authorization for command in self.asked if command.authorization]
+        return [command.authorization for command in self.requests if command.authorization]
 
     def allowed(self, authorization: str) -> bool:
         login = base64.b64encode(f"{self.username}:{self.token}".encode()).decode()
@@ -85,16 +85,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         peer, authorization = self.server_state, self.headers.get("Authorization", "")
-        sent = self._body()
-        plain = gzip.decompress(sent) if self.headers.get("Content-Encoding") == "gzip" else sent
-        peer.asked.append(GitRequest(self.path, authorization, plain))
+        body = self._body()
+        plain = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
+        peer.requests.append(GitRequest(self.path, authorization, plain))
         if peer.redirect_to:
             # Git repeats such words to whoever runs it.
             self._reply(302, {"Location": peer.redirect_to + self.path, "Content-Type": "text/plain"}, b"Found")
         elif text := next((old for old in peer.moved if self.path.startswith(old)), ""):
             self._reply(301, {"Location": self.path.replace(text, peer.moved[text])}, b"")
         elif peer.allowed(authorization):
-            self._run(sent)
+            self._run(body)
         else:
             self._reply(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"no")
 

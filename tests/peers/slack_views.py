@@ -49,7 +49,7 @@ class View:
         """Return the blocks that can be filled in."""
         return (block for block in self.json["blocks"] if block["type"] == "input")
 
-    def shown(self) -> dict[str, str]:
+    def get_values(self) -> dict[str, str]:
         """Return what the fields show at first, by their names."""
         return {entry["block_id"]: _initial(entry["element"]) for entry in self.inputs()}
 
@@ -59,7 +59,7 @@ class View:
 
     def filled(self, values: dict[str, str]) -> Json:
         """Return the view as Slack sends it on. Raises `LookupError` for what nobody could fill in."""
-        if unknown := set(values) - set(self.shown()):
+        if unknown := set(values) - set(self.get_values()):
             raise LookupError(f"no such fields: {unknown}")
         state: Json = {}
         for block in self.inputs():

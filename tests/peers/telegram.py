@@ -335,7 +335,7 @@ class TelegramPeer:
                 bot.chats[chat] = opened
         return self.chats[chat]
 
-    def another(self, token: str, username: str) -> TelegramPeer:
+    def add_bot(self, token: str, username: str) -> TelegramPeer:
         """Return the server as a second bot of its groups sees it: at the same address, under its own token."""
         other = TelegramPeer(token, username)
         other.api_url, other._changed = self.api_url, self._changed
@@ -672,9 +672,9 @@ class TelegramPeer:
             raise Refusal(400, "RANDOM_ID_INVALID")
         rich = _rich(params)
         text = _text(params, "MESSAGE_TOO_LONG")[0] if params.get("text") else ""
-        shown = rich.text if rich else text
+        visible_text = rich.text if rich else text
         can_stop, is_rich = params.get("can_stop", False), rich is not None
-        self.drafts.append(Draft(chat.id, params["draft_id"], shown, time.monotonic(), is_rich, can_stop))
+        self.drafts.append(Draft(chat.id, params["draft_id"], visible_text, time.monotonic(), is_rich, can_stop))
         return True
 
     def _edit_text(self, params: Json) -> Json:
@@ -688,8 +688,8 @@ class TelegramPeer:
         rich = _rich(params) if self.has_rich else None
         text, entities = (rich.text, rich.entities) if rich else _text(params, "MESSAGE_TOO_LONG")
         buttons, blocks = _buttons(params), rich.blocks if rich else []
-        shown = (message.text, message.entities, message.buttons, message.blocks)
-        if (text, entities, buttons, blocks) == shown:
+        old_content = (message.text, message.entities, message.buttons, message.blocks)
+        if (text, entities, buttons, blocks) == old_content:
             raise Refusal(
                 400,
                 "message is not modified: specified new message content and reply markup are exactly the same as a "

@@ -49,7 +49,7 @@ POSTS = {
 
 
 @asynccontextmanager
-async def asking(world: World) -> AsyncIterator[None]:
+async def ask_continuously(world: World) -> AsyncIterator[None]:
     """Let somebody ask on every platform before the block, on one of them every few seconds in it, and on all after."""
 
     async def ask_on_all() -> None:
@@ -79,7 +79,7 @@ async def outage(world: World) -> None:
         if is_away and phase == "before":
             raise web.HTTPServiceUnavailable
 
-    async with asking(world):
+    async with ask_continuously(world):
         _watch_all(world, lambda _: watch)
         await asyncio.sleep(OUTAGE_S)
         is_away = False
@@ -110,7 +110,7 @@ async def standing_still(world: World) -> AsyncIterator[tuple[asyncio.Event, Map
         return watch
 
     _watch_all(world, watch_of)
-    async with asking(world):
+    async with ask_continuously(world):
         yield is_over, posted
 
 
@@ -125,7 +125,7 @@ async def daemon(world: World) -> None:
                 os.kill(world.daemon.pid, signal.SIGSTOP)
 
         _watch_all(world, lambda place, name=name, watch=watch: watch if place == name else None)  # type: ignore[misc]
-        async with asking(world):
+        async with ask_continuously(world):
             await at_post.wait()
             await asyncio.sleep(STANDSTILL_S)
             os.kill(world.daemon.pid, signal.SIGCONT)
@@ -133,7 +133,7 @@ async def daemon(world: World) -> None:
 
 async def model(world: World) -> None:
     """Let the model stand still: it takes the calls, and says nothing."""
-    async with asking(world):
+    async with ask_continuously(world):
         world.model.hang = True
         await asyncio.sleep(STANDSTILL_S)
         world.model.hang = False
@@ -142,7 +142,7 @@ async def model(world: World) -> None:
 async def descriptors(world: World) -> None:
     """Let the daemon open nothing more for a while: no file, no connection, not the journal."""
     _, hard = resource.prlimit(world.daemon.pid, resource.RLIMIT_NOFILE)
-    async with asking(world):
+    async with ask_continuously(world):
         soft, _ = resource.prlimit(world.daemon.pid, resource.RLIMIT_NOFILE, (FEW_DESCRIPTORS, hard))
         await asyncio.sleep(FEW_DESCRIPTORS_S)
         resource.prlimit(world.daemon.pid, resource.RLIMIT_NOFILE, (soft, hard))
@@ -150,7 +150,7 @@ async def descriptors(world: World) -> None:
 
 async def weaviate(world: World, node: Node) -> None:
     """Kill the store's server while questions are answered, and in refreshes; it is started again each time."""
-    async with asking(world):
+    async with ask_continuously(world):
         for number in range(SERVER_KILLS):
             _write_guide(world.folder, f"The word of edition {number} is edition{number}.")
             await asyncio.sleep(world.chance.uniform(0, 60 * REFRESH_MINUTES + 4))

@@ -215,16 +215,16 @@ class World:
 
     def _count_apologies(self) -> Counter[tuple[str, str]]:
         """Return how many apologies stand in each chat, by platform and chat."""
-        shown = [
+        posts = [
             (platform, chat.id)
             for platform, chats in self.chats.items()
             for chat in chats
-            for message in self.places[platform].seen(chat)
+            for message in self.places[platform].get_messages(chat)
             if APOLOGY in message.text
         ]
         # The network over HTTP is told of a failure in a state of its own; each event counts once.
         failed = {(item["chat"], item["event_id"]) for item in self._callbacks if item["state"] == "failed"}
-        return Counter([*shown, *(("http", chat) for chat, _ in failed)])
+        return Counter([*posts, *(("http", chat) for chat, _ in failed)])
 
     @property
     def _callbacks(self) -> Sequence[Mapping[str, str]]:
@@ -240,7 +240,7 @@ class World:
         apologies = self._count_apologies()
         for item in self.questions:
             platform = item.chat.platform
-            texts = [message.text for message in self.places[platform].seen(item.chat)]
+            texts = [message.text for message in self.places[platform].get_messages(item.chat)]
             state, reason, reply = outcomes.get((platform, item.chat.id, item.id), ("", "", ""))
             verdict = judge_answer(item.marker, reply, texts) if state else NEVER_TAKEN
             if verdict == "lost" and state == "failed" and apologies[platform, item.chat.id] > 0:
@@ -248,11 +248,15 @@ class World:
                 verdict = APOLOGIZED
             counts[platform, verdict] += 1
             if verdict not in ("whole", APOLOGIZED):
-                shown = [re.findall(rf"{item.marker} part (\d\d)", text) for text in texts if item.marker in text]
-                faults.append(f"{verdict}: {platform} {item.chat.id} {item.marker} {item.id} {state} {reason} {shown}")
+                part_numbers = [
+                    re.findall(rf"{item.marker} part (\d\d)", text) for text in texts if item.marker in text
+                ]
+                faults.append(
+                    f"{verdict}: {platform} {item.chat.id} {item.marker} {item.id} {state} {reason} {part_numbers}"
+                )
         for platform, chats in self.chats.items():
             for chat in chats:
-                for message in self.places[platform].seen(chat):
+                for message in self.places[platform].get_messages(chat):
                     if len(message.text) < MAX_STUB_CHARS and not MARKER.search(message.text):
                         counts[platform, "orphaned"] += 1
                         if platform != "telegram":

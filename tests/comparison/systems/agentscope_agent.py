@@ -66,13 +66,13 @@ class AgentScopeSystem:
                 yield event.delta
 
     async def retrieve(self, query: Query) -> list[str]:
-        shown = ""
+        text = ""
         async for event in self._agent(query).reply_stream(UserMsg("user", query.question)):
             if isinstance(event, HintBlockEvent):
-                shown += str(event.hint)
+                text += str(event.hint)
             elif isinstance(event, ToolResultTextDeltaEvent):
-                shown += event.delta
-        return list(dict.fromkeys(SOURCE.findall(shown)))
+                text += event.delta
+        return list(dict.fromkeys(SOURCE.findall(text)))
 
     async def close(self) -> None:
         await self._store.__aexit__(None, None, None)

@@ -25,18 +25,18 @@ class StreamSink:
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[str | None] = asyncio.Queue()
-        self._shown = ""
+        self._text = ""
 
     async def open(self) -> None:
         return None
 
     async def update(self, text: str) -> None:
-        self.queue.put_nowait(text.removeprefix(self._shown))
-        self._shown = text
+        self.queue.put_nowait(text.removeprefix(self._text))
+        self._text = text
 
     async def finish(self, reply: Reply) -> None:
         assert not reply.is_extractive, reply.trace
-        if reply.text.startswith(self._shown):
+        if reply.text.startswith(self._text):
             await self.update(reply.text)
         self.queue.put_nowait(None)
 
