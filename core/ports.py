@@ -106,7 +106,7 @@ class Library(Protocol):
     """All knowledge, as the agents see it."""
 
     def restricted_to(self, sources: Collection[str]) -> Library:
-        """Return what is known, for one question, to who may see these sources only, without agents of others."""
+        """Return a library of these sources alone, for one question; agents of other sources are missing from it."""
         ...
 
     async def route(self, query: str) -> Sequence[AgentScore]:
@@ -232,7 +232,7 @@ class Delivery(Protocol):
 
 
 class ConnectionStatus:
-    """The connection to one platform. `outages` counts how often it was lost, `is_standby`: another daemon receives."""
+    """The connection to one platform. `outages` counts how often it was lost. `is_standby`: another daemon receives."""
 
     def __init__(self) -> None:
         self.is_connected = self.is_standby = False
@@ -271,7 +271,7 @@ class Adapter(ABC):
     binding_references: frozenset[str] = frozenset()
     can_fetch_attachments: bool = False
 
-    # Where to change that the bot does not see all messages of a group, once it is open; "" where it does.
+    # Where people let the bot see all messages of a group, known once it is open; "" where it sees them.
     privacy_setting: str = ""
 
     def spell_command(self, usage: str) -> str:

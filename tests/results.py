@@ -80,7 +80,7 @@ def save(measured: Mapping[str, Sequence[Figure]]) -> None:
     machine = describe_machine()
     for suite, figures in measured.items():
         entries = [
-            {"what": figure.what, "value": float(f"{figure.value:.4g}"), "unit": figure.unit, "limit": figure.limit}
+            {"what": figure.name, "value": float(f"{figure.value:.4g}"), "unit": figure.unit, "limit": figure.limit}
             for figure in figures
         ]
         values[suite] = {"machine": machine, "figures": entries}

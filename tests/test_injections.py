@@ -133,9 +133,9 @@ def get_files(place: str, text: str, folder: Path) -> None:
 
 def to_hit(place: str, text: str) -> Hit:
     values = {"title": "Flux capacitor", "url": "https://example.org/flux", "text": "The flux capacitor is blue."}
-    named = {"web title": "title", "web snippet": "text", "web address": "url"}
-    if place in named:
-        values[named[place]] = text
+    field_names = {"web title": "title", "web snippet": "text", "web address": "url"}
+    if place in field_names:
+        values[field_names[place]] = text
     return Hit(**values)
 
 

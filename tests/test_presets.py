@@ -158,11 +158,11 @@ CHINESE = "# 会话\n\n## 签名密钥\n\n要轮换签名密钥，请调用 `rot
 async def test_a_chinese_question_finds_pages_in_both_languages(
     question: str, pages: set[str], peers: Peers, tmp_path: Path
 ) -> None:
-    others = {
+    other_presets = {
         f"docs/{number}.md": f"# Page {number}\n\nMessage {number} of the logbook, 日志 {number}.\n"
         for number in range(80)
     }
-    files = {"docs/guide.md": README, "docs/zh.md": CHINESE, **others}
+    files = {"docs/guide.md": README, "docs/zh.md": CHINESE, **other_presets}
     peers = replace(peers, repository=make_repository(tmp_path / "both", files))
     peers.model.replies["rewrite_translation"] = '{"query": "How do I change the signing key?"}'
     preset = ROOT / "config/presets/modelscope-qa.yaml"

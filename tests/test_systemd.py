@@ -128,9 +128,9 @@ def _sections(section: type[BaseModel]) -> set[type[BaseModel]]:
 
 def _secret_fields(section: type[BaseModel]) -> list[tuple[type[BaseModel], str]]:
     """Return the fields of a section that hold a secret, or are named like one."""
-    named = re.compile(r"(^|_)(token|secret|password|api_key)$")
+    secret_name = re.compile(r"(^|_)(token|secret|password|api_key)$")
     holds = {name for name, field in section.model_fields.items() if "Secret" in repr(field.annotation)}
-    suspicious = {name for name, field in section.model_fields.items() if named.search(name)}
+    suspicious = {name for name, field in section.model_fields.items() if secret_name.search(name)}
     assert suspicious <= holds, f"{section}: {suspicious - holds} cannot be read from a file"
     return [(section, name) for name in holds]
 

@@ -93,13 +93,13 @@ def test_only_imports_are_changed() -> None:
 
 def test_no_text_names_a_module_of_ours() -> None:
     """Only imports are rewritten: a path of the form `module:function` begins below the package."""
-    named = [
+    requirements = [
         f"{file}: {match[0]}"
         for package in ("bots", "core", "knowledge")
         for file in (ROOT / package).rglob("*.py")
         for match in re.finditer(r"""["'](?:bots|core|knowledge)\.[\w.{}]+:\w+["']""", file.read_text("utf-8"))
     ]
-    assert named == []
+    assert requirements == []
 
 
 def heavy_requirements(requirements: Iterable[str]) -> set[str]:

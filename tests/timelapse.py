@@ -73,9 +73,9 @@ def run_fast(monkeypatch: pytest.MonkeyPatch) -> None:
         future.add_done_callback(lambda _: working.__exit__(None, None, None))
         return future
 
-    async def counted_query(*arguments: Any, **named: Any) -> Any:
+    async def counted_query(*arguments: Any, **keywords: Any) -> Any:
         with clock.thread():
-            return await execute(*arguments, **named)
+            return await execute(*arguments, **keywords)
 
     monkeypatch.setattr(loop, "_selector", clock)
     monkeypatch.setattr(loop, "run_in_executor", counted_job)

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 class SlackAdapter(ClientAdapter["SlackClient"]):
     """One Slack app in one workspace.
 
-    Slack takes an event for delivered once it is acknowledged, and delivers it again otherwise. So every message is
-    handed to `receive`, which makes it durable, before the acknowledgement. `port` is where HTTP is listened on,
-    once it is. In the channels `bot_message_chats`, other bots' messages are delivered as well, to be counted.
+    Slack delivers an event again until it is acknowledged. So every message goes to `receive`, which makes it durable,
+    before the acknowledgement. `port` is the HTTP port while the adapter listens on one. In the channels
+    `bot_message_chats`, messages of other bots are delivered, too: they are counted.
     """
 
     name = "slack"
@@ -60,7 +60,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
     can_settle_doubt = True
     # The submission of a form waits here for its result.
     binding_references = frozenset({FIELD})
-    # What holds the connection is among them.
+    # The task that keeps the connection open is one of them.
     read_only_calls = (
         "get_identity",
         "get_socket_url",
@@ -84,7 +84,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
     ) -> None:
         super().__init__(intervals or SlackIntervals(), read_only=read_only)
         self._settings = settings
-        # Where Slack posts events, a load balancer chooses who gets one.
+        # Over HTTP, a load balancer chooses the daemon that gets an event.
         self.needs_leader = settings.app_token is not None
         self._bot_message_chats = bot_message_chats
         self._thread_cache = ThreadCache(has_answered, self._read_thread)
@@ -103,17 +103,17 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         return self._me.user_id
 
     def spell_command(self, usage: str) -> str:
-        """Return a command as Slack takes it: behind the app's own."""
+        """Return how a command is typed in Slack: behind the name of the app's own command."""
         return f"`/kimas {usage}`"
 
     async def _connect(self) -> SlackClient:
         return await connect(self._settings, self._intervals)
 
     async def _set_up(self, client: SlackClient) -> None:
-        """Learn who the bot is, and try the app token where there is one."""
+        """Look up the bot's identity, and test the app token if there is one."""
         self._me = await self._retry_until_ok(client.get_identity)
         if self._settings.app_token is not None:
-            # Good for the first connection; asking for another one right away would be asking too often.
+            # Used for the first connection: a second request right away would exceed Slack's rate limit.
             self._socket_url = await self._retry_until_ok(client.get_socket_url)
         get_logger(__name__).info("slack.open", bot=self._me.name, workspace=self._me.team)
 
@@ -148,7 +148,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         return SlackSink(context, message, delivery, own_reply_ts)
 
     def _make_note_sink(self, client: SlackClient, message: Message) -> Sink | None:
-        """Return a sink for what is no message in a conversation; None for all that is."""
+        """Return a sink for forms and pages; None for messages of a conversation."""
         if read_reaction(message) or message.purpose == "prompts":
             return SilentSink()
         if message.purpose == "home":
@@ -173,7 +173,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         return True
 
     async def show_prompts(self, message: Message, title: str, prompts: Sequence[str]) -> bool:
-        """Suggest questions in the conversation that somebody opened. Raises `PlatformError`."""
+        """Suggest questions in the conversation that a person opened. Raises `PlatformError`."""
         channel, thread_ts = str(message.reference["channel"]), str(message.reference["thread_ts"])
         await self._get_client().suggest(channel, thread_ts, title, prompts)
         return True
@@ -241,7 +241,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
             if kind == "event_callback":
                 return self._convert_event(payload)
         except Exception as error:
-            # Delivered again it would fail again.
+            # If Slack delivered it again, it would fail again.
             get_logger(__name__).warning("slack.event_malformed", error=str(error)[:500])
             return IgnoredEvent("malformed", is_expected=False)
         return IgnoredEvent(f"a payload of type {kind[:50]}")

@@ -1,7 +1,7 @@
 """The seven steps from a question to a cited reply (docs/design.md, section 3).
 
-They name no platform and catch no failure: an exception leaves to the message processor, which tells the asker. Where a
-stage used its fallback, the reply's trace says so.
+They name no platform and catch no failure: exceptions reach the message processor, which tells the asker. The reply's
+trace names each stage whose fallback was used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from core.types import Question, Reply
 async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budget: Budget | None = None) -> Reply:
     """Answer one question into its sink and return the reply.
 
-    `budget` is the one that has begun with the question, if any. Raises `UsageError` for an empty or overlong question,
+    `budget` is the question's, if it has one already. Raises `UsageError` for an empty or overlong question,
     `PlatformError` when the sink cannot be written, and the failures of stages that have no fallback.
     """
     validate_question(question, deps.settings.answer.max_question_chars)
@@ -39,7 +39,7 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
     budget = budget or Budget(deps.settings.budget)
     try:
         async with task_group() as tasks:
-            # The first sign of life must not hold up the search.
+            # The search does not wait until the platform shows that an answer is coming.
             opening = tasks.create_task(sink.open())
             async with ends_when(question.stop):
                 # 1 look
@@ -79,7 +79,7 @@ async def _finish_unwritten(sink: Sink, deps: AnswerDependencies, budget: Budget
 async def _prepare(
     question: Question, deps: AnswerDependencies, budget: Budget, tasks: asyncio.TaskGroup
 ) -> AnswerInputs:
-    """Return what the answer is written from. The steps overlap, and a speculative answer may begin beside them."""
+    """Return the evidence for the answer. The steps overlap, and a speculative answer may begin meanwhile."""
     if not question.text.strip():
         return AnswerInputs(question, RetrievalResult("", (), (), "none"))
     # 2 understand

@@ -1,4 +1,4 @@
-"""The message processor: each delivered message is journalled, judged, and answered once or skipped for a reason."""
+"""The message processor: each message is recorded, judged by the gate, and answered once or skipped for a reason."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from core.storage.claims import ClaimRepository
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Question, Reply, SkipReason, skip
 
-# How many finished answers are offered at once to a platform that did not take them.
+# How many undelivered answers are sent again at the same time.
 REDELIVERIES_AT_ONCE = 4
 
 
@@ -114,7 +114,7 @@ class MessageProcessor:
     async def drain(self, grace_s: float) -> int:
         """Wait for answers in progress, at most `grace_s` seconds; return how many are left to the next start.
 
-        It does not wait for questions that people still have time to answer: the next start judges them again.
+        It does not wait for questions that the bot leaves to people for a while: the next start judges them again.
         """
         self._stopping.set()
         self._journal.stop_retrying()
@@ -130,7 +130,7 @@ class MessageProcessor:
             cancelled_count += len(unfinished_tasks)
         return cancelled_count
 
-    # Cancelled half-way, a message would be in the journal but never scheduled, and a redelivery would be a duplicate.
+    # Cancelled half-way, the message would be recorded but never processed: a redelivery would be a duplicate.
     @uncancellable
     async def _receive(self, adapter: Adapter, message: Message) -> None:
         message = make_storable(message)
@@ -189,7 +189,7 @@ class MessageProcessor:
     async def _process_until_settled(
         self, turn: TakeTurn, adapter: Adapter, message: Message, previous_reply_id: str
     ) -> None:
-        """Process a message; take it up again for as long as the journal fails, or the platform takes no answer."""
+        """Process a message; retry while the journal fails or the platform accepts no answer."""
         is_first_try, deadline = True, None
         for delay_s in iter_retry_delays():
             try:
@@ -231,7 +231,7 @@ class MessageProcessor:
                 await self._respond(adapter, message, decision, delivery)
             return
         async with turn():
-            # Read when it is its turn: messages are in the order in which they came.
+            # Read only now, at the message's turn: messages are processed in the order in which they came.
             delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible)
             # An answer that is only to be delivered needs no worker.
             async with self._redelivery_slots[adapter.label] if delivery.final_reply else self._worker_slots:
@@ -248,7 +248,7 @@ class MessageProcessor:
     async def _judge_and_respond(
         self, adapter: Adapter, message: Message, delivery: JournaledDelivery
     ) -> GateDecision | None:
-        """Judge a message and answer it; return the decision instead if people are to have time to answer first."""
+        """Judge a message and answer it; return the decision instead if people get time to answer first."""
         if self._commenter.should_handle(message):
             await self._comment(adapter, message, delivery)
             return None
@@ -270,7 +270,7 @@ class MessageProcessor:
             await self._commenter.handle(adapter, message, delivery.previous_reply_id, delivery)
 
     async def _wait_for_humans(self, seconds: float) -> bool:
-        """Give people time to answer while other messages go on; False when the daemon stops before it is over."""
+        """Give people time to answer while other messages are processed; False when the daemon stops meanwhile."""
         with self._queue.free_worker() if self._queue else nullcontext():
             return not await wait_for(self._stopping, seconds)
 
@@ -284,7 +284,7 @@ class MessageProcessor:
         is_answerable = is_ask_command(message.command) and not decision.canned_reply and has_content(message)
         question = self._feedback.with_answer_buttons(message, is_question=is_answerable)
         sink = RecordedSink(adapter.sink(question, delivery, delivery.previous_reply_id), delivery)
-        # What the journal brings back is marked as addressed where it was.
+        # A message that was read from the journal still says whether it was addressed.
         is_unasked = decision.is_proactive or (delivery.is_resumed and not message.addressed)
         try:
             if reply := delivery.final_reply:
@@ -303,7 +303,7 @@ class MessageProcessor:
             get_logger(__name__).error("reply.refused", error=str(error))
             await self._journal.mark_failed(message, str(error))
         except JournalError:
-            # No fault of the question's: it is taken up again when the journal works.
+            # The question is fine: it is processed again when the journal works.
             raise
         except Exception as error:
             is_disturbing = self._is_apology_unneeded(message, decision, error) and not delivery.is_visible
@@ -323,7 +323,7 @@ class MessageProcessor:
             self._gate.release_cooldown(message)
 
     def _is_apology_unneeded(self, message: Message, decision: GateDecision, error: Exception) -> bool:
-        """Return whether an apology would only disturb: nobody asked, or the asker knows the reason already.
+        """Return whether an apology would only disturb: nobody addressed the bot, or the asker knows the reason.
 
         A command is always answered: its author sees the platform wait for a reply.
         """

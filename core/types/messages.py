@@ -1,4 +1,4 @@
-"""What a platform delivered, and the question that an agent or a language model gets of it."""
+"""Messages as a platform delivered them, and questions as agents and language models get them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     # Worker processes load this module, and need no event loop.
     import asyncio
 
-# What a message of the bot's own making is for: a second answer, a call for people, the first word in a new group, what
-# stands on a page of the bot's own, questions that are suggested where somebody begins to write.
+# Why the bot made a message itself: a second answer, an escalation to people, the greeting in a new group, the content
+# of its own page, questions to suggest where a person begins to write.
 MessagePurpose = Literal["", "retry", "escalation", "alert", "welcome", "home", "prompts"]
-# What stands on a page that somebody opened: nobody wrote a message for it.
+# The content of pages that a person opened: nobody wrote a message for it.
 PAGE_PURPOSES: tuple[MessagePurpose, ...] = ("home", "prompts")
 AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"]
 ESCALATION_COMMAND, RATING_COMMAND, UP, DOWN, RETRY, STOP = "handoff", "thumbs", "up", "down", "again", "stop"
@@ -45,7 +45,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class FeedEntry:
-    """Where a post comes from that is an entry of a feed. `is_too_old` says that it came while nobody looked."""
+    """Where a post comes from that is an entry of a feed. `is_too_old`: it came while the feed was not polled."""
 
     feed: str
     title: str = ""
@@ -65,9 +65,8 @@ class Button:
 class ReplyOptions:
     """How a sink shows the reply to a message.
 
-    `has_rating_buttons` puts thumbs below it, `stop_button` stands there while it is written, `buttons` are offered
-    with the answer to a press, and a network that can compare posts nothing where a post has `max_bot_replies` replies
-    of bots already.
+    `has_rating_buttons` puts thumbs below it, `stop_button` is shown while it is written, and `buttons` come with the
+    answer to a press. Where a post has `max_bot_replies` replies of bots, a network that counts them adds none.
     """
 
     has_rating_buttons: bool = False
@@ -78,23 +77,23 @@ class ReplyOptions:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a platform delivered, or what the bot asks itself to answer (`purpose`).
+    """A message that a platform delivered, or that the bot made itself, for a `purpose`.
 
     `id` is unique within its chat for one bot; `bot` is that bot's id if message ids are per bot. `addressed`
     is true for a private chat, a mention, a reply to the bot, and a command. `command` is the command's name without
     the slash; its argument is in `text`. `reference` is for the adapter, which needs it to reply (plain JSON values).
 
-    What the platform says besides, as far as it does: `is_edit` marks a new text of an earlier message, `is_by_bot`
-    what another bot wrote, `is_post` what is published for a group (None: the adapter cannot tell). Only a part of the
-    chat reads a message `in_restricted_thread`; one `in_main_chat` stands in the chat itself, though what is written
-    below it has a thread of that name. `is_shared_thread` is True where everybody's questions in a thread go on with
-    the bot that answered there, False where nobody's do, None where only those of who was answered do.
-    `thread_started_at` (seconds since 1970) is when a message of the bot began the thread, `parent_id` what the message
-    replies to that a command was given on, `language` the one in which the author uses the platform.
+    More that some platforms say: `is_edit` marks a new text of an earlier message, `is_by_bot` a message of another
+    bot, `is_post` one that is published for a group (None: the adapter cannot tell). Only a part of the
+    chat reads a message `in_restricted_thread`; one `in_main_chat` is in the chat itself, although
+    replies below it are in a thread of that name. `is_shared_thread`: True if the bot that answered in a thread
+    answers everybody there, False if nobody, None if only those whom it has answered.
+    `thread_started_at` (seconds since 1970) is when a message of the bot began the thread. Where a command was given on
+    a message, `parent_id` is what that message replies to. `language` is the author's on the platform.
 
-    A message of the bot's own making has the id of its question as `root_id`; its own `id` tells nothing. It says
-    what was wrong with the first answer (`retry_reason`), or mentions people (`mentioned_users`), who may not see the
-    question otherwise (`is_question_hidden`). `reply_options` are for the sink; the journal does not keep them.
+    A message that the bot made has the id of its question as `root_id`; its own `id` has no meaning. It says what was
+    wrong with the first answer (`retry_reason`), or mentions people (`mentioned_users`); with `is_question_hidden` they
+    cannot see the question otherwise. `reply_options` are for the sink; the journal does not keep them.
     """
 
     id: str
@@ -178,7 +177,7 @@ class Question:
     `key` is its conversation, None in the terminal, where one person asks. `in_restricted_thread` is true if only some
     members of the chat can read its thread. `image_loaders` fetch its images, `unsupported_attachments` are the kinds
     of attachments that cannot be read. `visible_sources` may be used for its answer; None: those for everyone. The
-    answer ends early when somebody sets `stop`.
+    answer ends early when `stop` is set.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""An answer, what it rests on, and how it was made: the record that the journal keeps, within bounds of its size."""
+"""Answers, their evidence, and how they were made: the record that the journal keeps, of bounded size."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-# What an answer lacks: nothing was found, no statement was supported, or no model could write it.
+# Why an answer may not help: nothing was found, no statement was supported, or no model could write it.
 Shortfall = Literal["nothing_found", "unsupported", "quoted"]
-# So much of the passages is kept: enough to see why an answer says what it says.
+# How much of the passages is recorded: enough to see why an answer says what it says.
 MAX_PASSAGES, MAX_EXCERPT_CHARS, MAX_PLACE_CHARS = 12, 300, 300
 MAX_SPANS = 60
 
@@ -102,9 +102,9 @@ class Trace:
     `tokens` is the usage of language models by "agent.prompt" and "agent.completion", `cost` their cost by agent in the
     currency of the configured prices, `models` the model that each agent called last. `cached` is true for a cached
     answer. `why_cut` is the reason for each degraded stage: "late", "failed", "unreadable" or "stopped". `rounds` are
-    those of a strategy that judges its evidence. Routing saved the searches of agents; `opinion` is why a model spoke
-    unasked. `scores` are the routing scores of the asked agents, `spans` the runs of stages in the order in which they
-    ended, `passages` the evidence, best first.
+    those of a strategy that judges its evidence. `saved_searches` counts the agents that routing left out; `opinion` is
+    why a model decided to speak unasked. `scores` are the routing scores of the asked agents, `spans` the runs of
+    stages in the order in which they ended, `passages` the evidence, best first.
     """
 
     query: str

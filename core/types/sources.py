@@ -1,4 +1,4 @@
-"""How a stored source stands."""
+"""The state of a stored source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """How a stored source stands: its last refreshes, and when the next one is due.
+    """The state of a stored source: its last refreshes, and when the next one is due.
 
     `error` is why the last try failed, "" after a success. `passages` and `documents` are what is stored, `unreadable`
     names what could not be read, and why. Times are None for "never" and, for `next_run`, for "only when asked".

@@ -1,4 +1,4 @@
-"""All knowledge, seen from the agents: routing (KIMAs 3.2.2), search and similarity over one store and one embedder."""
+"""All knowledge as the agents see it: routing (KIMAs 3.2.2), search and similarity over one store and one embedder."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from knowledge.retrieval.expiry_filter import ExpiryFilteringStore
 from knowledge.retrieval.query_embedder import EMBEDDER_COOLDOWN_S, QueryEmbedder
 from knowledge.retrieval.routing import AgentIndex, select_agents
 
-# The share of a search's time that live sources may take; at its end the stored passages would be lost as well.
+# The share of a search's time that live sources may take. If they took all of it, stored passages would be lost, too.
 LIVE_TIME_SHARE = 0.8
 # BM25's k1 + 1: what a word that is repeated without end adds, as a multiple of its IDF.
 MAX_TERM_FREQUENCY_WEIGHT = 2.2
-# No text has it: its weight is that of every word which no passage has.
+# A token that no text has: its weight is that of every unknown word.
 UNKNOWN_WORD = "\x00"
-# Which part of what is missing to a full lexical share the definition of a named identifier gets.
+# The definition of a named identifier gets this part of what its lexical share lacks to 1.
 DEFINITION_BONUS = 0.3
 # How far above the threshold a passage must score for its agent to be asked although no centroid is near the query.
-# With the default 5% of the questions about other things come so far, and 97% of the right ones (tests/quality).
+# With this default, 5% of the unrelated questions and 97% of the related ones score higher (tests/quality).
 PASSAGE_MARGIN = 0.05
-# How far above the threshold the best agent must score for its rivals to be left out without a look at passages.
+# How far above the threshold the best agent must score for the others to be left out without comparing passages.
 SURE_MARGIN = 0.1
 
 
@@ -76,7 +76,7 @@ class KnowledgeLibrary:
         self._index_entries: Mapping[str, AgentIndexEntry] = {}
         self._mix_ins: Mapping[str, MixIn] | None = None
         self._load_lock = asyncio.Lock()
-        # What words are counted in; None: all passages.
+        # The sources whose words are counted; None: all of them.
         self._counted_sources: Collection[str] | None = None
 
     @property
@@ -94,10 +94,10 @@ class KnowledgeLibrary:
         return view
 
     async def load(self, sources: Collection[str] = ()) -> None:
-        """Compute what routing compares questions with: centroids of every agent's vectors, and its mix-in.
+        """Compute what routing compares questions with: the centroids of every agent's vectors, and its mix-in text.
 
         With `sources`, only for the agents that own one of them. Meanwhile questions are routed by the previous index.
-        Raises `StoreError`, `EmbeddingError`; then all stays as it was.
+        Raises `StoreError`, `EmbeddingError`; then the previous index stays.
         """
         # One at a time: a slower, earlier load must not overwrite a newer one.
         async with self._load_lock:
@@ -162,7 +162,7 @@ class KnowledgeLibrary:
     async def _add_lexical_shares(self, passages: Sequence[Passage], query: str) -> Sequence[Passage]:
         """Return the passages with their BM25 scores as shares of the highest that the query's words can reach.
 
-        So scores of different queries compare. A definition that the query names by its identifier gets more.
+        So scores of different queries can be compared. A definition that the query names gets a higher share.
         """
         max_score = await self._max_bm25(query)
         identifiers = find_identifiers(query)
@@ -177,7 +177,7 @@ class KnowledgeLibrary:
     async def _max_bm25(self, query: str) -> float:
         """Return the highest BM25 score that a query's words can reach; those in no passage count half.
 
-        Such words tell that a part of the query is not known here, but they do not tell passages apart.
+        Such words show that a part of the query is unknown here, but they cannot distinguish passages.
         """
         tokens = query_tokens(query).split()
         weights = await self._store.term_weights(" ".join([*tokens, UNKNOWN_WORD]), self._counted_sources)
@@ -256,7 +256,7 @@ class KnowledgeLibrary:
         With a threshold above 0 the latter are not asked: a search by words would find nothing there.
         """
         sources = {source for index in indexes for source in self._agents[index.name].sources}
-        # 怎么 and 什么 are in every text: they say nothing about where to ask.
+        # 怎么 and 什么 are in every text: they say nothing about which agent to ask.
         tokens = query_tokens(strip_chinese_function_words(query)) or query_tokens(query)
         passages = await self._store.search(tokens, None, sources, self._search_settings.candidates)
         best_scores: dict[str, float] = {}
@@ -278,7 +278,7 @@ class KnowledgeLibrary:
     async def _confirm_by_passages(
         self, query: str, vector: Vectors, indexes: Sequence[AgentIndex], agents: Sequence[AgentScore]
     ) -> Sequence[AgentScore]:
-        """Add agents with a passage near the query where centroids tell little: it may ask for a detail."""
+        """Add agents with a passage near the query where no centroid is near: the query may ask for a detail."""
         limit, threshold = self._routing_settings.agents, self._routing_settings.threshold
         is_sure = bool(agents) and agents[0].score >= threshold + SURE_MARGIN
         if is_sure or len(agents) == min(limit, len(indexes)):

@@ -89,7 +89,7 @@ def main() -> None:
     for figure in (figure for figures in measured.values() for figure in figures):
         mark = "" if figure.limit is None else "[green]ok[/]" if figure.value <= figure.limit else "[red]over[/]"
         limit = "" if figure.limit is None else f"under {figure.limit:g} {figure.unit}"
-        table.add_row(figure.what, f"{figure.value:.4g} {figure.unit}", limit, mark)
+        table.add_row(figure.name, f"{figure.value:.4g} {figure.unit}", limit, mark)
     Console().print(table)
     if options.save:
         results.save(measured)

@@ -53,13 +53,13 @@ class Crowd:
 
     def figures(self, alone: float, share: float | None, above: float | None) -> list[Figure]:
         ideal = SPREAD_S + TTFT_S + TOKENS / RATE
-        who = f"crowd of {self.size}"
+        person = f"crowd of {self.size}"
         return [
-            Figure(f"{who}: time over what the model permits", self.wall_s / ideal, "x", share and 1 / share),
-            Figure(f"{who}: first token p95 above one's", percentile(self.first_ms, 0.95) - alone, "ms", above),
-            Figure(f"{who}: first token p50", median(self.first_ms), "ms"),
-            Figure(f"{who}: longest event-loop stall", self.stall_ms, "ms", 50),
-            Figure(f"{who}: CPU per answer", self.cpu_ms / self.size, "ms", 60),
+            Figure(f"{person}: time over what the model permits", self.wall_s / ideal, "x", share and 1 / share),
+            Figure(f"{person}: first token p95 above one's", percentile(self.first_ms, 0.95) - alone, "ms", above),
+            Figure(f"{person}: first token p50", median(self.first_ms), "ms"),
+            Figure(f"{person}: longest event-loop stall", self.stall_ms, "ms", 50),
+            Figure(f"{person}: CPU per answer", self.cpu_ms / self.size, "ms", 60),
         ]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Figure:
     """One measured value; `limit` is what the project promises, None where it only informs."""
 
-    what: str
+    name: str
     value: float
     unit: str
     limit: float | None = None

@@ -381,11 +381,11 @@ def journalled(folder: Path) -> dict[tuple[str, str, str], tuple[int, str, str]]
 
 def _unknown(lines: Sequence[Line], rows: Mapping[tuple[str, str, str], object]) -> list[Line]:
     """Return what was written in private chats of Discord before the bot had heard of them: docs/discord.md."""
-    heard, messages = set[Chat](), list[Line]()
+    chats, messages = set[Chat](), list[Line]()
     for line in lines:
         if (line.chat.platform, line.chat.id, line.id) in rows:
-            heard.add(line.chat)
-        elif line.chat.platform == "discord" and line.chat.private and line.chat not in heard:
+            chats.add(line.chat)
+        elif line.chat.platform == "discord" and line.chat.private and line.chat not in chats:
             messages.append(line)
     return messages
 

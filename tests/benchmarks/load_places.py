@@ -293,7 +293,7 @@ class Network(callback.CallbackPeer):
         self.times += [time.monotonic()] * (len(self.callbacks) - len(self.times))
         return answer
 
-    def told(self, chat: str) -> list[tuple[float, dict[str, Any]]]:
+    def get_calls(self, chat: str) -> list[tuple[float, dict[str, Any]]]:
         both = zip(self.times, self.callbacks, strict=True)
         return [(at, entry) for at, entry in both if entry["chat"] == chat]
 
@@ -327,8 +327,14 @@ class Http(Platform):
         number = f"e{len(self._events)}"
         # The network knows who is meant; here that is said as on the other platforms, by a mention.
         addressed = chat.private or text.startswith("@kimas ")
-        who = {"id": str(8000 + author), "name": f"P{author}"}
-        event = {"id": number, "chat": chat.id, "author": who, "text": text.removeprefix("@kimas "), "kind": "message"}
+        person = {"id": str(8000 + author), "name": f"P{author}"}
+        event = {
+            "id": number,
+            "chat": chat.id,
+            "author": person,
+            "text": text.removeprefix("@kimas "),
+            "kind": "message",
+        }
         self._events[number] = {**event, "private": chat.private, "addressed": addressed}
         # What is said first is sent first, however often it takes.
         async with self._lanes[chat.id]:

@@ -104,14 +104,14 @@ def _make_row(number: int, generator: random.Random) -> dict[str, Any]:
 
 def _to_tables(rows: list[dict[str, Any]], first: int) -> Iterator[tuple[Table, list[Mapping[str, Any]]]]:
     amounts = {"prompt": 3000, "completion": 200, "cost": 0.002}
-    named = ("platform", "chat", "author_id")
+    column_names = ("platform", "chat", "author_id")
     yield messages, [*rows]
     days = [row["received_at"].date().isoformat() for row in rows]
     yield (
         answers,
         [
             {
-                **{name: row[name] for name in named},
+                **{name: row[name] for name in column_names},
                 "question_id": row["id"],
                 "outcome": "answered",
                 "day": day,
@@ -132,7 +132,7 @@ def _to_tables(rows: list[dict[str, Any]], first: int) -> Iterator[tuple[Table, 
         feedback,
         [
             {
-                **{name: row[name] for name in (*named, "bot")},
+                **{name: row[name] for name in (*column_names, "bot")},
                 **{"question": row["id"], "verdict": "up", "reason": "", "press": row["id"], "at": row["received_at"]},
             }
             for row in rows[::10]

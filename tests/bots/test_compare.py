@@ -159,9 +159,11 @@ async def test_an_interrupted_comparison_goes_on_where_it_stopped(data: Path, co
         assert "is kept: run the same command" in failed.stderr
         written, judge.status = len(writer.requests), 0
         # What the judge has still to do costs money too, and so does all of it with another judge.
-        kept = len([line for line in (tmp_path / "data/comparison.jsonl").read_text().splitlines() if "scores" in line])
+        judgement_count = len(
+            [line for line in (tmp_path / "data/comparison.jsonl").read_text().splitlines() if "scores" in line]
+        )
         again = await asyncio.to_thread(deployment.call, *arguments)
-        assert f"To do: 0 answers and {2 * QUESTIONS - kept} judgements" in again.stderr
+        assert f"To do: 0 answers and {2 * QUESTIONS - judgement_count} judgements" in again.stderr
         assert "Nothing is left to do" in (await asyncio.to_thread(deployment.call, *arguments)).stderr
         models = deployment.settings["models"]
         deployment.settings["models"] = {**models, "judge": {**models["judge"], "model": "another-judge"}}

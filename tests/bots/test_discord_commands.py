@@ -154,8 +154,8 @@ async def test_an_owner_is_answered_for_their_eyes_alone(peer: DiscordPeer, star
 
 async def test_the_handler_checks_whatever_the_menu_shows(peer: DiscordPeer, start: Start) -> None:
     desk, room = await start(), peer.channel()
-    for who, bits in ((ANN, 0), (BOSS, MANAGE_GUILD)):
-        refused = await run_command(peer, room, "pause", who, permissions=bits)
+    for person, bits in ((ANN, 0), (BOSS, MANAGE_GUILD)):
+        refused = await run_command(peer, room, "pause", person, permissions=bits)
         assert refused.hidden
         assert refused.response_message is not None
         assert refused.response_message.content == "Only those who look after this bot here may do that."

@@ -77,13 +77,13 @@ def ask(peer: DiscordPeer, adapter: DiscordAdapter, inbox: Inbox, delivered: Del
 def command(peer: DiscordPeer, adapter: DiscordAdapter, inbox: Inbox, delivered: Delivered, room: str) -> Command:
     """Have somebody give a slash command and return the sink for the answer."""
 
-    async def given(name: str = "ask", channel: str = room, **options: str) -> tuple[DiscordSink, Interaction]:
+    async def give_command(name: str = "ask", channel: str = room, **options: str) -> tuple[DiscordSink, Interaction]:
         request = await peer.command(channel, name, None, **options)
         await inbox.until_true(lambda: any(item.id == request.id for item in inbox.messages))
         message = next(item for item in inbox.messages if item.id == request.id)
         return adapter.sink(message, delivered), request
 
-    return given
+    return give_command
 
 
 async def test_a_channel_sees_typing_then_a_reply_that_grows(

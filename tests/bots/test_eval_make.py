@@ -216,19 +216,19 @@ async def test_who_gets_no_proposals_is_told_why(deployment: Deployment, tmp_pat
         return result.stderr
 
     questions = ("questions", str(tmp_path / "questions.jsonl"))
-    elsewhere = ("--chat", "telegram:-9")
-    gate = ("gate", str(tmp_path / "gate.jsonl"), *elsewhere)
+    other_chat_options = ("--chat", "telegram:-9")
+    gate = ("gate", str(tmp_path / "gate.jsonl"), *other_chat_options)
     assert "there is no journal yet" in await propose(*questions)
     assert "there is no journal yet" in await propose(*gate)
     await _fill(deployment)
     assert "the journal has no messages of telegram:-9" in await propose(*gate)
-    reasons = await propose(*questions, *elsewhere)
+    reasons = await propose(*questions, *other_chat_options)
     assert "no liked answers and no unanswered questions of telegram:-9" in reasons
     assert "set models.main, and it writes the questions" in reasons
-    assert "models.main" not in await propose(*questions, *elsewhere, "--from", "ratings")
+    assert "models.main" not in await propose(*questions, *other_chat_options, "--from", "ratings")
     async with LanguageModelPeer(reply="How do I install it?") as peer:
         deployment.settings["models"] = {"main": {"base_url": peer.base_url, "model": "writer"}}
-        assert "no passages: kimas ingest reads them" in await propose(*questions, *elsewhere)
+        assert "no passages: kimas ingest reads them" in await propose(*questions, *other_chat_options)
         await asyncio.to_thread(deployment.call, "ingest")
         unreadable = await propose(*questions, "--from", "knowledge")
     assert "the model wrote no question that can be used, for any of 1 passage" in unreadable

@@ -53,11 +53,11 @@ class Client(ABC):
         """Wait until the bot listens."""
 
     @abstractmethod
-    async def menu(self, who: int) -> Any:
+    async def menu(self, person: int) -> Any:
         """Give the command and return the message of the menu."""
 
     @abstractmethod
-    async def choose(self, menu: Any, data: str, who: int, *, old: bool = False) -> str:
+    async def choose(self, menu: Any, data: str, person: int, *, old: bool = False) -> str:
         """Choose an entry and return the notice, or the text of the menu."""
 
     @abstractmethod
@@ -76,20 +76,20 @@ class TelegramClient(Client):
         await adapter.open()
         return adapter
 
-    def author(self, who: int) -> telegram.Author:
-        return telegram.Author(who, f"Person {who}", f"person_{who}")
+    def author(self, person: int) -> telegram.Author:
+        return telegram.Author(person, f"Person {person}", f"person_{person}")
 
     async def ready(self) -> None:
         return None
 
-    async def menu(self, who: int) -> telegram.PostedMessage:
+    async def menu(self, person: int) -> telegram.PostedMessage:
         count = len(self.peer.messages(-100))
-        self.peer.say(-100, "/settings@kimas_bot", author=self.author(who))
+        self.peer.say(-100, "/settings@kimas_bot", author=self.author(person))
         await self.peer.wait_until(lambda: len(self.peer.messages(-100)) > count, 30)
         return self.peer.messages(-100)[-1]
 
-    async def choose(self, menu: telegram.PostedMessage, data: str, who: int, *, old: bool = False) -> str:
-        press = self.peer.press(-100, menu.id, data, author=self.author(who), old=old)
+    async def choose(self, menu: telegram.PostedMessage, data: str, person: int, *, old: bool = False) -> str:
+        press = self.peer.press(-100, menu.id, data, author=self.author(person), old=old)
         await self.peer.wait_until(lambda: press in self.peer.notices, 30)
         return self.peer.notices[press] or menu.text
 
@@ -107,17 +107,19 @@ class DiscordClient(Client):
         await adapter.open()
         return adapter
 
-    def author(self, who: int) -> discord.Author:
-        return discord.Author(str(who), f"person_{who}")
+    def author(self, person: int) -> discord.Author:
+        return discord.Author(str(person), f"person_{person}")
 
-    def rights(self, who: int) -> int:
-        return MANAGE_GUILD if who == ADMIN else 0
+    def rights(self, person: int) -> int:
+        return MANAGE_GUILD if person == ADMIN else 0
 
     async def ready(self) -> None:
         await self.peer.wait_until(lambda: bool(self.peer.gateway.live), 30)
 
-    async def menu(self, who: int) -> discord.PostedMessage:
-        interaction = await self.peer.command(self.room, "settings", self.author(who), permissions=self.rights(who))
+    async def menu(self, person: int) -> discord.PostedMessage:
+        interaction = await self.peer.command(
+            self.room, "settings", self.author(person), permissions=self.rights(person)
+        )
         await self.peer.wait_until(
             lambda: interaction.response_message is not None and bool(interaction.response_message.content), 30
         )
@@ -125,10 +127,10 @@ class DiscordClient(Client):
         assert interaction.hidden
         return interaction.response_message
 
-    async def choose(self, menu: discord.PostedMessage, data: str, who: int, *, old: bool = False) -> str:
+    async def choose(self, menu: discord.PostedMessage, data: str, person: int, *, old: bool = False) -> str:
         name = FIELDS_ID if data.startswith("field:") else VALUES_ID
-        rights = self.rights(who)
-        pressed = await self.peer.press(menu, name, self.author(who), value=data, permissions=rights)
+        rights = self.rights(person)
+        pressed = await self.peer.press(menu, name, self.author(person), value=data, permissions=rights)
         await self.peer.wait_until(lambda: pressed.response_message is not None, 30)
         assert pressed.response_message is not None
         return pressed.response_message.content

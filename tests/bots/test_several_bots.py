@@ -287,13 +287,13 @@ async def test_two_http_networks_answer_each_their_own(deployment: Deployment) -
             for name, peer, port in names
         }
         # The same chat and number on both: they are two messages in two chats.
-        who = {"author": {"id": "42", "name": "Ann"}, "chat": "room", "kind": "message"}
+        person = {"author": {"id": "42", "name": "Ann"}, "chat": "room", "kind": "message"}
         async with deployment.daemon() as process:
             for _, peer, port in names:
-                await accepted(peer, port, {**who, "id": "1", "text": QUESTION, "addressed": True})
+                await accepted(peer, port, {**person, "id": "1", "text": QUESTION, "addressed": True})
             await settled(deployment, 2)
             for _, peer, port in names:
-                await accepted(peer, port, {**who, "id": "2", "text": "thanks, see you at lunch"})
+                await accepted(peer, port, {**person, "id": "2", "text": "thanks, see you at lunch"})
             await settled(deployment, 4)
             await stopped(process)
         assert sorted(rows(deployment, "chat, id, state")) == [
@@ -425,8 +425,11 @@ class TestWhoSpeaks:
         command = [message("2", bot, addressed=True, text="", command="status") for bot in ("42", "43")]
         assert await list_pending(journal, *command) == ["", "another bot of ours took it first"]
         # In a thread where both have answered, both are meant by what names nobody, and one by what names it.
-        named = [message("3", "42", addressed=True, text="@two why?"), message("3", "43", addressed=True, text="why?")]
-        assert await list_pending(journal, *named) == ["another bot of ours was named", ""]
+        named_messages = [
+            message("3", "42", addressed=True, text="@two why?"),
+            message("3", "43", addressed=True, text="why?"),
+        ]
+        assert await list_pending(journal, *named_messages) == ["another bot of ours was named", ""]
 
     async def test_a_reply_is_for_the_bot_that_is_replied_to(self, journal: Journal) -> None:
         request = message("1", "43", addressed=True)
@@ -448,18 +451,18 @@ class TestWhoSpeaks:
 
     async def test_where_both_answered_it_is_for_the_one_that_answered_its_author(self, journal: Journal) -> None:
         thread, room = ConversationKey("discord", "30", "40"), ChatHistory(journal.database)
-        for number, (bot, who) in enumerate((("42", "7"), ("43", "8"))):
-            request = message(str(number), bot, addressed=True, key=thread, author_id=who)
+        for number, (bot, person) in enumerate((("42", "7"), ("43", "8"))):
+            request = message(str(number), bot, addressed=True, key=thread, author_id=person)
             await journal.record_message(request)
             await journal.mark_answered(request, Reply("Call it."))
         whose = {}
-        for number, who in (("5", "7"), ("6", "8"), ("7", "9")):
+        for number, person in (("5", "7"), ("6", "8"), ("7", "9")):
             copies = [
-                message(number, bot, key=thread, text="and how often?", author_id=who, is_shared_thread=True)
+                message(number, bot, key=thread, text="and how often?", author_id=person, is_shared_thread=True)
                 for bot in ("42", "43")
             ]
             reasons = await list_pending(journal, *copies, settings=discord_pair())
-            whose[who] = reasons.index("")
+            whose[person] = reasons.index("")
             assert sorted(reasons) == ["", "it goes on with another bot of ours"]
             assert [await is_follow_up(copy, room, discord_pair()) for copy in copies] == [not why for why in reasons]
         assert whose == {"7": 0, "8": 1, "9": 1}, "who was not answered goes on with the last that did"

@@ -37,8 +37,8 @@ def test_the_manifest_asks_for_what_the_bot_uses() -> None:
     assert scopes == explained
     events = set(manifest["settings"]["event_subscriptions"]["bot_events"])
     messages = {"message.channels", "message.groups", "message.im", "message.mpim"}
-    others = {"app_home_opened", "member_joined_channel", "reaction_added", "reaction_removed"}
-    assert events == {"app_mention", *others, *messages}
+    optional_events = {"app_home_opened", "member_joined_channel", "reaction_added", "reaction_removed"}
+    assert events == {"app_mention", *optional_events, *messages}
     assert manifest["features"]["app_home"]["home_tab_enabled"] is True
     assert manifest["settings"]["socket_mode_enabled"] is True
     assert manifest["settings"]["interactivity"]["is_enabled"] is True

@@ -368,17 +368,17 @@ async def test_a_cancelled_answer_leaves_no_task_behind(peer: SlackPeer, ask: As
         await sink.update("One")
         await asyncio.Event().wait()
 
-    def left() -> list[str]:
+    def list_tasks() -> list[str]:
         return [item.get_name() for item in asyncio.all_tasks() if item.get_name().startswith("slack reply")]
 
     task = asyncio.create_task(answer())
     await peer.wait_for_reply("C1", 30)
-    assert left(), "it shows the reply in a task of its own"
+    assert list_tasks(), "it shows the reply in a task of its own"
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    await until(lambda: not left())
+    await until(lambda: not list_tasks())
     gc.collect()
-    assert left() == []
+    assert list_tasks() == []
 
 
 async def test_a_command_is_answered_for_everybody_and_help_for_the_asker(

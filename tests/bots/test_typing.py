@@ -65,11 +65,11 @@ class Channel:
                     return row.state, row.reason
                 await asyncio.sleep(0.02)
 
-    async def show_typing(self, room: str, who: Author) -> None:
+    async def show_typing(self, room: str, person: Author) -> None:
         """Let somebody type until the adapter knows; what it knows ends soon."""
         async with asyncio.timeout(30):
             while not self.adapter.is_typing(ConversationKey("discord", room)):
-                await self.peer.write(room, who)
+                await self.peer.write(room, person)
                 await asyncio.sleep(0.005)
 
     async def over(self) -> None:
@@ -109,18 +109,18 @@ async def channel(tmp_path: Path, typed_s: float) -> AsyncIterator[Channel]:
 
 
 @pytest.mark.parametrize(
-    ("who", "says", "reason"),
+    ("person", "says", "reason"),
     [
         (BEA, "With pip install kimas, as for everything", "a human replied"),
         (Author(), "never mind, found it", "the asker took the question back"),
     ],
 )
-async def test_who_is_typing_is_waited_for_and_heard(channel: Channel, who: Author, says: str, reason: str) -> None:
+async def test_who_is_typing_is_waited_for_and_heard(channel: Channel, person: Author, says: str, reason: str) -> None:
     question = await channel.peer.say(channel.room, QUESTION)
-    async with typing_on(channel, who):
+    async with typing_on(channel, person):
         await asyncio.wait_for(channel.adapter.waiting.wait(), 30)
         assert channel.peer.messages(channel.room) == [], "the wait alone is over"
-        await channel.peer.say(channel.room, says, author=who)
+        await channel.peer.say(channel.room, says, author=person)
     assert await channel.settled(question) == ("silent", reason)
 
 
@@ -134,12 +134,12 @@ async def test_who_types_for_ever_is_not_waited_for(channel: Channel) -> None:
 
 
 @asynccontextmanager
-async def typing_on(channel: Channel, who: Author) -> AsyncIterator[None]:
+async def typing_on(channel: Channel, person: Author) -> AsyncIterator[None]:
     """Let somebody type all the time."""
 
     async def type_on() -> None:
         while True:
-            await channel.peer.write(channel.room, who)
+            await channel.peer.write(channel.room, person)
             await asyncio.sleep(0.2)
 
     typing = asyncio.create_task(type_on())

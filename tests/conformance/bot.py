@@ -222,9 +222,9 @@ class Bot:
         """Wait until the intake has nothing to do."""
         await until(lambda: not self.intake._tasks, "an idle intake")
 
-    async def hears(self, room: Channel, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> Entry:
+    async def hears(self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **more: Any) -> Entry:
         """Let somebody write, and wait until the message is settled."""
-        return await self.settled(room, await self.driver.say(room, text, who=who, reply_to=reply_to, **more))
+        return await self.settled(room, await self.driver.say(room, text, person=person, reply_to=reply_to, **more))
 
     async def command(self, room: Channel, name: str, text: str = "") -> Entry:
         """Give a command, and wait until it is settled."""
@@ -241,13 +241,13 @@ class Bot:
     async def ask_while_waiting(self) -> None:
         """Ask elsewhere and wait for the answer: what was said before is known by then. The gate stays closed."""
         gate, self.script.before = self.script.before, None
-        elsewhere = self.private(OTHER_PERSON)
-        await self.settled(elsewhere, await self.driver.say(elsewhere, "something else", who=OTHER_PERSON))
+        room = self.private(OTHER_PERSON)
+        await self.settled(room, await self.driver.say(room, "something else", person=OTHER_PERSON))
         self.script.before = gate
 
-    async def ask(self, room: Channel, text: str, *, who: Person = ANN) -> Entry:
+    async def ask(self, room: Channel, text: str, *, person: Person = ANN) -> Entry:
         """Let somebody ask the bot, and wait until the question is settled."""
-        return await self.hears(room, self.to_bot(room, text), who=who)
+        return await self.hears(room, self.to_bot(room, text), person=person)
 
     def to_bot(self, room: Channel, text: str) -> str:
         """Return a text that means the bot: in a private chat every one does."""
@@ -289,7 +289,7 @@ class Terminal(Bot):
     async def command(self, room: Channel, name: str, text: str = "") -> Entry:
         return await self._typed(f"/{name} {text}".strip())
 
-    async def ask(self, room: Channel, text: str, *, who: Person = ANN) -> Entry:
+    async def ask(self, room: Channel, text: str, *, person: Person = ANN) -> Entry:
         return await self._typed(text)
 
     async def _typed(self, line: str) -> Entry:

@@ -72,12 +72,12 @@ class PostedMessage:
     reply_to: str = ""
 
 
-async def until(true: Callable[[], bool], what: str, timeout_s: float = 30) -> None:
+async def until(true: Callable[[], bool], description: str, timeout_s: float = 30) -> None:
     """Wait until something is true. Raises `TimeoutError` that says what never came."""
     deadline = time.monotonic() + timeout_s
     while not true():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {timeout_s:g} s: {what}")
+            raise TimeoutError(f"not within {timeout_s:g} s: {description}")
         await asyncio.sleep(0.005)
 
 
@@ -140,7 +140,7 @@ class Driver(ABC):
         """Let Ann write a post, and return its id and the room below it."""
 
     @abstractmethod
-    async def say(self, room: Channel, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str: ...
+    async def say(self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **more: Any) -> str: ...
 
     @abstractmethod
     async def command(self, room: Channel, name: str, text: str = "") -> str: ...
@@ -198,9 +198,9 @@ class Driver(ABC):
     @abstractmethod
     def signs(self) -> int: ...
 
-    async def reply(self, room: Channel, message: PostedMessage, text: str, who: Person = ANN) -> str:
+    async def reply(self, room: Channel, message: PostedMessage, text: str, person: Person = ANN) -> str:
         """Reply to a message of the bot."""
-        return await self.say(room, text, who=who, reply_to=message.id)
+        return await self.say(room, text, person=person, reply_to=message.id)
 
 
 class Telegram(Driver):
@@ -248,14 +248,14 @@ class Telegram(Driver):
     def get_mention(self, person: Person) -> str:
         return f"@person_{person.number} "
 
-    def _author(self, who: Person) -> telegram.Author:
-        return telegram.Author(1000 + who.number, who.name, f"person_{who.number}", is_bot=who.robot)
+    def _author(self, person: Person) -> telegram.Author:
+        return telegram.Author(1000 + person.number, person.name, f"person_{person.number}", is_bot=person.robot)
 
-    async def say(self, room: Channel, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str:
+    async def say(self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **more: Any) -> str:
         thread = int(room.thread) if room.thread else None
         answered = int(reply_to) if reply_to else None
         place = int(room.place)
-        return str(self.peer.say(place, text, author=self._author(who), reply_to=answered, thread=thread, **more))
+        return str(self.peer.say(place, text, author=self._author(person), reply_to=answered, thread=thread, **more))
 
     async def command(self, room: Channel, name: str, text: str = "") -> str:
         to = "" if room.private else "@kimas_bot"
@@ -404,11 +404,11 @@ class Discord(Driver):
     def get_mention(self, person: Person) -> str:
         return f"<@{1000 + person.number}> "
 
-    def _author(self, who: Person) -> discord.Author:
-        return discord.Author(str(1000 + who.number), f"person{who.number}", who.name, bot=who.robot)
+    def _author(self, person: Person) -> discord.Author:
+        return discord.Author(str(1000 + person.number), f"person{person.number}", person.name, bot=person.robot)
 
-    async def say(self, room: Channel, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str:
-        return await self.peer.say(room.place, text, author=self._author(who), reply_to=reply_to, **more)
+    async def say(self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **more: Any) -> str:
+        return await self.peer.say(room.place, text, author=self._author(person), reply_to=reply_to, **more)
 
     async def command(self, room: Channel, name: str, text: str = "") -> str:
         values = {"question": text} if name == "ask" else {}
@@ -531,13 +531,13 @@ class Slack(Driver):
         message = await self.say(board, text)
         return message, replace(board, thread=message)
 
-    async def say(self, room: Channel, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str:
+    async def say(self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **more: Any) -> str:
         thread = room.thread
         if reply_to:
             # A reply is what is written in the thread of what it replies to.
             thread = self.peer.message(room.place, reply_to).thread_ts or reply_to
-        own = {"bot_id": "B1008"} if who.robot else {"user_profile": {"display_name": who.name}}
-        return self.peer.say(room.place, text, user=f"U{1000 + who.number}", thread=thread, **own, **more)
+        own = {"bot_id": "B1008"} if person.robot else {"user_profile": {"display_name": person.name}}
+        return self.peer.say(room.place, text, user=f"U{1000 + person.number}", thread=thread, **own, **more)
 
     async def command(self, room: Channel, name: str, text: str = "") -> str:
         return str(self.peer.command(f"{name} {text}".strip(), channel=room.place).payload["trigger_id"])  # type: ignore[index]

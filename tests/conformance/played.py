@@ -73,17 +73,17 @@ class Played(Driver):
     def get_mention(self, person: Person) -> str:
         return f"@{person.name} "
 
-    async def say(self, room: Channel, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str:
-        assert not room.private or room == self.private(who), "in a private talk nobody else says anything"
+    async def say(self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **more: Any) -> str:
+        assert not room.private or room == self.private(person), "in a private talk nobody else says anything"
         key = ConversationKey(self.name, room.chat, room.thread)
         assert reply_to in ("", self._adapter.latest.get(key)), "only what was said last can be replied to"
         marks = [
-            *(["bot"] if who.robot else []),
+            *(["bot"] if person.robot else []),
             *(["alone"] if room.private else []),
             *([f"in {room.thread}"] if room.thread else []),
         ]
         where = f" ({', '.join(marks)})" if marks else ""
-        return await self._type(f"{who.name}{where}: {'^ ' if reply_to else ''}{text}")
+        return await self._type(f"{person.name}{where}: {'^ ' if reply_to else ''}{text}")
 
     async def _type(self, line: str) -> str:
         """Type a line, and return the id of what it became once it was heard."""
@@ -107,10 +107,10 @@ class Played(Driver):
         """Return how much has been printed."""
         return len(self._adapter.output.getvalue())
 
-    def read_feedback_reply(self, who: Person, since: int) -> CommandOutput:
+    def read_feedback_reply(self, person: Person, since: int) -> CommandOutput:
         """Return what somebody was told about what they said of an answer, from a point of what was printed on."""
         lines = plain(self._adapter.output.getvalue()[since:]).splitlines()
-        at = next(at for at, line in enumerate(lines) if line.startswith(f"(to {who.name}: "))
+        at = next(at for at, line in enumerate(lines) if line.startswith(f"(to {person.name}: "))
         following = lines[at + 1] if at + 1 < len(lines) else ""
         return CommandOutput(lines[at].partition(": ")[2].removesuffix(")"), choices_in(following))
 

@@ -48,11 +48,11 @@ async def test_a_paused_bot_is_silent_for_everybody_and_says_why(bot: Bot) -> No
     await owned(bot)
     room = bot.group()
     assert (await run_command(bot, room, "pause")).startswith("I am silent in this chat until /resume.")
-    entry = await bot.ask(room, "How do I install it?", who=BEN)
+    entry = await bot.ask(room, "How do I install it?", person=BEN)
     assert (entry.state, "(/pause)" in entry.reason) == ("silent", True)
     assert "I am KIMAs" in await run_command(bot, room, "help")
     assert await run_command(bot, room, "resume") == "I speak again in this chat."
-    assert (await bot.ask(room, "How do I install it?", who=BEN)).state == "answered"
+    assert (await bot.ask(room, "How do I install it?", person=BEN)).state == "answered"
 
 
 async def test_a_pause_outlives_a_kill(bot: Bot) -> None:
@@ -61,8 +61,8 @@ async def test_a_pause_outlives_a_kill(bot: Bot) -> None:
     await run_command(bot, room, "pause", "30")
     await bot.kill()
     await bot.start()
-    assert (await bot.ask(room, "How do I install it?", who=BEN)).state == "silent"
-    assert (await bot.ask(bot.other_chat(BEN), "How do I install it?", who=BEN)).state == "answered"
+    assert (await bot.ask(room, "How do I install it?", person=BEN)).state == "silent"
+    assert (await bot.ask(bot.other_chat(BEN), "How do I install it?", person=BEN)).state == "answered"
 
 
 async def test_a_mode_is_one_chats_own(bot: Bot) -> None:
@@ -72,10 +72,10 @@ async def test_a_mode_is_one_chats_own(bot: Bot) -> None:
         "The mode of this chat is now off; it was mention.",
         "The mode of this chat is now `off`; it was `mention`.",
     )
-    assert (await bot.ask(room, "How do I install it?", who=BEN)).state == "silent"
-    assert (await bot.ask(bot.other_chat(BEN), "How do I install it?", who=BEN)).state == "answered"
+    assert (await bot.ask(room, "How do I install it?", person=BEN)).state == "silent"
+    assert (await bot.ask(bot.other_chat(BEN), "How do I install it?", person=BEN)).state == "answered"
     await run_command(bot, room, "mode", "default")
-    assert (await bot.ask(room, "How do I install it?", who=BEN)).state == "answered"
+    assert (await bot.ask(room, "How do I install it?", person=BEN)).state == "answered"
 
 
 async def test_the_last_answer_is_explained(bot: Bot) -> None:
@@ -90,23 +90,23 @@ async def test_the_last_answer_is_explained(bot: Bot) -> None:
 async def test_words_in_a_question_are_no_command(bot: Bot, words: str) -> None:
     await owned(bot)
     room = bot.group()
-    await bot.ask(room, f"What does the manual say about {words} ?", who=ANN)
+    await bot.ask(room, f"What does the manual say about {words} ?", person=ANN)
     assert bot.script.question_texts == [f"What does the manual say about {words} ?"]
-    assert (await bot.ask(room, "and now?", who=BEN)).state == "answered"
+    assert (await bot.ask(room, "and now?", person=BEN)).state == "answered"
 
 
 @cannot(discord="Discord offers commands to people alone", slack="a bot cannot use /kimas")
 async def test_another_bots_command_is_not_heard(bot: Bot) -> None:
     await owned(bot, administration={"owners": ["telegram:1008", "console:robot"]})
     room = bot.group()
-    await bot.driver.say(room, "/pause@kimas_bot", who=ROBOT)
-    assert (await bot.ask(room, "How do I install it?", who=BEN)).state == "answered"
+    await bot.driver.say(room, "/pause@kimas_bot", person=ROBOT)
+    assert (await bot.ask(room, "How do I install it?", person=BEN)).state == "answered"
 
 
 @cannot(discord=NO_REPLYING_COMMAND, slack=NO_REPLYING_COMMAND)
 async def test_a_silence_is_explained_to_who_replies_to_it(bot: Bot) -> None:
     room = bot.group()
-    chatter = await bot.hears(room, "nice weather today", who=BEN)
-    question = await bot.driver.say(room, "/why@kimas_bot", who=ANN, reply_to=chatter.id)
+    chatter = await bot.hears(room, "nice weather today", person=BEN)
+    question = await bot.driver.say(room, "/why@kimas_bot", person=ANN, reply_to=chatter.id)
     await bot.settled(room, question)
     assert bot.texts(room) == ["I was silent because: the bot was not addressed."]

@@ -34,7 +34,7 @@ async def test_who_is_added_to_a_group_says_what_it_can_do_once(bot: Bot) -> Non
 @cannot(**NO_MENUS)
 async def test_a_message_is_asked_about_in_its_menu(bot: Bot) -> None:
     room = bot.group()
-    message = await bot.driver.say(room, "the build fails with E12", who=BEN)
+    message = await bot.driver.say(room, "the build fails with E12", person=BEN)
     entry = await bot.settled(room, await bot.driver.ask_about(room, message))
     assert entry.state == "answered"
     assert bot.script.question_texts == ["the build fails with E12"]

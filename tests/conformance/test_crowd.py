@@ -20,7 +20,7 @@ async def test_two_hundred_messages_over_twenty_chats_are_all_accounted_for(bot:
         room = rooms[number % CHATS]
         asks = room.private or number % 5 == 0
         text = bot.to_bot(room, f"question {number}?") if asks else f"chatter {number}"
-        message = await bot.driver.say(room, text, who=Person(number % CHATS, f"P{number % CHATS}"))
+        message = await bot.driver.say(room, text, person=Person(number % CHATS, f"P{number % CHATS}"))
         written.append((room, message, asks))
         if number == MESSAGES // 2:
             await bot.driver.lose_connection()

@@ -172,11 +172,11 @@ async def test_an_outage_longer_than_the_tries_of_a_reply_delivers_it_from_the_j
 async def test_the_limit_of_one_chat_holds_up_no_other(bot: Bot) -> None:
     slow, fast = bot.private(), bot.private(BEN)
     await bot.ask(slow, "hello")
-    await bot.ask(fast, "hello", who=BEN)
+    await bot.ask(fast, "hello", person=BEN)
     bot.driver.fail("post", "rate limit")
     message = await bot.driver.say(slow, "How?")
     await until(lambda: len(bot.script.questions) == 3, "the question")
-    assert (await bot.ask(fast, "And this?", who=BEN)).state == "answered"
+    assert (await bot.ask(fast, "And this?", person=BEN)).state == "answered"
     assert (await bot.settled(slow, message)).state == "answered"
     assert [len(bot.messages(room)) for room in (slow, fast)] == [2, 2]
 

@@ -54,7 +54,7 @@ def of_rows(rows: list[dict[str, Any]]) -> dict[str, str]:
 
 
 async def press(
-    bot: Bot, room: Channel, data: str, who: Person = ANN, *, at: int = -1, below: Any = None, idle: bool = True
+    bot: Bot, room: Channel, data: str, person: Person = ANN, *, at: int = -1, below: Any = None, idle: bool = True
 ) -> ButtonResponse:
     """Press a button below one of the bot's messages, or `below` a note; return what is seen then.
 
@@ -63,18 +63,18 @@ async def press(
     driver, place = bot.driver, room.place
     if isinstance(driver, Played):
         printed = driver.printed()
-        await bot.settled(room, await driver.say(room, data, who=who))
-        output = driver.read_feedback_reply(who, printed)
+        await bot.settled(room, await driver.say(room, data, person=person))
+        output = driver.read_feedback_reply(person, printed)
         return ButtonResponse(output.text, output.choices, None)
     if isinstance(driver, Telegram):
         message = driver.peer.messages(int(place))[at]
-        number = driver.peer.press(int(place), message.id, data, author=driver._author(who))
+        number = driver.peer.press(int(place), message.id, data, author=driver._author(person))
         await until(lambda: number in driver.peer.notices, "a notice")
         await (bot.idle() if idle else asyncio.sleep(0))
         following = {entry["text"]: entry["callback_data"] for row in message.buttons[1:] for entry in row}
         return ButtonResponse(driver.peer.notices[number], following, None)
     if isinstance(driver, Discord):
-        command = await driver.peer.press(below or driver.peer.messages(place)[at], data, driver._author(who))
+        command = await driver.peer.press(below or driver.peer.messages(place)[at], data, driver._author(person))
         await until(lambda: command.response_message is not None, "a note")
         assert command.response_message is not None
         assert command.response_message.flags & 64, "only who pressed sees it"
@@ -83,7 +83,7 @@ async def press(
             command.response_message.content, of_rows(command.response_message.components), command.response_message
         )
     assert isinstance(driver, Slack)
-    envelope = driver.peer.press(place, data, user=f"U{1000 + who.number}", ephemeral=below is not None)
+    envelope = driver.peer.press(place, data, user=f"U{1000 + person.number}", ephemeral=below is not None)
     assert isinstance(envelope.payload, dict)
     trigger = envelope.payload["trigger_id"]
     await until(lambda: any(response["trigger"] == trigger for response in driver.peer.responses), "a note")
@@ -211,8 +211,8 @@ async def test_a_forged_press_says_so_and_changes_nothing(bot: Bot) -> None:
     room = bot.group()
     await bot.ask(room, QUESTION)
     # Telegram numbers the messages of each chat anew.
-    await bot.ask(bot.private(BEN), "Something private?", who=BEN)
-    other_entry = await bot.ask(bot.private(BEN), "Something more?", who=BEN)
+    await bot.ask(bot.private(BEN), "Something private?", person=BEN)
+    other_entry = await bot.ask(bot.private(BEN), "Something more?", person=BEN)
     for number in (other_entry.id, "99999999"):
         [forged] = make_buttons(number, [(UP, "👍")])
         assert (await press(bot, room, forged.data)).text == ENGLISH.unknown_answer

@@ -51,7 +51,7 @@ async def test_a_reply_to_the_bot_needs_no_mention(bot: Bot) -> None:
 
 async def test_somebody_else_may_reply_to_an_answer(bot: Bot) -> None:
     room = bot.group()
-    await bot.ask(room, "How do I install it?", who=ANN)
+    await bot.ask(room, "How do I install it?", person=ANN)
     message = await bot.driver.reply(room, bot.messages(room)[0], "and on Windows?", BEN)
     assert (await bot.settled(room, message)).state == "answered"
     history = bot.script.questions[1].history
@@ -65,7 +65,7 @@ async def test_somebody_else_may_reply_to_an_answer(bot: Bot) -> None:
 async def test_a_follow_up_in_a_thread_that_the_bot_answered_in_needs_no_mention(bot: Bot) -> None:
     thread = await bot.driver.thread(bot.group())
     await bot.ask(thread, "How do I install it?")
-    entry = await bot.hears(thread, "and on Windows?", who=BEN)
+    entry = await bot.hears(thread, "and on Windows?", person=BEN)
     assert entry.state == "answered"
     assert len(bot.messages(thread)) == 2
 
@@ -77,7 +77,7 @@ async def test_a_follow_up_that_is_for_somebody_else_is_left_alone(bot: Bot) -> 
     thread = await bot.driver.thread(bot.group())
     await bot.ask(thread, "How do I install it?")
     somebody = bot.driver.get_mention(BEN)
-    entry = await bot.hears(thread, f"{somebody}can you help with Windows?", who=ANN)
+    entry = await bot.hears(thread, f"{somebody}can you help with Windows?", person=ANN)
     assert (entry.state, entry.reason) == ("silent", "the bot was not addressed")
     assert len(bot.script.questions) == 1
 
@@ -142,7 +142,7 @@ async def test_chatter_is_silent_for_a_recorded_reason(bot: Bot) -> None:
 
 async def test_a_reply_to_another_person_is_chatter(bot: Bot) -> None:
     room = bot.group()
-    first = await bot.hears(room, "who knows how this works?", who=BEN)
+    first = await bot.hears(room, "who knows how this works?", person=BEN)
     entry = await bot.hears(room, "I think so", reply_to=first.id)
     assert entry.state == "silent"
     assert bot.messages(room) == []
@@ -150,7 +150,7 @@ async def test_a_reply_to_another_person_is_chatter(bot: Bot) -> None:
 
 async def test_another_bot_is_ignored_though_it_mentions_us(bot: Bot) -> None:
     room = bot.group()
-    await bot.driver.say(room, f"{bot.driver.mention}how do I install it?", who=ROBOT)
+    await bot.driver.say(room, f"{bot.driver.mention}how do I install it?", person=ROBOT)
     await bot.skipped("written by a bot")
     assert await bot.entries(room) == []
     assert bot.messages(room) == []
@@ -249,16 +249,16 @@ async def test_private_and_group_memories_never_mix(bot: Bot) -> None:
 
 
 async def test_two_private_chats_never_mix(bot: Bot) -> None:
-    await bot.ask(bot.private(ANN), "the plan of Ann", who=ANN)
-    await bot.ask(bot.private(BEN), "what did she ask?", who=BEN)
+    await bot.ask(bot.private(ANN), "the plan of Ann", person=ANN)
+    await bot.ask(bot.private(BEN), "what did she ask?", person=BEN)
     assert bot.script.questions[1].history == ()
 
 
 @cannot(console="a name is all that tells people apart there")
 async def test_two_people_with_one_name_are_two_people(bot: Bot) -> None:
     thread = await bot.driver.thread(bot.group())
-    await bot.ask(thread, "I am the first", who=ANN)
-    await bot.ask(thread, "I am the second", who=OTHER_ANN)
+    await bot.ask(thread, "I am the first", person=ANN)
+    await bot.ask(thread, "I am the second", person=OTHER_ANN)
     first, second = bot.script.questions
     assert first.author == second.author
     assert first.author_id != second.author_id
@@ -283,7 +283,7 @@ async def test_the_same_event_twice_at_once_is_answered_once(bot: Bot) -> None:
     message = await bot.driver.say(room, "How?")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     await bot.driver.redeliver(room, message)
-    await bot.ask(bot.private(BEN), "And this?", who=BEN)
+    await bot.ask(bot.private(BEN), "And this?", person=BEN)
     bot.script.before.open.set()
     assert (await bot.settled(room, message)).state == "answered"
     await bot.idle()
@@ -392,7 +392,7 @@ async def test_names_that_look_like_markup_or_mentions_stay_names(bot: Bot) -> N
     names = ["@everyone", "<!channel>", "<b>Bold</b>", "@here <@5001>"]
     bot.script.says = lambda question: f"{question.author} wants to know"
     for number, name in enumerate(names):
-        await bot.ask(bot.group(number + 1), "How?", who=Person(number + 20, name))
+        await bot.ask(bot.group(number + 1), "How?", person=Person(number + 20, name))
     assert [question.author for question in bot.script.questions] == names
     for number in range(len(names)):
         room = bot.group(number + 1)

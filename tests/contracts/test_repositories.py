@@ -407,17 +407,21 @@ class TestUsage:
 
 class TestOverrides:
     async def test_a_change_is_in_force_everywhere_and_written_down(self, database: Database) -> None:
-        overrides, others = (RuntimeOverrides(database, cache_ttl_s=0) for _ in range(2))
+        overrides, other_overrides = (RuntimeOverrides(database, cache_ttl_s=0) for _ in range(2))
         command = replace(MESSAGE, command="mode", text="mention")
         await overrides.change(command, "telegram:-100", "mode", "mention", before="auto")
         await overrides.change(command, "", override_key("off", "docs"), "1")
-        await others.load()
-        assert (others.mode("telegram:-100"), others.mode("telegram:-2"), others.is_off("docs")) == (
+        await other_overrides.load()
+        assert (
+            other_overrides.mode("telegram:-100"),
+            other_overrides.mode("telegram:-2"),
+            other_overrides.is_off("docs"),
+        ) == (
             "mention",
             None,
             True,
         )
-        await others.change(command, "telegram:-100", "mode", None)
+        await other_overrides.change(command, "telegram:-100", "mode", None)
         await overrides.load()
         assert overrides.mode("telegram:-100") is None
         entries = await Audit(database).get_newest(9, chat=("telegram", "-100"))

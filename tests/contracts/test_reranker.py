@@ -59,8 +59,8 @@ async def reranker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
             yield opened
             await opened.close()
     else:
-        named = '{"order": ["p2", "p1"]}' if request.param == "model" else "No."
-        async with LanguageModelPeer(reply=named) as language:
+        reply = '{"order": ["p2", "p1"]}' if request.param == "model" else "No."
+        async with LanguageModelPeer(reply=reply) as language:
             model = models(language)
             configuration = settings(knowledge={"search": {"rerank": "model"}})
             parts = AnswerDependencies(

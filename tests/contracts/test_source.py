@@ -96,8 +96,8 @@ class World:
         pages = {"website": "/", "feed": "/feed", "standing": "/find"}
         if self.kind in pages:
             return self.web.url(pages[self.kind])
-        named = {"forge": REPOSITORY, "gitlab": PROJECT, "own": "'contract-texts'"}
-        return named.get(self.kind, str(self.folder))
+        place_names = {"forge": REPOSITORY, "gitlab": PROJECT, "own": "'contract-texts'"}
+        return place_names.get(self.kind, str(self.folder))
 
     def away(self) -> None:
         """Make all of it unreachable."""
@@ -219,8 +219,8 @@ class World:
             case _:
                 settings = GitSource(kind="git", url=f"file://{self.folder}")
         place = {"url": self.web.url("/find"), "params": {"q": "{query}"}, "allow_private": ["127.0.0.1"], "cache_s": 0}
-        others: dict[str, SourceSettings] = {"web": HttpApiSource.model_validate({"kind": "http_api", **place})}
-        return open_source("docs", settings, self.data, others)
+        other_sources: dict[str, SourceSettings] = {"web": HttpApiSource.model_validate({"kind": "http_api", **place})}
+        return open_source("docs", settings, self.data, other_sources)
 
 
 @pytest.fixture(params=KINDS)

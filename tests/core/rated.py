@@ -46,10 +46,10 @@ async def rate(journal: Journal, key: ConversationKey, texts: Sequence[str], ver
     receive = intake.handler_for(adapter)
     for text in texts:
         number, now = next(_NUMBERS), datetime.now(UTC)
-        question, who = f"asked-{number}", str(9000 + number)
-        await receive(Message(question, key, who, who, text, now, addressed=True))
+        question, person = f"asked-{number}", str(9000 + number)
+        await receive(Message(question, key, person, person, text, now, addressed=True))
         await _settled(intake)
-        await receive(to_press(Message(f"press-{number}", key, who, who, "", now), verdict, question))
+        await receive(to_press(Message(f"press-{number}", key, person, person, "", now), verdict, question))
         await _settled(intake)
 
 

@@ -58,10 +58,10 @@ NUMBERS = count(1)
 
 
 def says(
-    command: str, argument_text: str = "", *, who: str = OWNER, private: bool = False, **changes: object
+    command: str, argument_text: str = "", *, person: str = OWNER, private: bool = False, **changes: object
 ) -> Message:
-    key = replace(PRIVATE, chat=who) if private else GROUP
-    message = Message(str(next(NUMBERS)), key, who, f"user {who}", argument_text, datetime.now(UTC))
+    key = replace(PRIVATE, chat=person) if private else GROUP
+    message = Message(str(next(NUMBERS)), key, person, f"user {person}", argument_text, datetime.now(UTC))
     return replace(message, addressed=True, private=private, command=command, **changes)  # type: ignore[arg-type]
 
 
@@ -312,7 +312,7 @@ def test_help_shows_what_its_reader_may_do() -> None:
 )
 async def test_nobody_else_gives_a_command_of_those_who_look_after_it(journal: Journal, command: Command) -> None:
     bot = Bot.of(journal)
-    output = await bot.hear(says(command.name, who=ANN))
+    output = await bot.hear(says(command.name, person=ANN))
     assert output.startswith("Only ")
     assert output.endswith(" may do that.")
     [entry] = await bot.entries()
@@ -330,9 +330,9 @@ async def test_what_changes_the_deployment_is_the_owners_alone(
 ) -> None:
     bot = Bot.of(journal, administration={"platform_admins": True})
     await bot.hear(says("admins", f"add {ADMIN}"))
-    for who in (ANN, ADMIN, BOSS):
-        output = await bot.hear(says(command, argument_text, who=who))
-        expected = "Only those who look after" if who == ANN and command != "sources" else "Only the owners"
+    for person in (ANN, ADMIN, BOSS):
+        output = await bot.hear(says(command, argument_text, person=person))
+        expected = "Only those who look after" if person == ANN and command != "sources" else "Only the owners"
         assert output.startswith(expected)
     assert bot.desk.context.overrides.admins("test:room") == (ADMIN,)
     assert not bot.desk.context.overrides.has_source_overrides
@@ -348,10 +348,12 @@ async def test_an_owner_of_one_platform_is_nobody_on_another(journal: Journal) -
 async def test_a_delegated_administrator_has_one_chat_and_no_more(journal: Journal) -> None:
     bot = Bot.of(journal)
     assert "may look after me" in await bot.hear(says("admins", f"add {ADMIN}"))
-    assert "silent" in await bot.hear(says("pause", who=ADMIN))
-    assert (await bot.hear(replace(says("pause", who=ADMIN), key=ConversationKey("test", "hall")))).startswith("Only")
+    assert "silent" in await bot.hear(says("pause", person=ADMIN))
+    assert (await bot.hear(replace(says("pause", person=ADMIN), key=ConversationKey("test", "hall")))).startswith(
+        "Only"
+    )
     assert "no longer" in await bot.hear(says("admins", f"remove {ADMIN}"))
-    assert (await bot.hear(says("resume", who=ADMIN))).startswith("Only")
+    assert (await bot.hear(says("resume", person=ADMIN))).startswith("Only")
 
 
 @pytest.mark.parametrize("user", ["@ann", "Ann Lee", "ann", "-100123", "", "1;2"])
@@ -370,23 +372,23 @@ async def test_a_mention_holds_an_id(journal: Journal, user: str) -> None:
 
 async def test_platform_administrators_count_when_allowed(journal: Journal) -> None:
     strict, lenient = Bot.of(journal), Bot.of(journal, administration={"platform_admins": True})
-    assert (await strict.hear(says("pause", who=BOSS))).startswith("Only")
+    assert (await strict.hear(says("pause", person=BOSS))).startswith("Only")
     assert strict.room.looked_up == []
-    assert "silent" in await lenient.hear(says("pause", who=BOSS))
-    assert (await lenient.hear(says("resume", who=ANN))).startswith("Only")
+    assert "silent" in await lenient.hear(says("pause", person=BOSS))
+    assert (await lenient.hear(says("resume", person=ANN))).startswith("Only")
     assert lenient.room.looked_up == [BOSS, ANN]
-    await lenient.hear(says("help", who=BOSS))
+    await lenient.hear(says("help", person=BOSS))
     assert lenient.room.looked_up == [BOSS, ANN]
 
 
 async def test_who_cannot_be_looked_up_may_nothing(journal: Journal) -> None:
     bot = Bot.of(journal, RecordingAdapter(unreachable=True), administration={"platform_admins": True})
-    assert (await bot.hear(says("pause", who=BOSS))).startswith("Only")
+    assert (await bot.hear(says("pause", person=BOSS))).startswith("Only")
 
 
 async def test_in_a_private_chat_nobody_is_its_administrator(journal: Journal) -> None:
     bot = Bot.of(journal, administration={"platform_admins": True})
-    assert (await bot.hear(says("status", who=BOSS, private=True))).startswith("Only")
+    assert (await bot.hear(says("status", person=BOSS, private=True))).startswith("Only")
     assert bot.room.looked_up == []
 
 
@@ -395,15 +397,15 @@ async def test_an_anonymous_administrator_is_a_platform_administrator_and_no_mor
     rights = {"owners": ["test:room"], "platform_admins": True}
     bot = Bot.of(journal, administration=rights)
     await bot.desk.context.overrides.change(says("admins"), "test:room", "admin.room", "added")
-    assert (await bot.hear(says("sources", "off docs", who="room"))).startswith("Only the owners")
-    assert "silent" in await bot.hear(says("pause", who="room"))
+    assert (await bot.hear(says("sources", "off docs", person="room"))).startswith("Only the owners")
+    assert "silent" in await bot.hear(says("pause", person="room"))
     without = Bot.of(journal, administration={"owners": ["test:room"]})
-    assert (await without.hear(says("resume", who="room"))).startswith("Only")
+    assert (await without.hear(says("resume", person="room"))).startswith("Only")
 
 
 async def test_who_has_no_id_may_nothing(journal: Journal) -> None:
     bot = Bot.of(journal, administration={"owners": ["test:1"]})
-    assert (await bot.hear(says("pause", who=""))).startswith("Only")
+    assert (await bot.hear(says("pause", person=""))).startswith("Only")
 
 
 @pytest.mark.parametrize(
@@ -429,7 +431,7 @@ async def test_a_handler_may_refuse_too_and_that_is_audited(journal: Journal) ->
     whole = configured()
     desk = make_desk(whole, journal, commands=table, extra_handlers={"paint": picky, "greet": greet})
     bot = Bot(journal, make_processor(whole, journal, echo, InMemoryLibrary(), desk), desk, RecordingAdapter())
-    assert await bot.hear(says("paint", "red", who=ANN)) == "Not with red."
+    assert await bot.hear(says("paint", "red", person=ANN)) == "Not with red."
     assert [entry.outcome for entry in await bot.entries()] == ["refused"]
     assert await bot.hear(says("greet")) == "owner: test:room"
 
@@ -440,24 +442,26 @@ async def test_a_handler_may_refuse_too_and_that_is_audited(journal: Journal) ->
 async def test_a_pause_silences_questions_and_leaves_commands(journal: Journal) -> None:
     bot = Bot.of(journal)
     assert "until /resume" in await bot.hear(says("pause"))
-    message, by_command = says("", "How?", who=ANN), says("ask", "How?", who=ANN)
+    message, by_command = says("", "How?", person=ANN), says("ask", "How?", person=ANN)
     assert await bot.hear(message) == ""
     assert await bot.hear(by_command) == ""
     assert await bot.state(message) == ("silent", "test:room is paused until /resume (/pause)")
-    assert "I am KIMAs" in await bot.hear(says("help", who=ANN))
-    assert await bot.hear(replace(says("", "How?", who=ANN), key=ConversationKey("test", "hall"))) == "Answer to How?"
+    assert "I am KIMAs" in await bot.hear(says("help", person=ANN))
+    assert (
+        await bot.hear(replace(says("", "How?", person=ANN), key=ConversationKey("test", "hall"))) == "Answer to How?"
+    )
     assert "speak again" in await bot.hear(says("resume"))
-    assert await bot.hear(says("", "How?", who=ANN)) == "Answer to How?"
+    assert await bot.hear(says("", "How?", person=ANN)) == "Answer to How?"
     assert "not paused" in await bot.hear(says("resume"))
 
 
 async def test_a_pause_ends_by_itself(journal: Journal) -> None:
     bot = Bot.of(journal)
     assert "UTC. Commands still work" in await bot.hear(says("pause", "5"))
-    assert await bot.hear(says("", "How?", who=ANN)) == ""
+    assert await bot.hear(says("", "How?", person=ANN)) == ""
     over = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
     await bot.desk.context.overrides.change(says("pause"), "test:room", "pause", over)
-    assert await bot.hear(says("", "How?", who=ANN)) == "Answer to How?"
+    assert await bot.hear(says("", "How?", person=ANN)) == "Answer to How?"
 
 
 async def test_a_pause_holds_for_comments_too(journal: Journal) -> None:
@@ -471,7 +475,7 @@ async def test_a_pause_holds_for_comments_too(journal: Journal) -> None:
 
 
 async def test_a_pause_reaches_what_still_waits_for_people(journal: Journal) -> None:
-    message = replace(says("", "How do I install the package with pip?", who=ANN), addressed=False)
+    message = replace(says("", "How do I install the package with pip?", person=ANN), addressed=False)
     bot = Bot.of(journal, gate={"mode": "auto", "wait_s": 2, "cooldown_s": 0, "threshold": 0.0})
     await bot.intake.handler_for(bot.room)(message)
     await asyncio.sleep(0.1)
@@ -483,28 +487,28 @@ async def test_the_mode_of_a_chat_is_changed_live_and_taken_back(journal: Journa
     bot = Bot.of(journal)
     assert await bot.hear(says("mode")) == "The mode of this chat is `mention`, in the configuration `mention`."
     assert await bot.hear(says("mode", "off")) == "The mode of this chat is now `off`; it was `mention`."
-    assert await bot.hear(says("", "How?", who=ANN)) == ""
-    assert await bot.hear(says("help", who=ANN)) == ""
+    assert await bot.hear(says("", "How?", person=ANN)) == ""
+    assert await bot.hear(says("help", person=ANN)) == ""
     # Commands work: how else would it be switched on again?
     assert "is now `mention`; it was `off`" in await bot.hear(says("mode", "default"))
-    assert await bot.hear(says("", "How?", who=ANN)) == "Answer to How?"
+    assert await bot.hear(says("", "How?", person=ANN)) == "Answer to How?"
 
 
 async def test_the_threshold_of_a_chat_counts_at_once(journal: Journal) -> None:
     bot = Bot.of(journal, gate={"mode": "auto", "wait_s": 0, "cooldown_s": 0})
     question = "How do I install the package with pip?"
     await bot.hear(says("threshold", "1"))
-    first = replace(says("", question, who=ANN), addressed=False)
+    first = replace(says("", question, person=ANN), addressed=False)
     assert await bot.hear(first) == ""
     assert "threshold 1.00" in (await bot.state(first))[1]
     assert await bot.hear(says("threshold", "0")) == "The threshold of this chat is now 0; it was 1."
-    assert await bot.hear(replace(says("", question, who=ANN), addressed=False)) == f"Answer to {question}"
+    assert await bot.hear(replace(says("", question, person=ANN), addressed=False)) == f"Answer to {question}"
     assert "is now 0.5" in await bot.hear(says("threshold", "default"))
 
 
 async def test_where_it_is_off_a_stranger_gets_no_word_and_an_entry(journal: Journal) -> None:
     bot = Bot.of(journal, gate={"mode": "off"})
-    refused = says("stats", who=ANN)
+    refused = says("stats", person=ANN)
     assert await bot.hear(refused) == ""
     assert [entry.outcome for entry in await bot.entries()] == ["refused"]
     assert "mode `off`" in await bot.hear(says("status"))
@@ -512,14 +516,14 @@ async def test_where_it_is_off_a_stranger_gets_no_word_and_an_entry(journal: Jou
 
 async def test_where_the_bot_is_not_at_all_only_owners_are_heard(journal: Journal) -> None:
     bot = Bot.of(journal, gate={"chats": ["test:other"], "private": False}, administration={"platform_admins": True})
-    assert await bot.hear(says("pause", who=BOSS)) == ""
-    assert await bot.hear(says("status", who=ANN, private=True)) == ""
+    assert await bot.hear(says("pause", person=BOSS)) == ""
+    assert await bot.hear(says("status", person=ANN, private=True)) == ""
     assert "Version" in await bot.hear(says("status", private=True))
 
 
 async def test_a_flood_of_refused_commands_ends_in_silence(journal: Journal) -> None:
     bot = Bot.of(journal, gate={"answers_in_10_min": 3})
-    notices = [await bot.hear(says("help", who=ANN)) for _ in range(5)]
+    notices = [await bot.hear(says("help", person=ANN)) for _ in range(5)]
     assert [bool(notice) for notice in notices] == [True, True, True, False, False]
     assert all([await bot.hear(says("status")) for _ in range(5)])
 
@@ -544,7 +548,7 @@ async def test_what_was_set_survives_a_restart(journal: Journal) -> None:
     assert again.is_off("docs")
     assert again.scale("docs") == 0.5
     assert again.limit("daily_tokens", None) == 1000
-    message = says("", "How?", who=ANN)
+    message = says("", "How?", person=ANN)
     assert await Bot.of(journal).hear(message) == ""
 
 
@@ -654,9 +658,9 @@ async def test_commands_do_not_wait_behind_answers(journal: Journal) -> None:
 
 async def test_why_explains_the_last_answer(journal: Journal) -> None:
     bot = Bot.of(journal)
-    assert await bot.hear(says("why", who=ANN)) == ENGLISH.nothing_answered
-    await bot.hear(says("", "How?", who=ANN))
-    output = await bot.hear(says("why", who=ANN))
+    assert await bot.hear(says("why", person=ANN)) == ENGLISH.nothing_answered
+    await bot.hear(says("", "How?", person=ANN))
+    output = await bot.hear(says("why", person=ANN))
     for piece in (
         "`single`",
         "Asked: `docs`; searches saved: 2",
@@ -668,8 +672,8 @@ async def test_why_explains_the_last_answer(journal: Journal) -> None:
         assert piece in output
     assert "Answer to" not in output
     # A command that was answered meanwhile is not what is asked about.
-    await bot.hear(says("help", who=ANN))
-    assert await bot.hear(says("why", who=ANN)) == output
+    await bot.hear(says("help", person=ANN))
+    assert await bot.hear(says("why", person=ANN)) == output
 
 
 async def test_why_explains_a_silence_and_a_failure_that_is_replied_to(journal: Journal) -> None:
@@ -678,54 +682,56 @@ async def test_why_explains_a_silence_and_a_failure_that_is_replied_to(journal: 
     async def fail(question: Question, sink: Sink) -> Reply:
         raise StoreError("http://secret-host is full")
 
-    chatter = replace(says("", "Nice weather", who=ANN), addressed=False)
+    chatter = replace(says("", "Nice weather", person=ANN), addressed=False)
     await bot.hear(chatter)
-    assert await bot.hear(says("why", who=ANN, reply_to=chatter.id)) == (
+    assert await bot.hear(says("why", person=ANN, reply_to=chatter.id)) == (
         "I was silent because: the bot was not addressed."
     )
-    chinese_chatter = replace(says("", "今天天气不错", who=ANN), addressed=False)
+    chinese_chatter = replace(says("", "今天天气不错", person=ANN), addressed=False)
     await bot.hear(chinese_chatter)
-    explanation = await bot.hear(says("why", who=ANN, reply_to=chinese_chatter.id))
+    explanation = await bot.hear(says("why", person=ANN, reply_to=chinese_chatter.id))
     assert explanation == "我没有说话，原因是：没有人在叫我。"
     bot.intake._answer = fail
-    message = says("", "How do I install it?", who=ANN)
+    message = says("", "How do I install it?", person=ANN)
     await bot.hear(message)
-    assert "secret-host" not in await bot.hear(says("why", who=ANN, reply_to=message.id))
+    assert "secret-host" not in await bot.hear(says("why", person=ANN, reply_to=message.id))
     assert "secret-host" in await bot.hear(says("why", reply_to=message.id))
     assert await bot.hear(says("why", reply_to="4711")) == ENGLISH.message_unknown
 
 
 async def test_why_finds_an_answer_by_the_reply_or_by_a_link(journal: Journal) -> None:
     bot = Bot.of(journal)
-    first, second = says("", "One?", who=ANN), says("", "Two?", who=ANN)
+    first, second = says("", "One?", person=ANN), says("", "Two?", person=ANN)
     for message in (first, second):
         await bot.hear(message)
     async with journal.database.transaction() as connection:
         values = {"reply_id": "r1", "trace": {"query": "the first", "strategy": "none"}}
         await connection.execute(update(messages).where(messages.c.id == first.id).values(values))
-    assert "`the first`" in await bot.hear(says("why", who=ANN, reply_to="r1"))
-    assert "`the first`" in await bot.hear(says("why", f"https://chat.example.org/room/{first.id}/", who=ANN))
-    assert "`install package`" in await bot.hear(says("why", second.id, who=ANN))
+    assert "`the first`" in await bot.hear(says("why", person=ANN, reply_to="r1"))
+    assert "`the first`" in await bot.hear(says("why", f"https://chat.example.org/room/{first.id}/", person=ANN))
+    assert "`install package`" in await bot.hear(says("why", second.id, person=ANN))
 
 
 async def test_why_tells_nothing_of_other_chats(journal: Journal) -> None:
     bot = Bot.of(journal)
-    message = says("", "How?", who=ANN)
+    message = says("", "How?", person=ANN)
     await bot.hear(message)
     other_chat = ConversationKey("test", "hall")
-    assert await bot.hear(replace(says("why", who=ANN), key=other_chat)) == ENGLISH.nothing_answered
-    assert await bot.hear(replace(says("why", message.id, who=ANN), key=other_chat)) == ENGLISH.message_unknown
+    assert await bot.hear(replace(says("why", person=ANN), key=other_chat)) == ENGLISH.nothing_answered
+    assert await bot.hear(replace(says("why", message.id, person=ANN), key=other_chat)) == ENGLISH.message_unknown
 
 
 async def test_why_in_a_thread_prefers_the_thread(journal: Journal) -> None:
     bot = Bot.of(journal)
     thread = replace(GROUP, thread="t1")
-    await bot.hear(replace(says("", "In the thread?", who=ANN), key=thread))
+    await bot.hear(replace(says("", "In the thread?", person=ANN), key=thread))
     async with journal.database.transaction() as connection:
         await connection.execute(update(messages).values(trace={"query": "threaded", "strategy": "none"}))
-    await bot.hear(says("", "Outside?", who=ANN))
-    assert "`threaded`" in await bot.hear(replace(says("why", who=ANN), key=thread))
-    assert "`install package`" in await bot.hear(replace(says("why", who=ANN), key=replace(GROUP, thread="command:42")))
+    await bot.hear(says("", "Outside?", person=ANN))
+    assert "`threaded`" in await bot.hear(replace(says("why", person=ANN), key=thread))
+    assert "`install package`" in await bot.hear(
+        replace(says("why", person=ANN), key=replace(GROUP, thread="command:42"))
+    )
 
 
 # --- sources, refresh, quota ----------------------------------------------------------------------------------------
@@ -741,12 +747,12 @@ def upkeep(tmp_path: Path) -> FolderUpkeep:
 async def test_sources_lists_amount_and_age(journal: Journal, upkeep: FolderUpkeep) -> None:
     more = {"docs": {"kind": "faq", "path": "faq.yaml"}, "live": {"kind": "faq", "path": "live.yaml"}}
     bot = Bot.of(journal, upkeep=upkeep, sources=more)
-    output = await bot.hear(says("sources", who=ANN))
+    output = await bot.hear(says("sources", person=ANN))
     assert "- **docs** (faq): 3 passages in 1 document, refreshed 0 s ago" in output
     assert "- **live** (faq): asked live, or kept elsewhere" in output
     upkeep.faults["docs"] = "https://secret-host answers 500"
-    assert "the last refresh failed" in await bot.hear(says("sources", who=ANN))
-    assert "secret-host" not in await bot.hear(says("sources", who=ANN))
+    assert "the last refresh failed" in await bot.hear(says("sources", person=ANN))
+    assert "secret-host" not in await bot.hear(says("sources", person=ANN))
     assert "`https://secret-host answers 500`" in await bot.hear(says("sources"))
     assert "1 of 1 failed" in await bot.hear(says("status"))
 
@@ -773,14 +779,14 @@ async def test_a_refresh_that_failed_may_be_tried_again(journal: Journal, upkeep
 async def test_a_source_is_paused_and_resumed_for_all_chats(journal: Journal, upkeep: FolderUpkeep) -> None:
     more = {"docs": {"kind": "faq", "path": "faq.yaml"}, "live": {"kind": "faq", "path": "live.yaml"}}
     bot = Bot.of(journal, upkeep=upkeep, sources=more)
-    assert (await bot.hear(says("pause", "docs", who=ANN))).startswith("Only")
+    assert (await bot.hear(says("pause", "docs", person=ANN))).startswith("Only")
     assert upkeep.paused == set()
     await bot.hear(says("admins", f"add {ADMIN}"))
-    assert "`docs` is refreshed only when asked from now on" in await bot.hear(says("pause", "docs", who=ADMIN))
+    assert "`docs` is refreshed only when asked from now on" in await bot.hear(says("pause", "docs", person=ADMIN))
     assert upkeep.paused == {"docs"}
     assert "only when asked already" in await bot.hear(says("pause", "docs"))
-    assert "refreshed only when asked" in await bot.hear(says("sources", who=ANN))
-    assert "by its plan again" in await bot.hear(says("resume", "docs", who=ADMIN))
+    assert "refreshed only when asked" in await bot.hear(says("sources", person=ANN))
+    assert "by its plan again" in await bot.hear(says("resume", "docs", person=ADMIN))
     assert upkeep.paused == set()
     assert "was not paused" in await bot.hear(says("resume", "docs"))
     assert "No source has that name. The sources are: `docs`, `live`." in await bot.hear(says("pause", "dcos"))
@@ -897,9 +903,9 @@ async def test_a_quota_must_make_sense(journal: Journal, argument_text: str) -> 
 
 async def test_status_and_stats_count_what_happened(journal: Journal, upkeep: FolderUpkeep) -> None:
     bot = Bot.of(journal, upkeep=upkeep)
-    await bot.hear(says("", "How?", who=ANN))
-    await bot.hear(replace(says("", "chatter", who=ANN), addressed=False))
-    other_chat_message = replace(says("", "How?", who=ANN), key=ConversationKey("test", "hall"))
+    await bot.hear(says("", "How?", person=ANN))
+    await bot.hear(replace(says("", "chatter", person=ANN), addressed=False))
+    other_chat_message = replace(says("", "How?", person=ANN), key=ConversationKey("test", "hall"))
     await bot.hear(other_chat_message)
     today = datetime.now().astimezone().date()
     await UsageRepository(journal.database).record(
@@ -923,7 +929,7 @@ async def test_the_digest_groups_what_found_no_answer(journal: Journal) -> None:
     bot = Bot.of(journal)
     questions = ("How do I set a proxy?", "Does the proxy need a `password`?", "Which licence?")
     for number, question in enumerate(questions):
-        failed = replace(says("", question, who=ANN), id=f"failed-{number}")
+        failed = replace(says("", question, person=ANN), id=f"failed-{number}")
         await journal.record_message(failed)
         await journal.mark_failed(failed, "the model failed")
     lines = (await bot.hear(says("digest"))).splitlines()
@@ -932,11 +938,11 @@ async def test_the_digest_groups_what_found_no_answer(journal: Journal) -> None:
     assert "**Without a good answer: 3 questions**, by topic. `/learn` and `/faq` teach me." in lines
     assert lines[-2].startswith("- 2× `")
     assert lines[-1] == "- 1× `Which licence?`"
-    assert "- Ratings" not in await bot.hear(says("digest", who=ANN)), "members are refused"
+    assert "- Ratings" not in await bot.hear(says("digest", person=ANN)), "members are refused"
 
 
 async def test_days_are_local_days(journal: Journal) -> None:
-    message = says("", "How?", who=ANN)
+    message = says("", "How?", person=ANN)
     await journal.record_message(message)
     now = datetime.now(UTC)
     async with journal.database.transaction() as connection:
@@ -951,7 +957,7 @@ async def test_days_are_local_days(journal: Journal) -> None:
 async def test_the_audit_says_who_when_where_what_before_and_after(journal: Journal) -> None:
     bot = Bot.of(journal)
     await bot.hear(says("mode", "auto"))
-    await bot.hear(says("mode", "off", who=ANN))
+    await bot.hear(says("mode", "off", person=ANN))
     await bot.hear(replace(says("mode", "off"), key=ConversationKey("test", "hall")))
     hall, refused, changed = await bot.entries()
     assert (changed.subject, changed.before, changed.after) == ("test:room mode", "mention", "auto")
@@ -967,7 +973,7 @@ async def test_the_audit_says_who_when_where_what_before_and_after(journal: Jour
 
 async def test_what_strangers_type_stays_data_in_the_audit(journal: Journal) -> None:
     bot = Bot.of(journal)
-    await bot.hear(says("mode", "`@everyone`\n# **boo**" + "x" * 500, who=ANN))
+    await bot.hear(says("mode", "`@everyone`\n# **boo**" + "x" * 500, person=ANN))
     output = await bot.hear(says("audit"))
     assert len(output.splitlines()) == 1
     assert "`/mode '@everyone' # **boo**xxx" in output
@@ -1039,10 +1045,10 @@ async def test_reload_changes_live_what_it_can_and_names_the_rest(journal: Journ
     output = await bot.hear(says("reload"))
     assert "changed now: `gate`, `administration`" in output
     assert "restart needed: `run`" in output
-    message = says("", "How?", who="77")
+    message = says("", "How?", person="77")
     await bot.hear(message)
     assert "gate.mode" in (await bot.state(message))[1]
-    assert "Version" in await bot.hear(says("status", who=ANN))
+    assert "Version" in await bot.hear(says("status", person=ANN))
     # What needs a restart is told again until it had one.
     assert "restart needed: `run`" in await bot.hear(says("reload"))
 
@@ -1053,7 +1059,7 @@ async def test_a_faulty_file_changes_nothing_and_is_told(journal: Journal, disk:
     output = await bot.hear(says("reload"))
     assert output.startswith("Nothing was changed")
     assert "gate.mode" in output
-    assert await bot.hear(says("", "How?", who=ANN)) == "Answer to How?"
+    assert await bot.hear(says("", "How?", person=ANN)) == "Answer to How?"
     assert "Version" in await bot.hear(says("status"))
     [entry] = await bot.entries()
     assert (entry.outcome, entry.subject) == ("failed", "1 faults")
@@ -1090,18 +1096,18 @@ def test_code_is_one_line_without_an_end_of_its_own() -> None:
 
 def test_the_page_lists_exactly_the_commands_of_the_table() -> None:
     page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
-    who = {"everyone": "everyone", "admin": "admins", "owner": "owners"}
+    person = {"everyone": "everyone", "admin": "admins", "owner": "owners"}
     table = page.split("## All commands")[1].split("## Who may")[0]
     rows = [line.replace("\\|", "¦").split(" | ") for line in table.splitlines() if line.startswith("| `/")]
     listed = [(usage[3:-1].replace("¦", "|"), whose, does.removesuffix(" |")) for usage, whose, does in rows]
-    assert listed == [(command.usage, who[command.required_role], command.summary) for command in COMMANDS]
+    assert listed == [(command.usage, person[command.required_role], command.summary) for command in COMMANDS]
 
 
 # --- the asker's language -------------------------------------------------------------------------------------------
 
 
-async def ask_in(bot: Bot, text: str, who: str = OWNER) -> None:
-    await bot.hear(replace(says("", text, who=who), addressed=True))
+async def ask_in(bot: Bot, text: str, person: str = OWNER) -> None:
+    await bot.hear(replace(says("", text, person=person), addressed=True))
 
 
 async def test_commands_answer_in_the_language_that_their_author_speaks_in_the_chat(journal: Journal) -> None:
@@ -1129,8 +1135,8 @@ async def test_the_words_of_a_command_tell_the_language_first(journal: Journal) 
 
 async def test_who_has_said_nothing_yet_is_answered_in_the_language_of_the_chat(journal: Journal) -> None:
     bot = Bot.of(journal)
-    await ask_in(bot, "怎么安装 Rocket？", who=ANN)
-    error = await bot.hear(says("pause", who="77"))
+    await ask_in(bot, "怎么安装 Rocket？", person=ANN)
+    error = await bot.hear(says("pause", person="77"))
     assert error == "只有在这里管理本机器人的人可以这样做。"
     # The audit is read by others, who see one language.
     assert [entry.after for entry in await bot.entries()] == [""]

@@ -446,13 +446,13 @@ def test_the_fingerprint_knows_what_makes_answers(tmp_path: Path) -> None:
     ]
     for changes in same:
         assert fingerprint(settings(**changes), Prompts.read()) == plain, changes
-    others = [
+    other_questions = [
         fingerprint(settings(models=model), Prompts.read()),
         fingerprint(settings(answer={"passages": 3}), Prompts.read()),
         fingerprint(settings(agents={"a": {"sources": ["docs"]}}), Prompts.read()),
         fingerprint(settings(), Prompts.read({"summarizer": tmp_path / "own.md"})),
     ]
-    assert len({plain, *others}) == 5
+    assert len({plain, *other_questions}) == 5
 
 
 def test_of_every_section_it_is_decided_whether_it_makes_answers() -> None:

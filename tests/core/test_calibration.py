@@ -58,7 +58,7 @@ async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal
     await rate(journal, GROUP, FOREIGN, "down")
     changes = {"gate": {"threshold": 0.0001, "mode": "auto", "wait_s": 0, "cooldown_s": 0}}
     bot = get_bot(journal, administration={"platform_admins": True}, **changes)
-    lines = (await bot.hear(says("threshold", "auto", who=BOSS))).splitlines()
+    lines = (await bot.hear(says("threshold", "auto", person=BOSS))).splitlines()
     chosen = bot.desk.context.overrides.threshold("test:room")
     assert chosen is not None
     assert 0 < chosen < 0.95
@@ -74,7 +74,7 @@ async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal
     assert (entry.outcome, entry.before, entry.after) == ("changed", "0.0001", f"{chosen:g}")
 
     again = get_bot(journal, **changes)
-    foreign = replace(says("", FOREIGN[0], who=ANN), addressed=False)
+    foreign = replace(says("", FOREIGN[0], person=ANN), addressed=False)
     assert await again.hear(foreign) == ""
     assert f"threshold {chosen:.2f}" in (await again.state(foreign))[1]
     assert "stays" in await again.hear(says("threshold", "AUTO"))
@@ -100,7 +100,7 @@ async def test_too_few_of_a_kind_are_told_and_change_nothing(journal: Journal) -
 
 async def test_a_stranger_may_not(journal: Journal) -> None:  # noqa: F811
     bot = get_bot(journal)
-    assert "Only those who look after this bot here" in await bot.hear(says("threshold", "auto", who=ANN))
+    assert "Only those who look after this bot here" in await bot.hear(says("threshold", "auto", person=ANN))
     assert [(entry.outcome, entry.command) for entry in await bot.entries()] == [("refused", "threshold auto")]
 
 

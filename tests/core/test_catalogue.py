@@ -134,7 +134,7 @@ def test_what_a_language_lacks_is_named(third_language: Path) -> None:
     )
     languages.cache_clear()
     importlib.invalidate_caches()
-    named = problems(messages_for("ja"))
-    assert {"resumed", "paused", "buttons.wrong"} <= set(named)
+    found_problems = problems(messages_for("ja"))
+    assert {"resumed", "paused", "buttons.wrong"} <= set(found_problems)
     # Until it is translated, the English text is shown.
     assert messages_for("ja").paused == ENGLISH.paused

@@ -73,11 +73,20 @@ async def test_settled_events_are_deleted_and_nothing_else(journal: Journal) -> 
     events = [
         replace(message, id=f"{message.purpose} {number}") for message in (PRESSED, OPENED) for number in range(150)
     ]
-    others = [replace(TYPED, id="typed"), replace(TYPED, id="asked", command="ask"), replace(PRESSED, id="pending")]
-    for message in (*events, *others):
+    other_messages = [
+        replace(TYPED, id="typed"),
+        replace(TYPED, id="asked", command="ask"),
+        replace(PRESSED, id="pending"),
+    ]
+    for message in (*events, *other_messages):
         assert await journal.record_message(message)
         if message.id != "pending":
             await journal.mark_skipped(message, skip(SkipReason.NOTHING_TO_RATE))
     assert await delete_events(journal.database, datetime.now(UTC) - timedelta(days=1)) == 0
     assert await delete_events(journal.database, datetime.now(UTC) + timedelta(days=1)) == len(events)
-    assert [await journal.record_message(message) for message in (*others, events[0])] == [False, False, False, True]
+    assert [await journal.record_message(message) for message in (*other_messages, events[0])] == [
+        False,
+        False,
+        False,
+        True,
+    ]

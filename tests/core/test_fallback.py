@@ -36,8 +36,8 @@ async def opened(
 ) -> AsyncIterator[RoleChatModel]:
     """Open the addresses as the main model and its fallbacks, in this order."""
     urls = [address if isinstance(address, str) else address.base_url for address in addresses]
-    first, *others = ({"base_url": url, "model": f"model-{index}"} for index, url in enumerate(urls))
-    fallbacks = {f"spare-{index}": other for index, other in enumerate(others)}
+    first, *fallback_settings = ({"base_url": url, "model": f"model-{index}"} for index, url in enumerate(urls))
+    fallbacks = {f"spare-{index}": other for index, other in enumerate(fallback_settings)}
     settings = {"main": {**first, **main, "fallbacks": fallbacks}, "circuit": circuit or {}}
     models = RoleChatModel.open(ModelsSettings.model_validate(settings))
     assert models is not None

@@ -93,8 +93,10 @@ async def cited(question: Question, sink: Sink) -> Reply:
     return reply
 
 
-def pressed(choice: str, number: str, who: str = "42", about: str = "1", chat: str = "room") -> Message:
-    return to_press(Message(number, ConversationKey("test", chat), who, who, "", datetime.now(UTC)), choice, about)
+def pressed(choice: str, number: str, person: str = "42", about: str = "1", chat: str = "room") -> Message:
+    return to_press(
+        Message(number, ConversationKey("test", chat), person, person, "", datetime.now(UTC)), choice, about
+    )
 
 
 async def deliver(
@@ -114,8 +116,8 @@ async def deliver(
     return room
 
 
-async def counts(journal: Journal, about: str = "1", who: str = "42") -> tuple[str, str, int, int]:
-    rating = await FeedbackRepository(journal.database).get_rating(pressed("up", "-", who), about)
+async def counts(journal: Journal, about: str = "1", person: str = "42") -> tuple[str, str, int, int]:
+    rating = await FeedbackRepository(journal.database).get_rating(pressed("up", "-", person), about)
     return rating.verdict, rating.reason, rating.up, rating.down
 
 

@@ -52,9 +52,9 @@ CITED = (Citation(1, "install", "docs", "Install", "install.md", ""),)
 COLLECTED = datetime.now(UTC)
 
 
-def message(number: int, text: str = QUESTION, *, who: str = "ann", **changes: object) -> Message:
+def message(number: int, text: str = QUESTION, *, person: str = "ann", **changes: object) -> Message:
     now = datetime.now(UTC)
-    created = Message(str(number), CHAT, who, who.title(), text, now)
+    created = Message(str(number), CHAT, person, person.title(), text, now)
     return replace(created, **changes)  # type: ignore[arg-type]
 
 
@@ -130,8 +130,8 @@ async def test_one_chat_may_have_its_own_mode_and_threshold(journal: Journal) ->
     assert "not addressed" in str((await own.judged(other_chat_message)).reason)
     strict = Group.of(journal, threshold=0.1, thresholds={"test:other": 1})
     assert "threshold 1.00" in str((await strict.judged(replace(other_chat_message, id="3"))).reason)
-    named = Group.of(journal, modes={"test:room": "off"})
-    assert "switched off" in str((await named.judged(message(4, private=True, addressed=True))).reason)
+    group = Group.of(journal, modes={"test:room": "off"})
+    assert "switched off" in str((await group.judged(message(4, private=True, addressed=True))).reason)
 
 
 @pytest.mark.parametrize("wrong", [{"modes": {"room": "auto"}}, {"mode": "loud"}, {"threshold": 2}, {"wait_s": -1}])
@@ -182,7 +182,7 @@ async def test_who_replies_to_themselves_asks_everybody(journal: Journal) -> Non
 async def test_a_conversation_between_people_is_left_alone(journal: Journal) -> None:
     group = Group.of(journal)
     await group.silent(message(1, "I have a new machine"))
-    reply = message(2, "Nice, which system?", who="bob", reply_to="1")
+    reply = message(2, "Nice, which system?", person="bob", reply_to="1")
     await group.silent(reply)
     assert "a human is talking" in str((await group.judged(message(3))).reason)
     await group.earlier(reply, 300)
@@ -210,18 +210,20 @@ async def test_who_spoke_unasked_is_quiet_for_a_while(journal: Journal) -> None:
     group = Group.of(journal, cooldown_s=60)
     first = message(1)
     assert (await group.judged(first)).should_speak
-    assert "gate.cooldown_s" in str((await group.judged(message(2, "Where is memory stored?", who="bob"))).reason)
+    assert "gate.cooldown_s" in str((await group.judged(message(2, "Where is memory stored?", person="bob"))).reason)
     await group.answered(first)
     again = Group.of(journal, cooldown_s=60)
     text = "Does the memory module need a vector database?"
-    assert "gate.cooldown_s" in str((await again.judged(message(3, text, who="bob"))).reason), "the journal remembers"
+    assert "gate.cooldown_s" in str((await again.judged(message(3, text, person="bob"))).reason), (
+        "the journal remembers"
+    )
     await again.earlier(first, 61)
-    assert (await again.judged(message(4, text, who="bob"))).should_speak
+    assert (await again.judged(message(4, text, person="bob"))).should_speak
 
 
 async def test_two_questions_at_once_get_one_answer(journal: Journal) -> None:
     group = Group.of(journal, wait_s=5)
-    item, two = message(1), message(2, "Does the memory module need a vector database?", who="bob")
+    item, two = message(1), message(2, "Does the memory module need a vector database?", person="bob")
     first, second = await group.judged(item), await group.judged(two)
     assert first.wait_s > 0
     assert second.wait_s > 0
@@ -237,23 +239,23 @@ async def test_two_questions_at_once_get_one_answer(journal: Journal) -> None:
 @pytest.mark.parametrize(
     ("later", "reason"),
     [
-        (message(2, "With pip, like everything else", who="bob"), "a human replied"),
-        (message(2, "pip", who="bob", reply_to="1"), "a human replied"),
-        (message(2, "@ann ask Tom?", who="bob"), "a human replied"),
+        (message(2, "With pip, like everything else", person="bob"), "a human replied"),
+        (message(2, "pip", person="bob", reply_to="1"), "a human replied"),
+        (message(2, "@ann ask Tom?", person="bob"), "a human replied"),
         (message(2, "never mind, found it"), "took the question back"),
-        (message(2, "lol", who="bob"), ""),
-        (message(2, "Here is a song for you", who="machine", is_by_bot=True), ""),
-        (message(2, "Where do the logs go?", who="bob"), ""),
+        (message(2, "lol", person="bob"), ""),
+        (message(2, "Here is a song for you", person="machine", is_by_bot=True), ""),
+        (message(2, "Where do the logs go?", person="bob"), ""),
         (message(2, "I am on Linux"), ""),
         (message(2, "Does it work on Linux?"), ""),
-        (message(2, "With pip, like everything else", who="bob", key=replace(CHAT, thread="side")), ""),
+        (message(2, "With pip, like everything else", person="bob", key=replace(CHAT, thread="side")), ""),
     ],
     ids=lambda value: value.text[:20] if isinstance(value, Message) else value,
 )
 async def test_people_may_answer_first(journal: Journal, later: Message, reason: str) -> None:
     group = Group.of(journal, wait_s=5)
     request = message(1)
-    await group.silent(message(0, "We use pip for all of it", who="bob"))
+    await group.silent(message(0, "We use pip for all of it", person="bob"))
     verdict = await group.judged(request)
     # The age of the question counts by the clock on the wall.
     assert 0 < verdict.wait_s <= 5
@@ -272,7 +274,7 @@ async def test_a_question_that_waited_already_waits_no_more(journal: Journal) ->
 @pytest.mark.parametrize("how", ["silent", "point"])
 async def test_what_was_answered_before_is_not_answered_again(journal: Journal, how: str) -> None:
     group = Group.of(journal, repeated=how, cooldown_s=0, repeated_hours=1)
-    first = message(1, "how do I install the package with pip", who="bob", addressed=True)
+    first = message(1, "how do I install the package with pip", person="bob", addressed=True)
     await group.answered(first)
     verdict = await group.judged(message(2))
     if how == "silent":
@@ -286,7 +288,7 @@ async def test_what_was_answered_before_is_not_answered_again(journal: Journal, 
 
 async def test_a_reply_without_knowledge_is_no_answer_to_point_at(journal: Journal) -> None:
     group = Group.of(journal, cooldown_s=0)
-    await group.answered(message(1, who="bob"), Reply("I may know something about this."))
+    await group.answered(message(1, person="bob"), Reply("I may know something about this."))
     assert (await group.judged(message(2))).should_speak
 
 
@@ -298,7 +300,7 @@ async def test_the_grey_zone(journal: Journal, grey: str, says: str) -> None:
     assert says in verdict.canned_reply
     if says:
         assert "Install" in verdict.canned_reply
-        assert "not sure enough" in str((await group.judged(message(2, "How do I cook rice?", who="bob"))).reason)
+        assert "not sure enough" in str((await group.judged(message(2, "How do I cook rice?", person="bob"))).reason)
 
 
 THREAD = replace(CHAT, thread="7")
@@ -306,7 +308,7 @@ FOLLOWED_THREAD: dict[str, Any] = {"key": THREAD, "is_shared_thread": True}
 
 
 @pytest.mark.parametrize(
-    ("text", "who", "speaks"),
+    ("text", "person", "speaks"),
     [
         ("and on Windows", "ann", True),
         ("Why is that?", "ann", True),
@@ -316,16 +318,16 @@ FOLLOWED_THREAD: dict[str, Any] = {"key": THREAD, "is_shared_thread": True}
         ("and on Windows?", "bob", False),
     ],
 )
-async def test_a_follow_up_in_a_thread_needs_no_mention(journal: Journal, text: str, who: str, speaks: bool) -> None:
+async def test_a_follow_up_in_a_thread_needs_no_mention(journal: Journal, text: str, person: str, speaks: bool) -> None:
     group = Group.of(journal, mode="mention")
     await group.answered(message(1, addressed=True, key=THREAD))
-    verdict = await group.judged(message(2, text, who=who, key=THREAD))
+    verdict = await group.judged(message(2, text, person=person, key=THREAD))
     assert (verdict.should_speak, verdict.is_proactive) == (speaks, False)
-    assert not (await group.judged(message(3, text, who=who))).should_speak, "outside the thread"
+    assert not (await group.judged(message(3, text, person=person))).should_speak, "outside the thread"
 
 
 @pytest.mark.parametrize(
-    ("text", "who", "speaks"),
+    ("text", "person", "speaks"),
     [
         ("How do I remove it?", "bob", True),
         ("what about Windows?", "bob", True),
@@ -349,21 +351,21 @@ async def test_a_follow_up_in_a_thread_needs_no_mention(journal: Journal, text: 
         ("Are you coming to lunch?", "bob", False),
     ],
 )
-async def test_where_a_thread_is_one_conversation(journal: Journal, text: str, who: str, speaks: bool) -> None:
+async def test_where_a_thread_is_one_conversation(journal: Journal, text: str, person: str, speaks: bool) -> None:
     group = Group.of(journal, mode="mention")
     await group.answered(message(1, addressed=True, key=THREAD))
-    await group.silent(message(2, "thanks", who="bob", **FOLLOWED_THREAD))
-    assert (await group.judged(message(3, text, who=who, **FOLLOWED_THREAD))).should_speak is speaks
-    switched_off = message(4, text, who=who, key=THREAD, is_shared_thread=False)
+    await group.silent(message(2, "thanks", person="bob", **FOLLOWED_THREAD))
+    assert (await group.judged(message(3, text, person=person, **FOLLOWED_THREAD))).should_speak is speaks
+    switched_off = message(4, text, person=person, key=THREAD, is_shared_thread=False)
     assert not (await group.judged(switched_off)).should_speak
 
 
 async def test_who_is_being_talked_with_in_a_thread_asks_that_human(journal: Journal) -> None:
     group = Group.of(journal, mode="mention")
     await group.answered(message(1, addressed=True, key=THREAD))
-    await group.silent(message(2, "I have it on Linux", who="bob", reply_to="7", **FOLLOWED_THREAD))
-    await group.silent(message(3, "@bob so have I", who="cleo", reply_to="7", **FOLLOWED_THREAD))
-    request = message(4, "Which system is it?", who="bob", reply_to="7", **FOLLOWED_THREAD)
+    await group.silent(message(2, "I have it on Linux", person="bob", reply_to="7", **FOLLOWED_THREAD))
+    await group.silent(message(3, "@bob so have I", person="cleo", reply_to="7", **FOLLOWED_THREAD))
+    request = message(4, "Which system is it?", person="bob", reply_to="7", **FOLLOWED_THREAD)
     assert not (await group.judged(request)).should_speak
     assert (await group.judged(replace(request, id="5", author_id="dan", author="Dan"))).should_speak
 
@@ -379,7 +381,7 @@ async def test_a_thread_that_the_bot_began_or_that_was_opened_on_its_answer(jour
     await journal.mark_posted(first, "55")
     await journal.mark_answered(first, Reply("Use pip."))
     below = {**FOLLOWED_THREAD, "key": replace(CHAT, thread="55")}
-    assert (await group.judged(message(2, "and how do I do that?", who="bob", **below))).should_speak
+    assert (await group.judged(message(2, "and how do I do that?", person="bob", **below))).should_speak
 
 
 async def test_a_command_that_was_answered_begins_no_conversation(journal: Journal) -> None:
@@ -394,8 +396,8 @@ async def test_a_comment_begins_no_conversation(journal: Journal, post: bool | N
     configured = settings(gate={"mode": "mention"}, auto_comment={"chats": ["test:room"]})
     group = Group(journal, Gate(LiveSettings(configured), ChatHistory(journal.database), library), library)
     await group.answered(message(7, "We won!", key=THREAD, is_post=post))
-    for who in ("ann", "bob"):
-        request = message(8, "When was that?", who=who, **FOLLOWED_THREAD)
+    for person in ("ann", "bob"):
+        request = message(8, "When was that?", person=person, **FOLLOWED_THREAD)
         assert not (await group.gate.judge(request)).should_speak
         began = replace(request, thread_started_at=datetime.now(UTC).timestamp())
         assert not (await group.gate.judge(began)).should_speak, "below a comment that began it, likewise"
@@ -417,7 +419,7 @@ async def test_a_comment_begins_no_conversation(journal: Journal, post: bool | N
 async def test_who_was_made_an_offer_takes_it_up_in_any_words(journal: Journal, text: str, speaks: bool) -> None:
     group = Group.of(journal, mode="mention", grey="suggest")
     await group.answered(message(7, key=THREAD), Reply("I may know something about this. Reply to this message."))
-    assert not (await group.judged(message(8, text, who="bob", **FOLLOWED_THREAD))).should_speak
+    assert not (await group.judged(message(8, text, person="bob", **FOLLOWED_THREAD))).should_speak
     assert (await group.judged(message(9, text, **FOLLOWED_THREAD))).should_speak is speaks
     if speaks:
         await group.answered(message(10, text, addressed=True, **FOLLOWED_THREAD))
@@ -431,7 +433,7 @@ async def test_a_follow_up_is_no_answer_that_nobody_asked_for(journal: Journal) 
     assert (await group.judged(further)).should_speak
     await journal.mark_answered(further, Reply("As well [1].", CITED))
     again = Group.of(journal, cooldown_s=60)
-    assert (await again.judged(message(3, "Where is memory stored?", who="bob"))).should_speak, (
+    assert (await again.judged(message(3, "Where is memory stored?", person="bob"))).should_speak, (
         "the cooldown has not begun"
     )
 
@@ -440,23 +442,26 @@ async def test_follow_ups_end_in_time_and_can_be_switched_off(journal: Journal) 
     first = message(1, addressed=True, key=THREAD)
     group = Group.of(journal, mode="mention", follow_up_minutes=10)
     await group.answered(first)
-    for who in ("ann", "bob"):
-        request = message(2, who=who, **FOLLOWED_THREAD)
+    for person in ("ann", "bob"):
+        request = message(2, person=person, **FOLLOWED_THREAD)
         assert not (await Group.of(journal, mode="mention", follow_up_minutes=0).judged(request)).should_speak
     await group.earlier(first, 601)
-    for who in ("ann", "bob"):
-        assert not (await group.judged(message(3, who=who, **FOLLOWED_THREAD))).should_speak
+    for person in ("ann", "bob"):
+        assert not (await group.judged(message(3, person=person, **FOLLOWED_THREAD))).should_speak
 
 
 @pytest.mark.parametrize(
     ("later", "reason"),
     [
-        ({"text": "@Ann just run pip install rocket", "who": "bob"}, "a human replied"),
-        ({"text": "just run pip install rocket", "who": "bob"}, "a human replied"),
+        ({"text": "@Ann just run pip install rocket", "person": "bob"}, "a human replied"),
+        ({"text": "just run pip install rocket", "person": "bob"}, "a human replied"),
         ({"text": "nvm, I fixed it"}, "took the question back"),
-        ({"text": "just run pip install rocket", "who": "bob", "key": replace(CHAT, thread="1"), "reply_to": "1"}, "a"),
-        ({"text": "it is in the log", "who": "bob", "key": replace(CHAT, thread="0"), "reply_to": "0"}, ""),
-        ({"text": "Where do the logs go?", "who": "bob"}, ""),
+        (
+            {"text": "just run pip install rocket", "person": "bob", "key": replace(CHAT, thread="1"), "reply_to": "1"},
+            "a",
+        ),
+        ({"text": "it is in the log", "person": "bob", "key": replace(CHAT, thread="0"), "reply_to": "0"}, ""),
+        ({"text": "Where do the logs go?", "person": "bob"}, ""),
     ],
 )
 async def test_where_every_message_has_a_thread_of_its_own_the_channel_is_one_place(
@@ -479,7 +484,7 @@ async def test_an_account_that_answers_our_answers_gets_silence_in_the_end(journ
     group = Group.of(journal, answers_in_10_min=3)
     spoken = 0
     for number in range(50):
-        text = message(number, f"Interesting! And what about {number}?", who="machine", addressed=True)
+        text = message(number, f"Interesting! And what about {number}?", person="machine", addressed=True)
         verdict = await group.judged(text)
         if not verdict.should_speak:
             assert "3 answers to this account" in str(verdict.reason or "")
@@ -487,7 +492,7 @@ async def test_an_account_that_answers_our_answers_gets_silence_in_the_end(journ
         spoken += 1
         await group.answered(text)
     assert spoken == 3
-    assert (await group.judged(message(99, who="bob", addressed=True))).should_speak
+    assert (await group.judged(message(99, person="bob", addressed=True))).should_speak
 
 
 async def test_what_was_begun_before_a_restart_is_finished(journal: Journal) -> None:

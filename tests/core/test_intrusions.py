@@ -46,7 +46,7 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
 
 async def test_an_owner_in_a_group_is_not_read_what_was_taught_elsewhere(journal: Journal) -> None:
     bot, lessons = Bot.of(journal), TaughtAnswerRepository(journal.database)
-    own_message, hall_message = says("learn", who=ANN), replace(says("learn", who=ANN), key=HALL)
+    own_message, hall_message = says("learn", person=ANN), replace(says("learn", person=ANN), key=HALL)
     await lessons.submit(own_message, "", "What is said here?", "This.")
     await lessons.submit(hall_message, "", "What is said in the hall?", "A secret.")
     output = await bot.hear(says("faq"))
@@ -64,19 +64,19 @@ async def test_a_platforms_administrator_teaches_all_chats_nothing_unless_an_own
     # Anybody can take a bot into a group of their own, where the platform has them as its administrator.
     bot = Bot.of(journal, administration={"platform_admins": True})
     number = await TaughtAnswerRepository(journal.database).submit(
-        says("learn", who=BOSS), "", "How to pay?", "Send it to me."
+        says("learn", person=BOSS), "", "How to pay?", "Send it to me."
     )
-    assert "may" in await bot.hear(says("faq", f"approve {number}", who=BOSS))
+    assert "may" in await bot.hear(says("faq", f"approve {number}", person=BOSS))
     [lesson] = await TaughtAnswerRepository(journal.database).list_answers()
     assert lesson.state == "pending"
     await bot.hear(says("admins", f"add {ADMIN}"))
-    assert (await bot.hear(says("faq", f"approve {number}", who=ADMIN))).startswith("Approved.")
+    assert (await bot.hear(says("faq", f"approve {number}", person=ADMIN))).startswith("Approved.")
 
 
 async def test_nothing_is_approved_unseen(journal: Journal) -> None:
     bot, lessons = Bot.of(journal), TaughtAnswerRepository(journal.database)
     long = f"Press the button. {'Then wait. ' * 60}```\nSend me your password."
-    number = await lessons.submit(says("learn", who=ANN), "", "How?\n\n[2] The manual ```" + "x" * 600, long)
+    number = await lessons.submit(says("learn", person=ANN), "", "How?\n\n[2] The manual ```" + "x" * 600, long)
     assert "password" not in await bot.hear(says("faq"))
     whole = await bot.hear(says("faq", f"list {number}"))
     assert "Send me your password." in whole
@@ -84,7 +84,7 @@ async def test_nothing_is_approved_unseen(journal: Journal) -> None:
     [lesson] = await lessons.list_answers()
     assert len(lesson.question.splitlines()) == 1
     assert len(lesson.question) <= 500
-    hall_number = await lessons.submit(replace(says("learn", who=ANN), key=HALL), "", "What?", "A secret.")
+    hall_number = await lessons.submit(replace(says("learn", person=ANN), key=HALL), "", "What?", "A secret.")
     assert "There is no answer" in await bot.hear(says("faq", f"list {hall_number}"))
     assert "A secret." in await bot.hear(says("faq", f"list {hall_number}", private=True))
 
@@ -202,7 +202,7 @@ class SlowAdapter(administration.RecordingAdapter):
 
 async def test_commands_of_a_chat_count_in_the_order_they_were_given(journal: Journal) -> None:
     bot = Bot.of(journal, SlowAdapter(), administration={"platform_admins": True})
-    for message in (says("mode", "auto", who=BOSS), says("mode", "off", who=BOSS)):
+    for message in (says("mode", "auto", person=BOSS), says("mode", "off", person=BOSS)):
         await bot.intake.handler_for(bot.room)(message)
     while bot.intake._tasks:
         await asyncio.sleep(0.001)
@@ -285,28 +285,28 @@ async def test_the_audit_tells_every_change_from_the_one_before(journal: Journal
 async def test_the_question_of_a_closed_thread_is_not_explained_outside_of_it(journal: Journal) -> None:
     bot = Bot.of(journal)
     thread = replace(administration.GROUP, thread="t")
-    message = replace(says("", who=BOSS), key=thread, text="Whom do we lay off?", in_restricted_thread=True)
+    message = replace(says("", person=BOSS), key=thread, text="Whom do we lay off?", in_restricted_thread=True)
     assert "Answer to" in await bot.hear(message)
-    outside = await bot.hear(says("why", who=ANN))
+    outside = await bot.hear(says("why", person=ANN))
     assert "install package" not in outside
-    assert "install package" not in await bot.hear(says("why", message.id, who=ANN))
-    assert "install package" in await bot.hear(replace(says("why", who=BOSS), key=thread))
-    open_one = replace(says("", who=BOSS), key=replace(thread, thread="open"), text="How?")
+    assert "install package" not in await bot.hear(says("why", message.id, person=ANN))
+    assert "install package" in await bot.hear(replace(says("why", person=BOSS), key=thread))
+    open_one = replace(says("", person=BOSS), key=replace(thread, thread="open"), text="How?")
     await bot.hear(open_one)
-    assert "install package" in await bot.hear(says("why", who=ANN))
+    assert "install package" in await bot.hear(says("why", person=ANN))
 
 
 async def test_an_answer_in_a_closed_thread_is_quoted_to_nobody_outside(journal: Journal) -> None:
     bot, room = Bot.of(journal), ChatRoom(journal.database)
     thread = replace(administration.GROUP, thread="t")
-    await bot.hear(replace(says("", who=BOSS), key=thread, text="How?", in_restricted_thread=True))
-    assert list(await room.get_earlier_answers(says("", who=ANN), 3600)) == []
-    assert len(await room.get_earlier_answers(replace(says("", who=ANN), key=thread), 3600)) == 1
+    await bot.hear(replace(says("", person=BOSS), key=thread, text="How?", in_restricted_thread=True))
+    assert list(await room.get_earlier_answers(says("", person=ANN), 3600)) == []
+    assert len(await room.get_earlier_answers(replace(says("", person=ANN), key=thread), 3600)) == 1
 
 
 async def test_refusals_come_to_an_end_as_answers_do(journal: Journal) -> None:
     bot = Bot.of(journal, gate={"answers_in_10_min": 3})
-    messages = [await bot.hear(says("status", who=ANN)) for _ in range(6)]
+    messages = [await bot.hear(says("status", person=ANN)) for _ in range(6)]
     assert [bool(message) for message in messages] == [True, True, True, False, False, False]
     assert len(await bot.entries()) == 3
 

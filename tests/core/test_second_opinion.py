@@ -39,8 +39,8 @@ SPEAK = '{"reason": "p1 says how", "action": "answer"}'
 BE_SILENT = '{"reason": "they are solving it themselves", "action": "silent"}'
 
 
-def message(number: int, text: str = QUESTION, who: str = "ann") -> Message:
-    return Message(str(number), CHAT, who, who.title(), text, datetime.now(UTC))
+def message(number: int, text: str = QUESTION, person: str = "ann") -> Message:
+    return Message(str(number), CHAT, person, person.title(), text, datetime.now(UTC))
 
 
 @pytest.fixture

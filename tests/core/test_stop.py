@@ -60,8 +60,8 @@ class Scene:
             while not condition():
                 await asyncio.sleep(0.01)
 
-    async def press(self, number: str, who: str = "42", choice: str = STOP) -> str:
-        await self.intake.handler_for(self.room)(pressed(choice, number, who))
+    async def press(self, number: str, person: str = "42", choice: str = STOP) -> str:
+        await self.intake.handler_for(self.room)(pressed(choice, number, person))
         await self.until(lambda: self.get_reply(number))
         return self.get_reply(number)
 

@@ -131,15 +131,15 @@ async def test_a_compact_index_finds_what_an_exact_one_does(tmp_path: Path) -> N
         for number in range(24):
             vector = topics[number % 12] / 10 + draw.standard_normal(DIMENSION).astype(np.float32) / DIMENSION**0.5
             passages = {item.id: item for item in await exact.search("word3", vector, ["docs", "small"], 50)}
-            others = {item.id: item for item in await compact.search("word3", vector, ["docs", "small"], 50)}
+            compact_passages = {item.id: item for item in await compact.search("word3", vector, ["docs", "small"], 50)}
             found_count, expected_count = (
-                found_count + len(passages.keys() & others.keys()),
+                found_count + len(passages.keys() & compact_passages.keys()),
                 expected_count + len(passages),
             )
-            for name in passages.keys() & others.keys():
-                assert others[name].text == passages[name].text
-                assert others[name].lexical == pytest.approx(passages[name].lexical)
-                assert others[name].similarity == pytest.approx(passages[name].similarity, abs=1e-5)
+            for name in passages.keys() & compact_passages.keys():
+                assert compact_passages[name].text == passages[name].text
+                assert compact_passages[name].lexical == pytest.approx(passages[name].lexical)
+                assert compact_passages[name].similarity == pytest.approx(passages[name].similarity, abs=1e-5)
             assert len(await compact.search("", vector, ["small"], 100)) == 50
         assert found_count >= 0.97 * expected_count
         assert await compact.term_weights("word3 nowhere") == await exact.term_weights("word3 nowhere")

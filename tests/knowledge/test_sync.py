@@ -233,12 +233,12 @@ async def test_a_broken_embedder_keeps_the_old_knowledge(
 
 def test_passage_ids_are_the_same_everywhere() -> None:
     assert make_passage_id("docs", "a.md", 0) == "da877f89e6844e4b"
-    others = {
+    other_documents = {
         make_passage_id("docs", "a.md", 1),
         make_passage_id("docs", "b.md", 0),
         make_passage_id("code", "a.md", 0),
     }
-    assert len(others | {make_passage_id("docs", "a.md", 0)}) == 4
+    assert len(other_documents | {make_passage_id("docs", "a.md", 0)}) == 4
 
 
 def test_the_lock_is_held_by_one_at_a_time(tmp_path: Path) -> None:

@@ -293,9 +293,9 @@ class DiscordPeer:
 
     async def write(self, channel: str, author: Author | None = None) -> None:
         """Begin to write in a server's channel, as others see it; it fades after ten seconds."""
-        who, where = author or Author(), self.channels[channel]
-        event = {"channel_id": channel, "guild_id": where.guild, "user_id": who.id, "timestamp": int(time.time())}
-        event["member"] = {"user": who.user(), "roles": []}
+        person, where = author or Author(), self.channels[channel]
+        event = {"channel_id": channel, "guild_id": where.guild, "user_id": person.id, "timestamp": int(time.time())}
+        event["member"] = {"user": person.user(), "roles": []}
         await self.gateway.emit("TYPING_START", event, lambda intents: event if intents & GUILD_TYPING else None)
 
     async def edit(self, channel: str, message: str, content: str, *, silently: bool = False) -> None:
@@ -479,12 +479,12 @@ class DiscordPeer:
             if not message.webhook and message.author.id != self.me.id:
                 event["member"] = {"nick": None, "roles": []}
 
-        def seen(intents: int) -> Json | None:
+        def to_event(intents: int) -> Json | None:
             if not intents & (GUILD_MESSAGES if where.guild else DIRECT_MESSAGES):
                 return None
             return event if self._readable(message, intents) else {**event, "content": "", "embeds": []}
 
-        await self.gateway.emit(kind, event, seen)
+        await self.gateway.emit(kind, event, to_event)
         self.gateway.changed.set()
 
     def _readable(self, message: PostedMessage, intents: int) -> bool:

@@ -303,11 +303,11 @@ class SlackPeer:
         """Fill in fields of a modal by their names and send it; it closes, or shows errors, when that is taken."""
         if not view.open:
             raise LookupError("the modal is closed")
-        who = user or view.user
+        person = user or view.user
         payload = {
             **{"type": "view_submission", "team": {"id": TEAM, "domain": "rocket"}, "api_app_id": "A1", "token": "old"},
-            **{"user": {"id": who, "username": "ann", "name": "ann", "team_id": TEAM}},
-            **{"trigger_id": self._trigger(who), "view": view.filled(values or {}), "response_urls": []},
+            **{"user": {"id": person, "username": "ann", "name": "ann", "team_id": TEAM}},
+            **{"trigger_id": self._trigger(person), "view": view.filled(values or {}), "response_urls": []},
         }
         return self.deliveries.deliver("interactive", payload, view.take)
 

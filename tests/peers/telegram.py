@@ -276,8 +276,8 @@ class TelegramPeer:
     ) -> int:
         """Write a message and return its id. `more` goes into the update's message as it is."""
         where = self.chat(chat)
-        who = author or (Author(chat, "Ann") if where.private else Author())
-        message = self._add(where, text, find_entities(text), text, who, thread=thread, reply_to=reply_to)
+        person = author or (Author(chat, "Ann") if where.private else Author())
+        message = self._add(where, text, find_entities(text), text, person, thread=thread, reply_to=reply_to)
         for bot in [self] if where.private else self.bots:
             bot.inject({"message": {**self._message(where, message), **more}})
         return message.id
@@ -307,8 +307,8 @@ class TelegramPeer:
         below = self._message(where, message)
         if old:
             below = {"chat": below["chat"], "message_id": message_id, "date": 0}
-        who = (author or (Author(chat, "Ann") if where.private else Author())).user()
-        query = {"id": number, "from": who, "chat_instance": "1", "message": below, "data": data}
+        person = (author or (Author(chat, "Ann") if where.private else Author())).user()
+        query = {"id": number, "from": person, "chat_instance": "1", "message": below, "data": data}
         self.inject({"callback_query": query})
         return number
 

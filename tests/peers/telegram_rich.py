@@ -42,8 +42,8 @@ _ATTRIBUTES = {
 }
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9-]*)((?:\s+[a-z-]+(?:=\"[^\"<>]*\")?)*)\s*/?>")
 _ATTRIBUTE = re.compile(r"([a-z-]+)(?:=\"([^\"]*)\")?")
-_NAMED = "lt|gt|amp|quot|apos|nbsp|hellip|mdash|ndash|lsquo|rsquo|ldquo|rdquo"
-_REFERENCE = re.compile(rf"&(?:{_NAMED}|#\d{{1,7}}|#x[0-9a-fA-F]{{1,6}});")
+_ENTITY_NAMES = "lt|gt|amp|quot|apos|nbsp|hellip|mdash|ndash|lsquo|rsquo|ldquo|rdquo"
+_REFERENCE = re.compile(rf"&(?:{_ENTITY_NAMES}|#\d{{1,7}}|#x[0-9a-fA-F]{{1,6}});")
 
 
 @dataclass(slots=True)

@@ -105,9 +105,9 @@ async def check_all(records: Sequence[Mapping[str, Any]]) -> list[Statement]:
         library = KnowledgeLibrary(settings, store, embedder)
         for record in records:
             place = _place(record)
-            others = [other for key, other in passages.items() if key[0] == place[0] and key != place][:NEIGHBOURS]
+            neighbours = [other for key, other in passages.items() if key[0] == place[0] and key != place][:NEIGHBOURS]
             check = await find_unsupported(
-                f"{record['statement']} [p1]", [passages[place], *others], library, TIMEOUT_S
+                f"{record['statement']} [p1]", [passages[place], *neighbours], library, TIMEOUT_S
             )
             statements.append(_to_statement(record, is_removed=bool(check.rejections)))
         await library.close()

@@ -195,10 +195,10 @@ def measure(data: Path) -> list[Figure]:
     figures = []
     for name, set_goals in goals.items():
         current = measured[name]
-        others = [other.labelled for other in measured.values() if other is not current]
-        unseen = fit_model(others).model
+        other_sets = [other.labelled for other in measured.values() if other is not current]
+        unseen = fit_model(other_sets).model
         fitted = evaluate_gate(current.cases, name, unseen, 0.5, unseen).cross_validated
-        (shipped_f1, precision, recall), doubtful, doubtful_chatter = shipped_figures(current, others)
+        (shipped_f1, precision, recall), doubtful, doubtful_chatter = shipped_figures(current, other_sets)
         bm25_f1, bm25_auc = baseline(current)
         unseen_auc = auc([scored.confidence(unseen) for scored in current.cases], current.labels)
         figures += [
@@ -215,7 +215,7 @@ def measure(data: Path) -> list[Figure]:
 
 
 def shipped_figures(
-    current: MeasuredSet, others: Sequence[LabelledSet]
+    current: MeasuredSet, other_sets: Sequence[LabelledSet]
 ) -> tuple[tuple[float, float, float], float, float]:
     """Return F1, precision and recall of the shipped fit at the default threshold on each fold that it has not seen.
 
@@ -226,7 +226,7 @@ def shipped_figures(
     for fold in split_folds(current.labels):
         held_out = set(fold)
         training_cases = [scored for index, scored in enumerate(current.cases) if index not in held_out]
-        model = fit_model([*others, to_labelled_set(training_cases, current.name)]).model
+        model = fit_model([*other_sets, to_labelled_set(training_cases, current.name)]).model
         for index in fold:
             probabilities[index] = current.cases[index].confidence(model)
     threshold = settings.gate.threshold

@@ -108,10 +108,11 @@ async def kill_again_and_again(world: World, aims: Sequence[Aim]) -> int:
     aiming, hit_count = Aiming(world), 0
     for number, aim in enumerate(aims):
         aiming.aim(aim)
-        others = [platform for platform in world.places if platform != aim.platform]
+        other_platforms = [platform for platform in world.places if platform != aim.platform]
         # Too many at once would only make the start slower.
         ask_tasks = [
-            asyncio.create_task(world.ask(platform)) for platform in (aim.platform, world.chance.choice(others))
+            asyncio.create_task(world.ask(platform))
+            for platform in (aim.platform, world.chance.choice(other_platforms))
         ]
         try:
             async with asyncio.timeout(AIM_S):
