@@ -106,6 +106,9 @@ class Driver(ABC):
     async def ready(self) -> None:
         """Wait until the bot is connected."""
 
+    def forget_posts(self) -> None:
+        """Let so much time pass that the platform takes a repeated post for a new one; it still shows the first."""
+
     async def part(self, adapter: Any) -> None:
         """Close what would take its time, before the adapter is closed."""
         return
@@ -363,6 +366,9 @@ class Discord(Driver):
     async def open(self, stack: AsyncExitStack) -> None:
         self.peer = await stack.enter_async_context(discord.DiscordPeer())
         self._rooms: dict[str, Channel] = {}
+
+    def forget_posts(self) -> None:
+        self.peer.remembers_nonces = False
 
     def adapter(self, journal: Journal, folder: Path) -> DiscordAdapter:
         settings = discord_helpers.settings(self.peer, folder)

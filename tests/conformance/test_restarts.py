@@ -82,6 +82,7 @@ async def test_killed_after_posting_and_before_its_confirmation_it_completes_wha
     )
     await bot.kill(while_posting=True)
     await bot.forget_reply(room, message)
+    bot.driver.forget_posts()
     bot.script.midway = None
     await bot.start()
     await bot.driver.redeliver(room, message)

@@ -202,6 +202,8 @@ class DiscordPeer:
         self.calls: list[Call] = []
         self.commands: list[Json] = []
         self.interactions_by_token: dict[str, Interaction] = {}
+        # For some minutes, Discord does.
+        self.remembers_nonces = True
         self.rung: list[str] = []
         self.unfolded: list[str] = []
         # A word that no message may have.
@@ -756,7 +758,7 @@ class DiscordPeer:
             raise form("nonce", "NONCE_TYPE_TOO_LONG", "nonce too long")
         mine = (item for item in channel.messages.values() if item.author.id == self.me.id)
         twin = next((item for item in mine if nonce and item.nonce == nonce), None)
-        if twin is not None and body.get("enforce_nonce"):
+        if twin is not None and body.get("enforce_nonce") and self.remembers_nonces:
             return self._object(twin)
         reference = body.get("message_reference") or {}
         answered = str(reference.get("message_id", ""))
