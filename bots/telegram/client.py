@@ -62,6 +62,8 @@ _USED_METHODS = (
     *("SendMessage", "SendMessageDraft", "EditMessageText", "DeleteMessage", "SendChatAction"),
     *("AnswerCallbackQuery", "SendRichMessageDraft"),
 )
+# How many updates come at once: they are parsed in one go, and members can write 400 kB of links into each.
+MAX_UPDATES = 25
 # What a server before Bot API 10.1 says, in lower case: it has no such method, and sees no text in such an edit.
 _UNKNOWN_RICH_MESSAGE = ("method not found", "message text is empty")
 
@@ -143,7 +145,8 @@ class TelegramClient:
 
     async def get_updates(self, offset: int | None, wait_s: int, more_kinds: Sequence[str] = ()) -> list[Any]:
         """Return what came in at or after `offset`, as raw JSON values, waiting at most `wait_s` for the first."""
-        method = RawUpdates(offset=offset, timeout=wait_s, allowed_updates=[*ALLOWED_UPDATES, *more_kinds])
+        kinds = [*ALLOWED_UPDATES, *more_kinds]
+        method = RawUpdates(offset=offset, limit=MAX_UPDATES, timeout=wait_s, allowed_updates=kinds)
         return await self._call(method, timeout_s=wait_s + RESPONSE_TIMEOUT_S)
 
     def parse_update(self, raw: object) -> types.Update:

@@ -17,14 +17,14 @@ from bots.daemon.runner import run
 from core.settings.loader import load_settings
 from tests.deployment import README, Deployment, make_repository
 from tests.knowledge.test_document_bombs import author_feed, wide_docx
-from tests.peers.forge import REPOSITORY, ForgePeer, Ticket
+from tests.peers.forge import PROJECT, REPOSITORY, ForgePeer, Ticket
 from tests.peers.telegram import TelegramPeer
 from tests.peers.web import Page, WebPeer
 
 pytestmark = [pytest.mark.serial, pytest.mark.timeout(300)]
 GROUP = -100200300
 # All but those that are asked beside a question.
-STORED_SOURCES = 8
+STORED_SOURCES = 9
 # Far below the deadline of an answer (10 s here), far above what a busy machine takes: what froze the loop took 30 s.
 MAX_ANSWER_S, MAX_LAG_S = 10.0, 3.0
 MARKDOWN_BOMB = "# " + "`" * 60_000 + "\n\n" + "> " * 20_000
@@ -38,7 +38,8 @@ def fill(web: WebPeer, forge: ForgePeer) -> None:
     web.pages["/sitemap.xml"] = Page(gzip.compress(b"<urlset>" + b"<a/>" * (5 << 18)))
     web.pages["/"] = Page(b"<br>y" * 300_000)
     web.pages["/feed"] = Page(author_feed("\n" * 50_000 + "(" * 50_000))
-    web.pages["/search"] = web.pages["/rag/bases/a/search"] = Page(JSON_BOMB, headers=odd)
+    for path in ("/api", "/search", "/rag/bases/a/search"):
+        web.pages[path] = Page(JSON_BOMB, headers=odd)
     forge.tickets[1] = Ticket(1, "A bomb", MARKDOWN_BOMB)
 
 
@@ -59,7 +60,9 @@ def make_sources(folder: Path, web: WebPeer, forge: ForgePeer) -> dict[str, Any]
         "site": {"kind": "website", "url": web.url("/"), **ours},
         "feed": {"kind": "feed", "url": web.url("/feed"), **ours},
         "forge": {"kind": "github", "repository": REPOSITORY, "api_url": forge.url("/api/v3"), **issues, **ours},
-        "api": {"kind": "http_api", "url": web.url("/search"), **ours},
+        "lab": {"kind": "gitlab", "project": PROJECT, "api_url": forge.url("/api/v4"), **issues, **ours},
+        "api": {"kind": "http_api", "url": web.url("/api"), **ours},
+        "web": {"kind": "search_api", "provider": "searxng", "base_url": web.url(), **ours},
         "rag": {"kind": "remote_rag", "base_url": web.url("/rag"), "bases": {"a": 1}, "enhanced": False, **ours},
         "standing": {"kind": "standing", "of": "api", "queries": ["rocket"]},
     }
@@ -122,7 +125,7 @@ async def test_the_daemon_answers_in_time_while_hostile_sources_are_refreshed(
     assert max(seconds) < MAX_ANSWER_S
     assert max(lags) < MAX_LAG_S
     fetched = {request.path for request in web.requests}
-    assert fetched >= {"/robots.txt", "/feed", "/search", "/rag/bases/a/search"}
+    assert fetched >= {"/robots.txt", "/feed", "/api", "/search", "/rag/bases/a/search"}
 
 
 async def ask(telegram: TelegramPeer, number: int) -> float:

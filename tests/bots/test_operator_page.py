@@ -214,6 +214,7 @@ class TestWhoGetsIn:
                     assert "default-src 'none'" in policy
                     assert "unsafe" not in policy
                     assert "frame-ancestors 'none'" in policy
+                    assert response.headers["X-Frame-Options"] == "DENY"
                     assert response.headers["X-Content-Type-Options"] == "nosniff"
                     assert response.headers["Referrer-Policy"] == "same-origin"
 

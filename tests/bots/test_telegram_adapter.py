@@ -449,3 +449,20 @@ async def test_the_models_of_responses_are_kept() -> None:
             assert id(Response[User]) == model
         finally:
             await client.close()
+
+
+async def test_updates_come_in_small_batches(peer: TelegramPeer, make: Make) -> None:
+    """Each is parsed in one go, and members can write 400 kB of links into every message: all of it is read."""
+    links = [
+        {"type": "text_link", "offset": n, "length": 1, "url": f"https://a.example/{'a' * 1900}"} for n in range(99)
+    ]
+    received: list[str] = []
+
+    async def receive(message: Message) -> None:
+        received.append(message.id)
+
+    for _ in range(60):
+        peer.say(-100, "a" * 4096, entities=links)
+    async with listening(make(), receive):
+        await until(lambda: len(received) == 60)
+    assert {call.parameters["limit"] for call in peer.calls if call.method == "getUpdates"} == {"25"}

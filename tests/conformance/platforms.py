@@ -108,6 +108,7 @@ class Driver(ABC):
 
     def forget_posts(self) -> None:
         """Let so much time pass that the platform takes a repeated post for a new one; it still shows the first."""
+        return
 
     async def part(self, adapter: Any) -> None:
         """Close what would take its time, before the adapter is closed."""
