@@ -61,7 +61,7 @@ def suite(tmp_path: Path) -> Path:
 
 def run(folder: Path, *arguments: str) -> tuple[int, str]:
     """Run the tests of a folder in two processes; return the exit code and what is printed."""
-    plugins = ("-p", "tests.parallel", "-p", "no:cacheprovider", "-p", "no:xdist")
+    plugins = ("-p", "tests.parallel", "-p", "no:cacheprovider")
     command = [sys.executable, "-m", "pytest", *plugins, "--forks", "2", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
     result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
