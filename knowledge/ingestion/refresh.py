@@ -96,9 +96,10 @@ async def refresh_source(
     refreshing it (this is not recorded).
     """
     async with _refresh_lock(context, name):
-        if context.refresh_states:
-            await context.refresh_states.mark_started(name, context.fingerprint(name))
         try:
+            # Cancelled while this is written, it is aborted as well.
+            if context.refresh_states:
+                await context.refresh_states.mark_started(name, context.fingerprint(name))
             async with _ConcurrencyLimited(context.open_source(name), read_slots) as source:
                 options = await _make_options(context, name, on_progress, on_changed)
                 report = await refresh(source, LockedStore(context.store, context.data_dir), context.embedder, options)

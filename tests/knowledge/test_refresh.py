@@ -164,6 +164,25 @@ async def test_the_record_tells_success_failure_and_what_was_broken_off(
     assert (broken_off.unfinished, broken_off.failures) == (True, 3)
 
 
+async def test_a_refresh_that_is_cancelled_as_it_starts_is_no_failure(
+    tmp_path: Path, store: Store, embedder: WordEmbedder, record: RefreshStateRepository
+) -> None:
+    class CancelledAtStart(RefreshStateRepository):
+        async def mark_started(self, source: str, made_by: str) -> None:
+            refreshing.cancel()
+            await super().mark_started(source, made_by)
+
+    sources = {"fruit": folder(tmp_path / "a", "apple")}
+    states = CancelledAtStart(record._database)
+    refreshing = asyncio.create_task(
+        refresh_source(RefreshContext(sources, store, embedder, tmp_path, 200, states), "fruit")
+    )
+    with pytest.raises(asyncio.CancelledError):
+        await refreshing
+    state = await record.get_state("fruit")
+    assert (state.unfinished, state.failures) == (True, 0)
+
+
 async def test_a_source_whose_remote_is_gone_has_failed_on_record(
     tmp_path: Path, store: Store, embedder: WordEmbedder, record: RefreshStateRepository
 ) -> None:
