@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -15,6 +15,8 @@ Run = Callable[[str], object]
 FACTOR, MAX_RATIO = 4, 9.0
 # What else runs on a processor slows this down as well: what is not linear is so every time.
 TRIES = 4
+# How often the shorter text is read, and for how long in all.
+MIN_RUNS, MAX_RUNS, MIN_MEASURED_S = 2, 8, 0.01
 # What hostile texts repeat.
 UNITS = (
     *("`", "\n", " ", "\t", "<", "<!--", "[", "](", "*", "_", "a", "A", "a.", "a_", "a-", "-", "#", "1", "1.", "|"),
@@ -35,8 +37,6 @@ class Growth:
     size: int
     min_s: float
     max_s: float = 1.0
-    # The clock may be coarse: the shorter text is read several times.
-    repeats: int = 8
 
 
 # A linear pattern takes some 20 ns a character; a quadratic one at least 0.3 ms for 800.
@@ -63,33 +63,51 @@ class TooSlow(BaseException):
     """Something used up its processor time."""
 
 
-def find_growth(run: Run, text: Text, limits: Growth) -> str:
-    """Return why a function grows faster than its text, or an empty string."""
+def find_growth(run: Run, texts: Iterable[Text], limits: Growth) -> str:
+    """Return for which text a function grows faster than the text, and why, or an empty string."""
+    with _raising_when_slow():
+        return next((reason for text in texts if (reason := _find_growth(run, text, limits))), "")
+
+
+def _find_growth(run: Run, text: Text, limits: Growth) -> str:
+    reason = ""
     try:
-        reasons = [_measure_growth(run, text, limits)]
-        while reasons[-1] and len(reasons) < TRIES:
-            reasons.append(_measure_growth(run, text, limits))
+        for _ in range(TRIES):
+            if not (reason := _measure_growth(run, text, limits)):
+                break
     except TooSlow:
         return f"{text} takes more than {limits.max_s} s at {limits.size}"
-    return reasons[-1]
+    return reason
 
 
 def _measure_growth(run: Run, text: Text, limits: Growth) -> str:
-    with cpu_limit(limits.max_s):
-        quick_text = text.make(limits.quick_size)
+    quick_text = text.make(limits.quick_size)
+    with _cpu_limit(limits.max_s):
         # By the clock on the wall, which is fine-grained: what else the machine does can only make it longer.
         if any(measure(run, quick_text, time.perf_counter) < limits.quick_s for _ in range(2)):
             return ""
     whole, part = text.make(limits.size), text.make(limits.size // FACTOR)
-    with cpu_limit(limits.max_s):
+    with _cpu_limit(limits.max_s):
         seconds = measure(run, whole)
     if seconds <= limits.min_s:
         return ""
-    with cpu_limit(limits.repeats * limits.max_s):
-        previous = sum(measure(run, part) for _ in range(limits.repeats)) / limits.repeats
+    with _cpu_limit(MIN_RUNS * limits.max_s):
+        part_s = _measure_mean(run, part)
+    if seconds <= part_s * MAX_RATIO:
+        return ""
+    with _cpu_limit(limits.max_s):
         seconds = min(seconds, measure(run, whole))
-    is_linear = seconds <= limits.min_s or seconds <= previous * MAX_RATIO
-    return "" if is_linear else f"{text}: {previous:.5f} s, then {seconds:.5f} s"
+    is_linear = seconds <= limits.min_s or seconds <= part_s * MAX_RATIO
+    return "" if is_linear else f"{text}: {part_s:.5f} s, then {seconds:.5f} s"
+
+
+def _measure_mean(run: Run, text: str) -> float:
+    """Return the processor time of one run on average. The clock may be coarse: what is quick runs several times."""
+    runs, total_s = 0, 0.0
+    while runs < MIN_RUNS or (runs < MAX_RUNS and total_s < MIN_MEASURED_S):
+        total_s += measure(run, text)
+        runs += 1
+    return total_s / runs
 
 
 def measure(run: Run, text: str, clock: Callable[[], float] = time.thread_time) -> float:
@@ -105,15 +123,23 @@ def measure(run: Run, text: str, clock: Callable[[], float] = time.thread_time) 
 
 
 @contextmanager
-def cpu_limit(seconds: float) -> Iterator[None]:
-    """Raise `TooSlow` in the block after so much processor time."""
+def _raising_when_slow() -> Iterator[None]:
+    """Let `_cpu_limit` raise `TooSlow` in the block: to say so for each of thousands of texts would cost more."""
     previous = signal.signal(signal.SIGVTALRM, _stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGVTALRM, previous)
+
+
+@contextmanager
+def _cpu_limit(seconds: float) -> Iterator[None]:
+    """Raise `TooSlow` in the block after so much processor time."""
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, previous)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

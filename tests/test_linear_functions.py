@@ -62,7 +62,7 @@ def get_limits(run: Function) -> Growth:
         seconds := min(measure(run, BENIGN.make(size), time.perf_counter) for _ in range(5))
     ) > TARGET_S and size > MIN_SIZE:
         size = max(MIN_SIZE, size // 2)
-    return Growth(size, SUSPICIOUS * max(seconds, TARGET_S / 4), FACTOR * size, 0.01, max_s=4.0, repeats=4)
+    return Growth(size, SUSPICIOUS * max(seconds, TARGET_S / 4), FACTOR * size, 0.01, max_s=4.0)
 
 
 def measure_benign(run: Function, size: int) -> float:
@@ -73,9 +73,7 @@ def find_slow_text(function: Function) -> str:
     """Return the text for which a function is slow, or an empty string."""
     run = quietly(function)
     limits = get_limits(run)
-    if reason := find_growth(run, BENIGN, replace(limits, quick_s=0.0)):
-        return reason
-    return next((reason for text in HOSTILE if (reason := find_growth(run, text, limits))), "")
+    return find_growth(run, [BENIGN], replace(limits, quick_s=0.0)) or find_growth(run, HOSTILE, limits)
 
 
 @contextmanager

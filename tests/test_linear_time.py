@@ -221,11 +221,10 @@ def run_method(pattern: re.Pattern[str], method: str, text: str) -> None:
 
 def find_superlinear(pattern: re.Pattern[str], methods: Collection[str], limits: Growth = PATTERN_LIMITS) -> str:
     """Return what makes a pattern slow, or an empty string."""
+    texts = [Text(*parts) for parts in sorted(make_texts(pattern))]
     for method in methods:
-        run = partial(run_method, pattern, method)
-        for text in sorted(make_texts(pattern)):
-            if reason := find_growth(run, Text(*text), limits):
-                return f"{method} of {reason}"
+        if reason := find_growth(partial(run_method, pattern, method), texts, limits):
+            return f"{method} of {reason}"
     return ""
 
 
