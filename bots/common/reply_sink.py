@@ -1,4 +1,4 @@
-"""What the sinks of all platforms have in common: a reply that grows while it is being written, and a single notice."""
+"""The common part of all platforms' sinks: a reply that grows while it is being written, and a single notice."""
 
 from __future__ import annotations
 
@@ -73,10 +73,9 @@ class ReplySink(ABC):
     """Writes the reply to one message: its first part grows while the answer is being written.
 
     States that could not be shown in time are skipped. The final reply takes as many messages as it needs; the rating
-    buttons stand below the last one, the button that stops it (`_preview_buttons`) below the first one while it grows.
-    `_recover` is asked about failures, see `DeliveryRetry`. A state that raises one of `skipped_errors` is left to the
-    next one. A part that is refused is posted in another way, see `_show_plain`. A reply of more than `max_chars` is
-    cut, and says so.
+    buttons are below the last one, the stop button (`_preview_buttons`) below the first one while it grows.
+    `_recover` handles failures, see `DeliveryRetry`. A state that raises one of `skipped_errors` is skipped. A refused
+    part is posted in another way, see `_show_plain`. A reply of more than `max_chars` is shortened, and says so.
     """
 
     max_chars = 20_000
@@ -95,11 +94,11 @@ class ReplySink(ABC):
         self._retry = DeliveryRetry(platform, intervals, self._recover)
 
     async def open(self) -> None:
-        """Show a first sign of life, and go on showing what `update` brings."""
+        """Show that an answer is coming, and then the newest text of `update`."""
         self._preview.start(self._run_preview)
 
     async def update(self, text: str) -> None:
-        """Note the reply so far. Raises what made it impossible to show the states before."""
+        """Set the reply so far. Raises the error that prevented earlier states from being shown."""
         self._preview.push(text[: self.max_chars])
 
     async def finish(self, reply: Reply) -> None:
@@ -116,7 +115,7 @@ class ReplySink(ABC):
 
     async def _show_final(self, text: str, citations: Sequence[Citation], buttons: Sequence[Button] = ()) -> None:
         if not await self._preview.join(lambda: self._retry.is_posting):
-            # Whether its last state arrived is unknown.
+            # Nobody knows whether its last state arrived.
             self._shown_text = ""
         first, *further_parts = await asyncio.to_thread(self._render, text, citations)
         # A part may be more than its text: without a prefix it stays what it is.
@@ -170,7 +169,7 @@ class ReplySink(ABC):
 
     async def _show_preview(self, text: str) -> None:
         """Show the first part while it grows, with the button that stops it."""
-        # Noted first: what is cancelled in the middle may be there.
+        # Recorded first: a call that is cancelled half-way may have posted it.
         self._has_preview_buttons = bool(self._preview_buttons)
         await self._show_first_part(text, self._preview_buttons)
 
@@ -207,7 +206,7 @@ class ReplySink(ABC):
         except self.skipped_errors as error:
             get_logger(__name__).debug(f"{self._platform}.state_skipped", error=str(error))
             if isinstance(error, Refused) and self._preview_buttons:
-                # It may be the button: once more without.
+                # The button may be the cause: try without it.
                 self._preview_buttons = ()
                 self._preview.changed.set()
         else:
@@ -215,7 +214,7 @@ class ReplySink(ABC):
         return pause_s
 
     async def _try_quietly(self, call: Awaitable[object]) -> None:
-        """Make a call that tidies up: the answer does not depend on it."""
+        """Make a call that cleans up: the answer does not depend on it."""
         try:
             await call
         except PlatformError as error:
@@ -336,7 +335,7 @@ class LivePreview:
         try:
             await work()
         except PlatformUnavailable as error:
-            # Also a refused token costs no answer: the final reply waits in the journal until the platform takes it.
+            # Even a rejected token loses no answer: the final reply waits in the journal until the platform accepts it.
             get_logger(__name__).info("reply.preview_ended", error=str(error))
         except KimasError as error:
             self.error = self.error or error

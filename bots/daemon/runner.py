@@ -1,4 +1,4 @@
-"""The daemon: adapters, workers and the refresh in one task group, from start to an orderly end."""
+"""The daemon: adapters, workers and refreshes in one task group, from the start to an orderly stop."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ Result = TypeVar("Result")
 async def run(settings: Settings, *, dry_run: bool = False, reload_settings: SettingsLoader | None = None) -> int:
     """Run until SIGTERM, SIGINT or SIGHUP and return the exit code; a dry run logs what it would say and shows nothing.
 
-    The first signal stops taking messages and gives unfinished answers `run.grace_s` seconds; the next start takes up
-    what is left. A second signal ends the waiting. A platform that fails for good ends the daemon in the same way, and
+    The first signal stops taking messages and gives unfinished answers `run.grace_s` seconds; the next start continues
+    with the rest. A second signal ends the waiting. A platform that fails for good ends the daemon in the same way, and
     its error is raised afterwards. `reload_settings` reads the configuration again, for /reload. Raises `StoreLocked`
     beside another daemon.
     """
@@ -108,8 +108,8 @@ def _get_platform(adapter: Adapter) -> str:
 async def _listen(adapters: Sequence[Adapter], daemon: Daemon, stop: asyncio.Event, errors: list[Exception]) -> None:
     """Listen with all bots of one platform, and follow the feeds that they write about, until cancelled.
 
-    A platform that is still away is waited for. A failure is recorded and stops the daemon in order: unfinished answers
-    go on.
+    It waits for a platform that cannot be reached yet. A failure is recorded and stops the daemon in order: unfinished
+    answers continue.
     """
     try:
         for adapter in adapters:

@@ -97,7 +97,7 @@ def to_components(buttons: Sequence[Button]) -> list[dict[str, Any]]:
 class DiscordRatingSink(FinalTextSink):
     """Acknowledges one click by a note that only that user sees, with further buttons.
 
-    It takes the place of an earlier note where the button stands below that.
+    It replaces the earlier note if the button is below one.
     """
 
     def __init__(self, client: DiscordClient, message: Message, intervals: DiscordIntervals) -> None:

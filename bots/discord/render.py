@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
 
 MAX_UNITS = 2000
-# A link takes so much; an address as it stands has to fit into a message.
+# A link takes so much; a bare address has to fit into a message.
 MAX_URL_CHARS, MAX_ADDRESS_CHARS = 512, 1800
 
 # What stays in one piece as long as it fits: a link, inline code, an escaped character, a word.
@@ -111,7 +111,7 @@ class _DiscordRenderer(MarkdownRenderer):
         return "\n".join(f"> {line.removeprefix('> ')}" for line in text.splitlines())
 
     def code_block(self, code: str, language: str) -> str:
-        # Three backticks end a block wherever they stand.
+        # Three backticks end a block anywhere.
         body = code.rstrip("\n").replace("```", f"`{WORD_JOINER}``")
         return f"```{language}\n{body}\n```" if body.strip() else ""
 

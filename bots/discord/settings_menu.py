@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SELECT = 3
 FIELDS_ID, VALUES_ID = "settings-fields", "settings-values"
-# What a list takes, and a text in it; what stands behind an entry counts in characters.
+# How many entries a list takes, and how many characters a text or the data of an entry.
 MAX_OPTIONS, MAX_LABEL_CHARS, MAX_DATA_BYTES = 25, 100, 100
 
 

@@ -212,7 +212,7 @@ def _format_retrieval(measurement: RetrievalReport) -> list[str]:
     if measurement.fallback_count:
         lines.append(
             f"{measurement.fallback_count} times a rewrite or a rerank failed or was late, and "
-            "its stand-in was measured"
+            "its fallback was measured"
         )
     rows = [
         (

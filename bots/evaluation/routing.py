@@ -219,7 +219,7 @@ def _weights_as_config(fit_result: tuning_routing.RoutingTuning, settings: Setti
 
 
 def routing_charts(curve: RoutingCurve) -> Sequence[charts.Chart]:
-    """Return coverage against saved searches over thresholds, and where the configured one stands."""
+    """Return coverage against saved searches over thresholds, and where the configured one is."""
     points = [point for threshold_result in curve.points if (point := _to_trade_off_point(threshold_result))]
     configured_point = _to_trade_off_point(curve.configured)
     series = [charts.Series("each threshold from low to high", points)]

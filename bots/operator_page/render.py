@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
 
 TEMPLATES = Path(__file__).parent / "templates"
-# The page's own headings stand above those of an answer.
+# The page's own headings rank above those of an answer.
 HEADING_OFFSET, DEEPEST_HEADING = 2, 6
 
 

@@ -49,7 +49,7 @@ class StatusIndicator:
 
     async def show(self) -> bool:
         """Show a status and return whether that worked. Raises `MessageDeleted` and `NotAllowed`."""
-        # Noted first: what is cancelled in the middle may be there.
+        # Recorded first: a call that is cancelled half-way may have shown it.
         self._has_status = self._thread_ts is not None
         self._has_status = self._has_status and await self._try_show("status")
         if not self._has_status:

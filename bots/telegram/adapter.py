@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 UNREADABLE_MESSAGE = "telegram.token cannot be read: {error}. Get the bot's token from @BotFather (/newbot, or /mybots)"
 # How many drafts are remembered.
 MAX_DRAFTS = 1000
-# Several bots load at once, each in its own thread: half a library must not be taken for a whole one.
+# Several bots load at once, each in its own thread: none may use a library that is half loaded.
 _LOAD_LOCK = threading.Lock()
 
 
@@ -56,9 +56,9 @@ class OffsetStore(Protocol):
 class TelegramAdapter(ClientAdapter["TelegramClient"]):
     """One Telegram bot.
 
-    Telegram forgets an update as soon as getUpdates asks for a later one. So every message of a batch is handed to
-    `receive`, which makes it durable, then the offset is saved, and only then the next batch is asked for. With
-    `read_only` a webhook stays.
+    Telegram forgets an update as soon as getUpdates asks for a later one. So every message of a batch goes to
+    `receive`, which makes it durable; then the offset is saved, and only then the next batch is requested. With
+    `read_only`, a webhook is not removed.
     """
 
     name = "telegram"
@@ -90,7 +90,7 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
         return str(self._me.id)
 
     def spell_command(self, usage: str) -> str:
-        """Return a command that is given by a tap: Telegram finds none in code."""
+        """Return a command that people can tap: Telegram recognizes none in code."""
         name, _, arguments = usage.partition(" ")
         return f"/{name} `{arguments}`" if arguments else f"/{name}"
 
@@ -119,7 +119,7 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
             return SilentSink()
         if is_press(message):
             if "query" not in message.reference:
-                # A draft was stopped: that is seen.
+                # A draft was stopped.
                 return SilentSink()
             return TelegramRatingSink(self._get_client(), message)
         if MENU_FIELD in message.reference:
@@ -150,7 +150,7 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
         return await asyncio.to_thread(connect, self._settings)
 
     async def _set_up(self, client: TelegramClient) -> None:
-        """Learn who the bot is, remove a webhook, set the command menu."""
+        """Look up the bot's identity, remove a webhook, set the command menu."""
         self._me = await self._retry_until_ok(client.get_identity)
         self.privacy_setting = "" if self._me.can_read_all else "@BotFather, `/setprivacy`"
         webhook = "" if self._read_only else await self._retry_until_ok(client.remove_webhook)
@@ -166,7 +166,7 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
         get_logger(__name__).info("telegram.open", bot=self._me.username, reads_all_messages=self._me.can_read_all)
 
     async def _fetch_updates(self, offset: int | None) -> list[Any]:
-        """Return the next updates. Where the rest of an album may be on its way, they are asked for once more."""
+        """Return the next updates. If the rest of an album may follow, ask once more."""
         client = self._get_client()
         # At first and after an outage there is no long poll: only an answer shows that the connection works.
         batch = await client.get_updates(offset, self._intervals.poll_s if self.connection.is_connected else 0)
@@ -194,7 +194,7 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
             try:
                 await self._deliver(raw, message, receive)
             except Exception as error:
-                # Whatever it is: a message that is not saved must not be confirmed.
+                # Any error: a message that is not saved must not be confirmed.
                 delivery_error = error
                 break
             next_offset = max(next_offset, (_get_update_id(raw) or -1) + 1)

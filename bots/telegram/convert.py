@@ -149,7 +149,7 @@ def _get_ignore_reason(event: TelegramMessage) -> str:
     """Return why a message is to be ignored, or nothing."""
     if event.chat.type == "channel":
         return "a channel post"
-    # Telegram gives anonymous administrators and channels a stand-in that is a bot: `sender_chat` tells them apart.
+    # For anonymous administrators and channels, Telegram names a bot as the author: `sender_chat` says who wrote.
     if event.sender_chat is None and event.from_user is None:
         return "without a sender"
     if event.sender_chat is None and event.from_user is not None and event.from_user.is_bot:

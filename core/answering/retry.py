@@ -92,7 +92,7 @@ def to_retry_question(
 
 
 def is_better(reply: Reply, question: RetryQuestion) -> bool:
-    """Say whether a second answer may stand beside the first one.
+    """Say whether a second answer may be shown beside the first one.
 
     It has to be cited and whole. It may not quote where a model wrote the first one, find nothing, or say the same.
     """
@@ -110,7 +110,7 @@ def _to_words(text: str) -> list[str]:
 
 @dataclass(slots=True)
 class HoldingSink:
-    """A sink that shows nothing of a reply before it is certain that it will stand: that the bot is at work is seen."""
+    """A sink that shows only that the bot is working, and the reply once it is certain that it is used."""
 
     sink: Sink
 

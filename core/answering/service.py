@@ -1,4 +1,4 @@
-"""Answering as a whole: courtesies, a cached reply if there is one, else a new one, within the limits and on record."""
+"""Answers questions: courtesies, a cached reply if there is one, else a new one, with quotas and usage records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 class AnswerService:
     """Answers questions.
 
-    Without `quota_limiter` and `usage_repository` nothing is limited or recorded, without `cached_answers` none reused.
+    Without `quota_limiter` nothing is limited, without `usage_repository` nothing recorded, without `cached_answers`
+    nothing reused.
     """
 
     deps: AnswerDependencies
@@ -52,7 +53,7 @@ class AnswerService:
         return await service._answer_cached(question, sink)
 
     def _restricted_to_visible(self, question: Question) -> tuple[AnswerService, Question]:
-        """Return the service without what the asker may not see, and the question with what they may.
+        """Return the service restricted to the asker's visible sources, and the question with these.
 
         A question of a conversation that does not say it is an outsider's.
         """
@@ -65,7 +66,7 @@ class AnswerService:
         return replace(self, deps=self.deps.restricted_to(visible)), replace(question, visible_sources=visible)
 
     async def _answer_again(self, question: RetryQuestion, sink: Sink) -> Reply:
-        """Answer with more effort; where that finds nothing better or fails, say that the first answer stands."""
+        """Answer with more effort; if that finds nothing better or fails, say that the first answer remains."""
         # The cached reply is the one that did not satisfy.
         service = replace(self, deps=with_more_effort(self.deps, question), cached_answers=None)
         first_answer_note = Reply(messages_for(get_asker_language(question)).first_answer_stands)

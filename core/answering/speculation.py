@@ -32,7 +32,7 @@ from core.types import Question
 
 # Valid evidence holds at least this share of the better half of the final passages.
 MIN_EVIDENCE_OVERLAP = 0.75
-# What discarded answers have consumed stands under this name beside the agents.
+# The usage of discarded answers is recorded under this name, next to the agents.
 LOST_AGENT = "head_start"
 
 

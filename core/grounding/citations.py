@@ -226,7 +226,7 @@ class Claim:
     """The text that one marker belongs to.
 
     `marker_index` is the marker's index in `find_markers`, `positions` are the passages that it names. `texts` holds
-    the words since the previous marker, and also the next sentence when the marker stands between two sentences and may
+    the words since the previous marker, and also the next sentence when the marker is between two sentences and may
     belong to either. `context` holds the sentence alone, and together with those before it that no marker separates.
     """
 

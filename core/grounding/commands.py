@@ -12,7 +12,7 @@ from core.text.tokens import stem
 
 # Code in a line: Markdown's backticks, and those of reStructuredText, which are doubled.
 _CODE_SPAN = re.compile(r"(`{1,2})([^`\n]++)\1")
-# What may stand before the name of a program: a prompt, variables, and programs that only start others.
+# What may precede the name of a program: a prompt, variables, and programs that only start others.
 _LAUNCHERS = (
     r"[ \t]*+(?:[$>!%#*-][ \t]*+)*+(?:[A-Za-z_]\w*+=\S*+[ \t]++)*+"
     r"(?:(?:sudo|srun|npx|uvx|uv[ \t]run|poetry[ \t]run|python[\d.]*+[ \t]++-m)[ \t]++(?:\$\S++[ \t]++)*+)*+"
@@ -45,7 +45,7 @@ def has_command(words: Sequence[str], text: str, stems: Collection[str]) -> bool
         word, following = words[count], set(_iter_following(words[:count], text))
         if word in following:
             continue
-        # A value stands for others, and an argument may follow where the text has none.
+        # A value may differ, and an argument may follow where the text has none.
         if any(not _COMMAND_WORD.fullmatch(other) for other in following) or (count > 1 and not following):
             return True
         is_stated = _stands_in_code(word, text) if following and count == 1 else _has_word(word, stems)

@@ -266,7 +266,7 @@ def _render(quote: ScoredQuote, passage: Passage) -> str:
 
 
 def _get_quote_subject(quotable: Quotable, passage: Passage) -> str:
-    """Return the name that a quote describes, as code: what stands below a name seldom repeats it."""
+    """Return the name that a quote describes, as code: the text below a name seldom repeats it."""
     is_code = passage.kind not in NON_CODE_KINDS
     name = to_name(passage.title.rpartition(" > ")[2] if is_code else quotable.heading)
     return f"`{name}`" if (is_code or _NAME.fullmatch(name)) and name not in quotable.text else ""

@@ -162,7 +162,7 @@ def is_usual_amount(value: float, numbers: Collection[str]) -> bool:
     return any(abs(amount * unit - value) <= 1e-6 * value for amount in amounts for unit in _USUAL_UNITS)
 
 
-# What stands for something else (<name>, {name}, ${NAME}), what is quoted, and the value of an argument or variable.
+# Placeholders (<name>, {name}, ${NAME}), what is quoted, and the value of an argument or variable.
 _PLACEHOLDER = re.compile(r"\$?\{[^{}\n]*\}|<[^<>\n]*>|\[[^\[\]\n]*\]|\.{3}|…|\"[^\"\n]*\"|'[^'\n]*'")
 # A name begins only where no name goes on: the search takes linear time.
 _CALLABLE = re.compile(r"(?:(?<![\w.])|(?<=[)\]]\.))([A-Za-z_][\w.]*+)\(")

@@ -12,7 +12,7 @@ from functools import cache
 
 from core.text.tokens import stem
 
-# Words that mean the same stand together; each line has both sides.
+# Words that mean the same are grouped; each line has both sides.
 _ENGLISH_PAIRS = (
     ("enable enabled", "disable disabled"),
     ("before", "after"),
@@ -67,7 +67,7 @@ _ENGLISH_WORD = re.compile(r"(?<![\w.-])[A-Za-z]{3,}(?![\w-])")
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One side of a pair, and the word that stands for both sides."""
+    """One side of a pair, and the word that represents both sides."""
 
     pair: int
     is_second: bool

@@ -22,7 +22,7 @@ BlockKind = Literal["prose", "item", "row", "code", "heading", "break"]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of a document: prose in one line, or code as it stands with the language that it names."""
+    """A piece of a document: prose in one line, or unchanged code with its language."""
 
     kind: BlockKind
     text: str
@@ -31,10 +31,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Quotable:
-    """A piece of a passage that can stand alone.
+    """A piece of a passage that can be quoted alone.
 
     `sentences` are the numbers of its sentences in the passage, by which overlapping pieces are known; `heading` is
-    what it stands under, as the piece of that number from 0 (`rank`). `code` and `items` are what it announces,
+    the heading above it, as the piece of that number from 0 (`rank`). `code` and `items` are what it announces,
     `language` is that of the code.
     """
 
@@ -258,7 +258,7 @@ _INLINE_CODE = re.compile(r"(`[^`\n]+`)")
 
 
 def clean_inline(text: str) -> str:
-    """Return prose without the markup that a chat would show as it stands; links to pages, bold and code stay.
+    """Return prose without the markup that a chat would not render; links to pages, bold and code stay.
 
     >>> clean_inline("See :ref:`the guide <guide>` of {func}`click.echo`, ``x`` and [here](a.md).")
     'See the guide of `click.echo`, `x` and here.'

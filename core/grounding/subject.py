@@ -19,7 +19,7 @@ _GENERIC_WORDS = frozenset(
         limit=200,
     ).split()
 )
-# Characters that are particles, ask without saying for what, or stand in questions of every kind.
+# Characters that are particles, ask without saying for what, or occur in questions of every kind.
 _PARTICLES = re.compile(
     "什么|怎么|怎样|怎么办|如何|为什么|哪些|哪里|多少|时候|可以|应该|需要|有没有|是否|原因|办法|区别"
     "|[的了吗呢吧啊是在和与及或把被对从到请问有没能可会不要想我你您他她哪几谁这那以里上下为因就都还再让给用么些个好太]"

@@ -115,7 +115,7 @@ class ReasoningFilter:
         return ""
 
     def _switch_channel(self, marker: str) -> None:
-        """Follow Harmony's tokens: a header stands between `start` or `channel` and `message`."""
+        """Follow Harmony's tokens: a header is between `start` or `channel` and `message`."""
         self._trims_blanks = True
         if marker == "channel":
             self._channel = ""

@@ -115,7 +115,7 @@ class RoleChatModel:
                 meter.close()
             attempt.record_success()
             text = remove_reasoning(completion.text, starts_inside=deployment_settings.starts_in_reasoning)
-            # A decision may stand within reasoning that was cut off: its parser looks for it there.
+            # Reasoning that was cut off may contain the decision: its parser looks for it there.
             return text or (completion.text if response_schema else "")
 
         return await client.first_success(FailoverCall(start, _discard_nothing, settings.whole_s), budget)

@@ -23,7 +23,7 @@ MAX_PEOPLE = 10_000
 
 
 class EventLimit:
-    """Admits events, for each person so many. `is_about_answer` says whether a reaction stands below one of ours.
+    """Admits events, for each person so many. `is_about_answer` says whether a reaction is below one of ours.
 
     `clock` returns seconds.
     """

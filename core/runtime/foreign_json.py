@@ -47,7 +47,7 @@ def _convert(
 ) -> Result:
     text = decode(content)
     limit = max(max_values, len(text) // MIN_CHARS_PER_VALUE)
-    # What somebody wrote may be full of commas: they count only where they stand outside of texts.
+    # What somebody wrote may be full of commas: only those outside of texts count.
     if _count_values(text) > limit and _count_values(_STRING.sub("", text)) > limit:
         raise JsonTooComplex(f"answered with more than {max_values} values")
     try:
@@ -57,7 +57,7 @@ def _convert(
 
 
 def _count_values(text: str) -> int:
-    """Return about how many values there are: each but the first of a list or object stands behind a comma."""
+    """Return about how many values there are: a comma precedes each but the first of a list or object."""
     return sum(map(text.count, ",[{"))
 
 

@@ -204,12 +204,12 @@ def is_user_message() -> ColumnElement[bool]:
 
 
 def get_thread(message: Message) -> str:
-    """Return the thread in which a message stands, "" for the chat itself."""
+    """Return the thread of a message, "" for the chat itself."""
     return "" if message.in_main_chat else message.key.thread
 
 
 def is_readable_from(message: Message) -> ColumnElement[bool]:
-    """Return that messages may be told of where this one was written: not what stands in another, closed thread."""
+    """Return the condition that messages may be mentioned in this one's place: none of another, closed thread."""
     columns = messages.c
     return or_(columns.thread == message.key.thread, ~columns.in_restricted_thread)
 

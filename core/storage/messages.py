@@ -52,8 +52,8 @@ from core.types.replies import trace_from_json
 class Journal:
     """The durable record of messages.
 
-    What a platform shows cannot be taken back. So the methods `mark_...` wait until the database can be written. The
-    others raise `JournalError` when it fails, and so do all once `stop_retrying` was called.
+    A post cannot be taken back. So the methods `mark_...` wait until the database can be written. The others raise
+    `JournalError` when it fails, and so do all of them after `stop_retrying`.
     """
 
     def __init__(self, database: Database, metrics: MetricsRecorder | None = None) -> None:
@@ -134,13 +134,13 @@ class Journal:
             "image_description": reply.image_description,
             "detail": get_detail(reply),
         }
-        # A request to forget its author must not keep the author's name itself.
+        # A request to be forgotten must not keep its author's name.
         await self._complete(
             message, "answered", **{**(_ERASED_VALUES if message.command == "forget" else {}), **reply_values}
         )
 
     async def mark_skipped(self, message: Message, skip: Skip, visible: frozenset[str] | None = None) -> None:
-        """Close a message without an answer, with the reason; it may tell of the `visible` sources."""
+        """Close a message without an answer, with the reason, which may name the `visible` sources."""
         values = {name: value if isinstance(value, int | float) else str(value) for name, value in skip.values.items()}
         trace = {"skip": skip.reason.name, "values": values}
         sources = {} if visible is None else {"visible_sources": sorted(visible)}
@@ -190,7 +190,7 @@ class Journal:
         return row.state == "sending", shown_reply, {int(number): part for number, part in values["parts"].items()}
 
     async def restart_begun(self, platform: str) -> int:
-        """Let answers that had only begun begin anew, so edits count again; return how many were being posted."""
+        """Reset answers of which nothing was posted, so edits count again; return how many were being posted."""
         statement = update(messages).filter_by(platform=platform, state="answering", reply_id="")
         statement = statement.where(messages.c.delivery.is_(null()))
         await self.database.write(statement.values(state="received"))
@@ -265,8 +265,8 @@ class Journal:
         """Remove the texts of messages settled before `settled_before`, and of those left unanswered before
         `unanswered_before`.
 
-        None keeps all of it. What is left of a message says that there was one, so that it is not taken for new when a
-        platform delivers it again. Messages that still wait for an answer stay. Returns how many were emptied.
+        None keeps all of them. The row of a message stays, without its texts: a platform may deliver the message again,
+        and it must not count as new. Messages that still wait for an answer stay. Returns how many were emptied.
         """
         columns, erased_count = messages.c, 0
         expired = [
@@ -293,7 +293,7 @@ class Journal:
 
     @uncancellable
     async def erase_author(self, message: Message) -> int:
-        """Remove what the author of this message said in its chat and was told; returns how many messages held any.
+        """Remove the author's messages in the chat, and the answers to them; return how many messages had any text.
 
         The message itself loses its author as well. What still waits for an answer stays.
         """
@@ -347,14 +347,14 @@ class Journal:
         return not await wait_for(self._stopping, delay_s)
 
     def stop_retrying(self) -> None:
-        """Let what cannot be written fail from now on: the next start takes it up."""
+        """Let failed writes raise from now on: the next start recovers their messages."""
         self._stopping.set()
 
 
 UNCERTAIN_REASON = "killed while the reply was being posted"
 UNFINISHED_STATES = ("received", "answering", "sending")
 ERASE_BATCH_SIZE = 200
-# What a message's row holds of people: their words, names and numbers, and what was found and told.
+# The personal columns of a message: words, names, numbers, and the answer with its evidence.
 _PERSONAL_COLUMNS = ("author_id", "author", "text", "quoted", "reply")
 _ERASED_VALUES: Mapping[str, Any] = {
     **dict.fromkeys(_PERSONAL_COLUMNS, ""),

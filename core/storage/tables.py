@@ -196,8 +196,8 @@ audit = sa.Table(
     sa.Index("audit_chat", "platform", "chat"),
 )
 
-# How each stored source stands. `unfinished` holds from the beginning of a try to its end: what dies in between leaves
-# it behind. `failures` counts the tries since the last success, `fingerprint` is that of the settings of the last try.
+# The state of each stored source. `unfinished` is true from the start of a refresh to its end, and after a crash in
+# between. `failures` counts the tries since the last success, `fingerprint` is that of the settings of the last try.
 refreshes = sa.Table(
     "refreshes",
     metadata,
@@ -259,7 +259,7 @@ def identity_values(message: Message) -> dict[str, str]:
 def may_be_shown(sources: Sequence[str] | None, visible_sources: frozenset[str] | None) -> bool:
     """Say whether an answer that could be made from these sources may be told of to who may see `visible_sources`.
 
-    None stands for all sources of a time when none was closed.
+    None means all sources, from a time when none was closed.
     """
     return visible_sources is None or (sources is not None and visible_sources.issuperset(sources))
 

@@ -61,7 +61,7 @@ _GAP = re.compile(
 _FRAGMENT_START = re.compile(
     r"^(?:on|in|with|for|at|to|from|without|under|during|by|about|only|even|the|just|which|what|how|whose)\b", re.I
 )
-# "And straight into a bucket on S3?": goes on with a clause that stands before.
+# "And straight into a bucket on S3?": continues the clause before it.
 _CONTINUATION = re.compile(
     r"^\W*(?:and|but|or)\b[\s,]*(?:\w+\s+)?"
     r"(?:on|in|into|onto|with|for|at|to|from|without|under|during|by|about|over|via|through|inside|outside)\b"
@@ -87,7 +87,7 @@ _PRONOUN = re.compile(
     r"(?:\s+(?:myself|ourselves|instead))?\W*$",
     re.I,
 )
-# "Is it possible to ...", "How long does it take to ...": this pronoun stands for what follows.
+# "Is it possible to ...", "How long does it take to ...": this pronoun refers to what follows.
 _EXPLETIVE = re.compile(
     r"^(?:it|this|that)\s+(?:(?:be|is|was|seems?|possible|necessary|safe|ok(?:ay)?|better|best|worth|advisable|allowed"
     r"|legal|common|normal|hard|difficult|easy|useful|required|recommended|mandatory|important|make sense|matter|costs?"
@@ -138,7 +138,7 @@ _ZH_POINTER = re.compile(
     r"|那(?:[个些样种里边几两一本首部位家只条张件台场款类章段篇项])"
     r"|这(?=是|要|会|能|有|怎|对|可|该|和|跟)|为什么这|其他|其它|别的|另外一|另一个|第[一二三四]个|哪一?[个种]|哪些)"
 )
-# 王莽这个人: the name stands right before it.
+# 王莽这个人: the name is right before it.
 _ZH_APPOSITION = re.compile(rf"^(?!.*(?:怎|如何|什么|能|可以|[要把给对用])).*[{HAN}\w]{{2}}$")
 _ZH_SELECTORS = ("哪", "其他", "其它")
 _ZH_COMPARISON = re.compile(
@@ -253,7 +253,7 @@ def _compares(pattern: re.Pattern[str], text: str) -> bool:
 
 
 def _has_open_pronoun(text: str) -> bool:
-    """Return whether a pronoun stands for nothing in the text itself."""
+    """Return whether a pronoun refers to nothing in the text itself."""
     for match in _PRONOUN.finditer(text):
         position = next(match.start(name) for name in match.groupdict() if match[name])
         if _EXPLETIVE.match(text[position:]):

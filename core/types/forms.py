@@ -1,4 +1,4 @@
-"""A form of settings, as a platform shows it: its fields, and the commands that they stand for."""
+"""A form of settings, as a platform shows it: its fields, and the commands that they replace."""
 
 from __future__ import annotations
 

@@ -48,10 +48,10 @@ class RefreshResult:
 
 @dataclass(frozen=True, slots=True)
 class RefreshContext:
-    """What refreshes work with. `refresh_states` records them; `redact` removes secrets from the recorded errors.
+    """The dependencies of refreshes. `refresh_states` records them; `redact` removes secrets from the recorded errors.
 
     `throttled` slows the work down in processes that answer questions at the same time. `parser` reads and cuts the
-    documents, `journal` says where taught answers are, and `audiences` which of them a source may have.
+    documents, `journal` is the database with the taught answers, and `audiences` says which of them a source may have.
     With `leases`, other daemons refresh the same sources.
     """
 
@@ -116,7 +116,7 @@ async def refresh_source(
 
 @asynccontextmanager
 async def _refresh_lock(context: RefreshContext, name: str) -> AsyncIterator[None]:
-    """Hold a source: nobody else refreshes it, on this machine or another one. Raises `StoreLocked`."""
+    """Lock a source: no other process refreshes it, on this machine or another one. Raises `StoreLocked`."""
     async with (
         source_lock(context.data_dir, name),
         context.leases.hold(f"source:{name}") if context.leases else nullcontext(),

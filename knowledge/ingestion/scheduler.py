@@ -72,7 +72,7 @@ class RefreshScheduler:
         self._started_at = datetime.now(UTC)
 
     async def states(self) -> Sequence[SourceState]:
-        """Return how every stored source stands, in the order of the configuration. Raises `StoreError`."""
+        """Return the state of every stored source, in the order of the configuration. Raises `StoreError`."""
         states = await self._refresh_states.get_states()
         return await asyncio.to_thread(source_states, self._settings, states, self._started_at)
 
@@ -140,7 +140,7 @@ class RefreshScheduler:
             try:
                 next_check_at = await self._refresh_if_due(name)
             except Exception as error:
-                # Whatever failed: one failed refresh must not stop a source from being refreshed for good.
+                # Any error: a failed refresh must not end the refreshes of a source.
                 _log_failure(error, source=name)
                 next_check_at = datetime.now(UTC) + self._retry_delay
             timers.set(name, next_check_at, wake_event.set)
@@ -160,7 +160,7 @@ class RefreshScheduler:
             return min(refresh_at or now + self._poll_interval, now + self._poll_interval)
         try:
             async with self._fetch_slots:
-                # While it waited, somebody may have paused it or another process refreshed it.
+                # While it waited, it may have been paused, or refreshed by another process.
                 refresh_at, now = self._next_refresh_at(name, await self._refresh_states.get_state(name))
                 if refresh_at is not None and refresh_at <= now:
                     await self._refresh(name)
@@ -224,7 +224,7 @@ class RefreshScheduler:
 
 
 def _log_failure(error: Exception, **keys: str) -> None:
-    """Log an error; with its traceback, where it is none of ours."""
+    """Log an error, with its traceback if it is no `KimasError`."""
     logger = get_logger(__name__)
     log = logger.error if isinstance(error, KimasError) else logger.exception
     log("refresh.loop_failed", **keys, error=str(error) or type(error).__name__)

@@ -197,10 +197,10 @@ async def test_it_is_in_wal_mode(journal: Journal, tmp_path: Path) -> None:
 async def test_what_was_received_survives_a_kill(tmp_path: Path) -> None:
     script = (
         "import asyncio, sys\n"
-        "from tests.core.test_journal import ASKED, Journal, Path\n"
+        "from tests.core.test_journal import MESSAGE, Journal, Path\n"
         "async def main():\n"
         "    journal = await Journal.open(Path(sys.argv[1]))\n"
-        "    await journal.record_message(ASKED)\n"
+        "    await journal.record_message(MESSAGE)\n"
         "    print('received', flush=True)\n"
         "    await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"

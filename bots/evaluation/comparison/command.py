@@ -53,7 +53,7 @@ async def compare(
     async with open_judge(settings) as judge, open_knowledge(settings, corpus_entries) as app:
         cache = await asyncio.to_thread(ResultCache.open, settings.data_dir / RESULTS_FILE, is_fresh=is_fresh)
         knowledge = await SourceVersions(app.store).get_versions(list(app.settings.sources), 0)
-        # The systems answer from what was opened: a corpus stands in for the sources.
+        # The systems answer from what was opened: a corpus replaces the sources.
         trial = Trial(cases, make_systems(app.settings, names), knowledge, cache)
         _confirm(app.settings, judge, trial, is_confirmed=is_confirmed or as_json)
         answers, judgements = await _run(app, judge, trial)

@@ -1,6 +1,6 @@
 """Compression: raw passages or digests of them, as each retrieval agent is configured (KIMAs 3.3.1).
 
-`none` leaves the passages as they are. `extract` keeps the sentences closest to the query, as they stand. `model` has
+`none` leaves the passages as they are. `extract` keeps the sentences closest to the query, unchanged. `model` has
 the light model write what matters of each passage, one call per source, all at once; a passage that it says nothing
 about keeps its text. A digest keeps its passage's id, place and link, so that it can be cited.
 """

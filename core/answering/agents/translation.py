@@ -104,7 +104,7 @@ def translate_known_terms(
     terms = translate_terms(query)
     if target != "en" or terms.coverage < MIN_TERM_COVERAGE:
         return Translation()
-    # What is unknown of a question may be what it is about: then its known terms do not stand for it.
+    # The unknown words of a question may be its subject: then its known terms alone would search for something else.
     if terms.coverage >= MIN_QUOTABLE_COVERAGE:
         budget.translations[query] = terms.text
     return Translation(terms.text, foreign_agents)

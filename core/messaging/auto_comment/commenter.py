@@ -1,6 +1,6 @@
-"""Auto-comments: one comment below a post of a channel, or one that names the feed entry it is about.
+"""Auto-comments: one comment below a post of a channel, or one post about an entry of a feed.
 
-What speaks against a comment is decided before it is written; a comment that is not good enough is never posted.
+The rules are checked before a comment is written, and a comment that is not good enough is never posted.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Commenter:
             try:
                 await self._comment(adapter, message, delivery, previous_reply_id)
             finally:
-                # Not before it is in the journal, which counts it from then on.
+                # Only once it is in the journal, which counts it from then on.
                 self._in_progress.discard((get_chat_name(message), message.id))
 
     def _is_target(self, message: Message) -> bool:
@@ -72,9 +72,9 @@ class Commenter:
         self, adapter: Adapter, post: Message, delivery: AwaitableDelivery, previous_reply_id: str
     ) -> None:
         guarded_delivery = GuardedDelivery(delivery, lambda: self._lost_race_reason(post), previous_reply_id)
-        # Where the network can compare for itself, no rival slips in between our last look and its post.
+        # Where the network itself counts the replies, no other bot can reply between our check and the post.
         limited_post = replace(post, reply_options=ReplyOptions(max_bot_replies=self._settings.replies_per_post))
-        # An entry is in no thread of its chat, for there is none before the comment.
+        # An entry has no thread in its chat: the comment begins it.
         detached_post = replace(post, key=replace(post.key, thread=""))
         sink_message = detached_post if get_feed(post) else limited_post
         platform_sink = adapter.sink(sink_message, guarded_delivery, previous_reply_id)
@@ -83,7 +83,7 @@ class Commenter:
         if isinstance(error, PlatformUnavailable) and delivery.final_reply:
             raise Undelivered(error, is_unasked=True) from error
         if reply is None and guarded_delivery.is_posted:
-            # Its first part is there; a failure took what was to follow.
+            # Its first part was posted; a later part failed.
             reply = sink.reply
         if reply is not None:
             await self._journal.mark_answered(post, reply)
@@ -105,7 +105,7 @@ class Commenter:
         self, post: Message, sink: BufferedSink, guarded_delivery: GuardedDelivery
     ) -> tuple[Reply | None, Exception | None]:
         """Return the comment that was posted, or why there is none."""
-        # A comment that has begun is posted to its end; one that was in doubt is looked for before anything is posted.
+        # A comment that has begun is posted to its end; one that may have been posted is looked for first.
         has_begun = guarded_delivery.is_posted or guarded_delivery.is_in_doubt
         timeout = asyncio.timeout(None if has_begun else max(0.0, self._settings.deadline_s - _age_s(post)))
         try:
@@ -119,7 +119,7 @@ class Commenter:
                 return None, PlatformUnavailable("the deadline came between the parts of the comment")
             return None, CommentSuppressed(self._too_late_reason()) if timeout.expired() else error
         except Exception as error:
-            # Whatever it is: nobody asked, so it goes to the journal and the log alone.
+            # Any error: nobody asked, so only the journal and the log have it.
             return None, error
 
     async def _write_comment(self, post: Message, sink: BufferedSink, guarded_delivery: GuardedDelivery) -> Reply:
@@ -167,11 +167,11 @@ class Commenter:
         return skip(SkipReason.IRRELEVANT_POST, score=score, minimum=min_relevance) if score < min_relevance else None
 
     async def _over_rate_reason(self, post: Message) -> Skip | None:
-        """Return that the hour is used up, or nothing; this comment then has its place in the hour."""
+        """Return that the hour is used up; or None, and this comment counts for the hour."""
         max_per_hour = self._settings.per_hour
         if max_per_hour is None:
             return None
-        # One after the other, or two at the same moment would take the same last place.
+        # One at a time: otherwise two comments could both count as the last one of the hour.
         async with self._rate_lock:
             in_progress = {post_id for chat, post_id in self._in_progress if chat == get_chat_name(post)}
             comment_count = len(in_progress) + await self._repository.count_recent_comments(post, in_progress)
@@ -202,7 +202,7 @@ def _to_skip(error: CommentSuppressed | MessageDeleted | UsageError) -> Skip:
 
 
 def _age_s(post: Message) -> float:
-    """Return the seconds since the post was sent; a clock ahead of ours makes no post younger than new."""
+    """Return the seconds since the post was sent, at least 0: the platform's clock may be ahead of ours."""
     return max(0.0, (datetime.now(UTC) - post.sent_at).total_seconds())
 
 
@@ -220,9 +220,9 @@ def get_feed(post: Message) -> str:
 
 
 def entry_heading(post: Message) -> str:
-    """Return what stands above the comment on an entry, as Markdown: its title, linked; "" for any other post.
+    """Return the heading of a comment on an entry, as Markdown: its title, linked; "" for any other post.
 
-    Whatever the feed wrote there is text: no markup, no mention, no citation.
+    The feed's text is shown as plain text: no markup, no mention, no citation.
     """
     entry = post.feed_entry
     if entry is None:
@@ -259,9 +259,9 @@ def reject_reason(post: Message, settings: AutoCommentSettings, now: datetime) -
 
 
 def find_word(text: str, words: Sequence[str]) -> str:
-    """Return the first of the words or phrases that a text holds, or nothing. Case does not count.
+    """Return the first of the words or phrases that a text contains, or "". Case does not count.
 
-    A word in Latin letters must stand by itself; scripts that write no spaces are searched for as they are.
+    A word in Latin letters must be a word of its own; scripts that write no spaces are searched for as they are.
     """
     folded = text.casefold()
     for word in words:
@@ -280,12 +280,12 @@ def in_quiet_hours(hours: str, now: time) -> bool:
     return start <= now < end if start <= end else now >= start or now < end
 
 
-# Returns why the comment is better not posted, or None.
+# Returns why the comment should not be posted, or None.
 Precondition = Callable[[], Awaitable[Skip | None]]
 
 
 class AwaitableDelivery(Delivery, Protocol):
-    """A delivery whose posting can be waited for, and which keeps the final reply."""
+    """A delivery with the final reply, and with a way to wait until it is posted."""
 
     @property
     def final_reply(self) -> Reply | None:
@@ -297,15 +297,15 @@ class AwaitableDelivery(Delivery, Protocol):
         ...
 
     async def wait_for_posting(self) -> None:
-        """Wait a little for a posting that has begun."""
+        """Wait a moment for a posting that has begun."""
         ...
 
 
 class BufferedSink:
     """Passes the finished reply to another sink, and nothing before it.
 
-    `reject_reason` says why a reply is better not posted, or returns None. `reply` is what was handed on, without the
-    `heading` that is shown above it; `delivery` records it first.
+    `reject_reason` returns why a reply should not be posted, or None. `reply` is the one that was passed on, without
+    the `heading` that is shown above it; `delivery` records it first.
     """
 
     def __init__(
@@ -322,13 +322,13 @@ class BufferedSink:
         self.reply: Reply | None = None
 
     async def open(self) -> None:
-        """Show nothing: a sign of life would promise a comment that may never come."""
+        """Show nothing: a typing indicator would promise a comment that may never come."""
 
     async def update(self, text: str) -> None:
         """Show nothing."""
 
     async def finish(self, reply: Reply) -> None:
-        """Hand on the whole reply. Raises `CommentSuppressed` for one that is unfit."""
+        """Pass the whole reply on. Raises `CommentSuppressed` for one that is unfit."""
         if reason := self._reject_reason(reply):
             raise CommentSuppressed(reason)
         self.reply = reply
@@ -341,9 +341,9 @@ class BufferedSink:
 
 
 class GuardedDelivery:
-    """Takes a last look right before the first part is posted, and again before every retry of it.
+    """Checks the rules a last time before the first part is posted, and before every retry of it.
 
-    `is_posted` and `in_doubt` say what is known of the comment: is it there, or may it be? `reply_id` is the
+    `is_posted` says that the comment is there, `in_doubt` that it may be there. `reply_id` is the
     platform's id of it.
     """
 
@@ -373,13 +373,13 @@ class GuardedDelivery:
         await self._delivery.mark_part(number, part_id)
 
     async def mark_posting(self) -> None:
-        """Note it, then look: what is written down first costs no time in which others come first.
+        """Record the posting, then check the rules: nothing delays the post after the check.
 
-        Raises `CommentSuppressed` when the look says no; nothing is posted then.
+        Raises `CommentSuppressed` when the check fails; nothing is posted then.
         """
         await self._delivery.mark_posting()
         if reason := await self._precondition():
-            # What an earlier try may have left there stays in doubt.
+            # A comment of an earlier try may still be there.
             if not self.in_doubt:
                 await self._delivery.mark_rejected()
             raise CommentSuppressed(reason)
@@ -396,5 +396,5 @@ class GuardedDelivery:
         self.is_posted, self.in_doubt, self.reply_id = True, False, reply_id
 
     async def wait_for_posting(self) -> None:
-        """Wait a little for a posting that has begun."""
+        """Wait a moment for a posting that has begun."""
         await self._delivery.wait_for_posting()

@@ -1,7 +1,7 @@
 """The gate: should the bot speak? Cheap tests first; every silence has a reason that goes into the journal.
 
-Whoever addresses the bot gets an answer wherever it may speak. Otherwise it speaks in chats of the mode `auto` only: to
-a question that nobody else was asked, that it knows something about, and that no human answers in the meantime.
+A message that addresses the bot is answered wherever the bot may speak. Others are answered in chats of the mode `auto`
+only: questions that are not for anybody else, that the knowledge covers, and that no human answers meanwhile.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Gate:
     async def recheck(self, message: Message, decision: GateDecision) -> GateDecision:
         """Judge again after the wait: people or another bot may have answered in the meantime.
 
-        Only then a model is asked about a message in doubt, so that it costs nothing where people answer.
+        Only then does a model judge a message in doubt: where people answer, it costs nothing.
         """
         await self.chat_policy.refresh()
         recent_messages = await self._get_recent_messages(message)
@@ -131,7 +131,7 @@ class Gate:
             return _skip(reason)
         if decision.doubt:
             decision = await self._resolve_doubt(message, decision, decision.doubt, recent_messages)
-            # Meanwhile the bot may have spoken elsewhere in the chat.
+            # Meanwhile the bot may have spoken in another thread of the chat.
             if reason := decision.reason or self._cooldown_reason(message, ()):
                 return _skip(reason)
         self._last_proactive_at = {**self._active_cooldowns(), get_chat_name(message): time.monotonic()}
@@ -140,7 +140,7 @@ class Gate:
     async def _resolve_doubt(
         self, message: Message, decision: GateDecision, doubt: Doubt, recent_messages: Sequence[HistoryMessage]
     ) -> GateDecision:
-        """Let the model decide about a message in doubt; the learned decision stands where it cannot."""
+        """Let the model decide about a message in doubt; the learned decision counts where it cannot."""
         source = self._second_opinion
         opinion = await source.ask(message, doubt.assessment.passages, recent_messages) if source else None
         if opinion is None:
@@ -167,7 +167,7 @@ class Gate:
         return await other_bot_reason(message, self._history, self._live.settings)
 
     async def _judge_command(self, message: Message, *, is_resumed: bool) -> GateDecision:
-        """Judge a command. Most pass where questions do not: otherwise no command could switch the bot on again."""
+        """Judge a command. Most pass where questions do not: otherwise none could switch the bot on again."""
         role = self._permissions.cached_role(message) if self._permissions else "everyone"
         if role == "owner":
             return GateDecision(True)
@@ -240,7 +240,7 @@ class Gate:
         )
         grey = self._gate_settings.grey
         is_grey = grey != "silent" and probability >= threshold - self._gate_settings.grey_width
-        # What asks for nothing is chatter: a model is asked about it only where the bot would speak.
+        # A message that asks for nothing is chatter: a model judges it only where the bot would speak.
         may_doubt = probability >= threshold or question_score(message.text) > 0
         is_doubtful = (
             self._second_opinion is not None and may_doubt and is_in_doubt(probability, threshold, self._live.settings)
@@ -311,7 +311,7 @@ class Gate:
 
 
 def _certain_silence_reason(message: Message) -> SkipReason | None:
-    """Return why a message is certainly not for the bot, whatever the knowledge has about it, or None."""
+    """Return why a message is certainly not for the bot, whatever its knowledge; None if it may be."""
     if (datetime.now(UTC) - message.sent_at).total_seconds() > MAX_QUESTION_AGE_S:
         return SkipReason.TOO_OLD
     if message.command:

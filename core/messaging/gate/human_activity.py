@@ -96,7 +96,7 @@ POLL_INTERVAL_S = 0.25
 async def wait_while_typing(
     adapter: Adapter, message: Message, max_wait_s: float, wait: Callable[[float], Awaitable[bool]]
 ) -> bool:
-    """Wait while somebody writes where the message stands, its author too, at most `max_wait_s` seconds.
+    """Wait while anybody types in the message's place, its author too, at most `max_wait_s` seconds.
 
     `wait` waits for some seconds and returns False when there is no time for that; then False is returned.
     """

@@ -60,7 +60,7 @@ async def measure_relevance(text: str, library: Library, settings: Settings) -> 
 
 
 def _with_descriptions(text: str, match: WordMatch, descriptions: list[str]) -> WordMatch:
-    """Add the best description as if it stood for as many passages as count: a live source has more to say than it."""
+    """Add the best description as if it were as many passages as count: a live source has more to say than it."""
     unknown_weight = match.unknown_weight or _DEFAULT_UNKNOWN_WEIGHT
     tokens = query_tokens(text).split()
     weights = {token: match.weights.get(token, unknown_weight) for token in tokens}

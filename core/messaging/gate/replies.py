@@ -41,7 +41,7 @@ def duplicate_notice(earlier_answer: EarlierAnswer, question: str) -> str:
 
 
 def _plain_title(title: str) -> str:
-    """Return a passage's title as plain words: it comes from outside, and stands in Markdown here."""
+    """Return a passage's title as plain words: it comes from outside, and is put into Markdown here."""
     plain_title = re.sub(r"[^\w\s.,:/+()'’-]", " ", title)
     return " ".join(plain_title.split())[:80]
 

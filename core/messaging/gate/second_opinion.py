@@ -3,7 +3,7 @@
 It sees the message, what was written before it, and the best passages. Messages far from the threshold are never judged
 so: chatter costs nothing, and what is certain needs no model. The call has the share `second_opinion` of a budget of
 its own; it is on record as any other, and within the daily limits. When it cannot be made, fails or is late, the
-learned decision stands.
+learned decision counts.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SecondOpinion:
     async def ask(
         self, message: Message, passages: Sequence[Passage], recent_messages: Sequence[HistoryMessage]
     ) -> Opinion | None:
-        """Return the model's decision; None when the learned one stands."""
+        """Return the model's decision; None when the learned one counts."""
         if not self._try_take_call():
             get_logger(__name__).info("gate.second_opinions_used_up")
             return None

@@ -63,7 +63,7 @@ def match_argument(arguments: tuple[Argument, ...], index: int, word: str) -> Ar
 
 
 def parse_value(argument: Argument, word: str, usage: str, texts: Messages) -> str:
-    """Return what a word stands for. Raises `UsageError`, which says by `usage` how the command is written."""
+    """Return the value of a word. Raises `UsageError`, which says by `usage` how the command is written."""
     lowered = word.lower()
     if lowered in argument.choices:
         return lowered

@@ -1,7 +1,7 @@
 """The English texts, by their occasion: what every other language has to say, too.
 
 A new language is one file, `core/text/catalogue/CODE.py`: derive a class from `English` as `zh.py` does, and translate.
-What stands in braces is filled in and has the same names everywhere. A test of the catalogue names what is missing.
+The names in braces are placeholders, the same in every language. A test of the catalogue names what is missing.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class English(PlatformTexts):
         "This was answered here {elapsed} ago:\n\n> {excerpt}\n\nReply to this message or mention me to hear more."
     )
 
-    # Amounts, times, and what stands for nothing
+    # Amounts, times, and placeholders for nothing
     moment = "{weekday}, {date} {time}"
     weekdays = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
     days_short = "{amount} d"

@@ -103,7 +103,7 @@ class Chinese(ChinesePlatformTexts, English):
         "这个问题在本群里已经回答过了（{elapsed}前）：\n\n> {excerpt}\n\n回复这条消息或者提及我，可以再问一次。"
     )
 
-    # Amounts, times, and what stands for nothing
+    # Amounts, times, and placeholders for nothing
     moment = "{date}，{weekday}，{time}"
     weekdays = "星期一 星期二 星期三 星期四 星期五 星期六 星期日"
     days_short = "{amount} 天"
