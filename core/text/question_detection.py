@@ -41,7 +41,7 @@ _COURTESY = re.compile(
     r"|good|morning|afternoon|evening|night|job|point|bye|see you|gn|gm|gg|congrats|congratulations|got it|i see"
     r"|makes sense|will do|done|fixed|solved|work(?:s|ed)|never ?mind|nvm|brb|afk|sorry|really|so much|a lot"
     r"|very much"
-    r"|again|all|everyone|everybody|guys|folks|there|team|man|mate|for|the|your|help|that|this|now|then|too|and|but"
+    r"|again|all|everyone|everybody|guys|folks|there|team|man|mate|for|to|the|your|help|that|this|now|then|too|and|but"
     r"|so|it)\b"
     r"|谢谢|多谢|感谢|好[的吧]?|嗯|哦|噢|哈|呵|嘿|是的?|对的?|行|可以|收到|明白|懂|知道|了解|厉害|牛|赞|早|上|下午"
     r"|晚|安|你|您|大家|再见|拜|辛苦"

@@ -24,7 +24,7 @@ import aiohttp
 import psutil
 
 from tests.benchmarks.figures import Figure, percentile
-from tests.benchmarks.load_model import Model, model_process
+from tests.benchmarks.load_model import FORMS, Model, model_process
 from tests.benchmarks.load_places import SECRETS, BotMessage, Chat, Discord, Http, Platform, Slack, Telegram, free_port
 from tests.deployment import ROOT, Deployment
 from tests.forked import ForkedProcess
@@ -33,7 +33,6 @@ Kind = Literal["chatter", "asked", "unasked"]
 
 TTFT_S, RATE = 0.3, 50.0
 QUESTIONS, UNASKED = 0.1, 0.3
-FORMS = ("How do I set {}?", "What does the guide say about {}?", "Where is {} explained, and how does it work?")
 SUBJECTS = (
     *("the daily limit of tokens", "quiet hours of comments", "the cooldown of the gate", "a standing query"),
     *("the signing secret of the HTTP network", "the scopes of a Slack app", "the token of a Telegram bot"),
@@ -66,6 +65,10 @@ AFTER_A_KILL = (
     *("telegram editMessageText 400", "telegram getUpdates 409"),
     *("slack chat.update streaming_state_conflict", "slack reactions.add already_reacted"),
 )
+# The mark of a citation, which may stand in the middle of the question that an answer repeats.
+MARK = re.compile(r" \[\d+\]")
+# What a kill may leave in a chat of Telegram, which cannot be asked for what was posted.
+PLACEHOLDER = "…"
 RULES = ("twice", "lost", "unsettled", "unexplained", "out of order", "chatter", "limit", "unseen")
 
 
@@ -398,7 +401,7 @@ def judge(outcome: Outcome, folder: Path, places: dict[str, Platform], model: Mo
         line.number, line.state, line.reason = rows.pop((line.chat.platform, line.chat.id, line.id), (0, "", ""))
         if line.kind != "chatter":
             messages = places[line.chat.platform].get_messages(line.chat)
-            line.posts = [message for message in messages if get_question(line) in message.text]
+            line.posts = [message for message in messages if get_question(line) in MARK.sub("", message.text)]
         place = places[line.chat.platform]
         line.unknown = any(line is message for message in unknown)
         line.given_up = bool(outcome.killed) and not line.state and place.given_up(line.chat, line.id)
@@ -470,6 +473,8 @@ def _judge_chats(outcome: Outcome, places: dict[str, Platform]) -> None:
         # Before a restart a later message may be delivered sooner: what counts is the order in which they came.
         lines = sorted(messages, key=lambda line: line.number) if outcome.killed else messages
         outputs = places[chat.platform].get_messages(chat)
+        if outcome.killed and chat.platform == "telegram":
+            outputs = [output for output in outputs if output.text != PLACEHOLDER]
         spoken = sum(line.state == "answered" or line.reason == IN_DOUBT for line in lines)
         if len(outputs) > spoken:
             texts = [output.text[:120] for output in outputs]
@@ -489,9 +494,10 @@ def _judge_model(outcome: Outcome, model: Model) -> None:
     questions = {get_question(line) for line in outcome.lines if line.kind != "chatter"}
     answered = {get_question(line) for line in outcome.lines if line.kind != "chatter" and line.state != "silent"}
     for request in model.requests:
-        # In doubt, a model is asked whether to speak: it may say no.
-        is_maybe_silent = outcome.killed or request.purpose == "second_opinion"
-        if request.question not in (questions if is_maybe_silent else answered):
+        # In doubt, a model is asked whether to speak at all.
+        if request.purpose == "second_opinion":
+            continue
+        if request.question not in (questions if outcome.killed else answered):
             outcome.faults["chatter"].append(f"the model was asked to {request.purpose}: {request.question!r}")
     written = Counter(event.question for event in model.of("write"))
     # An answer may be begun on a guess, and once more when the light model knows better: `context.head_start`.

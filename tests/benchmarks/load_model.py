@@ -24,6 +24,8 @@ from tests.core.scripted import Body, get_agent
 from tests.deployment import ROOT
 from tests.peers.language_model import LanguageModelPeer
 
+# What people put to the bot; of anything else the model says that it is not for the bot.
+FORMS = ("How do I set {}?", "What does the guide say about {}?", "Where is {} explained, and how does it work?")
 QUESTION_PATTERN = re.compile(r"<(?:question|said)\b[^>]*>\n(.*?)\n</(?:question|said)>", re.DOTALL)
 PASSAGE = re.compile(r'<passage id="p1"[^>]*>\n(.*?)\n</passage>', re.DOTALL)
 WORDS = 45
@@ -86,6 +88,9 @@ def reply_to(body: Body) -> str:
     question = matches[-1] if matches else ""
     print(json.dumps({"purpose": purpose, "question": question, "at": time.monotonic()}), flush=True)
     match purpose:
+        case "second_opinion":
+            is_question = any(form.partition("{")[0] in question for form in FORMS)
+            return json.dumps({"reason": "about the guide or not", "action": "answer" if is_question else "silent"})
         case "write" | "talk":
             words = re.findall(r"[A-Za-z]{2,}", first[1])[:WORDS] if first else []
             return f"You asked: {question}\n\n{' '.join(words) or 'Nothing is said about it'} [p1]."

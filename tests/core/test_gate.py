@@ -166,7 +166,9 @@ async def test_every_silence_has_its_reason(journal: Journal, silent_message: Me
 
 async def test_chatter_costs_no_search(journal: Journal) -> None:
     group = Group.of(journal)
-    for number, text in enumerate(("thanks!", "Good morning", "lol", "/deploy it", "@tom how?", "`x = 1`")):
+    for number, text in enumerate(
+        ("thanks!", "Congratulations to the team!", "lol", "/deploy it", "@tom how?", "`x = 1`")
+    ):
         await group.judged(message(number, text))
     assert group.library.queries == []
     await group.judged(message(99))
