@@ -148,6 +148,8 @@ async def test_a_taken_port_is_told_by_its_keys() -> None:
 
 async def test_strangers_take_no_more_than_some_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_server, "MAX_CONNECTIONS", 5)
+    # Otherwise it would end by itself.
+    monkeypatch.setattr(web_server, "HEADER_TIMEOUT_S", 600.0)
     async with serve_application(application(), "127.0.0.1", 0, section="http", error_class=PlatformError) as port:
         connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -32,6 +32,7 @@ from knowledge.sources.formats import read_document
 from knowledge.sources.formats.html import read_page
 from knowledge.sources.formats.question_pairs import read_entries
 from knowledge.sources.website.parsing import parse_robots, parse_sitemap
+from tests.deployment import commit, make_repository
 from tests.knowledge.conftest import WordEmbedder
 
 MAX_LOOP_S = 1.0
@@ -240,6 +241,26 @@ async def test_a_repository_that_unpacks_into_millions_of_paths_is_refused(tmp_p
             await source.listing()
     assert figures["cpu"] < MAX_LOOP_S
     assert figures["memory"] < MAX_MEMORY_BYTES
+
+
+async def test_a_file_of_zeros_passes_through_git_in_pieces(tmp_path: Path) -> None:
+    """It takes no room in the repository; git would unpack it in memory as a whole."""
+    repository, largest_bytes = tmp_path / "repository", 0
+    make_repository(repository)
+    with (repository / "zeros.md").open("wb") as file:
+        file.truncate(250 << 20)
+    commit(repository, {})
+    source = open_source("repo", GitSource(kind="git", url=f"file://{repository}"), tmp_path / "data")
+    listing = asyncio.create_task(source.listing())
+    while not listing.done():
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                # Not the other side of the connection, which is here as well.
+                if {"unpack-objects", "index-pack"} & set(child.cmdline()):
+                    largest_bytes = max(largest_bytes, child.memory_info().rss)
+        await asyncio.sleep(0.01)
+    assert listing.result().skipped == {"too large": 1}
+    assert 0 < largest_bytes < MAX_MEMORY_BYTES // 2
 
 
 async def test_files_beyond_the_limits_of_a_source_are_counted(tmp_path: Path) -> None:

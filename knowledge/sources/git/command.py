@@ -29,6 +29,8 @@ _OPTIONS = (
     "credential.interactive=false",
     # It would follow one to any host, private ones too.
     "http.followRedirects=false",
+    # Larger files pass through git piece by piece: zeros take no room in a repository, and all of memory otherwise.
+    "core.bigFileThreshold=16m",
 )
 _PROTOCOLS = "file:git:http:https:ssh"
 # Where programs, configuration, keys, certificates and proxies are. Any other variable may be secret.
