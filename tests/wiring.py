@@ -12,8 +12,8 @@ from core.settings import Settings
 from core.storage.messages import Journal
 
 
-def make_desk(settings: Settings, journal: Journal, **changes: Any) -> CommandDispatcher:
-    """Return what answers commands, over the journal's database."""
+def wire_dispatcher(settings: Settings, journal: Journal, **changes: Any) -> CommandDispatcher:
+    """Return the dispatcher of commands over the journal's database."""
     return make_dispatcher(make_live_settings(settings, journal.database), journal, **changes)
 
 
@@ -24,5 +24,5 @@ def make_processor(
     library: Library | None = None,
     dispatcher: CommandDispatcher | None = None,
 ) -> MessageProcessor:
-    """Return what takes messages; its dispatcher is made where none is given."""
-    return make_message_processor(journal, answer, dispatcher or make_desk(settings, journal), library=library)
+    """Return a message processor; it gets a new dispatcher where none is passed."""
+    return make_message_processor(journal, answer, dispatcher or wire_dispatcher(settings, journal), library=library)

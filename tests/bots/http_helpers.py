@@ -50,14 +50,14 @@ async def echo(question: Question, sink: Sink) -> Reply:
 class Harness:
     peer: CallbackPeer
     adapter: HttpAdapter
-    intake: MessageProcessor
+    processor: MessageProcessor
     journal: Journal
 
     async def send(self, *events: object) -> list[int]:
         return [(await self.peer.send(self.adapter.port, item))[0] for item in events]
 
     async def settled(self) -> None:
-        assert await self.intake.drain(60) == 0
+        assert await self.processor.drain(60) == 0
 
     async def state(self, number: str = "1") -> tuple[str, str]:
         async with self.journal.database.connect() as connection:
@@ -89,17 +89,17 @@ async def open_harness(
         async with peer or CallbackPeer() as network:
             adapter = HttpAdapter(http_settings(network, folder, **(http or {})), QUICK)
             await adapter.open()
-            intake = make_processor(configuration or settings(**changes), journal, answer, library)
-            await intake.resume(adapter)
-            listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
+            processor = make_processor(configuration or settings(**changes), journal, answer, library)
+            await processor.resume(adapter)
+            listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
             try:
                 async with asyncio.timeout(30):
                     await adapter.ready.wait()
-                yield Harness(network, adapter, intake, journal)
+                yield Harness(network, adapter, processor, journal)
             finally:
                 listening.cancel()
                 await asyncio.gather(listening, return_exceptions=True)
-                await intake.drain(0)
+                await processor.drain(0)
                 await adapter.close()
             assert network.violations == []
     finally:

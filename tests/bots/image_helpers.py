@@ -29,7 +29,7 @@ IMAGE_DESCRIPTION = "ModuleNotFoundError: No module named 'kimas'"
 class Harness:
     model: ScriptedPeer
     journal: Journal
-    intake: MessageProcessor
+    processor: MessageProcessor
 
     async def outcomes(self) -> list[tuple[str, str]]:
         """Return state and reason of every message, in the order in which they came."""
@@ -62,16 +62,16 @@ async def open_harness(
         async def answered(question: Question, sink: Sink) -> Reply:
             return await answer(question, sink, parts(model=models, configuration=configuration))
 
-        intake = make_processor(configuration, journal, answered, InMemoryLibrary())
+        processor = make_processor(configuration, journal, answered, InMemoryLibrary())
         await adapter.open()
-        listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
+        listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
         try:
-            yield Harness(model, journal, intake)
+            yield Harness(model, journal, processor)
             assert not listening.done(), listening.exception()
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
-            await intake.drain(0)
+            await processor.drain(0)
             await adapter.close()
             await journal.close()
             if models:

@@ -297,8 +297,8 @@ async def raced(folder: Path, network: Network, make: Callable[[Settings], Adapt
         journal = await Journal.open(folder / "journal.db")
         try:
             await models.warm_up()
-            intake, adapter = make_processor(settings, journal, comment), make(settings)
-            async with listening(adapter, series.sight.receiver(intake.handler_for(adapter)), intake, network):
+            processor, adapter = make_processor(settings, journal, comment), make(settings)
+            async with listening(adapter, series.sight.receiver(processor.handler_for(adapter)), processor, network):
                 await _run_all(series)
             series.ends = {number: await get_end(journal, post) for number, post in series.posts.items()}
         finally:
@@ -309,7 +309,7 @@ async def raced(folder: Path, network: Network, make: Callable[[Settings], Adapt
 
 @asynccontextmanager
 async def listening(
-    adapter: Adapter, receive: MessageHandler, intake: MessageProcessor, network: Network
+    adapter: Adapter, receive: MessageHandler, processor: MessageProcessor, network: Network
 ) -> AsyncIterator[None]:
     """Have the adapter listen; what the bot has begun is brought to its end after it."""
     await adapter.open()
@@ -319,11 +319,11 @@ async def listening(
             await network.ready()
         yield
         assert not task.done(), task.exception()
-        assert await intake.drain(10) == 0
+        assert await processor.drain(10) == 0
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await intake.drain(0)
+        await processor.drain(0)
         await adapter.close()
 
 

@@ -179,11 +179,11 @@ async def _opened() -> None:
 
 def _sender(bot: Bot) -> AlertSender:
     settings = Settings.model_validate({"alerts": {"chats": [f"{bot.platform}:{bot.group().place}"]}})
-    return AlertSender(settings, bot.intake, {bot.adapter: asyncio.create_task(_opened())})
+    return AlertSender(settings, bot.processor, {bot.adapter: asyncio.create_task(_opened())})
 
 
 async def _shown(bot: Bot) -> list[str]:
-    await bot.intake.join()
+    await bot.processor.join()
     return bot.texts(bot.group())
 
 

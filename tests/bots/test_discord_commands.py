@@ -31,7 +31,7 @@ from tests.bots import discord_helpers
 from tests.conformance.bot import Script
 from tests.core.fixtures import settings
 from tests.peers.discord import EPHEMERAL, Author, DiscordPeer, Interaction
-from tests.wiring import make_desk, make_processor
+from tests.wiring import make_processor, wire_dispatcher
 
 ANN, BOSS, OWNER = Author("1001"), Author("1003", "boss", "Boss"), Author("1009", "owner", "Owner")
 SOURCES = {name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "code", "old-docs")}
@@ -67,18 +67,18 @@ async def start(peer: DiscordPeer, tmp_path: Path) -> AsyncIterator[Start]:
             )
             await adapter.open()
             stack.push_async_callback(adapter.close)
-            desk = make_desk(whole, journal)
-            intake = make_processor(whole, journal, Script(), dispatcher=desk)
-            listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
+            dispatcher = wire_dispatcher(whole, journal)
+            processor = make_processor(whole, journal, Script(), dispatcher=dispatcher)
+            listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
 
             async def stop() -> None:
                 listening.cancel()
                 await asyncio.gather(listening, return_exceptions=True)
-                await intake.drain(30)
+                await processor.drain(30)
 
             stack.push_async_callback(stop)
             await peer.connected()
-            return desk
+            return dispatcher
 
         yield started
 
@@ -142,24 +142,24 @@ def test_suggestions_begin_with_what_is_typed() -> None:
 
 
 async def test_an_owner_is_answered_for_their_eyes_alone(peer: DiscordPeer, start: Start) -> None:
-    desk, room = await start(), peer.channel()
+    dispatcher, room = await start(), peer.channel()
     command = await run_command(peer, room, "mode", OWNER, mode="auto")
     assert command.hidden
     assert command.response_message is not None
     assert command.response_message.content == "The mode of this chat is now `auto`; it was `mention`."
-    assert desk.context.overrides.mode(f"discord:{room}") == "auto"
+    assert dispatcher.context.overrides.mode(f"discord:{room}") == "auto"
     public = await run_command(peer, room, "ask", ANN, question="How?")
     assert not public.hidden
 
 
 async def test_the_handler_checks_whatever_the_menu_shows(peer: DiscordPeer, start: Start) -> None:
-    desk, room = await start(), peer.channel()
+    dispatcher, room = await start(), peer.channel()
     for person, bits in ((ANN, 0), (BOSS, MANAGE_GUILD)):
         refused = await run_command(peer, room, "pause", person, permissions=bits)
         assert refused.hidden
         assert refused.response_message is not None
         assert refused.response_message.content == "Only those who look after this bot here may do that."
-    assert [entry.outcome for entry in await desk.context.audit.get_newest(9)] == ["refused", "refused"]
+    assert [entry.outcome for entry in await dispatcher.context.audit.get_newest(9)] == ["refused", "refused"]
     private = peer.channel(private=True)
     refused = await run_command(peer, private, "reload", ANN)
     assert refused.response_message is not None
@@ -167,14 +167,14 @@ async def test_the_handler_checks_whatever_the_menu_shows(peer: DiscordPeer, sta
 
 
 async def test_who_manages_the_server_may_when_allowed(peer: DiscordPeer, start: Start) -> None:
-    desk, room = await start(platform_admins=True), peer.channel()
+    dispatcher, room = await start(platform_admins=True), peer.channel()
     paused = await run_command(peer, room, "pause", BOSS, permissions=MANAGE_GUILD, minutes="5")
     assert paused.response_message is not None
     assert paused.response_message.content.startswith("I am silent in this chat until")
     refused = await run_command(peer, room, "resume", ANN, permissions=2048)
     assert refused.response_message is not None
     assert refused.response_message.content.startswith("Only")
-    assert desk.context.overrides.paused_until(f"discord:{room}")
+    assert dispatcher.context.overrides.paused_until(f"discord:{room}")
 
 
 async def test_names_of_sources_are_completed(peer: DiscordPeer, start: Start) -> None:
@@ -185,12 +185,12 @@ async def test_names_of_sources_are_completed(peer: DiscordPeer, start: Start) -
 
 
 async def test_all_parts_of_a_long_hidden_answer_are_hidden(peer: DiscordPeer, start: Start) -> None:
-    desk, room = await start(), peer.channel()
+    dispatcher, room = await start(), peer.channel()
     command = Message(
         "1", ConversationKey("discord", room), OWNER.id, "Owner", "x" * 200, datetime.now(UTC), command="mode"
     )
     for number in range(30):
-        await desk.context.overrides.change(command, f"discord:{room}", f"note {number}", "y" * 150)
+        await dispatcher.context.overrides.change(command, f"discord:{room}", f"note {number}", "y" * 150)
     request = await run_command(peer, room, "audit", OWNER, entries="30")
     await peer.wait_until(lambda: len(peer.messages(room)) > 3, 30)
     assert request.hidden
@@ -198,13 +198,13 @@ async def test_all_parts_of_a_long_hidden_answer_are_hidden(peer: DiscordPeer, s
 
 
 async def test_a_hidden_answer_never_goes_into_the_channel(peer: DiscordPeer, start: Start) -> None:
-    desk, room = await start(), peer.channel()
+    dispatcher, room = await start(), peer.channel()
     peer.fail("POST /interactions/{}/{}/callback", 404, body={"message": "Unknown interaction", "code": 10062})
     await peer.command(room, "status", OWNER)
     await peer.wait_until(lambda: bool(peer.called("POST /interactions/{}/{}/callback")), 30)
     await peer.command(room, "mode", OWNER, mode="off")
     async with asyncio.timeout(30):
-        while desk.context.overrides.mode(f"discord:{room}") != "off":
+        while dispatcher.context.overrides.mode(f"discord:{room}") != "off":
             await asyncio.sleep(0.01)
     assert peer.called("POST /channels/{}/messages") == []
 

@@ -201,13 +201,13 @@ async def followed(
 ) -> AsyncIterator[Writer]:
     """Follow the configured feeds as the daemon does, once `poll_count` looks at the first are over."""
     writer = Writer()
-    intake = make_processor(configuration, journal, writer)
-    await intake.resume(place.adapter)
+    processor = make_processor(configuration, journal, writer)
+    await processor.resume(place.adapter)
     record = FeedStateRepository(journal.database)
     tasks = [
         asyncio.create_task(
             FeedFollower(name, configuration, place.adapter, record, minute_s=minute_s).listen(
-                intake.handler_for(place.adapter)
+                processor.handler_for(place.adapter)
             )
         )
         for name in configuration.auto_comment.feeds
@@ -220,7 +220,7 @@ async def followed(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert await intake.drain(30) == 0
+        assert await processor.drain(30) == 0
 
 
 async def wait_for_polls(journal: Journal, times: int = 2) -> None:
@@ -400,17 +400,17 @@ async def test_an_entry_in_hand_at_a_stop_is_commented_on_by_the_next_start(
         await asyncio.Event().wait()
         raise AssertionError
 
-    intake = make_processor(configuration, journal, hang)
+    processor = make_processor(configuration, journal, hang)
     follower = FeedFollower(
         "games", configuration, place.adapter, FeedStateRepository(journal.database), minute_s=MINUTE_S
     )
-    task = asyncio.create_task(follower.listen(intake.handler_for(place.adapter)))
+    task = asyncio.create_task(follower.listen(processor.handler_for(place.adapter)))
     await wait_for_polls(journal)
     web.pages["/feed"] = rss(Item(2), Item(1), Item(0))
     await begun.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert await intake.drain(0) == 1
+    assert await processor.drain(0) == 1
     async with followed(configuration, place, journal):
         assert await outcomes(journal, 1) == {"Diving, day 2": ("answered", "")}
     ((output, _),) = place.get_posts()
@@ -427,11 +427,11 @@ async def test_the_deadline_counts_from_the_first_look(
         raise AssertionError
 
     configuration = following(web, place.chat, deadline_s=0.2)
-    intake = make_processor(configuration, journal, slow)
+    processor = make_processor(configuration, journal, slow)
     follower = FeedFollower(
         "games", configuration, place.adapter, FeedStateRepository(journal.database), minute_s=MINUTE_S
     )
-    task = asyncio.create_task(follower.listen(intake.handler_for(place.adapter)))
+    task = asyncio.create_task(follower.listen(processor.handler_for(place.adapter)))
     await wait_for_polls(journal)
     web.pages["/feed"] = rss(Item(2, age_s=-60), Item(1), Item(0))
     results = await outcomes(journal, 1)
@@ -581,14 +581,14 @@ async def test_a_reply_to_the_comment_goes_on_about_the_entry(
     async with followed(following(web, place.chat), place, journal) as writer:
         web.pages["/feed"] = rss(Item(2), Item(1))
         await outcomes(journal, 1)
-        intake = make_processor(settings(), journal, writer)
-        listening = asyncio.create_task(place.adapter.listen(intake.handler_for(place.adapter)))
+        processor = make_processor(settings(), journal, writer)
+        listening = asyncio.create_task(place.adapter.listen(processor.handler_for(place.adapter)))
         await place.adapter.ready.wait()
         output = place.peer._responses_by_key[place.peer.keys[0]]
         message = event("9", chat="room", kind="comment", reply_to=output, text="Who came second?")
         assert (await place.peer.send(place.adapter.port, message))[0] == 202
         await until(lambda: len(writer.questions) == 2)
-        assert await intake.drain(30) == 0
+        assert await processor.drain(30) == 0
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
     texts = [turn.text for turn in writer.questions[1].history]

@@ -1,4 +1,4 @@
-"""A group played in the terminal: the daemon's gate, desk and feedback over lines, and nothing of it is left."""
+"""A group played in the terminal: the daemon's gate, commands and feedback over lines, and nothing of it is left."""
 
 from __future__ import annotations
 
@@ -275,8 +275,8 @@ async def test_questions_in_one_place_have_time_as_long_as_one_after_the_other_i
 
     printer, group = OutcomePrinter(make_console()), ConsoleGroupAdapter(0, make_console())
     async with open_journal(tmp_path, printer) as journal:
-        intake = make_processor(whole, journal, answer)
-        receive = intake.handler_for(group)
+        processor = make_processor(whole, journal, answer)
+        receive = processor.handler_for(group)
 
         async def ask(*texts: str) -> None:
             for text in texts:
@@ -285,12 +285,12 @@ async def test_questions_in_one_place_have_time_as_long_as_one_after_the_other_i
                 await receive(line)
 
         await ask(*["How?"] * 6)
-        assert await wait_until_idle(intake, 0.3) > 0, "in all that is too little"
+        assert await wait_until_idle(processor, 0.3) > 0, "in all that is too little"
         await ask(*["How?"] * 4)
-        assert await wait_until_idle(intake, 0.3, lambda: printer.count - intake.in_flight) == 0
+        assert await wait_until_idle(processor, 0.3, lambda: printer.count - processor.in_flight) == 0
         await ask("How?", "I am stuck", "How?")
-        assert await wait_until_idle(intake, 0.3, lambda: printer.count - intake.in_flight) == 2
-        await intake.drain(0)
+        assert await wait_until_idle(processor, 0.3, lambda: printer.count - processor.in_flight) == 2
+        await processor.drain(0)
 
 
 async def test_the_sources_are_shown_as_they_stand(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:

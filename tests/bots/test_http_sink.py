@@ -124,7 +124,7 @@ async def test_after_a_stop_in_the_middle_the_same_reply_is_brought_to_its_end(t
         async with asyncio.timeout(30):
             while not [previous for _, previous in await harness.journal.get_pending("http") if previous]:
                 await asyncio.sleep(0.01)
-        assert await harness.intake.drain(0) == 1
+        assert await harness.processor.drain(0) == 1
     async with open_harness(tmp_path, echo) as harness:
         final = (await harness.peer.until("final"))[0]
         await harness.settled()

@@ -76,13 +76,13 @@ async def slack(journal: Journal, tmp_path: Path, request: pytest.FixtureRequest
 async def listening(adapter: Adapter, journal: Journal, stack: AsyncExitStack) -> None:
     await adapter.open()
     stack.push_async_callback(adapter.close)
-    intake = make_processor(settings(handoff=TRUSTED, administration={"platform_admins": True}), journal, Script())
-    task = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
+    processor = make_processor(settings(handoff=TRUSTED, administration={"platform_admins": True}), journal, Script())
+    task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
 
     async def stop() -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await intake.drain(30)
+        await processor.drain(30)
 
     stack.push_async_callback(stop)
 

@@ -345,9 +345,9 @@ class Upkept:
 
 async def opened(monitor: Monitor, configuration: Settings, journal: Journal) -> tuple[HttpAdapter, Upkept]:
     http = HttpSettings.model_validate({"secret": {"env": "NO_SECRET"}, "callback_url": "http://127.0.0.1:9"})
-    adapter, upkeep = HttpAdapter(http), Upkept()
-    monitor.attach([adapter], make_processor(configuration, journal, echo), upkeep, None)
-    return adapter, upkeep
+    adapter, refresher = HttpAdapter(http), Upkept()
+    monitor.attach([adapter], make_processor(configuration, journal, echo), refresher, None)
+    return adapter, refresher
 
 
 async def test_from_the_start_to_the_stop(watched: tuple[Monitor, Watcher], journal: Journal) -> None:
@@ -370,10 +370,10 @@ async def test_a_record_that_cannot_be_read_takes_only_the_sources(
     watched: tuple[Monitor, Watcher], journal: Journal
 ) -> None:
     monitor, watching = watched
-    _, upkeep = await opened(monitor, settings(), journal)
+    _, refresher = await opened(monitor, settings(), journal)
     passages_key = ("kimas_source_passages", frozenset({("source", "docs")}))
     assert (await watching.samples())[passages_key] == 7
-    upkeep.lost = True
+    refresher.lost = True
     samples = await watching.samples()
     assert passages_key not in samples
     assert samples["kimas_scrape_errors_total", frozenset()] == 1

@@ -82,16 +82,16 @@ async def board(folder: Path, adapter: Adapter, chat: str, **changes: object) ->
     journal, writing = await Journal.open(folder / "journal.db"), Writing()
     # Longer than usual, for a machine that has much to do.
     configuration = settings(auto_comment={"chats": [chat], "deadline_s": 60, **changes})
-    intake = make_processor(configuration, journal, writing.answer, InMemoryLibrary())
+    processor = make_processor(configuration, journal, writing.answer, InMemoryLibrary())
     await adapter.open()
-    listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
+    listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
     try:
         yield Board(journal, writing)
         assert not listening.done(), listening.exception()
     finally:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
-        await intake.drain(0)
+        await processor.drain(0)
         await adapter.close()
         await journal.close()
 

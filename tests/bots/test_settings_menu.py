@@ -30,7 +30,7 @@ from tests.bots.test_telegram_sink import PACE, Offsets
 from tests.conformance.bot import Script
 from tests.core.fixtures import settings
 from tests.peers import discord, telegram
-from tests.wiring import make_desk, make_processor
+from tests.wiring import make_processor, wire_dispatcher
 
 SOURCES = {name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "code")}
 MODE, THRESHOLD, USED, WEIGHT = "mode {}", "threshold {}", "sources {} docs", "sources scale docs {}"
@@ -143,11 +143,11 @@ class DiscordClient(Client):
 @dataclass
 class Bot:
     client: Client
-    desk: CommandDispatcher
+    dispatcher: CommandDispatcher
 
     async def written(self) -> list[tuple[str, str, str, str]]:
         """Return the audit, oldest first: outcome, command, before and after."""
-        entries = await self.desk.context.audit.get_newest(100)
+        entries = await self.dispatcher.context.audit.get_newest(100)
         return [(entry.outcome, entry.command, entry.before, entry.after) for entry in reversed(entries)]
 
 
@@ -164,8 +164,8 @@ async def bot(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[B
         stack.push_async_callback(journal.close)
         administration = {"owners": [client.owner], "platform_admins": True}
         whole = settings(administration=administration, sources=SOURCES)
-        desk = make_desk(whole, journal)
-        processor = make_processor(whole, journal, Script(), dispatcher=desk)
+        dispatcher = wire_dispatcher(whole, journal)
+        processor = make_processor(whole, journal, Script(), dispatcher=dispatcher)
         listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
 
         async def stop() -> None:
@@ -175,7 +175,7 @@ async def bot(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[B
 
         stack.push_async_callback(stop)
         await client.ready()
-        yield Bot(client, desk)
+        yield Bot(client, dispatcher)
 
 
 async def test_what_is_chosen_is_what_the_command_would_have_done(bot: Bot) -> None:
@@ -193,7 +193,7 @@ async def test_what_is_chosen_is_what_the_command_would_have_done(bot: Bot) -> N
         data = f"set:{field.replace('{}', value)}"
         assert client.entries(menu)[data] == label
         assert await client.choose(menu, data, OWNER)
-    overrides = bot.desk.context.overrides
+    overrides = bot.dispatcher.context.overrides
     assert (overrides.mode(client.chat), overrides.threshold(client.chat)) == ("auto", 0.65)
     assert (overrides.is_off("docs"), overrides.scale("docs"), overrides.is_off("code")) == (True, 2, False)
     assert await bot.written() == [
@@ -215,7 +215,7 @@ async def test_an_admin_changes_the_chat_and_only_sees_the_sources(bot: Bot) -> 
     assert set(client.entries(menu)) == {f"field:{MODE}", f"field:{THRESHOLD}"}
     await client.choose(menu, f"field:{MODE}", ADMIN)
     await client.choose(menu, "set:mode auto", ADMIN)
-    assert bot.desk.context.overrides.mode(client.chat) == "auto"
+    assert bot.dispatcher.context.overrides.mode(client.chat) == "auto"
     # What a changed app may send is checked like the command.
     assert ENGLISH.only_owners in await client.choose(menu, "set:sources off docs", ADMIN)
     assert [entry[:2] for entry in await bot.written()] == [("changed", "mode auto"), ("refused", "sources off docs")]
@@ -228,7 +228,7 @@ async def test_who_may_not_is_told_so_at_every_press(bot: Bot) -> None:
     for data in ("set:mode off", f"field:{MODE}"):
         assert ENGLISH.only_admins in await client.choose(menu, data, STRANGER)
     assert client.entries(menu) == before
-    assert bot.desk.context.overrides.mode(client.chat) is None
+    assert bot.dispatcher.context.overrides.mode(client.chat) is None
     assert [entry[0] for entry in await bot.written()] == ["refused", "refused"]
 
 

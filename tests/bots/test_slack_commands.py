@@ -22,7 +22,7 @@ from tests.bots import slack_helpers
 from tests.conformance.bot import Script
 from tests.core.fixtures import settings
 from tests.peers.slack import SlackPeer
-from tests.wiring import make_desk, make_processor
+from tests.wiring import make_processor, wire_dispatcher
 
 ANN, BOSS, OWNER = "U1ANN", "U3BOSS", "U9OWNER"
 
@@ -49,17 +49,17 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             await adapter.open()
             stack.push_async_callback(adapter.close)
             whole = settings(administration={"owners": [f"slack:{OWNER}"], **administration})
-            desk = make_desk(whole, journal)
-            intake = make_processor(whole, journal, Script(), dispatcher=desk)
-            listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
+            dispatcher = wire_dispatcher(whole, journal)
+            processor = make_processor(whole, journal, Script(), dispatcher=dispatcher)
+            listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
 
             async def stop() -> None:
                 listening.cancel()
                 await asyncio.gather(listening, return_exceptions=True)
-                await intake.drain(30)
+                await processor.drain(30)
 
             stack.push_async_callback(stop)
-            return desk
+            return dispatcher
 
         yield started
 
@@ -98,11 +98,11 @@ def test_what_stands_behind_the_command(words: str, command: str, arguments: str
 
 
 async def test_an_owner_is_answered_for_their_eyes_alone(peer: SlackPeer, start: Start) -> None:
-    desk = await start()
+    dispatcher = await start()
     answer = await send_command(peer, "mode auto", OWNER)
     assert answer["response_type"] == "ephemeral"
     assert answer["text"] == "The mode of this chat is now `auto`; it was `mention`."
-    assert desk.context.overrides.mode("slack:C1") == "auto"
+    assert dispatcher.context.overrides.mode("slack:C1") == "auto"
     refused = await send_command(peer, "mode off", ANN)
     assert refused["response_type"] == "ephemeral"
     assert refused["text"] == "Only those who look after this bot here may do that."
@@ -111,11 +111,11 @@ async def test_an_owner_is_answered_for_their_eyes_alone(peer: SlackPeer, start:
 
 
 async def test_administrators_of_the_workspace_are_looked_up_once_in_a_while(peer: SlackPeer, start: Start) -> None:
-    desk = await start(platform_admins=True)
+    dispatcher = await start(platform_admins=True)
     assert (await send_command(peer, "pause 5", BOSS))["text"].startswith("I am silent in this chat until")
     await send_command(peer, "status", BOSS)
     assert (await send_command(peer, "resume", ANN))["text"].startswith("Only")
-    assert desk.context.overrides.paused_until("slack:C1")
+    assert dispatcher.context.overrides.paused_until("slack:C1")
     assert [call.parameters["user"] for call in peer.called("users.info")] == [BOSS, ANN]
     assert (await send_command(peer, "sources off docs", BOSS))["text"] == "Only the owners of this bot may do that."
 
@@ -133,13 +133,13 @@ async def test_without_the_scope_nobody_is_an_administrator(peer: SlackPeer, sta
 
 
 async def test_words_in_a_message_are_no_command(peer: SlackPeer, start: Start) -> None:
-    desk = await start()
+    dispatcher = await start()
     peer.say("C1", "<@UBOT> pause", user=OWNER)
     await peer.wait_for_reply("C1", 30, containing="Answer to: pause")
     peer.say("C1", "<@UBOT> /pause", user="U7", bot_id="B7")
     await send_command(peer, "status", OWNER)
-    assert not desk.context.overrides.paused_until("slack:C1")
-    assert await desk.context.audit.get_newest(9) == []
+    assert not dispatcher.context.overrides.paused_until("slack:C1")
+    assert await dispatcher.context.audit.get_newest(9) == []
 
 
 class AdministratorClient:

@@ -92,8 +92,8 @@ async def two_at_once(folder: Path, post_s: float, deadline_s: float) -> AsyncIt
                 settings(peer, folder), Threads().answered_in, SlackIntervals(post_s=post_s), bot_message_chats={"C1"}
             )
             comments = {"chats": ["slack:C1"], "deadline_s": deadline_s}
-            intake = make_processor(fixtures.settings(auto_comment=comments), journal, write)
-            async with listening(adapter, intake.handler_for(adapter), intake, network):
+            processor = make_processor(fixtures.settings(auto_comment=comments), journal, write)
+            async with listening(adapter, processor.handler_for(adapter), processor, network):
                 posts = {await network.post("C1", number, f"post {number}") for number in (1, 2)}
                 first = await peer.wait_for_reply("C1", 10)
                 yield peer, journal, (posts - {first.thread_ts}).pop()

@@ -28,7 +28,7 @@ from tests.core.fixtures import settings
 from tests.peers.slack import SlackPeer
 from tests.peers.slack_events import Envelope
 from tests.peers.slack_views import View
-from tests.wiring import make_desk, make_processor
+from tests.wiring import make_processor, wire_dispatcher
 
 ANN, LENA, OWNER = "U1ANN", "U2LENA", "U9OWNER"
 CHAT = "slack:C1"
@@ -41,8 +41,8 @@ class Bot:
     peer: SlackPeer
     adapter: SlackAdapter
     journal: Journal
-    desk: CommandDispatcher
-    intake: MessageProcessor
+    dispatcher: CommandDispatcher
+    processor: MessageProcessor
 
     async def opened(self, user: str = OWNER) -> View:
         """Give the command and return the modal."""
@@ -67,7 +67,7 @@ class Bot:
 
     async def written(self) -> list[tuple[str, str, str, str]]:
         """Return the audit, oldest first: outcome, command, before and after."""
-        entries = await self.desk.context.audit.get_newest(100)
+        entries = await self.dispatcher.context.audit.get_newest(100)
         return [(entry.outcome, entry.command, entry.before, entry.after) for entry in reversed(entries)]
 
 
@@ -112,20 +112,20 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             await adapter.open()
             running.push_async_callback(adapter.close)
             whole = settings(administration={"owners": [f"slack:{OWNER}"]}, **{"sources": SOURCES, **changes})
-            desk = make_desk(whole, journal)
-            intake = make_processor(whole, journal, script or Script(), dispatcher=desk)
-            listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
+            dispatcher = wire_dispatcher(whole, journal)
+            processor = make_processor(whole, journal, script or Script(), dispatcher=dispatcher)
+            listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
 
             async def stop() -> None:
                 listening.cancel()
                 await asyncio.gather(listening, return_exceptions=True)
-                await intake.drain(30)
+                await processor.drain(30)
 
             running.push_async_callback(stop)
             if http:
                 await peer.wait_until(lambda: bool(adapter.port), 30)
                 peer.deliveries.target = f"http://127.0.0.1:{adapter.port}{place.path}"
-            return Bot(peer, adapter, journal, desk, intake)
+            return Bot(peer, adapter, journal, dispatcher, processor)
 
         yield started
 
@@ -141,7 +141,7 @@ async def test_what_is_saved_is_what_the_commands_would_have_done(start: Start, 
     }
     await bot.sent(view, {MODE: "auto", THRESHOLD: "0.7", DOCS: "off", SCALE: "2.50"})
     assert not view.open
-    steering = bot.desk.context.overrides
+    steering = bot.dispatcher.context.overrides
     assert (steering.mode(CHAT), steering.threshold(CHAT)) == ("auto", 0.7)
     assert (steering.is_off("docs"), steering.scale("docs"), steering.is_off("code")) == (True, 2.5, False)
     assert await bot.written() == [
@@ -156,8 +156,11 @@ async def test_what_is_saved_is_what_the_commands_would_have_done(start: Start, 
     again = await bot.opened()
     assert again.get_values() | {MODE: "auto", THRESHOLD: "0.7", DOCS: "off", SCALE: "2.5"} == again.get_values()
     await bot.sent(again, {MODE: "default", THRESHOLD: "default", DOCS: "on", SCALE: "1"})
-    assert (bot.desk.context.overrides.mode(CHAT), bot.desk.context.overrides.threshold(CHAT)) == (None, None)
-    assert not bot.desk.context.overrides.has_source_overrides
+    assert (bot.dispatcher.context.overrides.mode(CHAT), bot.dispatcher.context.overrides.threshold(CHAT)) == (
+        None,
+        None,
+    )
+    assert not bot.dispatcher.context.overrides.has_source_overrides
 
 
 async def test_what_nobody_touched_is_not_changed(start: Start) -> None:
@@ -167,7 +170,7 @@ async def test_what_nobody_touched_is_not_changed(start: Start) -> None:
     await bot.run_command("mode off", OWNER)
     await bot.sent(view, {SCALE: "1.0"})
     assert not view.open
-    assert bot.desk.context.overrides.mode(CHAT) == "off"
+    assert bot.dispatcher.context.overrides.mode(CHAT) == "off"
     assert await bot.written() == [("changed", "mode off", "mention", "off")]
 
 
@@ -207,7 +210,7 @@ async def test_an_admin_changes_the_chat_and_only_sees_the_sources(start: Start)
         "code: used for answers, weighs 1; owners change that",
     ]
     await bot.sent(view, {MODE: "off"})
-    assert bot.desk.context.overrides.mode(CHAT) == "off"
+    assert bot.dispatcher.context.overrides.mode(CHAT) == "off"
 
 
 async def test_who_may_is_asked_again_when_the_form_is_sent(start: Start) -> None:
@@ -218,13 +221,16 @@ async def test_who_may_is_asked_again_when_the_form_is_sent(start: Start) -> Non
     await bot.sent(view, {MODE: "auto", THRESHOLD: "0.1"})
     text = "Only those who look after this bot here may do that."
     assert view.errors == {MODE: text, THRESHOLD: text}
-    assert (bot.desk.context.overrides.mode(CHAT), bot.desk.context.overrides.threshold(CHAT)) == (None, None)
+    assert (bot.dispatcher.context.overrides.mode(CHAT), bot.dispatcher.context.overrides.threshold(CHAT)) == (
+        None,
+        None,
+    )
     assert [entry[:2] for entry in await bot.written()][-2:] == [("refused", "mode auto"), ("refused", "threshold 0.1")]
     # Whoever sends it, it is the sender who is asked about.
     theirs = await bot.opened(OWNER)
     await bot.sent(theirs, {DOCS: "off"}, user=ANN)
     assert theirs.errors == {DOCS: "Only the owners of this bot may do that."}
-    assert not bot.desk.context.overrides.is_off("docs")
+    assert not bot.dispatcher.context.overrides.is_off("docs")
 
 
 async def test_others_get_a_word_and_no_form(start: Start) -> None:
@@ -302,18 +308,18 @@ async def test_a_form_opened_before_a_restart_can_be_sent_after_it(start: Start)
     bot = await start()
     await bot.sent(view, {MODE: "auto"})
     assert not view.open
-    assert bot.desk.context.overrides.mode(CHAT) == "auto"
+    assert bot.dispatcher.context.overrides.mode(CHAT) == "auto"
 
 
 async def test_a_part_that_was_saved_is_not_saved_again_with_the_rest(start: Start) -> None:
     bot = await start()
     view = await bot.opened()
-    gone = bot.desk.context.settings
-    bot.desk.context.live.settings = gone.model_copy(update={"sources": {"code": gone.sources["code"]}})
+    gone = bot.dispatcher.context.settings
+    bot.dispatcher.context.live.settings = gone.model_copy(update={"sources": {"code": gone.sources["code"]}})
     await bot.sent(view, {MODE: "auto", DOCS: "off"})
     assert list(view.errors) == [DOCS]
     assert view.errors[DOCS] == "No source has that name. The sources are: code."
-    bot.desk.context.live.settings = gone
+    bot.dispatcher.context.live.settings = gone
     await bot.sent(view, {MODE: "auto", DOCS: "off"})
     assert not view.open
     assert [entry[1] for entry in await bot.written()] == ["mode auto", "sources off docs"]
@@ -330,7 +336,7 @@ async def test_what_comes_too_late_for_the_form_is_told_by_a_note(start: Start) 
         "ephemeral",
         "The mode of this chat is now `auto`; it was `mention`.",
     )
-    assert bot.desk.context.overrides.mode(CHAT) == "auto"
+    assert bot.dispatcher.context.overrides.mode(CHAT) == "auto"
 
 
 async def test_a_change_that_a_crash_interrupted_is_made_and_told(start: Start) -> None:
@@ -343,7 +349,7 @@ async def test_a_change_that_a_crash_interrupted_is_made_and_told(start: Start) 
     results = bot.adapter._convert(payload)
     [change] = [item for item in results.changes if item.value != item.initial_value]  # type: ignore[union-attr]
     assert await bot.journal.record_message(change.message)
-    await bot.intake.resume(bot.adapter)
+    await bot.processor.resume(bot.adapter)
     await bot.peer.wait_until(lambda: len(bot.peer.responses) == 1, 30)
     assert bot.peer.responses[0]["text"] == "The mode of this chat is now `off`; it was `mention`."
 
@@ -373,14 +379,14 @@ async def test_a_form_holds_what_a_modal_can(start: Start) -> None:
     assert view.notes() == ENGLISH.form_too_many_fields
     last = next(name for name in many if name.startswith("s45"))
     await bot.sent(view, {f"sources {{}} {last}": "off"})
-    assert bot.desk.context.overrides.is_off(last)
+    assert bot.dispatcher.context.overrides.is_off(last)
 
 
 async def test_a_dry_run_opens_nothing(start: Start) -> None:
     bot = await start(mute=True)
     bot.peer.command("settings", user=OWNER)
     await bot.peer.wait_until(bot.peer.deliveries.envelopes[0].acknowledged.is_set, 30)
-    await bot.intake.drain(30)
+    await bot.processor.drain(30)
     assert bot.peer.called("views.open") == []
     assert bot.peer.responses == []
 
@@ -406,7 +412,7 @@ async def test_a_form_does_not_wait_for_answers_in_the_making(start: Start) -> N
     view = await bot.opened()
     await bot.sent(view, {MODE: "auto", DOCS: "off"})
     assert not view.open
-    assert bot.desk.context.overrides.is_off("docs")
+    assert bot.dispatcher.context.overrides.is_off("docs")
     assert bot.peer.responses == []
     gate.open.set()
 
@@ -435,7 +441,7 @@ async def test_where_there_are_no_forms_the_same_is_said_in_words(start: Start) 
     await bot.run_command("threshold 0.8", OWNER)
     key = ConversationKey("slack", "C1")
     message = Message("1", key, OWNER, "Boss", "", datetime.now(UTC), addressed=True, command="settings")
-    assert (await bot.desk.dispatch(message, None)).splitlines() == [
+    assert (await bot.dispatcher.dispatch(message, None)).splitlines() == [
         "- When I speak in this chat: As configured (mention). `/mode default|off|mention|auto`",
         "- How sure I must be to speak unasked: 0.8. `/threshold VALUE` "
         "(0 to 1, or default for what is configured (0.5))",

@@ -24,7 +24,7 @@ from tests.conformance.bot import Script
 from tests.conformance.platforms import TELEGRAM_PACE
 from tests.core.fixtures import settings
 from tests.peers.telegram import Author, TelegramPeer
-from tests.wiring import make_desk, make_processor
+from tests.wiring import make_processor, wire_dispatcher
 
 GROUP = -1005
 ANN, BOSS, OWNER = Author(1001, "Ann"), Author(1003, "Boss"), Author(1001001, "Owner")
@@ -54,17 +54,17 @@ async def start(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[Start]:
             await adapter.open()
             stack.push_async_callback(adapter.close)
             whole = settings(administration={"owners": [f"telegram:{OWNER.id}"], **administration})
-            desk = make_desk(whole, journal)
-            intake = make_processor(whole, journal, Script(), dispatcher=desk)
-            listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
+            dispatcher = wire_dispatcher(whole, journal)
+            processor = make_processor(whole, journal, Script(), dispatcher=dispatcher)
+            listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
 
             async def stop() -> None:
                 listening.cancel()
                 await asyncio.gather(listening, return_exceptions=True)
-                await intake.drain(30)
+                await processor.drain(30)
 
             stack.push_async_callback(stop)
-            return desk
+            return dispatcher
 
         yield started
 
@@ -96,10 +96,10 @@ async def test_an_owner_commands_in_a_group_and_gets_a_reply(peer: TelegramPeer,
 
 
 async def test_administrators_of_the_group_are_looked_up_once_in_a_while(peer: TelegramPeer, start: Start) -> None:
-    desk = await start(platform_admins=True)
+    dispatcher = await start(platform_admins=True)
     assert (await send_command(peer, "/pause 5", BOSS)).startswith("I am silent in this chat until")
     assert (await send_command(peer, "/resume", ANN)).startswith("Only")
-    assert desk.context.overrides.paused_until(f"telegram:{GROUP}")
+    assert dispatcher.context.overrides.paused_until(f"telegram:{GROUP}")
     assert len(peer.called("getChatAdministrators")) == 1
 
 
@@ -122,13 +122,13 @@ async def test_without_leave_nobody_who_is_anonymous_may_anything(peer: Telegram
 
 
 async def test_another_bots_command_and_an_edited_one_do_nothing(peer: TelegramPeer, start: Start) -> None:
-    desk = await start()
+    dispatcher = await start()
     peer.say(GROUP, "/pause@kimas_bot", author=Author(OWNER.id, "Robot", is_bot=True))
     message = peer.say(GROUP, "hello all", author=OWNER)
     peer.edit(GROUP, message, "/mode@kimas_bot off")
     assert "Version" in await send_command(peer, "/status", OWNER)
-    assert desk.context.overrides.mode(f"telegram:{GROUP}") is None
-    assert not desk.context.overrides.paused_until(f"telegram:{GROUP}")
+    assert dispatcher.context.overrides.mode(f"telegram:{GROUP}") is None
+    assert not dispatcher.context.overrides.paused_until(f"telegram:{GROUP}")
 
 
 async def test_a_replied_to_silence_is_explained(peer: TelegramPeer, start: Start) -> None:

@@ -35,12 +35,12 @@ def whole(tmp_path: Path) -> Settings:
 class Typed:
     """A conversation with an answer that says how much of the conversation it was given."""
 
-    def __init__(self, whole: Settings, upkeep: Callable[[Database], SourceRefresher] | None = None) -> None:
+    def __init__(self, whole: Settings, refresher: Callable[[Database], SourceRefresher] | None = None) -> None:
         self.out = StringIO()
         self.history_lengths: list[int] = []
         self.trace = Reply("").trace
         self.citations: tuple[Citation, ...] = ()
-        self._conversation = Conversation(whole, self._answered, Console(file=self.out, width=200), upkeep)
+        self._conversation = Conversation(whole, self._answered, Console(file=self.out, width=200), refresher)
 
     async def __aenter__(self) -> Typed:
         await self._conversation.__aenter__()
@@ -114,11 +114,11 @@ async def test_upkeep_is_made_over_the_database_of_the_deployment(whole: Setting
     databases: list[Database] = []
     keeper = FolderUpkeep(tmp_path / "kept")
 
-    def upkeep(database: Database) -> SourceRefresher:
+    def refresher(database: Database) -> SourceRefresher:
         databases.append(database)
         return keeper
 
-    async with Typed(whole, upkeep) as typed:
+    async with Typed(whole, refresher) as typed:
         assert "2 passages" in await typed.run_command("/sources")
         assert "I refresh `docs` now" in await typed.run_command("/refresh docs")
         assert keeper.requests == [("docs",)]

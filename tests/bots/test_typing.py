@@ -50,7 +50,7 @@ class Watched(DiscordAdapter):
 class Channel:
     peer: DiscordPeer
     journal: Journal
-    intake: MessageProcessor
+    processor: MessageProcessor
     adapter: Watched
     room: str
 
@@ -98,14 +98,14 @@ async def channel(tmp_path: Path, typed_s: float) -> AsyncIterator[Channel]:
         journal = await Journal.open(tmp_path / "journal.db")
         stack.push_async_callback(journal.close)
         configured = settings(gate={"mode": "auto", "wait_s": WAIT_S})
-        intake = make_processor(configured, journal, answer, InMemoryLibrary())
+        processor = make_processor(configured, journal, answer, InMemoryLibrary())
         pace = replace(discord_helpers.PACE, typing_ttl_s=typed_s)
         adapter = Watched(discord_helpers.settings(peer, tmp_path), discord_helpers.Positions(), pace)
         adapter.waiting = asyncio.Event()
         room = peer.channel()
-        await stack.enter_async_context(discord_helpers.listening(peer, adapter, intake.handler_for(adapter)))
-        stack.push_async_callback(intake.drain, 0)
-        yield Channel(peer, journal, intake, adapter, room)
+        await stack.enter_async_context(discord_helpers.listening(peer, adapter, processor.handler_for(adapter)))
+        stack.push_async_callback(processor.drain, 0)
+        yield Channel(peer, journal, processor, adapter, room)
 
 
 @pytest.mark.parametrize(

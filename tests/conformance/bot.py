@@ -1,4 +1,4 @@
-"""The bot under test: the real adapter, intake and journal around a scripted answer; stopped, killed, started again."""
+"""The bot under test: real adapter, processor and journal, and a scripted answer; it stops, dies and starts again."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Bot:
 
     adapter: Skipping
     journal: Journal
-    intake: MessageProcessor
+    processor: MessageProcessor
 
     def __init__(self, driver: Driver, folder: Path, answer: AnswerFunction | None = None) -> None:
         self.driver = driver
@@ -124,13 +124,13 @@ class Bot:
         self.journal = await Journal.open(self.file)
         self.adapter = self.driver.adapter(self.journal, self._folder)
         await self.adapter.open()
-        self.intake = make_processor(settings(**self.changes), self.journal, self._answered)
+        self.processor = make_processor(settings(**self.changes), self.journal, self._answered)
         self._listening = asyncio.create_task(self._listen())
         await self.driver.ready()
 
     async def _listen(self) -> None:
-        await self.intake.resume(self.adapter)
-        await self.adapter.listen(self.intake.handler_for(self.adapter))
+        await self.processor.resume(self.adapter)
+        await self.adapter.listen(self.processor.handler_for(self.adapter))
 
     async def _answered(self, question: Question, sink: Sink) -> Reply:
         # Looked up anew: a scenario may put another answer in its place while the bot runs.
@@ -144,7 +144,7 @@ class Bot:
         listening.cancel()
         with suppress(asyncio.CancelledError):
             await listening
-        await self.intake.drain(grace_s)
+        await self.processor.drain(grace_s)
         await self.driver.part(self.adapter)
         await self.adapter.close()
         await self.journal.close()
@@ -219,8 +219,8 @@ class Bot:
                 await asyncio.sleep(0.01)
 
     async def idle(self) -> None:
-        """Wait until the intake has nothing to do."""
-        await until(lambda: not self.intake._tasks, "an idle intake")
+        """Wait until the processor has nothing to do."""
+        await until(lambda: not self.processor._tasks, "an idle processor")
 
     async def hears(self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **more: Any) -> Entry:
         """Let somebody write, and wait until the message is settled."""

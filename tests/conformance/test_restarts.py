@@ -28,7 +28,7 @@ async def test_ended_when_received_it_answers_once_and_in_order(bot: Bot, ending
     first = await bot.driver.say(room, "the first question")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     second = await bot.driver.say(room, "the second question")
-    await until(lambda: len(bot.intake._tasks) == 2, "the second question in the intake")
+    await until(lambda: len(bot.processor._tasks) == 2, "the second question in the processor")
     await ended(bot, ending)
     bot.script.before, bot.script.questions = None, []
     await bot.start()

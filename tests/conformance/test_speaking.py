@@ -202,7 +202,7 @@ async def test_two_questions_in_one_conversation_keep_their_order(bot: Bot) -> N
     first = await bot.driver.say(room, "the first question")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     second = await bot.driver.say(room, "the second question")
-    await until(lambda: len(bot.intake._tasks) == 2, "the second question in the intake")
+    await until(lambda: len(bot.processor._tasks) == 2, "the second question in the processor")
     assert bot.script.question_texts == ["the first question"]
     bot.script.before.open.set()
     assert [(await bot.settled(room, text)).state for text in (first, second)] == ["answered", "answered"]
@@ -297,7 +297,7 @@ async def test_an_edit_before_the_answer_counts(bot: Bot) -> None:
     await bot.driver.say(room, "the first question")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     second = await bot.driver.say(room, "the sceond question")
-    await until(lambda: len(bot.intake._tasks) == 2, "the second question in the intake")
+    await until(lambda: len(bot.processor._tasks) == 2, "the second question in the processor")
     await bot.driver.edit(room, second, "the second question")
     async with asyncio.timeout(60):
         while [entry.text for entry in await bot.entries(room)][-1] != "the second question":

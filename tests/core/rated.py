@@ -42,20 +42,20 @@ class Quiet(Adapter):
 
 async def rate(journal: Journal, key: ConversationKey, texts: Sequence[str], verdict: str) -> None:
     """Have each text asked and answered in a chat, and the answer rated, each by somebody else."""
-    intake, adapter = make_processor(settings(), journal, _answer), Quiet(key.platform)
-    receive = intake.handler_for(adapter)
+    processor, adapter = make_processor(settings(), journal, _answer), Quiet(key.platform)
+    receive = processor.handler_for(adapter)
     for text in texts:
         number, now = next(_NUMBERS), datetime.now(UTC)
         question, person = f"asked-{number}", str(9000 + number)
         await receive(Message(question, key, person, person, text, now, addressed=True))
-        await _settled(intake)
+        await _settled(processor)
         await receive(to_press(Message(f"press-{number}", key, person, person, "", now), verdict, question))
-        await _settled(intake)
+        await _settled(processor)
 
 
-async def _settled(intake: MessageProcessor) -> None:
-    while intake._tasks:
-        await asyncio.gather(*intake._tasks)
+async def _settled(processor: MessageProcessor) -> None:
+    while processor._tasks:
+        await asyncio.gather(*processor._tasks)
 
 
 async def _answer(question: Question, sink: Sink) -> Reply:

@@ -46,7 +46,7 @@ from core.text.tokens import detect_language
 from core.types import Citation, ConversationKey, Message, Question, Reply, SourceState
 from core.types.replies import Trace
 from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, passage, settings
-from tests.wiring import make_desk, make_processor
+from tests.wiring import make_processor, wire_dispatcher
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -176,26 +176,29 @@ async def echo(question: Question, sink: Sink) -> Reply:
 
 @dataclass
 class Bot:
-    """The intake with its desk, and what it said to each message."""
+    """A message processor with its dispatcher, and its reply to each message."""
 
     journal: Journal
-    intake: MessageProcessor
-    desk: CommandDispatcher
+    processor: MessageProcessor
+    dispatcher: CommandDispatcher
     room: RecordingAdapter
 
     @classmethod
     def of(cls, journal: Journal, room: RecordingAdapter | None = None, **changes: object) -> Bot:
-        upkeep, reread = changes.pop("upkeep", None), changes.pop("reread", None)
+        refresher, reread = changes.pop("refresher", None), changes.pop("reread", None)
         whole = configured(**changes)
-        desk = make_desk(whole, journal, refresher=upkeep, reload_settings=reread)  # type: ignore[arg-type]
+        dispatcher = wire_dispatcher(whole, journal, refresher=refresher, reload_settings=reread)  # type: ignore[arg-type]
         return cls(
-            journal, make_processor(whole, journal, echo, InMemoryLibrary(), desk), desk, room or RecordingAdapter()
+            journal,
+            make_processor(whole, journal, echo, InMemoryLibrary(), dispatcher),
+            dispatcher,
+            room or RecordingAdapter(),
         )
 
     async def hear(self, message: Message) -> str:
         """Return what the bot said to a message: a reply, a failure, or nothing."""
-        await self.intake.handler_for(self.room)(message)
-        while self.intake._tasks:
+        await self.processor.handler_for(self.room)(message)
+        while self.processor._tasks:
             await asyncio.sleep(0.001)
         sink = self.room.sinks.get(message.id)
         return "" if sink is None else "".join([*(reply.text for reply in sink.replies), *sink.failures])
@@ -207,7 +210,7 @@ class Bot:
         return str(row.state), str(row.reason)
 
     async def entries(self) -> list[AuditEntry]:
-        return list(await self.desk.context.audit.get_newest(100))
+        return list(await self.dispatcher.context.audit.get_newest(100))
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -334,8 +337,8 @@ async def test_what_changes_the_deployment_is_the_owners_alone(
         output = await bot.hear(says(command, argument_text, person=person))
         expected = "Only those who look after" if person == ANN and command != "sources" else "Only the owners"
         assert output.startswith(expected)
-    assert bot.desk.context.overrides.admins("test:room") == (ADMIN,)
-    assert not bot.desk.context.overrides.has_source_overrides
+    assert bot.dispatcher.context.overrides.admins("test:room") == (ADMIN,)
+    assert not bot.dispatcher.context.overrides.has_source_overrides
     assert (await bot.hear(says(command, argument_text))).startswith("Only") is False
 
 
@@ -360,14 +363,14 @@ async def test_a_delegated_administrator_has_one_chat_and_no_more(journal: Journ
 async def test_only_ids_are_delegated_to(journal: Journal, user: str) -> None:
     bot = Bot.of(journal)
     assert "user's id" in await bot.hear(says("admins", f"add {user}"))
-    assert bot.desk.context.overrides.admins("test:room") == ()
+    assert bot.dispatcher.context.overrides.admins("test:room") == ()
 
 
 @pytest.mark.parametrize("user", ["<@42>", "<@!42>", "<@42|ann>", "42"])
 async def test_a_mention_holds_an_id(journal: Journal, user: str) -> None:
     bot = Bot.of(journal)
     await bot.hear(says("admins", f"add {user}"))
-    assert bot.desk.context.overrides.admins("test:room") == ("42",)
+    assert bot.dispatcher.context.overrides.admins("test:room") == ("42",)
 
 
 async def test_platform_administrators_count_when_allowed(journal: Journal) -> None:
@@ -396,7 +399,7 @@ async def test_an_anonymous_administrator_is_a_platform_administrator_and_no_mor
     """The group itself is the author: neither an owner nor a delegated person, whatever is written down for its id."""
     rights = {"owners": ["test:room"], "platform_admins": True}
     bot = Bot.of(journal, administration=rights)
-    await bot.desk.context.overrides.change(says("admins"), "test:room", "admin.room", "added")
+    await bot.dispatcher.context.overrides.change(says("admins"), "test:room", "admin.room", "added")
     assert (await bot.hear(says("sources", "off docs", person="room"))).startswith("Only the owners")
     assert "silent" in await bot.hear(says("pause", person="room"))
     without = Bot.of(journal, administration={"owners": ["test:room"]})
@@ -429,8 +432,10 @@ async def test_a_handler_may_refuse_too_and_that_is_audited(journal: Journal) ->
         Command("greet", "Greet", "owner"),
     )
     whole = configured()
-    desk = make_desk(whole, journal, commands=table, extra_handlers={"paint": picky, "greet": greet})
-    bot = Bot(journal, make_processor(whole, journal, echo, InMemoryLibrary(), desk), desk, RecordingAdapter())
+    dispatcher = wire_dispatcher(whole, journal, commands=table, extra_handlers={"paint": picky, "greet": greet})
+    bot = Bot(
+        journal, make_processor(whole, journal, echo, InMemoryLibrary(), dispatcher), dispatcher, RecordingAdapter()
+    )
     assert await bot.hear(says("paint", "red", person=ANN)) == "Not with red."
     assert [entry.outcome for entry in await bot.entries()] == ["refused"]
     assert await bot.hear(says("greet")) == "owner: test:room"
@@ -460,7 +465,7 @@ async def test_a_pause_ends_by_itself(journal: Journal) -> None:
     assert "UTC. Commands still work" in await bot.hear(says("pause", "5"))
     assert await bot.hear(says("", "How?", person=ANN)) == ""
     over = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
-    await bot.desk.context.overrides.change(says("pause"), "test:room", "pause", over)
+    await bot.dispatcher.context.overrides.change(says("pause"), "test:room", "pause", over)
     assert await bot.hear(says("", "How?", person=ANN)) == "Answer to How?"
 
 
@@ -477,7 +482,7 @@ async def test_a_pause_holds_for_comments_too(journal: Journal) -> None:
 async def test_a_pause_reaches_what_still_waits_for_people(journal: Journal) -> None:
     message = replace(says("", "How do I install the package with pip?", person=ANN), addressed=False)
     bot = Bot.of(journal, gate={"mode": "auto", "wait_s": 2, "cooldown_s": 0, "threshold": 0.0})
-    await bot.intake.handler_for(bot.room)(message)
+    await bot.processor.handler_for(bot.room)(message)
     await asyncio.sleep(0.1)
     await bot.hear(says("pause"))
     assert "paused" in (await bot.state(message))[1]
@@ -595,7 +600,7 @@ async def test_an_answer_that_looks_like_a_command_is_none(journal: Journal) -> 
         await sink.finish(reply)
         return reply
 
-    bot.intake._answer = planted
+    bot.processor._answer = planted
     assert await bot.hear(says("", "How?")) == "/pause\n/mode off"
     assert await bot.entries() == []
 
@@ -609,7 +614,7 @@ async def test_an_edit_runs_no_command_and_changes_none(journal: Journal) -> Non
     await bot.hear(value)
     await bot.hear(replace(value, text="off", is_edit=True))
     assert [entry.command for entry in await bot.entries()] == ["mode mention"]
-    assert bot.desk.context.overrides.mode("test:room") == "mention"
+    assert bot.dispatcher.context.overrides.mode("test:room") == "mention"
 
 
 async def test_another_bots_command_is_ignored(journal: Journal) -> None:
@@ -632,7 +637,7 @@ async def test_a_command_given_twice_by_the_platform_runs_once(journal: Journal)
     await bot.hear(message)
     await bot.hear(says("resume"))
     await bot.hear(message)
-    assert bot.desk.context.overrides.paused_until("test:room") == ""
+    assert bot.dispatcher.context.overrides.paused_until("test:room") == ""
 
 
 async def test_commands_do_not_wait_behind_answers(journal: Journal) -> None:
@@ -642,15 +647,15 @@ async def test_commands_do_not_wait_behind_answers(journal: Journal) -> None:
         await going.wait()
         return await echo(question, sink)
 
-    bot.intake._answer = slow
-    await bot.intake.handler_for(bot.room)(says("", "How?"))
+    bot.processor._answer = slow
+    await bot.processor.handler_for(bot.room)(says("", "How?"))
     message = says("pause")
-    await bot.intake.handler_for(bot.room)(message)
+    await bot.processor.handler_for(bot.room)(message)
     async with asyncio.timeout(60):
         while not (message.id in bot.room.sinks and bot.room.sinks[message.id].replies):
             await asyncio.sleep(0.01)
     going.set()
-    assert await bot.intake.drain(60) == 0
+    assert await bot.processor.drain(60) == 0
 
 
 # --- why ------------------------------------------------------------------------------------------------------------
@@ -691,7 +696,7 @@ async def test_why_explains_a_silence_and_a_failure_that_is_replied_to(journal: 
     await bot.hear(chinese_chatter)
     explanation = await bot.hear(says("why", person=ANN, reply_to=chinese_chatter.id))
     assert explanation == "我没有说话，原因是：没有人在叫我。"
-    bot.intake._answer = fail
+    bot.processor._answer = fail
     message = says("", "How do I install it?", person=ANN)
     await bot.hear(message)
     assert "secret-host" not in await bot.hear(says("why", person=ANN, reply_to=message.id))
@@ -738,56 +743,56 @@ async def test_why_in_a_thread_prefers_the_thread(journal: Journal) -> None:
 
 
 @pytest.fixture
-def upkeep(tmp_path: Path) -> FolderUpkeep:
+def refresher(tmp_path: Path) -> FolderUpkeep:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "docs.md").write_text("One.\n\nTwo.\n\nThree.")
     return FolderUpkeep(tmp_path / "kept")
 
 
-async def test_sources_lists_amount_and_age(journal: Journal, upkeep: FolderUpkeep) -> None:
+async def test_sources_lists_amount_and_age(journal: Journal, refresher: FolderUpkeep) -> None:
     more = {"docs": {"kind": "faq", "path": "faq.yaml"}, "live": {"kind": "faq", "path": "live.yaml"}}
-    bot = Bot.of(journal, upkeep=upkeep, sources=more)
+    bot = Bot.of(journal, refresher=refresher, sources=more)
     output = await bot.hear(says("sources", person=ANN))
     assert "- **docs** (faq): 3 passages in 1 document, refreshed 0 s ago" in output
     assert "- **live** (faq): asked live, or kept elsewhere" in output
-    upkeep.faults["docs"] = "https://secret-host answers 500"
+    refresher.faults["docs"] = "https://secret-host answers 500"
     assert "the last refresh failed" in await bot.hear(says("sources", person=ANN))
     assert "secret-host" not in await bot.hear(says("sources", person=ANN))
     assert "`https://secret-host answers 500`" in await bot.hear(says("sources"))
     assert "1 of 1 failed" in await bot.hear(says("status"))
 
 
-async def test_a_refresh_is_asked_for_and_not_too_often(journal: Journal, upkeep: FolderUpkeep) -> None:
-    bot = Bot.of(journal, upkeep=upkeep)
+async def test_a_refresh_is_asked_for_and_not_too_often(journal: Journal, refresher: FolderUpkeep) -> None:
+    bot = Bot.of(journal, refresher=refresher)
     assert "I refresh `docs` now" in await bot.hear(says("refresh", "docs"))
     assert "administration.refresh_minutes" in await bot.hear(says("refresh", "docs"))
     assert "all sources" in await bot.hear(says("refresh"))
     assert "Again in 5 min" in await bot.hear(says("refresh", "docs"))
     assert "No source has that name. The sources are: `docs`." in await bot.hear(says("refresh", "dcos"))
-    assert upkeep.requests == [("docs",), ()]
+    assert refresher.requests == [("docs",), ()]
     assert [entry.subject for entry in await bot.entries()] == ["refresh all sources", "refresh docs"]
 
 
-async def test_a_refresh_that_failed_may_be_tried_again(journal: Journal, upkeep: FolderUpkeep) -> None:
-    bot = Bot.of(journal, upkeep=upkeep)
-    upkeep.broken = True
+async def test_a_refresh_that_failed_may_be_tried_again(journal: Journal, refresher: FolderUpkeep) -> None:
+    bot = Bot.of(journal, refresher=refresher)
+    refresher.broken = True
     assert "could not" in await bot.hear(says("refresh"))
-    upkeep.broken = False
+    refresher.broken = False
     assert "I refresh all sources" in await bot.hear(says("refresh"))
 
 
-async def test_a_source_is_paused_and_resumed_for_all_chats(journal: Journal, upkeep: FolderUpkeep) -> None:
+async def test_a_source_is_paused_and_resumed_for_all_chats(journal: Journal, refresher: FolderUpkeep) -> None:
     more = {"docs": {"kind": "faq", "path": "faq.yaml"}, "live": {"kind": "faq", "path": "live.yaml"}}
-    bot = Bot.of(journal, upkeep=upkeep, sources=more)
+    bot = Bot.of(journal, refresher=refresher, sources=more)
     assert (await bot.hear(says("pause", "docs", person=ANN))).startswith("Only")
-    assert upkeep.paused == set()
+    assert refresher.paused == set()
     await bot.hear(says("admins", f"add {ADMIN}"))
     assert "`docs` is refreshed only when asked from now on" in await bot.hear(says("pause", "docs", person=ADMIN))
-    assert upkeep.paused == {"docs"}
+    assert refresher.paused == {"docs"}
     assert "only when asked already" in await bot.hear(says("pause", "docs"))
     assert "refreshed only when asked" in await bot.hear(says("sources", person=ANN))
     assert "by its plan again" in await bot.hear(says("resume", "docs", person=ADMIN))
-    assert upkeep.paused == set()
+    assert refresher.paused == set()
     assert "was not paused" in await bot.hear(says("resume", "docs"))
     assert "No source has that name. The sources are: `docs`, `live`." in await bot.hear(says("pause", "dcos"))
     assert "asked at question time" in await bot.hear(says("pause", "live"))
@@ -817,9 +822,9 @@ async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Jour
             passages = [result for name in ("docs", "code") for result in await shelf.search(name, query, limit)]
             return sorted(passages, key=lambda item: -item.score)[:limit]
 
-    desk = make_desk(whole, journal)
-    library = OverriddenLibrary(AllOfIt(), desk.context.live)
-    bot = Bot(journal, make_processor(whole, journal, echo, library, desk), desk, RecordingAdapter())
+    dispatcher = wire_dispatcher(whole, journal)
+    library = OverriddenLibrary(AllOfIt(), dispatcher.context.live)
+    bot = Bot(journal, make_processor(whole, journal, echo, library, dispatcher), dispatcher, RecordingAdapter())
     query = "install the package with pip"
     before = await library.search("all", query, 5)
     assert [item.id for item in before] == ["install", "setup"]
@@ -864,7 +869,7 @@ async def test_a_quota_is_set_live_shown_and_taken_back(journal: Journal) -> Non
     ledger = UsageRepository(journal.database)
     question = Question("How?", key=GROUP, author_id=ANN)
     await ledger.record(question, "answered", {"writer": TokenUsage(300, 200, 0.5)}, datetime.now().astimezone().date())
-    live = bot.desk.context.live
+    live = bot.dispatcher.context.live
     limits = QuotaLimiter(live, ledger, TokenUsage(100, 0))
     async with limits.reserve(question):
         pass
@@ -901,8 +906,8 @@ async def test_a_quota_must_make_sense(journal: Journal, argument_text: str) -> 
 # --- status, stats, audit -------------------------------------------------------------------------------------------
 
 
-async def test_status_and_stats_count_what_happened(journal: Journal, upkeep: FolderUpkeep) -> None:
-    bot = Bot.of(journal, upkeep=upkeep)
+async def test_status_and_stats_count_what_happened(journal: Journal, refresher: FolderUpkeep) -> None:
+    bot = Bot.of(journal, refresher=refresher)
     await bot.hear(says("", "How?", person=ANN))
     await bot.hear(replace(says("", "chatter", person=ANN), addressed=False))
     other_chat_message = replace(says("", "How?", person=ANN), key=ConversationKey("test", "hall"))
@@ -992,11 +997,11 @@ async def test_the_audit_forgets_in_time(journal: Journal) -> None:
     assert len(await audit.get_newest(10)) == 2
 
 
-async def test_no_secret_is_shown(journal: Journal, upkeep: FolderUpkeep, tmp_path: Path) -> None:
+async def test_no_secret_is_shown(journal: Journal, refresher: FolderUpkeep, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("hunter2-hunter2\n")
-    upkeep.faults["docs"] = "GET https://x/?key=hunter2-hunter2 failed"
+    refresher.faults["docs"] = "GET https://x/?key=hunter2-hunter2 failed"
     model = {"base_url": "http://127.0.0.1:1", "model": "m", "api_key": {"file": str(tmp_path / "key")}}
-    bot = Bot.of(journal, upkeep=upkeep, models={"main": model})
+    bot = Bot.of(journal, refresher=refresher, models={"main": model})
     output = await bot.hear(says("status"))
     assert "GET https://x/" in output
     assert "hunter2" not in output
@@ -1034,8 +1039,10 @@ def disk(tmp_path: Path) -> OnDisk:
 
 async def running(journal: Journal, disk: OnDisk) -> Bot:
     whole = await disk.read()
-    desk = make_desk(whole, journal, reload_settings=disk.read)
-    return Bot(journal, make_processor(whole, journal, echo, InMemoryLibrary(), desk), desk, RecordingAdapter())
+    dispatcher = wire_dispatcher(whole, journal, reload_settings=disk.read)
+    return Bot(
+        journal, make_processor(whole, journal, echo, InMemoryLibrary(), dispatcher), dispatcher, RecordingAdapter()
+    )
 
 
 async def test_reload_changes_live_what_it_can_and_names_the_rest(journal: Journal, disk: OnDisk) -> None:

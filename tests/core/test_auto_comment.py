@@ -150,10 +150,10 @@ async def play(
     **changes: object,
 ) -> Board:
     board = board or Board()
-    intake = make_processor(with_comments(**changes), journal, answer, InMemoryLibrary())
+    processor = make_processor(with_comments(**changes), journal, answer, InMemoryLibrary())
     for message in messages:
-        await intake.handler_for(board)(message)
-    assert await intake.drain(60) == 0
+        await processor.handler_for(board)(message)
+    assert await processor.drain(60) == 0
     return board
 
 
@@ -213,11 +213,11 @@ async def test_a_post_that_is_not_for_us_costs_no_answer(
     async def never(question: Question, sink: Sink) -> Reply:
         raise AssertionError("no answer was to be made")
 
-    intake = make_processor(with_comments(**changes), journal, never, UnrelatedLibrary())
+    processor = make_processor(with_comments(**changes), journal, never, UnrelatedLibrary())
     if "quiet_hours" in changes and datetime.now().time() >= time(23, 59):
         pytest.skip("the last minute of the day is the one that is not quiet")
-    await intake.handler_for(Board())(post())
-    assert await intake.drain(60) == 0
+    await processor.handler_for(Board())(post())
+    assert await processor.drain(60) == 0
     state, why = await outcome(journal, post())
     assert state == "silent"
     assert reason in why
@@ -248,17 +248,17 @@ async def test_humans_other_posts_and_one_rival_leave_room(journal: Journal) -> 
 @pytest.mark.parametrize("most", [1, 2, 3])
 async def test_the_race_is_looked_at_again_right_before_posting(journal: Journal, most: int) -> None:
     own_post = post()
-    intake: MessageProcessor
+    processor: MessageProcessor
     board = Board()
 
     async def overtaken(question: Question, sink: Sink) -> Reply:
         for number in range(most):
-            await intake.handler_for(board)(rival(f"r{number}", own_post))
+            await processor.handler_for(board)(rival(f"r{number}", own_post))
         return await comment(question, sink)
 
-    intake = make_processor(with_comments(replies_per_post=most), journal, overtaken)
-    await intake.handler_for(board)(own_post)
-    assert await intake.drain(60) == 0
+    processor = make_processor(with_comments(replies_per_post=most), journal, overtaken)
+    await processor.handler_for(board)(own_post)
+    assert await processor.drain(60) == 0
     assert (board.posts, board.tries) == ([], 1)
     state, why = await outcome(journal, own_post)
     assert (state, why) == ("silent", f"{most} replies of bots below the post already ({most} at most)")
@@ -274,9 +274,9 @@ async def test_after_a_restart_a_posted_or_doubtful_comment_is_not_posted_again(
     await journal.mark_posting(doubtful)
     await journal.begin_answer(begun)
     board = Board()
-    intake = make_processor(with_comments(), journal, comment)
-    await intake.resume(board)
-    assert await intake.drain(60) == 0
+    processor = make_processor(with_comments(), journal, comment)
+    await processor.resume(board)
+    assert await processor.drain(60) == 0
     # What had not been posted is in time still.
     assert sorted(message.id for message in board.messages) == ["3", "4"]
     assert await outcome(journal, posted) == ("silent", "the comment was posted before a restart")
@@ -332,9 +332,9 @@ async def test_what_is_posted_when_the_deadline_comes_is_posted_to_its_end(journ
         await asyncio.sleep(30)
 
     board = Board(after_post=wait)
-    intake = make_processor(with_comments(deadline_s=1.5), journal, comment, InMemoryLibrary())
-    await intake.handler_for(board)(post())
-    await intake.join()
+    processor = make_processor(with_comments(deadline_s=1.5), journal, comment, InMemoryLibrary())
+    await processor.handler_for(board)(post())
+    await processor.join()
     assert (board.posts, len(board.messages)) == ([GOOD.text], 2)
     assert await outcome(journal, post()) == ("answered", "")
 
@@ -353,10 +353,10 @@ async def test_a_comment_interrupted_by_a_kill_is_posted_as_it_was_written(journ
         reached.set()
         await asyncio.sleep(3600)
 
-    intake = make_processor(with_comments(deadline_s=600), journal, answer, InMemoryLibrary())
-    await intake.handler_for(Board(before_post=hang))(post())
+    processor = make_processor(with_comments(deadline_s=600), journal, answer, InMemoryLibrary())
+    await processor.handler_for(Board(before_post=hang))(post())
     await reached.wait()
-    assert await intake.drain(0) == 1
+    assert await processor.drain(0) == 1
     board = Board()
     resumed = make_processor(with_comments(deadline_s=600), Journal(journal.database), answer, InMemoryLibrary())
     await resumed.resume(board)
@@ -438,10 +438,10 @@ async def test_a_stop_leaves_the_post_to_the_next_start(journal: Journal) -> Non
         await asyncio.Event().wait()
         raise AssertionError
 
-    intake = make_processor(with_comments(), journal, hang)
-    await intake.handler_for(Board())(post())
+    processor = make_processor(with_comments(), journal, hang)
+    await processor.handler_for(Board())(post())
     await begun.wait()
-    assert await intake.drain(0) == 1
+    assert await processor.drain(0) == 1
     board = Board()
     again = make_processor(with_comments(), journal, comment)
     await again.resume(board)

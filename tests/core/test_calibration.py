@@ -39,7 +39,7 @@ from tests.core.test_administration import (  # noqa: F401 (empty_journal is wha
     journal,
     says,
 )
-from tests.wiring import make_desk, make_processor
+from tests.wiring import make_processor, wire_dispatcher
 
 QUESTIONS = [f"How do I install the package with pip on machine number {number}?" for number in range(MIN_CASES)]
 FOREIGN = [f"What is the best way to paint fence number {number}?" for number in range(MIN_CASES)]
@@ -49,8 +49,8 @@ HALL = ConversationKey("test", "hall")
 def get_bot(journal: Journal, **changes: object) -> Bot:  # noqa: F811
     whole = configured(**changes)
     library = InMemoryLibrary()
-    desk = make_desk(whole, journal, library=library)
-    return Bot(journal, make_processor(whole, journal, echo, library, desk), desk, RecordingAdapter())
+    dispatcher = wire_dispatcher(whole, journal, library=library)
+    return Bot(journal, make_processor(whole, journal, echo, library, dispatcher), dispatcher, RecordingAdapter())
 
 
 async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal) -> None:  # noqa: F811
@@ -59,7 +59,7 @@ async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal
     changes = {"gate": {"threshold": 0.0001, "mode": "auto", "wait_s": 0, "cooldown_s": 0}}
     bot = get_bot(journal, administration={"platform_admins": True}, **changes)
     lines = (await bot.hear(says("threshold", "auto", person=BOSS))).splitlines()
-    chosen = bot.desk.context.overrides.threshold("test:room")
+    chosen = bot.dispatcher.context.overrides.threshold("test:room")
     assert chosen is not None
     assert 0 < chosen < 0.95
     assert lines[:3] == [
@@ -91,7 +91,7 @@ async def test_too_few_of_a_kind_are_told_and_change_nothing(journal: Journal) -
     reply = await bot.hear(says("threshold", "auto"))
     assert "needs 10 messages to answer and 10 to leave alone at least" in reply
     assert "there are 10 and 9. Rate answers in this chat" in reply
-    assert bot.desk.context.overrides.threshold("test:room") is None
+    assert bot.dispatcher.context.overrides.threshold("test:room") is None
     assert await bot.entries() == []
     await rate(journal, GROUP, FOREIGN[:1], "down")
     reply = await bot.hear(says("threshold", "auto"))
@@ -108,12 +108,12 @@ async def test_without_knowledge_or_with_a_broken_one_nothing_changes(journal: J
     await rate(journal, GROUP, QUESTIONS, "up")
     await rate(journal, GROUP, FOREIGN, "down")
     whole = configured()
-    desk = make_desk(whole, journal)
-    bot = Bot(journal, make_processor(whole, journal, echo, None, desk), desk, RecordingAdapter())
+    dispatcher = wire_dispatcher(whole, journal)
+    bot = Bot(journal, make_processor(whole, journal, echo, None, dispatcher), dispatcher, RecordingAdapter())
     assert "kimas feedback --calibrate" in await bot.hear(says("threshold", "auto"))
-    desk.context.library = InMemoryLibrary(broken={"docs"})
+    dispatcher.context.library = InMemoryLibrary(broken={"docs"})
     await bot.hear(says("threshold", "auto"))
-    assert desk.context.overrides.threshold("test:room") is None
+    assert dispatcher.context.overrides.threshold("test:room") is None
     assert await bot.entries() == []
 
 
@@ -125,7 +125,7 @@ async def test_what_fits_no_better_leaves_the_threshold_as_it_is(journal: Journa
     reply = await bot.hear(says("threshold", "auto"))
     assert reply.startswith("The threshold of this chat stays 0.1. ")
     assert "does no better on questions that it was not fitted to" in reply
-    assert bot.desk.context.overrides.threshold("test:room") is None
+    assert bot.dispatcher.context.overrides.threshold("test:room") is None
     assert await bot.entries() == []
 
 

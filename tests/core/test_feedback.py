@@ -108,11 +108,11 @@ async def deliver(
 ) -> RecordingAdapter:
     """Let each message be settled before the next one arrives."""
     room = room or RecordingAdapter()
-    intake = make_processor(settings(**changes), journal, says)
+    processor = make_processor(settings(**changes), journal, says)
     for message in messages:
-        await intake.handler_for(room)(message)
-        while intake._tasks:
-            await asyncio.gather(*intake._tasks)
+        await processor.handler_for(room)(message)
+        while processor._tasks:
+            await asyncio.gather(*processor._tasks)
     return room
 
 
@@ -189,9 +189,9 @@ async def test_a_press_left_half_done_by_a_crash_is_not_undone_by_the_next_start
     half = pressed("up", "a")
     await journal.record_message(half)
     await FeedbackRepository(journal.database).rate(half, "1", "up")
-    room, intake = RecordingAdapter(), make_processor(settings(), journal, cited)
-    await intake.resume(room)
-    assert await intake.drain(60) == 0
+    room, processor = RecordingAdapter(), make_processor(settings(), journal, cited)
+    await processor.resume(room)
+    assert await processor.drain(60) == 0
     assert await counts(journal) == ("up", "", 1, 0)
     assert await journal.get_pending("test") == []
 
@@ -225,8 +225,8 @@ async def test_a_press_neither_waits_for_an_answer_nor_counts_as_something_said(
         return await cited(question, sink)
 
     room = await deliver(journal, MESSAGE)
-    intake = make_processor(settings(run={"workers": 1}), journal, slowly)
-    receive = intake.handler_for(room)
+    processor = make_processor(settings(run={"workers": 1}), journal, slowly)
+    receive = processor.handler_for(room)
     await receive(replace(MESSAGE, id="2", text="Slow?"))
     await receive(pressed("up", "a"))
     async with asyncio.timeout(60):
@@ -234,7 +234,7 @@ async def test_a_press_neither_waits_for_an_answer_nor_counts_as_something_said(
             await asyncio.sleep(0.01)
     assert not room.sinks["2"].replies
     event.set()
-    assert await intake.drain(60) == 0
+    assert await processor.drain(60) == 0
     assert len(await journal.get_history(CHAT, 10)) == 4, "presses are no part of the conversation"
 
 
@@ -316,11 +316,11 @@ async def test_another_try_survives_a_kill(journal: Journal) -> None:
         await asyncio.Event().wait()
         raise AssertionError("never reached")
 
-    room, intake = RecordingAdapter(), make_processor(settings(), journal, hang)
-    await intake.handler_for(room)(pressed("again", "a"))
+    room, processor = RecordingAdapter(), make_processor(settings(), journal, hang)
+    await processor.handler_for(room)(pressed("again", "a"))
     async with asyncio.timeout(60):
         await begun.wait()
-    await intake.drain(0)
+    await processor.drain(0)
     room = RecordingAdapter()
     after = make_processor(settings(), journal, cited)
     await after.resume(room)

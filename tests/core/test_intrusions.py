@@ -125,15 +125,15 @@ async def test_who_has_all_forgotten_is_not_named_by_that_very_message(journal: 
 
 
 async def test_two_escalations_at_once_in_two_threads_call_people_once(journal: Journal) -> None:
-    intake, room = (
+    processor, room = (
         make_processor(settings(handoff={**HELPER, "cooldown_minutes": 10}), journal, answered),
         RecordingAdapter(),
     )
     threads = [replace(MESSAGE.key, thread=name) for name in "abcdef"]
     commands = [escalated(str(n), "Help?", "", key=key) for n, key in enumerate(threads)]
-    await asyncio.gather(*(intake.handler_for(room)(command) for command in commands))
-    while intake._tasks:
-        await asyncio.gather(*intake._tasks)
+    await asyncio.gather(*(processor.handler_for(room)(command) for command in commands))
+    while processor._tasks:
+        await asyncio.gather(*processor._tasks)
     assert len([number for number in room.sinks if number.endswith("~h")]) == 1
 
 
@@ -154,10 +154,10 @@ async def test_what_an_answer_begins_while_the_daemon_stops_ends_with_it(journal
         return reply
 
     room = RecordingAdapter()
-    intake = make_processor(settings(handoff={**HELPER, "when": ["nothing_found"]}), journal, nothing_found)
-    await intake.handler_for(room)(MESSAGE)
-    assert await intake.drain(60) == 0
-    assert intake.in_flight == 0
+    processor = make_processor(settings(handoff={**HELPER, "when": ["nothing_found"]}), journal, nothing_found)
+    await processor.handler_for(room)(MESSAGE)
+    assert await processor.drain(60) == 0
+    assert processor.in_flight == 0
     assert room.get_reply("1~h") == ENGLISH.escalation.format(author="Ann")
 
 
@@ -203,10 +203,10 @@ class SlowAdapter(administration.RecordingAdapter):
 async def test_commands_of_a_chat_count_in_the_order_they_were_given(journal: Journal) -> None:
     bot = Bot.of(journal, SlowAdapter(), administration={"platform_admins": True})
     for message in (says("mode", "auto", person=BOSS), says("mode", "off", person=BOSS)):
-        await bot.intake.handler_for(bot.room)(message)
-    while bot.intake._tasks:
+        await bot.processor.handler_for(bot.room)(message)
+    while bot.processor._tasks:
         await asyncio.sleep(0.001)
-    assert bot.desk.context.overrides.mode("test:room") == "off"
+    assert bot.dispatcher.context.overrides.mode("test:room") == "off"
 
 
 async def test_a_command_waits_for_no_answer(journal: Journal) -> None:
@@ -217,21 +217,21 @@ async def test_a_command_waits_for_no_answer(journal: Journal) -> None:
         return Reply("late")
 
     bot = Bot.of(journal)
-    intake = make_processor(administration.configured(), journal, wait_and_answer, dispatcher=bot.desk)
+    processor = make_processor(administration.configured(), journal, wait_and_answer, dispatcher=bot.dispatcher)
     question = replace(says(""), text="How?")
-    await intake.handler_for(bot.room)(question)
+    await processor.handler_for(bot.room)(question)
     pause = says("pause")
-    await intake.handler_for(bot.room)(pause)
+    await processor.handler_for(bot.room)(pause)
     sinks = bot.room.sinks
     async with asyncio.timeout(60):
         while pause.id not in sinks or not sinks[pause.id].replies:
             await asyncio.sleep(0.005)
     assert "until /resume" in sinks[pause.id].replies[0].text
-    assert bot.desk.context.overrides.paused_until("test:room")
+    assert bot.dispatcher.context.overrides.paused_until("test:room")
     assert not sinks[question.id].replies
     hold.set()
-    assert await intake.drain(60) == 0
-    assert bot.desk.context.overrides.paused_until("test:room")
+    assert await processor.drain(60) == 0
+    assert bot.dispatcher.context.overrides.paused_until("test:room")
     assert (await bot.state(question))[0] == "answered"
 
 

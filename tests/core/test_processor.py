@@ -68,10 +68,10 @@ async def deliver(
     journal: Journal, answer: AnswerFunction, /, *messages: Message, **changes: object
 ) -> RecordingAdapter:
     room = RecordingAdapter()
-    intake = make_processor(settings(**changes), journal, answer)
+    processor = make_processor(settings(**changes), journal, answer)
     for message in messages:
-        await intake.handler_for(room)(message)
-    assert await intake.drain(60) == 0
+        await processor.handler_for(room)(message)
+    assert await processor.drain(60) == 0
     return room
 
 
@@ -89,15 +89,15 @@ async def test_a_question_is_answered_once_though_delivered_twice(journal: Journ
 
 
 async def test_a_question_is_taken_up_though_its_delivery_was_cut_off_in_the_middle(journal: Journal) -> None:
-    room, intake = RecordingAdapter(), make_processor(settings(), journal, echo)
+    room, processor = RecordingAdapter(), make_processor(settings(), journal, echo)
     async with journal.database.transaction():
-        delivering = asyncio.create_task(intake.handler_for(room)(MESSAGE))
+        delivering = asyncio.create_task(processor.handler_for(room)(MESSAGE))
         # It waits for its turn to write by now.
         await asyncio.sleep(0.05)
         delivering.cancel()
     await asyncio.gather(delivering, return_exceptions=True)
-    await intake.handler_for(room)(MESSAGE)
-    assert await intake.drain(60) == 0
+    await processor.handler_for(room)(MESSAGE)
+    assert await processor.drain(60) == 0
     assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
 
 
@@ -209,9 +209,9 @@ async def test_what_shutdown_interrupts_is_answered_at_the_next_start(journal: J
         raise AssertionError("never reached")
 
     room = RecordingAdapter()
-    intake = make_processor(settings(), journal, hang)
-    await intake.handler_for(room)(MESSAGE)
-    assert await intake.drain(0.05) == 1
+    processor = make_processor(settings(), journal, hang)
+    await processor.handler_for(room)(MESSAGE)
+    assert await processor.drain(0.05) == 1
     again = make_processor(settings(), journal, echo)
     await again.resume(room)
     assert await again.drain(60) == 0
@@ -229,10 +229,10 @@ async def test_a_reply_begun_before_a_crash_is_continued(journal: Journal) -> No
         raise AssertionError("never reached")
 
     room = RecordingAdapter()
-    intake = make_processor(settings(), journal, begin)
-    await intake.handler_for(room)(MESSAGE)
+    processor = make_processor(settings(), journal, begin)
+    await processor.handler_for(room)(MESSAGE)
     await asyncio.wait_for(begun.wait(), 60)
-    assert await intake.drain(0) == 1
+    assert await processor.drain(0) == 1
     again = make_processor(settings(), journal, echo)
     await again.resume(room)
     assert await again.drain(60) == 0
@@ -247,13 +247,13 @@ async def test_an_edit_before_the_answer_is_taken_over(journal: Journal) -> None
         return await echo(question, sink)
 
     room = RecordingAdapter()
-    intake = make_processor(settings(), journal, wait)
-    await intake.handler_for(room)(MESSAGE)
+    processor = make_processor(settings(), journal, wait)
+    await processor.handler_for(room)(MESSAGE)
     second = replace(MESSAGE, id="2", text="Wat?")
-    await intake.handler_for(room)(second)
-    await intake.handler_for(room)(replace(second, text="What?", is_edit=True))
+    await processor.handler_for(room)(second)
+    await processor.handler_for(room)(replace(second, text="What?", is_edit=True))
     turn.set()
-    assert await intake.drain(60) == 0
+    assert await processor.drain(60) == 0
     assert room.sinks["2"].replies[0].text == "2: What?"
 
 
@@ -286,10 +286,10 @@ async def test_a_stop_waits_for_what_is_being_posted(journal: Journal, posted: s
         raise AssertionError("never reached")
 
     room = RecordingAdapter()
-    intake = make_processor(settings(), journal, begin)
-    await intake.handler_for(room)(MESSAGE)
+    processor = make_processor(settings(), journal, begin)
+    await processor.handler_for(room)(MESSAGE)
     await asyncio.wait_for(begun.wait(), 60)
-    assert await intake.drain(0) == 1
+    assert await processor.drain(0) == 1
     assert await journal.fail_uncertain("test") == 0
     assert await journal.get_pending("test") == [(MESSAGE, pending_id)]
     await asyncio.gather(*posting)
@@ -375,20 +375,20 @@ async def settled(journal: Journal, *messages: Message) -> list[tuple[str, str]]
 
 
 async def test_a_question_to_everybody_is_answered_when_nobody_else_does(journal: Journal) -> None:
-    room, intake = automatic(journal, echo)
+    room, processor = automatic(journal, echo)
     message = asked_now(1)
-    await intake.handler_for(room)(message)
+    await processor.handler_for(room)(message)
     assert await settled(journal, message) == [("answered", "")]
     assert room.sinks["1"].replies[0].text == f"0: {message.text}"
-    assert await intake.drain(60) == 0
+    assert await processor.drain(60) == 0
 
 
 async def test_while_it_leaves_a_question_to_people_others_are_answered(journal: Journal) -> None:
-    room, intake = automatic(journal, echo, wait_s=3)
+    room, processor = automatic(journal, echo, wait_s=3)
     waiting, addressed = asked_now(1), asked_now(2, "What is memory?", addressed=True, author_id="43", author="Bob")
     human = asked_now(3, "Just use pip, it is on the index", author_id="44", author="Eve")
     for message in (waiting, addressed, human):
-        await intake.handler_for(room)(message)
+        await processor.handler_for(room)(message)
     assert await settled(journal, addressed) == [("answered", "")]
     assert (await get_state(journal, waiting))[0] == "received"
     waiting_state, human_state = await settled(journal, waiting, human)
@@ -396,16 +396,16 @@ async def test_while_it_leaves_a_question_to_people_others_are_answered(journal:
     assert human_state[0] == "silent"
     assert human_state[1].startswith("not sure enough to help")
     assert set(room.sinks) == {"2"}
-    assert await intake.drain(60) == 0
+    assert await processor.drain(60) == 0
 
 
 async def test_a_stop_leaves_waiting_questions_to_the_next_start(journal: Journal) -> None:
-    room, intake = automatic(journal, echo, wait_s=60)
+    room, processor = automatic(journal, echo, wait_s=60)
     message = asked_now(1)
-    await intake.handler_for(room)(message)
+    await processor.handler_for(room)(message)
     await asyncio.sleep(0.2)
     async with asyncio.timeout(30):
-        assert await intake.drain(60) == 0
+        assert await processor.drain(60) == 0
     assert (await get_state(journal, message))[0] == "received"
     _, again = automatic(journal, echo, wait_s=0)
     await again.resume(room)
@@ -422,12 +422,12 @@ async def test_who_did_not_ask_is_not_told_of_a_failure(journal: Journal, addres
             await room.deliveries["1"].mark_posted("77")
         raise UsageError("Today's limit is used up.")
 
-    room, intake = automatic(journal, fail, wait_s=0)
+    room, processor = automatic(journal, fail, wait_s=0)
     message = asked_now(1, addressed=addressed)
-    await intake.handler_for(room)(message)
+    await processor.handler_for(room)(message)
     assert await settled(journal, message) == [("failed", "Today's limit is used up.")]
     assert room.sinks["1"].failures == (["Today's limit is used up."] if addressed or begun else [])
-    assert await intake.drain(60) == 0
+    assert await processor.drain(60) == 0
 
 
 @pytest.mark.parametrize("fault", [MessageDeleted("gone"), UsageError("Today's limit is used up."), None])
@@ -437,15 +437,15 @@ async def test_only_what_was_said_unasked_is_followed_by_quiet(journal: Journal,
             raise fault
         return await echo(question, sink)
 
-    room, intake = automatic(journal, answer, wait_s=0, cooldown_s=600)
+    room, processor = automatic(journal, answer, wait_s=0, cooldown_s=600)
     first = asked_now(1)
     other = asked_now(2, "Does the memory module need a vector database?", author_id="43", author="Bob")
     for message in (first, other):
-        await intake.handler_for(room)(message)
+        await processor.handler_for(room)(message)
         await settled(journal, message)
     [(state, reason)] = await settled(journal, other)
     assert (state, "gate.cooldown_s" in reason) == (("answered", False) if fault else ("silent", True))
-    assert await intake.drain(60) == 0
+    assert await processor.drain(60) == 0
 
 
 async def test_an_offer_is_taken_up_by_replying_to_it(journal: Journal) -> None:
@@ -455,18 +455,18 @@ async def test_an_offer_is_taken_up_by_replying_to_it(journal: Journal) -> None:
         questions.append(question)
         return await echo(question, sink)
 
-    room, intake = automatic(journal, note, wait_s=0, threshold=0.999, grey="suggest", grey_width=0.5)
+    room, processor = automatic(journal, note, wait_s=0, threshold=0.999, grey="suggest", grey_width=0.5)
     message = asked_now(1)
-    await intake.handler_for(room)(message)
+    await processor.handler_for(room)(message)
     await settled(journal, message)
     offer = room.sinks["1"].replies[0].text
     assert "Reply to this message" in offer
     acceptance = asked_now(2, "yes please", addressed=True, reply_to="9", quoted=offer)
-    await intake.handler_for(room)(acceptance)
+    await processor.handler_for(room)(acceptance)
     await settled(journal, acceptance)
     assert questions[0].text == "yes please"
     assert message.text in [turn.text for turn in questions[0].history], "what it is about is in the conversation"
-    assert await intake.drain(60) == 0
+    assert await processor.drain(60) == 0
 
 
 async def test_forget_empties_what_its_sender_said_here(journal: Journal) -> None:

@@ -53,7 +53,7 @@ class Scene:
     peer: ScriptedPeer
     journal: Journal
     room: Group
-    intake: MessageProcessor
+    processor: MessageProcessor
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(60):
@@ -61,7 +61,7 @@ class Scene:
                 await asyncio.sleep(0.01)
 
     async def press(self, number: str, person: str = "42", choice: str = STOP) -> str:
-        await self.intake.handler_for(self.room)(pressed(choice, number, person))
+        await self.processor.handler_for(self.room)(pressed(choice, number, person))
         await self.until(lambda: self.get_reply(number))
         return self.get_reply(number)
 
@@ -93,10 +93,10 @@ async def scene(journal: Journal, *, message: Message = MESSAGE, **changes: Any)
         peer.stall_after = 20
         model = models(peer, stall_s=50)
         service: AnswerService = answering(journal.database, model, budget={"deadline_s": 60}, **changes)
-        room, intake = Group(), make_processor(settings(**changes), journal, service.answer)
-        await intake.handler_for(room)(message)
-        yield Scene(peer, journal, room, intake)
-        assert await intake.drain(60) == 0
+        room, processor = Group(), make_processor(settings(**changes), journal, service.answer)
+        await processor.handler_for(room)(message)
+        yield Scene(peer, journal, room, processor)
+        assert await processor.drain(60) == 0
         await model.close()
 
 
@@ -187,7 +187,7 @@ async def test_a_second_try_that_is_stopped_does_not_say_that_the_first_answer_s
         await bot.until(lambda: bot.get_reply("1"))
         assert await bot.press("3", choice=RETRY) == ENGLISH.retrying
         await bot.until(lambda: bot.peer.active == 1)
-        await bot.intake.handler_for(bot.room)(pressed(STOP, "4", about="1~2"))
+        await bot.processor.handler_for(bot.room)(pressed(STOP, "4", about="1~2"))
         await bot.until(lambda: bot.get_reply("1~2"))
         assert bot.get_reply("4") == ENGLISH.stopping
         assert bot.get_reply("1~2").endswith(ENGLISH.answer_stopped)
