@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 
+from core.grounding.quotable import parse_blocks
 from core.text.tokens import stem
 
 # Code in a line: Markdown's backticks, and those of reStructuredText, which are doubled.
@@ -39,8 +40,11 @@ def has_command(words: Sequence[str], text: str, stems: Collection[str]) -> bool
     """Say whether a text may mean a command: it spells it, or says its words in another way.
 
     `stems` are the stems of the text. A text that spells other commands of the same program would spell this one, too:
-    in its sentences, the word after the program may mean anything.
+    in its sentences, the word after the program may mean anything. So would a text that does the same with another
+    program: who reads `pip install` is not told to run `conda install`.
     """
+    if _is_of_other_program(words, text):
+        return False
     for count in range(1, len(words)):
         word, following = words[count], set(_iter_following(words[:count], text))
         if word in following:
@@ -52,6 +56,17 @@ def has_command(words: Sequence[str], text: str, stems: Collection[str]) -> bool
         if not is_stated and not _EXAMPLE.fullmatch(word):
             return False
     return True
+
+
+def _is_of_other_program(words: Sequence[str], text: str) -> bool:
+    """Say whether a text never names the program of a command, but runs another one with the same word behind it."""
+    # pip3 and apt-get are the same programs as pip and apt.
+    program = re.match(r"[a-z]*+", words[0])[0]  # type: ignore[index]
+    if _EXAMPLE.fullmatch(words[0]) or re.search(rf"(?<![a-z]){program}(?![a-z])", text, re.IGNORECASE):
+        return False
+    blocks = (block.text for block in parse_blocks(text) if block.kind == "code")
+    in_blocks = (_split_command(line) for code in blocks for line in code.split("\n"))
+    return any(command[1:2] == (words[1],) for command in [*extract_commands(text), *in_blocks])
 
 
 def _split_command(code: str) -> tuple[str, ...]:

@@ -178,6 +178,7 @@ KEYS = "Run `rocket keys revoke` to withdraw a key.\n\n```sh\n$ rocket keys list
         (KEYS, "`rocket run` withdraws a key"),
         ("用 `rocket keys revoke` 撤销密钥，不再使用它。", "用 `rocket keys rotate` 更换密钥"),
         ("Install it: `pip install rocket-cli`.", "Install it with `conda install rocket-cli --yes rocket`"),
+        ("```sh\ncd rocket\npip install -e .\n```", "Install it with `conda install -e .`"),
         ("To remove it, run `pip uninstall rocket`.", "To remove it, run `pip remove rocket`"),
         (
             "Low orders are closer to the engine, high ones are closer to the user.",
@@ -196,6 +197,8 @@ def test_other_commands_and_opposites_contradict(text: str, claim: str) -> None:
 @pytest.mark.parametrize(
     ("text", "claim"),
     [
+        ("Install it: `pip install rocket-cli`.", "Install it with `python -m pip install rocket-cli`"),
+        ("```sh\npip install rocket\n```\n\nOr use conda.", "Install it with `conda install rocket`"),
         (KEYS, "`rocket keys revoke <key>` withdraws a key"),
         (KEYS, "`sudo rocket keys list` lists the keys"),
         (KEYS, "`rocket push production` pushes to a target"),
