@@ -23,7 +23,11 @@ from core.types import Turn
 MAX_CARRIED_TERMS = 8
 MAX_QUESTION_CHARS = 400
 MAX_CONTINUATION_WORDS = 8
+# How many names an answer adds to a follow-up, and how far it is read for them.
+MAX_ANSWER_NAMES, MAX_ANSWER_CHARS = 2, 1000
 
+_CODE_BLOCK = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_NAME_AS_CODE = re.compile(r"(?<!`)`([A-Za-z][\w.-]{2,60})`(?!`)")
 _GENERIC_STEMS = frozenset(map(stem, GENERIC_WORDS.split()))
 _AUXILIARY = (
     r"(?:do|does|did|is|are|was|were|am|can|could|will|would|should|shall|must|may|might|has|have|had|ca|wo|don|doesn"
@@ -183,14 +187,16 @@ def names_own_subject(text: str) -> bool:
 def expand_with_history(question: str, history: Sequence[Turn], author_id: str = "") -> str:
     """Complete a question with the subject of the asker's last question; unchanged when it names its own.
 
-    Answers add nothing: they mention much besides the subject, and an apology mentions nothing else.
+    Of the last answer only the names count that it gives first, as code: they are often the very thing that the asker
+    had no name for. Its words add nothing: they are about much besides the subject.
     """
     turns = get_author_turns(history, author_id)
     user_texts = [turn.text for turn in turns if turn.role == "user"]
     if not user_texts or not depends_on_history(question):
         return question
     question_lower = question.lower()
-    terms = [term for term in _carried_terms(question, user_texts) if term.lower() not in question_lower]
+    candidates = dict.fromkeys((*_carried_terms(question, user_texts), *_answer_names(question, turns[-1])))
+    terms = [term for term in candidates if term.lower() not in question_lower]
     return " ".join((question, *terms[:MAX_CARRIED_TERMS]))
 
 
@@ -332,6 +338,14 @@ def _carried_terms(question: str, user_texts: Sequence[str]) -> list[str]:
         inherited_terms = _carried_terms(last_text, earlier_texts)
         terms = [*terms, *(term for term in inherited_terms if term not in terms)]
     return terms
+
+
+def _answer_names(question: str, turn: Turn) -> list[str]:
+    """Return the names that the last answer gives first; none where the question names another subject instead."""
+    if turn.role != "assistant" or _is_swap(question):
+        return []
+    prose = _CODE_BLOCK.sub(" ", turn.text[:MAX_ANSWER_CHARS])
+    return list(dict.fromkeys(_NAME_AS_CODE.findall(prose)))[:MAX_ANSWER_NAMES]
 
 
 def _is_swap(question: str) -> bool:

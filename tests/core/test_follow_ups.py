@@ -103,6 +103,14 @@ def test_an_asker_with_a_conversation_follows_up_on_that() -> None:
     assert "记忆" not in query
 
 
+def test_a_follow_up_has_the_names_that_the_answer_gives_first() -> None:
+    answer = "Use the `rate-limit` plugin, `local_only` as well.\n\n```sh\nrocket `serve`\n```\nSee `docs/limits.md`."
+    history = (Turn("user", "How can I slow down my clients?", "Ann", "1"), Turn("assistant", answer))
+    assert expand_with_history("does it work with two nodes?", history).endswith("rate-limit local_only")
+    assert "rate-limit" not in expand_with_history("and with a firewall instead?", history)
+    assert expand_with_history("How do I read a password?", history) == "How do I read a password?"
+
+
 @pytest.mark.parametrize("language", languages())
 def test_an_apology_is_carried_by_nothing(language: str) -> None:
     apology = messages_for(language).no_evidence.format(sources="docs, gunicorn")
