@@ -36,6 +36,8 @@ DEFINITION_BONUS = 0.3
 # How far above the threshold a passage must score for its agent to be asked although no centroid is near the query.
 # With this default, 5% of the unrelated questions and 97% of the related ones score higher (tests/quality).
 PASSAGE_MARGIN = 0.05
+# Below this cosine a passage has the words of the query in another sense: the "div" and the "center" of other pages.
+MIN_WORDS_SIMILARITY = 0.15
 # How far above the threshold the best agent must score for the others to be left out without comparing passages.
 SURE_MARGIN = 0.1
 
@@ -289,7 +291,8 @@ class KnowledgeLibrary:
         best_scores: dict[str, float] = {}
         for passage in fuse(await self._add_lexical_shares(passages, query), self._search_settings.alpha):
             # A vector may say nothing about words that the model does not know.
-            score = max(passage.score, passage.lexical_share - PASSAGE_MARGIN)
+            by_words = passage.lexical_share - PASSAGE_MARGIN if passage.similarity >= MIN_WORDS_SIMILARITY else 0.0
+            score = max(passage.score, by_words)
             best_scores[passage.source] = max(best_scores.get(passage.source, 0.0), score)
         scores = [
             AgentScore(index.name, max(best_scores.get(source, 0.0) for source in self._agents[index.name].sources))
