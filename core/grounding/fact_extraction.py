@@ -77,7 +77,7 @@ _IDENTIFIER = re.compile(
 _ABBREVIATIONS = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s"})
 _SUBTOKEN = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\x00-\x7f]+")
 _NEGATION = re.compile(
-    r"\b(?:not|no|never|cannot)\b|n[’']t\b|不|没有|无法|无需|未",
+    r"\b(?:not|no|never|cannot)\b|n[’']t\b|不|没有|无法|无需|未|勿|禁止",
     re.IGNORECASE,
 )
 # Words such as "no" and "not" without a negation. What the reader has not done is no statement, but a case.
@@ -86,7 +86,7 @@ _NON_NEGATION = re.compile(
     r"|\bif not\b|不仅|不但|不同",
     re.IGNORECASE,
 )
-_CHINESE_MODALS = re.compile("不能|不可以|不会|不需要|不必|没有|无法|无需|可以|需要|必须|会|能|不|未")
+_CHINESE_MODALS = re.compile("不能|不可以|不会|不需要|不必|没有|无法|无需|可以|需要|必须|请勿|切勿|禁止|会|能|不|未|勿")
 
 
 def extract_numbers(text: str) -> set[str]:

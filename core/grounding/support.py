@@ -14,6 +14,7 @@ from typing import Literal
 
 from core.grounding.citations import split_sentences
 from core.grounding.commands import extract_commands, has_command
+from core.grounding.defaults import gives_other_default
 from core.grounding.fact_extraction import (
     extract_claimed_numbers,
     extract_code_names,
@@ -247,7 +248,11 @@ def _contradicts(claim: str, features: PassageFeatures, question: str) -> bool:
         has_identifier(identifier, features.alnum_text, features.stems) for identifier in identifiers
     ) <= len(identifiers):
         return True
-    return _gives_other_command(claim, features, question_key) or (not is_foreign and _says_opposite(claim, features))
+    return (
+        _gives_other_command(claim, features, question_key)
+        or gives_other_default(claim, features.body)
+        or (not is_foreign and _says_opposite(claim, features))
+    )
 
 
 def _gives_other_command(claim: str, features: PassageFeatures, question_key: str) -> bool:

@@ -188,6 +188,7 @@ KEYS = "Run `rocket keys revoke` to withdraw a key.\n\n```sh\n$ rocket keys list
         ("The hook runs before the server is closed.", "The hook runs after the server is closed"),
         ("`size` 表示一个序列的最大长度。", "`size` 表示一个序列的最小长度"),
         ("一般，批次越大吞吐量越高。", "一般，批次越大吞吐量越低"),
+        ("注：合并权重时请勿使用压缩后的模型。", "合并权重时使用压缩后的模型"),
     ],
 )
 def test_other_commands_and_opposites_contradict(text: str, claim: str) -> None:
@@ -211,10 +212,38 @@ def test_other_commands_and_opposites_contradict(text: str, claim: str) -> None:
         ("The cache is enabled by default.", "The cache is not disabled by default"),
         ("Set it before or after the start of the server.", "Set it after the start of the server"),
         ("一般，批次越大吞吐量越高。", "一般，批次越小吞吐量越低"),
+        ("注：合并权重时请勿使用压缩后的模型。", "合并权重时不要使用压缩后的模型"),
     ],
 )
 def test_options_values_and_double_opposites_contradict_nothing(text: str, claim: str) -> None:
     assert verdict(claim, text) != "no"
+
+
+DEFAULTS = """\
+| Name | Type | Default | Description |
+|------|------|---------|-------------|
+| `mode` | string | `strict` | Either `strict` or `open`. |
+| gzip | boolean | false | Compresses the log; `true` needs tar. |
+| retries | integer | | How often to try, 3 at most. |
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "contradicts"),
+    [
+        ("The default `mode` is `open`", True),
+        ("By default `gzip` is enabled for the log", True),
+        ("`gzip` 默认是开启的", False),
+        ("The default `mode` is `strict`", False),
+        ("`gzip` is `false` by default", False),
+        ("`gzip` is not enabled by default", False),
+        ("Set `mode` to `open`, the default is stricter", False),
+        ("The default of `retries` is `3`", False),
+        ("`mode` and `gzip` have defaults", False),
+    ],
+)
+def test_a_default_is_that_of_its_row(said: str, contradicts: bool) -> None:
+    assert (verdict(said, DEFAULTS) == "no") == contradicts
 
 
 def test_a_command_of_the_question_needs_no_support() -> None:
