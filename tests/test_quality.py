@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,8 +13,9 @@ from xml.etree import ElementTree
 import pytest
 
 from core.types import Citation, Reply
-from tests.quality import __main__ as quality, citations, figures, quoted_answers
+from tests.quality import __main__ as quality, citations, figures, new_projects, quoted_answers
 from tests.quality.figures import Figure
+from tests.quality.repository_questions import read_cases
 
 RECALL = Figure("recall <@5>", 0.61, goal=0.6, baseline=0.4)
 FALSE_ALARMS = Figure("false alarms", 0.07, goal=0.05, lower_is_better=True)
@@ -90,3 +92,14 @@ def test_our_statements_and_questions_name_their_places() -> None:
     assert {item.repository for item in questions} == set(quoted_answers.REPOSITORIES)
     assert sum(bool(item.facts) for item in questions) >= 100
     assert sum(not item.facts for item in questions) >= 50
+
+
+def test_the_questions_about_new_projects_are_of_no_other_part() -> None:
+    cases = read_cases(new_projects.QUESTIONS)
+    assert {case.project for case in cases} == set(new_projects.PROJECTS)
+    others = [part.REPOSITORIES for name, part in quality.parts().items() if name != "new_projects"]
+    assert not set(new_projects.REPOSITORIES) & set(chain.from_iterable(others))
+    assert len({case.id for case in cases}) == len(cases) == 60
+    assert all(case.files and (case.translation or case.language == "en") for case in cases)
+    statements = [json.loads(line) for line in new_projects.STATEMENTS.read_text("utf-8").splitlines()]
+    assert {item["repository"] for item in statements} <= set(new_projects.REPOSITORIES)

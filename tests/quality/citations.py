@@ -49,8 +49,12 @@ class Statement:
 
 
 def build(mirror: Path, data: Path) -> None:
-    """Write the statements with the texts of their passages."""
-    records = [json.loads(line) for line in STATEMENTS.read_text("utf-8").splitlines()]
+    write_statements(STATEMENTS, mirror, data)
+
+
+def write_statements(file: Path, mirror: Path, data: Path) -> None:
+    """Write the statements of a file with the texts of their passages."""
+    records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     files: dict[tuple[str, str, str], list[str]] = {}
     with (data / "statements.jsonl").open("w", encoding="utf-8") as out:
         for record in records:
@@ -65,10 +69,13 @@ def build(mirror: Path, data: Path) -> None:
             out.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
+def read_statements(data: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (data / "statements.jsonl").read_text("utf-8").splitlines()]
+
+
 def measure(data: Path) -> list[Figure]:
     """Check every statement as the answer of a model would be."""
-    records = [json.loads(line) for line in (data / "statements.jsonl").read_text("utf-8").splitlines()]
-    statements = asyncio.run(check_all(records))
+    statements = asyncio.run(check_all(read_statements(data)))
     lost = [f"{item.id} {item.text}" for item in statements if item.is_removed is item.is_true and not item.is_held_out]
     (data / "mistakes.txt").write_text("\n".join(lost), "utf-8")
     figures = []

@@ -42,6 +42,7 @@ class Project:
     repository: str
     commit: str
     sources: Mapping[str, tuple[str, ...]]
+    exclude: tuple[str, ...] = ()
 
 
 PROJECTS = {
@@ -92,7 +93,7 @@ class Case:
         return hashlib.sha256(self.id.encode()).digest()[0] % 2 == 1
 
 
-def read_cases() -> list[Case]:
+def read_cases(file: Path = QUESTIONS) -> list[Case]:
     return [
         Case(
             line["id"],
@@ -102,13 +103,21 @@ def read_cases() -> list[Case]:
             frozenset(line["files"]),
             line.get("translation", ""),
         )
-        for line in map(json.loads, QUESTIONS.read_text("utf-8").splitlines())
+        for line in map(json.loads, file.read_text("utf-8").splitlines())
     ]
 
 
+def read_off_topic(file: Path = OFF_TOPIC) -> list[str]:
+    return [json.loads(line)["question"] for line in file.read_text("utf-8").splitlines()]
+
+
 def build(mirror: Path, data: Path) -> None:
+    clone(mirror, data, PROJECTS)
+
+
+def clone(mirror: Path, data: Path, projects: Mapping[str, Project]) -> None:
     """Clone each project and tag its commit; the passages are made from it when it is measured."""
-    for name, project in PROJECTS.items():
+    for name, project in projects.items():
         clone = data / f"{name}.git"
         shutil.rmtree(clone, ignore_errors=True)
         origin = mirror / project.repository.replace("/", "+") / "repo"
@@ -117,7 +126,7 @@ def build(mirror: Path, data: Path) -> None:
 
 
 def measure(data: Path) -> list[Figure]:
-    return asyncio.run(_measure(data))
+    return asyncio.run(measure_retrieval(data, PROJECTS, read_cases(), read_off_topic()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +139,18 @@ class Outcome:
     translated: int
 
 
-async def _measure(data: Path) -> list[Figure]:
-    cases = read_cases()
-    off_topic = [json.loads(line)["question"] for line in OFF_TOPIC.read_text("utf-8").splitlines()]
+async def measure_retrieval(
+    data: Path, projects: Mapping[str, Project], cases: Sequence[Case], off_topic: Sequence[str]
+) -> list[Figure]:
+    """Read every project anew, and ask each its questions and what is about something else."""
     outcomes: list[Outcome] = []
     counts: list[tuple[int, int]] = []
     refused: list[bool] = []
     embedder = await RememberingEmbedder.open(data)
     try:
-        for name, project in PROJECTS.items():
+        for name, project in projects.items():
             shutil.rmtree(data / name, ignore_errors=True)
-            settings = _settings(data, name, project)
+            settings = make_settings(data, name, project)
             async with open_app(settings, embedder=embedder, with_answers=False) as app:
                 result = await app.refresh()
                 assert not result.failures, result.failures
@@ -163,9 +173,13 @@ async def _measure(data: Path) -> list[Figure]:
     ]
 
 
-def _settings(data: Path, name: str, project: Project) -> Settings:
+def make_settings(data: Path, name: str, project: Project) -> Settings:
+    """Return the configuration of a bot for one project: no model, everything else as shipped."""
     sources: dict[str, Any] = {
-        source: {"kind": "git", "url": str(data / f"{name}.git"), "branch": TAG, "include": list(include)}
+        source: {
+            **{"kind": "git", "url": str(data / f"{name}.git"), "branch": TAG},
+            **{"include": list(include), "exclude": list(project.exclude)},
+        }
         for source, include in project.sources.items()
     }
     agents = {source: {"sources": [source]} for source in sources}
