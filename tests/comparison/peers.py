@@ -4,9 +4,9 @@
     python -m tests.comparison.peers embedder FOLDER
 
 The model answers with a fixed number of tokens. Asked to complete a question, it says what CASES has for it: a line
-`[question, a text of the conversation, completed question]` for each; KIMAs asks for the words that are missing, and
-gets those of the same completion. It calls the tool that it is offered for that. `/calls` has what was asked of it so
-far, what a provider would bill for the answers, and for how many questions it had no completion.
+`[question, a text of the conversation, completed question]` for each; KIMAs asks for the key words that are missing,
+and gets those of the same completion. It calls the tool that it is offered for that. `/calls` has what was asked of it
+so far, what a provider would bill for the answers, and for how many questions it had no completion.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ async def test_the_instructions_ask_for_the_forms_that_are_read(peer: ScriptedPe
     example = system.partition("gets: ")[2].splitlines()[0]
     history = (Turn("user", "How large is the cache of answers?"),)
     question = Question("Is it on by default?", history)
-    assert apply_rewrite(example, question, history) == "the cache of answers: Is it on by default?"
+    assert apply_rewrite(example, question, history) == "cache of answers: Is it on by default?"
 
 
 @pytest.mark.parametrize("reply", ["Bananas are yellow.", "", "memory " * 200])

@@ -1,14 +1,18 @@
 """What a capable model replies to KIMAs when it is asked to complete a question: as little as the prompt asks for.
 
-`core/llm/prompts/rewrite.md` has the forms: `SAME`, the words that are missing, or the whole query.
+`core/llm/prompts/rewrite.md` has the forms: `SAME`, the key words that are missing, or the whole query.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 
+from core.text.keywords import content_words
+
 REWRITE_MARK = "You rewrite the last question"
+ARTICLES = frozenset(("a", "an", "the"))
 # Words of a question that may stay beside what they point to.
 POINTERS = frozenset(
     ("it", "its", "this", "that", "these", "those", "they", "them", "their", "there", "one", "and", "so", "then")
@@ -19,10 +23,10 @@ _EDGES = re.compile(r"^\W+|\W+$")
 def to_rewrite_reply(question: str, completed: str) -> str:
     """Return the shortest form that says what the completed question says.
 
-    >>> to_rewrite_reply("What is the default?", "What is the default of the cache?")
-    '+ of the cache'
+    >>> to_rewrite_reply("What is the default?", "What is the default of the cache of answers?")
+    '+ cache of answers'
     >>> to_rewrite_reply("Does it work on Slack?", "Does the cache work on Slack?")
-    '+ the cache'
+    '+ cache'
     >>> to_rewrite_reply("Which license is it?", "which license is it")
     'SAME'
     >>> to_rewrite_reply("And who may do that?", "Who may change the cache?")
@@ -31,13 +35,23 @@ def to_rewrite_reply(question: str, completed: str) -> str:
     words, completed_words = question.split(), completed.split()
     matcher = SequenceMatcher(None, [_plain(word) for word in words], [_plain(word) for word in completed_words])
     changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
-    added = [" ".join(completed_words[start:end]) for _, _, _, start, end in changes if end > start]
+    added = [word for _, _, _, start, end in changes for word in completed_words[start:end]]
     lost = [_plain(word) for _, start, end, _, _ in changes for word in words[start:end]]
     if not changes:
         return "SAME"
-    missing = " ".join(added).rstrip("?.!,")
-    is_shorter = missing and len(missing.split()) < len(completed_words)
-    return f"+ {missing}" if is_shorter and not set(lost) - POINTERS else completed
+    missing = _to_key_words(added)
+    is_shorter = 0 < len(missing) < len(completed_words)
+    return f"+ {' '.join(missing).rstrip('?.!,')}" if is_shorter and not set(lost) - POINTERS else completed
+
+
+def _to_key_words(words: Sequence[str]) -> list[str]:
+    """Return words without articles, and without others that say nothing at both ends."""
+    kept = [word for word in words if _plain(word) not in ARTICLES]
+    while kept and not content_words(kept[0]):
+        kept.pop(0)
+    while kept and not content_words(kept[-1]):
+        kept.pop()
+    return kept
 
 
 def _plain(word: str) -> str:
