@@ -94,12 +94,14 @@ class WordMatch:
     """How the words of a query match the stored passages.
 
     `passages` are the best by BM25, best first. `weights` has the IDF of each token, empty where the store cannot count
-    words; `unknown_weight` is the IDF of a word that no passage contains, 0 where there are no passages.
+    words; `unknown_weight` is the IDF of a word that no passage contains, 0 where there are no passages. `translation`
+    is what was matched where that is not the text itself.
     """
 
     passages: tuple[Passage, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
     unknown_weight: float = 0.0
+    translation: str = ""
 
 
 class Library(Protocol):

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -522,6 +522,25 @@ class PaidLibrary(InMemoryLibrary):
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
         raise ServiceError("somebody was asked who wants money")
+
+
+@pytest.mark.parametrize(
+    ("languages", "translate", "is_matched"),
+    [(["en"], True, True), (["en", "zh"], True, False), (["en"], False, False)],
+)
+async def test_the_terms_of_a_chinese_message_are_matched_in_english(
+    languages: list[str], translate: bool, is_matched: bool
+) -> None:
+    class EnglishLibrary(InMemoryLibrary):
+        def languages(self) -> Mapping[str, Sequence[str]]:
+            return {"docs": languages}
+
+    configured = settings(context={"translate": translate})
+    match = await measure_relevance("虚拟环境里怎么安装软件包？", EnglishLibrary(), configured)
+    assert bool(match.passages) == is_matched
+    features = dict(zip(FEATURE_NAMES, extract_features("虚拟环境里怎么安装软件包？", match).values, strict=True))
+    assert (features["known_words"] > 0.5) == is_matched
+    assert not (await measure_relevance("周末一起去爬山吗？", EnglishLibrary(), configured)).passages
 
 
 async def test_sources_that_are_asked_at_question_time_are_known_by_their_description() -> None:

@@ -103,7 +103,7 @@ def extract_features(text: str, match: WordMatch) -> GateFeatures:
 
 
 def _match_features(text: str, match: WordMatch) -> Mapping[str, float]:
-    tokens = query_tokens(text).split()
+    tokens = query_tokens(match.translation or text).split()
     scores = [passage.lexical for passage in match.passages[:BEST_PASSAGES]]
     # The weight of an unknown word is ln(1 + (n + 0.5) / 0.5) among n passages.
     passage_count = math.expm1(match.unknown_weight) / 2

@@ -9,11 +9,14 @@ from core.messaging.gate.features import BEST_PASSAGES, extract_features
 from core.messaging.gate.model import SHIPPED, load_model
 from core.ports import Library, WordMatch
 from core.settings import LiveSource, Settings
-from core.text.tokens import lexical_tokens, query_tokens
+from core.text.glossary import translate_terms
+from core.text.tokens import detect_language, lexical_tokens, query_tokens
 from core.types import Passage
 
 # The weight of a word that no passage contains where there are no passages: as among a thousand.
 _DEFAULT_UNKNOWN_WEIGHT = 7.6
+# The share of a Chinese message that has to be known to stand for it.
+MIN_TERM_COVERAGE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,12 @@ async def measure_relevance(text: str, library: Library, settings: Settings) -> 
     """Match the words of a message with what is stored. Raises `StoreError` of the library.
 
     Sources that are asked at question time are not: chatter must cost their owners nothing. An agent that has no others
-    is known by its description and examples.
+    is known by its description and examples. Where no source is in Chinese, the terms of a Chinese message are matched
+    in English.
     """
-    match = await library.match_words(text, BEST_PASSAGES)
+    translation = _translate(text, library) if settings.context.translate else ""
+    match = await library.match_words(translation or text, BEST_PASSAGES)
+    match = replace(match, translation=translation) if translation else match
     live_sources = {name for name, source in settings.sources.items() if isinstance(source, LiveSource)}
     descriptions = [
         description
@@ -56,7 +62,16 @@ async def measure_relevance(text: str, library: Library, settings: Settings) -> 
         for texts in agent.mix_ins().values()
         for description in texts
     ]
-    return _with_descriptions(text, match, descriptions) if descriptions else match
+    return _with_descriptions(translation or text, match, descriptions) if descriptions else match
+
+
+def _translate(text: str, library: Library) -> str:
+    """Return the known terms of a Chinese message in English, where no source is in Chinese; else an empty string."""
+    languages = {code for codes in library.languages().values() for code in codes}
+    if not languages or "zh" in languages or detect_language(text) != "zh":
+        return ""
+    terms = translate_terms(text)
+    return terms.text if terms.coverage >= MIN_TERM_COVERAGE else ""
 
 
 def _with_descriptions(text: str, match: WordMatch, descriptions: list[str]) -> WordMatch:
