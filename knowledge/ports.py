@@ -18,7 +18,7 @@ Vectors: TypeAlias = "NDArray[np.float32]"
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a source holds right now: a fingerprint per path (a hash of the content) and what was passed over.
+    """The current content of a source: a fingerprint per path (a hash of the content) and what was passed over.
 
     `revision` names the state (a commit for git). `skipped` counts by reason ("binary", "too large", ...). `stale` is
     empty, or says why the listing is not the newest (a remote that cannot be reached). `unreadable` names documents
@@ -109,7 +109,7 @@ class PassageRow:
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """What a store holds of one document: its fingerprint and its number of passages (0 for an empty document)."""
+    """A document in a store: its fingerprint and its number of passages (0 for an empty document)."""
 
     fingerprint: str
     passage_count: int
@@ -162,7 +162,7 @@ class Store(Protocol):
 
 
 class CopyOrigin(Protocol):
-    """What passages can be copied from, with their vectors."""
+    """A store from which passages can be copied with their vectors."""
 
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what is held of a source, by path."""

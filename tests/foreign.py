@@ -86,13 +86,13 @@ def find_functions() -> Mapping[str, Function]:
                 continue
             if (kind := takes_one_text(function)) and not inspect.iscoroutinefunction(function):
                 functions[full_name] = function if kind == "str" else with_bytes(function)
-    return {**functions, **OTHERS}
+    return {**functions, **OTHER_FUNCTIONS}
 
 
 def takes_one_text(function: Callable[..., object]) -> str:
     """Return "str" or "bytes" where a function can be called with one of these alone."""
-    first, *others = [*inspect.signature(function).parameters.values(), None]
-    is_enough = first is not None and all(each is None or each.default is not each.empty for each in others)
+    first, *other_parameters = [*inspect.signature(function).parameters.values(), None]
+    is_enough = first is not None and all(each is None or each.default is not each.empty for each in other_parameters)
     return str(first.annotation) if first and is_enough and first.annotation in ("str", "bytes") else ""
 
 
@@ -108,7 +108,7 @@ def consume(function: Callable[..., Any], *arguments: object) -> Function:
     return lambda text: list(function(text, *arguments))
 
 
-OTHERS: Mapping[str, Function] = {
+OTHER_FUNCTIONS: Mapping[str, Function] = {
     "check_file_url": lambda text: check_file_url(text, "https://a.example", "https://a.example", str.isascii),
     "to_plain_text": lambda text: to_plain_text(text, SLACK_BOT),
     "is_for_other_user": lambda text: is_for_other_user(text, SLACK_BOT),

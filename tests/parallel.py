@@ -198,8 +198,8 @@ class Reporter:
     def pytest_warning_recorded(
         self, warning_message: WarningMessage, when: str, nodeid: str, location: tuple[str, int, str] | None
     ) -> None:
-        shown = str(warning_message.message), UserWarning, warning_message.filename, warning_message.lineno
-        self._connection.send(("warning", {"warning": shown, "when": when, "nodeid": nodeid, "location": location}))
+        warning = str(warning_message.message), UserWarning, warning_message.filename, warning_message.lineno
+        self._connection.send(("warning", {"warning": warning, "when": when, "nodeid": nodeid, "location": location}))
 
 
 def work(session: pytest.Session, connection: Connection, base: Path) -> NoReturn:

@@ -41,7 +41,7 @@ from tests.peers.web import Hit, WebPeer
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
 OWNER, MEMBER = "1", "42"
-PUBLIC, TEAM, ELSEWHERE = "-100", "-200", "C9"
+PUBLIC, TEAM, OTHER_CHAT = "-100", "-200", "C9"
 # By where they stand. None of them is in any question.
 WORDS = {
     "text": "numbat",
@@ -59,7 +59,7 @@ WORDS = {
     "lesson": "kultarr",
 }
 AUDIENCE = [f"telegram:{TEAM}", "owners"]
-ASKED = "When is the release date of the launcher?"
+QUESTION = "When is the release date of the launcher?"
 NUMBERS = count(1)
 
 
@@ -171,7 +171,7 @@ OUTSIDERS = {
     "owner in the public group": Place(PUBLIC, OWNER),
     "reader of the public channel": Place("-300"),
     "stranger in private": Place(MEMBER, is_private=True),
-    "member of another platform": Place(ELSEWHERE, platform="slack"),
+    "member of another platform": Place(OTHER_CHAT, platform="slack"),
     "somebody in a chat of the team's number elsewhere": Place(TEAM, platform="slack"),
 }
 
@@ -213,7 +213,7 @@ class Bot:
         return message
 
     def output(self) -> str:
-        """Return all that was shown until now, with the traces that come with it, and forget it."""
+        """Return everything shown until now, with its traces, and forget it."""
         texts = []
         for adapter in self.adapters.values():
             texts += [repr((sink.updates, sink.replies, sink.failures)) for sink in adapter.sinks]
@@ -223,25 +223,25 @@ class Bot:
             adapter.prompts.clear()
         return "\n".join(texts)
 
-    def told(self) -> str:
-        """Return all that the model and the live source were told until now, and forget it."""
-        told = [str(request.url) for request in self.web.requests]
+    def get_requests(self) -> str:
+        """Return all requests to the model and the live source until now, and forget them."""
+        requests = [str(request.url) for request in self.web.requests]
         self.web.requests.clear()
         if self.model:
-            told += map(json.dumps, self.model.requests)
+            requests += map(json.dumps, self.model.requests)
             self.model.requests.clear()
-        return "\n".join(told)
+        return "\n".join(requests)
 
 
-Way = Callable[[Bot, Place], Awaitable[object]]
+Action = Callable[[Bot, Place], Awaitable[object]]
 
 
 async def ask(bot: Bot, place: Place) -> None:
-    await bot.hear(place, ASKED)
+    await bot.hear(place, QUESTION)
 
 
 async def ask_by_command(bot: Bot, place: Place) -> None:
-    await bot.hear(place, ASKED, "ask")
+    await bot.hear(place, QUESTION, "ask")
 
 
 async def ask_for_names(bot: Bot, place: Place) -> None:
@@ -255,7 +255,7 @@ async def greet(bot: Bot, place: Place) -> None:
 
 async def ask_twice(bot: Bot, place: Place) -> None:
     await ask(bot, place)
-    await bot.hear(place, f"  {ASKED.lower()} ")
+    await bot.hear(place, f"  {QUESTION.lower()} ")
 
 
 async def go_on(bot: Bot, place: Place) -> None:
@@ -269,7 +269,7 @@ async def press(bot: Bot, place: Place, choice: str, message: Message) -> None:
 
 
 async def ask_again(bot: Bot, place: Place) -> None:
-    message = await bot.hear(place, ASKED)
+    message = await bot.hear(place, QUESTION)
     bot.output()
     await press(bot, place, DOWN, message)
     await press(bot, place, RETRY, message)
@@ -281,11 +281,11 @@ async def overhear(bot: Bot, place: Place) -> None:
 
 
 async def comment(bot: Bot, place: Place) -> None:
-    await bot.hear(place, ASKED, addressed=False, is_post=True)
+    await bot.hear(place, QUESTION, addressed=False, is_post=True)
 
 
 async def explain(bot: Bot, place: Place) -> None:
-    message = await bot.hear(place, ASKED)
+    message = await bot.hear(place, QUESTION)
     await bot.hear(place, "", "why")
     await bot.hear(place, message.id, "why")
 
@@ -338,7 +338,7 @@ async def learn(bot: Bot, place: Place) -> None:
     await bot.hear(place, question)
 
 
-WAYS: Mapping[str, Way] = {
+ACTIONS: Mapping[str, Action] = {
     "question": ask,
     "/ask": ask_by_command,
     "question for names": ask_for_names,
@@ -417,22 +417,22 @@ def closed_words(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("place", OUTSIDERS.values(), ids=OUTSIDERS.keys())
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
-async def test_nothing_of_a_closed_source_reaches_an_outsider(bot: Bot, way: Way, place: Place) -> None:
-    await way(bot, place)
+@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS.keys())
+async def test_nothing_of_a_closed_source_reaches_an_outsider(bot: Bot, action: Action, place: Place) -> None:
+    await action(bot, place)
     assert closed_words(bot.output()) == set()
-    if way is not learn:
-        assert closed_words(bot.told()) == set(), "neither is the model told, nor the live source asked"
+    if action is not learn:
+        assert closed_words(bot.get_requests()) == set(), "neither is the model told, nor the live source asked"
 
 
 @pytest.mark.parametrize("place", INSIDERS.values(), ids=INSIDERS.keys())
-@pytest.mark.parametrize("way", [name for name in WAYS if name not in SILENT])
-async def test_an_insider_is_told(bot: Bot, way: str, place: Place) -> None:
-    if place.is_private and way in ("suggestion", "auto-comment", "/settings of an admin"):
+@pytest.mark.parametrize("action_name", [name for name in ACTIONS if name not in SILENT])
+async def test_an_insider_is_told(bot: Bot, action_name: str, place: Place) -> None:
+    if place.is_private and action_name in ("suggestion", "auto-comment", "/settings of an admin"):
         pytest.skip("in groups only: to speak unasked, and to have administrators")
-    if way.startswith("/") and way not in ("/ask", "/why", "/help", "/start", "/sources"):
+    if action_name.startswith("/") and action_name not in ("/ask", "/why", "/help", "/start", "/sources"):
         place = replace(place, author=OWNER)
-    await WAYS[way](bot, place)
+    await ACTIONS[action_name](bot, place)
     assert closed_words(bot.output())
 
 
@@ -454,18 +454,18 @@ async def test_no_prompt_tells_of_a_closed_source(tmp_path: Path, ingested: Path
     ):
         await ask(bot, OUTSIDERS["member of the public group"])
         assert "choose" in model.agents
-        assert closed_words(bot.told()) | closed_words(bot.output()) == set()
+        assert closed_words(bot.get_requests()) | closed_words(bot.output()) == set()
         await ask(bot, INSIDERS["member of the team's channel"])
-        assert "description" in closed_words(bot.told())
+        assert "description" in closed_words(bot.get_requests())
 
 
 async def ask_on(bot: Bot, place: Place, first: Message) -> None:
     """Try what an earlier answer could be had from."""
     await bot.hear(place, "And what else is known about it?")
-    await bot.hear(place, ASKED)
+    await bot.hear(place, QUESTION)
     await bot.hear(place, "", "why")
     await bot.hear(place, first.id, "why")
-    await bot.hear(place, ASKED, addressed=False)
+    await bot.hear(place, QUESTION, addressed=False)
 
 
 @pytest.mark.parametrize("before", [["everyone"], AUDIENCE], ids=["open", "for the team"])
@@ -478,7 +478,7 @@ async def test_what_was_said_before_a_source_was_closed_is_not_said_again(
     async with repeating_model() as peer:
         model = peer if has_model else None
         async with opened(tmp_path, ingested, model, audience=before, gate=gate) as bot:
-            first = await bot.hear(place, ASKED)
+            first = await bot.hear(place, QUESTION)
             assert "text" in closed_words(bot.output())
             await ask_on(bot, place, first)
             assert "text" in closed_words(bot.output())
@@ -486,7 +486,7 @@ async def test_what_was_said_before_a_source_was_closed_is_not_said_again(
         async with opened(tmp_path, ingested, model, audience=["owners"], gate=gate) as bot:
             await ask_on(bot, place, first)
             await press(bot, place, RETRY, first)
-            assert closed_words(bot.output()) | closed_words(bot.told()) == set()
+            assert closed_words(bot.output()) | closed_words(bot.get_requests()) == set()
 
 
 @pytest.mark.parametrize("audience", [["everyone"], AUDIENCE], ids=["open", "closed"])
@@ -495,7 +495,7 @@ async def test_an_answer_of_the_last_run_is_delivered_only_where_it_may_still_be
 ) -> None:
     place = OUTSIDERS["member of the public group"]
     async with opened(tmp_path, ingested, None, audience=audience) as bot:
-        message = Message("5", ConversationKey("telegram", PUBLIC), MEMBER, "Ann", ASKED, datetime.now(UTC))
+        message = Message("5", ConversationKey("telegram", PUBLIC), MEMBER, "Ann", QUESTION, datetime.now(UTC))
         message = replace(message, addressed=True)
         await bot.journal.record_message(message)
         await bot.journal.begin_answer(message)
@@ -526,9 +526,9 @@ async def test_who_forgets_to_say_who_asks_gets_what_is_for_everyone_and_the_ter
     tmp_path: Path, ingested: Path
 ) -> None:
     async with opened(tmp_path, ingested, None) as bot:
-        reply = await bot.app.answer(Question(ASKED, key=ConversationKey("telegram", TEAM)), MemorySink())
+        reply = await bot.app.answer(Question(QUESTION, key=ConversationKey("telegram", TEAM)), MemorySink())
         assert closed_words(repr(reply)) == set()
-        reply = await bot.app.answer(Question(ASKED), MemorySink())
+        reply = await bot.app.answer(Question(QUESTION), MemorySink())
         assert "text" in closed_words(repr(reply))
         await ask(bot, Place("group", platform="console"))
         assert "text" in closed_words(bot.output())
@@ -541,12 +541,12 @@ async def test_the_gate_knows_no_more_of_an_outsider_s_message_than_without_the_
     async with opened(tmp_path, ingested, None) as bot:
         library = bot.app.deps.library
         restricted = library.restricted_to({"docs", "taught"})
-        assert [score.name for score in await restricted.route(ASKED)] == ["manual"]
+        assert [score.name for score in await restricted.route(QUESTION)] == ["manual"]
         weights = (await restricted.match_words("numbat zeppelin launcher", 5)).weights
         assert weights["numbat"] == weights["zeppelin"] > weights["launcher"]
         assert (await library.match_words("numbat", 5)).weights["numbat"] < weights["numbat"]
         with pytest.raises(UsageError, match=r"the agents are: manual$"):
-            await restricted.search("quoll", ASKED, 5)
+            await restricted.search("quoll", QUESTION, 5)
 
 
 async def test_no_post_is_relevant_because_of_a_closed_source(tmp_path: Path, ingested: Path) -> None:

@@ -1,4 +1,4 @@
-"""What `kimas ask`, `search` and `ingest` do: each returns its exit code."""
+"""The commands `kimas ask`, `search` and `ingest`: each returns its exit code."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def ask(settings: Settings, question: str, *, as_json: bool, is_trial: boo
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a search returned: the agents asked, the best passages, and why an agent failed, by its name."""
+    """The result of a search: the agents asked, the best passages, and why an agent failed, by its name."""
 
     query: str
     agents: Sequence[AgentScore]

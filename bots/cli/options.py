@@ -1,4 +1,4 @@
-"""What all commands share: options, loading the settings, exit codes."""
+"""The common part of all commands: options, loading the settings, exit codes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def config_options(function: Function) -> Function:
 
 # A command beside the service may not have their secrets, and uses none of them.
 PLATFORM_SECTIONS = ("telegram", "discord", "slack", "http", "bots", "operator_page")
-# What only reads and writes knowledge or records uses no models' keys, either.
+# Commands that only read or write knowledge or records need no models' keys, either.
 NO_MODEL_SECTIONS = (*PLATFORM_SECTIONS, "models")
 
 

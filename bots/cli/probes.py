@@ -1,4 +1,4 @@
-"""What `kimas check --live` and `kimas init` reach for: platforms, models, sources, the journal. Nothing is changed."""
+"""Probes of `kimas check --live` and `kimas init`: platforms, models, sources, the journal. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def run_probe(probe: Probe, timeout_s: float) -> list[Finding]:
             result = await probe.run()
     except TimeoutError:
         return [Finding("error", probe.subject, f"no answer within {timeout_s:g} s")]
-    except Exception as error:  # Whatever it is.
+    except Exception as error:  # Any error.
         return [Finding("error", probe.subject, str(error) or type(error).__name__)]
     if isinstance(result, str):
         return [Finding("ok", probe.subject, result)]

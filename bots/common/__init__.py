@@ -1,1 +1,1 @@
-"""What the platform adapters share: Markdown, message splitting, sinks, retries, connections, downloads."""
+"""The common parts of the platform adapters: Markdown, message splitting, sinks, retries, connections, downloads."""

@@ -1,4 +1,4 @@
-"""What the adapters of all platforms share: a client that is opened and closed, and waiting out outages."""
+"""The common part of all adapters: a client that is opened and closed, and waiting out outages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people attach to messages, as every platform tells it."""
+"""The attachments of messages, from every platform."""
 
 from __future__ import annotations
 

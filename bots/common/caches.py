@@ -1,4 +1,4 @@
-"""What is remembered of a platform: for a moment, or the newest of it."""
+"""Caches of a platform's data: for a moment, or of the newest entries."""
 
 from __future__ import annotations
 

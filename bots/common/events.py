@@ -1,4 +1,4 @@
-"""What an event of a platform becomes when it is no message."""
+"""Events of a platform that become no message."""
 
 from __future__ import annotations
 

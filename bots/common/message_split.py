@@ -17,7 +17,7 @@ _HTML_ATOM = re.compile(r"<[^<>]*>|&[#\w]{1,10};|.", re.DOTALL)
 # Chinese sentences end without a space behind.
 _WIDE_SENTENCE_ENDS, _SENTENCE_ENDS = "。！？", ".!?"
 _TO_SENTENCE_END = re.compile(rf"[^{_WIDE_SENTENCE_ENDS}]*[{_WIDE_SENTENCE_ENDS}]+|[^{_WIDE_SENTENCE_ENDS}]+")
-# What begins like this is markup in one piece.
+# Markup that must stay in one piece begins like this.
 _MARKUP_START = "[`<\\&"
 # Besides the text's length Telegram bounds the raw size of a message with its tags (32768 bytes).
 MAX_HTML_BYTES = 30000

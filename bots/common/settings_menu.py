@@ -16,7 +16,7 @@ from core.types.forms import VALUE_PLACEHOLDER, FormField, SettingsForm
 # In a message's reference: the command of the field that was opened or set; empty for the overview.
 MENU_FIELD = "menu_field"
 SETTINGS_COMMAND = "settings"
-# What the fields of a form set.
+# The settings of a form's fields.
 FIELD_COMMANDS = frozenset({"mode", "threshold", "sources"})
 _OPEN, _SET = "field:", "set:"
 

@@ -73,13 +73,13 @@ class TypedLine:
 
     @property
     def argument(self) -> str:
-        """What stands behind the first word."""
+        """The text after the first word."""
         return "".join(self.text.split(maxsplit=1)[1:])
 
 
 @dataclass(frozen=True, slots=True)
 class LastMessage:
-    """What was said last in a place: its id, its text, and whether the bot said it."""
+    """The last message in a place: its id, its text, and whether the bot said it."""
 
     id: str = ""
     text: str = ""

@@ -24,7 +24,7 @@ _REPORTED_REASONS = (SkipReason.DELETED, *(reason for reason in SkipReason if re
 
 
 class GroupState(Protocol):
-    """What a reply reads from the group and records in it."""
+    """The state of the group that a reply reads and changes."""
 
     def next_message_id(self) -> str:
         """Return the id of the next message."""

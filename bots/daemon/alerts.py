@@ -35,7 +35,7 @@ GLOBAL_LIMITS = ("daily_tokens", "daily_cost")
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What is watched. `connections` and `endpoints` return whether each platform and each model is in reach."""
+    """The parts that alerts watch. `connections` and `endpoints` return whether each platform and model is in reach."""
 
     source_states: Callable[[], Awaitable[Sequence[SourceState]]]
     connections: Callable[[], Mapping[str, bool]]
@@ -218,7 +218,7 @@ class Alerts:
         try:
             problems = await self.rules.find_problems(now)
         except StoreError as error:
-            # Whoever reads the log learns of it: a journal that cannot be read cannot say what was posted.
+            # Only the log reports it: a journal that cannot be read cannot say what was posted.
             get_logger(__name__).error("alerts.not_checked", error=str(error))
             return
         await self.sender.report(problems, now)

@@ -60,7 +60,7 @@ class FeedFollower:
             try:
                 await self._poll(receive)
             except Exception as error:
-                # Whatever one feed raises, the other feeds and the platform go on.
+                # After any error of one feed, the other feeds and the platform continue.
                 delay_s = max(delay_s, error.wait_s if isinstance(error, FeedRateLimited) else 0.0)
                 self._log_failure(error)
             else:

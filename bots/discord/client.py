@@ -219,7 +219,7 @@ class DiscordClient:
         *,
         replace_original: bool,
     ) -> None:
-        """Acknowledge the press of a button by a note for who pressed it, or by changing the note above it.
+        """Acknowledge the press of a button by a note only its presser sees, or by changing the note above it.
 
         Without `components` those of the note stay.
         """

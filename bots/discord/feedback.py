@@ -32,8 +32,8 @@ BUTTONS_PER_ROW = 5
 def from_button_click(event: Mapping[str, Any], me: Identity) -> Message | IgnoredEvent:
     """Convert a click on a button, or return why it is ignored.
 
-    `reference` holds what that of a slash command does, and whether the button stands below a message that only who
-    pressed it sees (`hidden`).
+    `reference` holds the values of a slash command's, and `hidden`: the button is below a message that only its presser
+    sees.
     """
     choice_and_question = read_button(event["data"].get("custom_id"))
     if choice_and_question is None:

@@ -120,7 +120,7 @@ async def _close(session: _GatewayClient) -> None:
         async with asyncio.timeout(CLOSE_TIMEOUT_S):
             await session.close()
     except (TimeoutError, OSError, aiohttp.ClientError):
-        # What is left of it is closed with the HTTP client.
+        # The rest of it is closed with the HTTP client.
         return
 
 

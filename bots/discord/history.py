@@ -339,5 +339,5 @@ class EventReader:
 
 async def deliver(receive: MessageHandler, message: Message, intervals: DiscordIntervals) -> None:
     """Call `receive` until the message is safe: Discord delivers nothing twice."""
-    # Whatever the error is: a later message must not count as read before this one.
+    # Any error: a later message must not count as read before this one.
     await make_retry_loop("receiving", intervals).retry_until_ok(lambda: receive(message), errors=(Exception,))

@@ -27,7 +27,7 @@ CLOSE_TIMEOUT_S = 2.0
 
 
 class RateLimits:
-    """What is known of Discord's rate limits: how many requests a bucket still takes, and when it is refilled."""
+    """The known state of Discord's rate limits: how many requests a bucket still takes, and when it is refilled."""
 
     def __init__(self) -> None:
         self._buckets: dict[str, str] = {}

@@ -316,7 +316,7 @@ class DiscordSink(ReplySink):
             raise
 
     async def _withdraw(self) -> bool:
-        # What only the asker sees has no other place.
+        # A message that only the asker sees has no other place.
         if isinstance(self._target, InteractionTarget) and self._fallback is None:
             return False
         reply_id, self._reply_id = self._reply_id, ""

@@ -25,7 +25,7 @@ _KEYS = '- "sentences": a list with one object for every sentence: "n", "stateme
 
 @dataclass(frozen=True, slots=True)
 class SentenceVerdict:
-    """What the judge said of one statement.
+    """The verdict of the judge on one statement.
 
     `is_correct` is None where the reference does not say. `supporting` are those of the citations `cited_numbers` whose
     passages say it, both by number.
@@ -58,7 +58,7 @@ class JudgedAnswers:
 
     @property
     def usage(self) -> TokenUsage:
-        """What the judge consumed."""
+        """The usage of the judge."""
         return add_up([verdict.usage for verdict in self.answers if verdict])
 
 

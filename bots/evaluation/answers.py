@@ -66,7 +66,7 @@ class AnswerResult:
 
     @property
     def usage(self) -> TokenUsage:
-        """What the language models consumed for it."""
+        """The usage of the language models for it."""
         return total_usage(self.reply.trace.tokens, self.reply.trace.cost) if self.reply else TokenUsage()
 
 

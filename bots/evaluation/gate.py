@@ -37,7 +37,7 @@ from core.types import ConversationKey, Message
 GATE_CASE_FORMAT = '{"id", "text", "should_answer": true or false} (docs/groups.md)'
 # Where `--fit` writes its model, in the data directory.
 MODEL_FILE = "gate-model.json"
-# What a model is named after that was fitted to ratings.
+# The name of a model that was fitted to ratings.
 RATINGS = "ratings"
 _SHOWN_CHARS = 60
 # The author of the change in the audit.

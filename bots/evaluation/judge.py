@@ -32,7 +32,7 @@ NO_JUDGE = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict(Generic[T]):
-    """What the judge said; `value` is None where no reply could be read. `usage` is that of all `attempts`."""
+    """The verdict of the judge; `value` is None where no reply could be read. `usage` is that of all `attempts`."""
 
     value: T | None
     attempts: int

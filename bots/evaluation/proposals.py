@@ -33,7 +33,7 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is wanted: from where, from which chat (its platform and id; None: all), how many of each origin.
+    """The requested proposals: from where, from which chat (its platform and id; None: all), how many of each origin.
 
     `known_ids` were accepted or refused before.
     """

@@ -24,7 +24,7 @@ from knowledge.retrieval.routing import AgentIndex
 MIX_IN_KINDS = tuple(MixInWeightSettings.model_fields)
 # Cosines of related and unrelated texts lie about a tenth apart: such a difference should count, and no more.
 TEMPERATURE = 0.05
-# What moving a weight away from where it was costs: with few questions it should not move at all.
+# The cost of moving a weight away from its start: with few questions it should not move at all.
 REGULARIZATION = 0.5
 SCALE_STEPS = (0.1, 0.03, 0.01)
 MIN_SCALE, MAX_SCALE = 0.5, 2.0

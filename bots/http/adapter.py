@@ -38,7 +38,7 @@ class HttpAdapter(ClientAdapter[CallbackClient]):
     _intervals: HttpIntervals
     # The messages of one network are not for another one.
     can_take_over = False
-    # Whatever is sent again has its old key.
+    # A repeated request has its old key.
     can_settle_doubt = True
     # Its network posts events to whoever a load balancer chooses.
     needs_leader = False

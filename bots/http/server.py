@@ -102,7 +102,7 @@ async def _errors_as_json(
     except web.HTTPException as error:
         return _error_response(error.status, "refused", error.reason)
     except Exception as error:
-        # Whatever it is: an event that is not saved must not be confirmed.
+        # Any error: an event that is not saved must not be confirmed.
         get_logger(__name__).error(
             "http.event_not_recorded", error=str(error), hint="the network is told to send it again"
         )

@@ -27,7 +27,7 @@ State = Literal["started", "partial", "final", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class HttpSinkContext:
-    """What all replies have in common."""
+    """The common context of all replies."""
 
     client: CallbackClient
     deletions: BoundedDict[EventKey, None]

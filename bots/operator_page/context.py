@@ -1,4 +1,4 @@
-"""What every part of the page works with."""
+"""The context of all parts of the page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_DAYS = 3660
 
 @dataclass(frozen=True, slots=True)
 class PageContext:
-    """What the page reads: the journal, the sources, the log, and what is wrong just now (`get_problems`)."""
+    """The data of the page: the journal, the sources, the log, and what is wrong just now (`get_problems`)."""
 
     settings: Settings
     renderer: PageRenderer

@@ -15,7 +15,7 @@ from bots.operator_page.context import get_context, get_session, show
 
 MAX_STREAMS, SHOWN_LINES = 8, 200
 POLL_S, HEARTBEAT_S = 0.5, 15.0
-# What is shown in places of its own.
+# Keys that are shown in columns of their own.
 _OWN_KEYS = ("event", "level", "timestamp", "logger")
 
 

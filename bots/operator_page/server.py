@@ -68,7 +68,7 @@ async def serve_operator_page(settings: OperatorPageSettings, context: PageConte
         try:
             yield port
         finally:
-            # Whoever reads the log along would hold up the end.
+            # Open streams of the log would delay the shutdown.
             context.closing.set()
 
 

@@ -1,4 +1,4 @@
-"""What an owner may change: teach the answer to a question, and decide about taught answers.
+"""The changes that an owner may make: teach the answer to a question, and decide about taught answers.
 
 Both go the way of `/learn` and `/faq`: into the same table, with an entry in the audit.
 """

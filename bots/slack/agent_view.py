@@ -49,7 +49,7 @@ def from_agent_event(event: Mapping[str, Any], me: Identity, open_questions: Ope
         return _to_request(event, me, "home", user=event["user"], channel=event["channel"])
     if kind == HOME_OPENED and event.get("tab") == "messages" and me.is_agent:
         return _to_request(event, me, "prompts", user=event["user"], channel=event["channel"])
-    # What is suggested does not depend on the channel that somebody looks at.
+    # The suggestions do not depend on the channel that a person looks at.
     return IgnoredEvent(f"an event of type {kind}")
 
 
@@ -84,7 +84,7 @@ def _to_stop(event: Mapping[str, Any], me: Identity, open_questions: OpenQuestio
 
 
 class StopSink(FinalTextSink):
-    """Answers a press of Slack's own stop button: only who may not press it is told something."""
+    """Answers a press of Slack's own stop button: only people who may not press it get a message."""
 
     def __init__(self, client: SlackClient, message: Message) -> None:
         self._client = client

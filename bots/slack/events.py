@@ -161,7 +161,7 @@ class _DeliverBeforeAck(AsyncMiddleware):
         try:
             response_payload = await self._handle_payload(req.body)
         except Exception as error:
-            # Whatever it is: a message that is not safe must not be confirmed.
+            # Any error: a message that is not saved must not be confirmed.
             get_logger(__name__).error("slack.event_not_recorded", error=str(error), hint="Slack delivers it again")
             return BoltResponse(status=500, body="")
         return BoltResponse(status=200, body=json.dumps(response_payload) if response_payload else "")

@@ -29,7 +29,7 @@ def from_block_action(payload: Mapping[str, Any], me: Identity) -> Message | Ign
     """Convert a click on a button, or return why it is ignored.
 
     `reference` holds `channel`, `user`, `response_url`, where the answer goes, `thread_ts`, where the button is, and
-    whether it stands below a message that only who pressed it sees (`hidden`). Raises `KeyError` and the like for a
+    whether it is below a message that only its presser sees (`hidden`). Raises `KeyError` and the like for a
     malformed payload.
     """
     actions = payload["actions"]

@@ -40,7 +40,7 @@ PLACEHOLDER = "_Looking it up…_"
 
 @dataclass(frozen=True, slots=True)
 class SlackSinkContext:
-    """What all replies of one bot have in common."""
+    """The common context of all replies of one bot."""
 
     client: SlackClient
     thread_cache: ThreadCache
@@ -143,7 +143,7 @@ class SlackSink(ReplySink):
         except RetryLater:
             raise
         except Refused as error:
-            # Whatever it is, edits do without. A stream that is open still is closed by the first of them.
+            # After any refusal, edits continue the reply. The first of them closes a stream that is still open.
             self._is_streaming = False
             if isinstance(error, MethodUnavailable):
                 self._context.missing_capabilities.mark_missing("streams", self._message.private, error)

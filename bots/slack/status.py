@@ -21,7 +21,7 @@ TIMEOUT_S = 3.0
 
 
 class MissingCapabilities:
-    """What this workspace turned out to lack, separately for direct conversations and channels."""
+    """The capabilities that this workspace lacks, separately for direct conversations and channels."""
 
     def __init__(self) -> None:
         self._missing: set[tuple[str, bool]] = set()

@@ -55,6 +55,6 @@ class ChatMigrated(PlatformError):
 
 @dataclass(slots=True)
 class ServerCapabilities:
-    """What the Bot API server at the other end can do, as far as it has shown that."""
+    """The capabilities of the Bot API server, as far as they are known."""
 
     has_rich_messages: bool = True

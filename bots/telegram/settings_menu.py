@@ -53,7 +53,7 @@ async def show_menu(client: TelegramClient, message: Message, form: SettingsForm
 
 
 class TelegramMenuSink(FinalTextSink):
-    """Answers a press in the menu by a notice that only who pressed sees, and marks the value that is set."""
+    """Answers a press in the menu by a notice to its presser only, and marks the value that is set."""
 
     def __init__(self, client: TelegramClient, message: Message) -> None:
         self._client = client

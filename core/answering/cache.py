@@ -46,7 +46,7 @@ CACHE_MISS: tuple[CacheEntry | None, Mapping[str, str] | None] = (None, None)
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswers:
-    """What cached answers need: the stored replies, the library that compares questions, and versions of sources."""
+    """The parts of the cache: stored replies, the library that compares questions, and versions of sources."""
 
     cache: AnswerCache
     library: Library

@@ -46,7 +46,7 @@ class ImageQuota:
         return ImageAllowance(count, 0.0 if count else times[0] + WINDOW_S - now)
 
     def _forget(self, now: float) -> None:
-        """Drop what is older than the window, and who has been silent for longest where too many are remembered."""
+        """Drop entries older than the window, and the people silent for longest where too many are recorded."""
         for person, times in list(self._times.items()):
             while times and times[0] <= now - WINDOW_S:
                 times.popleft()

@@ -39,7 +39,7 @@ class OverriddenLibrary:
             return []
         if not overrides.has_source_overrides:
             return await self._library.search(agent, query, limit, dense_query=dense_query)
-        # What is left out or weighed down makes room for what would have come after it.
+        # Passages that are left out or weighed down make room for the next ones.
         passages = await self._library.search(agent, query, 2 * limit, dense_query=dense_query)
         weighted_passages = [
             (passage.score * overrides.scale(passage.source), passage)

@@ -63,7 +63,7 @@ class _QuotaUsage:
 
 
 class _DailySet:
-    """What happened today already."""
+    """The values that were added today."""
 
     def __init__(self) -> None:
         self._day = date.min
@@ -164,7 +164,7 @@ class QuotaLimiter:
                 used=quota_usage.used_amount,
                 underway=quota_usage.in_progress,
             )
-        # What is only reserved may be free again in a moment: then the asker is told again after a minute.
+        # Reserved usage may be free again in a moment: so the asker gets the text again after a minute.
         minute = "" if quota_usage.used_amount >= quota_usage.quota else f"{now:%H:%M}"
         is_new = self._reported_refusals.add(
             now.date(), quota_usage.limit_name, reservation.chat, reservation.user, minute

@@ -1,4 +1,4 @@
-"""What the bot says of itself: courtesies, who it is and what it can do are answered from the configuration.
+"""Small talk: courtesies, who the bot is and what it can do are answered from the configuration.
 
 No source is searched and no model is called, so such a reply cites nothing and is the same with every strategy.
 """

@@ -116,7 +116,7 @@ class SpeculativeAnswer:
         try:
             evidence = await get_evidence()
         except KimasError:
-            # What fails here fails again, and is reported, where the answer is written in earnest.
+            # An error here happens again, and is reported, when the final answer is written.
             return
         await asyncio.sleep(max(0.0, self._deps.head_starts.delay_s - self._budget.elapsed_ms() / 1000))
         # Now, without waiting for a selection: that would cost the time that speculation saves.

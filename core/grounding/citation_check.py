@@ -53,7 +53,7 @@ class _UndecidedCitation:
 
 
 class CheckDependencies(Protocol):
-    """What the support check needs of an answer's dependencies."""
+    """The part of an answer's dependencies that the support check needs."""
 
     @property
     def settings(self) -> Settings:

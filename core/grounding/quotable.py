@@ -1,4 +1,4 @@
-"""What of a passage can be quoted: sentences, list items and table rows, with the code and lists that they announce.
+"""Finds what can be quoted of a passage: sentences, list items and table rows, with the code and lists they announce.
 
 Markdown, MyST and reStructuredText are read alike, for a docstring or a feed may hold any of them. All patterns are
 linear: passages are foreign text.

@@ -1,4 +1,4 @@
-"""What a question is about, as weighted terms, and how much of it a text has."""
+"""The subject of a question as weighted terms, and the share of it that a text covers."""
 
 from __future__ import annotations
 

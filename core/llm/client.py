@@ -32,9 +32,9 @@ USAGE_TIMEOUT_S = 2.0
 # The pause between two reads of a stream, per active stream: several words cost hardly more than one, and with hundreds
 # of streams single words would block the event loop.
 READ_PAUSE_S, MIN_READ_PAUSE_S = 0.001, 0.004
-# Whatever waits for the end of a short reply waits for each of its pauses.
+# A caller that waits for the end of a short reply waits for each of its pauses.
 MAX_EAGER_PAUSE_S = 0.02
-# What a reply may hold. No model's vectors are longer than this, and a number takes about 20 bytes.
+# The bounds of a reply. No model's vectors are longer than this, and a number takes about 20 bytes.
 MAX_COMPLETION_BYTES, MAX_STREAM_BYTES = 4 << 20, 64 << 20
 MAX_DIMENSION, MAX_NUMBER_BYTES = 16_384, 40
 # The vector of a question is read on the event loop: a thread would cost more, and every question waits for it.

@@ -57,7 +57,7 @@ class DecisionRequest:
 
 
 class ModelDependencies(Protocol):
-    """What a decision needs of an answer's dependencies: the model, if one is configured, and its prompts."""
+    """The part of an answer's dependencies that a decision needs: the model, if one is configured, and its prompts."""
 
     @property
     def model(self) -> ChatModel | None:

@@ -1,4 +1,4 @@
-"""What a call of a language model consumed: as the provider counts it, or an estimate where it does not say.
+"""The usage of a call of a language model: as the provider counts it, or an estimate where it does not say.
 
 A provider bills a call whose answer nobody reads to its end: one that was cancelled, cut off or too slow. It sends no
 counts then. So each call ends in exactly one record: the provider's counts, an estimate, or nothing for a call that was

@@ -1,4 +1,4 @@
-"""What one person can do without writing a message: presses, reactions, opening a page, commands that ask nothing.
+"""Limits events that people make without a message: presses, reactions, opened pages, commands that ask nothing.
 
 Each of these costs a row in the journal and often a call of the platform, and unlike messages, platforms hardly limit
 them.
@@ -49,7 +49,7 @@ class EventLimit:
         return not read_reaction(message) or await self._is_about_answer(message)
 
     def _take(self, message: Message) -> bool:
-        # Who is not named is one with the others in the chat.
+        # Authors without an id share one limit per chat.
         person, now = (message.key.platform, message.author_id or message.key.chat), self._clock()
         remaining_events, counted_at = self._remaining_events.pop(person, (float(MAX_EVENTS), now))
         remaining_events = min(MAX_EVENTS, remaining_events + (now - counted_at) / 60 * EVENTS_PER_MINUTE)

@@ -133,7 +133,7 @@ class BackgroundStream:
 
     def _run(self) -> None:
         while (line := self._lines.get()) is not None:
-            # Whoever reads the log may be gone: that ends the log, not the daemon.
+            # The reader of the log may be gone: that ends the log, not the daemon.
             with suppress(OSError, ValueError):
                 self._pass_on(line)
             if self._dropped_count and self._lines.qsize() < MAX_QUEUED_LINES // 2:

@@ -10,7 +10,7 @@ from core.settings.base import Section
 
 
 class AlertsSettings(Section):
-    """What the chats of whoever runs the bot are told, once a day for each problem at most. Without chats, nothing."""
+    """Alerts to the chats of those who run the bot, once a day for each problem at most. Without chats, none."""
 
     chats: tuple[Annotated[str, Field(pattern=r"^[a-z]+:\S+$")], ...] = Field(
         (), description="Chats that get the alerts, as platform:chat"

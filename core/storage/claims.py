@@ -65,7 +65,7 @@ class ClaimRepository(Repository):
             rows = (await connection.execute(query.with_for_update(skip_locked=True))).all()
             if rows:
                 is_invisible = and_(columns.reply_id == "", columns.delivery.is_(null()))
-                # What had only begun begins anew, so edits count again.
+                # Answers of which nothing was posted begin anew, so edits count again.
                 state = case((and_(columns.state == "answering", is_invisible), "received"), else_=columns.state)
                 statement = update(messages).where(columns.number.in_([row.number for row in rows]))
                 await connection.execute(statement.values(owner=self._database.owner, state=state))

@@ -41,7 +41,7 @@ async def _copy_table(table: sa.Table, reading: AsyncConnection, writing: AsyncC
     copy = table.to_metadata(sa.MetaData())
     for column in copy.columns:
         if isinstance(column.type, sa.JSON):
-            # What is not there stays so, and does not become the JSON value null.
+            # A missing value stays missing, and does not become the JSON value null.
             column.type = sa.JSON(none_as_null=True)
     result = await reading.stream(sa.select(table).order_by(*table.primary_key.columns))
     count = 0

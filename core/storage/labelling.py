@@ -1,4 +1,4 @@
-"""What the journal offers for labelled data: rated answers, questions without an answer, and the messages of a chat."""
+"""Candidates for labelled data in the journal: rated answers, unanswered questions, and the messages of a chat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operator's page reads of the journal: questions with their outcomes, one question whole, and ratings.
+"""Reports for the operator's page from the journal: questions with their outcomes, one question whole, and ratings.
 
 Lists are paged by the row's number, never by an offset, and read no more than the days asked for: a page takes as long
 with a hundred thousand questions as with a hundred.

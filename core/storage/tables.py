@@ -62,10 +62,10 @@ messages = sa.Table(
     *(sa.Column(name, Text, nullable=False, default="") for name in ("reason", "reply_id", "reply")),
     *(sa.Column(name, sa.JSON) for name in ("citations", "trace")),
     sa.Column("settled_at", UtcDateTime),
-    # What else came with it: where it can be fetched, over HTTP its bytes; and what its pictures showed.
+    # Its attachments (where they can be fetched, over HTTP their bytes), and a description of its pictures.
     sa.Column("attachments", sa.JSON),
     sa.Column("image_description", Text),
-    # What its platform says of it, and of a message of the bot's own making what it is for.
+    # What its platform says of it, and the purpose of a message that the bot made itself.
     *(
         sa.Column(name, sa.Boolean, nullable=False, default=False, server_default=sa.false())
         for name in ("is_by_bot", "in_restricted_thread", "in_main_chat", "is_question_hidden")
@@ -93,7 +93,7 @@ messages = sa.Table(
     sa.Index("messages_root", "root_id"),
 )
 
-# What one of several daemons does for all, until when unless it is renewed.
+# The tasks that one of several daemons does for all, and until when unless the lease is renewed.
 leases = sa.Table(
     "leases",
     metadata,
@@ -125,7 +125,7 @@ def _make_counter(name: str) -> sa.Column[int]:
     return sa.Column(name, sa.Integer, nullable=False, server_default="0")
 
 
-# What answers consumed: one row per answer, and one per agent that called a model for it. `day` is the local date.
+# The usage of answers: one row per answer, and one per agent that called a model for it. `day` is the local date.
 answers = sa.Table(
     "answers",
     metadata,
@@ -175,7 +175,7 @@ replies = sa.Table(
     sa.Index("replies_made_at", "made_at"),
 )
 
-# What commands changed: `scope` is "platform:chat", or "" for the whole deployment.
+# Settings made by commands: `scope` is "platform:chat", or "" for the whole deployment.
 overrides = sa.Table(
     "overrides",
     metadata,
@@ -209,7 +209,7 @@ refreshes = sa.Table(
     sa.Column("counts", sa.JSON),
 )
 
-# What people say about answers: one row per person and answer, which `question` names by the message it answers. A
+# Ratings of answers: one row per person and answer, which `question` names by the message that it answers. A
 # verdict that was taken back is empty; `press` is the id of the last press that counted.
 feedback = sa.Table(
     "feedback",
@@ -257,7 +257,7 @@ def identity_values(message: Message) -> dict[str, str]:
 
 
 def may_be_shown(sources: Sequence[str] | None, visible_sources: frozenset[str] | None) -> bool:
-    """Say whether an answer that could be made from these sources may be told of to who may see `visible_sources`.
+    """Say whether an answer that could rest on these sources may be shown to those who see `visible_sources`.
 
     None means all sources, from a time when none was closed.
     """

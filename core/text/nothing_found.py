@@ -6,7 +6,7 @@ import re
 
 from core.types import Reply
 
-# What else may be said beside it: an offer, a hint where to look.
+# Sentences that may follow: an offer, a hint where to look.
 MAX_CHARS = 400
 _SOURCES = r"(?:documentation|docs|documents?|sources?|passages?|evidence|information|materials?|knowledge)"
 _VERBS = r"(?:contain|mention|cover|say|describe|include|answer|address|provide|specify|state|explain)"

@@ -44,7 +44,7 @@ def chunk_and_tokenize(document: Document, tokens: int, max_chunks: int) -> list
         title = piece.title or document.title or document.path
         if document.edition:
             title += f" ({document.edition})"
-        # What stands in the title says most about a passage, so it counts twice.
+        # The title says most about a passage, so it counts twice.
         lexical = lexical_tokens(f"{document.path}\n{title}\n{title}\n{piece.text}")
         tokenized_chunks.append(
             TokenizedChunk(piece.text, title, piece.start_line, piece.end_line, lexical, piece.kind or document.kind)

@@ -1,4 +1,4 @@
-"""What makes vectors: the built-in MiniLM, any model that fastembed runs here, or an OpenAI-compatible endpoint."""
+"""Embedders: the built-in MiniLM, any model that fastembed runs here, or an OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 

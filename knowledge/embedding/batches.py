@@ -1,4 +1,4 @@
-"""What all embedders share: batches of like length, a place for questions beside bulk jobs, unit vectors."""
+"""The common part of all embedders: batches of like length, a place for questions beside bulk jobs, unit vectors."""
 
 from __future__ import annotations
 

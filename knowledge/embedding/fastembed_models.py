@@ -35,7 +35,7 @@ UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 
 
 class _TextModel(Protocol):
-    """What a model of fastembed offers."""
+    """The interface of a fastembed model."""
 
     @property
     def model(self) -> Any: ...

@@ -59,7 +59,7 @@ class SyncProgress:
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """What a refresh changed, in documents. `passages` is how many the source holds now; `stale` as in `Listing`.
+    """The changes of a refresh, in documents. `passages` is how many the source holds now; `stale` as in `Listing`.
 
     `unreadable` names every document of the source that could not be read or cut, with the reason. `languages` are the
     codes of those that its documents are in, as far as this refresh and earlier ones read them.
@@ -171,7 +171,7 @@ class _Refresh:
         ]
         deleted_paths = stored_fingerprints.keys() - self.target_fingerprints.keys()
         self.changed_count = len(changed_paths)
-        # What is read again is judged anew.
+        # Documents that are read again are checked anew.
         unchanged_paths = self.target_fingerprints.keys() - set(changed_paths)
         known_reasons = self.options.known_unreadable.items()
         self.unreadable = {path: reason for path, reason in known_reasons if path in unchanged_paths}

@@ -1,4 +1,4 @@
-"""What all live sources share: a cache of results, shared requests, and a quota for each day."""
+"""The common part of all live sources: a cache of results, shared requests, and a quota for each day."""
 
 from __future__ import annotations
 

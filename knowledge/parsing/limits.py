@@ -23,7 +23,7 @@ class FormatError(Exception):
 
 
 class ParseLimits:
-    """What is left of the time and the text that one document may take."""
+    """The remaining time and text that one document may take."""
 
     def __init__(self) -> None:
         self._deadline = time.monotonic() + MAX_SECONDS

@@ -34,7 +34,7 @@ def main() -> None:
     """Read requests from standard input, and write a reply to each, until the input ends or the memory is used up."""
     memory_bytes, cpu_s, max_output_bytes, parent = map(int, sys.argv[1:5])
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # What a library prints must not look like a reply.
+    # The output of a library must not look like a reply.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     _confine(memory_bytes, parent)
     while (request := _read_request(requests)) is not None:

@@ -1,4 +1,4 @@
-"""What routing compares questions with: an agent's stored passages, and the description and examples of its owner."""
+"""The index that routing compares questions with: an agent's passages, and its owner's description and examples."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ BATCH_PASSAGES = 2000
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """What copying one source changed in the target store, in documents; `passages` counts those written."""
+    """The changes in the target store by copying one source, in documents; `passages` counts those written."""
 
     name: str
     copied: int

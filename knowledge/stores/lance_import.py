@@ -84,7 +84,7 @@ async def _copy(folder: Path, target_folder: Path, embedder_name: str, dimension
 
 
 class LanceTable:
-    """What a copy reads of a table of LanceDB."""
+    """The passages of a LanceDB table, for a copy."""
 
     def __init__(self, table: Any) -> None:
         self._table = table

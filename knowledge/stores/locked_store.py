@@ -10,7 +10,7 @@ from knowledge.ports import PassageRow, Store, StoredDocument
 
 
 class LockedStore:
-    """What a refresh needs of a store; its writes wait for those of other processes."""
+    """The part of a store that a refresh needs; its writes wait for those of other processes."""
 
     def __init__(self, store: Store, data_dir: Path) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""What every store checks and computes: vectors that fit, the model that made them, cosines."""
+"""The checks and computations of every store: vectors that fit, the model that made them, cosines."""
 
 from __future__ import annotations
 

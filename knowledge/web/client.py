@@ -40,7 +40,7 @@ class ResponseTooLarge(SourceError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to fetch. `body` is sent as JSON. `max_kb` bounds the reply, unpacked; `timeout_s` the whole exchange."""
+    """A request. `body` is sent as JSON. `max_kb` bounds the reply, unpacked; `timeout_s` the whole exchange."""
 
     url: str
     method: str = "GET"

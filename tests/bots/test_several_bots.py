@@ -196,7 +196,7 @@ async def test_after_a_kill_each_telegram_bot_answers_its_own_question_once(
 async def test_two_discord_bots_in_one_server_speak_once(deployment: Deployment) -> None:
     async with (
         DiscordPeer() as first,
-        DiscordPeer("MTAwMDE.tests.another-token", "other", number="5101", beside=first) as second,
+        DiscordPeer("MTAwMDE.tests.another-token", "other", number="5101", other_peer=first) as second,
     ):
         for peer in (first, second):
             peer.gateway.beat_ms, peer.acknowledge_s = 5000, 30
@@ -233,7 +233,7 @@ async def test_two_discord_bots_in_one_server_speak_once(deployment: Deployment)
 
 
 async def test_two_slack_apps_in_one_channel_speak_once(deployment: Deployment) -> None:
-    async with SlackPeer() as first, SlackPeer("UTWO", beside=first) as second:
+    async with SlackPeer() as first, SlackPeer("UTWO", other_peer=first) as second:
         # How old a message is counts from its timestamp.
         first._clock = int(time.time() * 1e6)
         names = (("left", first), ("right", second))

@@ -47,12 +47,12 @@ budget:
 """
 
 
-def parse_arguments(server: str, example: str, **others: str) -> argparse.Namespace:
-    """Return the arguments of a script: the address of the `server`, of the model, if there is one, and `others`."""
+def parse_arguments(server: str, example: str, **other_options: str) -> argparse.Namespace:
+    """Return a script's arguments: the address of the `server`, of the model, if there is one, and `other_options`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("server", help=f"{server}, for example {example}")
     parser.add_argument("--model", default="", help="aimock, for example http://127.0.0.1:4010/v1; none: quotes")
-    for name, default in others.items():
+    for name, default in other_options.items():
         parser.add_argument(f"--{name}", default=default, help=f"another address of it; {default} when not given")
     arguments = parser.parse_args()
     arguments.server = arguments.server.rstrip("/")

@@ -180,7 +180,7 @@ class DiscordPeer:
         port: int = 0,
         limit: tuple[int, float] = (50, 1.0),
         number: str = "5001",
-        beside: DiscordPeer | None = None,
+        other_peer: DiscordPeer | None = None,
     ) -> None:
         self.token = token
         self.limit = limit
@@ -190,11 +190,11 @@ class DiscordPeer:
         self.guild = "7001"
         self.role = "7002"
         self.api_url = self.control_url = ""
-        # Servers `beside` each other are one, each as its own bot sees it.
-        self.bots: list[DiscordPeer] = [*beside.bots, self] if beside else [self]
+        # Servers `other_peer` each other are one, each as its own bot sees it.
+        self.bots: list[DiscordPeer] = [*other_peer.bots, self] if other_peer else [self]
         for bot in self.bots:
             bot.bots = self.bots
-        self.channels: dict[str, Channel] = beside.channels if beside else {}
+        self.channels: dict[str, Channel] = other_peer.channels if other_peer else {}
         # Called with the method and "before" it is done or "after", before the answer: to wait, or to kill the bot.
         self.watch: Callable[[str, str], Awaitable[None]] | None = None
         self.files: dict[str, bytes] = {}
@@ -818,7 +818,7 @@ class DiscordPeer:
         return None
 
     def _note(self, interaction: Interaction, body: Json) -> None:
-        """Take the answer to the press of a button: a note for who pressed it, or the message below it changed."""
+        """Take the answer to the press of a button: a note for its presser, or a changed message above it."""
         data = body.get("data", {})
         content = self._checked(data, EDIT)
         if body.get("type") == NOTE:

@@ -149,13 +149,13 @@ class Refusal(Exception):
 class SlackPeer:
     """The server. `limits` maps a method to (calls, seconds): more are answered with 429.
 
-    Another one `beside` it is another app with a bot of its own in the same workspace.
+    The `other_peer` is another app with a bot of its own in the same workspace.
     """
 
-    def __init__(self, bot: str = BOT, *, beside: SlackPeer | None = None) -> None:
+    def __init__(self, bot: str = BOT, *, other_peer: SlackPeer | None = None) -> None:
         self.bot, own = bot, "" if bot == BOT else f"-{bot}"
         self.bot_id = f"{BOT_ID}{own}"
-        self.bots: list[SlackPeer] = beside.bots if beside else []
+        self.bots: list[SlackPeer] = other_peer.bots if other_peer else []
         self.bots.append(self)
         self.bot_token, self.app_token, self.signing_secret = (
             f"{kind}{own}" for kind in ("xoxb-for-tests", "xapp-for-tests", "a-signing-secret")
@@ -189,7 +189,7 @@ class SlackPeer:
         self.hidden: list[tuple[str, str]] = []
         self.deliveries = Deliveries(self.signing_secret)
         self.views = Views()
-        self._messages: dict[tuple[str, str], PostedMessage] = beside._messages if beside else {}
+        self._messages: dict[tuple[str, str], PostedMessage] = other_peer._messages if other_peer else {}
         self._public_responses: list[tuple[str, Json]] = []
         self._command_channels: dict[str, str] = {}
         self._clock = 1_700_000_000_000_000

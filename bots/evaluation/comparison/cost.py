@@ -1,4 +1,4 @@
-"""What a comparison is about to cost, before it starts."""
+"""The expected cost of a comparison, before it starts."""
 
 from __future__ import annotations
 

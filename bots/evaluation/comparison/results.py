@@ -1,4 +1,4 @@
-"""What a comparison is made of: systems, their answers, and the judgements on them."""
+"""The parts of a comparison: systems, their answers, and the judgements on them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class SystemAnswer:
-    """What one system made of one question. Without `text` it failed, and `error` says why."""
+    """The answer of one system to one question. Without `text` it failed, and `error` says why."""
 
     question_id: str
     system: str

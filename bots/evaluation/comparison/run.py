@@ -44,7 +44,7 @@ Progress = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What is compared on what: the questions, the systems, the version of each source, and the kept results."""
+    """One comparison: the questions, the systems, the version of each source, and the kept results."""
 
     cases: Sequence[AnswerCase]
     systems: Sequence[System]
@@ -229,7 +229,7 @@ def count_missing_judgements(judge: Judge, trial: Trial) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What the judge is shown in one pass over one question; its judgement is kept under `key`."""
+    """The answers to one question in one pass of the judge; its judgement is stored under `key`."""
 
     systems_by_label: Mapping[str, str]
     system_prompt: str

@@ -1,4 +1,4 @@
-"""What judgements say: means with intervals, wins, paired tests, and how far the two passes agree."""
+"""The statistics of judgements: means with intervals, wins, paired tests, and how far the two passes agree."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ DECISION_SCHEMA = DecisionSchema(
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What comes next. `quality` is `good`, `poor` or empty for unknown."""
+    """The next step. `quality` is `good`, `poor` or empty for unknown."""
 
     action: Literal["answer", "search"] = "answer"
     query: str = ""

@@ -86,7 +86,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class RewriteContext:
-    """What a rewrite works with.
+    """The context of a rewrite.
 
     `name` and `agent` are the retrieval agent and its settings. `first` waits for the passages of the search for the
     original question, which runs at the same time; it returns none when that search failed. `deadline` is the
@@ -194,7 +194,7 @@ def _to_traced_passage(passage: Passage) -> TracedPassage:
 
 @dataclass(frozen=True, slots=True)
 class AnswerInputs:
-    """What an answer is written from. `chunks` are the text of an answer that has already begun on it."""
+    """The evidence of an answer. `chunks` are the text of an answer that has already begun with it."""
 
     question: Question
     retrieval: RetrievalResult

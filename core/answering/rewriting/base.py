@@ -1,4 +1,4 @@
-"""What the rewrites share: calling the light model once per query, rules as the fallback, synonyms and languages."""
+"""The common part of the rewrites: one call of the light model per query, rules as fallback, synonyms and languages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model replies when it is asked for a search query."""
+"""Parses the reply of a model that was asked for a search query."""
 
 from __future__ import annotations
 

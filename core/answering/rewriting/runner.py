@@ -86,7 +86,7 @@ async def _run_rewrite(name: str, queries: Sequence[Query], context: RewriteCont
             if plugin
             else ()
         )
-    except Exception as error:  # Whatever a plug-in raises, the question is answered.
+    except Exception as error:  # The question is answered despite any error of a plug-in.
         context.degrade(stage, f"{type(error).__name__}: {error}")
         return queries
     return new_queries

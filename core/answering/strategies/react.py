@@ -49,7 +49,7 @@ async def gather(question: Question, deps: AnswerDependencies, budget: Budget) -
 
         async def search(search_query: str) -> SearchResult | KimasError:
             search_tasks.append(tasks.create_task(capture_error(ranked_search(search_query, deps, budget))))
-            # Waiting so does not end the search with who waits for it.
+            # This way the search continues when its waiter is cancelled.
             await asyncio.wait(search_tasks[-1:])
             return search_tasks[-1].result()
 

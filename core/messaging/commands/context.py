@@ -1,4 +1,4 @@
-"""What the handlers of the commands work with."""
+"""The context of the command handlers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SettingsLoader = Callable[[], Awaitable[Settings]]
 
 @dataclass(slots=True)
 class CommandContext:
-    """What the handlers of commands read and change.
+    """The state that the handlers of commands read and change.
 
     Without a `refresher` nobody knows the state of the sources, without `reload_settings` the configuration cannot be
     read again, without a `library` no threshold can be fitted. `session` has the conversation, where that is not in
@@ -50,7 +50,7 @@ class CommandContext:
 
     @property
     def overrides(self) -> RuntimeOverrides:
-        """What commands have set."""
+        """The settings made by commands."""
         return self.live.overrides
 
     def visible_settings(self, request: CommandRequest) -> Settings:

@@ -84,7 +84,7 @@ class CommandDispatcher:
         self._handlers: Mapping[str, CommandHandler] = {**own_handlers, **(extra_handlers or {})}
 
     def is_priority(self, message: Message) -> bool:
-        """Say whether a command may overtake what is being answered: those of who looks after the bot."""
+        """Say whether a command may overtake answers in progress: those of the bot's administrators."""
         command = get_command(message.command, self._commands)
         if command is None or not message.addressed or message.is_by_bot:
             return False

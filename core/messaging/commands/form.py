@@ -1,4 +1,4 @@
-"""What can be changed in a chat, as a form: shown where the platform has forms, told in words elsewhere.
+"""The settings of a chat as a form: shown where the platform has forms, written as text elsewhere.
 
 Every field is a command with a gap for its value. What is filled in is given as that command, so a form permits nothing
 that its commands would not, and leaves the same entries in the audit.

@@ -168,7 +168,7 @@ class FeedbackHandler:
         return _PressResult(refusal_text, skip(SkipReason.NOT_RETRIED, question=question.id), is_rejected=True)
 
     async def _stop(self, adapter: Adapter, press: Message, answer: JournaledAnswer, texts: Messages) -> _PressResult:
-        """Stop the answer, for who asked and for administrators. What is written of it stays."""
+        """Stop the answer, for the asker and for administrators. What is written so far stays."""
         question = answer.question
         if not await self._may_change(adapter, press, question):
             refusal_text = texts.only_asker_stops

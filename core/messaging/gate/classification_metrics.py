@@ -20,7 +20,7 @@ _COUNT_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What one case, or all together, had right and wrong."""
+    """The right and wrong decisions of one case, or of all together."""
 
     true_positives: int = 0
     false_positives: int = 0

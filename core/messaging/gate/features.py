@@ -1,4 +1,4 @@
-"""What the gate sees in a message: how well the knowledge knows its words, how it is written, and its characters.
+"""The features of a message for the gate: how many of its words are known, how it is written, and its characters.
 
 BM25 scores grow with the logarithm of the number of passages. In units of the weight of a word that one passage has,
 those of a small and of a large collection compare, and so do those of all stores. Where a store cannot count words, the

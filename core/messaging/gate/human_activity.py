@@ -1,4 +1,4 @@
-"""What people are doing in the chat: whom they address, whether they answered already, and whether they are typing."""
+"""The activity of people in the chat: whom they address, whether they answered already, and whether they are typing."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ FORMAT = 1
 SHIPPED = Path(__file__).with_name("model.json")
 # How many features an explanation names.
 _NAMED_FEATURES = 3
-# What a feature means where it is above and where it is below its mean.
+# The meaning of each feature above and below its mean.
 _MEANINGS: Mapping[str, tuple[str, str]] = {
     "match": ("the knowledge has much about it", "the knowledge has little about it"),
     "topic_words": ("it has words that the knowledge often uses", "it has few words that the knowledge often uses"),

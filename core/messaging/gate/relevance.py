@@ -1,4 +1,4 @@
-"""What the knowledge has about a message, as the gate sees it."""
+"""The relevance of a message to the knowledge, for the gate."""
 
 from __future__ import annotations
 

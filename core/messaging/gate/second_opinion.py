@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from core.storage.overrides import LiveSettings
 
 STAGE, WINDOW_S = "second_opinion", 3600.0
-# What a call is expected to consume, in usual answers.
+# The expected usage of a call, in usual answers.
 CALL_WEIGHT = 0.25
 # A message needs no long context: this bounds what one call costs.
 MAX_EVIDENCE_TOKENS, MAX_MESSAGE_CHARS, MAX_REASON_CHARS = 1200, 2000, 160
@@ -59,7 +59,7 @@ SCHEMA = DecisionSchema(
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What the model decided, and its reason in a few words."""
+    """The model's decision, and its reason in a few words."""
 
     should_speak: bool
     reason: str

@@ -1,1 +1,1 @@
-"""What several kinds of sources share: path filters, links and document checks."""
+"""The common part of several kinds of sources: path filters, links and document checks."""

@@ -208,7 +208,7 @@ class PathFilter:
 
 
 class DocumentBudget:
-    """What is left of the documents and bytes that one listing of a source may take."""
+    """The remaining documents and bytes that one listing of a source may take."""
 
     def __init__(self, settings: LinkedSource) -> None:
         self._documents_left = settings.max_documents

@@ -56,7 +56,7 @@ class TextStore:
         try:
             write_atomically(self._state_file, json.dumps(state))
             for file in self._directory.iterdir():
-                # What an interrupted write left behind goes as well.
+                # Files of interrupted writes are removed as well.
                 if file.suffix == ".new" or (file.suffix == ".md" and file.stem not in fingerprints):
                     file.unlink()
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What a feed says. Run these functions by a `Parser`: the library's patterns take quadratic time on some feeds."""
+"""Parses feeds. Run these functions by a `Parser`: the library's patterns take quadratic time on some feeds."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class _FeedState:
-    """What is known of the feed: its entries by id, and what to ask for next time."""
+    """The known state of the feed: its entries by id, and the values for the next request."""
 
     entries: Mapping[str, FeedEntry]
     etag: str = ""

@@ -103,7 +103,7 @@ def _values(mapping: object) -> list[object]:
 
 
 DAY_S = 86_400
-# What is asked for again at every refresh: clocks differ, and two changes may share a second.
+# This much is requested again at every refresh: clocks differ, and two changes may share a second.
 OVERLAP_S = 60.0
 # Comments fetched between two writes of the record, so that an interrupted first round is not lost.
 SAVE_INTERVAL = 50

@@ -1,4 +1,4 @@
-"""What a web page says: its main text as Markdown, its title, its own address, and where it links."""
+"""The content of a web page: its main text as Markdown, its title, its own address, and where it links."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def _to_reference(branch: str) -> str:
 
 
 def _replace_directory(new_directory: Path, directory: Path) -> None:
-    # Who is reading the old one right now finds the same objects under the same path, or was about to fail anyway.
+    # A process that is reading the old one finds the same objects under the same path, or was about to fail anyway.
     old_directory = directory.with_name(f"{directory.name}.old")
     shutil.rmtree(old_directory, ignore_errors=True)
     if directory.exists():

@@ -1,4 +1,4 @@
-"""What a site says of itself: its sitemaps and its robots.txt. Run these functions by a `Parser`."""
+"""Parses what a site says about itself: its sitemaps and its robots.txt. Run these functions by a `Parser`."""
 
 from __future__ import annotations
 

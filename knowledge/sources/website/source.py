@@ -31,7 +31,7 @@ GONE_STATUSES = frozenset({404, 410})
 # The site works and refuses this page.
 REFUSED_STATUSES = frozenset({401, 403, 451})
 NOT_MODIFIED = 304
-# What is fetched between two writes of the record, so that an interrupted first visit is not lost.
+# How much is fetched between two writes of the record, so that an interrupted first visit is not lost.
 SAVE_INTERVAL = 50
 ROBOT_NAME = USER_AGENT.split("/", maxsplit=1)[0]
 MAX_SITEMAPS = 50

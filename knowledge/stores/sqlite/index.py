@@ -45,7 +45,7 @@ MIN_CANDIDATES, CANDIDATES_PER_RESULT = 2_000, 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexQuery:
-    """What is searched: words and a vector of length 1 (or None), in these sources; how many of either kind at most."""
+    """A query: words and a vector of length 1 (or None), in these sources; how many of either kind at most."""
 
     tokens: str
     unit_vector: Vectors | None
@@ -62,7 +62,7 @@ class Reader(Protocol):
 
 
 class PassageIndex:
-    """What both indexes have: the segments, their words, and which passages are alive."""
+    """The common part of both indexes: the segments, their words, and which passages are alive."""
 
     def __init__(self, state: StoreState, views: Sequence[SegmentView]) -> None:
         self.state = state

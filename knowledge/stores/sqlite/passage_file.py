@@ -19,7 +19,7 @@ T = TypeVar("T")
 REBUILD_HINT = "`kimas ingest --rebuild` builds it anew from the sources"
 # How long a writer waits for another one. Those of the program itself take turns before they come here.
 BUSY_TIMEOUT_S = 60.0
-# What the log of the last transactions may keep on the disk.
+# How much of the disk the log of the last transactions may use.
 MAX_LOG_BYTES = 64 << 20
 _DISK_FULL_ERRORS = {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_TRUNCATE"}
 _DAMAGE_ERRORS = ("SQLITE_CORRUPT", "SQLITE_NOTADB")

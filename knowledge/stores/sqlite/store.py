@@ -290,7 +290,7 @@ class SqliteStore:
         """Read the newest version in a task of its own: a caller who gives up does not end it."""
         if self._loading is None:
             self._loading = asyncio.create_task(self._load_index())
-            # Whoever waits gets the error; nobody may.
+            # Its waiters get the error; there may be none.
             self._loading.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             async with asyncio.timeout(self._read_timeout_s):

@@ -1,4 +1,4 @@
-"""What the Weaviate store keeps: collections, names, keys, and what a reader may see.
+"""The schema of the Weaviate store: collections, names, keys, and what a reader may see.
 
 Two collections: one with a passage per object, one with everything else: a document per object (path, fingerprint), a
 commit and a claim per source, and a label that says which model made the vectors. Their keys are made from what they
