@@ -172,6 +172,15 @@ def test_the_table_says_where_kimas_is_behind(tmp_path: Path, monkeypatch: pytes
     ElementTree.fromstring((tmp_path / "comparison.svg").read_text("utf-8"))  # noqa: S314  our own picture
 
 
+def test_head_starts_cost_at_most_15_percent_more_of_the_main_model() -> None:
+    """Over all conversations that were measured, every call that was cancelled included."""
+    [row] = [row for row in report.ROWS if "all together" in row.name]
+    for name, entry in report.committed_reports().items():
+        if SYSTEMS[name].has_head_starts:
+            value = row.value(entry)
+            assert value is None or value <= 115
+
+
 def test_the_committed_figures_are_drawn() -> None:
     drawn = report.draw(report.committed_reports())
     assert report.PICTURE.read_text("utf-8") == drawn, "run: python -m tests.comparison --save"

@@ -121,8 +121,6 @@ async def test_weak_models_rewrite_too(peer: ScriptedPeer, reply: str) -> None:
 @pytest.mark.parametrize(
     ("reply", "query"),
     [
-        ("SAME", "Does it need a database?"),
-        ("`Same.`", "Does it need a database?"),
         ("+ the memory module", "the memory module: Does it need a database?"),
         ('{"query": "+ memory module"}', "memory module: Does it need a database?"),
         ("<think>The memory!</think>\n＋memory module\nOf it.", "memory module: Does it need a database?"),
@@ -134,6 +132,15 @@ async def test_a_rewrite_may_say_only_what_is_missing(peer: ScriptedPeer, reply:
     answered = await ask(QUESTION, peer)
     assert answered.trace.query == query
     assert answered.trace.cut == ()
+
+
+@pytest.mark.parametrize("reply", ["SAME", "`Same.`"])
+async def test_a_question_that_stands_alone_needs_no_echo(peer: ScriptedPeer, reply: str) -> None:
+    peer.replies["rewrite"] = reply
+    alone = Question("Which database does the installer need?", GROUP, author="Ann", author_id="1")
+    assert (await ask(alone, peer)).trace.query == alone.text
+    # A weak model takes the easy way out: what certainly points back is completed by rules.
+    assert (await ask(QUESTION, peer)).trace.query == rule_based_query(QUESTION) != QUESTION.text
 
 
 async def test_what_is_missing_comes_from_the_conversation(peer: ScriptedPeer) -> None:

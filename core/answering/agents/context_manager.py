@@ -77,7 +77,8 @@ def apply_rewrite(reply: str, question: Question, history_turns: Sequence[Turn])
     if len(reply) > MAX_QUERY_CHARS:
         return ""
     if _SAME_REPLY.fullmatch(reply):
-        return question.text
+        # The rules are hardly ever wrong about a question that points back; weak models are.
+        return "" if depends_on_history(question.text) else question.text
     question_words = set(content_words(question.text))
     history_words = {word for turn in history_turns for word in content_words(turn.text)}
     if not reply.startswith(PLUS_SIGNS):
