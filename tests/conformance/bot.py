@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -109,6 +109,7 @@ class Bot:
         self.changes: dict[str, object] = {}
         self._folder = folder
         self._runs = 0
+        self._reader: sqlite3.Connection | None = None
         self._listening: asyncio.Task[None] | None = None
 
     @property
@@ -138,6 +139,7 @@ class Bot:
 
     async def stop(self, grace_s: float = 0) -> None:
         """Stop in order, as the daemon does."""
+        self._stop_reading()
         if self._listening is None:
             return
         listening, self._listening = self._listening, None
@@ -195,9 +197,15 @@ class Bot:
 
     def _read(self, query: str, *values: str) -> list[sqlite3.Row]:
         """Return rows of the journal's file: scenarios look often, and its own connections work in threads."""
-        with closing(sqlite3.connect(self.file)) as connection:
-            connection.row_factory = sqlite3.Row
-            return connection.execute(query, values).fetchall()
+        if self._reader is None:
+            self._reader = sqlite3.connect(self.file)
+            self._reader.row_factory = sqlite3.Row
+        return self._reader.execute(query, values).fetchall()
+
+    def _stop_reading(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
     async def settled(self, room: Channel, message: str) -> Entry:
         """Wait until a message is answered, silent or failed."""
@@ -281,6 +289,7 @@ class Terminal(Bot):
         await self._conversation.__aenter__()
 
     async def stop(self, grace_s: float = 0) -> None:
+        self._stop_reading()
         await self._conversation.__aexit__()
 
     def anywhere(self) -> Channel:
