@@ -23,10 +23,12 @@ from _pytest._io import TerminalWriter
 
 # The files with the longest tests come first, so that no process is left alone with one.
 LONGEST = (
-    *("test_container", "test_wheel", "test_load", "test_linear_functions", "test_document_bombs", "test_kills"),
-    *("test_discord_daemon", "test_linear_time", "test_slack_end_to_end", "test_copying_killed", "test_end_to_end"),
-    *("test_foreign_text", "test_operator_page_browser", "test_first_answer", "test_embedding_download", "test_init"),
-    *("test_cli", "test_evaluate_gate", "test_compare"),
+    *("test_container", "test_linear_time", "test_audience", "test_load", "test_wheel", "test_document_bombs"),
+    *("test_linear_functions", "test_kills", "test_injections", "test_lance_import", "test_discord_daemon"),
+    *("test_rendering", "test_end_to_end", "test_slack_end_to_end", "test_copying_killed", "test_several_bots"),
+    *("test_operator_page_browser", "test_crowd", "test_soak", "test_evaluate_gate", "test_embedding_download"),
+    *("test_first_answer", "test_faults", "test_speaking", "test_cli", "test_compare", "test_init", "test_journal"),
+    *("test_foreign_text", "test_rewrites", "test_migrations", "test_logs", "test_chunking", "test_strategies"),
 )
 RUN_FOLDER = pytest.StashKey[Path]()
 # How long a test may take to clean up when the run is interrupted.
