@@ -9,6 +9,7 @@ import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -101,8 +102,10 @@ class MarkdownRenderer(ABC):
     token = re.compile(r"\[(?P<number>\d{1,4})\]")
 
     def __init__(self, citations: Sequence[Citation] = ()) -> None:
-        self._citations = citations
-        self._citation_urls = {citation.n: citation.url for citation in citations if self.is_linkable(citation.url)}
+        self._citations = [replace(citation, url=self.sanitize(citation.url)) for citation in citations]
+        self._citation_urls = {
+            citation.n: citation.url for citation in self._citations if self.is_linkable(citation.url)
+        }
 
     def render_reply(self, markdown: str, split: Callable[[str], list[str]]) -> list[str]:
         """Return a reply as messages: numbered sources at the end, at least one message."""
@@ -119,9 +122,10 @@ class MarkdownRenderer(ABC):
         """Return the numbered list of sources; nothing without citations."""
         lines = [self.sources_heading] if self._citations else []
         for citation in self._citations:
-            title = self.render_title(self.sanitize(citation.title or citation.path or citation.source))
+            plain_title = " ".join(self.sanitize(citation.title or citation.path or citation.source).split())
+            title = self.render_title(plain_title)
             source = title
-            if self.is_linkable(citation.url):
+            if self.is_linkable(citation.url) and not _is_masking(plain_title, citation.url):
                 source = self.link(citation.url, title)
             elif self.has_room(citation.url):
                 # Too long for a link of its own.

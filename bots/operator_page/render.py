@@ -97,9 +97,10 @@ class _AnswerRenderer(MarkdownRenderer):
     """Writes a syntax tree as HTML: paragraphs, lists, tables, code, and links to web addresses."""
 
     def __init__(self, citations: Sequence[Citation], redact: Callable[[str], str]) -> None:
+        # The base class sanitizes what it is given.
+        self._redact = redact
         super().__init__(citations)
         self._numbers = {citation.n for citation in citations}
-        self._redact = redact
 
     def sanitize(self, text: str) -> str:
         return self._redact(super().sanitize(text))

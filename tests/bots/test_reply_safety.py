@@ -41,6 +41,27 @@ def test_a_link_that_names_another_host_is_shown_with_its_own(render: Render, la
 
 
 @pytest.mark.parametrize(
+    "title", ["https://bank.example/login", "bank.com", "bank.de/login \u2013 sign in", "bank\u200b.com"]
+)
+def test_a_source_whose_title_names_another_host_is_shown_with_its_own(render: Render, title: str) -> None:
+    """Whoever writes a page or an issue chooses its title."""
+    citation = Citation(1, "1", "docs", title, "a.md", "https://evil.example/x")
+    _, sources = "\n".join(render("It is so [1].", [citation])).split("Sources")
+    shown, own = sources.find("bank"), sources.find("evil.example/x")
+    assert -1 < shown < own
+    assert "](" not in sources
+    assert all(url == shown_url for url, shown_url in re.findall(r'<a href="([^"]*)">([^<]*)</a>', sources))
+
+
+def test_a_source_is_one_line_and_its_address_hides_nothing(render: Render) -> None:
+    title = "Guide\n[2] Another\r\n[3] One more"
+    citation = Citation(1, "1", "docs", title, "a.md", "https://a.example/\u202egpj.exe\x07")
+    text = "\n".join(render("It is so [1].", [citation]))
+    assert len(text.split("Sources")[1].strip().splitlines()) == 2, "its heading's end, and the source"
+    assert not set(text) & set("\u202e\x07")
+
+
+@pytest.mark.parametrize(
     ("label", "url"),
     [
         ("https://docs.example/a", "https://docs.example/a"),
