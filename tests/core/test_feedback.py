@@ -415,6 +415,7 @@ async def test_an_answer_that_did_not_help_is_not_given_to_others_again(journal:
 FIRST = (Turn("user", "How do I install the package?", "Ann", "42"), Turn("assistant", "Call the memory module [1]."))
 
 
+@pytest.mark.usefixtures("time_lapse")
 @pytest.mark.parametrize(
     ("second", "is_better"),
     [

@@ -147,6 +147,7 @@ async def test_drops_the_connection_after_some_tokens() -> None:
             await client.chat.completions.create(model="m", messages=QUESTION)
 
 
+@pytest.mark.usefixtures("time_lapse")
 async def test_stalls_and_hangs_until_the_client_leaves() -> None:
     async with LanguageModelPeer(reply="a b c d") as peer, chat(peer) as client:
         peer.stall_after = 2
