@@ -105,14 +105,14 @@ async def ingest_and_kill(deployment: Deployment, after_s: float = math.inf) -> 
     )
     while process.returncode is None and not is_refreshing(deployment.folder / "data", "source-0"):
         await asyncio.sleep(LOOK_S)
-    began = time.monotonic()
+    started_at = time.monotonic()
     try:
         await asyncio.wait_for(process.wait(), after_s)
     except TimeoutError:
         # Not `process.kill()`: where the process has just ended by itself, that takes its exit code away.
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
-    return await process.wait() == -signal.SIGKILL, time.monotonic() - began
+    return await process.wait() == -signal.SIGKILL, time.monotonic() - started_at
 
 
 async def ingested(deployment: Deployment) -> None:

@@ -290,14 +290,14 @@ class Daemon:
 
     async def start(self) -> None:
         """Start it and wait until it is ready."""
-        began = time.monotonic()
+        started_at = time.monotonic()
         process = await self._running.enter_async_context(self._deployment.daemon())
         self._process = process
         async with asyncio.timeout(60):
             while not (await self._metric("kimas_ready") and all([await place.connected() for place in self._places])):
                 assert process.returncode is None, self._deployment.log()[-3000:]
                 await asyncio.sleep(0.05)
-        self._outcome.ready_s.append(time.monotonic() - began)
+        self._outcome.ready_s.append(time.monotonic() - started_at)
 
     async def kill(self) -> None:
         """End it by SIGKILL, at once."""
@@ -333,7 +333,7 @@ class Daemon:
 
 async def _say(lines: Sequence[Line], places: dict[str, Platform], chance: random.Random | None) -> None:
     """Let people write at their times. With `chance` every eighth message is delivered a second time."""
-    began = time.monotonic()
+    started_at = time.monotonic()
 
     async def follow_line(line: Line) -> None:
         place = places[line.chat.platform]
@@ -348,7 +348,7 @@ async def _say(lines: Sequence[Line], places: dict[str, Platform], chance: rando
 
     async with asyncio.TaskGroup() as tasks:
         for line in lines:
-            await asyncio.sleep(began + line.at - time.monotonic())
+            await asyncio.sleep(started_at + line.at - time.monotonic())
             tasks.create_task(follow_line(line))
 
 

@@ -103,17 +103,17 @@ class Times:
     async def search(self, store: Store, queries: Sequence[Query]) -> None:
         """Search for one after the other."""
         for query in queries:
-            began = time.perf_counter()
+            started_at = time.perf_counter()
             await store.search(query.tokens, query.vector, SOURCES, LIMIT)
-            self.each.append((time.perf_counter() - began) * 1000)
+            self.each.append((time.perf_counter() - started_at) * 1000)
 
 
 async def searched(store: Store, queries: Sequence[Query], lanes: int) -> Times:
     """Search for everything, `lanes` at a time."""
-    times, began = Times(), time.process_time()
+    times, started_at = Times(), time.process_time()
     watching = asyncio.create_task(times.watch())
     await asyncio.gather(*(times.search(store, queries[lane::lanes]) for lane in range(lanes)))
-    times.processor = (time.process_time() - began) * 1000 / len(times.each)
+    times.processor = (time.process_time() - started_at) * 1000 / len(times.each)
     watching.cancel()
     return times
 
@@ -155,11 +155,11 @@ async def _measured(folder: Path) -> dict[str, float]:
     questions = queries(QUERIES)
     sys.setswitchinterval(SWITCH_S)
     process = psutil.Process()
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     store = await open_sqlite(folder, "drawn", DIMENSION)
-    opened = time.perf_counter() - began
+    opened = time.perf_counter() - started_at
     await store.search(questions[0].tokens, questions[0].vector, SOURCES, LIMIT)
-    results = {"open": opened, "open and first search": time.perf_counter() - began}
+    results = {"open": opened, "open and first search": time.perf_counter() - started_at}
     results["passages"] = float(sum([len(await store.vectors(source)) for source in SOURCES]))
     await searched(store, questions[:20], 1)
     # As the daemon does it once it is warm (`App.warm_up`).
@@ -189,10 +189,10 @@ async def _refreshed(
             await times.search(store, queries[lane::lanes])
 
     background = [asyncio.create_task(times.watch()), *(asyncio.create_task(search(lane)) for lane in range(lanes))]
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     report = await refresh(changed, store, changed, SyncOptions(CHUNK_TOKENS, throttled=True))
     if lanes == 1:
-        results["refresh"] = time.perf_counter() - began
+        results["refresh"] = time.perf_counter() - started_at
     for task in background:
         task.cancel()
     await asyncio.gather(*background, return_exceptions=True)

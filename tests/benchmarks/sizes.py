@@ -51,16 +51,16 @@ async def _process(job: str, folder: Path, size: int) -> dict[str, float]:
 
 
 async def _main(job: str, folder: Path, size: int) -> None:
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     store = await open_sqlite(folder, "drawn", DIMENSION)
     if job == "fill":
         await fill(store, size)
-        print(json.dumps({"seconds": time.perf_counter() - began}))
+        print(json.dumps({"seconds": time.perf_counter() - started_at}))
     else:
         questions = queries(QUERIES)
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         await searched(store, questions[:1], 1)
-        first = time.perf_counter() - began
+        first = time.perf_counter() - started_at
         await searched(store, questions[:20], 1)
         times = (await searched(store, questions, 1)).each
         memory = psutil.Process().memory_info().rss / 2**20

@@ -69,9 +69,9 @@ async def _forget(server: WeaviateSettings) -> None:
 
 
 async def _measured(name: str, store: Store) -> tuple[list[Figure], list[set[str]]]:
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     await fill(store, PASSAGES)
-    rate = PASSAGES / (time.perf_counter() - began)
+    rate = PASSAGES / (time.perf_counter() - started_at)
     questions = queries(QUERIES)
     await searched(store, questions[:10], 1)
     alone, together = await searched(store, questions, 1), await searched(store, questions, AT_ONCE)
@@ -97,10 +97,10 @@ async def _copied(folder: Path, files: Store, server: WeaviateSettings) -> list[
     )
     for name, origin, target in places:
         killed = await _copy(origin, target, 3.0)
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         await _copy(origin, target, None)
         figures.append(
-            Figure(f"stores: copied {name}, after a kill at {killed:.1f} s", time.perf_counter() - began, "s")
+            Figure(f"stores: copied {name}, after a kill at {killed:.1f} s", time.perf_counter() - started_at, "s")
         )
         store = await _open(target)
         await store.optimize()
@@ -119,7 +119,7 @@ async def _copied(folder: Path, files: Store, server: WeaviateSettings) -> list[
 
 async def _copy(origin: str, target: str, seconds: float | None) -> float:
     """Copy in a process of its own, which is killed after so many seconds; return how long it lived."""
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     arguments = (sys.executable, "-m", "tests.benchmarks.stores", origin, target)
     process = await asyncio.create_subprocess_exec(*arguments)
     try:
@@ -129,7 +129,7 @@ async def _copy(origin: str, target: str, seconds: float | None) -> float:
         process.send_signal(signal.SIGKILL)
         await process.wait()
     assert process.returncode in (0, -signal.SIGKILL), f"copying ended with {process.returncode}"
-    return time.perf_counter() - began
+    return time.perf_counter() - started_at
 
 
 async def _open(place: str) -> Any:

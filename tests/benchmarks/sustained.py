@@ -57,9 +57,9 @@ class Spent:
     @contextmanager
     def measured(self) -> Iterator[None]:
         """Add what the block takes."""
-        began, worked = time.perf_counter(), time.process_time()
+        started_at, worked = time.perf_counter(), time.process_time()
         yield
-        self.seconds += time.perf_counter() - began
+        self.seconds += time.perf_counter() - started_at
         self.processor += time.process_time() - worked
 
 

@@ -400,7 +400,7 @@ async def test_a_failed_handshake_is_tried_again(peer: DiscordPeer, make: Make, 
 async def test_a_server_that_drops_every_connection_is_not_stormed(peer: DiscordPeer, make: Make) -> None:
     inbox = Inbox()
     async with listening(peer, make(), inbox.receive):
-        began = time.monotonic()
+        started_at = time.monotonic()
         for _ in range(40):
             peer.gateway.drop()
             await asyncio.sleep(0.02)
@@ -408,7 +408,7 @@ async def test_a_server_that_drops_every_connection_is_not_stormed(peer: Discord
         await peer.wait_until(lambda: len(peer.gateway.handshakes) >= 2, 30)
     # The pauses come to their longest soon, and are at least half as long as they may be.
     for count, at in enumerate(times):
-        assert count <= 8 + (at - began) / (PACE.max_retry_s / 2)
+        assert count <= 8 + (at - started_at) / (PACE.max_retry_s / 2)
 
 
 async def test_no_more_sessions_than_discord_allows(peer: DiscordPeer, make: Make) -> None:

@@ -48,7 +48,7 @@ def test_nothing_was_taught_yet(deployment: Deployment) -> None:
 
 
 def test_only_what_was_approved_is_answered_from_and_cited_with_who_did_that(deployment: Deployment) -> None:
-    began = datetime.now(UTC)
+    started_at = datetime.now(UTC)
     teach(deployment)
     output = deployment.call("faq", "list").output
     assert QUESTION in output
@@ -63,7 +63,7 @@ def test_only_what_was_approved_is_answered_from_and_cited_with_who_did_that(dep
     assert "oats" in body["answer"]
     [cited] = [citation for citation in body["citations"] if citation["source"] == "people"]
     assert cited["title"] == QUESTION
-    days = {f"{day:%Y-%m-%d}" for day in (began, datetime.now(UTC))}
+    days = {f"{day:%Y-%m-%d}" for day in (started_at, datetime.now(UTC))}
     assert cited["path"] in {f"answer 1, approved by the operator on {day}" for day in days}
     lines = [json.loads(line) for line in deployment.call("faq", "export").output.splitlines()]
     assert lines == [{"question": QUESTION, "answer": ANSWER}]

@@ -205,9 +205,9 @@ RICH_START = "| a | b |\n|---|---|\n"
     ids=range(13),
 )
 def test_a_rich_message_holds_no_markup_of_an_author(markdown: str) -> None:
-    began = time.thread_time()
+    started_at = time.thread_time()
     html = render_rich(markdown)
-    assert time.thread_time() - began < 10
+    assert time.thread_time() - started_at < 10
     if html is None:
         return  # it is sent as text messages
     assert len(re.sub(r"<[^>]*>", "", html)) <= MAX_RICH_CHARS

@@ -75,9 +75,9 @@ async def measured_lag() -> AsyncIterator[list[float]]:
 
     async def measure() -> None:
         while True:
-            began = time.perf_counter()
+            started_at = time.perf_counter()
             await asyncio.sleep(0.02)
-            lags.append(time.perf_counter() - began - 0.02)
+            lags.append(time.perf_counter() - started_at - 0.02)
 
     task = asyncio.create_task(measure())
     try:
@@ -130,9 +130,9 @@ async def test_the_daemon_answers_in_time_while_hostile_sources_are_refreshed(
 
 async def ask(telegram: TelegramPeer, number: int) -> float:
     """Ask in a group of its own, and return after how many seconds the whole answer is there."""
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     telegram.say(GROUP - number, "@kimas_bot How do I change the signing key?")
     async with asyncio.timeout(60):
         while not any("rotate_keys" in message.text for message in telegram.messages(GROUP - number)):
             await asyncio.sleep(0.02)
-    return time.perf_counter() - began
+    return time.perf_counter() - started_at

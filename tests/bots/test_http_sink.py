@@ -185,8 +185,8 @@ async def test_a_callback_that_hangs_before_the_end_does_not_delay_the_final_one
 
     async with open_harness(tmp_path, answer, http={"partials": True, "timeout_s": 60}) as harness:
         harness.peer.watch = hang
-        began = asyncio.get_running_loop().time()
+        started_at = asyncio.get_running_loop().time()
         await harness.send(event())
         await harness.peer.until("final")
         await harness.settled()
-        assert asyncio.get_running_loop().time() - began < 10
+        assert asyncio.get_running_loop().time() - started_at < 10

@@ -165,7 +165,7 @@ async def test_a_daemon_shows_what_it_does(
     (deployment.folder / "gone.yaml").write_text("- question: Who?\n  answer: Me.\n", "utf-8")
     configured = deployment.config
     assert configured.exists()
-    began = time.time()
+    started_at = time.time()
     async with daemon(deployment) as watching:
         assert (await watching.until_status("/readyz", 200)) == {"state": "ok", "reasons": []}
         assert (await watching.until_status("/healthz", 200)) == {"state": "ok", "reasons": []}
@@ -219,13 +219,13 @@ async def test_a_daemon_shows_what_it_does(
     assert value("kimas_platform_outages_total", platform="telegram") == 0
     assert value("kimas_source_passages", source="rocket") > 0
     assert value("kimas_source_failing", source="rocket") == 0
-    assert began <= value("kimas_source_last_try_timestamp_seconds", source="rocket") + 1
-    assert began <= value("kimas_source_last_success_timestamp_seconds", source="rocket") + 1 <= time.time() + 1
+    assert started_at <= value("kimas_source_last_try_timestamp_seconds", source="rocket") + 1
+    assert started_at <= value("kimas_source_last_success_timestamp_seconds", source="rocket") + 1 <= time.time() + 1
     assert value("kimas_refreshes_total", source="rocket", outcome="succeeded") == 1
     assert value("kimas_refresh_seconds_count", source="rocket") == 1
     assert value("kimas_live_calls_total", source="web", outcome="answered") >= 1
     assert value("kimas_ready") == 1
-    assert 0 <= value("kimas_event_loop_lag_seconds") < time.time() - began
+    assert 0 <= value("kimas_event_loop_lag_seconds") < time.time() - started_at
     for hidden in (SECRET_NAME, "signing", str(GROUP), telegram.token, "Ann"):
         assert hidden not in text
 
@@ -408,7 +408,7 @@ async def test_an_address_that_is_taken_is_told_by_its_setting() -> None:
 
 async def test_the_delay_of_the_loop_is_felt() -> None:
     lag = EventLoopLag()
-    watching, began = asyncio.create_task(lag.watch()), time.monotonic()
+    watching, started_at = asyncio.create_task(lag.watch()), time.monotonic()
     await asyncio.sleep(0.3)
     idle = lag.max_s
     # Longer than the loop stood still by itself, on a machine that has much to do.
@@ -416,7 +416,7 @@ async def test_the_delay_of_the_loop_is_felt() -> None:
     await until(lambda: lag.max_s > idle)
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
-    assert idle + 0.3 < lag.max_s < time.monotonic() - began
+    assert idle + 0.3 < lag.max_s < time.monotonic() - started_at
 
 
 async def test_a_loop_that_stood_still_is_not_well(journal: Journal) -> None:

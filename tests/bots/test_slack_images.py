@@ -17,9 +17,9 @@ async def test_a_question_in_a_thread_is_about_the_picture_that_it_began_with(tm
         adapter = SlackAdapter(settings, slack_helpers.Threads().answered_in, slack_helpers.PACE)
         async with open_harness(tmp_path, adapter) as harness:
             share = {"subtype": "file_share"}
-            began = peer.say("C1", "It broke", files=[peer.attached("F1", png())], **share)
+            started_at = peer.say("C1", "It broke", files=[peer.attached("F1", png())], **share)
             await harness.settled(1)
-            peer.say("C1", "<@UBOT> what is this?", thread=began, user="U2")
+            peer.say("C1", "<@UBOT> what is this?", thread=started_at, user="U2")
             await peer.wait_for_reply("C1", 30, containing="Install")
             assert peer.fetched == ["F1"]
             # A picture of its own comes first; what is no picture, or is gone, is not brought up again.
@@ -41,7 +41,7 @@ async def test_a_mention_alone_below_a_picture_asks_about_it(tmp_path: Path) -> 
         settings = slack_helpers.settings(peer, tmp_path)
         adapter = SlackAdapter(settings, slack_helpers.Threads().answered_in, slack_helpers.PACE)
         async with open_harness(tmp_path, adapter):
-            began = peer.say("C1", "", files=[peer.attached("F1", png())], subtype="file_share")
-            peer.say("C1", "<@UBOT>", thread=began, user="U2")
+            started_at = peer.say("C1", "", files=[peer.attached("F1", png())], subtype="file_share")
+            peer.say("C1", "<@UBOT>", thread=started_at, user="U2")
             await peer.wait_for_reply("C1", 30, containing="Install")
             assert peer.fetched == ["F1"]

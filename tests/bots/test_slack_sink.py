@@ -237,7 +237,7 @@ async def test_states_come_no_faster_than_the_pace_for_all_replies_together(peer
         return sorted(call.at for call in peer.calls if call.method in ("chat.startStream", "chat.appendStream"))
 
     sinks = [await ask() for _ in range(4)]
-    began, number = time.monotonic(), 0
+    started_at, number = time.monotonic(), 0
     for sink in sinks:
         await sink.open()
     async with asyncio.timeout(30):
@@ -250,7 +250,7 @@ async def test_states_come_no_faster_than_the_pace_for_all_replies_together(peer
         await sink.finish(Reply("Done."))
     # No call comes before its turn; a busy machine may make it late, and the next one seem early.
     for count, at in enumerate(times(), 1):
-        assert count <= 1 + (at - began) / PACE.append_s
+        assert count <= 1 + (at - started_at) / PACE.append_s
     assert [message.text for message in peer.messages("C1")] == ["Done."] * 4
 
 

@@ -45,11 +45,11 @@ def test_before_the_first_refresh_everything_is_due_and_nothing_is_made(deployme
 
 
 def test_what_ingest_did_is_on_record_and_failures_are_told(deployment: Deployment) -> None:
-    began = datetime.now(UTC) - timedelta(seconds=1)
+    started_at = datetime.now(UTC) - timedelta(seconds=1)
     deployment.call("ingest")
     first = {source["name"]: source for source in deployment.json("sources")["sources"]}
     assert first["docs"]["passages"] == first["docs"]["documents"] == 1
-    assert began <= datetime.fromisoformat(first["docs"]["last_success"]) <= datetime.now(UTC)
+    assert started_at <= datetime.fromisoformat(first["docs"]["last_success"]) <= datetime.now(UTC)
     assert 0 <= first["docs"]["age_s"] < 60
     following = datetime.fromisoformat(first["more"]["next_run"])
     assert (following.hour, following.minute, following.weekday() < 5) == (6, 30, True)

@@ -125,12 +125,12 @@ async def test_who_is_typing_is_waited_for_and_heard(channel: Channel, person: A
 
 
 async def test_who_types_for_ever_is_not_waited_for(channel: Channel) -> None:
-    began = time.monotonic()
+    started_at = time.monotonic()
     question = await channel.peer.say(channel.room, QUESTION)
     async with typing_on(channel, BEA):
         state, _ = await channel.settled(question)
     assert state == "answered"
-    assert time.monotonic() - began > 1.5 * WAIT_S, "it waited once more, as long"
+    assert time.monotonic() - started_at > 1.5 * WAIT_S, "it waited once more, as long"
 
 
 @asynccontextmanager

@@ -37,9 +37,9 @@ async def test_no_answer_waits_for_a_call_that_only_shows_that_it_is_coming(bot:
     await until(lambda: bool(hanging), "a call that hangs")
     # What was removed at the end, or posted at once, was never waited for.
     is_over = True
-    began = time.monotonic()
+    started_at = time.monotonic()
     bot.script.midway.open.set()
     await until(lambda: bot.texts(room)[-1:] == ["Answer to: How?"], "the answer")
     assert (await bot.settled(room, message)).state == "answered"
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - started_at < 15
     assert len(bot.texts(room)) == 1

@@ -430,9 +430,9 @@ async def test_an_answer_that_is_far_too_long_is_cut_and_says_so(bot: Bot, quest
     ]
     bot.script.says = lambda _: f"```\n{'code' * 3}\n```\n\n" + "\n\n".join([paragraph] * 3500) + "\n\nThe end [2]."
     bot.script.pieces = [bot.script.says(Question(""))]
-    began = time.monotonic()
+    started_at = time.monotonic()
     assert (await bot.ask(room, question)).state == "answered"
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - started_at < 25
     texts = bot.texts(room)
     assert 3 <= len(texts) <= 12
     note = "The answer is longer than fits here" if question[0] == "H" else "回答太长"

@@ -356,15 +356,15 @@ async def embedding(body: bytes, content_type: str = "application/json") -> Asyn
 async def test_the_numbers_of_many_vectors_are_not_read_on_the_event_loop() -> None:
     rows = [[number / 7] * 1024 for number in range(1, 385)]
     body = json.dumps({"data": [{"index": at, "embedding": row} for at, row in enumerate(rows)]}).encode()
-    began = time.thread_time()
+    started_at = time.thread_time()
     parse_embeddings(json.loads(body))
-    reading_s = time.thread_time() - began
+    reading_s = time.thread_time() - started_at
     async with embedding(body) as endpoint:
         await endpoint.embed("m", ["first"] * len(rows))
-        began = time.thread_time()
+        started_at = time.thread_time()
         assert await endpoint.embed("m", ["text"] * len(rows)) == rows
         # The server runs in this thread, too.
-        assert time.thread_time() - began < 0.7 * reading_s
+        assert time.thread_time() - started_at < 0.7 * reading_s
 
 
 @pytest.mark.parametrize(

@@ -401,8 +401,8 @@ async def test_a_comment_begins_no_conversation(journal: Journal, post: bool | N
     for person in ("ann", "bob"):
         request = message(8, "When was that?", person=person, **FOLLOWED_THREAD)
         assert not (await group.gate.judge(request)).should_speak
-        began = replace(request, thread_started_at=datetime.now(UTC).timestamp())
-        assert not (await group.gate.judge(began)).should_speak, "below a comment that began it, likewise"
+        started_at = replace(request, thread_started_at=datetime.now(UTC).timestamp())
+        assert not (await group.gate.judge(started_at)).should_speak, "below a comment that began it, likewise"
     await group.answered(message(9, "@bot When was that?", addressed=True, key=THREAD))
     assert (await group.judged(message(10, "and where?", **FOLLOWED_THREAD))).should_speak
 

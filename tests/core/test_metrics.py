@@ -381,14 +381,14 @@ async def test_counting_costs_next_to_nothing(metrics: PrometheusMetrics) -> Non
 
     reply = Reply("Yes.", trace=replace(TRACE, timings_ms={f"stage-{number}": 1.0 for number in range(12)}))
     counted, question, sink, times = metrics.answering(answer), Question("How?"), MemorySink(), 500
-    began = time.thread_time()
+    started_at = time.thread_time()
     for _ in range(times):
         await counted(question, sink)
         metrics.record_message("telegram", "answered")
         for _ in range(4):
             metrics.record_model_call("small", "http://127.0.0.1:8000/v1", "ok", 0.2)
             metrics.record_tokens("summarizer", 100, 20, 0.001)
-    each_ms = (time.thread_time() - began) / times * 1000
+    each_ms = (time.thread_time() - started_at) / times * 1000
     assert each_ms < 2, f"{each_ms:.3f} ms for an answer of twelve stages and four calls"
 
 

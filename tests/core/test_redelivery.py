@@ -150,9 +150,9 @@ async def test_it_is_delivered_by_the_next_start_too(journal: Journal) -> None:
     processor, _ = await receive(journal, platform, question())
     while platform.tries < 2:
         await asyncio.sleep(0.1)
-    began = asyncio.get_running_loop().time()
+    started_at = asyncio.get_running_loop().time()
     assert await processor.drain(20) == 0
-    assert asyncio.get_running_loop().time() - began < 5, "a stop does not wait for the platform"
+    assert asyncio.get_running_loop().time() - started_at < 5, "a stop does not wait for the platform"
     platform.failures = []
     again = Journal(journal.database)
     answers = Answers()
@@ -211,10 +211,10 @@ async def test_a_stop_leaves_what_waits_for_an_earlier_answer_to_the_next_start(
     processor, _ = await receive(journal, platform, *(question(number, text=f"{number}?") for number in "123"))
     while platform.tries < 2:
         await asyncio.sleep(0.1)
-    began = asyncio.get_running_loop().time()
+    started_at = asyncio.get_running_loop().time()
     platform.failures = []
     assert await processor.drain(20) == 0
-    assert asyncio.get_running_loop().time() - began < 5
+    assert asyncio.get_running_loop().time() - started_at < 5
     assert platform.posts == []
     await restart(journal, platform)
     assert [text.partition(" ")[2] for text in platform.posts] == ["1?", "2?", "3?"]

@@ -229,7 +229,7 @@ DEFAULTS = """\
 
 
 @pytest.mark.parametrize(
-    ("said", "contradicts"),
+    ("claim", "contradicts"),
     [
         ("The default `mode` is `open`", True),
         ("By default `gzip` is enabled for the log", True),
@@ -242,8 +242,8 @@ DEFAULTS = """\
         ("`mode` and `gzip` have defaults", False),
     ],
 )
-def test_a_default_is_that_of_its_row(said: str, contradicts: bool) -> None:
-    assert (verdict(said, DEFAULTS) == "no") == contradicts
+def test_a_default_is_that_of_its_row(claim: str, contradicts: bool) -> None:
+    assert (verdict(claim, DEFAULTS) == "no") == contradicts
 
 
 def test_a_command_of_the_question_needs_no_support() -> None:

@@ -122,9 +122,9 @@ def test_a_definition_that_fits_is_kept_whole(kind: str) -> None:
     ],
 )
 def test_hostile_code_takes_no_longer(kind: str, text: str) -> None:
-    began = time.thread_time()
+    started_at = time.thread_time()
     assert chunk(Document(f"a.{kind}", text, kind))
-    assert time.thread_time() - began < 2
+    assert time.thread_time() - started_at < 2
 
 
 @pytest.mark.parametrize("kind", FILES)

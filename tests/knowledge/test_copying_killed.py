@@ -208,7 +208,7 @@ async def test_a_server_to_files(tmp_path: Path, server: WeaviateSettings) -> No
 
 async def _command(deployment: Deployment, seconds: float | None) -> tuple[int, float]:
     """Run `kimas store copy --to weaviate`, killed so many seconds after its start; return how it ended, and when."""
-    began = time.monotonic()
+    started_at = time.monotonic()
     process = await asyncio.create_subprocess_exec(
         *deployment.command("store", "copy", "--to", "weaviate", "--json"),
         cwd=deployment.folder,
@@ -221,7 +221,7 @@ async def _command(deployment: Deployment, seconds: float | None) -> tuple[int, 
     except TimeoutError:
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
-    return await process.wait(), time.monotonic() - began
+    return await process.wait(), time.monotonic() - started_at
 
 
 async def test_the_command(tmp_path: Path, server: WeaviateSettings) -> None:

@@ -103,10 +103,10 @@ async def test_writers_take_turns_and_a_killed_process_holds_nothing(tmp_path: P
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2), writing_lock(tmp_path):
             pytest.fail("two writers")
-    began = time.monotonic()
+    started_at = time.monotonic()
     asyncio.get_running_loop().call_later(0.3, os.kill, holder.pid, signal.SIGKILL)
     async with asyncio.timeout(60), writing_lock(tmp_path):
-        assert time.monotonic() - began > 0.25
+        assert time.monotonic() - started_at > 0.25
     await holder.communicate()
     async with source_lock(tmp_path, "docs"):
         pass

@@ -388,8 +388,8 @@ async def test_a_connection_that_ssh_keeps_open_holds_nobody_up(
     ssh.write_text(f"#!/bin/sh\nsleep 60 </dev/null >/dev/null &\necho $! > {path}\necho refused >&2\nexit 255\n")
     ssh.chmod(0o755)
     monkeypatch.setenv("GIT_SSH", str(ssh))
-    began = time.monotonic()
+    started_at = time.monotonic()
     with pytest.raises(GitError, match="refused"):
         await Git(tmp_path, 30).run("ls-remote", "--", "git@example.org:team/handbook")
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - started_at < 25
     os.kill(int(path.read_text()), signal.SIGKILL)

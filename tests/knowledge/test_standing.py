@@ -235,9 +235,9 @@ async def test_one_failing_query_leaves_the_others_alone(world: World) -> None:
 async def test_a_slow_query_is_given_up(world: World) -> None:
     await world.refresh()
     world.web.fault, world.standing = "slow", {"timeout_s": 0.2}
-    began = time.monotonic()
+    started_at = time.monotonic()
     assert "did not answer within 0.2 s" in (await world.refresh()).stale
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - started_at < 15
 
 
 async def test_a_dead_service_is_not_asked_all_queries(world: World) -> None:
@@ -331,10 +331,10 @@ async def test_stored_results_answer_when_the_live_search_is_too_slow(world: Wor
     world.more = {"budget": {"deadline_s": 16}}  # 4 s for a search, 3.2 s of it for what is live
     world.web.fault = "slow"
     library = await world.library()
-    began = time.monotonic()
+    started_at = time.monotonic()
     async with asyncio.timeout(4):
         passages = await library.search("online", LATEST, 10)
-    assert time.monotonic() - began > 3
+    assert time.monotonic() - started_at > 3
     assert {passage.source for passage in passages} == {"common"}
     await library.close()
 

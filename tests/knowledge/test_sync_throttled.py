@@ -21,9 +21,9 @@ class TimedSource(DictSource):
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         async for document in super().documents(listing, paths):
-            began = time.monotonic()
+            started_at = time.monotonic()
             yield document
-            self.gaps.append(time.monotonic() - began)
+            self.gaps.append(time.monotonic() - started_at)
 
 
 @pytest.mark.serial

@@ -119,10 +119,10 @@ class TestWithoutServer:
 
     async def test_a_server_that_never_answers(self) -> None:
         async with peer("", "") as settings:
-            began = time.monotonic()
+            started_at = time.monotonic()
             with pytest.raises(StoreError, match=r"no answer within 0\.5 seconds"):
                 await open_weaviate(settings, "test", DIMENSION)
-            assert time.monotonic() - began < 30
+            assert time.monotonic() - started_at < 30
 
     async def test_a_refused_key_is_not_repeated(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("WEAVIATE_KEY_FOR_TESTS", "very-secret-key")

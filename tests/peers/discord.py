@@ -319,7 +319,7 @@ class DiscordPeer:
         """Give a slash command that the bot has registered; `permissions` are the author's in the channel."""
         results = next((command for command in self.commands if command["name"] == name and command["type"] == 1), None)
         assert results is not None, f"/{name} is not registered"
-        options = [_given(results, key, value) for key, value in option_values.items()]
+        options = [_parse_option(results, key, value) for key, value in option_values.items()]
         assert {option["name"] for option in results["options"] if option.get("required")} <= set(option_values)
         return await self._ask(channel, {"name": name, "type": 1, "options": options}, author, permissions)
 
@@ -929,7 +929,7 @@ def _check_list(select: Json) -> None:
         raise form("options", "SELECT_COMPONENT_OPTION_VALUE_DUPLICATED", "The specified option value is already used")
 
 
-def _given(command: Json, name: str, value: str) -> Json:
+def _parse_option(command: Json, name: str, value: str) -> Json:
     """Return an option as Discord delivers it, once it has checked the value."""
     option = next(entry for entry in command["options"] if entry["name"] == name)
     kind = option["type"]

@@ -46,12 +46,12 @@ def to_rewrite_reply(question: str, completed: str) -> str:
 
 def _to_key_words(words: Sequence[str]) -> list[str]:
     """Return words without articles, and without others that say nothing at both ends."""
-    kept = [word for word in words if _plain(word) not in ARTICLES]
-    while kept and not content_words(kept[0]):
-        kept.pop(0)
-    while kept and not content_words(kept[-1]):
-        kept.pop()
-    return kept
+    key_words = [word for word in words if _plain(word) not in ARTICLES]
+    while key_words and not content_words(key_words[0]):
+        key_words.pop(0)
+    while key_words and not content_words(key_words[-1]):
+        key_words.pop()
+    return key_words
 
 
 def _plain(word: str) -> str:

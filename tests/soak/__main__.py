@@ -159,10 +159,10 @@ class Faults:
 async def soak(world: World, seconds: float) -> tuple[list[Sample], Counter[str]]:
     """Ask, disturb and kill for so long; return what the last process took, and what happened how often."""
     faults, samples = Faults(world), list[Sample]()
-    began = time.monotonic()
+    started_at = time.monotonic()
 
     async def repeat(every_s: float, until_s: float, call: Callable[[], Awaitable[object]]) -> None:
-        while time.monotonic() - began < until_s:
+        while time.monotonic() - started_at < until_s:
             await asyncio.sleep(world.chance.uniform(0.5, 1.5) * every_s)
             await call()
 
@@ -172,7 +172,7 @@ async def soak(world: World, seconds: float) -> tuple[list[Sample], Counter[str]
         await world.daemon.start()
 
     async def sample() -> None:
-        if time.monotonic() - began > KILLED_SHARE * seconds + KILL_EVERY_S:
+        if time.monotonic() - started_at > KILLED_SHARE * seconds + KILL_EVERY_S:
             samples.append(take_sample(world))
 
     async def ask() -> None:

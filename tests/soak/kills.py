@@ -141,7 +141,7 @@ def report(world: World) -> bool:
 
 async def run(folder: Path, kills: int, seed: int) -> bool:
     """Kill so many times; return whether nothing was lost, cut off or doubled."""
-    began = time.monotonic()
+    started_at = time.monotonic()
     async with open_world(folder, seed) as world:
         rounds = [world.chance.sample(AIMS, len(AIMS)) for _ in range(kills // len(AIMS) + 1)]
         aims = [aim for some in rounds for aim in some][:kills]
@@ -149,7 +149,7 @@ async def run(folder: Path, kills: int, seed: int) -> bool:
         await world.settle(120)
         is_right = report(world)
         ready_s = sorted(world.daemon.ready_s)[len(world.daemon.ready_s) // 2]
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - started_at
     print(f"{kills} kills, {hit_count} as aimed, {seconds:.0f} s; ready again in {ready_s:.1f} s (p50)")
     return is_right
 

@@ -226,10 +226,10 @@ async def _finds_last_edition(world: World, node: Node) -> bool:
 
 
 async def _judge(world: World) -> bool:
-    began = time.monotonic()
+    started_at = time.monotonic()
     _watch_all(world, lambda _: None)
     await world.settle(SETTLE_S)
-    print(f"{len(world.questions)} questions, settled after {time.monotonic() - began:.0f} s; ", end="")
+    print(f"{len(world.questions)} questions, settled after {time.monotonic() - started_at:.0f} s; ", end="")
     print(f"{world.unfinished()} not settled")
     return report(world) and not world.unfinished()
 

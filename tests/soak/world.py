@@ -124,7 +124,7 @@ class Daemon:
         assert self._server is not None
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        began = time.monotonic()
+        started_at = time.monotonic()
         log = str(self._deployment.folder / "daemon.log")
         request = {"arguments": ["--config", str(self._deployment.config), "run"], "log": log}
         self._server.stdin.write(json.dumps(request).encode() + b"\n")
@@ -135,7 +135,7 @@ class Daemon:
             ):
                 assert self.is_running(), self._deployment.log()[-3000:]
                 await asyncio.sleep(0.05)
-        self.ready_s.append(time.monotonic() - began)
+        self.ready_s.append(time.monotonic() - started_at)
 
     def is_running(self) -> bool:
         """Return whether the process is there."""
