@@ -18,7 +18,7 @@ class ResponseTooLarge(ClientPayloadError):
 
 
 class BoundedResponse(ClientResponse):
-    """A response of at most `max_bytes` bytes: give it to a session as its `response_class`.
+    """A response of at most `max_bytes` bytes: given to a session as the class of its responses.
 
     Reading a longer one raises `ResponseTooLarge`; JSON raises what `core/runtime/foreign_json.py` does.
     """

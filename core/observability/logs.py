@@ -269,9 +269,20 @@ def _make_formatter(renderers: Sequence[Processor], secrets: Collection[str]) ->
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             *renderers,
-            lambda _logger, _method, line: redact(str(line)),
+            lambda _logger, _method, line: _escape_control_characters(redact(str(line))),
         ],
     )
+
+
+# What steers a terminal or hides what stands there, but not line ends and our own colours.
+_CONTROL_CHARACTER = re.compile(
+    "\x1b(?!\\[[0-9;]{0,8}m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
+
+
+def _escape_control_characters(line: str) -> str:
+    """Return a line with them written out, as JSON does: names of files and errors may hold anything."""
+    return _CONTROL_CHARACTER.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
 
 
 class _LogHandler(logging.StreamHandler["TextIO | BackgroundStream"]):

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import logging
+import re
 import subprocess
 import sys
 import time
@@ -126,6 +127,23 @@ def test_an_exception_is_a_traceback_in_one_line() -> None:
         assert event["exception"].startswith("Traceback (most recent call last):")
         assert event["exception"].endswith("ValueError: no access with [redacted]")
         assert event["level"] == "error"
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_no_foreign_text_steers_a_terminal(form: Literal["json", "console"]) -> None:
+    """Names of files, and errors that hold them, come from strangers."""
+    hostile = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202eexe\x85\u2028\r.md"
+    stream = configured(Terminal(), form)
+    get_logger("core").warning("file.skipped", path=hostile)
+    try:
+        raise ValueError(hostile)
+    except ValueError:
+        get_logger("core").exception("answer.failed")
+    text = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+    assert {character for character in text if not character.isprintable()} <= {"\n"}
+    assert text.count("owned") == 2, "it is shown all the same"
+    if form == "json":
+        assert lines(stream)[0]["path"] == hostile
 
 
 def test_a_terminal_gets_colours_and_plain_tracebacks() -> None:

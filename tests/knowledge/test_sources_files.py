@@ -135,6 +135,21 @@ async def test_what_becomes_a_link_after_listing_is_not_followed(tmp_path: Path,
     assert [document.path async for document in folder.documents(listing, ["docs/a.md", "b.md"])] == ["b.md"]
 
 
+async def test_what_becomes_a_link_in_the_last_moment_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at a file and its opening: the opening itself follows no link."""
+    root = tmp_path / "root"
+    fill(root, "a.md", "b.md")
+    fill(tmp_path, "outside/a.md")
+    folder = source(root)
+    listing = await folder.listing()
+    (root / "a.md").unlink()
+    (root / "a.md").symlink_to(tmp_path / "outside/a.md")
+    monkeypatch.setattr(Path, "is_symlink", lambda self: False)
+    assert [document.path async for document in folder.documents(listing, ["a.md", "b.md"])] == ["b.md"]
+
+
 @pytest.fixture
 def closed_to_us() -> Iterator[Path]:
     """An empty folder of a user whom permission bits bind; for the length of the test we are not root."""
