@@ -204,7 +204,7 @@ def _iter_audiences(settings: RestrictedSettings) -> Iterator[tuple[str, tuple[s
 def _find_problem(entry: str, audience: tuple[str, ...], settings: RestrictedSettings) -> str:
     """Return why an entry names nobody, and what to write instead; "" where it is right."""
     if entry == EVERYONE:
-        return "" if len(audience) == 1 else "everyone includes all others: remove it, or the other entries"
+        return "" if len(audience) == 1 else "everyone stands alone: remove it, or the other entries"
     bots = {(name, platform) for name, platform, _ in settings.get_bots()}
     networks = {f"http@{name}" if platform == "http" and name else platform for name, platform in bots}
     if ":" in entry:
