@@ -188,6 +188,19 @@ async def test_terms_are_not_searched_where_the_question_finds_its_own_language(
     assert [citation.passage_id for citation in reply.citations] == ["own"]
 
 
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Read it in [简体中文](README_zh.md), or install the package with pip.", "markdown"),
+        ("安装 = 软件包", "python"),
+    ],
+)
+async def test_chinese_words_in_english_sources_stop_no_search_of_terms(text: str, kind: str) -> None:
+    library = ForeignLibrary((passage("words", text, kind=kind), INSTALL))
+    await ask_without_model(library, "简体中文怎么安装这个软件包？")
+    assert len(library.queries) == 2
+
+
 async def test_a_question_of_which_a_part_is_unknown_is_searched_but_not_quoted() -> None:
     library = ForeignLibrary()
     reply = await ask_without_model(library, "安装水泵软件包")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from core.answering.context import MAX_QUERY_CHARS, AnswerDependencies
 from core.answering.rewriting.query_reply import QUERY_SCHEMA, is_refusal
 from core.grounding.evidence import escape_delimiters
+from core.grounding.fusion import NON_CODE_KINDS
 from core.llm.decision_schema import ParsedReply
 from core.llm.structured_output import DecisionRequest, decide
 from core.observability.logs import get_logger
@@ -22,7 +23,7 @@ from core.runtime.budget import Budget
 from core.text.glossary import translate_terms
 from core.text.keywords import content_words
 from core.text.languages import extract_names, identify_language, is_in_language, language_name
-from core.text.tokens import count_cjk, detect_language
+from core.text.tokens import detect_language
 from core.types import Passage, Turn
 
 STAGE = "translate"
@@ -98,13 +99,20 @@ def translate_known_terms(
     Single words find much that is beside the point. So they are not searched where the question itself finds something,
     or where too few of its words are known.
     """
-    if detect_language(query) != "zh" or budget.translations or any(count_cjk(passage.text) for passage in passages):
+    if detect_language(query) != "zh" or budget.translations:
         return Translation()
     target, foreign_agents = get_foreign_agents(query, deps)
     terms = translate_terms(query)
     if target != "en" or terms.coverage < MIN_TERM_COVERAGE:
         return Translation()
+    if any(_is_chinese_prose(passage) for passage in passages):
+        return Translation()
     # The unknown words of a question may be its subject: then its known terms alone would search for something else.
     if terms.coverage >= MIN_QUOTABLE_COVERAGE:
         budget.translations[query] = terms.text
     return Translation(terms.text, foreign_agents)
+
+
+def _is_chinese_prose(passage: Passage) -> bool:
+    """Say whether a passage is written in Chinese; English ones have Chinese words in links, examples and messages."""
+    return passage.kind in NON_CODE_KINDS and detect_language(passage.text) == "zh"
