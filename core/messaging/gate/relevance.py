@@ -48,12 +48,14 @@ async def measure_relevance(text: str, library: Library, settings: Settings) -> 
     """Match the words of a message with what is stored. Raises `StoreError` of the library.
 
     Sources that are asked at question time are not: chatter must cost their owners nothing. An agent that has no others
-    is known by its description and examples. Where no source is in Chinese, the terms of a Chinese message are matched
-    in English.
+    is known by its description and examples. Where no source is in Chinese and no Chinese passage matches, the terms of
+    a Chinese message are matched in English.
     """
-    translation = _translate(text, library) if settings.context.translate else ""
-    match = await library.match_words(translation or text, BEST_PASSAGES)
-    match = replace(match, translation=translation) if translation else match
+    match = await library.match_words(text, BEST_PASSAGES)
+    has_chinese = any(detect_language(passage.text) == "zh" for passage in match.passages)
+    translation = _translate(text, library) if settings.context.translate and not has_chinese else ""
+    if translation:
+        match = replace(await library.match_words(translation, BEST_PASSAGES), translation=translation)
     live_sources = {name for name, source in settings.sources.items() if isinstance(source, LiveSource)}
     descriptions = [
         description
