@@ -38,7 +38,7 @@ class CacheKey:
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """A reply that was given before, to the question `asked`; `versions` are those of its cited sources then."""
+    """A reply that was given before, to `question`; `versions` are those of its cited sources then."""
 
     number: int
     question: str
