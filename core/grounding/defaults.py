@@ -8,7 +8,7 @@ from collections.abc import Iterator
 _DEFAULT_HEADER = re.compile(r"defaults?(?: values?)?|默认值?", re.IGNORECASE)
 _CLAIMS_DEFAULT = re.compile(r"\bdefaults?\b|默认", re.IGNORECASE)
 _CODE = re.compile(r"`([^`\n]{1,80})`")
-_RULE = re.compile(r"[\s|:+-]*-{2}[\s|:+-]*")
+_RULE = re.compile(r"(?:[\s|:+]|-(?!-))*--[\s|:+-]*")
 _BOOLEANS = {
     True: re.compile(r"\b(?:true|enabled|on)\b|开启|启用|打开", re.IGNORECASE),
     False: re.compile(r"\b(?:false|disabled|off)\b|关闭|禁用", re.IGNORECASE),
