@@ -274,9 +274,12 @@ def split_pieces(text: str) -> list[str]:
 
 
 def to_vector(text: str, dimension: int) -> Vector:
-    """Return the embedding of a text: the sum of one fixed random vector per word, so it is not of unit length."""
+    """Return the embedding of a text: the sum of one fixed random vector per word, so it is not of unit length.
+
+    Chinese is written without blanks, so each of its characters counts as a word.
+    """
     total = np.zeros(dimension, np.float32)
-    for word in re.findall(r"\w+", text.lower()) or [""]:
+    for word in re.findall(r"[\u4e00-\u9fff]|[^\W\u4e00-\u9fff]+", text.lower()) or [""]:
         seed = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest())
         total += np.random.default_rng(seed).standard_normal(dimension, np.float32)
     return total
