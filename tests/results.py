@@ -78,7 +78,8 @@ def save(measured: Mapping[str, Sequence[Figure]]) -> None:
     """Keep the figures of the suites that ran, those of the others stay; write the page and the pictures."""
     values = curves.read(BENCHMARKS)
     machine = describe_machine()
-    for suite, figures in measured.items():
+    # A suite whose server is missing measures nothing.
+    for suite, figures in ((suite, figures) for suite, figures in measured.items() if figures):
         entries = [
             {"what": figure.name, "value": float(f"{figure.value:.4g}"), "unit": figure.unit, "limit": figure.limit}
             for figure in figures
@@ -116,7 +117,7 @@ def _speed_lines() -> Iterator[str]:
     for suite, result in values.items():
         machine = result["machine"]
         yield from (f"### `make bench` suite {suite}", "")
-        yield f"{machine['date']}, commit {machine['commit']}: {machine['processor']}, {machine['memory']}, "
+        yield f"{machine['date']}, commit {machine['commit']}: {machine['processor']}, {machine['memory']},"
         yield from (f"{machine['system']}, Python {machine['python']}.", "")
         if suite in drawn:
             yield from (f"![the suite {suite} as curves](benchmarks/{suite}.svg)", "")

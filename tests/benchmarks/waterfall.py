@@ -32,7 +32,7 @@ RUNS, WARM_UP = 5, 2
 QUESTION = Question("How does the client retry a request that timed out?")
 TALK = (Turn("user", "How does the client handle timeouts?", "Ann"), Turn("assistant", "It retries the request."))
 REPLIES = {
-    "rewrite": "+ the retries of a request that timed out\n",
+    "rewrite": "+ client timeouts\n",
     "split": '{"questions": ["How does the client retry a request?", "How is a timeout of a request set?"]}',
     "plan": '{"steps": ["retries of a request", "timeout of a request"]}',
     "filter": '{"keep": ["p1", "p2"], "missing": "how many retries"}',
