@@ -71,6 +71,7 @@ VENDORS = {
     "slack_bolt": ["bots/slack/"],
     "slack_sdk": ["bots/slack/"],
     "sqlalchemy": ["core/storage/"],
+    "aiosqlite": ["core/storage/"],
     "structlog": ["core/observability/logs.py"],
     "snowballstemmer": ["core/text/tokens.py"],
     "tokenizers": ["knowledge/embedding/local.py", "knowledge/reranking/cross_encoder.py"],

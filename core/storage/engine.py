@@ -8,15 +8,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import aiosqlite
 from sqlalchemy import (
     URL,
     Column,
     Connection,
     Executable,
     MetaData,
+    QueuePool,
     Row,
     Select,
     String,
@@ -39,6 +42,9 @@ from core.storage.tables import metadata
 HEAD = "0008"
 # How long a statement waits for the lock of another process.
 BUSY_TIMEOUT_MS = 5000
+# How often, and after how many seconds each time, `close` looks whether all transactions have ended: for twice as long
+# as one waits for the lock of another process.
+CLOSE_POLLS, CLOSE_POLL_S = 2000, 0.005
 DAMAGED_HINT = "Restore a backup of the file, or move it away: the next start then makes a new one"
 _DAMAGE = ("malformed", "not a database", "decode", "no such column", "no such table")
 # As Alembic creates it.
@@ -55,6 +61,7 @@ class Database:
         self._engine = engine
         self._location = location
         self.owner = ""
+        self._is_closed = False
         self.is_on_server = engine.dialect.name == "postgresql"
         # SQLite lets waiting writers retry at random, until one of them times out.
         self._write_lock: AbstractAsyncContextManager[None] = nullcontext() if self.is_on_server else asyncio.Lock()
@@ -70,9 +77,7 @@ class Database:
                 f"the journal {path} cannot be opened: it is a folder; move it away, or name another place"
             )
         path.parent.mkdir(parents=True, exist_ok=True)
-        engine = create_async_engine(URL.create("sqlite+aiosqlite", database=str(path)))
-        event.listen(engine.sync_engine, "connect", _set_pragmas)
-        return await cls._open_engine(engine, str(path))
+        return await cls._open_engine(_make_engine(path), str(path))
 
     @classmethod
     async def open_server(cls, settings: JournalSettings) -> Database:
@@ -106,7 +111,7 @@ class Database:
         Where the database is a file, writers of this process take turns, first come, first served.
         """
         try:
-            async with self._write_lock, self._engine.begin() as connection:
+            async with self._write_lock, self._get_engine().begin() as connection:
                 yield connection
         except (SQLAlchemyError, UnicodeDecodeError) as error:
             raise JournalError(f"the journal {self._location} refuses to be written: {_cause(error)}") from error
@@ -115,7 +120,7 @@ class Database:
     async def connect(self) -> AsyncIterator[AsyncConnection]:
         """Open a connection for reading."""
         try:
-            async with self._engine.connect() as connection:
+            async with self._get_engine().connect() as connection:
                 yield connection
         except (SQLAlchemyError, UnicodeDecodeError) as error:
             raise JournalError(f"the journal {self._location} cannot be read: {_cause(error)}") from error
@@ -157,8 +162,24 @@ class Database:
         return f"{'PostgreSQL' if self.is_on_server else 'SQLite'} {'.'.join(map(str, version))}"
 
     async def close(self) -> None:
-        """Close the database. Idempotent."""
+        """Close the database, once its transactions have ended; what begins later fails. Idempotent.
+
+        A page may still be read, and a cancelled task may still open a connection. What comes back to the pool after
+        it was disposed of, nobody closes.
+        """
+        self._is_closed = True
+        pool = cast("QueuePool", self._engine.pool)
+        for _ in range(CLOSE_POLLS):
+            # What is being opened counts as well.
+            if not pool.checkedout():
+                break
+            await asyncio.sleep(CLOSE_POLL_S)
         await self._engine.dispose()
+
+    def _get_engine(self) -> AsyncEngine:
+        if self._is_closed:
+            raise JournalError(f"the journal {self._location} is closed")
+        return self._engine
 
     async def _upgrade(self) -> None:
         if await self._get_revision() == HEAD:
@@ -230,6 +251,27 @@ def _run_revisions(connection: Connection) -> None:
             connection.execute(select(table).limit(1))
     except DBAPIError as error:
         raise _UnknownSchema(str(error.orig)) from error
+
+
+def _make_engine(path: Path) -> AsyncEngine:
+    url = URL.create("sqlite+aiosqlite", database=str(path))
+    engine = create_async_engine(url, async_creator=partial(_connect, path.absolute()))
+    event.listen(engine.sync_engine, "connect", _set_pragmas)
+    return engine
+
+
+async def _connect(path: Path) -> aiosqlite.Connection:
+    """Open a file. The thread of aiosqlite goes on for a cancelled caller, when the event loop may have ended."""
+    connection = aiosqlite.connect(path)
+    # As SQLAlchemy does: a connection that is forgotten must not keep the process.
+    connection._thread.daemon = True
+    opening = asyncio.ensure_future(connection)
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        await asyncio.gather(opening, return_exceptions=True)
+        await connection.close()
+        raise
 
 
 def _set_pragmas(connection: Any, _record: object) -> None:
