@@ -65,6 +65,7 @@ def connected(deployment: Deployment, telegram: TelegramPeer, model: LanguageMod
 def test_a_repository_becomes_a_cited_answer(deployment: Deployment) -> None:
     answer = deployment.json("ask", "How do I change the signing key of sessions?")
     assert answer["extractive"]
+    assert answer["nearest"] == []
     assert "rotate_keys" in answer["answer"]
     assert "[1]" in answer["answer"]
     cited = answer["citations"][0]

@@ -161,6 +161,7 @@ def reply_as_json(question: str, reply: Reply) -> Mapping[str, Any]:
             "cost": round(token_usage.cost, 8),
         },
         "extractive": reply.is_extractive,
+        "nearest": [asdict(page) for page in reply.nearest_pages],
     }
 
 

@@ -143,15 +143,15 @@ def _parse_positions(ids: str) -> list[int]:
 
 
 def _get_citation(passage: Passage, citations_by_link: dict[str, Citation]) -> Citation:
+    citation = to_citation(passage, len(citations_by_link) + 1)
+    return citations_by_link.setdefault(citation.url or passage.id, citation)
+
+
+def to_citation(passage: Passage, number: int) -> Citation:
+    """Return the link to a passage, by its readable title."""
     # A source of any other kind of address (`javascript:`) could make a reader run something.
     url = passage.url if passage.url.startswith(("http://", "https://")) else ""
-    link = url or passage.id
-    if link not in citations_by_link:
-        title = get_readable_title(passage.title)
-        citations_by_link[link] = Citation(
-            len(citations_by_link) + 1, passage.id, passage.source, title, passage.path, url
-        )
-    return citations_by_link[link]
+    return Citation(number, passage.id, passage.source, get_readable_title(passage.title), passage.path, url)
 
 
 def get_readable_title(title: str) -> str:

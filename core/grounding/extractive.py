@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from core.errors import ServiceError
@@ -80,10 +80,21 @@ class ScoredQuote:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class QuoteRequest:
+    """A question, its weighted terms, and the seconds that comparing vectors may take."""
+
     text: str
     subject: Subject
     timeout_s: float
+
+    @classmethod
+    async def open(cls, question: str, library: Library, timeout_s: float) -> QuoteRequest:
+        """Return the request for a question, its words weighted by a library."""
+        return cls(question, Subject.from_question(question, await library.term_weights(question)), timeout_s)
+
+    def get_coverage(self, passage: Passage) -> float:
+        """Return the share of the question's terms that a passage has, with its title and path, 0 to 1."""
+        return self.subject.get_coverage(_tokenize(f"{passage.title}\n{passage.path}\n{passage.text}"))
 
     @property
     def wants_code(self) -> bool:
@@ -103,27 +114,39 @@ async def extract_answer(question: str, passages: Sequence[Passage], library: Li
     decide.
     """
     passages = passages[:MAX_PASSAGES]
-    subject = Subject.from_question(question, await library.term_weights(question))
-    tokens = [_tokenize(f"{passage.title}\n{passage.path}\n{passage.text}") for passage in passages]
-    candidates = [
-        Candidate(quotable, position, _tokenize(f"{quotable.heading} {passage.title}"), passage.kind in NON_CODE_KINDS)
-        for position, passage in enumerate(passages)
-        if subject.get_coverage(tokens[position]) >= MIN_COVERAGE
-        for quotable in _get_quotables(passage)
-    ]
+    request = await QuoteRequest.open(question, library, timeout_s)
+    candidates = get_candidates(
+        passages,
+        [position for position, passage in enumerate(passages) if request.get_coverage(passage) >= MIN_COVERAGE],
+    )
     if not candidates:
         return ""
-    parsed_question = _Question(question, subject, timeout_s)
-    quotes = _select(parsed_question, await _rank(parsed_question, candidates, library))
+    quotes = _select(request, await rank_candidates(request, candidates, library))
     quotes.sort(key=lambda quote: (quote.candidate.position, min(quote.candidate.quotable.sentences)))
     return "\n\n".join(_render(quote, passages[quote.candidate.position]) for quote in quotes)
+
+
+def get_candidates(passages: Sequence[Passage], positions: Collection[int]) -> list[Candidate]:
+    """Return everything quotable of the passages at these positions."""
+    return [
+        Candidate(
+            quotable,
+            position,
+            _tokenize(f"{quotable.heading} {passages[position].title}"),
+            passages[position].kind in NON_CODE_KINDS,
+        )
+        for position in positions
+        for quotable in _get_quotables(passages[position])
+    ]
 
 
 def _tokenize(text: str) -> frozenset[str]:
     return frozenset(lexical_tokens(text).split())
 
 
-async def _rank(question: _Question, candidates: Sequence[Candidate], library: Library) -> list[ScoredQuote]:
+async def rank_candidates(
+    question: QuoteRequest, candidates: Sequence[Candidate], library: Library
+) -> list[ScoredQuote]:
     """Return the candidates with their scores, best first."""
     tokens = [_tokenize(candidate.quotable.content) for candidate in candidates]
     overlaps = [
@@ -167,7 +190,7 @@ def _score_words(subject: Subject, candidate: Candidate, tokens: frozenset[str])
     return 0.5 * own_coverage + 0.2 * context_coverage + 0.3 * heading_coverage / (1 + candidate.quotable.rank)
 
 
-def _select(question: _Question, ranked_quotes: Sequence[ScoredQuote]) -> list[ScoredQuote]:
+def _select(question: QuoteRequest, ranked_quotes: Sequence[ScoredQuote]) -> list[ScoredQuote]:
     """Return the best quotes that say different things; one of them has code when the question asks how."""
     selected: list[ScoredQuote] = []
     for quote in ranked_quotes:

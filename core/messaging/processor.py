@@ -364,6 +364,7 @@ class MessageProcessor:
             tuple(history),
             *(message.id, message.author, message.author_id, message.key, message.in_restricted_thread),
             visible_sources=visible,
+            is_unasked=decision.is_proactive or (sink.is_resumed and not message.addressed),
         )
         question = await self._feedback.with_retry_context(message, with_attachments(question, message, adapter))
         async with self._feedback.running_answers.track(message, is_resumed=sink.is_resumed) as stop:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime
 
 from core.text.catalogue import ENGLISH, Messages
@@ -40,6 +41,28 @@ def format_code(text: str, max_chars: int = MAX_CODE_CHARS, texts: Messages = EN
     """
     line = " ".join(text.replace("`", "'").split())
     return f"`{line[:max_chars]}{' …' if len(line) > max_chars else ''}`" if line else texts.no_text
+
+
+_WORD_JOINER = "\u2060"
+_MARKUP = re.compile(r"([\\`*_\[\]<~|&])")
+# In running text a number in brackets is a citation, and what follows an @ may be somebody.
+_CITATION_OR_MENTION = re.compile(r"\[(?=\d)|@(?=\S)")
+_UNSAFE_URL_CHARS = re.compile(r"[\x00-\x20\x7f<>\\`]")
+
+
+def format_link(title: str, url: str) -> str:
+    r"""Return Markdown with a link, or with the title alone where there is no address.
+
+    The title is shown as plain text on one line: no markup, no mention, no citation.
+
+    >>> format_link("[1] *Setup*", "https://example.org/a b")
+    '[\\[\u20601\\] \\*Setup\\*](<https://example.org/a%20b>)'
+    """
+    line = _CITATION_OR_MENTION.sub(lambda match: match[0] + _WORD_JOINER, " ".join(title.split()))
+    text = _MARKUP.sub(r"\\\1", line)
+    # An ampersand would begin an entity.
+    link = _UNSAFE_URL_CHARS.sub(lambda match: f"%{ord(match[0]):02X}", url).replace("&", "\\&")
+    return f"[{text}](<{link}>)" if link else text
 
 
 def format_age(moment: datetime, texts: Messages = ENGLISH) -> str:

@@ -33,6 +33,7 @@ def says_nothing_was_found(text: str) -> bool:
 
 def get_detail(reply: Reply) -> str:
     """Return what is special about an answer, for reports: what it lacks, or how it was made; "" for nothing."""
-    if not reply.citations and reply.trace.query and says_nothing_was_found(reply.text):
+    is_said = bool(reply.nearest_pages) or says_nothing_was_found(reply.text)
+    if not reply.citations and reply.trace.query and is_said:
         return "nothing_found"
     return reply.shortfall or ("cached" if reply.trace.cached else "extractive" if reply.is_extractive else "")

@@ -149,7 +149,7 @@ class Reply:
     """An answer: Markdown text in which [n] refers to `citations`, the passages behind it, and its trace.
 
     `image_description` is a model's description of the images in the question. `failure` is set where the text is an
-    apology: why there is no answer.
+    apology: why there is no answer. `nearest_pages` are links that the text names in place of an answer.
     """
 
     text: str
@@ -159,6 +159,7 @@ class Reply:
     trace: Trace = field(default_factory=lambda: Trace("", "none", (), {}))
     image_description: str = ""
     failure: str = ""
+    nearest_pages: tuple[Citation, ...] = ()
 
     @property
     def is_stopped(self) -> bool:

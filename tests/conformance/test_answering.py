@@ -67,6 +67,15 @@ async def test_nothing_found_is_said_plainly(lined: Bot, model: LanguageModelPee
 
 
 @alone
+async def test_without_an_answer_the_nearest_page_is_a_link(lined: Bot, model: LanguageModelPeer) -> None:
+    model.status = 500
+    text = await ask_in_private(lined, "Does pip honour the proxy and the mirror of our company's registry?")
+    assert "I found no direct answer" in text
+    assert "Install the package with pip" in text
+    assert "https://example.org/install" in lined.messages(lined.private())[0].links
+
+
+@alone
 async def test_a_model_that_fails_is_told_with_quotes_from_the_sources(lined: Bot, model: LanguageModelPeer) -> None:
     model.status = 500
     text = await ask_in_private(lined)

@@ -2,14 +2,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 import pytest
 
+from bots.cli.ask import reply_as_json
 from core.answering.agents.context_manager import speculative_query
+from core.answering.cache import is_cacheable
 from core.answering.pipeline import answer
 from core.errors import ServiceError, UsageError
 from core.llm.role_models import RoleChatModel
 from core.settings import ModelsSettings
+from core.text.nothing_found import get_detail
 from core.types import Passage, Question, Turn
 from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, OrderKeeper, parts, passage, settings
 from tests.core.scripted import ScriptedPeer
@@ -52,6 +56,39 @@ async def test_without_evidence_the_answer_says_what_is_known() -> None:
     reply = await answer(Question("Who won the chess olympiad?"), MemorySink(), parts())
     assert reply.text == "I found nothing about this in the sources I know (docs)."
     assert reply.citations == ()
+
+
+NEAR = Question("Does pip honour the proxy and the mirror of our company's registry?")
+
+
+async def test_without_a_quote_the_nearest_pages_are_named_and_nothing_is_answered() -> None:
+    reply = await answer(NEAR, MemorySink(), parts())
+    assert reply.text == (
+        "I found no direct answer in the sources I know. These pages come closest:\n\n"
+        "- **[Install](<https://example.org/install>)**\n"
+        "  Install the package with pip. Run `pip install kimas` in a virtual environment first."
+    )
+    assert [page.path for page in reply.nearest_pages] == ["install.md"]
+    assert reply.citations == ()
+    assert reply.shortfall == get_detail(reply) == "nothing_found"
+    assert not is_cacheable(reply)
+    assert reply_as_json(NEAR.text, reply)["nearest"][0]["url"] == "https://example.org/install"
+    chinese = await answer(Question("pip 能不能用公司镜像和代理？"), MemorySink(), parts())
+    assert chinese.text.startswith("在我所知的资料中没有找到直接的答案。")
+
+
+async def test_who_did_not_ask_gets_no_pages() -> None:
+    reply = await answer(replace(NEAR, is_unasked=True), MemorySink(), parts())
+    assert reply.text == "I found nothing about this in the sources I know (docs)."
+    assert reply.nearest_pages == ()
+
+
+async def test_a_title_is_no_markup_and_a_page_without_an_address_has_no_link() -> None:
+    page = replace(passage("a", INSTALL.text), title="*Install* [1] <b>", url="javascript:alert(1)")
+    reply = await answer(NEAR, MemorySink(), parts(InMemoryLibrary([page])))
+    assert "- **\\*Install\\* \\[\u20601\\] \\<b>**\n" in reply.text
+    assert "javascript" not in reply.text
+    assert (reply.citations, reply.trace.dropped_citations) == ((), 0)
 
 
 async def test_weak_evidence_is_no_answer() -> None:

@@ -10,8 +10,10 @@ import pytest
 
 from core.grounding.citations import get_readable_title, resolve_markers
 from core.grounding.extractive import extract_answer
+from core.grounding.nearest import MAX_LINE_CHARS, NearPage, find_nearest_pages
 from core.grounding.quotable import clean_inline, get_quotables, parse_blocks
 from core.grounding.subject import Subject
+from core.types import Passage
 from tests.core.fixtures import InMemoryLibrary, passage
 
 INSTALL_PAGE = """\
@@ -253,3 +255,44 @@ def test_code_that_begins_in_another_passage_is_no_prose() -> None:
     code = "class Site(Spider):\n    name = 1\n\n    # rest"
     assert [(block.kind, block.text) for block in parse_blocks(text)] == [("code", code), ("prose", "This is prose.")]
     assert [block.kind for block in parse_blocks("    For example, this is prose in a directive.\n")] == ["prose"]
+
+
+async def near(question: str, *passages: Passage, min_similarity: float = 0.45) -> list[NearPage]:
+    return await find_nearest_pages(question, passages, InMemoryLibrary(), min_similarity)
+
+
+async def test_a_near_page_is_named_once_with_its_closest_line() -> None:
+    first = replace(passage("a", "Tarn is a small server."), path="keys.md", similarity=0.6)
+    second = replace(passage("b", "It signs. The server signs tokens with a key."), path="keys.md", similarity=0.3)
+    third = replace(passage("c", "The signature of a token can be read by all."), similarity=0.5)
+    pages = await near("Who signs the tokens?", first, second, third)
+    assert pages == [
+        NearPage(0, "Tarn is a small server."),
+        NearPage(2, "The signature of a token can be read by all."),
+    ]
+    nearer = replace(second, similarity=0.5)
+    assert (await near("Who signs the tokens?", first, nearer))[0].position == 1
+
+
+async def test_pages_far_from_the_question_or_without_vectors_are_not_named() -> None:
+    page = replace(passage("a", "The key is rotated every night."), similarity=0.44)
+    assert await near("When is the key rotated?", page, replace(page, similarity=0.0)) == []
+    assert await near("When is the key rotated?") == []
+
+
+async def test_no_more_pages_are_named_than_can_be_read() -> None:
+    pages = [passage(name, f"Rotate the key of {name}.") for name in "abcdefgh"]
+    assert [page.position for page in await near("How do I rotate?", *pages)] == [0, 1, 2]
+
+
+async def test_the_line_of_a_page_is_short_and_has_no_marker() -> None:
+    text = f"See [the guide](https://example.org/{'x' * 200}) on rotation [1], {'which is long ' * 12}."
+    line = (await near("rotation?", replace(passage("a", text), similarity=0.9)))[0].line
+    assert line.startswith("See the guide on rotation (1), which is")
+    assert line.endswith(" …")
+    assert len(line) <= MAX_LINE_CHARS + 2
+
+
+async def test_a_page_of_code_alone_is_named_without_a_line() -> None:
+    code = replace(passage("a", "x = 1\ny = 2\nz = 3\n", kind="python"), similarity=0.9)
+    assert await near("What is x?", code) == [NearPage(0, "")]

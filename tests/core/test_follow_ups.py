@@ -113,7 +113,9 @@ def test_a_follow_up_has_the_names_that_the_answer_gives_first() -> None:
 
 @pytest.mark.parametrize("language", languages())
 def test_an_apology_is_carried_by_nothing(language: str) -> None:
-    apology = messages_for(language).no_evidence.format(sources="docs, gunicorn")
+    texts = messages_for(language)
+    assert is_apology(Turn("assistant", texts.nearest_pages.format(pages="- **[Heating](<https://example.org>)**")))
+    apology = texts.no_evidence.format(sources="docs, gunicorn")
     history = (Turn("user", "Where is the sauna?", "Ann", "1"), Turn("assistant", apology))
     assert is_apology(history[1])
     assert not is_apology(replace(history[1], text="I found the key."))

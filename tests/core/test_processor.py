@@ -383,6 +383,22 @@ async def test_a_question_to_everybody_is_answered_when_nobody_else_does(journal
     assert await processor.drain(60) == 0
 
 
+async def test_an_answer_knows_whether_anybody_asked_the_bot(journal: Journal) -> None:
+    questions: list[Question] = []
+
+    async def note(question: Question, sink: Sink) -> Reply:
+        questions.append(question)
+        return await echo(question, sink)
+
+    room, processor = automatic(journal, note)
+    unasked, asked = asked_now(1), asked_now(2, "What is memory?", addressed=True, author_id="43", author="Bob")
+    for message in (unasked, asked):
+        await processor.handler_for(room)(message)
+        await settled(journal, message)
+    assert [question.is_unasked for question in questions] == [True, False]
+    assert await processor.drain(60) == 0
+
+
 async def test_while_it_leaves_a_question_to_people_others_are_answered(journal: Journal) -> None:
     room, processor = automatic(journal, echo, wait_s=3)
     waiting, addressed = asked_now(1), asked_now(2, "What is memory?", addressed=True, author_id="43", author="Bob")

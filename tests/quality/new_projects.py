@@ -77,6 +77,7 @@ class Answers:
 
     judgements: list[tuple[Case, Judgement]] = field(default_factory=list)
     off_topic_quoted: list[bool] = field(default_factory=list)
+    off_topic_with_pages: list[bool] = field(default_factory=list)
     scored: list[ScoredCase] = field(default_factory=list)
 
 
@@ -109,20 +110,26 @@ async def _ask(
         question = QuotedQuestion(case.id, "", "", case.language, case.question.text, "", facts, topic)
         answers.judgements.append((case, judge(question, await app.answer(case.question, SilentSink()))))
     for text in off_topic:
-        answers.off_topic_quoted.append(bool((await app.answer(Question(text), SilentSink())).citations))
+        reply = await app.answer(Question(text), SilentSink())
+        answers.off_topic_quoted.append(bool(reply.citations))
+        answers.off_topic_with_pages.append(bool(reply.nearest_pages))
     gate_cases = [GateCase(case.id, case.question.text, True) for case in cases if not case.question.history]
     gate_cases += [GateCase(text, text, False) for text in messages]
     answers.scored += await score_cases(gate_cases, app.library, app.settings)
 
 
 def _answer_figures(answers: Answers) -> list[Figure]:
-    useful = {
-        name: [judgement.is_useful for case, judgement in answers.judgements if case.is_held_out in halves]
+    halves = {
+        name: [(case, judgement) for case, judgement in answers.judgements if case.is_held_out in halves]
         for name, halves in (("", (False, True)), (", held-out half", (True,)))
     }
+    useful = {name: [judgement.is_useful for _, judgement in half] for name, half in halves.items()}
+    helped = {name: [judgement.is_helped(case.files) for case, judgement in half] for name, half in halves.items()}
     return [
         *(Figure(f"useful quoted answers{name}", _share(values)) for name, values in useful.items()),
+        *(Figure(f"useful answers, or a right page named{name}", _share(values)) for name, values in helped.items()),
         Figure("off-topic questions quoted", _share(answers.off_topic_quoted), 0.1, lower_is_better=True),
+        Figure("off-topic questions that get pages", _share(answers.off_topic_with_pages), 0.1, lower_is_better=True),
     ]
 
 

@@ -2,8 +2,9 @@
 
 The questions are ours (`quoted_answers.jsonl`): each names the repository and the commit, the file that answers it, and
 patterns that a useful answer contains (`facts`, all of them). A quote is irrelevant when it has neither a fact nor the
-question's `topic`. An answer is useful when it has every fact and at most one irrelevant quote. Questions without facts
-are about something else: nothing should be quoted for them. Questions are divided by the hash of their id; only the
+question's `topic`. An answer is useful when it has every fact and at most one irrelevant quote. A question is helped by
+a useful answer, or by one that quotes nothing and names the right page. Questions without facts are about something
+else: nothing should be quoted or named for them. Questions are divided by the hash of their id; only the
 development half was looked at while the rules were made.
 """
 
@@ -14,7 +15,7 @@ import hashlib
 import json
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,17 +59,22 @@ class QuotedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is true of the answer to one question."""
+    """What is true of the answer to one question. `pages` are the files that it names in place of an answer."""
 
     question: QuotedQuestion
     text: str
     missing: tuple[str, ...]
     irrelevant: tuple[str, ...]
+    pages: tuple[str, ...] = ()
 
     @property
     def is_useful(self) -> bool:
         """Whether a reader is helped: every fact, and little besides."""
         return not self.missing and len(self.irrelevant) <= MAX_USEFUL_IRRELEVANT
+
+    def is_helped(self, files: Collection[str]) -> bool:
+        """Return whether the answer is useful, or names one of the files that answer the question."""
+        return self.is_useful or not set(files).isdisjoint(self.pages)
 
 
 def read_questions() -> list[QuotedQuestion]:
@@ -129,9 +135,17 @@ def measure(data: Path) -> list[Figure]:
             )
             for name, language in (("English", "en"), ("Chinese", "zh"))
         ),
+        Figure(
+            "useful answers, or a right page named", _share(item.is_helped([item.question.file]) for item in on_topic)
+        ),
         Figure("answers with an irrelevant quote", _share(bool(item.irrelevant) for item in on_topic)),
         Figure(
             "off-topic questions quoted", _share(bool(item.irrelevant) for item in off_topic), 0.1, lower_is_better=True
+        ),
+        Figure(
+            "off-topic questions that get pages",
+            *(_share(bool(item.pages) for item in off_topic), 0.1),
+            lower_is_better=True,
         ),
     ]
 
@@ -154,7 +168,8 @@ def judge(question: QuotedQuestion, reply: Reply) -> Judgement:
     quotes = _END_OF_QUOTE.split(reply.text.strip())[:-1] if reply.citations else []
     relevant = re.compile("|".join([*question.facts, question.topic]) or r"(?!)", re.IGNORECASE)
     missing = tuple(fact for fact in question.facts if not any(re.search(fact, quote) for quote in quotes))
-    return Judgement(question, reply.text, missing, tuple(quote for quote in quotes if not relevant.search(quote)))
+    irrelevant = tuple(quote for quote in quotes if not relevant.search(quote))
+    return Judgement(question, reply.text, missing, irrelevant, tuple(page.path for page in reply.nearest_pages))
 
 
 def _to_report(judgement: Judgement) -> str:

@@ -9,11 +9,11 @@ from contextlib import aclosing
 
 from core.answering.agents.conversation import fence_turn
 from core.answering.agents.history_selection import ContextualQuestion, get_speaker_labels, to_asked_by_attribute
+from core.answering.agents.quoting import WrittenAnswer, quote_passages
 from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
 from core.errors import AnswerStopped, KimasError, ModelError
 from core.grounding.citations import resolve_markers, trim_partial_marker
 from core.grounding.evidence import escape_delimiters, render_passages
-from core.grounding.extractive import extract_answer
 from core.llm.reasoning import append_visible
 from core.observability.logs import get_logger
 from core.ports import ChatModel, Sink
@@ -24,8 +24,6 @@ from core.text.tokens import estimate_tokens
 from core.types import Passage, Question, Turn
 
 MAX_HISTORY_TOKENS = 1500
-# Quoting is the fallback when the model took all the time: it gets at least this many seconds.
-MIN_QUOTE_S = 0.5
 UPDATE_INTERVAL_S = 0.05
 CODE_END = "\n```"
 OPEN_TIMEOUT_S, OPEN_TIMEOUT_SHARE = 2.0, 0.2
@@ -40,36 +38,35 @@ async def wait_for_open(opening: asyncio.Task[None], budget: Budget) -> None:
         opening.cancel()
 
 
-async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencies, budget: Budget) -> tuple[str, bool]:
-    """Write the answer into the sink. Return it with passage ids as markers, and whether it is extractive.
+async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencies, budget: Budget) -> WrittenAnswer:
+    """Write the answer into the sink, and return it.
 
     When the model fails before its first word, the passages are quoted; when it fails later, or somebody stops it, the
     answer says that it ends too soon. A question that is empty, as when nobody could look at its picture, gets an empty
     answer.
     """
     question, retrieval = inputs.question, inputs.retrieval
-    query, passages = retrieval.query, retrieval.passages
     if not question.text.strip():
-        return "", True
+        return WrittenAnswer("", is_extractive=True)
     if deps.model is None:
         with budget.timed("write"):
-            return await quote_passages(query, passages, deps, budget), True
+            return await quote_passages(inputs, deps, budget)
     messages = messages_for(deps.prompts.language)
     with budget.timed("write"):
         chunks = inputs.chunks or stream_answer(question, retrieval, deps.model, deps, budget)
         try:
-            text, error = await _stream_into_sink(chunks, passages, sink, budget, question.stop)
+            text, error = await _stream_into_sink(chunks, retrieval.passages, sink, budget, question.stop)
         finally:
             tokens = budget.tokens
             deps.head_starts.record_answer(tokens["summarizer.prompt"], tokens["summarizer.completion"])
         if isinstance(error, AnswerStopped):
-            return _mark_unfinished(trim_partial_marker(text), messages.answer_stopped), False
+            return WrittenAnswer(_mark_unfinished(trim_partial_marker(text), messages.answer_stopped))
         if text.strip():
-            return (_mark_unfinished(text, messages.answer_interrupted) if error else text), False
+            return WrittenAnswer(_mark_unfinished(text, messages.answer_interrupted) if error else text)
         budget.degrade("write", "unreadable")
         if not retrieval.was_searched:
-            return messages.llm_failed, False
-        return await quote_passages(query, passages, deps, budget, messages.fallback), True
+            return WrittenAnswer(messages.llm_failed)
+        return await quote_passages(inputs, deps, budget, messages.fallback)
 
 
 def _mark_unfinished(text: str, note: str) -> str:
@@ -124,32 +121,6 @@ async def stream_answer(
     async with aclosing(model.stream(system, turns, role="main", budget=budget, agent="summarizer")) as chunks:
         async for chunk in chunks:
             yield chunk
-
-
-async def quote_passages(
-    question: str, passages: Sequence[Passage], deps: AnswerDependencies, budget: Budget, note: str = ""
-) -> str:
-    """Return the extractive answer, with passage ids as markers, or the message that nothing was found.
-
-    `note` says why passages are quoted; the default says that there is no model.
-    """
-    settings, messages = deps.settings, messages_for(deps.prompts.language)
-    min_similarity = settings.knowledge.search.min_similarity
-    # Without vectors (a language that the embedder hardly knows), words alone decide.
-    is_lexical_only = all(passage.similarity == 0 for passage in passages)
-    has_match = any(
-        passage.lexical > 0 if is_lexical_only else passage.similarity >= min_similarity for passage in passages
-    )
-    timeout_s = max(MIN_QUOTE_S, 0.5 * budget.remaining())
-    quotes = await extract_answer(question, passages, deps.library, timeout_s) if has_match else ""
-    if has_match and not quotes and (translation := budget.translations.get(question)):
-        # The passages are in another language than the question.
-        quotes = await extract_answer(translation, passages, deps.library, timeout_s)
-    if quotes:
-        return f"{quotes}\n\n{note or messages.extractive}"
-    if not passages and "search" in budget.degraded:
-        return messages.search_timed_out
-    return messages.no_evidence.format(sources=", ".join(settings.sources) or messages.no_sources)
 
 
 def build_prompt(question: Question, retrieval: RetrievalResult, deps: AnswerDependencies) -> tuple[str, list[Turn]]:

@@ -22,6 +22,7 @@ from core.storage.auto_comments import AutoCommentRepository
 from core.storage.messages import Journal
 from core.storage.overrides import get_chat_name
 from core.text.courtesies import find_courtesy
+from core.text.formatting import format_link
 from core.types import Message, Question, Reply, ReplyOptions, Skip, SkipReason, skip
 
 IN_DOUBT_REASON = "the comment was being posted at the deadline; whether it is there is not known"
@@ -130,7 +131,9 @@ class Commenter:
             raise CommentSuppressed(reason)
         visible = self._get_visible_sources(post)
         text = (await self._journal.begin_answer(post, visible))[: self._max_question_chars]
-        question = Question(text, (), post.id, post.author, post.author_id, post.key, visible_sources=visible)
+        question = Question(
+            *(text, (), post.id, post.author, post.author_id, post.key), visible_sources=visible, is_unasked=True
+        )
         return await self._answer(question, sink)
 
     async def _reject_reason(self, post: Message) -> Skip | None:
@@ -207,11 +210,6 @@ def _age_s(post: Message) -> float:
 
 
 MAX_TITLE_CHARS = 200
-_WORD_JOINER = "\u2060"
-_MARKUP = re.compile(r"([\\`*_\[\]<>()~#|!&{}+])")
-# In running text a number in brackets is a citation, and what follows an @ may be somebody.
-_CITATION_OR_MENTION = re.compile(r"\[(?=\d)|@(?=\S)")
-_UNSAFE_URL_CHARS = re.compile(r"[\x00-\x20\x7f<>\\`]")
 
 
 def get_feed(post: Message) -> str:
@@ -227,13 +225,9 @@ def entry_heading(post: Message) -> str:
     entry = post.feed_entry
     if entry is None:
         return ""
-    link = _UNSAFE_URL_CHARS.sub(lambda match: f"%{ord(match[0]):02X}", entry.link)
-    title = " ".join(entry.title.split()) or link or post.author
+    title = " ".join(entry.title.split()) or entry.link or post.author
     title = title if len(title) <= MAX_TITLE_CHARS else f"{title[:MAX_TITLE_CHARS].rstrip()}…"
-    safe_title = _MARKUP.sub(r"\\\1", _CITATION_OR_MENTION.sub(lambda match: match[0] + _WORD_JOINER, title))
-    # An ampersand would begin an entity.
-    safe_link = link.replace("&", "\\&")
-    return f"**[{safe_title}](<{safe_link}>)**\n\n" if link else f"**{safe_title}**\n\n"
+    return f"**{format_link(title, entry.link)}**\n\n"
 
 
 def is_post(message: Message) -> bool:

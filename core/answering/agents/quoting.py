@@ -1,0 +1,66 @@
+"""The answer without a model: sentences quoted from the evidence, or else the pages nearest to the question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core.answering.context import AnswerDependencies, AnswerInputs
+from core.grounding.citations import to_citation
+from core.grounding.extractive import extract_answer
+from core.grounding.nearest import NearPage, find_nearest_pages
+from core.runtime.budget import Budget
+from core.text.catalogue import messages_for
+from core.text.formatting import format_link
+from core.types import Citation
+
+# Quoting is the fallback when the model took all the time: it gets at least this many seconds.
+MIN_QUOTE_S = 0.5
+# A page is named when a passage of it is so much nearer to the question than one that may be quoted has to be.
+NEAR_MARGIN = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAnswer:
+    """The text of an answer, with passage ids as markers. `nearest_pages` are what it names in place of an answer."""
+
+    text: str
+    is_extractive: bool = False
+    nearest_pages: tuple[Citation, ...] = ()
+
+
+async def quote_passages(
+    inputs: AnswerInputs, deps: AnswerDependencies, budget: Budget, note: str = ""
+) -> WrittenAnswer:
+    """Return the extractive answer; without a quote, that nothing was found, with the pages that come closest.
+
+    `note` says why passages are quoted; the default says that there is no model. Who did not ask gets no pages.
+    """
+    query, passages = inputs.retrieval.query, inputs.retrieval.passages
+    settings, messages = deps.settings, messages_for(deps.prompts.language)
+    min_similarity = settings.knowledge.search.min_similarity
+    # Without vectors (a language that the embedder hardly knows), words alone decide.
+    is_lexical_only = all(passage.similarity == 0 for passage in passages)
+    has_match = any(
+        passage.lexical > 0 if is_lexical_only else passage.similarity >= min_similarity for passage in passages
+    )
+    # The passages may be in another language than the question.
+    queries = list(filter(None, (query, budget.translations.get(query)))) if has_match else []
+    timeout_s = max(MIN_QUOTE_S, 0.5 * budget.remaining())
+    for text in queries:
+        if quotes := await extract_answer(text, passages, deps.library, timeout_s):
+            return WrittenAnswer(f"{quotes}\n\n{note or messages.extractive}", is_extractive=True)
+    if queries and not inputs.question.is_unasked:
+        page_similarity = min_similarity + NEAR_MARGIN
+        if pages := await find_nearest_pages(queries[-1], passages, deps.library, page_similarity, timeout_s):
+            links = tuple(to_citation(passages[page.position], number) for number, page in enumerate(pages, 1))
+            lines = "\n".join(map(_format_page, pages, links))
+            return WrittenAnswer(messages.nearest_pages.format(pages=lines), True, links)
+    if not passages and "search" in budget.degraded:
+        return WrittenAnswer(messages.search_timed_out, is_extractive=True)
+    sources = ", ".join(settings.sources) or messages.no_sources
+    return WrittenAnswer(messages.no_evidence.format(sources=sources), is_extractive=True)
+
+
+def _format_page(page: NearPage, link: Citation) -> str:
+    title = format_link(link.title or link.path, link.url)
+    return f"- **{title}**" + (f"\n  {page.line}" if page.line else "")
