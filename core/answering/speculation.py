@@ -15,7 +15,7 @@ the selection takes longer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -28,10 +28,11 @@ from core.errors import KimasError, ServiceError
 from core.llm.usage import MESSAGE_TOKENS
 from core.runtime.budget import Budget
 from core.text.tokens import estimate_tokens
-from core.types import Question
+from core.types import Passage, Question
 
-# Valid evidence holds at least this share of the better half of the final passages.
-MIN_EVIDENCE_OVERLAP = 0.75
+# Valid evidence holds so many of the best final passages, and at least this share of the better half of them
+# (docs/design.md, section 4, "Head starts").
+BEST_PASSAGES, MIN_EVIDENCE_OVERLAP = 2, 0.5
 # The usage of discarded answers is recorded under this name, next to the agents.
 LOST_AGENT = "head_start"
 
@@ -60,18 +61,13 @@ class SpeculativeAnswer:
     def accept_if_valid(self, retrieval: RetrievalResult) -> AnswerInputs | None:
         """Return the answer with what it is written from if it fits the final evidence, else None.
 
-        It fits when its own evidence holds the best of the final passages and most of the better half of them.
+        `is_same_evidence` says when it fits.
         """
         if light_ms := self._budget.timings_ms.get("rewrite"):
             self._deps.head_starts.record_light_call(light_ms / 1000)
         if self._question is None or self._evidence is None:
             return None
-        evidence_ids = {passage.id for passage in self._evidence.passages}
-        best_passages = sorted(retrieval.passages, key=lambda passage: -passage.score)[
-            : (len(retrieval.passages) + 1) // 2
-        ]
-        hits = [passage.id in evidence_ids for passage in best_passages]
-        if not (all(hits[:1]) and sum(hits) >= MIN_EVIDENCE_OVERLAP * len(hits)):
+        if not is_same_evidence(self._evidence.passages, retrieval.passages):
             return None
         if self._account:
             self._account.settle(is_kept=True)
@@ -166,6 +162,18 @@ class SpeculativeAnswer:
         if self._account is not None:
             self._account.settle(is_kept=False)
         self._question = self._evidence = self._account = None
+
+
+def is_same_evidence(passages: Sequence[Passage], final_passages: Sequence[Passage]) -> bool:
+    """Say whether an answer from these passages is as good as one from the final ones.
+
+    It is when the two best of the final passages are among them, and half of the better half of the final ones.
+    """
+    ids = {passage.id for passage in passages}
+    by_score = sorted(final_passages, key=lambda passage: -passage.score)
+    is_known = [passage.id in ids for passage in by_score]
+    better_half = is_known[: (len(is_known) + 1) // 2]
+    return all(is_known[:BEST_PASSAGES]) and sum(better_half) >= MIN_EVIDENCE_OVERLAP * len(better_half)
 
 
 class SpeculativeAccount:
