@@ -46,7 +46,7 @@ with ^ replies to what was said last.
 `Ben (in release): text` stands in a thread, `Ben (alone): text` is for the bot alone, `Robot (bot): text` comes from \
 another bot.
 `Ben: /good`, `/bad` and `/again` are about the last answer; `/edit text` and `/delete` change what Ben said last. \
-/mode auto lets the bot speak unasked.
+/mode auto lets the bot speak unprompted.
 {kept}"""
 EDITED, EDITED_LATE = "(edited)", "(too late: it is being answered, or settled already)"
 
@@ -168,7 +168,7 @@ class ReadOnlySourceRefresher:
 
     async def refresh(self, names: Sequence[str] = ()) -> None:
         """Raise `UsageError`."""
-        raise UsageError("I cannot refresh sources here: `kimas run` does, and `kimas ingest` by hand.")
+        raise UsageError("I cannot refresh sources here. Use `kimas run`, or `kimas ingest` by hand.")
 
     async def pause(self, name: str) -> None:
         """Raise `UsageError`."""
@@ -180,4 +180,4 @@ class ReadOnlySourceRefresher:
 
 
 def _pause_not_supported() -> UsageError:
-    return UsageError("I do not refresh sources here: `kimas sources pause NAME` and `resume NAME` do the same.")
+    return UsageError("I do not refresh sources here. `kimas sources pause NAME` and `resume NAME` do the same.")

@@ -43,7 +43,7 @@ source_option = click.option(
 def main(context: click.Context, files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     """Answer questions in group chats from your knowledge, with citations.
 
-    --config and --set may stand before or behind the command.
+    --config and --set may come before or after the command.
     """
     context.obj = (files, overrides)
     if context.invoked_subcommand != "init":
@@ -124,7 +124,7 @@ _add_command(
     "Retrieve passages, without a language model.",
     click.option("--agent", default="", metavar="NAME", help="Search this agent's sources only."),
     click.option("--top-k", default=8, show_default=True, type=click.IntRange(1, 1000), help="Passages to show."),
-    click.option("--explain", is_flag=True, help="Show every score: of all agents, and behind each passage."),
+    click.option("--explain", is_flag=True, help="Show every score, of all agents and of each passage."),
     click.argument("query"),
 )
 _add_command(
@@ -138,7 +138,7 @@ _add_command(
     main,
     "cli.check:run_check",
     "Validate the configuration, credentials and reachability.",
-    click.option("--live", is_flag=True, help="Also reach the models and platforms."),
+    click.option("--live", is_flag=True, help="Also contact sources, models and platforms."),
     name="check",
     unused_sections=(),
 )
@@ -151,7 +151,7 @@ _add_command(
 _add_command(
     main,
     "cli.records:audit",
-    "Show who changed what by a command.\n\nThe newest entries first, including refused commands.",
+    "Show who changed what with commands.\n\nThe newest entries first, including refused commands.",
     click.option(
         "--entries", "limit", default=20, show_default=True, type=click.IntRange(1, 100_000), help="How many to show."
     ),
@@ -159,13 +159,13 @@ _add_command(
 
 
 @main.command()
-@click.option("--non-interactive", is_flag=True, help="Ask nothing: write a template. So it is without a terminal.")
-@click.option("--api-url", default="", metavar="URL", help="The platform's API, where it is not the public one.")
+@click.option("--non-interactive", is_flag=True, help="Ask nothing, write a template: the default without a terminal.")
+@click.option("--api-url", default="", metavar="URL", help="The platform's API, if it is not the public one.")
 @click.argument("path", default="kimas.yaml", type=click.Path(path_type=Path))
 def init(path: Path, non_interactive: bool, api_url: str) -> None:
     """Write a configuration.
 
-    In a terminal by questions, each answer checked at once; elsewhere a template.
+    In a terminal it asks questions and checks each answer at once; elsewhere it writes a template.
     """
     is_terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty())
     if is_terminal and not non_interactive:
@@ -192,7 +192,7 @@ def store() -> None:
 _add_command(
     store,
     "cli.store:copy_knowledge",
-    "Copy knowledge into the other store.\n\nWith its vectors: nothing is embedded again.",
+    "Copy knowledge into the other store.\n\nVectors are copied, too, so nothing is embedded again.",
     click.option(
         "--to", "target", required=True, type=click.Choice(["weaviate", "sqlite", "lance"]), help="The store to fill."
     ),
@@ -208,7 +208,7 @@ def journal() -> None:
 _add_command(
     journal,
     "cli.journal:copy_journal",
-    "Copy the journal to PostgreSQL, or back.\n\nInto an empty database, while no daemon runs.",
+    "Copy the journal to PostgreSQL, or back.\n\nThe target must be empty, and no daemon may run.",
     click.option(
         "--to", "target_kind", required=True, type=click.Choice(["postgresql", "sqlite"]), help="The journal to fill."
     ),
@@ -250,7 +250,7 @@ _add_command(sources, SET_PAUSED, RESUME_HELP, NAME, name="resume", as_json=Fals
 @click.option("--apply", is_flag=True, help="With --calibrate: set the threshold if it does better.")
 @click.option("--chat", default="", metavar="PLATFORM:CHAT", help="With --labels or --calibrate: only this chat.")
 def feedback(days: int, labels: bool, calibrate: bool, apply: bool, **options: Any) -> None:
-    """Show what people said about answers, by day."""
+    """Show how people rated answers, by day."""
     if apply and not calibrate:
         raise click.UsageError("--apply needs --calibrate: it sets the threshold that --calibrate finds")
     if calibrate and labels:
@@ -308,7 +308,7 @@ def _add_measurement(
 ) -> None:
     """Add a measurement; `fit_help` says what --fit fits, if it can, and `decorators` add its own parameters."""
     path_type = click.Path(path_type=Path)
-    corpus_help = "Documents (JSON Lines) in place of the sources."
+    corpus_help = "Documents (JSON Lines) instead of the sources."
     parameters: list[Callable[[Command], Command]] = [
         *([click.option("--corpus", type=path_type, metavar="FILE", help=corpus_help)] if has_corpus else []),
         click.option("--plot", type=path_type, metavar="F.png", help="Also draw it, as PNG."),
@@ -327,31 +327,31 @@ _add_measurement(
 _add_measurement(
     "retrieval",
     "Measure how well questions find their documents.\n\n"
-    "As asked, rewritten by rule, and rewritten by the light model.",
+    "Each as asked, rewritten by rules, and rewritten by the light model.",
     "the weight of meaning against words, and print it",
 )
 _add_measurement(
     "routing",
-    "Measure how well questions find their agents.\n\nAnd how many searches that saves.",
+    "Measure how well questions find their agents.\n\nIt also shows how many searches that saves.",
     "mix, scales and threshold, and print them",
 )
 _add_measurement(
     "gate",
-    "Measure how well the bot knows when to speak unasked.\n\nWithout DATA on the questions that people rated.",
-    "the weights and the threshold, and print them",
-    click.option("--explain", is_flag=True, help="Show of every message how sure the gate is, and why."),
+    "Measure how well the bot knows when to speak unprompted.\n\nWithout DATA, it uses rated questions.",
+    "a model and a threshold, and print the settings",
+    click.option("--explain", is_flag=True, help="Show for every message how sure the gate is, and why."),
     needs_data=False,
 )
 _add_measurement(
     "answers",
     "Measure whole answers: words, citations, times.\n\n"
-    "Every question is asked as `kimas ask` does, which costs what answers cost.",
+    "Every question is answered as by `kimas ask`, and costs as much.",
     "",
     click.option(
         "--judge",
         "with_judge",
         is_flag=True,
-        help="Also let the model of the role judge check every sentence (models.judge).",
+        help="Also let the judge model (models.judge) check every sentence.",
     ),
 )
 _path = click.Path(path_type=Path)
@@ -359,11 +359,11 @@ _add_command(
     evaluate,
     "evaluation.comparison.command:compare",
     "Let a judge compare strategies on the same questions.\n\n"
-    "Every question is answered by every system and judged twice (models.judge); what was done is kept.",
-    click.option("--corpus", type=_path, metavar="FILE", help="Documents (JSON Lines) in place of the sources."),
+    "Every question is answered by every system and judged twice (models.judge). An interrupted run can continue.",
+    click.option("--corpus", type=_path, metavar="FILE", help="Documents (JSON Lines) instead of the sources."),
     click.option("--plot", type=_path, metavar="F.png", help="Also draw it, as PNG."),
     click.option("--systems", default="", metavar="A,B", help="Compare these: router, single, simple, react, ..."),
-    click.option("--fresh", "is_fresh", is_flag=True, help="Do not use what earlier runs kept."),
+    click.option("--fresh", "is_fresh", is_flag=True, help="Do not use the results of earlier runs."),
     click.option("--yes", "is_confirmed", is_flag=True, help="Do not ask before calls that may cost money."),
     click.argument("data", type=_path),
 )
@@ -382,7 +382,7 @@ _add_command(
     ),
     click.option("--chat", default="", metavar="PLATFORM:CHAT", help="Only messages of this chat."),
     click.option(
-        "--count", default=20, show_default=True, type=click.IntRange(1, 1000), help="Proposals of each origin."
+        "--count", default=20, show_default=True, type=click.IntRange(1, 1000), help="Proposals from each origin."
     ),
     click.argument("kind", type=click.Choice(["questions", "gate"])),
     click.argument("data", type=_path),

@@ -218,7 +218,7 @@ def _print_usage(daily_usage: Sequence[DailyUsage], agent_usage: Sequence[AgentU
         used_count = sum(day.head_starts.used_count for day in daily_usage)
         out.print(f"\nhead starts: {started_count:,} begun, {used_count:,} kept ({used_count / started_count:.0%})")
     if second_opinions := sum(day.second_opinions for day in daily_usage):
-        out.print(f"\nsecond opinions on speaking unasked: {second_opinions:,}")
+        out.print(f"\nsecond opinions on speaking unprompted: {second_opinions:,}")
     if probes := sum(day.probes for day in daily_usage):
         out.print(f"\ncalls of kimas check --live: {probes:,}")
 

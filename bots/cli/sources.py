@@ -85,7 +85,7 @@ async def set_paused(settings: Settings, name: str, *, paused: bool) -> int:
         await _save_paused(database, settings, name, paused)
     finally:
         await database.close()
-    schedule_text = f"only when asked: `kimas ingest {name}`" if paused else "by its plan again"
+    schedule_text = f"only on request: `kimas ingest {name}`" if paused else "on schedule again"
     make_console().print(f"{name} is refreshed {schedule_text}", markup=False, soft_wrap=True)
     return 0
 

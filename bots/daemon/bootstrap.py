@@ -303,7 +303,7 @@ def make_message_processor(
     feedback_repository: FeedbackRepository | None = None,
     service: AnswerService | None = None,
 ) -> MessageProcessor:
-    """Return the processor of all adapters' messages. Without a `library` the bot never speaks unasked.
+    """Return the processor of all adapters' messages. Without a `library` the bot never speaks unprompted.
 
     With a `service` its model may judge whether to speak.
     """

@@ -1,4 +1,4 @@
-"""`kimas eval gate`: how well the bot knows when to speak unasked, and what would suit this data better."""
+"""`kimas eval gate`: how well the bot knows when to speak unprompted, and what would suit this data better."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def _solve(kernel: Array, labels: Array, importance: Array, offsets: Array) -> t
 
 # Of fewer messages than these a model is no more than a correction of the shipped one.
 MIN_OWN_MESSAGES = 400
-# A fitted threshold keeps this precision where it can: to speak unasked and wrongly costs more than silence.
+# A fitted threshold keeps this precision where it can: to speak unprompted and wrongly costs more than silence.
 MIN_PRECISION = 0.8
 # One of so many messages counts on each side of a threshold.
 _SMOOTHED_SHARE = 50

@@ -318,7 +318,7 @@ class MessageProcessor:
     def _release_cooldown(
         self, message: Message, decision: GateDecision, delivery: JournaledDelivery | None = None
     ) -> None:
-        """End the cooldown that an unasked answer began, unless people see something of it."""
+        """End the cooldown that an unprompted answer began, unless people see something of it."""
         if decision.is_proactive and not (delivery and delivery.is_visible):
             self._gate.release_cooldown(message)
 

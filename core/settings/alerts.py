@@ -26,5 +26,5 @@ class AlertsSettings(Section):
         0.8, description="Used share of a daily limit for all users together; null: no alert"
     )
     silent_hours: PositiveFloat | None = Field(
-        24, description="Hours without an unasked answer, where there was one a day before; null: no alert"
+        24, description="Hours without an unprompted answer, if there was at least one a day before; null: no alert"
     )

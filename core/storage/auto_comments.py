@@ -28,7 +28,7 @@ class AutoCommentRepository(Repository):
         return int(await self._database.fetch_value(query.where(is_below, columns.id != post.id, columns.is_by_bot)))
 
     async def count_recent_comments(self, post: Message, excluded_ids: Collection[str]) -> int:
-        """Return how many other messages of a chat got an unasked answer within the last hour."""
+        """Return how many other messages of a chat got an unprompted answer within the last hour."""
         columns = messages.c
         query = (
             select(func.count())

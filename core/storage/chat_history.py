@@ -26,7 +26,7 @@ _ANSWERING_STATES = ("answering", "sending", "answered")
 class HistoryMessage:
     """One message of the chat.
 
-    `thread` is "" for the chat itself. `has_proactive_answer` is true if the bot answers or answered it unasked;
+    `thread` is "" for the chat itself. `has_proactive_answer` is true if the bot answers or answered it unprompted;
     `is_later` if it came after the message in question. `age_s` is its age in seconds.
     """
 

@@ -103,7 +103,7 @@ class Trace:
     currency of the configured prices, `models` the model that each agent called last. `cached` is true for a cached
     answer. `why_cut` is the reason for each degraded stage: "late", "failed", "unreadable" or "stopped". `rounds` are
     those of a strategy that judges its evidence. `saved_searches` counts the agents that routing left out; `opinion` is
-    why a model decided to speak unasked. `scores` are the routing scores of the asked agents, `spans` the runs of
+    why a model decided to speak unprompted. `scores` are the routing scores of the asked agents, `spans` the runs of
     stages in the order in which they ended, `passages` the evidence, best first.
     """
 

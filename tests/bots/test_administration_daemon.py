@@ -76,7 +76,7 @@ async def test_an_owner_steers_a_running_daemon(tmp_path: Path, monkeypatch: pyt
             assert "restart needed: run" in reloaded
             changed(file, gate={"mode": "sometimes"})
             assert "gate.mode" in await send_command(telegram, "/reload")
-            assert "I refresh rocket now" in await send_command(telegram, "/refresh rocket")
+            assert "I am refreshing rocket now" in await send_command(telegram, "/refresh rocket")
             assert "rocket" in await send_command(telegram, "/audit")
             assert "Platforms: telegram" in await send_command(telegram, "/status")
         finally:

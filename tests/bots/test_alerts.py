@@ -87,7 +87,7 @@ async def test_a_source_that_fails_for_long_is_a_problem(world: World) -> None:
     ]
     problems = await world.rules().find_problems(NOW)
     assert set(problems) == {"source stale", "source never"}
-    assert "fails: no route to host" in problems["source stale"]
+    assert "failing: no route to host" in problems["source stale"]
     assert "could not be read yet" in problems["source never"]
     assert await world.rules(source_hours=None).find_problems(NOW) == {}
     assert "上次更新于" in (await world.rules(language="zh").find_problems(NOW))["source stale"]
@@ -150,7 +150,7 @@ async def test_a_bot_that_falls_silent_is_a_problem(world: World) -> None:
     await _write(world, NOW - timedelta(hours=5), 25, is_answered=False)
     problem = (await world.rules().find_problems(NOW))["gate"]
     assert "25 messages" in problem
-    assert "1.7 answers a day" in problem
+    assert "1.7 such answers a day" in problem
     await _write(world, NOW - timedelta(hours=1), 1, is_answered=True)
     assert await world.rules().find_problems(NOW) == {}
 
@@ -196,7 +196,7 @@ async def test_a_problem_is_said_once_and_its_end_too(bot: Bot) -> None:
     assert "could not be read yet: no route" in text
     await sender.report({}, NOW + timedelta(minutes=2))
     assert len(await _shown(bot)) == 2
-    assert "Over:" in bot.texts(bot.group())[1]
+    assert "Resolved:" in bot.texts(bot.group())[1]
     # A daemon that starts again on the same day has the journal to know it from.
     restarted = _sender(bot)
     await restarted.report(PROBLEM, NOW + timedelta(minutes=3))

@@ -144,6 +144,6 @@ async def test_an_owner_has_the_daemon_fit_it(deployment: Deployment, monkeypatc
         assert "it was 0.02." in reply
         value = reply.split(" is now ")[1].split(";")[0]
         async with daemon(settings):
-            assert f"is {value}, in the configuration 0.02" in await hear("/threshold")
+            assert f"is {value}; in the configuration it is 0.02" in await hear("/threshold")
     [entry] = (await asyncio.to_thread(deployment.json, "audit"))["entries"]
     assert (entry["author_id"], entry["before"], entry["after"]) == (str(OWNER.id), "0.02", value)

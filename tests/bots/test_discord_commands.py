@@ -158,7 +158,7 @@ async def test_the_handler_checks_whatever_the_menu_shows(peer: DiscordPeer, sta
         refused = await run_command(peer, room, "pause", person, permissions=bits)
         assert refused.hidden
         assert refused.response_message is not None
-        assert refused.response_message.content == "Only those who look after this bot here may do that."
+        assert refused.response_message.content == "Only people who look after this bot here may do that."
     assert [entry.outcome for entry in await dispatcher.context.audit.get_newest(9)] == ["refused", "refused"]
     private = peer.channel(private=True)
     refused = await run_command(peer, private, "reload", ANN)
@@ -222,7 +222,7 @@ async def test_what_was_asked_in_a_private_thread_is_not_explained_in_the_channe
     await run_command(peer, thread, "ask", BOSS, question="And when?")
     explained = await run_command(peer, thread, "why", BOSS)
     assert explained.response_message is not None
-    assert "of my own knowledge" in explained.response_message.content
+    assert "I know this about myself" in explained.response_message.content
     outside = await run_command(peer, room, "why", ANN)
     assert outside.response_message is not None
     assert outside.response_message.content == ENGLISH.nothing_answered

@@ -371,7 +371,7 @@ async def test_what_came_while_nobody_looked_is_left_alone(
     # Only its date can say that an entry has just come.
     assert results["Diving, day 4"] == ("answered", "")
     for title in ("Diving, day 3", "Diving, day 2"):
-        assert results[title] == ("silent", "too old to be answered: the entry came while nobody looked at the feed")
+        assert results[title] == ("silent", "too old to be answered: the entry appeared while the feed was not fetched")
     assert len(place.get_posts()) == 1
 
 
@@ -437,7 +437,7 @@ async def test_the_deadline_counts_from_the_first_look(
     results = await outcomes(journal, 1)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert results["Diving, day 2"] == ("silent", "not done within 0.2 s from the post (auto_comment.deadline_s)")
+    assert results["Diving, day 2"] == ("silent", "not finished within 0.2 s after the post (auto_comment.deadline_s)")
     assert place.get_posts() == []
 
 

@@ -71,7 +71,7 @@ async def test_telegram_photos_documents_and_replied_photos(tmp_path: Path) -> N
         await peer.wait_for_reply(GROUP, 30, count=2)
         results = await harness.settled(4)
         assert peer.fetched == ["big", "doc", "hers"]
-        assert results[2] == ("silent", "a picture without words, and the bot was not addressed")
+        assert results[2] == ("silent", "a picture without text, and the bot was not addressed")
         assert f"> {IMAGE_DESCRIPTION}" in harness.model.sent("write")[0]["messages"][-1]["content"]
 
 
@@ -122,8 +122,8 @@ async def test_telegram_says_plainly_what_it_cannot_read_once(
         assert [message.text for message in peer.messages(ANN)] == [notice]
         assert peer.messages(GROUP) == []
         assert output == "answered"
-        assert again[1].endswith("was told lately that it cannot be read")
-        assert unaddressed[1].endswith("without words, and the bot was not addressed")
+        assert again[1].endswith("was recently told that it cannot be read")
+        assert unaddressed[1].endswith("without text, and the bot was not addressed")
         assert harness.model.requests == []
 
 
@@ -202,7 +202,7 @@ async def test_discord_attachments(tmp_path: Path) -> None:
             results = await harness.settled(6)
             assert peer.fetched == ["shot.png", "only.png", "hers.png"]
             assert peer.messages(home)[-1].content == ENGLISH.voice
-            assert results[-1] == ("silent", "a file without words, and the bot was not addressed")
+            assert results[-1] == ("silent", "a file without text, and the bot was not addressed")
 
 
 async def test_slack_files(tmp_path: Path) -> None:

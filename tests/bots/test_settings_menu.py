@@ -186,7 +186,7 @@ async def test_what_is_chosen_is_what_the_command_would_have_done(bot: Bot) -> N
         *(MODE, THRESHOLD, USED, WEIGHT), "sources {} code", "sources scale code {}")}  # fmt: skip
     assert fields[f"field:{MODE}"] == "When I speak in this chat: As configured (mention)"
     for field, value, label in (
-        *((MODE, "auto", "Also unasked"), (THRESHOLD, "0.65", "0.65")),
+        *((MODE, "auto", "Also unprompted"), (THRESHOLD, "0.65", "0.65")),
         *((USED, "off", "Off"), (WEIGHT, "2", "2")),
     ):
         await client.choose(menu, f"field:{field}", OWNER)
@@ -203,10 +203,10 @@ async def test_what_is_chosen_is_what_the_command_would_have_done(bot: Bot) -> N
         ("changed", "sources scale docs 2", "1", "2"),
     ]
     text = await client.choose(menu, f"field:{WEIGHT}", OWNER)
-    assert "docs: what its passages weigh: 2" in text
+    assert "docs: weight of its passages: 2" in text
     assert client.entries(menu)["set:sources scale docs 2"] == "✓ 2"
     await client.choose(menu, "field:", OWNER)
-    assert client.entries(menu)[f"field:{MODE}"] == "When I speak in this chat: Also unasked"
+    assert client.entries(menu)[f"field:{MODE}"] == "When I speak in this chat: Also unprompted"
 
 
 async def test_an_admin_changes_the_chat_and_only_sees_the_sources(bot: Bot) -> None:

@@ -444,7 +444,7 @@ class TestWhoSpeaks:
         await journal.record_message(request)
         await journal.mark_answered(request, Reply("Call it."))
         further = [message("2", bot, key=thread, text="and how often?") for bot in ("42", "43")]
-        assert await list_pending(journal, *further) == ["it goes on with another bot of ours", ""]
+        assert await list_pending(journal, *further) == ["it continues a conversation with another bot of ours", ""]
         room = ChatHistory(journal.database)
         assert [await is_follow_up(item, room, pair()) for item in further] == [False, True]
         assert [await room.has_answered(thread, bot) for bot in ("42", "43")] == [False, True]
@@ -463,7 +463,7 @@ class TestWhoSpeaks:
             ]
             reasons = await list_pending(journal, *copies, settings=discord_pair())
             whose[person] = reasons.index("")
-            assert sorted(reasons) == ["", "it goes on with another bot of ours"]
+            assert sorted(reasons) == ["", "it continues a conversation with another bot of ours"]
             assert [await is_follow_up(copy, room, discord_pair()) for copy in copies] == [not why for why in reasons]
         assert whose == {"7": 0, "8": 1, "9": 1}, "who was not answered goes on with the last that did"
 

@@ -206,8 +206,8 @@ async def test_an_admin_changes_the_chat_and_only_sees_the_sources(start: Start)
     view = await bot.opened(LENA)
     assert list(view.get_values()) == [MODE, THRESHOLD]
     assert view.notes().splitlines() == [
-        "docs: not used for answers, weighs 1; owners change that",
-        "code: used for answers, weighs 1; owners change that",
+        "docs: not used for answers, weight 1; only owners change that",
+        "code: used for answers, weight 1; only owners change that",
     ]
     await bot.sent(view, {MODE: "off"})
     assert bot.dispatcher.context.overrides.mode(CHAT) == "off"
@@ -219,7 +219,7 @@ async def test_who_may_is_asked_again_when_the_form_is_sent(start: Start) -> Non
     view = await bot.opened(LENA)
     await bot.run_command(f"admins remove {LENA}", OWNER)
     await bot.sent(view, {MODE: "auto", THRESHOLD: "0.1"})
-    text = "Only those who look after this bot here may do that."
+    text = "Only people who look after this bot here may do that."
     assert view.errors == {MODE: text, THRESHOLD: text}
     assert (bot.dispatcher.context.overrides.mode(CHAT), bot.dispatcher.context.overrides.threshold(CHAT)) == (
         None,
@@ -237,7 +237,7 @@ async def test_others_get_a_word_and_no_form(start: Start) -> None:
     bot = await start()
     answer = await bot.run_command("settings", ANN)
     assert answer["response_type"] == "ephemeral"
-    assert answer["text"] == "Only those who look after this bot here may do that."
+    assert answer["text"] == "Only people who look after this bot here may do that."
     assert bot.peer.called("views.open") == []
     assert [entry[:2] for entry in await bot.written()] == [("refused", "settings")]
     assert (await bot.run_command("settings of the cache?", ANN))["text"].startswith(
@@ -267,7 +267,7 @@ async def test_a_form_that_does_not_open_is_told(start: Start, error: str, why: 
     answer = await bot.run_command("settings", OWNER)
     assert answer["response_type"] == "ephemeral"
     assert why in answer["text"]
-    assert "Nothing was changed. Give the command once more" in answer["text"]
+    assert "Nothing was changed. Give the command again" in answer["text"]
     assert len(bot.peer.called("views.open")) == 1
     bot.peer.views.trigger_s = 60
     assert (await bot.opened()).open
@@ -443,12 +443,12 @@ async def test_where_there_are_no_forms_the_same_is_said_in_words(start: Start) 
     message = Message("1", key, OWNER, "Boss", "", datetime.now(UTC), addressed=True, command="settings")
     assert (await bot.dispatcher.dispatch(message, None)).splitlines() == [
         "- When I speak in this chat: As configured (mention). `/mode default|off|mention|auto`",
-        "- How sure I must be to speak unasked: 0.8. `/threshold VALUE` "
-        "(0 to 1, or default for what is configured (0.5))",
+        "- How sure I must be to speak unprompted: 0.8. `/threshold VALUE` "
+        "(0 to 1, or default for the configured value (0.5))",
         "- docs: used for answers: On. `/sources on|off docs`",
-        "- docs: what its passages weigh: 2. `/sources scale docs VALUE` (0.1 to 10; 1 is the normal weight)",
+        "- docs: weight of its passages: 2. `/sources scale docs VALUE` (0.1 to 10; 1 is the normal weight)",
         "- code: used for answers: On. `/sources on|off code`",
-        "- code: what its passages weigh: 1. `/sources scale code VALUE` (0.1 to 10; 1 is the normal weight)",
+        "- code: weight of its passages: 1. `/sources scale code VALUE` (0.1 to 10; 1 is the normal weight)",
     ]
 
 

@@ -403,7 +403,7 @@ async def test_the_answer_to_a_command_is_cut_and_not_posted_twice(
     sink = await ask(command="ask everything")
     await sink.finish(Reply("\n\n".join("word " * 600 for _ in range(9))))
     assert len(peer.responses) == 4
-    assert "longer than fits here" in peer.responses[-1]["text"]
+    assert "too long to show in full" in peer.responses[-1]["text"]
     resumed = await ask(command="ask everything", previous="response_url")
     await resumed.finish(Reply("Again."))
     assert len(peer.responses) == 4

@@ -82,12 +82,12 @@ def test_a_source_is_paused_and_resumed_by_hand_and_that_is_in_the_audit(deploym
     deployment.call("ingest")
     before = deployment.json("sources")["sources"][0]
     assert (before["paused"], before["next_run"] is None) == (False, False)
-    assert "docs is refreshed only when asked" in deployment.call("sources", "pause", "docs").stdout
+    assert "docs is refreshed only on request" in deployment.call("sources", "pause", "docs").stdout
     paused = deployment.json("sources")["sources"][0]
     assert (paused["paused"], paused["next_run"], paused["documents"]) == (True, None, 1)
     (docs,) = [line for line in deployment.call("sources").stdout.splitlines() if line.startswith("docs ")]
     assert docs.endswith("paused")
-    assert "by its plan again" in deployment.call("sources", "resume", "docs").stdout
+    assert "on schedule again" in deployment.call("sources", "resume", "docs").stdout
     assert deployment.json("sources")["sources"][0]["next_run"] == before["next_run"]
     entries = deployment.json("audit")["entries"]
     assert [(entry["command"], entry["before"], entry["after"]) for entry in entries] == [

@@ -91,7 +91,7 @@ async def test_an_owner_commands_in_a_group_and_gets_a_reply(peer: TelegramPeer,
         await send_command(peer, "/mode@kimas_bot auto", OWNER) == "The mode of this chat is now auto; it was mention."
     )
     assert peer.messages(GROUP)[-1].reply_to is not None
-    assert await send_command(peer, "/mode off", ANN) == "Only those who look after this bot here may do that."
+    assert await send_command(peer, "/mode off", ANN) == "Only people who look after this bot here may do that."
     assert peer.called("getChatAdministrators") == []
 
 
@@ -112,7 +112,7 @@ async def test_who_writes_in_the_groups_name_is_an_administrator_and_no_more(pee
         == "Only the owners of this bot may do that."
     )
     channel = {"sender_chat": {"id": -1009, "type": "channel", "title": "News"}}
-    assert (await send_command(peer, "/resume", GROUP_AUTHOR, **channel)).startswith("Only those")
+    assert (await send_command(peer, "/resume", GROUP_AUTHOR, **channel)).startswith("Only people")
 
 
 async def test_without_leave_nobody_who_is_anonymous_may_anything(peer: TelegramPeer, start: Start) -> None:

@@ -120,7 +120,7 @@ async def test_upkeep_is_made_over_the_database_of_the_deployment(whole: Setting
 
     async with Typed(whole, refresher) as typed:
         assert "2 passages" in await typed.run_command("/sources")
-        assert "I refresh `docs` now" in await typed.run_command("/refresh docs")
+        assert "I am refreshing `docs` now" in await typed.run_command("/refresh docs")
         assert keeper.requests == [("docs",)]
         [database] = databases
         assert str(whole.data_dir / "journal.db") in database._location
@@ -128,7 +128,7 @@ async def test_upkeep_is_made_over_the_database_of_the_deployment(whole: Setting
 
 async def test_why_explains_the_answer_that_was_given_here(whole: Settings) -> None:
     async with Typed(whole) as typed:
-        assert "answered nothing here" in await typed.run_command("/why")
+        assert "do not remember answering anything here" in await typed.run_command("/why")
         typed.trace = Trace("install package", "parallel", ("docs",), {"total": 1500.0}, cut=("rerank",))
         typed.citations = (Citation(1, "p", "docs", "Install", "install.md", ""),)
         output = (await typed.hear("How?", "/why"))[1]
@@ -195,4 +195,4 @@ async def test_what_is_forgotten_is_in_no_later_answer(whole: Settings) -> None:
         outputs = await typed.hear("/forget", "/good", "/why", "How?")
     assert typed.history_lengths == [0, 2, 0]
     assert outputs[1] == NO_ANSWER
-    assert "answered nothing here" in outputs[2]
+    assert "do not remember answering anything here" in outputs[2]

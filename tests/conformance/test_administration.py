@@ -40,7 +40,7 @@ async def run_command(bot: Bot, room: Channel, name: str, arguments: str = "") -
 
 async def test_a_stranger_changes_nothing_and_is_told_so(bot: Bot) -> None:
     room = bot.group()
-    assert await run_command(bot, room, "pause") == "Only those who look after this bot here may do that."
+    assert await run_command(bot, room, "pause") == "Only people who look after this bot here may do that."
     assert (await bot.ask(room, "How do I install it?")).state == "answered"
 
 
@@ -51,7 +51,7 @@ async def test_a_paused_bot_is_silent_for_everybody_and_says_why(bot: Bot) -> No
     entry = await bot.ask(room, "How do I install it?", person=BEN)
     assert (entry.state, "(/pause)" in entry.reason) == ("silent", True)
     assert "I am KIMAs" in await run_command(bot, room, "help")
-    assert await run_command(bot, room, "resume") == "I speak again in this chat."
+    assert await run_command(bot, room, "resume") == "I am speaking in this chat again."
     assert (await bot.ask(room, "How do I install it?", person=BEN)).state == "answered"
 
 
@@ -80,10 +80,10 @@ async def test_a_mode_is_one_chats_own(bot: Bot) -> None:
 
 async def test_the_last_answer_is_explained(bot: Bot) -> None:
     room = bot.group()
-    assert await run_command(bot, room, "why") == "I have answered nothing here that I remember."
+    assert await run_command(bot, room, "why") == "I do not remember answering anything here."
     await bot.ask(room, "How do I install it?")
     # The scripted answer was made without a search.
-    assert await run_command(bot, room, "why") == "That took no search: I said it of my own knowledge of myself."
+    assert await run_command(bot, room, "why") == "That took no search: I know this about myself."
 
 
 @pytest.mark.parametrize("words", ["/pause", "/mode off", "pause"])

@@ -126,7 +126,7 @@ async def test_a_picture_in_an_answered_thread_is_not_for_the_bot(bot: Bot) -> N
         while len(entries := await bot.entries(thread)) == entry_count:
             await asyncio.sleep(0.02)
     entry = await bot.settled(thread, entries[-1].id)
-    assert (entry.state, entry.reason) == ("silent", "a picture without words, and the bot was not addressed")
+    assert (entry.state, entry.reason) == ("silent", "a picture without text, and the bot was not addressed")
 
 
 @cannot(console=NO_POSTS)

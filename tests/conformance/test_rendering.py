@@ -435,7 +435,7 @@ async def test_an_answer_that_is_far_too_long_is_cut_and_says_so(bot: Bot, quest
     assert time.monotonic() - started_at < 25
     texts = bot.texts(room)
     assert 3 <= len(texts) <= 12
-    note = "The answer is longer than fits here" if question[0] == "H" else "回答太长"
+    note = "The answer is too long to show in full" if question[0] == "H" else "回答太长"
     assert note in "".join(texts[-2:])
     assert "Kept" in texts[-1]
     assert "Lost" not in texts[-1]

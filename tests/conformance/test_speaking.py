@@ -374,7 +374,7 @@ async def test_a_picture_in_a_group_is_none_of_the_bots_business(bot: Bot) -> No
         while len(entries := await bot.entries(room)) < 2:
             await asyncio.sleep(0.02)
     entry = await bot.settled(room, entries[1].id)
-    assert (entry.state, entry.reason) == ("silent", "a picture without words, and the bot was not addressed")
+    assert (entry.state, entry.reason) == ("silent", "a picture without text, and the bot was not addressed")
     assert len(bot.messages(room)) == 1
 
 

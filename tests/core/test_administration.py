@@ -335,7 +335,7 @@ async def test_what_changes_the_deployment_is_the_owners_alone(
     await bot.hear(says("admins", f"add {ADMIN}"))
     for person in (ANN, ADMIN, BOSS):
         output = await bot.hear(says(command, argument_text, person=person))
-        expected = "Only those who look after" if person == ANN and command != "sources" else "Only the owners"
+        expected = "Only people who look after" if person == ANN and command != "sources" else "Only the owners"
         assert output.startswith(expected)
     assert bot.dispatcher.context.overrides.admins("test:room") == (ADMIN,)
     assert not bot.dispatcher.context.overrides.has_source_overrides
@@ -455,7 +455,7 @@ async def test_a_pause_silences_questions_and_leaves_commands(journal: Journal) 
     assert (
         await bot.hear(replace(says("", "How?", person=ANN), key=ConversationKey("test", "hall"))) == "Answer to How?"
     )
-    assert "speak again" in await bot.hear(says("resume"))
+    assert "speaking in this chat again" in await bot.hear(says("resume"))
     assert await bot.hear(says("", "How?", person=ANN)) == "Answer to How?"
     assert "not paused" in await bot.hear(says("resume"))
 
@@ -490,7 +490,7 @@ async def test_a_pause_reaches_what_still_waits_for_people(journal: Journal) -> 
 
 async def test_the_mode_of_a_chat_is_changed_live_and_taken_back(journal: Journal) -> None:
     bot = Bot.of(journal)
-    assert await bot.hear(says("mode")) == "The mode of this chat is `mention`, in the configuration `mention`."
+    assert await bot.hear(says("mode")) == "The mode of this chat is `mention`; in the configuration it is `mention`."
     assert await bot.hear(says("mode", "off")) == "The mode of this chat is now `off`; it was `mention`."
     assert await bot.hear(says("", "How?", person=ANN)) == ""
     assert await bot.hear(says("help", person=ANN)) == ""
@@ -754,20 +754,20 @@ async def test_sources_lists_amount_and_age(journal: Journal, refresher: FolderU
     bot = Bot.of(journal, refresher=refresher, sources=more)
     output = await bot.hear(says("sources", person=ANN))
     assert "- **docs** (faq): 3 passages in 1 document, refreshed 0 s ago" in output
-    assert "- **live** (faq): asked live, or kept elsewhere" in output
+    assert "- **live** (faq): queried live, or kept elsewhere" in output
     refresher.faults["docs"] = "https://secret-host answers 500"
     assert "the last refresh failed" in await bot.hear(says("sources", person=ANN))
     assert "secret-host" not in await bot.hear(says("sources", person=ANN))
     assert "`https://secret-host answers 500`" in await bot.hear(says("sources"))
-    assert "1 of 1 failed" in await bot.hear(says("status"))
+    assert "failed for 1 of 1" in await bot.hear(says("status"))
 
 
 async def test_a_refresh_is_asked_for_and_not_too_often(journal: Journal, refresher: FolderUpkeep) -> None:
     bot = Bot.of(journal, refresher=refresher)
-    assert "I refresh `docs` now" in await bot.hear(says("refresh", "docs"))
+    assert "I am refreshing `docs` now" in await bot.hear(says("refresh", "docs"))
     assert "administration.refresh_minutes" in await bot.hear(says("refresh", "docs"))
     assert "all sources" in await bot.hear(says("refresh"))
-    assert "Again in 5 min" in await bot.hear(says("refresh", "docs"))
+    assert "Try again in 5 min" in await bot.hear(says("refresh", "docs"))
     assert "No source has that name. The sources are: `docs`." in await bot.hear(says("refresh", "dcos"))
     assert refresher.requests == [("docs",), ()]
     assert [entry.subject for entry in await bot.entries()] == ["refresh all sources", "refresh docs"]
@@ -778,7 +778,7 @@ async def test_a_refresh_that_failed_may_be_tried_again(journal: Journal, refres
     refresher.broken = True
     assert "could not" in await bot.hear(says("refresh"))
     refresher.broken = False
-    assert "I refresh all sources" in await bot.hear(says("refresh"))
+    assert "I am refreshing all sources" in await bot.hear(says("refresh"))
 
 
 async def test_a_source_is_paused_and_resumed_for_all_chats(journal: Journal, refresher: FolderUpkeep) -> None:
@@ -787,11 +787,11 @@ async def test_a_source_is_paused_and_resumed_for_all_chats(journal: Journal, re
     assert (await bot.hear(says("pause", "docs", person=ANN))).startswith("Only")
     assert refresher.paused == set()
     await bot.hear(says("admins", f"add {ADMIN}"))
-    assert "`docs` is refreshed only when asked from now on" in await bot.hear(says("pause", "docs", person=ADMIN))
+    assert "From now on, `docs` is refreshed only on request" in await bot.hear(says("pause", "docs", person=ADMIN))
     assert refresher.paused == {"docs"}
-    assert "only when asked already" in await bot.hear(says("pause", "docs"))
-    assert "refreshed only when asked" in await bot.hear(says("sources", person=ANN))
-    assert "by its plan again" in await bot.hear(says("resume", "docs", person=ADMIN))
+    assert "already refreshed only on request" in await bot.hear(says("pause", "docs"))
+    assert "refreshed only on request" in await bot.hear(says("sources", person=ANN))
+    assert "on schedule again" in await bot.hear(says("resume", "docs", person=ADMIN))
     assert refresher.paused == set()
     assert "was not paused" in await bot.hear(says("resume", "docs"))
     assert "No source has that name. The sources are: `docs`, `live`." in await bot.hear(says("pause", "dcos"))
@@ -807,7 +807,7 @@ async def test_without_upkeep_that_is_said(journal: Journal) -> None:
     bot = Bot.of(journal)
     assert "cannot refresh" in await bot.hear(says("refresh"))
     assert "kimas sources pause" in await bot.hear(says("pause", "docs"))
-    assert "cannot read my configuration" in await bot.hear(says("reload"))
+    assert "cannot reload my configuration" in await bot.hear(says("reload"))
     assert "Sources: 1 configured" in await bot.hear(says("status"))
 
 
@@ -837,7 +837,7 @@ async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Jour
     await bot.hear(says("sources", "scale docs 0.1"))
     assert [result.id for result in await library.search("all", query, 5)] == ["setup", "install"]
     assert [result.id for result in await library.search("all", query, 1)] == ["setup"]
-    assert "weighs 0.1" in await bot.hear(says("sources"))
+    assert "weight 0.1" in await bot.hear(says("sources"))
     await bot.hear(says("sources", "scale docs 1"))
     assert await library.search("all", query, 5) == before
     assert await library.similarity(query, [INSTALL.text]) == await shelf.similarity(query, [INSTALL.text])
@@ -920,7 +920,7 @@ async def test_status_and_stats_count_what_happened(journal: Journal, refresher:
     assert "Today in this chat: 1 answered, 1 silent, 0 failed, 1 pending" in chat_status
     assert "Tokens today: 1,234, cost: 0.2500" in chat_status
     assert "Platforms: test (heard 0 s ago)" in chat_status
-    assert "Sources: 1 kept, all well, 3 passages" in chat_status
+    assert "Sources: 1, all working, 3 passages" in chat_status
     everywhere = await bot.hear(says("status", private=True))
     assert "in all chats: 3 answered" in everywhere
     row = (await bot.hear(says("stats"))).splitlines()[-1]
@@ -938,7 +938,7 @@ async def test_the_digest_groups_what_found_no_answer(journal: Journal) -> None:
         await journal.record_message(failed)
         await journal.mark_failed(failed, "the model failed")
     lines = (await bot.hear(says("digest"))).splitlines()
-    assert "- Messages: 3, of them 0 answered, 0 left alone, 3 failed" in lines
+    assert "- Messages: 3, of which 0 answered, 0 ignored, 3 failed" in lines
     assert "- Ratings: 👍 0, 👎 0" in lines
     assert "**Without a good answer: 3 questions**, by topic. `/learn` and `/faq` teach me." in lines
     assert lines[-2].startswith("- 2× `")
@@ -1136,7 +1136,7 @@ async def test_the_words_of_a_command_tell_the_language_first(journal: Journal) 
     bot = Bot.of(journal)
     await ask_in(bot, "怎么安装 Rocket？")
     output = await bot.hear(says("why", "I want to know that"))
-    assert output.startswith("I know nothing of that message")
+    assert output.startswith("I know nothing about that message")
     assert (await bot.hear(says("why", "那条消息"))).startswith("我不知道那条消息")
 
 
@@ -1147,7 +1147,7 @@ async def test_who_has_said_nothing_yet_is_answered_in_the_language_of_the_chat(
     assert error == "只有在这里管理本机器人的人可以这样做。"
     # The audit is read by others, who see one language.
     assert [entry.after for entry in await bot.entries()] == [""]
-    assert [entry.subject for entry in await bot.entries()] == ["Only those who look after this bot here may do that."]
+    assert [entry.subject for entry in await bot.entries()] == ["Only people who look after this bot here may do that."]
 
 
 def test_help_is_complete_in_chinese() -> None:

@@ -305,7 +305,7 @@ async def test_a_late_comment_is_not_posted(journal: Journal) -> None:
 
     board = await play(journal, post(), answer=slow, deadline_s=1.5)
     assert (board.posts, cancelled) == ([], True)
-    assert (await outcome(journal, post()))[1] == "not done within 1.5 s from the post (auto_comment.deadline_s)"
+    assert (await outcome(journal, post()))[1] == "not finished within 1.5 s after the post (auto_comment.deadline_s)"
 
 
 async def test_a_network_that_keeps_us_waiting_past_the_deadline_gets_nothing(journal: Journal) -> None:
@@ -370,7 +370,7 @@ async def test_a_comment_interrupted_by_a_kill_is_posted_as_it_was_written(journ
     [
         (replace(GOOD, text=" "), "empty"),
         (replace(GOOD, citations=()), "cite nothing"),
-        (replace(GOOD, trace=Trace("", "single", (), {}, cut=("write",))), "did not write it"),
+        (replace(GOOD, trace=Trace("", "single", (), {}, cut=("write",))), "did not finish it"),
     ],
 )
 async def test_a_comment_without_worth_is_kept_back(journal: Journal, reply: Reply, reason: str) -> None:

@@ -95,12 +95,12 @@ async def test_too_few_of_a_kind_are_told_and_change_nothing(journal: Journal) -
     assert await bot.entries() == []
     await rate(journal, GROUP, FOREIGN[:1], "down")
     reply = await bot.hear(says("threshold", "auto"))
-    assert "10 to answer, 11 to leave alone, 1 of them decided by their words alone" in reply
+    assert "10 to answer, 11 to leave alone, 1 of them decided by their wording alone" in reply
 
 
 async def test_a_stranger_may_not(journal: Journal) -> None:  # noqa: F811
     bot = get_bot(journal)
-    assert "Only those who look after this bot here" in await bot.hear(says("threshold", "auto", person=ANN))
+    assert "Only people who look after this bot here" in await bot.hear(says("threshold", "auto", person=ANN))
     assert [(entry.outcome, entry.command) for entry in await bot.entries()] == [("refused", "threshold auto")]
 
 

@@ -510,7 +510,7 @@ async def test_when_the_knowledge_cannot_be_asked_it_is_silent(journal: Journal,
     gate = Gate(LiveSettings(settings(gate={"mode": "auto"})), ChatHistory(journal.database), library)
     verdict = await gate.judge(message(1))
     assert not verdict.should_speak
-    assert ("could not be told" if broken else "no knowledge") in str(verdict.reason or "")
+    assert ("could not be computed" if broken else "no knowledge") in str(verdict.reason or "")
     assert (await gate.judge(message(2, addressed=True))).should_speak
 
 

@@ -296,7 +296,7 @@ async def test_who_looks_after_one_chat_reviews_what_was_taught_there(journal: J
         journal, owner, order, replace(order, id="3", text="list"), administration={"owners": ["test:9"]}
     )
     assert "no answer 1 here" in room.sinks["2"].failures[0]
-    assert room.get_reply("3") == "No answers wait for a review."
+    assert room.get_reply("3") == "No answers are waiting for a review."
 
 
 async def test_what_is_approved_becomes_documents_and_what_is_rejected_leaves(journal: Journal, tmp_path: Path) -> None:

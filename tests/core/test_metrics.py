@@ -265,7 +265,7 @@ class TestSilences:
             (skip(SkipReason.NOT_ADDRESSED), "the bot was not addressed", "not_addressed"),
             (
                 skip(SkipReason.ATTACHMENT_ONLY, attachment="a picture"),
-                "a picture without words, and the bot was not addressed",
+                "a picture without text, and the bot was not addressed",
                 "no_text",
             ),
             (
@@ -283,14 +283,14 @@ class TestSilences:
                 "feedback on 7: down the bot was not addressed",
                 "feedback",
             ),
-            (skip(SkipReason.EMPTY_POST), "the post has no words", "no_text"),
+            (skip(SkipReason.EMPTY_POST), "the post has no text", "no_text"),
             (skip(SkipReason.PRIVATE_CHATS_OFF), "private chats are switched off (gate.private)", "switched_off"),
             (
                 skip(SkipReason.COOLDOWN, seconds=60.0),
-                "it spoke unasked less than 60 s ago (gate.cooldown_s)",
+                "the bot spoke unprompted less than 60 s ago (gate.cooldown_s)",
                 "rate_limit",
             ),
-            (skip(SkipReason.TOPIC_EXCLUDED, word="{ad}"), "the post names '{ad}' (auto_comment.exclude)", "topic"),
+            (skip(SkipReason.TOPIC_EXCLUDED, word="{ad}"), "the post mentions '{ad}' (auto_comment.exclude)", "topic"),
             (skip(SkipReason.COMMENT_REFUSED, error="somebody made {this} up"), "somebody made {this} up", "other"),
         ],
     )

@@ -161,7 +161,7 @@ async def test_commands(journal: Journal, command: str, text: str, expected_text
     [
         (UsageError("The question is empty."), "The question is empty."),
         (ServiceError("http://secret-host is down"), "ask again in a few minutes"),
-        (ValueError("a bug with details"), "whoever runs me finds it in the log"),
+        (ValueError("a bug with details"), "The people who run me can find the reason in the log"),
     ],
 )
 async def test_a_failure_is_told_plainly_without_internals(journal: Journal, fault: Exception, apology: str) -> None:

@@ -138,7 +138,7 @@ def test_without_a_model_nothing_was_consumed() -> None:
     trace = {"query": "hi", "cut": ["search"]}
     text = format_explanation(MessageOutcome("answered", "", "Hello.", (), trace), is_admin=True)
     assert "Consumed" not in text
-    assert text.endswith("of a service: `search`")
+    assert text.endswith("a service was lacking: `search`")
 
 
 # The conversation

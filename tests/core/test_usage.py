@@ -309,11 +309,11 @@ async def test_an_answer_counts_while_it_is_made_by_what_it_consumes(ledger: Usa
         async with limits.reserve(HOW):
             pass
         budget.add_usage("plan", 900, 100)
-        with pytest.raises(QuotaExceeded, match="in the making"):
+        with pytest.raises(QuotaExceeded, match="in progress"):
             async with limits.reserve(HOW):
                 pass
     async with limits.reserve(HOW, Budget(BudgetSettings()), 2.5):
-        with pytest.raises(QuotaExceeded, match="in the making"):
+        with pytest.raises(QuotaExceeded, match="in progress"):
             async with limits.reserve(HOW):
                 pass
 
@@ -344,7 +344,7 @@ async def test_many_at_once_do_not_go_far_beyond_a_limit(
 ) -> None:
     await answering(database, model).answer(HOW, MemorySink())
     total_tokens = (await ledger.get_daily_usage(today()))[0].usage.total_tokens
-    # All twelve ask while the first are in the making.
+    # All twelve ask while the first are in progress.
     peer.ttft_s = 1.5
     line = answering(database, model, limits={"daily_tokens": 4 * total_tokens})
     outcomes = await asyncio.gather(
@@ -352,7 +352,7 @@ async def test_many_at_once_do_not_go_far_beyond_a_limit(
     )
     refused = [outcome for outcome in outcomes if isinstance(outcome, UsageError)]
     assert len(refused) == 12 - 3
-    assert all("taken by answers in the making" in str(usage_error) for usage_error in refused)
+    assert all("reserved for answers in progress" in str(usage_error) for usage_error in refused)
     assert (await ledger.get_daily_usage(today()))[0].usage.total_tokens == 4 * total_tokens
     with pytest.raises(UsageError, match="is used up"):
         await line.answer(HOW, MemorySink())
@@ -379,7 +379,7 @@ async def test_the_first_answers_of_all_are_bounded_too(
     limits: dict[str, float], database: Database, model: RoleChatModel, peer: ScriptedPeer
 ) -> None:
     """As long as nothing is known, an answer counts as the most that one call may take: 4000 + 1024 tokens."""
-    # All nine ask while the first are in the making.
+    # All nine ask while the first are in progress.
     peer.ttft_s = 1.5
     priced = {"base_url": peer.base_url, "model": "peer", "price_prompt": 1.0, "price_completion": 1.0}
     line = answering(database, model, limits=limits, models={"main": priced})

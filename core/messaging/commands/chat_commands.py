@@ -55,7 +55,7 @@ async def change_mode(context: CommandContext, request: CommandRequest) -> str:
 
 
 async def change_threshold(context: CommandContext, request: CommandRequest) -> str:
-    """Show or set how sure the bot must be to speak unasked in the chat."""
+    """Show or set how sure the bot must be to speak unprompted in the chat."""
     chat = request.chat
     configured = context.settings.gate.get_threshold(chat)
     override = context.overrides.threshold(chat)

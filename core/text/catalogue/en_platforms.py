@@ -10,8 +10,8 @@ class PlatformTexts:
 
     # On joining a group, and menus
     welcome_privacy = (
-        "I do not see all messages here, only those that mention me or reply to me. Whoever set me up can change that: "
-        "{setting}."
+        "I do not see all messages here, only those that mention me or reply to me. "
+        "The person who set me up can change that: {setting}."
     )
     prompts_title = "You could ask, for example"
     what_can_you_do = "What can you do?"
@@ -29,37 +29,39 @@ class PlatformTexts:
     form_choose_value = "Choose a value"
     form_value_missing = "A value is missing."
     form_field_gone = "There is no such setting any more."
-    form_too_many_fields = "There are more sources than fit here: the command sources on|off|scale changes the others."
+    form_too_many_fields = "There are more sources than fit here. Use the command sources on|off|scale for the others."
     form_save_timeout = (
-        "This takes longer than Slack waits. You will be told in the channel; /kimas settings shows what holds."
+        "This takes longer than Slack waits. You will see the result in the channel; "
+        "/kimas settings shows the current values."
     )
     form_mode = "When I speak in this chat"
-    form_threshold = "How sure I must be to speak unasked"
-    form_threshold_hint = "0 to 1, or {default} for what is configured ({configured})"
+    form_threshold = "How sure I must be to speak unprompted"
+    form_threshold_hint = "0 to 1, or {default} for the configured value ({configured})"
     form_as_configured = "As configured ({configured})"
-    mode_names: Mapping[str, str] = {"off": "Never", "mention": "When I am mentioned", "auto": "Also unasked"}
+    mode_names: Mapping[str, str] = {"off": "Never", "mention": "When I am mentioned", "auto": "Also unprompted"}
     form_source_used = "{source}: used for answers"
-    form_source_weight = "{source}: what its passages weigh"
+    form_source_weight = "{source}: weight of its passages"
     form_weight_hint = "0.1 to 10; 1 is the normal weight"
     form_on = "On"
     form_off = "Off"
-    form_source_note = "{source}: used for answers, weighs {factor}; owners change that"
-    form_source_off_note = "{source}: not used for answers, weighs {factor}; owners change that"
+    form_source_note = "{source}: used for answers, weight {factor}; only owners change that"
+    form_source_off_note = "{source}: not used for answers, weight {factor}; only owners change that"
     form_line = "- {label}: {value}. {command}"
     form_value = "VALUE"
     form_hint = " ({hint})"
 
     # Alerts to whoever runs the bot
     alert = "⚠️ {problem}"
-    alert_over = "✅ Over: {problem}"
-    alert_source = "The source `{name}` was last refreshed {since}, and fails: {error}"
+    alert_over = "✅ Resolved: {problem}"
+    alert_source = "The source `{name}` was last refreshed {since} and is failing: {error}"
     alert_source_never = "The source `{name}` could not be read yet: {error}"
-    alert_endpoint = "The model `{name}` has not answered since {since}. Its fallbacks are used, if there are any."
-    alert_platform = "`{name}` has been out of reach since {since}."
+    alert_endpoint = "The model `{name}` has not answered since {since}. Its fallbacks are used, if any."
+    alert_platform = "`{name}` has been unreachable since {since}."
     alert_budget = (
-        "{share} of the daily limit `{name}` is used up: {used} of {limit}. Then I stop answering until midnight."
+        "{share} of the daily limit `{name}` is used up: {used} of {limit}. "
+        "At the limit I stop answering until midnight."
     )
     alert_silent = (
-        "I have answered nothing unasked for {hours} hours, though people wrote {messages} messages; before, it was "
-        "{usual} answers a day. Look at the threshold, the sources and `/why`."
+        "I have given no unprompted answer for {hours} hours, although people wrote {messages} messages; "
+        "before, it was {usual} such answers a day. Check the threshold, the sources and `/why`."
     )
