@@ -29,6 +29,10 @@ SKIPPED = [
     "apt-get update && apt-get install --yes --no-install-recommends git openssh-client && rm -rf /var/lib/apt/lists/*",
     "useradd --system --uid 10001 --create-home --home-dir /data kimas",
 ]
+# Takes longer than all other steps: here what is run is compiled when it is imported. What all packages are compiled to
+# is larger than their source by this factor.
+COMPILE, COMPILED_FACTOR = " --compile-bytecode", 1.25
+LAZILY_COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
 ROOTS = ("/src", "/opt/kimas", "/data", "/etc/kimas")
 
 
@@ -55,6 +59,7 @@ class Builder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.skipped: list[str] = []
+        self.compiled = 0
         self.directory = folder
         tools = folder / "tools"
         tools.mkdir(parents=True)
@@ -76,7 +81,8 @@ class Builder:
             elif name == "RUN" and arguments in SKIPPED:
                 self.skipped.append(arguments)
             elif name == "RUN":
-                self._run(relocate(arguments, self.folder))
+                self.compiled += COMPILE in arguments
+                self._run(relocate(arguments.replace(COMPILE, ""), self.folder))
 
     def _copy(self, sources: list[str], target: str) -> None:
         for source in sources:
@@ -97,10 +103,11 @@ class Builder:
 def test_the_steps_make_a_daemon_that_answers_without_a_network(tmp_path: Path) -> None:
     builder = Builder(tmp_path / "root")
     builder.run()
-    assert builder.skipped == SKIPPED
+    assert (builder.skipped, builder.compiled) == (SKIPPED, 2)
     root = tmp_path / "root"
-    size = sum(file.lstat().st_size for file in (root / "opt/kimas").rglob("*"))
-    assert size < 1_500_000_000
+    sizes = [(file.suffix, file.lstat().st_size) for file in (root / "opt/kimas").rglob("*")]
+    compiled_size = COMPILED_FACTOR * sum(size for suffix, size in sizes if suffix == ".py")
+    assert sum(size for _, size in sizes) + compiled_size < 1_500_000_000
     # As in the image: nothing but /data is written.
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "rocket.md").write_text("# Rocket\n\nThe launch key is kept in the blue safe.\n", "utf-8")
@@ -112,7 +119,8 @@ def test_the_steps_make_a_daemon_that_answers_without_a_network(tmp_path: Path) 
     for arguments in (["ingest"], ["check"], ["ask", "Where is the launch key kept?"]):
         result = subprocess.run(
             ["kimas", "--config", str(config), *arguments],
-            cwd=root / "data", env={**image, "HF_HUB_OFFLINE": "1"}, executable=str(root / "opt/kimas/bin/kimas"),
+            cwd=root / "data", env={**image, "HF_HUB_OFFLINE": "1", **LAZILY_COMPILED},
+            executable=str(root / "opt/kimas/bin/kimas"),
             capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert result.returncode == 0, result.stderr

@@ -154,6 +154,9 @@ async def test_a_bomb_is_bounded(name: str) -> None:
     async with WorkerPool(LOWEST_LIMITS) as pool, watched() as figures:
         with suppress(FormatError):
             await pool.run(function, *arguments)
+        # On a busy machine a worker needs all of that second to load what it reads a document with.
+        pool._settings = LIMITS
+        pool._stop_idle()
         assert await pool.run(read_document, "good.md", "markdown", b"Good.") == ("Good.", "markdown")
     assert figures["cpu"] < MAX_LOOP_S
     assert figures["memory"] < MAX_MEMORY_BYTES
