@@ -14,28 +14,46 @@ CODE_KIND = "code"
 CODE_FACTOR = 0.9
 
 
-def fuse(passages: Sequence[Passage], alpha: float, limit: int | None = None) -> list[Passage]:
+def fuse(
+    passages: Sequence[Passage],
+    alpha: float,
+    limit: int | None = None,
+    lexical_shares: Sequence[float] | None = None,
+) -> list[Passage]:
     """Return at most `limit` passages, best first, with `score` = alpha * similarity + (1 - alpha) * lexical_share.
 
     Both sides mean the same for every query and search, so that the results of several searches can be fused once more,
     and the score does not depend on what else was found. Without any similarity the lexical side counts alone. Code
     counts a tenth less. Of passages with the same id one stays, with the higher scores. Equal scores are ordered by id.
+    `lexical_shares`, one for each passage, take the place of their own.
     """
-    passages_by_id: dict[str, Passage] = {}
-    for passage in passages:
-        previous = passages_by_id.get(passage.id, passage)
-        passages_by_id[passage.id] = previous if previous is passage else merge_scores(previous, passage)
-    unique_passages = list(passages_by_id.values())
-    if not any(passage.similarity for passage in unique_passages):
+    if lexical_shares is None:
+        lexical_shares = [passage.lexical_share for passage in passages]
+    shared_passages: dict[str, tuple[Passage, float]] = {}
+    for passage, share in zip(passages, lexical_shares, strict=True):
+        previous, previous_share = shared_passages.get(passage.id, (passage, share))
+        merged = previous if previous is passage else merge_scores(previous, passage)
+        shared_passages[passage.id] = merged, max(previous_share, share)
+    if not any(passage.similarity for passage, _ in shared_passages.values()):
         alpha = 0.0
-    scores = [
-        (alpha * max(0.0, passage.similarity) + (1 - alpha) * passage.lexical_share)
-        * (1.0 if passage.kind in NON_CODE_KINDS else CODE_FACTOR)
-        for passage in unique_passages
+    scored_passages = [
+        (
+            (alpha * max(0.0, passage.similarity) + (1 - alpha) * share)
+            * (1.0 if passage.kind in NON_CODE_KINDS else CODE_FACTOR),
+            share,
+            passage,
+        )
+        for passage, share in shared_passages.values()
     ]
-    ranked_pairs = sorted(zip(unique_passages, scores, strict=True), key=lambda pair: (-pair[1], pair[0].id))
-    # Only the passages of the result are copied, not all hundred candidates.
-    return [replace(passage, score=min(1.0, score)) for passage, score in ranked_pairs[:limit]]
+    ranked = sorted(scored_passages, key=lambda scored: (-scored[0], scored[2].id))
+    # Only the passages of the result are copied, not all hundred candidates, and only where something changes.
+    return [_with_scores(passage, min(1.0, score), share) for score, share, passage in ranked[:limit]]
+
+
+def _with_scores(passage: Passage, score: float, lexical_share: float) -> Passage:
+    if (passage.score, passage.lexical_share) == (score, lexical_share):
+        return passage
+    return replace(passage, score=score, lexical_share=lexical_share)
 
 
 def merge_scores(passage: Passage, other: Passage) -> Passage:

@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 
 from core.errors import EmbeddingError, UsageError
 from core.grounding.fusion import fuse
@@ -159,22 +158,23 @@ class KnowledgeLibrary:
         candidates = max(self._search_settings.candidates, limit)
         sources = self._agents[agent].sources
         passages = await self._retrieve(query, vector, sources, candidates)
-        return fuse(await self._add_lexical_shares(passages, query), self._search_settings.alpha, limit)
+        lexical_shares = await self._lexical_shares(passages, query)
+        return fuse(passages, self._search_settings.alpha, limit, lexical_shares)
 
-    async def _add_lexical_shares(self, passages: Sequence[Passage], query: str) -> Sequence[Passage]:
-        """Return the passages with their BM25 scores as shares of the highest that the query's words can reach.
+    async def _lexical_shares(self, passages: Sequence[Passage], query: str) -> Sequence[float]:
+        """Return the BM25 score of each passage as a share of the highest that the query's words can reach.
 
         So scores of different queries can be compared. A definition that the query names gets a higher share.
         """
         max_score = await self._max_bm25(query)
         identifiers = find_identifiers(query)
-        shared_passages = []
+        shares = []
         for passage in passages:
             share = passage.lexical_share or min(1.0, passage.lexical / max_score)
             if identifiers and is_definition(passage, identifiers):
                 share += DEFINITION_BONUS * (1 - share)
-            shared_passages.append(replace(passage, lexical_share=share) if share else passage)
-        return shared_passages
+            shares.append(share)
+        return shares
 
     async def _max_bm25(self, query: str) -> float:
         """Return the highest BM25 score that a query's words can reach; those in no passage count half.
@@ -289,7 +289,8 @@ class KnowledgeLibrary:
         # The same search as that of the agent, where only one has passages.
         passages = await self._store.search(query_tokens(query), vector, sources, self._search_settings.candidates)
         best_scores: dict[str, float] = {}
-        for passage in fuse(await self._add_lexical_shares(passages, query), self._search_settings.alpha):
+        lexical_shares = await self._lexical_shares(passages, query)
+        for passage in fuse(passages, self._search_settings.alpha, lexical_shares=lexical_shares):
             # A vector may say nothing about words that the model does not know.
             by_words = passage.lexical_share - PASSAGE_MARGIN if passage.similarity >= MIN_WORDS_SIMILARITY else 0.0
             score = max(passage.score, by_words)

@@ -68,3 +68,16 @@ def test_scores_stay_between_0_and_1_and_the_rest_is_untouched() -> None:
     assert all(
         (item.similarity, item.lexical) == (by_id[item.id].similarity, by_id[item.id].lexical) for item in passages
     )
+
+
+def test_lexical_shares_take_the_place_of_those_of_the_passages() -> None:
+    a, b = passage("a", 0.2, 0.9), passage("b", 0.2, 0.1)
+    passages = fuse([a, b, a], 0.5, lexical_shares=[0.3, 0.5, 0.4])
+    assert [(item.id, item.lexical_share) for item in passages] == [("b", 0.5), ("a", 0.4)]
+    assert [item.score for item in passages] == pytest.approx([0.35, 0.3])
+    assert a.lexical_share == 0.9, "the passages of a search are kept for the next one"
+
+
+def test_what_is_fused_once_more_is_not_copied() -> None:
+    (fused,) = fuse([passage("a", 0.2, 0.9)], 0.5)
+    assert fuse([fused], 0.5)[0] is fused
