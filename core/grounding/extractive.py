@@ -27,7 +27,11 @@ MAX_FAQ_CHARS = 400
 MIN_COVERAGE = 0.5
 # A further quote must fit this well, compared with the best.
 MIN_RELATIVE_SCORE = 0.75
-# The same for code of the passage whose prose fits best.
+# Where no passage has enough of the question's words, a piece must be so much nearer to it than its passage has to be,
+# and have this share of its words. A further quote must fit this well, compared with the best.
+SENTENCE_MARGIN, MIN_SIMILAR_COVERAGE, MIN_SIMILAR_SCORE, MAX_SIMILAR_QUOTES = 0.07, 0.1, 0.85, 2
+_WORDS_WEIGHT = 0.3
+# How well code must fit, compared with the best, in the passage whose prose fits best.
 MIN_EXAMPLE_SCORE = 0.4
 _DENSE_WEIGHT, _RANK_WEIGHT, _CODE_BONUS, _CODE_FACTOR = 0.4, 0.25, 0.1, 0.75
 
@@ -37,6 +41,7 @@ _FOREIGN_FACTOR, _REFERRAL_FACTOR = 0.7, 0.6
 _REFERRAL = re.compile(
     r"^(?:which|where|whose)\b[^?]{0,120}:$"
     r"|^(?:[^.!?]{0,60}\b)?(?:refer to|see(?: also)?|take a look at)\b[^.!?]{0,120}[.!]?$"
+    r"|^(?:the )?(?:following )?(?:examples?|sections?|steps) below\b[^.!?]{0,120}[.!:]?$"
     r"|^.{0,20}(?:请按照|请参考|请参阅|参见).{0,60}$",
     re.IGNORECASE,
 )
@@ -45,6 +50,13 @@ _HOW_TO = re.compile(r"\bhow\b|\bcommand\b|\bexample\b|怎么|怎样|如何|命�
 _NAME = re.compile(
     r"(?:--?)?[A-Za-z](?=\w*[._-]\w)\w*+(?:[.-]\w++)*+|[A-Za-z][a-z]*+[A-Z]\w*|[A-Z][A-Z0-9]{2,}|[a-z]\w*"
 )
+_PROBLEM = re.compile(r"(?:the )?(?:problem|symptom|issue|question|error)s?\W?|问题(?:描述|现象)?|现象", re.IGNORECASE)
+_SOLUTION = re.compile(
+    r"(?:the |how to )?(?:solutions?|resolve|resolutions?|fix|workaround|answers?|mitigation)\W?"
+    r"|(?:解决|处理)(?:方法|方案|办法)?|答案?",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"[.!?:。！？：]['\"`)*_\]]{0,4}$")
 _HEADING_NUMBER = re.compile(r"^\d+(?:\.\d+)*[.)]?\s+")
 _IMPORT = re.compile(r"\s*(?:import|from|package|use|using|#include)\b")
 _DOCSTRING = re.compile(r'(?s)[rRbBuUfF]?("""|\'\'\')(.*?)\1')
@@ -72,11 +84,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class ScoredQuote:
-    """A candidate, how well it fits (0 to about 1), and its tokens."""
+    """A candidate, how well it fits (0 to about 1), its tokens, and the cosine of it and its heading (0: unknown)."""
 
     candidate: Candidate
     score: float
     tokens: frozenset[str]
+    similarity: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +134,44 @@ async def extract_answer(question: str, passages: Sequence[Passage], library: Li
     )
     if not candidates:
         return ""
-    quotes = _select(request, await rank_candidates(request, candidates, library))
-    quotes.sort(key=lambda quote: (quote.candidate.position, min(quote.candidate.quotable.sentences)))
+    return _render_all(_select(request, await rank_candidates(request, candidates, library)), passages)
+
+
+async def extract_similar(
+    question: str, passages: Sequence[Passage], library: Library, min_similarity: float, timeout_s: float = 5.0
+) -> str:
+    """Return Markdown with the pieces that mean what the question asks in other words; empty when there are none.
+
+    For a question of which no passage has enough words. Only passages of `min_similarity` count, the cosine with the
+    question, and of them only pieces that are nearer still: those about something else share some words at best.
+    """
+    passages = passages[:MAX_PASSAGES]
+    request = await QuoteRequest.open(question, library, timeout_s)
+    near = [position for position, passage in enumerate(passages) if passage.similarity >= min_similarity]
+    ranked_quotes = await rank_candidates(request, get_candidates(passages, near), library) if near else []
+    similar_quotes = sorted(
+        filter(None, (_score_meaning(request, quote, min_similarity) for quote in ranked_quotes)),
+        key=lambda quote: -quote.score,
+    )
+    return (
+        _render_all(_select(request, similar_quotes, MIN_SIMILAR_SCORE)[:MAX_SIMILAR_QUOTES], passages)
+        if similar_quotes
+        else ""
+    )
+
+
+def _score_meaning(request: QuoteRequest, quote: ScoredQuote, min_similarity: float) -> ScoredQuote | None:
+    """Return a quote with the score of its meaning; None where it is not near enough, or no sentence."""
+    coverage = request.subject.get_coverage(quote.tokens)
+    is_near = quote.similarity >= min_similarity + SENTENCE_MARGIN and coverage >= MIN_SIMILAR_COVERAGE
+    quotable = quote.candidate.quotable
+    is_sentence = bool(quotable.code or quotable.items or _SENTENCE_END.search(quotable.text))
+    is_sentence &= bool(quotable.code) or not _REFERRAL.search(quotable.text)
+    return replace(quote, score=quote.similarity + _WORDS_WEIGHT * coverage) if is_near and is_sentence else None
+
+
+def _render_all(quotes: list[ScoredQuote], passages: Sequence[Passage]) -> str:
+    quotes = sorted(quotes, key=lambda quote: (quote.candidate.position, min(quote.candidate.quotable.sentences)))
     return "\n\n".join(_render(quote, passages[quote.candidate.position]) for quote in quotes)
 
 
@@ -178,7 +227,7 @@ async def rank_candidates(
         prose = candidate.quotable.text
         if prose and bool(count_cjk(prose)) != bool(count_cjk(question.text)):
             score *= _FOREIGN_FACTOR
-        quotes.append(ScoredQuote(candidate, score, tokens[index]))
+        quotes.append(ScoredQuote(candidate, score, tokens[index], similarity))
     return sorted(quotes, key=lambda quote: -quote.score)
 
 
@@ -190,11 +239,16 @@ def _score_words(subject: Subject, candidate: Candidate, tokens: frozenset[str])
     return 0.5 * own_coverage + 0.2 * context_coverage + 0.3 * heading_coverage / (1 + candidate.quotable.rank)
 
 
-def _select(question: QuoteRequest, ranked_quotes: Sequence[ScoredQuote]) -> list[ScoredQuote]:
-    """Return the best quotes that say different things; one of them has code when the question asks how."""
+def _select(
+    question: QuoteRequest, ranked_quotes: Sequence[ScoredQuote], min_relative_score: float = MIN_RELATIVE_SCORE
+) -> list[ScoredQuote]:
+    """Return the best quotes that say different things; one of them has code when the question asks how.
+
+    A quote that states a problem brings the solution that stands below it.
+    """
     selected: list[ScoredQuote] = []
     for quote in ranked_quotes:
-        if selected and quote.score < MIN_RELATIVE_SCORE * selected[0].score:
+        if selected and quote.score < min_relative_score * selected[0].score:
             break
         if len(selected) < MAX_QUOTES and _adds_something(quote, selected):
             selected.append(quote)
@@ -202,7 +256,24 @@ def _select(question: QuoteRequest, ranked_quotes: Sequence[ScoredQuote]) -> lis
         example = next((quote for quote in ranked_quotes if _is_example(quote, selected[0])), None)
         if example and _adds_something(example, selected[: MAX_QUOTES - 1]):
             selected = [*selected[: MAX_QUOTES - 1], example]
-    return selected
+    return _with_solution(selected, ranked_quotes)
+
+
+def _with_solution(selected: list[ScoredQuote], ranked_quotes: Sequence[ScoredQuote]) -> list[ScoredQuote]:
+    """Return the quotes with the best piece of the solution, where the best one states the problem of a passage."""
+    best = selected[0]
+    if not _PROBLEM.fullmatch(best.candidate.quotable.heading):
+        return selected
+    solution = next((quote for quote in ranked_quotes if _is_solution(quote, best)), None)
+    if solution is None or solution in selected:
+        return selected
+    others = [quote for quote in selected[1:] if quote.candidate.position != best.candidate.position]
+    return [best, solution, *others][:MAX_QUOTES]
+
+
+def _is_solution(quote: ScoredQuote, best: ScoredQuote) -> bool:
+    is_below = quote.candidate.position == best.candidate.position
+    return is_below and bool(_SOLUTION.fullmatch(quote.candidate.quotable.heading))
 
 
 def _is_example(quote: ScoredQuote, best: ScoredQuote) -> bool:

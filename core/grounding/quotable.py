@@ -76,6 +76,10 @@ _LEADING_CODE = re.compile(
     r"( {4,})(?:(?:async def|def|class|from|import|return|for|if|with|elif|except) .*|(?:else|try):|@\w.*"
     r"|[\w.]++ = .*|[\w.]++\(.*)$"
 )
+# What a line of a block quote begins with, and the line that gives one its kind.
+_QUOTE_MARK = re.compile(
+    r"[ \t]*(?:>[ \t]++|>$)++(?:\[!(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*$)?", re.IGNORECASE
+)
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 
 
@@ -158,6 +162,8 @@ class _BlockReader:
         return True
 
     def _read_prose(self, line: str) -> None:
+        if mark := _QUOTE_MARK.match(line):
+            line = line[mark.end() :]
         stripped = line.strip()
         if _TABLE_RULE.match(line) or (_UNDERLINE.match(stripped) and not self._paragraph):
             self._end_paragraph()
@@ -167,7 +173,7 @@ class _BlockReader:
             # The line above a rule is the table's head.
             if not any(map(_TABLE_RULE.match, self._lines[self._number + 1 : self._number + 2])):
                 cells = [clean_inline(cell.strip()) for cell in stripped.strip("|").split("|")]
-                self._blocks.append(Block("row", ": ".join(cell for cell in cells if cell)))
+                self._blocks.append(Block("row", ": ".join(cell for cell in cells if cell.strip("-–—"))))
         elif item := _ITEM.match(line):
             self._end_paragraph()
             self._is_item = True

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 
 from core.grounding.citations import get_readable_title, resolve_markers
-from core.grounding.extractive import extract_answer
+from core.grounding.extractive import MAX_SIMILAR_QUOTES, extract_answer, extract_similar
 from core.grounding.nearest import MAX_LINE_CHARS, NearPage, find_nearest_pages
-from core.grounding.quotable import clean_inline, get_quotables, parse_blocks
+from core.grounding.quotable import Block, clean_inline, get_quotables, parse_blocks
 from core.grounding.subject import Subject
 from core.types import Passage
 from tests.core.fixtures import InMemoryLibrary, passage
@@ -296,3 +296,67 @@ async def test_the_line_of_a_page_is_short_and_has_no_marker() -> None:
 async def test_a_page_of_code_alone_is_named_without_a_line() -> None:
     code = replace(passage("a", "x = 1\ny = 2\nz = 3\n", kind="python"), similarity=0.9)
     assert await near("What is x?", code) == [NearPage(0, "")]
+
+
+@dataclass
+class MeaningLibrary(InMemoryLibrary):
+    """A library in which some words make a text mean what is asked."""
+
+    words: tuple[str, ...] = ()
+
+    async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        return [0.6 if any(word in text for word in self.words) else 0.3 for text in texts]
+
+
+async def similar(question: str, *texts: str, words: tuple[str, ...], similarity: float = 0.6) -> str:
+    passages = [passage(f"page{number}", text, similarity=similarity) for number, text in enumerate(texts)]
+    return await extract_similar(question, passages, MeaningLibrary(words=words), 0.45)
+
+
+async def test_a_sentence_that_means_the_question_is_quoted_in_other_words() -> None:
+    text = "Tarn signs with a key. A mirror of the store serves machines that are cut off. It is small, too."
+    question = "our server has no internet, is there any mirror of packages?"
+    assert await quote(question, text) == ""
+    assert await similar(question, text, words=("cut off",)) == (
+        "> Tarn signs with a key. A mirror of the store serves machines that are cut off. It is small, too. [p1]"
+    )
+    assert await similar(question, text, words=("cut off",), similarity=0.4) == "", "the passage is too far away"
+    assert await similar(question, text, words=("cloud",)) == "", "no sentence is near"
+    assert await similar("where are my packages?", text, words=("cut off",)) == "", "no word is shared"
+
+
+@pytest.mark.parametrize("text", ["mirror: a mirror # for all", "The examples below show a mirror in use."])
+async def test_what_is_no_sentence_or_announces_others_is_not_similar(text: str) -> None:
+    assert await similar("is there a mirror?", text, words=("mirror",)) == ""
+
+
+async def test_few_sentences_are_quoted_for_their_meaning() -> None:
+    texts = ("North has a mirror for images.", "Use a mirror when links fail.", "A mirror keeps every package at hand.")
+    assert (await similar("is there a mirror?", *texts, words=("mirror",))).count("> ") == MAX_SIMILAR_QUOTES
+
+
+@pytest.mark.parametrize(
+    ("problem", "solution"), [("Problem", "Resolution"), ("问题", "解决方法"), ("Symptoms", "Fix:")]
+)
+async def test_a_problem_is_quoted_with_its_solution(problem: str, solution: str) -> None:
+    page = f"# Clock\n\n## {problem}\n\nThe charts stay empty while traces arrive.\n\n## Reason\n\nClocks differ.\n\n"
+    page += f"## {solution}\n\nSynchronize all machines with one time server."
+    quoted = await quote("why do my charts stay empty while traces arrive", page)
+    assert quoted == (
+        "> The charts stay empty while traces arrive. [p1]\n\n> Synchronize all machines with one time server. [p1]"
+    )
+
+
+def test_a_block_quote_is_prose_without_its_marks() -> None:
+    blocks = parse_blocks("> [!TIP]\n> Keep the key.\n>\n> - one\n> - two\n\n> Later")
+    assert blocks == [
+        Block("prose", "Keep the key."),
+        Block("item", "one"),
+        Block("item", "two"),
+        Block("prose", "Later"),
+    ]
+
+
+def test_empty_cells_of_a_row_are_left_out() -> None:
+    table = "| Module | Name | About |\n|---|---|---|\n| - | `ttl` | The days that data is kept. |\n"
+    assert parse_blocks(table)[-1] == Block("row", "`ttl`: The days that data is kept.")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from core.answering.agents.translation import to_comparable_query
 from core.answering.pipeline import answer
 from core.runtime.budget import Budget
 from core.text.glossary import TermTranslation, translate_terms
@@ -206,6 +207,24 @@ async def test_a_question_of_which_a_part_is_unknown_is_searched_but_not_quoted(
     reply = await ask_without_model(library, "安装水泵软件包")
     assert library.queries == ["安装水泵软件包", "install package"]
     assert not reply.citations
+
+
+@pytest.mark.parametrize(
+    ("query", "comparable"),
+    [
+        ("KIMAS 水泵软件包怎么安装", "KIMAS package install"),
+        ("安装水泵软件包", "安装水泵软件包"),
+        ("KIMAS 红烧肉的烤箱", "KIMAS 红烧肉的烤箱"),
+        ("how to install KIMAS", "how to install KIMAS"),
+    ],
+)
+def test_a_name_makes_the_known_terms_comparable(query: str, comparable: str) -> None:
+    budget = Budget(settings().budget)
+    assert to_comparable_query(query, [INSTALL], budget) == comparable
+    own = passage("own", "这个软件包用 pip 安装，需要 Python 3.11 或更高的版本。")
+    assert to_comparable_query(query, [own], budget) == query
+    budget.translations[query] = "translation"
+    assert to_comparable_query(query, [own], budget) == "translation"
 
 
 @pytest.mark.parametrize(

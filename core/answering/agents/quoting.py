@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from core.answering.agents.translation import to_comparable_query
 from core.answering.context import AnswerDependencies, AnswerInputs
 from core.grounding.citations import to_citation
-from core.grounding.extractive import extract_answer
+from core.grounding.extractive import extract_answer, extract_similar
 from core.grounding.nearest import NearPage, find_nearest_pages
 from core.runtime.budget import Budget
 from core.text.catalogue import messages_for
@@ -49,9 +50,11 @@ async def quote_passages(
     for text in queries:
         if quotes := await extract_answer(text, passages, deps.library, timeout_s):
             return WrittenAnswer(f"{quotes}\n\n{note or messages.extractive}", is_extractive=True)
-    if queries and not inputs.question.is_unasked:
-        page_similarity = min_similarity + NEAR_MARGIN
-        if pages := await find_nearest_pages(queries[-1], passages, deps.library, page_similarity, timeout_s):
+    if has_match:
+        nearest = (to_comparable_query(query, passages, budget), passages, deps.library, min_similarity + NEAR_MARGIN)
+        if quotes := await extract_similar(*nearest, timeout_s):
+            return WrittenAnswer(f"{quotes}\n\n{note or messages.extractive}", is_extractive=True)
+        if not inputs.question.is_unasked and (pages := await find_nearest_pages(*nearest, timeout_s)):
             links = tuple(to_citation(passages[page.position], number) for number, page in enumerate(pages, 1))
             lines = "\n".join(map(_format_page, pages, links))
             return WrittenAnswer(messages.nearest_pages.format(pages=lines), True, links)

@@ -8,6 +8,7 @@ of sources come from a sample of their passages (`knowledge.retrieval.agent_inde
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ from core.types import Passage, Turn
 STAGE = "translate"
 # The share of a Chinese question that has to be known to search its terms, and to quote what fits them.
 MIN_TERM_COVERAGE, MIN_QUOTABLE_COVERAGE = 0.4, 0.75
+# The same, where a sentence has to mean what the terms say, and not only to share their words.
+MIN_SIMILAR_COVERAGE = 0.6
+_LATIN_WORD = re.compile(r"[A-Za-z]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ def translate_known_terms(
     terms = translate_terms(query)
     if target != "en" or terms.coverage < MIN_TERM_COVERAGE:
         return Translation()
-    if any(_is_chinese_prose(passage) for passage in passages):
+    if any(is_chinese_prose(passage) for passage in passages):
         return Translation()
     # The unknown words of a question may be its subject: then its known terms alone would search for something else.
     if terms.coverage >= MIN_QUOTABLE_COVERAGE:
@@ -113,6 +117,20 @@ def translate_known_terms(
     return Translation(terms.text, foreign_agents)
 
 
-def _is_chinese_prose(passage: Passage) -> bool:
+def to_comparable_query(query: str, passages: Sequence[Passage], budget: Budget) -> str:
+    """Return the query in the language of its passages: its translation, or its known terms if they are most of it.
+
+    Where some words are unknown, one of them may be the subject, unless the query has a name, which is the same in both
+    languages.
+    """
+    if translation := budget.translations.get(query):
+        return translation
+    if detect_language(query) != "zh" or any(is_chinese_prose(passage) for passage in passages):
+        return query
+    terms = translate_terms(query)
+    return terms.text if terms.coverage >= MIN_SIMILAR_COVERAGE and _LATIN_WORD.search(query) else query
+
+
+def is_chinese_prose(passage: Passage) -> bool:
     """Say whether a passage is written in Chinese; English ones have Chinese words in links, examples and messages."""
     return passage.kind in NON_CODE_KINDS and detect_language(passage.text) == "zh"
