@@ -38,13 +38,15 @@ from core.errors import StoreError
 from core.settings import StoreSettings
 from knowledge.stores import open_store
 
-async def main(data_dir, embedder):
-    try:
-        store = await open_store(StoreSettings(), Path(data_dir), embedder, 16)
-    except StoreError as error:
-        print(type(error).__name__, error)
-    else:
-        await store.close()
+async def main(*arguments):
+    # Pairs of a data directory and the name of an embedder.
+    for data_dir, embedder in zip(arguments[::2], arguments[1::2]):
+        try:
+            store = await open_store(StoreSettings(), Path(data_dir), embedder, 16)
+        except StoreError as error:
+            print(type(error).__name__, error)
+        else:
+            await store.close()
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -73,10 +75,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return data_dir
 
 
-async def opened_in_a_process(data_dir: Path, embedder: str = "test") -> str:
-    """Open the store of a data directory there; return what that process prints."""
-    arguments = (sys.executable, "-c", OPEN, str(data_dir), embedder)
-    process = await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
+async def opened_in_a_process(*places: tuple[Path, str]) -> str:
+    """Open the stores of data directories there, one after the other; return what that process prints."""
+    arguments = [str(argument) for place in places for argument in place]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OPEN, *arguments, stdout=asyncio.subprocess.PIPE
+    )
     output, _ = await process.communicate()
     assert process.returncode == 0
     return output.decode()
@@ -87,7 +91,7 @@ async def test_they_are_copied_once_and_the_old_files_stay(written: Path, tmp_pa
     await asyncio.to_thread(shutil.copytree, written, data_dir)
     (data_dir / "passages" / lance_import.UNFINISHED_FOLDER).mkdir()
     (data_dir / "passages" / lance_import.UNFINISHED_FOLDER / "passages.db").write_text("of a killed import")
-    outputs = await asyncio.gather(opened_in_a_process(data_dir), opened_in_a_process(data_dir))
+    outputs = await asyncio.gather(*(opened_in_a_process((data_dir, "test")) for _ in range(2)))
     assert outputs == ["", ""]
     assert {path.name for path in (data_dir / "passages").iterdir()} == {"passages.db", "passages.lance"}
     old_files = {path.relative_to(written): path.stat().st_size for path in written.rglob("*") if path.is_file()}
@@ -118,17 +122,20 @@ async def test_they_are_copied_once_and_the_old_files_stay(written: Path, tmp_pa
 async def test_what_cannot_be_copied_is_said_with_the_way_out(
     written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data_dir = tmp_path / "data"
-    await asyncio.to_thread(shutil.copytree, written, data_dir)
-    assert "StoreMismatch" in await opened_in_a_process(data_dir, "another")
+    data_dir, damaged_dir = tmp_path / "data", tmp_path / "damaged"
+    for folder in (data_dir, damaged_dir):
+        await asyncio.to_thread(shutil.copytree, written, folder)
+    for path in (damaged_dir / "passages" / "passages.lance" / "data").iterdir():
+        path.write_bytes(b"damaged")
+    output = await opened_in_a_process((data_dir, "another"), (damaged_dir, "test"))
+    mismatch, damage = output.splitlines()
+    assert "StoreMismatch" in mismatch
+    assert "kimas ingest --rebuild" in damage
     with monkeypatch.context() as patched:
         patched.setattr(lance_import, "find_spec", lambda name: None)
         with pytest.raises(StoreError, match=r'pip install "kimas\[lance\]".*kimas ingest --rebuild'):
             await open_store(StoreSettings(), data_dir, "test", DIMENSION)
-    for path in (data_dir / "passages" / "passages.lance" / "data").iterdir():
-        path.write_bytes(b"damaged")
-    assert "kimas ingest --rebuild" in await opened_in_a_process(data_dir)
-    assert not (data_dir / "passages" / "passages.db").exists()
-    store = await open_store(StoreSettings(), data_dir, "test", DIMENSION, rebuild=True)
+    assert not (damaged_dir / "passages" / "passages.db").exists()
+    store = await open_store(StoreSettings(), damaged_dir, "test", DIMENSION, rebuild=True)
     assert await store.manifest("it's") == {}
     await store.close()
