@@ -225,7 +225,7 @@ class Delivery(Protocol):
         ...
 
     async def mark_rejected(self) -> None:
-        """Record that the platform rejected it; `mark_posting` comes again before a retry."""
+        """Record that the platform rejected it; `mark_posting` is called again before a retry."""
         ...
 
     async def mark_posted(self, reply_id: str) -> None:

@@ -13,7 +13,7 @@ CHUNK_BYTES = 65536
 
 
 async def download(session: ClientSession, url: str, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
-    """Return a file; no redirect is followed, for the headers are for this address. Raises as `read_limited`."""
+    """Return a file. Follows no redirect, because the headers are for this address. Raises as `read_limited`."""
     try:
         async with session.get(url, headers=headers, allow_redirects=False) as response:
             if response.status != 200:

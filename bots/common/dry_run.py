@@ -65,7 +65,7 @@ class LogSink(FinalTextSink):
 
 
 async def copy_journal(data_dir: Path) -> Path:
-    """Copy the journal as it stands, in place of an older copy, and return its path. Raises `StoreError`."""
+    """Copy the current journal over an older copy, and return the path of the copy. Raises `StoreError`."""
     source, copy = data_dir / "journal.db", data_dir / JOURNAL_COPY_NAME
     try:
         await asyncio.to_thread(_copy_database, source, copy)

@@ -128,7 +128,7 @@ class MarkdownRenderer(ABC):
             if self.is_linkable(citation.url) and not _is_masking(plain_title, citation.url):
                 source = self.link(citation.url, title)
             elif self.has_room(citation.url):
-                # Too long for a link of its own.
+                # Too long for a separate link.
                 source += f" ({self.address(citation.url)})"
             elif citation.path not in ("", citation.title):
                 source += self.render_path(citation)
@@ -260,7 +260,7 @@ class MarkdownRenderer(ABC):
         return self.escape(text)
 
     def address(self, url: str) -> str:
-        """Write an address as it stands, so that it leads where it says."""
+        """Write an address unchanged, so that the link leads where its text says."""
         return self.link(url, self.escape(url)) if is_web_url(url) else self.escape(url)
 
     def is_linkable(self, url: str) -> bool:

@@ -21,7 +21,7 @@ _TO_SENTENCE_END = re.compile(rf"[^{_WIDE_SENTENCE_ENDS}]*[{_WIDE_SENTENCE_ENDS}
 _MARKUP_START = "[`<\\&"
 # Besides the text's length Telegram bounds the raw size of a message with its tags (32768 bytes).
 MAX_HTML_BYTES = 30000
-# Telegram drops all entities of a message after the hundredth. Some it finds by itself.
+# Telegram drops all entities of a message after the hundredth. It adds some entities by itself.
 MAX_ENTITIES = 90
 # Text that fills less than one of so many shares of a part stays with the code block below it.
 MIN_SHARE = 4

@@ -51,7 +51,7 @@ async def open_refresh_repository(settings: Settings) -> AsyncIterator[RefreshSt
 
 @asynccontextmanager
 async def open_refreshes(settings: Settings) -> AsyncIterator[tuple[RefreshStateRepository, Leases | None]]:
-    """Open the record of refreshes, and the leases where several daemons may share them, for the block."""
+    """Open the record of refreshes for the block, and the leases if several daemons may share it."""
     from core.storage.leases import open_leases
     from core.storage.refresh_state import RefreshStateRepository
 

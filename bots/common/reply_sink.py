@@ -177,7 +177,7 @@ class ReplySink(ABC):
         get_logger(__name__).warning(f"{self._platform}.part_refused", part=number, error=str(error))
 
     async def _post_part(self, part: str, number: int, buttons: Sequence[Button]) -> None:
-        """Post a further part unless it is there; where that is in doubt, look for it first."""
+        """Post a further part unless it was posted; in doubt, look for it first."""
         part_id = self._delivery.parts.get(number)
         if part_id:
             return
@@ -229,7 +229,7 @@ class ReplySink(ABC):
         return ""
 
     def _is_unfinished(self) -> bool:
-        """Return whether the first part must be shown once more even though its text is there already."""
+        """Return whether the first part must be shown once more although its text is already visible."""
         return False
 
     async def _withdraw(self) -> bool:

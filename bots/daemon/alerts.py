@@ -1,4 +1,4 @@
-"""Alerts: tells the chats of whoever runs the bot what needs them, once a day for each problem, and when it is over."""
+"""Alerts: reports problems to the chats of those who run the bot, once a day for each, and when they are over."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class DiscordRatingSink(FinalTextSink):
 
 
 async def acknowledge(call: Callable[[], Awaitable[None]], intervals: DiscordIntervals) -> None:
-    """Acknowledge an interaction; an answer that was lost is asked for again. Raises `TimeoutError`."""
+    """Acknowledge an interaction; if the response was lost, try again. Raises `TimeoutError`."""
     async with asyncio.timeout(intervals.acknowledge_timeout_s):
         while True:
             try:

@@ -35,7 +35,7 @@ _CLOSE_CODES: dict[int | None, tuple[type[PlatformError], str]] = {
 
 
 class _GatewayClient(discord.Client):
-    """A client that keeps the connection and does nothing else: no cache, no models, no tasks of its own."""
+    """A client that keeps the connection and does nothing else: no cache, no models, no tasks."""
 
     def __init__(
         self, http: DiscordHttp, intents: discord.Intents, on_event: OnEvent, intervals: DiscordIntervals

@@ -148,7 +148,7 @@ class _DiscordRenderer(MarkdownRenderer):
     def render_link(self, node: SyntaxTreeNode, url: str, in_link: bool) -> str:
         label = self.render_inline(node.children, in_link=True) or escape_markup(node.content)
         if not self.is_linkable(url):
-            # Too long for a link of its own.
+            # Too long for a separate link.
             return f"{label} ({self.address(url)})" if self.has_room(url) and not in_link else label
         if in_link:
             return label

@@ -72,7 +72,7 @@ async def show_menu(
 
 
 class DiscordMenuSink(FinalTextSink):
-    """Says what came of a choice, in place of the text above the lists; failures in a note of their own."""
+    """Shows the result of a choice instead of the text above the lists; failures get a separate note."""
 
     def __init__(self, client: DiscordClient, message: Message, intervals: DiscordIntervals) -> None:
         self._client = client

@@ -101,7 +101,7 @@ class ChannelTarget:
         """Look for our part among the messages after the question: by what it replies to, its nonce or its text."""
         nonce = f"{self._nonce}-{part_number}" if part_number else self._nonce
         contents = (text, self._mention_prefix + text, self._mention_prefix + self._quote_prefix + text)
-        # A second answer to the same question has a nonce of its own.
+        # A second answer to the same question has a different nonce.
         question_id = self._question_id if self._question_id == self._nonce else ""
 
         def is_part(message: Mapping[str, Any]) -> bool:
@@ -119,7 +119,7 @@ class ChannelTarget:
         )
 
     async def delete(self, reply_id: str) -> None:
-        """Delete the first part. What takes its place is another post, and has a nonce of its own."""
+        """Delete the first part. The post that replaces it has a different nonce."""
         self._first_nonce = f"{self._nonce}-0"
         await self._client.delete_message(self._channel_id, reply_id)
 
@@ -198,7 +198,7 @@ class InteractionTarget:
             raise InteractionExpired("the response to the slash command was removed, or never acknowledged") from error
 
     async def find(self, text: str, part_number: int = 0) -> str:
-        """Look for a further part in the channel, by its text; the first one is put in its place once more."""
+        """Look for a further part in the channel, by its text; the first one is written into its place once more."""
         if not part_number or self._is_ephemeral:
             return ""
         return await find_own_message(self._client, *self._place, lambda message: message.get("content") == text)
@@ -247,7 +247,7 @@ class DiscordSink(ReplySink):
         self._is_in_doubt = delivery.is_in_doubt
 
     def mark_question_deleted(self) -> None:
-        """Note that the question was deleted: nothing new is posted; a reply that is there is completed."""
+        """Note that the question was deleted: nothing new is posted, but a visible reply is completed."""
         if not self._reply_id and self._preview.error is None:
             self._preview.error = MessageDeleted("the question was deleted")
 
@@ -269,7 +269,7 @@ class DiscordSink(ReplySink):
         except (MessageDeleted, NotAllowed, TokenRefused):
             raise
         except RetryLater as error:
-            # Typing has a rate limit of its own.
+            # Typing has a separate rate limit.
             get_logger(__name__).debug("discord.typing_skipped", wait_s=error.seconds)
         except InteractionExpired as error:
             self._recover(error)

@@ -42,7 +42,7 @@ PASSAGES_PER_AGENT = 60
 
 
 class RecordReader:
-    """Reads one JSON object. It collects what is wrong in `errors`, and reading goes on."""
+    """Reads one JSON object. It collects errors in `errors` and continues."""
 
     def __init__(self, values: Mapping[str, Any], path: str = "", errors: list[str] | None = None) -> None:
         self._values = values

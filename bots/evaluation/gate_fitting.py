@@ -129,7 +129,7 @@ def _solve(kernel: Array, labels: Array, importance: Array, offsets: Array) -> t
     return duals, intercept, held_out
 
 
-# Of fewer messages than these a model is no more than a correction of the shipped one.
+# With fewer messages than this, fitting only corrects the shipped model.
 MIN_OWN_MESSAGES = 400
 # A fitted threshold keeps this precision where it can: to speak unprompted and wrongly costs more than silence.
 MIN_PRECISION = 0.8

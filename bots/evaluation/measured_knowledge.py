@@ -1,4 +1,4 @@
-"""The knowledge that a measurement runs on: what is configured, or a corpus of its own."""
+"""The knowledge that a measurement runs on: the configured sources, or a separate corpus."""
 
 from __future__ import annotations
 

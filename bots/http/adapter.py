@@ -40,7 +40,7 @@ class HttpAdapter(ClientAdapter[CallbackClient]):
     can_take_over = False
     # A repeated request has its old key.
     can_settle_doubt = True
-    # Its network posts events to whoever a load balancer chooses.
+    # Its network posts events to the daemon that a load balancer chooses.
     needs_leader = False
 
     def __init__(

@@ -52,5 +52,5 @@ class IdempotencyKeys:
         return True
 
     def discard(self, key: EventKey) -> None:
-        """Forget an event that could not be saved: it may come again."""
+        """Forget an event that could not be saved, because the network may send it again."""
         self._expiry_times.pop(key, None)

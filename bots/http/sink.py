@@ -51,7 +51,7 @@ class HttpSink:
         self._message = message
         self._conversation = message.key
         self._event_id = str(message.reference.get("event", message.id))
-        # A question that is answered again has an id of its own.
+        # A second answer to a question has a different id.
         self._message_id = message.id
         self._mentions = mentioned_users(message)
         self._max_bot_replies = message.reply_options.max_bot_replies

@@ -94,7 +94,7 @@ def show(
 
 
 def get_days(request: web.Request, default: int) -> int:
-    """Return for how many days a page is asked for; the default where that makes no sense."""
+    """Return the number of days that a request wants to see; the default if its value is invalid."""
     text = request.query.get("days", "")
     return min(max(int(text), 1), MAX_DAYS) if re.fullmatch("[0-9]{1,5}", text) else default
 

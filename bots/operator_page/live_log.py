@@ -15,12 +15,12 @@ from bots.operator_page.context import get_context, get_session, show
 
 MAX_STREAMS, SHOWN_LINES = 8, 200
 POLL_S, HEARTBEAT_S = 0.5, 15.0
-# Keys that are shown in columns of their own.
+# Keys that are shown in separate columns.
 _OWN_KEYS = ("event", "level", "timestamp", "logger")
 
 
 async def show_log(request: web.Request) -> web.StreamResponse:
-    """Show the last lines; the script goes on from there."""
+    """Show the last lines; the script continues from there."""
     lines = get_context(request).log_buffer.lines_after()[-SHOWN_LINES:]
     values = {"lines": [to_entry(number, line) for number, line in lines], "last": lines[-1][0] if lines else 0}
     return show(request, "log.html", values)

@@ -156,7 +156,7 @@ class SpeculativeAnswer:
             raise chunk
 
     def discard(self) -> None:
-        """End the answer that has begun, unless it is the one that was accepted. Idempotent."""
+        """End the speculative answer, unless it was accepted. Idempotent."""
         if self._task is not None:
             self._task.cancel()
         if self._account is not None:

@@ -303,7 +303,7 @@ def _get_quotables(passage: Passage) -> list[Quotable]:
     if passage.kind == "faq":
         question, _, answer = passage.text.partition("\n\n")
         answer_line = " ".join(answer.split())
-        # A short answer is one piece, unless it has blocks of its own.
+        # A short answer is one piece, unless it has blocks.
         if answer_line and len(answer_line) <= MAX_FAQ_CHARS and "```" not in answer:
             return [Quotable(answer_line, question, sentences=frozenset((0,)))]
         return [quotable for quotable in get_quotables(answer, question) if _is_quotable(quotable)]
@@ -351,7 +351,7 @@ def _render(quote: ScoredQuote, passage: Passage) -> str:
     if quotable.heading and _BARE_ANNOUNCEMENT.fullmatch(text):
         text = ""
     subject = _get_quote_subject(quotable, passage)
-    # Code or a list without a sentence of its own is announced by its heading.
+    # Code or a list without an introducing sentence is announced by its heading.
     heading = _HEADING_NUMBER.sub("", strip_markers(quotable.heading)).rstrip(":：")
     lines = [f"{subject}: {text}" if subject and text else text or subject or (f"{heading}:" if heading else "")]
     lines += [f"- {strip_markers(item)}" for item in quotable.items]

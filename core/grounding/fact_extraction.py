@@ -254,7 +254,7 @@ def is_negated(text: str) -> bool:
 
 
 def extract_negated_stems(text: str) -> frozenset[str]:
-    """Return the stems after the last negation of a clause: what it is about."""
+    """Return the stems after the last negation of a clause: what it negates."""
     matches = list(_NEGATION.finditer(_NON_NEGATION.sub(lambda match: " " * len(match[0]), text)))
     return extract_core_stems(text[matches[-1].end() :]) if matches else frozenset()
 

@@ -10,7 +10,7 @@ from core.types import Passage
 # Every other kind is named after a programming language.
 NON_CODE_KINDS = frozenset({"markdown", "rst", "text", "faq", "web", "csv", "html", "asciidoc", "issue", "release"})
 CODE_KIND = "code"
-# Code repeats the words of what it is about more often than the prose that explains it.
+# Code repeats the words of its topic more often than the prose that explains it.
 CODE_FACTOR = 0.9
 
 

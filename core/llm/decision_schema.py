@@ -236,7 +236,7 @@ def _parse_actions(text: str, schema: DecisionSchema) -> Iterator[dict[str, obje
 
 
 def _parse_lines(text: str, schema: DecisionSchema) -> dict[str, object]:
-    """Read `key: value` lines, with list items below a key that has no value of its own."""
+    """Read `key: value` lines, with list items below a key without a value."""
     field_names = [word for schema_field in schema.fields for word in (schema_field.name, *schema_field.aliases)]
     line_pattern = re.compile(
         rf"^\W*({_build_pattern([*field_names, *schema.choice_aliases()])})[\s*_\"'`”’)）\]】]*"

@@ -127,7 +127,7 @@ def parse_completion(body: object) -> StreamChunk:
     calls = [f"{function.get('name')}({function.get('arguments')})" for function in functions]
     content = _content_text(message.get("content"))
     usage = _parse_usage(completion.get("usage"))
-    # Before the calls are put in front of it: a block that ends in the content would take them back.
+    # Before the calls are prepended: a block that ends in the content would remove them again.
     text = "\n".join([*calls, remove_reasoning(content)]).strip() if calls else content
     return StreamChunk(text, usage.prompt_tokens, usage.completion_tokens)
 

@@ -156,7 +156,7 @@ def _make_repair_request(reply: str, schema: DecisionSchema, prompts: Prompts) -
 
 
 def _names_disallowed_value(reply: str, schema: DecisionSchema, schema_field: SchemaField) -> bool:
-    """Say whether a reply gives a field a value of its own under its key, and none that is allowed."""
+    """Say whether a reply gives a field a value under its key that is not allowed."""
     parsed_reply = next(iter_parsed_replies(reply, schema), None)
     value = parsed_reply.get_text(schema_field.name) if parsed_reply else ""
     has_key = parsed_reply is not None and len(value) < len(clean_line(strip_reasoning(reply)))

@@ -42,7 +42,7 @@ class ClaimQueue:
 
     @contextmanager
     def free_worker(self) -> Iterator[None]:
-        """Let another message have the worker of one that waits, for the length of the block."""
+        """Give the worker of a waiting message to another message, for the length of the block."""
         self._release_worker()
         try:
             yield

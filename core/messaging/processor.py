@@ -162,7 +162,7 @@ class MessageProcessor:
             # The commands of one person keep their order, and wait for nobody else's answer.
             key = replace(key, thread=f"/{message.author_id}")
         elif not key.thread and self._commenter.should_handle(message):
-            # Each post of a channel is a conversation of its own, and messages of other bots are only counted.
+            # Each post of a channel is a separate conversation, and messages of other bots are only counted.
             key = replace(key, thread=f"post {message.id}")
         conversation = self._conversations.setdefault(key, Conversation(self._stopping))
         task = asyncio.create_task(self._process(conversation, adapter, message, previous_reply_id))

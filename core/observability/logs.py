@@ -53,7 +53,7 @@ _PATTERNS = (
     (":", re.compile(r"(?<![\w:])\d{6,12}:[\w-]{30,}"), REDACTED),
     ("earer", re.compile(r"([Bb]earer[ =:]{1,3})[^\s\"'\\,]{4,}"), rf"\1{REDACTED}"),
     ("sk-", re.compile(r"(?<![A-Za-z0-9])sk-[\w-]{8,}"), REDACTED),
-    # A token in the query of an address. Other parameters help whoever reads the log.
+    # A token in the query of an address. Other parameters help the reader of the log.
     (
         "=",
         re.compile(
@@ -95,7 +95,7 @@ def configure_logs(
 
 
 class BackgroundStream:
-    """A text stream whose writes return at once: a thread of its own passes them on to another stream.
+    """A text stream whose writes return at once: its thread passes them on to another stream.
 
     When nobody reads that one, at most `MAX_QUEUED_LINES` lines wait; the others are dropped, and the log says how
     many as soon as it is read again. `close` waits a moment for what is left.
@@ -286,7 +286,7 @@ def _escape_control_characters(line: str) -> str:
 
 
 class _LogHandler(logging.StreamHandler["TextIO | BackgroundStream"]):
-    """A class of its own, so that a second `configure_logs` replaces only this handler."""
+    """A separate class, so that a second `configure_logs` replaces only this handler."""
 
 
 def _shared_processors() -> list[Processor]:

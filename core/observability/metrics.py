@@ -239,7 +239,7 @@ class _StatusCollector:
         yield from _platform_metrics(status.platforms)
         circuits: dict[tuple[str, ...], bool] = {}
         for circuit in status.circuits:
-            # Two roles may share an endpoint, each with a circuit of its own.
+            # Two roles may share an endpoint, each with its own circuit.
             key = circuit.model, _get_host(circuit.base_url)
             circuits[key] = circuits.get(key, False) or circuit.is_open
         yield gauge(

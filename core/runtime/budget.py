@@ -53,7 +53,7 @@ class Budget:
         self._claimed_names: set[str] = set()
 
     def claim(self, name: str) -> bool:
-        """Return True for the first caller with this name: what is done once per answer, by whoever comes first."""
+        """Return True for the first caller with this name: for work that is done only once per answer."""
         is_first = name not in self._claimed_names
         self._claimed_names.add(name)
         return is_first

@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class JsonTooComplex(ValueError):
-    """JSON with too many values, or nested too deeply. The message continues the name of whoever sent it."""
+    """JSON with too many values, or nested too deeply. Its message is appended to the sender's name."""
 
 
 def _decode(content: bytes) -> str:

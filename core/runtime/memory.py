@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-# By itself glibc makes up to eight arenas per processor, and each keeps what was freed in it.
+# By default glibc makes up to eight arenas per processor, and each keeps its freed memory.
 _M_ARENA_MAX, _MAX_ARENAS = -8, 2
 # By itself glibc soon keeps freed pieces of up to 32 MB for later.
 _M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES = -3, 4 << 20

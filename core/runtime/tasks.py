@@ -34,7 +34,7 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 async def capture_error(awaitable: Awaitable[Result]) -> Result | KimasError:
-    """Return the result or the `KimasError` of an awaitable, so that its task group goes on."""
+    """Return the result or the `KimasError` of an awaitable, so that its task group continues."""
     try:
         return await awaitable
     except KimasError as error:

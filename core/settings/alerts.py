@@ -1,4 +1,4 @@
-"""Alerts to the chats of whoever runs the bot."""
+"""Alerts to the chats of the people who run the bot."""
 
 from __future__ import annotations
 

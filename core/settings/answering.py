@@ -147,7 +147,7 @@ class EvidenceSettings(Section):
 
 
 BUILT_IN_REWRITES = ("prompt", "retrieval", "keyword", "hyde", "translation", "rule", "decompose")
-# Installed packages offer rewrites of their own under this group.
+# Installed packages offer their rewrites under this entry point group.
 REWRITES_GROUP = "kimas.rewrites"
 
 
@@ -228,7 +228,7 @@ class AgentSettings(Section):
 
 
 class CacheSettings(Section):
-    """Answers that are reused when the same question comes again in the same chat, until their sources change."""
+    """Answers that are reused if the same question is asked again in the same chat, until their sources change."""
 
     enabled: bool = Field(False, description="Reuse an earlier answer when the same question is asked again")
     hours: PositiveFloat = Field(24, description="How long an answer may be reused, hours")

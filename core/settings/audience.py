@@ -17,7 +17,7 @@ from core.settings.messaging import AutoCommentSettings, GateSettings, Platform,
 from core.settings.sources import SourceSettings
 
 OWNERS, ADMINS = "owners", "admins"
-# The terminal: whoever uses it runs the bot.
+# The terminal: only people who run the bot use it.
 OPERATOR_PLATFORM = "console"
 # Its chats carry the name of a further network; chats of the other platforms are unique without one.
 NAMED_NETWORK_PLATFORM = "http"

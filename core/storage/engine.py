@@ -151,7 +151,7 @@ class Database:
 
     @uncancellable
     async def write(self, statement: Executable) -> int:
-        """Run one statement in a transaction of its own; return how many rows it touched."""
+        """Run one statement in its own transaction; return how many rows it changed."""
         async with self.transaction() as connection:
             return (await connection.execute(statement)).rowcount
 
@@ -261,7 +261,7 @@ def _make_engine(path: Path) -> AsyncEngine:
 
 
 async def _connect(path: Path) -> aiosqlite.Connection:
-    """Open a file. The thread of aiosqlite goes on for a cancelled caller, when the event loop may have ended."""
+    """Open a file. The thread of aiosqlite continues for a cancelled caller, although the event loop may have ended."""
     connection = aiosqlite.connect(path)
     # As SQLAlchemy does: a connection that is forgotten must not keep the process.
     connection._thread.daemon = True

@@ -18,7 +18,7 @@ from core.types import Question
 
 # The last two are no answers: a model was asked whether to speak, or whether it is there (`kimas check --live`).
 AnswerOutcome = Literal["answered", "failed", "cached", "second_opinion", "probe"]
-# A model was asked whether to speak, or whether it is there.
+# A model was asked whether to speak, or whether it is reachable.
 NO_ANSWERS: tuple[AnswerOutcome, ...] = ("second_opinion", "probe")
 TERMINAL_PLATFORM = "terminal"
 # The number of recent answers that estimate the usage of one.

@@ -106,7 +106,7 @@ _CLAUSE_END = re.compile(
 _SUBJECTIVE = re.compile(
     rf"\b(?:{_AUXILIARY}|to|let)\s+(?:i|we|you|us|one|people)\s+(?:\w+ly\s+)?(\w+)|\bhow to (\w+)", re.I
 )
-# "The signing key" is a thing of its own, though neither "sign" nor "key" is.
+# "The signing key" is a term, though neither "sign" nor "key" is.
 _COMPOUND = re.compile(r"\b(?:the|an?|my|our|your)\s+(\w+ing)\s+(\w+)", re.I)
 
 # Single characters are parts of words as well (向 of 向量): they separate only where they are hardly ever one.
@@ -244,7 +244,7 @@ def _depends_in_english(text: str, full_text: str) -> bool:
     if not subject_words or has_gap:
         return True
     has_verb = re.search(rf"\b{_AUXILIARY}\b", full_text, re.I) is not None
-    # "And for visitors?", "on Windows?", "Which port?": no clause of their own.
+    # "And for visitors?", "on Windows?", "Which port?": none is a complete clause.
     word_count = len(rest.split())
     if not has_verb and word_count <= MAX_CONTINUATION_WORDS and _CONTINUATION.match(text):
         return True
@@ -273,7 +273,7 @@ def _has_open_pronoun(text: str) -> bool:
 
 
 def _subject_words(text: str) -> list[str]:
-    """Return the words that name what an English question is about; verbs after "how do I" are none when others are."""
+    """Return the words that name the topic of an English question. Verbs after "how do I" count only without others."""
     compounds = [pair for pair in _COMPOUND.findall(text.lower()) if stem(pair[0]) != pair[0]]
     compound_words = {word for pair in compounds for word in pair}
     words = [word for word in content_words(text) if word in compound_words or stem(word) not in _GENERIC_STEMS]

@@ -15,7 +15,7 @@ MIN_COMMON_WORDS = 2
 MAX_CHARS = 2000
 _LATIN_NAME = re.compile(r"(?<![^\W_])[A-Za-z][\w.\-]*\w")
 
-# The names that a configuration may use, by language code. The first nine languages have a script of their own.
+# The names that a configuration may use, by language code. The first nine languages have their own script.
 _LANGUAGE_NAMES = {
     "zh": "chinese mandarin 中文 汉语",
     "ja": "japanese 日本語",

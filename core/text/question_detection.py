@@ -152,7 +152,7 @@ _QUESTION_WORDS = re.compile(
 
 
 def unanswerable_reason(text: str) -> SkipReason | None:
-    """Return why a message needs no answer, whoever it is for (a command, only code, a courtesy), or None."""
+    """Return why a message needs no answer from anybody (a command, only code, a courtesy), or None."""
     normalized = _normalize(text)
     if _COMMAND.match(normalized):
         return SkipReason.COMMAND_FOR_OTHER_BOT

@@ -1,4 +1,4 @@
-"""Results of paid calls, kept in a file: a comparison that was interrupted goes on where it stopped."""
+"""Results of paid calls, kept in a file: an interrupted comparison continues where it stopped."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from core.types import Question, Turn
 
 MAX_QUERY_CHARS = 600
 MAX_EARLIER_QUESTIONS = 3
-# A question with at least this many content words says by itself what it is about.
+# A question with at least this many content words is self-contained.
 MIN_STANDALONE_WORDS = 7
 # When at least this share of the shorter question's words is in the other one, the question is repeated.
 MIN_REPEAT_SHARE, MIN_REPEAT_WORDS = 0.6, 2

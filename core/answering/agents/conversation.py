@@ -33,7 +33,7 @@ def validate_question(question: Question, max_chars: int) -> None:
 
 
 def get_asker_language(question: Question) -> str:
-    """Return the language of the question, or, for a picture alone, of the last message of whoever asks."""
+    """Return the language of the question, or, for a picture alone, of the asker's last message."""
     own_texts = (turn.text for turn in reversed(question.history) if turn.author_id == question.author_id)
     return detect_language(question.text or next(own_texts, ""))
 

@@ -17,7 +17,7 @@ from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget
 from core.types import Passage, Turn
 
-# An excerpt says what a passage is about; the whole is for the model that writes.
+# An excerpt is enough to rank a passage; the model that writes gets all of it.
 MAX_EXCERPT_TOKENS = 160
 # How many passages sentences are quoted from when no model writes: with a model the prompt's room is the limit.
 QUOTABLE_PASSAGES = 8

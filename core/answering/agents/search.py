@@ -67,7 +67,7 @@ async def search_known_terms(
 async def _search_foreign_agents(translation: Translation, deps: AnswerDependencies, budget: Budget) -> list[Passage]:
     if not translation.text:
         return []
-    # Only in their own language the agents can tell what a question is about.
+    # Agents can judge the topic of a question only in their own language.
     routes = await budget.run_stage(
         "route", deps.library.route(translation.text), lambda: [AgentScore(name, 0.0) for name in translation.agents]
     )

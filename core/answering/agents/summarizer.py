@@ -30,7 +30,7 @@ OPEN_TIMEOUT_S, OPEN_TIMEOUT_SHARE = 2.0, 0.2
 
 
 async def wait_for_open(opening: asyncio.Task[None], budget: Budget) -> None:
-    """Wait until the sink has opened. One that hangs is cancelled, for the answer itself matters more."""
+    """Wait until the sink has opened. One that hangs is cancelled, because the answer itself matters more."""
     await asyncio.wait((opening,), timeout=min(OPEN_TIMEOUT_S, OPEN_TIMEOUT_SHARE * budget.remaining()))
     if not opening.done():
         budget.degrade("open", "late")

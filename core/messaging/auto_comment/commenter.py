@@ -231,7 +231,7 @@ def entry_heading(post: Message) -> str:
 
 
 def is_post(message: Message) -> bool:
-    """Say whether a message is a post: its adapter says so, or it opens a thread of its own."""
+    """Say whether a message is a post: its adapter says so, or it opens a thread."""
     if message.is_post is not None:
         return message.is_post
     opens_thread = message.key.thread == message.id and not message.reply_to
@@ -255,7 +255,7 @@ def reject_reason(post: Message, settings: AutoCommentSettings, now: datetime) -
 def find_word(text: str, words: Sequence[str]) -> str:
     """Return the first of the words or phrases that a text contains, or "". Case does not count.
 
-    A word in Latin letters must be a word of its own; scripts that write no spaces are searched for as they are.
+    A word in Latin letters must match a whole word. Scripts without spaces are searched for as substrings.
     """
     folded = text.casefold()
     for word in words:

@@ -40,7 +40,7 @@ class CommandContext:
     session: Journal | None = None
     platforms: set[str] = field(default_factory=set)
     started_at: float = field(default_factory=time.monotonic)
-    # When each source was last asked for by /refresh; "" means all of them.
+    # When /refresh was last used for each source; "" means all of them.
     last_refresh_requests: dict[str, float] = field(default_factory=dict)
 
     @property

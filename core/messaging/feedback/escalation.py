@@ -24,7 +24,7 @@ def get_people(settings: HandoffSettings, platform: str) -> tuple[str, ...]:
 
 
 def escalation_message(question: Message, people: Sequence[str]) -> Message:
-    """Return the escalation of a question. Each question has only one, whoever asks for it."""
+    """Return the escalation of a question. Each question has only one, no matter who requests it."""
     return replace(
         question,
         # A retry of the question has the same id, so that the journal accepts only one escalation.

@@ -30,12 +30,12 @@ _ACCEPTANCE = re.compile(
 
 
 async def is_follow_up(message: Message, history: ChatHistory, settings: Settings) -> bool:
-    """Say whether a message goes on with this bot. Raises `StoreError` when the journal cannot be read."""
+    """Say whether a message continues with this bot. Raises `StoreError` when the journal cannot be read."""
     return await follow_up_bot(message, history, settings) == message.bot
 
 
 async def follow_up_bot(message: Message, history: ChatHistory, settings: Settings) -> str | None:
-    """Return which bot of ours a message in a thread goes on with, None for nobody's. A bot may have the id "".
+    """Return the bot of ours that a message in a thread continues with, or None. A bot may have the id "".
 
     That is the bot which answered its author there last, and in a shared thread for everybody else the bot which
     answered there last: to them a plain question is needed. It counts for

@@ -82,7 +82,7 @@ _KIND_NAMES: dict[AttachmentKind, str] = {
 
 
 def is_attachment_only(message: Message) -> bool:
-    """Say whether a message has attachments and no words of its own."""
+    """Say whether a message has attachments and no text."""
     return bool(message.attachments) and not message.text.strip()
 
 

@@ -257,7 +257,7 @@ def looks_like_arguments(command: Command, text: str) -> bool:
     words = text.split()
     if words and command.arguments and words[0].lower() in command.arguments[0].choices:
         return True
-    # The text after these is a question by itself.
+    # The text after these commands is a question.
     if command.name in ("ask", "escalate", "learn"):
         return True
     max_words = sum(not argument.is_alternative for argument in command.arguments)
