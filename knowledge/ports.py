@@ -88,6 +88,10 @@ class Embedder(Protocol):
         """Return unit vectors, shape (len(texts), dimension), float32. Raises `EmbeddingError`."""
         ...
 
+    async def warm_up(self) -> None:
+        """Load what the first query would otherwise wait for; send nothing, and raise nothing."""
+        ...
+
     def vocabulary_coverage(self, text: str) -> float:
         """Return which share of the text's tokens the model knows (0 to 1): below a half its vectors mean little."""
         ...

@@ -84,9 +84,10 @@ class App:
     parser: Parser
 
     async def warm_up(self) -> None:
-        """Load what the first question would otherwise wait for: the model's client, and the passages into memory."""
+        """Load what the first question would otherwise wait for: the clients of the models, the passages in memory."""
         if self.models:
             await self.models.warm_up()
+        await self.embedder.warm_up()
         try:
             await self.store.search("ready", None, list(self.settings.sources), 1)
         except StoreError as error:

@@ -67,6 +67,9 @@ class FastEmbedder:
         """
         return await self._threads.embed(texts)
 
+    async def warm_up(self) -> None:
+        """Do nothing: an open model is loaded."""
+
     def vocabulary_coverage(self, text: str) -> float:
         """Return which share of the tokens is not unknown (0 to 1); 0 for a text without tokens."""
         text = text[:MAX_CHARACTERS].encode("utf-8", "replace").decode()

@@ -75,6 +75,9 @@ class LocalEmbedder:
         """Return unit vectors, shape (len(texts), 384); a small job overtakes a big one. Raises `EmbeddingError`."""
         return await self._threads.embed(texts)
 
+    async def warm_up(self) -> None:
+        """Do nothing: an open model is loaded."""
+
     def vocabulary_coverage(self, text: str) -> float:
         """Return which share of the tokens is not [UNK] (0 to 1); 0 for a text without tokens."""
         ids = self._tokenizer.encode(replace_surrogates(text[:MAX_CHARACTERS]), add_special_tokens=False).ids

@@ -40,6 +40,10 @@ class RemoteEmbedder:
         )
         return vectors
 
+    async def warm_up(self) -> None:
+        """Load the client: without a language model, nobody else imports its package."""
+        await self._client.warm_up()
+
     def vocabulary_coverage(self, text: str) -> float:
         """Return 1: a remote model does not say which tokens it knows."""
         return 1.0

@@ -139,6 +139,9 @@ class Changed:
     async def embed(self, texts: Sequence[str]) -> Vectors:
         return self.topics.near(len(texts[0]), len(texts))
 
+    async def warm_up(self) -> None:
+        """Nothing to load."""
+
     def vocabulary_coverage(self, text: str) -> float:
         return 1.0
 

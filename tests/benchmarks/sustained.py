@@ -42,6 +42,9 @@ class RecordingEmbedder:
         self.name, self.dimension = self.embedder.name, self.embedder.dimension
         self.vocabulary_coverage, self.close = self.embedder.vocabulary_coverage, self.embedder.close
 
+    async def warm_up(self) -> None:
+        await self.embedder.warm_up()
+
     async def embed(self, texts: Sequence[str]) -> Vectors:
         self.texts += texts
         return await self.embedder.embed(texts)

@@ -27,6 +27,7 @@ class WordEmbedder:
     broken: bool = False
     embedded: list[str] = field(default_factory=list)
     directions: dict[str, Vectors] = field(default_factory=dict)
+    is_warm: bool = False
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         await asyncio.sleep(self.delay)
@@ -36,6 +37,9 @@ class WordEmbedder:
         sums = [np.sum([self._direction(word) for word in lexical_tokens(text).split() or ["?"]], 0) for text in texts]
         vectors = np.array(sums).reshape(len(texts), self.dimension)
         return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+    async def warm_up(self) -> None:
+        self.is_warm = True
 
     def vocabulary_coverage(self, text: str) -> float:
         return sum(character.isascii() for character in text) / len(text) if text else 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -19,6 +20,7 @@ from core.settings import EmbeddingSettings, Secret
 from knowledge.embedding import open_embedder
 from knowledge.embedding.local import LocalEmbedder
 from knowledge.ports import Embedder
+from tests.deployment import ROOT
 from tests.peers.language_model import LanguageModelPeer
 
 # Made by a plain NumPy forward pass over the same weights in float32, rounded to three decimals.
@@ -181,6 +183,27 @@ async def test_remote_batches_and_keeps_the_order() -> None:
         np.testing.assert_allclose(vectors, raw / np.linalg.norm(raw, axis=1, keepdims=True), atol=1e-5)
         assert (embedder.name, embedder.dimension, embedder.vocabulary_coverage("检索")) == ("vectors", 8, 1)
         await embedder.close()
+
+
+def test_remote_loads_its_client_before_the_first_query_and_sends_nothing() -> None:
+    # In a process of its own: here the package of the client may be loaded already. Nothing listens at the address.
+    program = """
+import asyncio, sys
+from pathlib import Path
+from core.settings import EmbeddingSettings
+from knowledge.embedding import open_embedder
+
+async def warm_up():
+    values = {"provider": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "vectors", "dimension": 8}
+    embedder = await open_embedder(EmbeddingSettings(**values), Path("unused"))
+    assert "openai" not in sys.modules
+    await embedder.warm_up()
+    assert "openai" in sys.modules
+    await embedder.close()
+
+asyncio.run(warm_up())
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 
 
 async def test_remote_sends_the_key(tmp_path: Path) -> None:

@@ -39,6 +39,9 @@ class RememberingEmbedder:
             self._vectors.update(zip(new, await self._embedder.embed(list(new.values())), strict=True))
         return np.array([self._vectors[key] for key in keys], np.float32).reshape(-1, self.dimension)
 
+    async def warm_up(self) -> None:
+        await self._embedder.warm_up()
+
     def vocabulary_coverage(self, text: str) -> float:
         return self._embedder.vocabulary_coverage(text)
 

@@ -134,6 +134,9 @@ class NoEmbedder:
     async def embed(self, texts: Sequence[str]) -> Vectors:
         return np.tile(np.array([1, 0], np.float32), (len(texts), 1))
 
+    async def warm_up(self) -> None:
+        """Nothing to load."""
+
     def vocabulary_coverage(self, text: str) -> float:
         return 0.0
 
