@@ -36,6 +36,7 @@ from core.grounding.fact_extraction import (
     strip_quantities,
     to_alnum_key,
 )
+from core.grounding.layout import contradicts_layout
 from core.grounding.opposites import count_opposites, unify_opposites
 from core.grounding.quotable import parse_blocks
 from core.text.tokens import count_cjk, stem
@@ -251,6 +252,7 @@ def _contradicts(claim: str, features: PassageFeatures, question: str) -> bool:
     return (
         _gives_other_command(claim, features, question_key)
         or gives_other_default(claim, features.body)
+        or contradicts_layout(claim, features.body)
         or (not is_foreign and _says_opposite(claim, features))
     )
 

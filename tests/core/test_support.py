@@ -17,6 +17,12 @@ from core.grounding.citation_check import find_unsupported
 from core.grounding.citations import extract_claims, find_markers, resolve_markers, split_sentences
 from core.grounding.evidence import passage_ref
 from core.grounding.fact_extraction import extract_identifiers, extract_numbers, has_number
+from core.grounding.layout import (
+    affirms_what_is_denied,
+    allows_what_is_forbidden,
+    gives_other_cell,
+    gives_other_unit,
+)
 from core.grounding.support import (
     PassageFeatures,
     SupportVerdict,
@@ -494,3 +500,73 @@ def test_looking_back_by_words_refuses_other_numbers() -> None:
 def test_a_chinese_sentence_is_found_by_its_names_and_numbers() -> None:
     shelf = [INSTALL, Passage("p", "docs", "a", "", "Tern 3.2 listens on port 8123.")]
     assert find_support_by_overlap("Tern 默认监听 8123 端口。", shelf) == {0: [1]}
+
+
+MEMORY_TABLE = """\
+| Method (`estimated`) | Bits | 7B   | 14B   |
+|----------------------|------|------|-------|
+| Full                 | 32   | 60GB | 120GB |
+| Freeze/LoRA          | 16   | 16GB | 32GB  |
+| QLoRA                | 8    | 10GB | 20GB  |
+| QLoRA                | 4    | 6GB  | 12GB  |
+"""
+
+
+@pytest.mark.parametrize(
+    ("claim", "contradicts"),
+    [
+        ("LoRA of a 7B model takes 32GB.", True),
+        ("LoRA of a 7B model takes 16GB.", False),
+        ("QLoRA of a 7B model takes 12GB.", False),
+        ("LoRA takes 16GB for 7B and 32GB for 14B.", False),
+        ("Full training takes 60GB.", False),
+        ("LoRA works for 7B models.", False),
+        ("LoRA of a 7B model takes less than 20GB.", False),
+    ],
+)
+def test_a_value_is_that_of_its_row_and_column(claim: str, contradicts: bool) -> None:
+    assert gives_other_cell(claim, MEMORY_TABLE) == contradicts
+    assert gives_other_cell(claim, f"First.\n\n{MEMORY_TABLE}\nLast.\n\n| a | b |\n|---|---|\n") == contradicts
+
+
+@pytest.mark.parametrize(
+    ("claim", "text", "contradicts"),
+    [
+        ("`KEEP_TTL` is the number of hours.", "ttl: ${KEEP_TTL:3} # Unit is day", True),
+        ("`KEEP_TTL` is the number of days.", "ttl: ${KEEP_TTL:3} # Unit is day", False),
+        ("`KEEP_TTL` is in hours.", "ttl: ${KEEP_TTL:3}\nage: 3 # in days", False),
+        ("`ttl` 的单位是秒。", "| `ttl` | 单位：毫秒 |", True),
+        ("`ttl` is in seconds.", "`ttl` (in seconds), `age` (in days)", False),
+        ("`ttl` and `age` are in hours.", "ttl # in days", False),
+    ],
+)
+def test_a_unit_is_that_of_the_line(claim: str, text: str, contradicts: bool) -> None:
+    assert gives_other_unit(claim, text) == contradicts
+
+
+@pytest.mark.parametrize(
+    ("claim", "text", "contradicts"),
+    [
+        ("合并时可以加上 `bits` 参数。", "注：请勿使用 `bits` 参数来合并。", True),
+        ("合并时不可以加上 `bits` 参数。", "注：请勿使用 `bits` 参数来合并。", False),
+        ("You can set `bits` to train.", "Do not set `bits` to merge. Set `bits` to train.", False),
+        ("The name is `bits`.", "Do not set `bits` to merge.", False),
+    ],
+)
+def test_what_is_forbidden_cannot_be_done(claim: str, text: str, contradicts: bool) -> None:
+    assert allows_what_is_forbidden(claim, text) == contradicts
+
+
+@pytest.mark.parametrize(
+    ("claim", "text", "contradicts"),
+    [
+        ("You can use tokens instead of TLS.", "### Can I use tokens instead of TLS?\n\nNo, you shouldn't.", True),
+        ("You cannot use tokens instead of TLS.", "### Can I use tokens instead of TLS?\n\nNo, you shouldn't.", False),
+        ("You can use tokens instead of TLS.", "### Can I use tokens instead of TLS?\n\nYes, you can.", False),
+        ("You can use tokens.", "### Can I use tokens instead of TLS?\n\nNo, you shouldn't.", False),
+        ("Tokens are used instead of TLS.", "### Why use tokens instead of TLS?\n\nNo reason.", False),
+        ("支持用令牌代替证书。", "## 支持用令牌代替证书吗？\n\n不支持。", True),
+    ],
+)
+def test_a_question_answered_with_no_is_denied(claim: str, text: str, contradicts: bool) -> None:
+    assert affirms_what_is_denied(claim, text) == contradicts
