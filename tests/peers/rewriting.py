@@ -25,6 +25,8 @@ def to_rewrite_reply(question: str, completed: str) -> str:
 
     >>> to_rewrite_reply("What is the default?", "What is the default of the cache of answers?")
     '+ cache of answers'
+    >>> to_rewrite_reply("Can I turn it off?", "Can I turn off earlier answers given again?")
+    '+ earlier answers given again'
     >>> to_rewrite_reply("Does it work on Slack?", "Does the cache work on Slack?")
     '+ cache'
     >>> to_rewrite_reply("Which license is it?", "which license is it")
@@ -45,12 +47,10 @@ def to_rewrite_reply(question: str, completed: str) -> str:
 
 
 def _to_key_words(words: Sequence[str]) -> list[str]:
-    """Return words without articles, and without others that say nothing at both ends."""
+    """Return words without articles, and without others in front that say nothing: at the end they end a name."""
     key_words = [word for word in words if _plain(word) not in ARTICLES]
     while key_words and not content_words(key_words[0]):
         key_words.pop(0)
-    while key_words and not content_words(key_words[-1]):
-        key_words.pop()
     return key_words
 
 
