@@ -125,9 +125,9 @@ async def open_copy(database: type[Database], path: Path, template: Path, engine
             shutil.copyfile(template, copy.name)
             path.parent.mkdir(parents=True, exist_ok=True)
             os.link(copy.name, path)
-    opened: Database = await open_database(database, path)
-    share_statements(opened._engine.sync_engine, engines)
-    return opened
+    new_database: Database = await open_database(database, path)
+    share_statements(new_database._engine.sync_engine, engines)
+    return new_database
 
 
 def share_statements(engine: Engine, engines: list[Engine]) -> None:

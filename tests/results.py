@@ -74,12 +74,12 @@ def describe_machine() -> dict[str, str]:
     }
 
 
-def save(measured: Mapping[str, Sequence[Figure]]) -> None:
+def save(measurement: Mapping[str, Sequence[Figure]]) -> None:
     """Keep the figures of the suites that ran, those of the others stay; write the page and the pictures."""
     values = curves.read(BENCHMARKS)
     machine = describe_machine()
     # A suite whose server is missing measures nothing.
-    for suite, figures in ((suite, figures) for suite, figures in measured.items() if figures):
+    for suite, figures in ((suite, figures) for suite, figures in measurement.items() if figures):
         entries = [
             {"what": figure.name, "value": float(f"{figure.value:.4g}"), "unit": figure.unit, "limit": figure.limit}
             for figure in figures

@@ -80,8 +80,8 @@ async def open_terminal(
             start_new_session=True,
         )
 
-    async with _running(start, environment) as opened:
-        yield opened
+    async with _running(start, environment) as client:
+        yield client
 
 
 @asynccontextmanager
@@ -95,8 +95,8 @@ async def open_kimas(arguments: Sequence[str], folder: Path) -> AsyncIterator[Te
     async def start(terminal: int, environment: Mapping[str, str]) -> ForkedProcess:
         return await forked.start(arguments, folder, environment, [terminal] * 3, is_terminal=True)
 
-    async with _running(start, {}) as opened:
-        yield opened
+    async with _running(start, {}) as client:
+        yield client
 
 
 @asynccontextmanager

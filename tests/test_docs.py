@@ -176,7 +176,7 @@ def test_every_setting_is_described_with_its_default() -> None:
     """docs/configure.md has a row for every key in the table of its section, `(top)` for the outermost."""
     text = (ROOT / "docs/configure.md").read_text("utf-8")
     sections = dict(re.findall(r"^### `([^`\n]+)`[^\n]*\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL))
-    missing = []
+    missing_names = []
     for key in iter_setting_keys():
         parent = ".".join(key.path[:-1]) or "(top)"
         heading = f"{parent}, kind {key.kind}" if key.kind else parent
@@ -187,8 +187,8 @@ def test_every_setting_is_described_with_its_default() -> None:
         tables = [body for names, body in sections.items() if headings & {names, *names.split(" and ")}]
         row = f"| `{key.path[-1]}` | {_default(key)} |"
         if not any(row in table for table in tables):
-            missing.append(f"{heading}: {row}")
-    assert missing == []
+            missing_names.append(f"{heading}: {row}")
+    assert missing_names == []
 
 
 def _default(key: SettingKey) -> str:
@@ -222,14 +222,14 @@ def tree_paths(text: str) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("name", ["docs/design.md", "CONTRIBUTING.md"])
 def test_paths_exist_in_the_tree(name: str) -> None:
     text = (ROOT / name).read_text("utf-8").partition("Good models to read:")[0]
-    missing = []
+    missing_names = []
     for written, path in tree_paths(text):
         anywhere = "/" not in path.removesuffix("/") and any(
             (ROOT / top).rglob(path.rstrip("/")) for top in TOP_FOLDERS
         )
         if not (ROOT / path).exists() and not anywhere:
-            missing.append(written)
-    assert missing == []
+            missing_names.append(written)
+    assert missing_names == []
 
 
 def where_rows() -> list[str]:

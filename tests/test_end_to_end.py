@@ -132,14 +132,14 @@ async def test_a_kill_in_the_middle_of_the_reply_continues_the_same_message(
     model.stall_after = 3
     async with connected.daemon() as process:
         telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
-        begun = await telegram.wait_for_reply(GROUP, READY_S)
+        first_reply = await telegram.wait_for_reply(GROUP, READY_S)
         await posted(connected)
         process.kill()
         await process.wait()
     model.stall_after = None
     async with connected.daemon():
         reply = await telegram.wait_for_reply(GROUP, READY_S, containing="nobody is logged out")
-    assert reply.id == begun.id
+    assert reply.id == first_reply.id
 
 
 async def test_under_a_service_manager_the_last_answer_is_finished(
@@ -153,13 +153,13 @@ async def test_under_a_service_manager_the_last_answer_is_finished(
         async with connected.daemon() as process:
             assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(manager, 100), READY_S) == b"READY=1"
             telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
-            begun = await telegram.wait_for_reply(GROUP, READY_S)
-            assert "nobody is logged out" not in begun.history[0][1]
+            first_reply = await telegram.wait_for_reply(GROUP, READY_S)
+            assert "nobody is logged out" not in first_reply.history[0][1]
             process.send_signal(signal.SIGTERM)
             assert await asyncio.wait_for(process.wait(), 60) == 0
         assert manager.recv(100) == b"STOPPING=1"
     assert "nobody is logged out" in telegram.messages(GROUP)[-1].text
-    assert telegram.messages(GROUP)[-1].id == begun.id
+    assert telegram.messages(GROUP)[-1].id == first_reply.id
     assert "daemon.messages_left" not in connected.log()
 
 

@@ -118,23 +118,23 @@ async def test_a_preset_answers_from_end_to_end(preset: Path, peers: Peers, tmp_
     ingested = await call(*files, "ingest")
     assert all(source["passages"] > 0 for source in ingested["sources"])
     question = QUESTIONS.get(preset.stem, "How does Rocket keep its sessions?")
-    answered = await call(*files, "ask", question)
+    reply = await call(*files, "ask", question)
     allowed = load_settings([preset], (), {}, require_secrets=False).strategies.allowed
-    assert answered["strategy"] in allowed
-    assert answered["cut"] == []
-    assert not answered["extractive"]
-    assert [citation["n"] for citation in answered["citations"]] == [1]
-    assert answered["passages"]
+    assert reply["strategy"] in allowed
+    assert reply["cut"] == []
+    assert not reply["extractive"]
+    assert [citation["n"] for citation in reply["citations"]] == [1]
+    assert reply["passages"]
     if preset.stem == "olympic-bot":
-        assert answered["citations"][0]["url"] == "https://news.example.org/final"
-        assert "news" in answered["agents"]
+        assert reply["citations"][0]["url"] == "https://news.example.org/final"
+        assert "news" in reply["agents"]
     if preset.stem == "modelscope-qa":
-        assert "models" in answered["agents"]
-        assert "tiny-asr" in {passage["path"] for passage in answered["passages"]}
-        written = peers.model.sent("write")[-1]["messages"][0]["content"]
-        assert "根据给定的资料" in written
+        assert "models" in reply["agents"]
+        assert "tiny-asr" in {passage["path"] for passage in reply["passages"]}
+        prompt = peers.model.sent("write")[-1]["messages"][0]["content"]
+        assert "根据给定的资料" in prompt
     if preset.stem == "agentscope-qa":
-        assert {passage["source"] for passage in answered["passages"]} >= {"code"}
+        assert {passage["source"] for passage in reply["passages"]} >= {"code"}
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
@@ -168,9 +168,9 @@ async def test_a_chinese_question_finds_pages_in_both_languages(
     preset = ROOT / "config/presets/modelscope-qa.yaml"
     configured = ("--config", str(preset), "--config", str(overlay(preset, peers, tmp_path)))
     await call(*configured, "ingest", "docs")
-    answered = await call(*configured, "ask", question)
-    assert {passage["path"] for passage in answered["passages"]} >= pages
-    assert answered["cut"] == []
+    reply = await call(*configured, "ask", question)
+    assert {passage["path"] for passage in reply["passages"]} >= pages
+    assert reply["cut"] == []
 
 
 def test_the_auto_comment_bot_is_done_in_time() -> None:

@@ -104,11 +104,11 @@ class Clock:
 
     @contextmanager
     def timed(self, number: int, stage: str) -> Iterator[None]:
-        started = time.monotonic()
+        started_at = time.monotonic()
         try:
             yield
         finally:
-            self.spent[number][stage] = time.monotonic() - started
+            self.spent[number][stage] = time.monotonic() - started_at
 
     def permits(self, number: int) -> bool:
         """Say whether the services, one after the other, were faster than the slower rival and the deadline."""

@@ -12,7 +12,7 @@ from core.ports import Sink
 LONGEST_S = 30.0
 
 
-class Delivered:
+class DeliveryLog:
     """Notes what it is told, in order; `down` makes it fail."""
 
     def __init__(self) -> None:

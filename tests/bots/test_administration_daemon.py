@@ -52,12 +52,12 @@ async def test_an_owner_steers_a_running_daemon(tmp_path: Path, monkeypatch: pyt
         async def reread() -> Settings:
             return await asyncio.to_thread(load_settings, [file])
 
-        running = asyncio.create_task(run(await reread(), reload_settings=reread))
+        daemon_task = asyncio.create_task(run(await reread(), reload_settings=reread))
         try:
             assert "rotate_keys" in await send_command(telegram, "How do I change the signing key?")
-            why = await send_command(telegram, "/why")
-            assert "Asked: rocket" in why
-            assert "Cited: rocket (1)" in why
+            explanation = await send_command(telegram, "/why")
+            assert "Asked: rocket" in explanation
+            assert "Cited: rocket (1)" in explanation
             listed = await send_command(telegram, "/sources")
             assert "rocket (files): " in listed
             assert "refreshed" in listed
@@ -81,10 +81,10 @@ async def test_an_owner_steers_a_running_daemon(tmp_path: Path, monkeypatch: pyt
             assert "Platforms: telegram" in await send_command(telegram, "/status")
         finally:
             # One that ended by itself takes no signal any more: it would end the tests.
-            if not running.done():
+            if not daemon_task.done():
                 os.kill(os.getpid(), signal.SIGTERM)
             async with asyncio.timeout(SOON_S):
-                assert await running == 0
+                assert await daemon_task == 0
         changed(file, gate={"mode": "mention"})
         thread = await asyncio.to_thread(deployment.json, "audit")
         assert {entry["outcome"] for entry in thread["entries"]} == {"changed", "failed"}

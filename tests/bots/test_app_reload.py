@@ -65,23 +65,23 @@ def settings(tmp_path: Path) -> Settings:
 async def test_a_refresh_by_hand_reads_the_vectors_of_its_source_alone(
     settings: Settings, tmp_path: Path, store: Store, embedder: WordEmbedder
 ) -> None:
-    watched = Watched(store)
-    async with open_app(settings, embedder=embedder, store=watched, with_answers=False) as app:
+    watched_library = Watched(store)
+    async with open_app(settings, embedder=embedder, store=watched_library, with_answers=False) as app:
         await app.refresh()
-        watched.read.clear()
+        watched_library.read.clear()
         (tmp_path / "fruit" / "a.md").write_text("A plum is purple.", "utf-8")
         await app.refresh(["fruit"])
-        assert set(watched.read) == {"fruit"}
+        assert set(watched_library.read) == {"fruit"}
         assert (await app.library.route("purple plum"))[0].name == "fruit"
 
 
 async def test_the_daemon_reads_the_vectors_of_the_source_that_changed_alone(
     settings: Settings, tmp_path: Path, store: Store, embedder: WordEmbedder
 ) -> None:
-    watched = Watched(store)
+    watched_library = Watched(store)
     database = await Database.open(tmp_path / "journal.db")
     try:
-        async with open_app(settings, embedder=embedder, store=watched, with_answers=False) as app:
+        async with open_app(settings, embedder=embedder, store=watched_library, with_answers=False) as app:
             async with app.make_refresh_scheduler(database).run(), asyncio.timeout(60):
                 states = app.make_refresh_scheduler(database).states
                 while not all(state.last_success and not state.running for state in await states()):
@@ -89,15 +89,15 @@ async def test_the_daemon_reads_the_vectors_of_the_source_that_changed_alone(
             await app.library.reload()
             # Another one, for which nothing is due and nothing is untold, however slow the first one was.
             keeper = app.make_refresh_scheduler(database)
-            watched.read.clear()
+            watched_library.read.clear()
             async with keeper.run(), asyncio.timeout(60):
                 (tmp_path / "fruit" / "a.md").write_text("A plum is purple.", "utf-8")
                 await keeper.refresh(["fruit"])
                 # Before the change is known, no agent may be near enough to be named, or the right one already is.
-                while not watched.read or [agent_score.name for agent_score in await app.library.route("purple plum")][
-                    :1
-                ] != ["fruit"]:
+                while not watched_library.read or [
+                    agent_score.name for agent_score in await app.library.route("purple plum")
+                ][:1] != ["fruit"]:
                     await asyncio.sleep(0.02)
-                assert set(watched.read) == {"fruit"}
+                assert set(watched_library.read) == {"fruit"}
     finally:
         await database.close()

@@ -69,20 +69,20 @@ async def rated(deployment: Deployment, good: list[str], bad: list[str]) -> None
 @asynccontextmanager
 async def daemon(settings: Settings) -> AsyncIterator[None]:
     """Run the daemon for the length of the block, and end it as systemd does."""
-    running = asyncio.create_task(run(settings))
+    daemon_task = asyncio.create_task(run(settings))
     try:
         yield
     finally:
         # One that ended by itself takes no signal any more: it would end the tests.
-        if not running.done():
+        if not daemon_task.done():
             os.kill(os.getpid(), signal.SIGTERM)
         async with asyncio.timeout(SOON_S):
-            assert await running == 0
+            assert await daemon_task == 0
 
 
 async def test_the_command_line_proposes_and_sets_on_request(deployment: Deployment) -> None:
-    def call(*more: str, code: int = 0) -> str:
-        return deployment.call("feedback", "--calibrate", "--chat", CHAT, *more, code=code).output
+    def call(*extra_arguments: str, code: int = 0) -> str:
+        return deployment.call("feedback", "--calibrate", "--chat", CHAT, *extra_arguments, code=code).output
 
     assert "nobody has rated anything yet" in await asyncio.to_thread(call, code=2)
     assert not (deployment.folder / "data").exists()
@@ -106,8 +106,8 @@ async def test_the_command_line_proposes_and_sets_on_request(deployment: Deploym
     expected = {"platform": "telegram", "chat": str(GROUP), "author_id": "command line", "outcome": "changed"}
     expected |= {"command": "threshold auto", "before": "0.02", "after": f"{proposed['fitted']:g}"}
     assert entry.items() >= expected.items()
-    again = await asyncio.to_thread(deployment.json, "feedback", "--calibrate", "--apply", "--chat", CHAT)
-    assert (again["before"], again["applied"]) == (proposed["fitted"], False), "it is that already"
+    second_output = await asyncio.to_thread(deployment.json, "feedback", "--calibrate", "--apply", "--chat", CHAT)
+    assert (second_output["before"], second_output["applied"]) == (proposed["fitted"], False), "it is that already"
 
 
 def test_options_that_make_no_sense_are_refused(deployment: Deployment) -> None:

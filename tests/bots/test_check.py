@@ -35,11 +35,11 @@ def settings(tmp_path: Path, **parts: Any) -> Settings:
 
 
 async def find_finding(
-    chosen: Settings, subject: str, *, live: bool = False, probes: tuple[Probe, ...] = ()
+    configuration: Settings, subject: str, *, live: bool = False, probes: tuple[Probe, ...] = ()
 ) -> Finding:
     findings = [
         finding
-        for finding in await check(chosen, live=live, probes=probes, probe_timeout_s=5)
+        for finding in await check(configuration, live=live, probes=probes, probe_timeout_s=5)
         if finding.subject == subject
     ]
     assert findings, f"nothing was said about {subject}"
@@ -141,17 +141,17 @@ async def test_a_repository_of_somebody_else_is_read_as_by_ingest(
 ) -> None:
     # Git's own switch for its tests: it takes every repository for somebody else's.
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    chosen = settings(tmp_path, sources={"a": {"kind": "git", "url": str(repository)}})
-    finding = await find_finding(chosen, "sources.a")
+    configuration = settings(tmp_path, sources={"a": {"kind": "git", "url": str(repository)}})
+    finding = await find_finding(configuration, "sources.a")
     assert (finding.level, "HEAD is at" in finding.text) == ("ok", True)
 
 
 async def test_globs_and_branches_that_cannot_be_used_are_found_before_an_ingest(tmp_path: Path) -> None:
     glob = {"kind": "files", "path": tmp_path, "exclude": ["!"]}
     branch = {"kind": "git", "url": "https://example.org/x.git", "branch": "-x"}
-    chosen = settings(tmp_path, sources={"glob": glob, "branch": branch})
-    assert (await find_finding(chosen, "sources.glob")).level == "error"
-    assert (await find_finding(chosen, "sources.branch")).level == "error"
+    configuration = settings(tmp_path, sources={"glob": glob, "branch": branch})
+    assert (await find_finding(configuration, "sources.glob")).level == "error"
+    assert (await find_finding(configuration, "sources.branch")).level == "error"
 
 
 async def test_a_remote_without_the_branch(tmp_path: Path, repository: Path) -> None:
@@ -179,15 +179,15 @@ async def test_remote_repositories_are_asked_only_live(tmp_path: Path, repositor
 
 async def test_a_missing_git_command(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    chosen = settings(tmp_path, sources={"a": {"kind": "git", "url": str(repository)}})
-    assert (await find_finding(chosen, "git")).level == "error"
-    assert (await find_finding(chosen, "sources.a")).level == "error"
+    configuration = settings(tmp_path, sources={"a": {"kind": "git", "url": str(repository)}})
+    assert (await find_finding(configuration, "git")).level == "error"
+    assert (await find_finding(configuration, "sources.a")).level == "error"
 
 
 async def test_a_data_directory_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", "utf-8")
-    chosen = settings(tmp_path, data_dir=tmp_path / "file" / "data")
-    finding = await find_finding(chosen, "data_dir")
+    configuration = settings(tmp_path, data_dir=tmp_path / "file" / "data")
+    finding = await find_finding(configuration, "data_dir")
     assert finding.level == "error"
     assert "cannot be written" in finding.text
 
@@ -195,22 +195,22 @@ async def test_a_data_directory_that_cannot_be(tmp_path: Path) -> None:
 async def test_a_source_that_no_agent_uses(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# A\n", "utf-8")
     source = {"kind": "files", "path": tmp_path}
-    chosen = settings(tmp_path, sources={"a": source, "b": source}, agents={"x": {"sources": ["a"]}})
-    assert (await find_finding(chosen, "sources.b")).level == "warning"
-    assert (await find_finding(chosen, "sources.a")).level == "ok"
+    configuration = settings(tmp_path, sources={"a": source, "b": source}, agents={"x": {"sources": ["a"]}})
+    assert (await find_finding(configuration, "sources.b")).level == "warning"
+    assert (await find_finding(configuration, "sources.a")).level == "ok"
 
 
 async def test_models_and_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THERE", "value-of-it")
     monkeypatch.delenv("NOT_THERE", raising=False)
     light = {"base_url": "http://h/value-of-it", "model": "m", "api_key": {"env": "THERE"}}
-    chosen = settings(tmp_path, models={"light": light}, telegram={"token": {"env": "NOT_THERE"}})
-    assert (await find_finding(chosen, "models.main")).level == "warning"
-    assert (await find_finding(chosen, "models.light.api_key")).text == "from environment variable THERE"
-    assert await find_finding(chosen, "telegram.token") == Finding(
+    configuration = settings(tmp_path, models={"light": light}, telegram={"token": {"env": "NOT_THERE"}})
+    assert (await find_finding(configuration, "models.main")).level == "warning"
+    assert (await find_finding(configuration, "models.light.api_key")).text == "from environment variable THERE"
+    assert await find_finding(configuration, "telegram.token") == Finding(
         "error", "telegram.token", "environment variable NOT_THERE is not set"
     )
-    assert (await find_finding(chosen, "models.light")).text == "m at http://h/[redacted]"
+    assert (await find_finding(configuration, "models.light")).text == "m at http://h/[redacted]"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from bots.slack.client import SlackClient
 from bots.slack.commands import CommandSink
 from core.types import ConversationKey, Message, Reply
 from tests.bots.discord_helpers import PACE as DISCORD_PACE, Inbox, Positions, listening, settings
-from tests.bots.sink_helpers import Delivered
+from tests.bots.sink_helpers import DeliveryLog
 from tests.bots.slack_helpers import PACE
 from tests.peers.discord import DiscordPeer
 from tests.peers.slack import SlackPeer
@@ -22,7 +22,9 @@ LONG = "\n\n".join(f"paragraph {number} {'of words ' * 30}" for number in range(
 FOLLOW_UP = "POST /webhooks/{}/{}"
 
 
-async def slack_command(peer: SlackPeer, client: SlackClient, delivered: Delivered, previous: str = "") -> CommandSink:
+async def slack_command(
+    peer: SlackPeer, client: SlackClient, delivery_log: DeliveryLog, previous: str = ""
+) -> CommandSink:
     peer._clock = int(time.time() * 1e6)
     peer.say("C1", "hello")
     await client.get_identity()
@@ -40,14 +42,14 @@ async def slack_command(peer: SlackPeer, client: SlackClient, delivered: Deliver
         addressed=True,
         reference={"channel": "C1", "user": "U1", "response_url": url},
     )
-    return CommandSink(client, message, delivered, previous, PACE)
+    return CommandSink(client, message, delivery_log, previous, PACE)
 
 
 @pytest.mark.parametrize("text", ["It does.", LONG])
 async def test_an_answer_to_a_command_of_slack_that_may_have_arrived_is_looked_for(text: str) -> None:
     async with SlackPeer() as peer:
         client = SlackClient.connect(peer.bot_token, "", peer.api_url, 20)
-        sink = await slack_command(peer, client, Delivered())
+        sink = await slack_command(peer, client, DeliveryLog())
         peer.fail("response_url", drop="after")
         await sink.finish(Reply(text))
         texts = [response["text"] for response in peer.responses]
@@ -56,7 +58,7 @@ async def test_an_answer_to_a_command_of_slack_that_may_have_arrived_is_looked_f
         # Elsewhere the bot cannot look: it says that this is once more.
         peer.responses.clear()
         peer.not_in = {"C1"}
-        sink = await slack_command(peer, client, Delivered())
+        sink = await slack_command(peer, client, DeliveryLog())
         peer.fail("response_url", drop="after")
         await sink.finish(Reply("It does."))
         assert [response["text"] for response in peer.responses] == [
@@ -69,17 +71,17 @@ async def test_an_answer_to_a_command_of_slack_that_may_have_arrived_is_looked_f
 async def test_after_a_crash_the_rest_of_an_answer_to_a_command_of_slack_is_posted_once() -> None:
     async with SlackPeer() as peer:
         client = SlackClient.connect(peer.bot_token, "", peer.api_url, 20)
-        await (await slack_command(peer, client, Delivered())).finish(Reply(LONG))
-        whole = [response["text"] for response in peer.responses]
+        await (await slack_command(peer, client, DeliveryLog())).finish(Reply(LONG))
+        texts = [response["text"] for response in peer.responses]
         peer.responses.clear()
         # The second part has arrived, though nobody has written that down.
-        delivered = Delivered()
-        sink = await slack_command(peer, client, delivered, "response_url")
-        await sink._post(1, whole[1], (), in_channel=True)
-        delivered.parts = {1: ""}
+        delivery_log = DeliveryLog()
+        sink = await slack_command(peer, client, delivery_log, "response_url")
+        await sink._post(1, texts[1], (), in_channel=True)
+        delivery_log.parts = {1: ""}
         sink._in_doubt = {1}
         await sink.finish(Reply(LONG))
-        assert [response["text"] for response in peer.responses] == whole[1:]
+        assert [response["text"] for response in peer.responses] == texts[1:]
         await client.close()
 
 
@@ -95,7 +97,7 @@ async def test_a_further_part_of_an_answer_to_a_command_of_discord_is_looked_for
             option = next(item for item in registered if item["name"] == "ask")["options"][0]["name"]
             await peer.command(room, "ask", **{option: "How?"})
             await inbox.until_true(lambda: bool(inbox.messages))
-            sink = adapter.sink(inbox.messages[0], Delivered())
+            sink = adapter.sink(inbox.messages[0], DeliveryLog())
             await sink.open()
             peer.fail(FOLLOW_UP, drop="after")
             await sink.finish(Reply(LONG))

@@ -155,15 +155,15 @@ async def test_an_interrupted_comparison_goes_on_where_it_stopped(data: Path, co
         deployment = _deployment(tmp_path, writer, judge)
         judge.status = 500
         arguments = ("eval", "compare", str(data), "--corpus", str(corpus), *systems)
-        failed = await asyncio.to_thread(lambda: deployment.call(*arguments, code=69))
-        assert "is kept: run the same command" in failed.stderr
+        failed_run = await asyncio.to_thread(lambda: deployment.call(*arguments, code=69))
+        assert "is kept: run the same command" in failed_run.stderr
         written, judge.status = len(writer.requests), 0
         # What the judge has still to do costs money too, and so does all of it with another judge.
         judgement_count = len(
             [line for line in (tmp_path / "data/comparison.jsonl").read_text().splitlines() if "scores" in line]
         )
-        again = await asyncio.to_thread(deployment.call, *arguments)
-        assert f"To do: 0 answers and {2 * QUESTIONS - judgement_count} judgements" in again.stderr
+        second_output = await asyncio.to_thread(deployment.call, *arguments)
+        assert f"To do: 0 answers and {2 * QUESTIONS - judgement_count} judgements" in second_output.stderr
         assert "Nothing is left to do" in (await asyncio.to_thread(deployment.call, *arguments)).stderr
         models = deployment.settings["models"]
         deployment.settings["models"] = {**models, "judge": {**models["judge"], "model": "another-judge"}}

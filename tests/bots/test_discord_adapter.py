@@ -327,15 +327,15 @@ async def test_what_is_too_old_is_not_read(peer: DiscordPeer, make: Make, positi
 
 async def test_killed_while_receiving_it_is_read_again(peer: DiscordPeer, make: Make) -> None:
     room = peer.channel()
-    begun = asyncio.Event()
+    start_event = asyncio.Event()
 
     async def hang(_: object) -> None:
-        begun.set()
+        start_event.set()
         await asyncio.Event().wait()
 
     async with listening(peer, make(), hang):
         await peer.say(room, "one")
-        await asyncio.wait_for(begun.wait(), 30)
+        await asyncio.wait_for(start_event.wait(), 30)
     inbox = Inbox()
     async with listening(peer, make(), inbox.receive):
         await inbox.until(1)
@@ -530,10 +530,12 @@ async def test_no_error_and_no_log_line_holds_the_token(
 
 
 async def test_nothing_is_left_behind(peer: DiscordPeer, make: Make) -> None:
-    before = asyncio.all_tasks()
+    tasks_before = asyncio.all_tasks()
 
     def remaining_tasks() -> set[asyncio.Task[Any]]:
-        return {task for task in asyncio.all_tasks() - before if "adapter" in repr(task) or "discord.py" in repr(task)}
+        return {
+            task for task in asyncio.all_tasks() - tasks_before if "adapter" in repr(task) or "discord.py" in repr(task)
+        }
 
     async with listening(peer, make(), Inbox().receive):
         await peer.say(peer.channel(), "one")
@@ -550,13 +552,13 @@ async def test_an_unknown_channel_is_asked_for_once(peer: DiscordPeer, make: Mak
     inbox = Inbox()
     room = peer.channel()
     async with listening(peer, make(), inbox.receive):
-        late = peer.channel(parent=room)
-        await peer.say(late, f"{peer.mention} one")
-        await peer.say(late, f"{peer.mention} two")
+        late_channel = peer.channel(parent=room)
+        await peer.say(late_channel, f"{peer.mention} one")
+        await peer.say(late_channel, f"{peer.mention} two")
         await inbox.until(2)
-    assert [(message.key.chat, message.key.thread) for message in inbox.messages] == [(room, late)] * 2
+    assert [(message.key.chat, message.key.thread) for message in inbox.messages] == [(room, late_channel)] * 2
     assert len(peer.called("GET /channels/{}")) == 1
-    assert peer.channels[late].kind != PRIVATE
+    assert peer.channels[late_channel].kind != PRIVATE
 
 
 async def test_hidden_channels_are_asked_for_once_and_outages_in_between_lose_nothing(
@@ -573,10 +575,12 @@ async def test_hidden_channels_are_asked_for_once_and_outages_in_between_lose_no
     inbox = Inbox()
     async with listening(peer, make(), inbox.receive):
         await inbox.until(19)
-        refused = [call for call in peer.called("GET /channels/{}/messages") if call.status == 403]
+        refused_calls = [call for call in peer.called("GET /channels/{}/messages") if call.status == 403]
         await peer.gateway.tell(INVALID, False)
         await peer.say(rooms[0], "live")
         await inbox.until(20)
-        assert len([call for call in peer.called("GET /channels/{}/messages") if call.status == 403]) == len(refused)
-    assert len(refused) == 1
+        assert len([call for call in peer.called("GET /channels/{}/messages") if call.status == 403]) == len(
+            refused_calls
+        )
+    assert len(refused_calls) == 1
     assert inbox.twice == 0

@@ -58,17 +58,19 @@ async def start(peer: DiscordPeer, tmp_path: Path) -> AsyncIterator[Start]:
         async def started(**administration: object) -> CommandDispatcher:
             journal = await Journal.open(tmp_path / "journal.db")
             stack.push_async_callback(journal.close)
-            whole = settings(administration={"owners": [f"discord:{OWNER.id}"], **administration}, sources=SOURCES)
+            configuration = settings(
+                administration={"owners": [f"discord:{OWNER.id}"], **administration}, sources=SOURCES
+            )
             adapter = DiscordAdapter(
                 discord_helpers.settings(peer, tmp_path),
                 JournalPositions(journal, "discord"),
                 discord_helpers.PACE,
-                get_sources=lambda _message: tuple(whole.sources),
+                get_sources=lambda _message: tuple(configuration.sources),
             )
             await adapter.open()
             stack.push_async_callback(adapter.close)
-            dispatcher = wire_dispatcher(whole, journal)
-            processor = make_processor(whole, journal, Script(), dispatcher=dispatcher)
+            dispatcher = wire_dispatcher(configuration, journal)
+            processor = make_processor(configuration, journal, Script(), dispatcher=dispatcher)
             listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
 
             async def stop() -> None:
@@ -155,25 +157,25 @@ async def test_an_owner_is_answered_for_their_eyes_alone(peer: DiscordPeer, star
 async def test_the_handler_checks_whatever_the_menu_shows(peer: DiscordPeer, start: Start) -> None:
     dispatcher, room = await start(), peer.channel()
     for person, bits in ((ANN, 0), (BOSS, MANAGE_GUILD)):
-        refused = await run_command(peer, room, "pause", person, permissions=bits)
-        assert refused.hidden
-        assert refused.response_message is not None
-        assert refused.response_message.content == "Only people who look after this bot here may do that."
+        refusal = await run_command(peer, room, "pause", person, permissions=bits)
+        assert refusal.hidden
+        assert refusal.response_message is not None
+        assert refusal.response_message.content == "Only people who look after this bot here may do that."
     assert [entry.outcome for entry in await dispatcher.context.audit.get_newest(9)] == ["refused", "refused"]
     private = peer.channel(private=True)
-    refused = await run_command(peer, private, "reload", ANN)
-    assert refused.response_message is not None
-    assert refused.response_message.content.startswith("Only the owners")
+    refusal = await run_command(peer, private, "reload", ANN)
+    assert refusal.response_message is not None
+    assert refusal.response_message.content.startswith("Only the owners")
 
 
 async def test_who_manages_the_server_may_when_allowed(peer: DiscordPeer, start: Start) -> None:
     dispatcher, room = await start(platform_admins=True), peer.channel()
-    paused = await run_command(peer, room, "pause", BOSS, permissions=MANAGE_GUILD, minutes="5")
-    assert paused.response_message is not None
-    assert paused.response_message.content.startswith("I am silent in this chat until")
-    refused = await run_command(peer, room, "resume", ANN, permissions=2048)
-    assert refused.response_message is not None
-    assert refused.response_message.content.startswith("Only")
+    pause_reply = await run_command(peer, room, "pause", BOSS, permissions=MANAGE_GUILD, minutes="5")
+    assert pause_reply.response_message is not None
+    assert pause_reply.response_message.content.startswith("I am silent in this chat until")
+    refusal = await run_command(peer, room, "resume", ANN, permissions=2048)
+    assert refusal.response_message is not None
+    assert refusal.response_message.content.startswith("Only")
     assert dispatcher.context.overrides.paused_until(f"discord:{room}")
 
 

@@ -17,8 +17,8 @@ ROOM = Location("30", "30", "", "7")
 ANN = {"id": "1001", "username": "ann", "global_name": "Ann"}
 
 
-def convert(content: str = "", place: Location = ROOM, **more: Any) -> Message | IgnoredEvent:
-    event = {"id": "1573575587795042305", "type": 0, "author": ANN, "content": content, "mentions": [], **more}
+def convert(content: str = "", place: Location = ROOM, **extra_fields: Any) -> Message | IgnoredEvent:
+    event = {"id": "1573575587795042305", "type": 0, "author": ANN, "content": content, "mentions": [], **extra_fields}
     return to_message(event, ME, place, roles=("7002",))
 
 

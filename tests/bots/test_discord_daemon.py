@@ -92,7 +92,7 @@ async def test_killed_before_and_in_the_middle_of_the_reply_there_is_one_answer(
     model.stall_after = 3
     await discord.say(room, f"{discord.mention} How do I install it?")
     async with deployment.daemon() as process:
-        begun = await discord.wait_for_reply(room, READY_S)
+        first_reply = await discord.wait_for_reply(room, READY_S)
         await posted(deployment)
         process.kill()
         await process.wait()
@@ -100,5 +100,5 @@ async def test_killed_before_and_in_the_middle_of_the_reply_there_is_one_answer(
     async with deployment.daemon():
         await answered(discord, room, 2)
     assert len(discord.messages(room)) == 2
-    assert begun.id in [message.id for message in discord.messages(room)]
+    assert first_reply.id in [message.id for message in discord.messages(room)]
     assert len({message.reply_to for message in discord.messages(room)}) == 2

@@ -61,8 +61,8 @@ def test_citations_become_links_but_not_in_code() -> None:
 
 
 def test_an_address_that_would_fill_the_message_is_left_out() -> None:
-    long = Citation(1, "p", "docs", "Title", "a.md", "https://example.org/" + "x" * 3000)
-    assert render("Yes [1].", (long,)) == ["Yes [1].\n\n**Sources**\n[1] Title · `a.md`"]
+    long_text = Citation(1, "p", "docs", "Title", "a.md", "https://example.org/" + "x" * 3000)
+    assert render("Yes [1].", (long_text,)) == ["Yes [1].\n\n**Sources**\n[1] Title · `a.md`"]
 
 
 def test_nothing_to_see_is_said() -> None:
@@ -98,14 +98,14 @@ def test_every_part_fits_and_nothing_is_lost() -> None:
     ]
     for _ in range(60):
         text = " ".join(dice.choice(pieces) for _ in range(dice.randint(1, 120)))
-        whole = to_markdown(text)
+        markdown = to_markdown(text)
         for limit in (2000, 400):
-            parts = split_message(whole, limit)
+            parts = split_message(markdown, limit)
             assert all(0 < utf16_length(part) <= limit for part in parts)
             letters = [name for name in "".join(parts) if name.isalnum()]
             # A code block that goes on is opened again with its language.
-            again = "".join(parts).count("```py") - whole.count("```py")
-            assert len(letters) == len([name for name in whole if name.isalnum()]) + 2 * again
+            again = "".join(parts).count("```py") - markdown.count("```py")
+            assert len(letters) == len([name for name in markdown if name.isalnum()]) + 2 * again
             assert all(part.count("```") % 2 == 0 for part in parts)
 
 
@@ -114,10 +114,10 @@ def test_every_part_fits_and_nothing_is_lost() -> None:
 )
 def test_hostile_text_takes_no_time(text: str) -> None:
     # Its own time, not that of others on this machine.
-    begun = time.thread_time()
+    started_at = time.thread_time()
     parts = render(text)
     assert all(utf16_length(part) <= 2000 for part in parts)
-    assert time.thread_time() - begun < 5
+    assert time.thread_time() - started_at < 5
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ async def test_messages(peer: DiscordPeer, call: Caller) -> None:
         status, answer = await call("POST", path, body)
         assert (status, answer["code"]) == (400, code)
     first = await call("POST", path, {"content": "x", "nonce": "1", "enforce_nonce": True})
-    again = await call("POST", path, {"content": "x", "nonce": "1", "enforce_nonce": True})
-    assert first[1]["id"] == again[1]["id"]
+    second_response = await call("POST", path, {"content": "x", "nonce": "1", "enforce_nonce": True})
+    assert first[1]["id"] == second_response[1]["id"]
     await call("POST", path, {"content": "<@1001> @everyone https://e.org/x <https://e.org/y>"})
     assert (peer.rung, peer.unfolded) == (["1001", "everyone"], ["https://e.org/x"])
     hers = await peer.say(room, "hello")
@@ -86,15 +86,15 @@ async def hold(
 ) -> tuple[list[Any], int]:
     """Send payloads and return what came until the server closed or a READY, and the close code."""
     inflate = zlib.decompressobj()
-    got: list[Any] = []
+    chunks: list[Any] = []
     async with call.session.ws_connect(peer.gateway.url + "/" + query) as socket:
         for payload in payloads:
             await socket.send_str(payload if isinstance(payload, str) else json.dumps(payload))
         async for message in socket:
-            got.append(json.loads(inflate.decompress(message.data)))
-            if got[-1]["t"] in ("GUILD_CREATE", "RESUMED") or got[-1]["op"] == 9:
+            chunks.append(json.loads(inflate.decompress(message.data)))
+            if chunks[-1]["t"] in ("GUILD_CREATE", "RESUMED") or chunks[-1]["op"] == 9:
                 break
-        return got, socket.close_code or 0
+        return chunks, socket.close_code or 0
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from bots.discord.sink import DiscordSink
 from core.errors import MessageDeleted, PlatformError, StoreError
 from core.types import Citation, Message, Reply
 from tests.bots.discord_helpers import PACE, Inbox, Positions, listening, settings
-from tests.bots.sink_helpers import Delivered, told_by, until, written_until
+from tests.bots.sink_helpers import DeliveryLog, told_by, until, written_until
 from tests.peers.discord import DiscordPeer, Interaction
 
 SEND, EDIT, TYPING = "POST /channels/{}/messages", "PATCH /channels/{}/messages/{}", "POST /channels/{}/typing"
@@ -47,8 +47,8 @@ async def adapter(peer: DiscordPeer, inbox: Inbox, tmp_path: Path) -> AsyncItera
 
 
 @pytest.fixture
-def delivered() -> Delivered:
-    return Delivered()
+def delivery_log() -> DeliveryLog:
+    return DeliveryLog()
 
 
 @pytest.fixture
@@ -61,33 +61,33 @@ Command = Callable[..., Awaitable[tuple[DiscordSink, Interaction]]]
 
 
 @pytest.fixture
-def ask(peer: DiscordPeer, adapter: DiscordAdapter, inbox: Inbox, delivered: Delivered, room: str) -> Ask:
+def ask(peer: DiscordPeer, adapter: DiscordAdapter, inbox: Inbox, delivery_log: DeliveryLog, room: str) -> Ask:
     """Have somebody ask and return the sink for the answer."""
 
     async def open_sink(channel: str = room, *, previous: str = "") -> DiscordSink:
         number = await peer.say(channel, f"{peer.mention} what is it?")
         await inbox.until_true(lambda: any(item.id == number for item in inbox.messages))
         message = next(item for item in inbox.messages if item.id == number)
-        return adapter.sink(message, delivered, previous)
+        return adapter.sink(message, delivery_log, previous)
 
     return open_sink
 
 
 @pytest.fixture
-def command(peer: DiscordPeer, adapter: DiscordAdapter, inbox: Inbox, delivered: Delivered, room: str) -> Command:
+def command(peer: DiscordPeer, adapter: DiscordAdapter, inbox: Inbox, delivery_log: DeliveryLog, room: str) -> Command:
     """Have somebody give a slash command and return the sink for the answer."""
 
     async def give_command(name: str = "ask", channel: str = room, **options: str) -> tuple[DiscordSink, Interaction]:
         request = await peer.command(channel, name, None, **options)
         await inbox.until_true(lambda: any(item.id == request.id for item in inbox.messages))
         message = next(item for item in inbox.messages if item.id == request.id)
-        return adapter.sink(message, delivered), request
+        return adapter.sink(message, delivery_log), request
 
     return give_command
 
 
 async def test_a_channel_sees_typing_then_a_reply_that_grows(
-    peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str
+    peer: DiscordPeer, ask: Ask, delivery_log: DeliveryLog, room: str
 ) -> None:
     sink = await ask()
     await sink.open()
@@ -104,7 +104,7 @@ async def test_a_channel_sees_typing_then_a_reply_that_grows(
         "The **first** words are final [[1]](<https://example.org/install>).\n\n"
         "**Sources**\n[1] [Install](<https://example.org/install>)"
     )
-    assert delivered.events == ["posting", first.id]
+    assert delivery_log.events == ["posting", first.id]
     assert all(call.status in (200, 204) for call in peer.calls)
     assert (peer.rung, peer.unfolded) == ([], [])
 
@@ -122,12 +122,12 @@ async def test_edits_are_throttled_and_the_latest_text_wins(peer: DiscordPeer, a
     await sink.open()
     await sink.update("word 0")
     message = await peer.wait_for_reply(room, 30)
-    written = await written_until(sink, lambda: len(message.history) >= 4)
+    written_text = await written_until(sink, lambda: len(message.history) >= 4)
     await sink.finish(Reply("done"))
     assert peer.messages(room) == [message]
     times, states = zip(*message.history, strict=True)
     assert all(later - earlier >= 0.08 for earlier, later in pairwise(times[:-1]))
-    assert len(states) < written
+    assert len(states) < written_text
     assert {int(state.removeprefix("word ")) % 10 for state in states[:-1]} == {0}, "the latest"
     assert (states[0], message.content) == ("word 0", "done")
 
@@ -144,7 +144,7 @@ async def test_a_private_chat_and_a_thread_are_answered_where_it_was_asked(
 
 
 async def test_a_long_answer_goes_on_in_more_messages(
-    peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str
+    peer: DiscordPeer, ask: Ask, delivery_log: DeliveryLog, room: str
 ) -> None:
     code = "\n".join(f"line {n}" for n in range(500))
     sink = await ask()
@@ -161,30 +161,30 @@ async def test_a_long_answer_goes_on_in_more_messages(
     )
     assert inside == code
     assert [bool(message.reply_to) for message in messages] == [True, False, False]
-    assert delivered.events == ["posting", messages[0].id]
+    assert delivery_log.events == ["posting", messages[0].id]
 
 
 async def test_after_a_crash_the_old_reply_is_edited(
-    peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str
+    peer: DiscordPeer, ask: Ask, delivery_log: DeliveryLog, room: str
 ) -> None:
     await (await ask()).finish(Reply("half an"))
-    previous = delivered.events[-1]
-    delivered.events.clear()
+    previous = delivery_log.events[-1]
+    delivery_log.events.clear()
     sink = await ask(previous=previous)
     await sink.open()
     await sink.finish(Reply("a whole answer"))
     assert [message.content for message in peer.messages(room)] == ["a whole answer"]
-    assert delivered.events == []
+    assert delivery_log.events == []
 
 
 async def test_a_lost_answer_to_the_post_makes_no_second_message(
-    peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str
+    peer: DiscordPeer, ask: Ask, delivery_log: DeliveryLog, room: str
 ) -> None:
     peer.fail(SEND, drop="after", times=2)
     await (await ask()).finish(Reply("once\n\n" + "x" * 1999))
     assert [message.content[:4] for message in peer.messages(room)] == ["once", "xxxx"]
-    assert delivered.events.count("refused") == 0
-    assert delivered.events[-1] == peer.messages(room)[0].id
+    assert delivery_log.events.count("refused") == 0
+    assert delivery_log.events[-1] == peer.messages(room)[0].id
 
 
 async def test_what_a_lost_post_showed_gives_way_to_the_final_reply(peer: DiscordPeer, ask: Ask, room: str) -> None:
@@ -206,13 +206,15 @@ async def test_a_failure_takes_the_place_of_what_was_shown(peer: DiscordPeer, as
     assert [message.content for message in peer.messages(room)] == ["Sorry, something failed."]
 
 
-async def test_it_waits_as_told_and_then_sends(peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str) -> None:
+async def test_it_waits_as_told_and_then_sends(
+    peer: DiscordPeer, ask: Ask, delivery_log: DeliveryLog, room: str
+) -> None:
     data = {"message": "You are being rate limited.", "retry_after": 0.6, "global": False}
     peer.fail(SEND, 429, body=data, headers={"Via": "1.1 google"})
     await (await ask()).finish(Reply("patience"))
     refused_call, accepted_call = peer.called(SEND)
     assert accepted_call.at - refused_call.at >= 0.6
-    assert delivered.events == ["posting", "refused", "posting", peer.messages(room)[0].id]
+    assert delivery_log.events == ["posting", "refused", "posting", peer.messages(room)[0].id]
 
 
 async def test_a_global_limit_holds_for_every_call(peer: DiscordPeer, ask: Ask, room: str) -> None:
@@ -256,12 +258,14 @@ async def test_the_limit_of_a_channel_is_never_broken(peer: DiscordPeer, ask: As
     assert [message.content for message in peer.messages(room)] == ["done"] * 3
 
 
-async def test_a_deleted_question_is_not_answered(peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str) -> None:
+async def test_a_deleted_question_is_not_answered(
+    peer: DiscordPeer, ask: Ask, delivery_log: DeliveryLog, room: str
+) -> None:
     sink = await ask()
     await peer.delete(room, next(iter(peer.channels[room].messages)))
     with pytest.raises(MessageDeleted):
         await sink.finish(Reply("too late"))
-    assert delivered.events in ([], ["posting", "refused"])
+    assert delivery_log.events in ([], ["posting", "refused"])
     assert peer.messages(room) == []
 
 
@@ -288,13 +292,13 @@ async def test_a_reply_removed_by_a_moderator_is_not_written_again(peer: Discord
 
 @pytest.mark.parametrize(("lacking", "expected_text"), [("send", "Send Messages"), ("view", "View Channel")])
 async def test_a_missing_permission_is_named(
-    peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str, lacking: str, expected_text: str
+    peer: DiscordPeer, ask: Ask, delivery_log: DeliveryLog, room: str, lacking: str, expected_text: str
 ) -> None:
     sink = await ask()
     peer.channels[room].lacking.add(lacking)
     with pytest.raises(PlatformError, match=expected_text):
         await sink.finish(Reply("hello"))
-    assert delivered.events == ["posting", "refused"]
+    assert delivery_log.events == ["posting", "refused"]
 
 
 async def test_without_the_history_it_answers_without_a_reply(peer: DiscordPeer, ask: Ask, room: str) -> None:
@@ -303,43 +307,43 @@ async def test_without_the_history_it_answers_without_a_reply(peer: DiscordPeer,
     assert [(message.content, message.reply_to) for message in peer.messages(room)] == [("hello", "")]
 
 
-async def test_a_journal_that_is_down_posts_nothing(peer: DiscordPeer, ask: Ask, delivered: Delivered) -> None:
-    delivered.down = True
+async def test_a_journal_that_is_down_posts_nothing(peer: DiscordPeer, ask: Ask, delivery_log: DeliveryLog) -> None:
+    delivery_log.down = True
     with pytest.raises(StoreError):
         await (await ask()).finish(Reply("hello"))
     assert peer.called(SEND) == []
 
 
 async def test_a_cancelled_answer_leaves_no_task_and_knows_its_post(
-    peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str
+    peer: DiscordPeer, ask: Ask, delivery_log: DeliveryLog, room: str
 ) -> None:
-    class Waiting(Delivered):
+    class Waiting(DeliveryLog):
         async def mark_posting(self) -> None:
             await super().mark_posting()
             await go_on.wait()
 
     go_on = asyncio.Event()
     sink = await ask()
-    sink._delivery = delivered = Waiting()
+    sink._delivery = delivery_log = Waiting()
 
     async def answer() -> None:
         await sink.finish(Reply("on its way"))
 
     task = asyncio.create_task(answer())
-    await until(lambda: delivered.events)
+    await until(lambda: delivery_log.events)
     task.cancel()
     # Until the stop has reached it.
     await asyncio.sleep(0)
     go_on.set()
     await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()
-    assert delivered.events == ["posting", peer.messages(room)[0].id]
+    assert delivery_log.events == ["posting", peer.messages(room)[0].id]
     gc.collect()
     assert [item.get_name() for item in asyncio.all_tasks() if "discord reply" in item.get_name()] == []
 
 
 async def test_a_command_is_acknowledged_and_its_response_edited(
-    peer: DiscordPeer, command: Command, delivered: Delivered, room: str
+    peer: DiscordPeer, command: Command, delivery_log: DeliveryLog, room: str
 ) -> None:
     sink, request = await command(question="what is it?")
     await peer.wait_until(lambda: request.response_message is not None, 30)
@@ -351,7 +355,7 @@ async def test_a_command_is_acknowledged_and_its_response_edited(
     assert messages[0].content.startswith("> Ann: /ask what is it?\nThe first words [[1]]")
     assert len(messages) == 3
     assert request.response_message is not None
-    assert delivered.events == ["posting", request.response_message.id]
+    assert delivery_log.events == ["posting", request.response_message.id]
     assert not request.hidden
     assert peer.called(SEND) == []
     assert peer.called(DEFER)[0].at < peer.called(RESPOND)[0].at
@@ -375,7 +379,7 @@ async def test_a_lost_acknowledgement_is_tried_again(peer: DiscordPeer, command:
 
 
 async def test_a_command_that_could_not_be_acknowledged_is_answered_in_the_channel(
-    peer: DiscordPeer, command: Command, delivered: Delivered, room: str
+    peer: DiscordPeer, command: Command, delivery_log: DeliveryLog, room: str
 ) -> None:
     peer.fail(DEFER, 404, body={"message": "Unknown interaction", "code": 10062})
     sink, _ = await command(question="what *is* it?")
@@ -384,7 +388,7 @@ async def test_a_command_that_could_not_be_acknowledged_is_answered_in_the_chann
     await sink.finish(Reply("That."))
     (message,) = peer.messages(room)
     assert message.content == "> Ann: /ask what \\*is\\* it?\nThat."
-    assert delivered.events[-1] == message.id
+    assert delivery_log.events[-1] == message.id
 
 
 async def test_after_fifteen_minutes_the_channel_gets_the_answer(
@@ -398,15 +402,20 @@ async def test_after_fifteen_minutes_the_channel_gets_the_answer(
 
 
 async def test_after_a_restart_a_command_is_still_answered_by_its_token(
-    peer: DiscordPeer, adapter: DiscordAdapter, command: Command, inbox: Inbox, delivered: Delivered, tmp_path: Path
+    peer: DiscordPeer,
+    adapter: DiscordAdapter,
+    command: Command,
+    inbox: Inbox,
+    delivery_log: DeliveryLog,
+    tmp_path: Path,
 ) -> None:
     _, request = await command(question="what?")
     await peer.wait_until(lambda: request.response_message is not None, 30)
     message: Message = inbox.messages[-1]
-    again = DiscordAdapter(settings(peer, tmp_path), Positions(), PACE)
-    await again.open()
-    await again.sink(message, delivered).finish(Reply("after all"))
-    await again.close()
+    second_adapter = DiscordAdapter(settings(peer, tmp_path), Positions(), PACE)
+    await second_adapter.open()
+    await second_adapter.sink(message, delivery_log).finish(Reply("after all"))
+    await second_adapter.close()
     assert request.response_message is not None
     assert request.response_message.content == "> Ann: /ask what?\nafter all"
 
@@ -425,14 +434,14 @@ async def test_a_command_that_nobody_answers_does_not_think_for_ever(
 
 
 async def test_another_bots_reply_is_not_edited(
-    peer: DiscordPeer, adapter: DiscordAdapter, inbox: Inbox, delivered: Delivered, room: str
+    peer: DiscordPeer, adapter: DiscordAdapter, inbox: Inbox, delivery_log: DeliveryLog, room: str
 ) -> None:
     await peer.say(room, f"{peer.mention} what?")
     await inbox.until(1)
     result = inbox.messages[0]
     values = {name: getattr(result, name) for name in result.__slots__}
     message = Message(**{**values, "bot": "77"})
-    await adapter.sink(message, delivered, "123").finish(Reply("ours"))
+    await adapter.sink(message, delivery_log, "123").finish(Reply("ours"))
     assert [output.content for output in peer.messages(room)] == ["ours"]
     assert peer.called(EDIT) == []
 

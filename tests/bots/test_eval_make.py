@@ -59,9 +59,9 @@ async def _fill(deployment: Deployment) -> None:
         message = _message(message_id, text, chat)
         await journal.record_message(message)
         await journal.mark_failed(message, "the model failed")
-    silent = _message("s", "lunch anyone")
-    await journal.record_message(silent)
-    await journal.mark_skipped(silent, skip(SkipReason.NOT_ADDRESSED))
+    silent_message = _message("s", "lunch anyone")
+    await journal.record_message(silent_message)
+    await journal.mark_skipped(silent_message, skip(SkipReason.NOT_ADDRESSED))
     await journal.close()
 
 

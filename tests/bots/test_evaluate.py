@@ -19,20 +19,20 @@ def deployment(tmp_path: Path) -> Deployment:
 
 
 def test_citations_are_measured_as_a_table_and_as_json(deployment: Deployment) -> None:
-    measured = deployment.json("eval", "citations", str(DATA))
-    assert set(measured) == {"kind", "cases", "level", "look_back", "citations", "removals"}
-    assert (measured["kind"], measured["level"]) == ("citations", 0.95)
-    assert measured["cases"] == len(DATA.read_text("utf-8").splitlines()) >= 60
-    assert set(measured["look_back"]) == {"words"}, "no model is configured"
-    assert set(measured["citations"]) == {"unchecked", "checked"}
-    scores = measured["citations"]["checked"]
+    measurement = deployment.json("eval", "citations", str(DATA))
+    assert set(measurement) == {"kind", "cases", "level", "look_back", "citations", "removals"}
+    assert (measurement["kind"], measurement["level"]) == ("citations", 0.95)
+    assert measurement["cases"] == len(DATA.read_text("utf-8").splitlines()) >= 60
+    assert set(measurement["look_back"]) == {"words"}, "no model is configured"
+    assert set(measurement["citations"]) == {"unchecked", "checked"}
+    scores = measurement["citations"]["checked"]
     assert set(scores) == {"precision", "recall", "f1", "right", "wrong", "missed"}
     assert all(set(scores[name]) == FIGURE for name in ("precision", "recall", "f1"))
-    assert scores["f1"]["value"] > measured["citations"]["unchecked"]["f1"]["value"]
+    assert scores["f1"]["value"] > measurement["citations"]["unchecked"]["f1"]["value"]
 
     output = deployment.call("eval", "citations", str(DATA)).stdout
     lines = output.splitlines()
-    assert lines[0].startswith(f"{measured['cases']} cases")
+    assert lines[0].startswith(f"{measurement['cases']} cases")
     assert lines[1].split() == ["precision", "recall", "F1", "right", "wrong", "missed"]
     assert [line.split("  ")[0] for line in lines[2:]] == [
         "look-back, words",
@@ -45,9 +45,9 @@ def test_citations_are_measured_as_a_table_and_as_json(deployment: Deployment) -
 
 
 def test_bad_data_is_refused_before_anything_is_opened(deployment: Deployment, tmp_path: Path) -> None:
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text(json.dumps({"id": "a"}) + "\nnonsense\n\x1b[2J\n", "utf-8")
-    result = deployment.call("eval", "citations", str(bad), code=2)
+    bad_file = tmp_path / "bad.jsonl"
+    bad_file.write_text(json.dumps({"id": "a"}) + "\nnonsense\n\x1b[2J\n", "utf-8")
+    result = deployment.call("eval", "citations", str(bad_file), code=2)
     assert "line 1: question is missing" in result.stderr
     assert "line 2: it is not JSON" in result.stderr
     assert "line 3: it is not JSON" in result.stderr

@@ -40,17 +40,17 @@ def test_answers_without_a_model_are_measured_over_a_sets_own_documents(tmp_path
     )
     picture = tmp_path / "answers.png"
     deployment = Deployment(tmp_path, {"knowledge": {"search": {"rerank": "none"}}})
-    measured = deployment.json("eval", "answers", str(data), "--corpus", str(corpus), "--plot", str(picture))
-    assert measured["cases"] == 3
-    first, second, third = measured["answers"]
+    measurement = deployment.json("eval", "answers", str(data), "--corpus", str(corpus), "--plot", str(picture))
+    assert measurement["cases"] == 3
+    first, second, third = measurement["answers"]
     assert (first["answered"], second["answered"], third["answered"]) == (True, True, False)
-    assert measured["answered"]["value"] == pytest.approx(2 / 3, abs=1e-4)
+    assert measurement["answered"]["value"] == pytest.approx(2 / 3, abs=1e-4)
     # Of "pip install rocket pray" the last is not said.
-    assert first["words"] == measured["words"]["value"] == 0.75
+    assert first["words"] == measurement["words"]["value"] == 0.75
     assert {"source": "docs", "path": "sessions.md"} in second["citations"]
-    assert (measured["citations"]["right"], measured["citations"]["missed"]) == (1, 0)
-    assert measured["first_token_ms"] == measured["total_ms"], "no model streams"
-    assert measured["usage"] == {"prompt": 0, "completion": 0, "cost": 0}
+    assert (measurement["citations"]["right"], measurement["citations"]["missed"]) == (1, 0)
+    assert measurement["first_token_ms"] == measurement["total_ms"], "no model streams"
+    assert measurement["usage"] == {"prompt": 0, "completion": 0, "cost": 0}
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -74,18 +74,18 @@ async def test_times_tokens_and_failures_are_those_of_the_answers(tmp_path: Path
     replies = flat({"install": "Install the package with pip [p1].", "": "It stores messages [p1]."})
     async with ScriptedPeer(write=replies) as peer:
         peer.ttft_s = 0.2
-        opened = models(peer, price_prompt=1.0)
-        await opened.warm_up()
-        line = parts(InMemoryLibrary((INSTALL, MEMORY)), opened, settings())
+        chat_model = models(peer, price_prompt=1.0)
+        await chat_model.warm_up()
+        line = parts(InMemoryLibrary((INSTALL, MEMORY)), chat_model, settings())
 
         async def record_question(question: Question) -> Reply:
             if question.id == "broken":
                 raise ModelError("the key sk-secret was refused")
             return await answer(question, MemorySink(), line)
 
-        measured = await measure_answers(cases, record_question)
-        await opened.close()
-    body = answers_as_json(measured, lambda text: text.replace("sk-secret", "***"))
+        measurement = await measure_answers(cases, record_question)
+        await chat_model.close()
+    body = answers_as_json(measurement, lambda text: text.replace("sk-secret", "***"))
     pip, memory, broken = body["answers"]
     assert (pip["answered"], memory["answered"], broken["answered"]) == (True, True, False)
     assert (broken["error"], broken["words"]) == ("the key *** was refused", 0)
@@ -96,8 +96,8 @@ async def test_times_tokens_and_failures_are_those_of_the_answers(tmp_path: Path
     assert body["strategies"] == {"single": 2}
     assert body["usage"]["prompt"] == pip["usage"]["prompt"] + memory["usage"]["prompt"] > 0
     assert body["usage"]["cost"] == pytest.approx(body["usage"]["prompt"] / 1e6)
-    messages = _format_lines(measured, lambda text: text.replace("sk-secret", "***"))
+    messages = _format_lines(measurement, lambda text: text.replace("sk-secret", "***"))
     assert messages[-1] == "broken failed: the key *** was refused"
     assert any(row.startswith("answered") and "0.667" in row for row in messages)
-    [chart] = answer_charts(measured)
+    [chart] = answer_charts(measurement)
     assert [round(point.y, 2) for point in chart.series[0].points] == [0.67, 0, 1, 0.5]

@@ -106,10 +106,10 @@ async def test_a_fit_wants_enough_messages_of_each_kind_before_anything_is_opene
 
 
 async def test_bad_data_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text('{"id": "a", "text": "How?", "should_answer": "yes"}\n{"id": "b"}\n', "utf-8")
+    bad_file = tmp_path / "bad.jsonl"
+    bad_file.write_text('{"id": "a", "text": "How?", "should_answer": "yes"}\n{"id": "b"}\n', "utf-8")
     with pytest.raises(UsageError) as error_info:
-        await gate(deployment(tmp_path), bad, None, fit=False, as_json=True)
+        await gate(deployment(tmp_path), bad_file, None, fit=False, as_json=True)
     for text in ("line 1: should_answer must be true or false", "line 2: text is missing", "docs/groups.md"):
         assert text in str(error_info.value)
     assert not (tmp_path / "data").exists()

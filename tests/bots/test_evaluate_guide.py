@@ -44,24 +44,24 @@ def _evaluate(kind: str, lines: Mapping[str, str], folder: Path) -> Any:
 
 
 def test_the_citation_of_the_example_is_found_and_kept(lines: Mapping[str, str], tmp_path: Path) -> None:
-    measured = _evaluate("citations", lines, tmp_path)
-    assert measured["look_back"]["words"]["f1"]["value"] == 1
-    assert measured["citations"]["checked"]["f1"]["value"] == 1
+    measurement = _evaluate("citations", lines, tmp_path)
+    assert measurement["look_back"]["words"]["f1"]["value"] == 1
+    assert measurement["citations"]["checked"]["f1"]["value"] == 1
 
 
 @pytest.mark.parametrize(("kind", "measure"), [("retrieval", "nDCG@10"), ("routing", "accuracy")])
 def test_the_example_finds_its_document_and_its_agent(
     kind: str, measure: str, lines: Mapping[str, str], tmp_path: Path
 ) -> None:
-    measured = _evaluate(kind, lines, tmp_path)
-    assert [variant["measures"][measure]["value"] for variant in measured["ways"].values()] == [1, 1]
+    measurement = _evaluate(kind, lines, tmp_path)
+    assert [variant["measures"][measure]["value"] for variant in measurement["ways"].values()] == [1, 1]
 
 
 def test_the_example_is_answered_from_the_document_that_it_names(lines: Mapping[str, str], tmp_path: Path) -> None:
-    measured = _evaluate("answers", lines, tmp_path)
-    assert measured["answered"]["value"] == 1
-    assert measured["citations"]["f1"]["value"] == 1
-    assert measured["words"]["value"] >= 0.8
+    measurement = _evaluate("answers", lines, tmp_path)
+    assert measurement["answered"]["value"] == 1
+    assert measurement["citations"]["f1"]["value"] == 1
+    assert measurement["words"]["value"] >= 0.8
 
 
 def test_the_example_of_the_gate_is_a_message_to_answer(lines: Mapping[str, str], tmp_path: Path) -> None:

@@ -69,11 +69,16 @@ def questions(label: str) -> list[dict[str, Any]]:
 def test_retrieval_on_a_corpus(deployment: Deployment, corpus: str, tmp_path: Path) -> None:
     cases = [*questions("relevant"), {"id": "lost", "question": "Which unicorn?", "relevant": ["unicorn.md"]}]
     data = write(tmp_path / "data.jsonl", cases)
-    measured = deployment.json("eval", "retrieval", data, "--corpus", corpus)
-    assert set(measured) == {"kind", "cases", "level", "missing", "cut", "ways"}
-    assert (measured["kind"], measured["cases"], measured["missing"], measured["cut"]) == ("retrieval", 18, 1, 0)
-    assert set(measured["ways"]) == {"raw", "rule"}, "no model is configured"
-    raw, rule = measured["ways"]["raw"], measured["ways"]["rule"]
+    measurement = deployment.json("eval", "retrieval", data, "--corpus", corpus)
+    assert set(measurement) == {"kind", "cases", "level", "missing", "cut", "ways"}
+    assert (measurement["kind"], measurement["cases"], measurement["missing"], measurement["cut"]) == (
+        "retrieval",
+        18,
+        1,
+        0,
+    )
+    assert set(measurement["ways"]) == {"raw", "rule"}, "no model is configured"
+    raw, rule = measurement["ways"]["raw"], measurement["ways"]["rule"]
     # The word that the question leans on is in its conversation alone.
     assert (raw["changed"], rule["changed"]) == (0, 1)
     assert rule["measures"]["hit@1"]["value"] == pytest.approx(17 / 18, abs=1e-4)
@@ -95,14 +100,14 @@ def test_routing_on_a_corpus_with_a_fit_that_can_be_pasted(deployment: Deploymen
     cases = questions("agents") + [{"id": text, "question": text, "agents": []} for text in foreign]
     data = write(tmp_path / "data.jsonl", cases)
     open_to_all = ("--set", "knowledge.routing.threshold=-1")
-    measured = deployment.json("eval", "routing", data, "--corpus", corpus, "--fit", *open_to_all)
-    assert (measured["kind"], measured["cases"], measured["agents"]) == ("routing", 21, 2)
-    measures_by_variant = {variant: entry["measures"] for variant, entry in measured["ways"].items()}
+    measurement = deployment.json("eval", "routing", data, "--corpus", corpus, "--fit", *open_to_all)
+    assert (measurement["kind"], measurement["cases"], measurement["agents"]) == ("routing", 21, 2)
+    measures_by_variant = {variant: entry["measures"] for variant, entry in measurement["ways"].items()}
     assert set(measures_by_variant) == {"raw", "rule"}
     assert measures_by_variant["rule"]["coverage"]["value"] == 1
     assert measures_by_variant["rule"]["saved"]["value"] == 0, "both agents are asked every time"
     assert measures_by_variant["rule"]["irrelevant"]["value"] == 0
-    fitted = measured["fitted"]
+    fitted = measurement["fitted"]
     assert set(fitted["scales"]) == {"animals", "tools"}
     assert fitted["threshold"] > 0.1
     assert fitted["saved"]["fitted"]["value"] > 0.3, "most questions go to one agent, or to none"
@@ -158,8 +163,8 @@ def test_the_configured_knowledge_is_measured_without_its_live_sources(deploymen
     data = write(tmp_path / "data.jsonl", cases)
     assert "kimas ingest" in deployment.call("eval", "retrieval", data, code=2).stderr
     deployment.call("ingest", "docs")
-    measured = deployment.json("eval", "retrieval", data)
-    assert (measured["missing"], measured["ways"]["rule"]["measures"]["hit@1"]["value"]) == (0, 1)
+    measurement = deployment.json("eval", "retrieval", data)
+    assert (measurement["missing"], measurement["ways"]["rule"]["measures"]["hit@1"]["value"]) == (0, 1)
     routed = write(tmp_path / "routed.jsonl", [{"id": "1", "question": "the owl", "agents": ["docs"]}])
     assert deployment.json("eval", "routing", routed)["agents"] == 1
     unknown = write(tmp_path / "unknown.jsonl", [{"id": "1", "question": "the owl", "agents": ["live", "nobody"]}])
@@ -169,10 +174,10 @@ def test_the_configured_knowledge_is_measured_without_its_live_sources(deploymen
 
 
 def test_bad_data_is_refused_before_anything_is_opened(deployment: Deployment, corpus: str, tmp_path: Path) -> None:
-    bad = write(tmp_path / "bad.jsonl", [{"id": "1", "question": "How?"}])
+    bad_file = write(tmp_path / "bad.jsonl", [{"id": "1", "question": "How?"}])
     few = write(tmp_path / "few.jsonl", questions("relevant"))
-    assert "line 1: relevant is missing" in deployment.call("eval", "retrieval", bad, code=2).stderr
-    assert "line 1: agents is missing" in deployment.call("eval", "routing", bad, code=2).stderr
-    assert "line 1: text is missing" in deployment.call("eval", "retrieval", few, "--corpus", bad, code=2).stderr
+    assert "line 1: relevant is missing" in deployment.call("eval", "retrieval", bad_file, code=2).stderr
+    assert "line 1: agents is missing" in deployment.call("eval", "routing", bad_file, code=2).stderr
+    assert "line 1: text is missing" in deployment.call("eval", "retrieval", few, "--corpus", bad_file, code=2).stderr
     assert "--fit needs 20" in deployment.call("eval", "retrieval", few, "--fit", code=2).stderr
     assert not (tmp_path / "data").exists()

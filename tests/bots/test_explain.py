@@ -31,23 +31,29 @@ def deployment(tmp_path: Path) -> Deployment:
 
 
 def test_every_score_adds_up(deployment: Deployment) -> None:
-    plain = deployment.json("search", "default port of the server")
+    plain_output = deployment.json("search", "default port of the server")
     body = deployment.json("search", "default port of the server", "--explain")
-    assert {key: body[key] for key in plain} == plain, "it explains, and changes nothing"
-    assert set(body) - set(plain) == {"routing", "scores"}
+    assert {key: body[key] for key in plain_output} == plain_output, "it explains, and changes nothing"
+    assert set(body) - set(plain_output) == {"routing", "scores"}
     routing = body["routing"]
     assert (routing["by"], routing["limit"], routing["threshold"]) == ("vectors", 1, 0.2)
     developer, gardener = routing["agents"]
     assert (developer["name"], developer["asked"]) == ("developer", True)
     assert (gardener["name"], gardener["asked"]) == ("gardener", False)
     mixed = 0.75 * developer["centroid"] + 0.25 * developer["mix_in"]
-    assert developer["score"] == pytest.approx(mixed, abs=2e-4) == pytest.approx(plain["agents"][0]["score"], abs=2e-4)
+    assert (
+        developer["score"]
+        == pytest.approx(mixed, abs=2e-4)
+        == pytest.approx(plain_output["agents"][0]["score"], abs=2e-4)
+    )
     assert developer["mix_in_part"] == pytest.approx(0.25 * developer["mix_in"], abs=2e-4)
     assert developer["matched"] == {"kind": "description", "text": "ports, servers and keys", "weight": 1.0}
     assert gardener["mix_in"] is gardener["mix_in_part"] is gardener["matched"] is None
     assert gardener["score"] == pytest.approx(gardener["centroid"] * 0.5, abs=2e-4)
 
-    assert [score["passage_id"] for score in body["scores"]] == [passage["passage_id"] for passage in plain["passages"]]
+    assert [score["passage_id"] for score in body["scores"]] == [
+        passage["passage_id"] for passage in plain_output["passages"]
+    ]
     code = next(score for score in body["scores"] if score["kind"] == "python")
     assert code["kind_weight"] == 0.5
     assert code["score"] == pytest.approx(code["fused"] * 0.5, abs=2e-4)

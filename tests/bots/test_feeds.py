@@ -166,15 +166,15 @@ async def web() -> AsyncIterator[WebPeer]:
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = await Journal.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
 @pytest.fixture
 async def stack() -> AsyncIterator[AsyncExitStack]:
-    async with AsyncExitStack() as opened:
-        yield opened
+    async with AsyncExitStack() as exit_stack:
+        yield exit_stack
 
 
 @pytest.fixture
@@ -393,10 +393,10 @@ async def test_an_entry_in_hand_at_a_stop_is_commented_on_by_the_next_start(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
     place = await network("http", stack, journal, tmp_path)
-    configuration, begun = following(web, place.chat), asyncio.Event()
+    configuration, start_event = following(web, place.chat), asyncio.Event()
 
     async def hang(question: Question, sink: Sink) -> Reply:
-        begun.set()
+        start_event.set()
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -407,7 +407,7 @@ async def test_an_entry_in_hand_at_a_stop_is_commented_on_by_the_next_start(
     task = asyncio.create_task(follower.listen(processor.handler_for(place.adapter)))
     await wait_for_polls(journal)
     web.pages["/feed"] = rss(Item(2), Item(1), Item(0))
-    await begun.wait()
+    await start_event.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert await processor.drain(0) == 1

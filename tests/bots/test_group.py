@@ -45,7 +45,7 @@ QUESTION = "How do I rotate the signing keys of sessions?"
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def configuration(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """A deployment that knows one document; a play changes nothing of it."""
     folder = tmp_path_factory.mktemp("whole")
     (folder / "docs").mkdir()
@@ -79,20 +79,20 @@ async def open_journal(folder: Path, printer: OutcomePrinter | None = None) -> A
         await journal.close()
 
 
-async def test_the_bot_is_silent_until_it_is_meant(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_bot_is_silent_until_it_is_meant(configuration: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    await played(whole, f"Ben: {QUESTION}", f"@kimas {QUESTION}", f"Ben: {QUESTION} @kimas")
+    await played(configuration, f"Ben: {QUESTION}", f"@kimas {QUESTION}", f"Ben: {QUESTION} @kimas")
     output = capsys.readouterr().out
     assert output.count("(silent: the bot was not addressed)") == 1
     assert output.count("kimas:") == 2
     assert "rotate" in output.partition("kimas:")[2]
-    with closing(sqlite3.connect(whole.data_dir / "journal.db")) as connection:
+    with closing(sqlite3.connect(configuration.data_dir / "journal.db")) as connection:
         assert connection.execute("SELECT count(*) FROM messages").fetchone() == (0,), "nothing of it is kept"
 
 
-async def test_commands_hold_for_the_next_line(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_commands_hold_for_the_next_line(configuration: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    await played(whole, "Ben: /pause", "/pause", f"@kimas {QUESTION}", "/resume", f"@kimas {QUESTION}")
+    await played(configuration, "Ben: /pause", "/pause", f"@kimas {QUESTION}", "/resume", f"@kimas {QUESTION}")
     output = capsys.readouterr().out
     refused, paused, silent, resumed, answered = (
         output.index(text)
@@ -102,19 +102,26 @@ async def test_commands_hold_for_the_next_line(whole: Settings, capsys: pytest.C
 
 
 async def test_in_auto_it_speaks_unasked_where_it_knows_and_nobody_else_is_meant(
-    whole: Settings, capsys: pytest.CaptureFixture[str]
+    configuration: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
-    await played(whole, "/mode auto", "Ben: I am off to lunch.", f"Cleo: {QUESTION}")
+    await played(configuration, "/mode auto", "Ben: I am off to lunch.", f"Cleo: {QUESTION}")
     output = capsys.readouterr().out
     assert "(silent: " in output
     assert "rotate" in output.rpartition("kimas:")[2]
 
 
-async def test_somebody_trusted_teaches_by_replying(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_somebody_trusted_teaches_by_replying(
+    configuration: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
     capsys.readouterr()
     await played(
-        whole, "Ben: Which colour is it?", "Cleo: ^ Green, a dark one.", "Cleo: ^ /learn", "Ben: ^ /learn", "/faq"
+        configuration,
+        "Ben: Which colour is it?",
+        "Cleo: ^ Green, a dark one.",
+        "Cleo: ^ /learn",
+        "Ben: ^ /learn",
+        "/faq",
     )
     output = capsys.readouterr().out
     assert "kept as an answer to be reviewed" in output
@@ -122,10 +129,10 @@ async def test_somebody_trusted_teaches_by_replying(whole: Settings, capsys: pyt
     assert "Green, a dark one." in output.rpartition("kimas:")[2]
 
 
-async def test_people_say_what_an_answer_is_worth(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_people_say_what_an_answer_is_worth(configuration: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     await played(
-        whole,
+        configuration,
         *("Ben: /good", f"Ben: @kimas {QUESTION}", "Ben: /good", "Cleo: /bad", "Cleo: /bad outdated", "Cleo: /bad so"),
         *("Cleo: /again", "Ben: ^ /again", "Robot (bot): /good", "Ben (alone): /good"),
     )
@@ -147,10 +154,13 @@ async def test_people_say_what_an_answer_is_worth(whole: Settings, capsys: pytes
     assert "(silent: " not in output, "what was told is no silence"
 
 
-async def test_a_reply_says_where_it_stands(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_reply_says_where_it_stands(configuration: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     await played(
-        whole, f"Ben (in release): @kimas {QUESTION}", f"Cleo (in release): {QUESTION}", f"Ben (alone): {QUESTION}"
+        configuration,
+        f"Ben (in release): @kimas {QUESTION}",
+        f"Cleo (in release): {QUESTION}",
+        f"Ben (alone): {QUESTION}",
     )
     output = capsys.readouterr().out
     assert [line for line in output.splitlines() if line.startswith("kimas")] == [
@@ -159,20 +169,20 @@ async def test_a_reply_says_where_it_stands(whole: Settings, capsys: pytest.Capt
 
 
 async def test_a_private_talk_is_closed_where_the_configuration_says_so(
-    whole: Settings, capsys: pytest.CaptureFixture[str]
+    configuration: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
-    closed = whole.model_copy(update={"gate": whole.gate.model_copy(update={"private": False})})
+    closed = configuration.model_copy(update={"gate": configuration.gate.model_copy(update={"private": False})})
     await played(closed, f"Ben (alone): {QUESTION}")
     output = capsys.readouterr().out
     assert "gate.private" in output.partition("(silent: ")[2]
     assert "kimas (" not in output
 
 
-async def test_a_call_names_who_is_configured(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_call_names_who_is_configured(configuration: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     people = ("telegram:@nobody", "console:cleo")
-    called = whole.model_copy(update={"handoff": whole.handoff.model_copy(update={"people": people})})
+    called = configuration.model_copy(update={"handoff": configuration.handoff.model_copy(update={"people": people})})
     await played(called, "Ben (in release): Who knows the colour?", "Ben (in release): ^ /escalate")
     output = capsys.readouterr().out
     assert "@cleo\nBen could use your help here." in output
@@ -180,17 +190,17 @@ async def test_a_call_names_who_is_configured(whole: Settings, capsys: pytest.Ca
 
 
 async def test_with_a_folder_the_next_play_goes_on(
-    whole: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    configuration: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "kept"
     capsys.readouterr()
-    await played(whole, "/pause", f"Ben (in release): @kimas {QUESTION}", folder=folder)
+    await played(configuration, "/pause", f"Ben (in release): @kimas {QUESTION}", folder=folder)
     assert "(silent: console:group is paused" in capsys.readouterr().out
-    await played(whole, f"Ben (in release): @kimas {QUESTION}", "/resume", folder=folder)
+    await played(configuration, f"Ben (in release): @kimas {QUESTION}", "/resume", folder=folder)
     assert "(silent: console:group is paused" in capsys.readouterr().out
-    await played(whole, f"Ben (in release): @kimas {QUESTION}", folder=folder)
+    await played(configuration, f"Ben (in release): @kimas {QUESTION}", folder=folder)
     assert "kimas (in release):" in capsys.readouterr().out
-    await played(whole, "Ben (in release): How do I revoke a session?", folder=folder)
+    await played(configuration, "Ben (in release): How do I revoke a session?", folder=folder)
     output = capsys.readouterr().out
     assert "kimas (in release):" in output, "it goes on in the thread without a mention"
     assert f"kept in {folder}." in output
@@ -199,25 +209,25 @@ async def test_with_a_folder_the_next_play_goes_on(
     assert [item for (item,) in states] == ["answered", "silent", "silent", "answered", "answered", "answered"]
 
 
-async def test_a_folder_is_for_one_play_at_a_time(whole: Settings, tmp_path: Path) -> None:
+async def test_a_folder_is_for_one_play_at_a_time(configuration: Settings, tmp_path: Path) -> None:
     folder = tmp_path / "why?not"
     with group_lock(folder), pytest.raises(StoreLocked, match=r"chat --group. is at .*why\?not.* name another folder"):
-        await played(whole, "Hello", folder=folder)
-    await played(whole, "Hello", folder=folder)
+        await played(configuration, "Hello", folder=folder)
+    await played(configuration, "Hello", folder=folder)
     assert (folder / "group.db").is_file()
 
 
-async def test_a_folder_that_cannot_be_one_is_said(whole: Settings, tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_one_is_said(configuration: Settings, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file", "utf-8")
     with pytest.raises(StoreError, match=r"--keep .*taken/inside cannot be used: Not a directory; choose a folder"):
-        await played(whole, "Hello", folder=tmp_path / "taken" / "inside")
+        await played(configuration, "Hello", folder=tmp_path / "taken" / "inside")
 
 
 async def test_what_is_not_answered_at_the_end_is_told_and_waits_for_the_next_play(
-    whole: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    configuration: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting = whole.model_copy(update={"gate": whole.gate.model_copy(update={"wait_s": 60.0})})
-    await played(whole, "/mode auto", "/delete", folder=tmp_path)
+    waiting = configuration.model_copy(update={"gate": configuration.gate.model_copy(update={"wait_s": 60.0})})
+    await played(configuration, "/mode auto", "/delete", folder=tmp_path)
     assert f"({DELETED_LATE})" in capsys.readouterr().out
     with monkeypatch.context() as hurry:
         hurry.setattr("bots.cli.group.REPLY_WAIT_S", 0.3)
@@ -234,7 +244,7 @@ async def test_what_is_not_answered_at_the_end_is_told_and_waits_for_the_next_pl
         output = capsys.readouterr().out
     messages = [line for line in output.splitlines() if line.startswith("(")]
     assert messages == [EDITED, f"({DELETED})", "(1 not answered: the play is over)"]
-    await played(whole, "Dan: Good morning.", folder=tmp_path)
+    await played(configuration, "Dan: Good morning.", folder=tmp_path)
     assert capsys.readouterr().out.count("kimas:") == 1
     with closing(sqlite3.connect(tmp_path / "group.db")) as connection:
         rows = connection.execute("SELECT author_id, text, state, reason FROM messages WHERE command = ''").fetchall()
@@ -265,7 +275,7 @@ async def test_a_change_says_whether_it_came_in_time(tmp_path: Path, capsys: pyt
 
 
 async def test_questions_in_one_place_have_time_as_long_as_one_after_the_other_is_settled(
-    whole: Settings, tmp_path: Path
+    configuration: Settings, tmp_path: Path
 ) -> None:
     stuck = asyncio.Event()
 
@@ -275,7 +285,7 @@ async def test_questions_in_one_place_have_time_as_long_as_one_after_the_other_i
 
     printer, group = OutcomePrinter(make_console()), ConsoleGroupAdapter(0, make_console())
     async with open_journal(tmp_path, printer) as journal:
-        processor = make_processor(whole, journal, answer)
+        processor = make_processor(configuration, journal, answer)
         receive = processor.handler_for(group)
 
         async def ask(*texts: str) -> None:
@@ -293,31 +303,31 @@ async def test_questions_in_one_place_have_time_as_long_as_one_after_the_other_i
         await processor.drain(0)
 
 
-async def test_the_sources_are_shown_as_they_stand(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_sources_are_shown_as_they_stand(configuration: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    await played(whole, "/sources", "/refresh", "/refresh", "/status")
+    await played(configuration, "/sources", "/refresh", "/refresh", "/status")
     output = " ".join(capsys.readouterr().out.split())
     assert "kept elsewhere" not in output
     assert "in 1 document, refreshed" in output, output
     assert "1, all working" in output
     assert output.count("I cannot refresh sources here. ") == 2
     with pytest.raises(UsageError, match="kimas sources pause NAME"):
-        await ReadOnlySourceRefresher(whole).pause("docs")
+        await ReadOnlySourceRefresher(configuration).pause("docs")
 
 
 async def test_a_name_is_not_the_owner_and_one_with_a_figure_may_look_after_it(
-    whole: Settings, capsys: pytest.CaptureFixture[str]
+    configuration: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
-    await played(whole, "Owner: /pause", "B42: /pause", "/admins add b42", "B42: /pause")
+    await played(configuration, "Owner: /pause", "B42: /pause", "/admins add b42", "B42: /pause")
     output = capsys.readouterr().out
     assert (output.count("Only people who"), output.count("I am silent in")) == (2, 1)
 
 
-async def test_a_folder_in_place_of_the_journal_is_said(whole: Settings, tmp_path: Path) -> None:
+async def test_a_folder_in_place_of_the_journal_is_said(configuration: Settings, tmp_path: Path) -> None:
     (tmp_path / "group.db").mkdir()
     with pytest.raises(StoreError, match=r"group\.db cannot be opened: it is a folder; move it away"):
-        await played(whole, "Hello", folder=tmp_path)
+        await played(configuration, "Hello", folder=tmp_path)
 
 
 @pytest.mark.parametrize("group", [(), ("--group",)])
@@ -331,7 +341,7 @@ def test_without_a_standard_input_that_is_said(group: tuple[str, ...], tmp_path:
     assert "there is no standard input to read from" in result.stderr
 
 
-def test_keep_belongs_to_a_group(whole: Settings, tmp_path: Path) -> None:
+def test_keep_belongs_to_a_group(configuration: Settings, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["chat", "--keep", str(tmp_path)])
     assert (result.exit_code, "--keep belongs to --group" in result.output) == (2, True)
 

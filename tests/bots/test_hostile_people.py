@@ -47,9 +47,9 @@ SLACK, TELEGRAM = SlackIdentity("U0BOT", "B0", "T0"), TelegramIdentity(7, "bot",
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = await Journal.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
 async def give(processor: MessageProcessor, adapter: RecordingAdapter, *messages: Message) -> None:
@@ -97,10 +97,10 @@ def test_a_forged_button_is_none_of_ours(data: object) -> None:
 
 
 async def test_an_answer_is_stopped_from_no_other_chat_and_by_no_other_member(journal: Journal) -> None:
-    adapter, begun, go_on = RecordingAdapter(), asyncio.Event(), asyncio.Event()
+    adapter, start_event, go_on = RecordingAdapter(), asyncio.Event(), asyncio.Event()
 
     async def answer(question: Any, sink: Any) -> Any:
-        begun.set()
+        start_event.set()
         await go_on.wait()
         return await echo(question, sink)
 
@@ -109,7 +109,7 @@ async def test_an_answer_is_stopped_from_no_other_chat_and_by_no_other_member(jo
         BASE, id="q", author_id="1", author="Ann", text="How does it work?", private=True, addressed=True
     )
     await processor.handler_for(adapter)(first_question)
-    await begun.wait()
+    await start_event.wait()
     for number, (author, chat, target) in enumerate(
         [("2", "-100", "q"), ("1", "-200", "q"), ("", "-100", "q"), ("1", "-100", "q' OR 1=1 --"), ("2", "-100", "%")]
     ):

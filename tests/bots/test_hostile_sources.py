@@ -112,9 +112,9 @@ async def test_the_daemon_answers_in_time_while_hostile_sources_are_refreshed(
         deployment = Deployment(tmp_path, settings)
         await asyncio.to_thread(deployment.call, "ingest", "rocket")
         lags = await stack.enter_async_context(measured_lag())
-        running = asyncio.create_task(run(load_settings([deployment.config])))
-        stack.push_async_callback(asyncio.gather, running, return_exceptions=True)
-        stack.callback(running.cancel)
+        daemon_task = asyncio.create_task(run(load_settings([deployment.config])))
+        stack.push_async_callback(asyncio.gather, daemon_task, return_exceptions=True)
+        stack.callback(daemon_task.cancel)
         # The first question waits for the start as well.
         await ask(telegram, 0)
         seconds = [0.0]

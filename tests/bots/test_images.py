@@ -38,7 +38,7 @@ def telegram(peer: TelegramPeer, folder: Path) -> TelegramAdapter:
     return TelegramAdapter(TelegramSettings(token=Secret(file=folder / "token"), api_url=peer.api_url), Offsets(), PACE)
 
 
-def photo(peer: TelegramPeer, name: str = "big", **more: Any) -> dict[str, Any]:
+def photo(peer: TelegramPeer, name: str = "big", **extra_fields: Any) -> dict[str, Any]:
     """Return the fields of a photo message, in three sizes, without a text."""
     peer.files[name] = png()
     sizes = [("small", 90, 1000), (name, 1280, 90_000), ("huge", 9000, MAX_BYTES + 1)]
@@ -46,7 +46,7 @@ def photo(peer: TelegramPeer, name: str = "big", **more: Any) -> dict[str, Any]:
         {"file_id": text, "file_unique_id": text, "width": side, "height": side, "file_size": size}
         for text, side, size in sizes
     ]
-    return {"photo": messages, **more}
+    return {"photo": messages, **extra_fields}
 
 
 def shown_pictures(harness: Harness) -> int:
@@ -78,8 +78,8 @@ async def test_telegram_photos_documents_and_replied_photos(tmp_path: Path) -> N
 async def test_a_telegram_album_is_one_question(tmp_path: Path) -> None:
     async with TelegramPeer() as peer:
         for name, caption in (("a", None), ("b", "What do these say?"), ("c", None)):
-            more = {"media_group_id": "album", **({"caption": caption} if caption else {})}
-            peer.say(ANN, "", **photo(peer, name, **more))
+            extra_sources = {"media_group_id": "album", **({"caption": caption} if caption else {})}
+            peer.say(ANN, "", **photo(peer, name, **extra_sources))
         async with open_harness(tmp_path, telegram(peer, tmp_path)) as harness:
             await peer.wait_for_reply(ANN, 30)
             assert await harness.settled(1) == [("answered", "")]
@@ -174,9 +174,9 @@ async def test_telegram_hands_over_no_more_than_asked_for_and_no_token_in_errors
             assert await adapter.fetch_attachment(Attachment("picture", reference={"file_id": "f"}), 100) == b"x" * 100
             with pytest.raises(PlatformError, match="larger than 99"):
                 await adapter.fetch_attachment(Attachment("picture", reference={"file_id": "f"}), 99)
-            with pytest.raises(PlatformError) as gone:
+            with pytest.raises(PlatformError) as error_info:
                 await adapter.fetch_attachment(Attachment("picture", reference={"file_id": "unknown"}), 99)
-            assert peer.token not in str(gone.value)
+            assert peer.token not in str(error_info.value)
         finally:
             await adapter.close()
 

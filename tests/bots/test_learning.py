@@ -94,10 +94,10 @@ async def lessons(journal: Journal) -> list[tuple[str, str]]:
 
 
 async def chosen(
-    peer: DiscordPeer, room: str, message: str, person: Author = CLEO, name: str = LEARN_FROM_THIS, **more: int
+    peer: DiscordPeer, room: str, message: str, person: Author = CLEO, name: str = LEARN_FROM_THIS, **extra_fields: int
 ) -> str:
     """Choose the entry in the menu of a message; return what is said to that, to who chose alone."""
-    command = await peer.choose(room, message, name, person, **more)
+    command = await peer.choose(room, message, name, person, **extra_fields)
     await peer.wait_until(lambda: command.response_message is not None and bool(command.response_message.content), 30)
     assert command.response_message is not None
     assert command.hidden

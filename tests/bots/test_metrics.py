@@ -147,15 +147,15 @@ def deployment(
 async def daemon(deployment: Deployment) -> AsyncIterator[Watcher]:
     """Run the daemon as a task for the length of the block, and end it in order."""
     async with watcher(deployment.settings["metrics"]["port"]) as watching:
-        running = asyncio.create_task(run(load_settings([deployment.config])))
+        daemon_task = asyncio.create_task(run(load_settings([deployment.config])))
         try:
             yield watching
             os.kill(os.getpid(), signal.SIGTERM)
-            assert await asyncio.wait_for(running, SOON_S) == 0
+            assert await asyncio.wait_for(daemon_task, SOON_S) == 0
             assert await watching.get("/readyz") == (0, None), "nobody listens any more"
         finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            daemon_task.cancel()
+            await asyncio.gather(daemon_task, return_exceptions=True)
 
 
 async def test_a_daemon_shows_what_it_does(
@@ -307,7 +307,7 @@ async def test_nobody_listens_without_a_port(telegram: TelegramPeer) -> None:
 
 
 @pytest.fixture
-async def watched(tmp_path: Path) -> AsyncIterator[tuple[Monitor, Watcher]]:
+async def monitor_and_watcher(tmp_path: Path) -> AsyncIterator[tuple[Monitor, Watcher]]:
     configuration = settings(metrics={"port": free_port()}, data_dir=str(tmp_path))
     async with AsyncExitStack() as stack:
         monitor = await stack.enter_async_context(open_monitor(configuration))
@@ -317,13 +317,13 @@ async def watched(tmp_path: Path) -> AsyncIterator[tuple[Monitor, Watcher]]:
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = await Journal.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
-class Upkept:
-    """Implements what of `Upkeep` is read: a record that can be lost."""
+class FakeRefresher:
+    """A refresher whose record can be lost."""
 
     def __init__(self) -> None:
         self.lost = False
@@ -343,15 +343,15 @@ class Upkept:
         raise UsageError("nothing is resumed here")
 
 
-async def opened(monitor: Monitor, configuration: Settings, journal: Journal) -> tuple[HttpAdapter, Upkept]:
+async def opened(monitor: Monitor, configuration: Settings, journal: Journal) -> tuple[HttpAdapter, FakeRefresher]:
     http = HttpSettings.model_validate({"secret": {"env": "NO_SECRET"}, "callback_url": "http://127.0.0.1:9"})
-    adapter, refresher = HttpAdapter(http), Upkept()
+    adapter, refresher = HttpAdapter(http), FakeRefresher()
     monitor.attach([adapter], make_processor(configuration, journal, echo), refresher, None)
     return adapter, refresher
 
 
-async def test_from_the_start_to_the_stop(watched: tuple[Monitor, Watcher], journal: Journal) -> None:
-    monitor, watching = watched
+async def test_from_the_start_to_the_stop(monitor_and_watcher: tuple[Monitor, Watcher], journal: Journal) -> None:
+    monitor, watching = monitor_and_watcher
     assert await watching.get("/readyz") == (503, {"state": "unwell", "reasons": ["starting"]})
     assert await watching.get("/healthz") == (503, {"state": "unwell", "reasons": ["starting"]})
     assert (await watching.samples())["kimas_ready", frozenset()] == 0
@@ -367,9 +367,9 @@ async def test_from_the_start_to_the_stop(watched: tuple[Monitor, Watcher], jour
 
 
 async def test_a_record_that_cannot_be_read_takes_only_the_sources(
-    watched: tuple[Monitor, Watcher], journal: Journal
+    monitor_and_watcher: tuple[Monitor, Watcher], journal: Journal
 ) -> None:
-    monitor, watching = watched
+    monitor, watching = monitor_and_watcher
     _, refresher = await opened(monitor, settings(), journal)
     passages_key = ("kimas_source_passages", frozenset({("source", "docs")}))
     assert (await watching.samples())[passages_key] == 7
@@ -380,14 +380,14 @@ async def test_a_record_that_cannot_be_read_takes_only_the_sources(
     assert ("kimas_platform_connected", frozenset({("platform", "http")})) in samples
 
 
-async def test_many_scrapes_at_once_are_whole(watched: tuple[Monitor, Watcher]) -> None:
-    _, watching = watched
+async def test_many_scrapes_at_once_are_whole(monitor_and_watcher: tuple[Monitor, Watcher]) -> None:
+    _, watching = monitor_and_watcher
     every = await asyncio.gather(*(watching.samples() for _ in range(20)))
     assert len({frozenset(item) for item in every}) == 1
 
 
-async def test_only_reading_is_allowed(watched: tuple[Monitor, Watcher]) -> None:
-    _, watching = watched
+async def test_only_reading_is_allowed(monitor_and_watcher: tuple[Monitor, Watcher]) -> None:
+    _, watching = monitor_and_watcher
     async with watching.session.post(f"http://127.0.0.1:{watching.port}/metrics", data=b"x") as response:
         assert response.status == 405
     async with watching.session.get(f"http://127.0.0.1:{watching.port}/metrics") as response:

@@ -78,8 +78,8 @@ def test_the_command_line_speaks_of_itself(deployment: Deployment) -> None:
     deployment.call("ingest")
     assert "no answers wait for a review" in deployment.call("faq", "list").output
     assert "there are no such answers" in deployment.call("faq", "list", "--state", "rejected").output
-    missing = deployment.call("faq", "approve", "7", code=2).stderr
-    assert "`kimas faq list --state all`" in missing
+    error_output = deployment.call("faq", "approve", "7", code=2).stderr
+    assert "`kimas faq list --state all`" in error_output
 
 
 def test_init_tells_of_all_that_it_writes(deployment: Deployment) -> None:

@@ -44,8 +44,8 @@ def test_a_line_is_what_somebody_says(group: ConsoleGroupAdapter) -> None:
         False,
     )
     group.record_bot_message(GROUP, "9", "An answer.", is_rateable=False)
-    more = parse(group, "Ben: ^ and why?")
-    assert (more.reply_to, more.addressed, more.command) == ("9", True, "")
+    extra_sources = parse(group, "Ben: ^ and why?")
+    assert (extra_sources.reply_to, extra_sources.addressed, extra_sources.command) == ("9", True, "")
     order = parse(group, "/mode auto")
     assert (order.command, order.text, order.addressed) == ("mode", "auto", True)
     assert parse(group, "/nothing at all").command == ""
@@ -82,13 +82,13 @@ def test_other_lines_with_such_words_are_text_of_yours(line: str) -> None:
 def test_every_place_has_its_own_last_message(group: ConsoleGroupAdapter) -> None:
     outside = parse(group, "Ben: How does it work?")
     inside = parse(group, "Ben (in release): How does it start?")
-    alone = parse(group, "Ben (alone): And in private?")
-    assert (inside.key, alone.key) == (
+    private_message = parse(group, "Ben (alone): And in private?")
+    assert (inside.key, private_message.key) == (
         ConversationKey("console", "group", "release"),
         ConversationKey("console", "@ben"),
     )
-    assert (outside.private, inside.private, alone.private) == (False, False, True)
-    assert (outside.addressed, inside.addressed, alone.addressed) == (False, False, True)
+    assert (outside.private, inside.private, private_message.private) == (False, False, True)
+    assert (outside.addressed, inside.addressed, private_message.addressed) == (False, False, True)
     for place, last in (("", outside), (" (in release)", inside)):
         assert parse(group, f"Cleo{place}: ^ So.").reply_to == last.id
     assert parse(group, "Cleo (alone): ^ So.").reply_to == "", "Cleo's talk is another one than Ben's"
@@ -123,8 +123,8 @@ def test_words_about_messages_may_have_capitals(group: ConsoleGroupAdapter) -> N
     group.record_bot_message(GROUP, "9", "So.", is_rateable=True)
     pressed = [parse(group, f"Ben: {word}").text for word in ("/Good", "/BAD", "/Bad  Outdated", "/AGAIN")]
     assert pressed == ["up", "down", "outdated", "again"]
-    edited = parse(group, "Ben: /Edit How does Kimas work?")
-    assert (edited.id, edited.text) == (first.id, "How does Kimas work?")
+    edited_line = parse(group, "Ben: /Edit How does Kimas work?")
+    assert (edited_line.id, edited_line.text) == (first.id, "How does Kimas work?")
     assert group.parse_line("Ben: /DELETE") == Deletion(first.id)
 
 
@@ -149,8 +149,8 @@ def test_thumbs_are_presses_about_the_last_answer_of_the_place(group: ConsoleGro
 def test_who_said_something_last_may_change_it(group: ConsoleGroupAdapter) -> None:
     first = parse(group, "Ben: @kimas Hwo?")
     other = parse(group, "Cleo: What?")
-    edited = parse(group, "Ben: /edit @kimas How?")
-    assert (edited.id, edited.text, edited.is_edit) == (first.id, "How?", True)
+    edited_line = parse(group, "Ben: /edit @kimas How?")
+    assert (edited_line.id, edited_line.text, edited_line.is_edit) == (first.id, "How?", True)
     parse(group, "Cleo: /edit Why?")
     reply = parse(group, "Dan: ^ Because.")
     assert (reply.reply_to, reply.quoted) == (other.id, "Why?")

@@ -194,13 +194,13 @@ async def test_on_discord_bots_count_before_writing_and_again_before_sending(tmp
             return number
 
         # They come while we write: the last look sees them.
-        slow = asyncio.Event()
-        results.writing.meanwhile = slow.wait
+        slow_event = asyncio.Event()
+        results.writing.meanwhile = slow_event.wait
         post = await posted("one")
         await results.writing.started_event.wait()
         await rivals(post)
         await results.wait_for_messages(*(f"{robot.username} below {post}" for robot in RIVALS[:2]))
-        slow.set()
+        slow_event.set()
         ((state, reason),) = await results.until("one")
         assert (state, reason) == ("silent", "2 replies of bots below the post already (2 at most)")
         assert peer.messages(room) == []
@@ -266,14 +266,14 @@ async def test_slack_channel_posts_are_commented_on_in_their_threads(tmp_path: P
 
 async def test_on_slack_bots_count_before_writing_and_again_before_sending(tmp_path: Path) -> None:
     async with on_slack(tmp_path) as (results, peer):
-        slow = asyncio.Event()
-        results.writing.meanwhile = slow.wait
+        slow_event = asyncio.Event()
+        results.writing.meanwhile = slow_event.wait
         post = peer.say("C1", "one")
         await results.writing.started_event.wait()
         for number in (1, 2):
             peer.say("C1", f"robot {number}", user=f"U{number}", bot_id=f"B{number}", thread=post)
         await results.wait_for_messages("robot 1", "robot 2")
-        slow.set()
+        slow_event.set()
         assert await results.until("one") == [("silent", "2 replies of bots below the post already (2 at most)")]
         assert peer.messages("C1") == []
         # Two that were there before us: not a word is written.

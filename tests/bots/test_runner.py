@@ -102,10 +102,10 @@ async def test_sigterm_ends_an_opening_that_waits_for_a_platform(deployment: Dep
 
     server = await asyncio.start_server(never_answer, "127.0.0.1", 0)
     deployment.settings["telegram"]["api_url"] = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with daemon(deployment) as running:
+    async with daemon(deployment) as daemon_task:
         await asyncio.wait_for(called.wait(), SOON_S)
         terminate()
-        assert await asyncio.wait_for(running, 30) == 0
+        assert await asyncio.wait_for(daemon_task, 30) == 0
     with daemon_lock(deployment.folder / "data"):
         pass
     server.close()
@@ -116,13 +116,13 @@ async def test_it_waits_for_the_server_of_the_passage_store(
 ) -> None:
     ports = {"http_port": unused_tcp_port_factory(), "grpc_port": unused_tcp_port_factory()}
     deployment.settings["knowledge"] = {"store": {"provider": "weaviate", "weaviate": ports}}
-    async with daemon(deployment) as running:
+    async with daemon(deployment) as daemon_task:
         async with asyncio.timeout(SOON_S):
             while caplog.text.count("store.unreachable") < 2:
                 await asyncio.sleep(0.02)
-        assert not running.done()
+        assert not daemon_task.done()
         terminate()
-        assert await asyncio.wait_for(running, 30) == 0
+        assert await asyncio.wait_for(daemon_task, 30) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -130,12 +130,12 @@ async def test_an_answer_is_finished_within_the_grace_period(
     deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer, number: int
 ) -> None:
     model.ttft_s = 1
-    async with daemon(deployment) as running:
+    async with daemon(deployment) as daemon_task:
         telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
         await model_request(model)
         assert not any("rotate_keys" in message.text for message in telegram.messages(GROUP))
         terminate(number)
-        assert await asyncio.wait_for(running, SOON_S) == 0
+        assert await asyncio.wait_for(daemon_task, SOON_S) == 0
     assert "nobody is logged out" in telegram.messages(GROUP)[-1].text
 
 
@@ -144,28 +144,28 @@ async def test_a_second_signal_hurries(
 ) -> None:
     deployment.settings["run"] = {"grace_s": 60}
     model.hang = True
-    async with daemon(deployment) as running:
+    async with daemon(deployment) as daemon_task:
         telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
         await model_request(model)
         terminate()
         await asyncio.sleep(0.3)
-        assert not running.done()
+        assert not daemon_task.done()
         terminate()
-        assert await asyncio.wait_for(running, 30) == 0
+        assert await asyncio.wait_for(daemon_task, 30) == 0
 
 
 async def test_a_platform_that_fails_for_good_ends_the_daemon_after_the_answers(
     deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
 ) -> None:
     model.ttft_s = 1.5
-    async with daemon(deployment) as running:
+    async with daemon(deployment) as daemon_task:
         telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
         await model_request(model)
         for method in ("getUpdates", "getMe"):
             telegram.fail(method, 401, description="Unauthorized", times=9)
         telegram.say(GROUP, "nice weather today")
         with pytest.raises(PlatformError) as error_info:
-            await asyncio.wait_for(running, SOON_S)
+            await asyncio.wait_for(daemon_task, SOON_S)
     assert error_info.value.exit_code == 69
     assert "nobody is logged out" in telegram.messages(GROUP)[-1].text
 
@@ -180,20 +180,20 @@ async def test_what_is_due_is_refreshed_at_the_start_and_nothing_else(deployment
         thread = await asyncio.to_thread(deployment.json, "sources")
         return {source["name"]: source for source in thread["sources"]}
 
-    before = await stands()
-    async with daemon(deployment) as running, asyncio.timeout(SOON_S):
-        first = before
+    state_before = await stands()
+    async with daemon(deployment) as daemon_task, asyncio.timeout(SOON_S):
+        first = state_before
         # The copied folder has another path, and the other source was never read.
-        while any(first[name]["last_success"] == before[name]["last_success"] for name in before):
+        while any(first[name]["last_success"] == state_before[name]["last_success"] for name in state_before):
             await asyncio.sleep(0.1)
             first = await stands()
         terminate()
-        assert await running == 0
+        assert await daemon_task == 0
     assert [entry["documents"] for entry in first.values()] == [1, 1]
-    async with daemon(deployment) as running:
+    async with daemon(deployment) as daemon_task:
         await asyncio.sleep(3)
         terminate()
-        assert await asyncio.wait_for(running, 30) == 0
+        assert await asyncio.wait_for(daemon_task, 30) == 0
     assert {name: entry["last_try"] for name, entry in (await stands()).items()} == {
         name: entry["last_try"] for name, entry in first.items()
     }
@@ -208,7 +208,7 @@ async def test_the_service_manager_hears_that_it_is_ready_alive_and_stopping(
         monkeypatch.setenv("NOTIFY_SOCKET", f"{folder}/notify")
         monkeypatch.setenv("WATCHDOG_USEC", "200000")
         loop = asyncio.get_running_loop()
-        async with daemon(deployment) as running, asyncio.timeout(SOON_S):
+        async with daemon(deployment) as daemon_task, asyncio.timeout(SOON_S):
             assert await loop.sock_recv(manager, 100) == b"READY=1"
             # Often enough for the time that was agreed, as soon as the machine has time for it.
             times: list[float] = []
@@ -219,7 +219,7 @@ async def test_the_service_manager_hears_that_it_is_ready_alive_and_stopping(
             while (message := await loop.sock_recv(manager, 100)) == b"WATCHDOG=1":
                 pass
             assert message == b"STOPPING=1"
-            assert await running == 0
+            assert await daemon_task == 0
 
 
 @pytest.mark.parametrize(

@@ -163,9 +163,9 @@ async def bot(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[B
         journal = await Journal.open(tmp_path / "journal.db")
         stack.push_async_callback(journal.close)
         administration = {"owners": [client.owner], "platform_admins": True}
-        whole = settings(administration=administration, sources=SOURCES)
-        dispatcher = wire_dispatcher(whole, journal)
-        processor = make_processor(whole, journal, Script(), dispatcher=dispatcher)
+        configuration = settings(administration=administration, sources=SOURCES)
+        dispatcher = wire_dispatcher(configuration, journal)
+        processor = make_processor(configuration, journal, Script(), dispatcher=dispatcher)
         listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
 
         async def stop() -> None:

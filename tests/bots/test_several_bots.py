@@ -371,21 +371,21 @@ async def accepted(peer: CallbackPeer, port: int, event: dict[str, Any]) -> None
                 return
 
 
-def message(number: str, bot: str, **more: Any) -> Message:
+def message(number: str, bot: str, **extra_fields: Any) -> Message:
     values: dict[str, Any] = {"author_id": "7", "author": "Ann", "text": QUESTION, "sent_at": NOW, "bot": bot}
-    return Message(id=number, **{"key": ConversationKey("telegram", "-1001"), **values, **more})
+    return Message(id=number, **{"key": ConversationKey("telegram", "-1001"), **values, **extra_fields})
 
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = await Journal.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
-def pair(**more: Any) -> Settings:
+def pair(**extra_fields: Any) -> Settings:
     bots = {name: {"telegram": {"token": {"env": name.upper()}}} for name in ("one", "two")}
-    return Settings.model_validate({"bots": bots, **more})
+    return Settings.model_validate({"bots": bots, **extra_fields})
 
 
 def discord_pair() -> Settings:
@@ -535,23 +535,23 @@ class TestNamed:
     async def test_only_what_may_mean_something_else_is_kept_apart(
         self, platform: str, private: bool, chat: str, author: str
     ) -> None:
-        plain = Plain(platform)
+        plain_adapter = Plain(platform)
         original = message("1", "", key=ConversationKey(platform, "5", "t"), private=private)
-        plain.inbox.append(original)
-        bot = NamespacedAdapter("two", plain)
+        plain_adapter.inbox.append(original)
+        bot = NamespacedAdapter("two", plain_adapter)
         observed = await read_message(bot)
         assert (observed.key, observed.author_id, observed.bot) == (ConversationKey(platform, chat, "t"), author, "two")
         bot.sink(observed, NoDelivery())
-        assert [(item.key, item.author_id) for item in plain.messages] == [(original.key, original.author_id)]
+        assert [(item.key, item.author_id) for item in plain_adapter.messages] == [(original.key, original.author_id)]
         assert bot.label == f"{platform}:two"
 
     async def test_only_people_of_its_own_network_are_called(self) -> None:
-        plain = Plain("http")
-        bot = NamespacedAdapter("two", plain)
+        plain_adapter = Plain("http")
+        bot = NamespacedAdapter("two", plain_adapter)
         people = ("ann", "bob@two", "cy@three")
         key = ConversationKey("http", "5@two")
         bot.sink(message("1", "two", key=key, command="handoff", mentioned_users=people), NoDelivery())
-        assert plain.messages[0].mentioned_users == ("bob",)
+        assert plain_adapter.messages[0].mentioned_users == ("bob",)
 
     async def test_a_failure_says_which_bot(self) -> None:
         with pytest.raises(PlatformError, match=r"bots\.two: the token is refused"):

@@ -48,9 +48,9 @@ async def test_when_the_receiving_daemon_is_killed_everything_is_answered_once(
 class TestJoining:
     @pytest.fixture
     async def databases(self, postgres_journal: JournalSettings) -> AsyncIterator[list[Database]]:
-        opened = [await Database.open_server(postgres_journal) for _ in range(2)]
-        yield opened
-        for database in opened:
+        databases = [await Database.open_server(postgres_journal) for _ in range(2)]
+        yield databases
+        for database in databases:
             await database.close()
 
     def settings(self, journal: JournalSettings, folder: Path, provider: str) -> Settings:
@@ -107,7 +107,7 @@ async def test_a_daemon_on_standby_is_well(postgres_journal: JournalSettings) ->
         assert standby is not None
         assert await leader.acquire("bot:http:")
         queue = ClaimQueue(Journal(database), ClaimRepository(database), 1, None)  # type: ignore[arg-type]
-        waiting = asyncio.create_task(Sharing(standby, queue).listen(adapter, listen))
+        waiting_task = asyncio.create_task(Sharing(standby, queue).listen(adapter, listen))
         while not connection.is_standby:
             assert monitor.get_problems() == ["http is not connected"]
             await asyncio.sleep(0)
@@ -115,8 +115,8 @@ async def test_a_daemon_on_standby_is_well(postgres_journal: JournalSettings) ->
         await leader.release("bot:http:")
         await is_listening.wait()
         assert (connection.is_connected, connection.is_standby) == (True, False)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+        waiting_task.cancel()
+        await asyncio.gather(waiting_task, return_exceptions=True)
         assert (connection.is_connected, connection.is_standby) == (False, True)
     await database.close()
 

@@ -22,7 +22,7 @@ from core.text.catalogue import ENGLISH
 from core.text.catalogue.zh import MESSAGES as CHINESE
 from core.text.courtesies import find_courtesy
 from core.types import Question, Reply
-from tests.bots.sink_helpers import Delivered
+from tests.bots.sink_helpers import DeliveryLog
 from tests.bots.slack_helpers import PACE, Inbox, Threads, listening, settings as slack_settings
 from tests.conformance.test_stopping import write_until_stopped
 from tests.core.fixtures import settings
@@ -55,9 +55,9 @@ def agent(peer: SlackPeer) -> SlackPeer:
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = await Journal.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
 async def answer(question: Question, sink: Sink) -> Reply:
@@ -205,7 +205,7 @@ async def test_a_conversation_of_the_agent_view_is_a_thread_with_a_title_a_statu
     adapter = SlackAdapter(slack_settings(agent, tmp_path), Threads().answered_in, PACE)
     async with listening(adapter, inbox):
         question = agent.say("D1", "How do I install it?")
-        sink = adapter.sink(with_answer_buttons(await inbox.until(1), has_ratings=True), Delivered())
+        sink = adapter.sink(with_answer_buttons(await inbox.until(1), has_ratings=True), DeliveryLog())
         await sink.open()
         await agent.wait_until(lambda: agent.sessions == {("D1", question): "processing"}, 30)
         assert agent.titles == {("D1", question): "How do I install it?"}
@@ -229,7 +229,7 @@ async def test_a_conversation_of_the_older_view_gets_its_title_once(agent: Slack
         await inbox.until(1)
         for number, text in enumerate(("How do I install it?", "And then?"), 2):
             agent.say("D1", text, thread=thread)
-            sink = adapter.sink(await inbox.until(number), Delivered())
+            sink = adapter.sink(await inbox.until(number), DeliveryLog())
             await sink.open()
             await agent.wait_until(lambda: ("D1", thread) in agent.titles and thread in agent.statuses, 30)
             await sink.finish(Reply("With pip."))

@@ -12,7 +12,7 @@ from bots.slack.adapter import SlackAdapter
 from core.messaging.feedback.rating_buttons import is_press, with_answer_buttons
 from core.ports import Sink
 from core.types import STOP, UP, Reply
-from tests.bots.sink_helpers import Delivered
+from tests.bots.sink_helpers import DeliveryLog
 from tests.bots.slack_helpers import PACE, Inbox, Threads, listening, settings
 from tests.peers.slack import BOT, PostedMessage, SlackPeer
 
@@ -45,7 +45,7 @@ def ask(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox) -> Ask:
     async def open_sink() -> Sink:
         count = len(inbox.messages) + 1
         peer.say("C1", f"<@{BOT}> what is it?")
-        return adapter.sink(with_answer_buttons(await inbox.until(count), has_ratings=True), Delivered())
+        return adapter.sink(with_answer_buttons(await inbox.until(count), has_ratings=True), DeliveryLog())
 
     return open_sink
 
@@ -133,7 +133,7 @@ async def test_a_command_is_answered_with_other_thumbs_where_slack_refuses_its_o
     peer.lacking = {"feedback_buttons"}
     peer.command("ask How?", channel="C1")
     message = with_answer_buttons(await inbox.until(1), has_ratings=True)
-    await adapter.sink(message, Delivered()).finish(Reply("With pip."))
+    await adapter.sink(message, DeliveryLog()).finish(Reply("With pip."))
     [response] = peer.responses
     assert [block["type"] for block in response["blocks"]] == ["section", "actions"]
 

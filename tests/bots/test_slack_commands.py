@@ -48,9 +48,9 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             adapter = SlackAdapter(slack_helpers.settings(peer, tmp_path), threads.answered_in, slack_helpers.PACE)
             await adapter.open()
             stack.push_async_callback(adapter.close)
-            whole = settings(administration={"owners": [f"slack:{OWNER}"], **administration})
-            dispatcher = wire_dispatcher(whole, journal)
-            processor = make_processor(whole, journal, Script(), dispatcher=dispatcher)
+            configuration = settings(administration={"owners": [f"slack:{OWNER}"], **administration})
+            dispatcher = wire_dispatcher(configuration, journal)
+            processor = make_processor(configuration, journal, Script(), dispatcher=dispatcher)
             listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
 
             async def stop() -> None:
@@ -103,9 +103,9 @@ async def test_an_owner_is_answered_for_their_eyes_alone(peer: SlackPeer, start:
     assert answer["response_type"] == "ephemeral"
     assert answer["text"] == "The mode of this chat is now `auto`; it was `mention`."
     assert dispatcher.context.overrides.mode("slack:C1") == "auto"
-    refused = await send_command(peer, "mode off", ANN)
-    assert refused["response_type"] == "ephemeral"
-    assert refused["text"] == "Only people who look after this bot here may do that."
+    refusal = await send_command(peer, "mode off", ANN)
+    assert refusal["response_type"] == "ephemeral"
+    assert refusal["text"] == "Only people who look after this bot here may do that."
     assert (await send_command(peer, "ask How?", ANN))["response_type"] == "in_channel"
     assert (await send_command(peer, "admins add <@U42|ann>", OWNER))["text"].startswith("`U42` may look after me")
 

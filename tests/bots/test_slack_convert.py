@@ -72,8 +72,12 @@ def test_a_thread_of_a_direct_conversation_is_one_of_its_own() -> None:
 
 
 def test_a_reply_below_our_answer_to_a_command_may_go_on_with_us() -> None:
-    below = message(thread_ts="1700000000.5", parent_user_id="UBOT")
-    assert (below.addressed, below.is_shared_thread, below.thread_started_at) == (False, True, 1_700_000_000.5)
+    thread_message = message(thread_ts="1700000000.5", parent_user_id="UBOT")
+    assert (thread_message.addressed, thread_message.is_shared_thread, thread_message.thread_started_at) == (
+        False,
+        True,
+        1_700_000_000.5,
+    )
     assert message(thread_ts="1.0", parent_user_id="UBOT", text="<@U2> look").is_shared_thread is False
     assert message(thread_ts="1.0", parent_user_id="U2").thread_started_at is None
 

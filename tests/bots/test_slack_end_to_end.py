@@ -107,15 +107,15 @@ async def test_a_kill_in_the_middle_of_a_stream_continues_the_same_message(
     model.stall_after = 3
     async with connected.daemon() as process:
         root = peer.say("C1", QUESTION)
-        begun = await peer.wait_for_reply("C1", READY_S)
+        first_reply = await peer.wait_for_reply("C1", READY_S)
         await posted(connected)
         process.kill()
         await process.wait()
-    assert begun.streaming
+    assert first_reply.streaming
     model.stall_after = None
     async with connected.daemon():
         reply = await peer.wait_for_reply("C1", READY_S, containing="Sources")
-        assert (reply.ts, reply.streaming) == (begun.ts, False)
+        assert (reply.ts, reply.streaming) == (first_reply.ts, False)
         peer.say("C1", "thanks, and how is it called?", thread=root)
         await peer.wait_for_reply("C1", READY_S, count=2, containing="rotate_keys")
     assert len(peer.messages("C1")) == 2

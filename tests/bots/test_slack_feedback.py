@@ -12,7 +12,7 @@ from bots.slack.adapter import SlackAdapter
 from bots.slack.feedback import MAX_SECTION_CHARS, to_blocks
 from core.messaging.feedback.rating_buttons import is_press, with_answer_buttons
 from core.types import Button, Message, Reply
-from tests.bots.sink_helpers import Delivered
+from tests.bots.sink_helpers import DeliveryLog
 from tests.bots.slack_helpers import PACE, Inbox, Threads, listening, settings
 from tests.peers.slack import SlackPeer
 
@@ -33,7 +33,7 @@ async def pressed(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox) -> Messa
     message = await inbox.until(1)
     await peer.wait_until(envelope.acknowledged.is_set, 30)
     assert envelope.answer == ""
-    await adapter.sink(message, Delivered()).finish(Reply("Noted."))
+    await adapter.sink(message, DeliveryLog()).finish(Reply("Noted."))
     return message
 
 
@@ -102,7 +102,7 @@ async def test_the_answer_to_a_command_has_its_buttons_in_blocks(tmp_path: Path)
     async with receiving(tmp_path, http=False) as (peer, adapter, inbox):
         peer.command("ask How?", channel="C1")
         message = await inbox.until(1)
-        await adapter.sink(with_answer_buttons(message, has_ratings=True), Delivered()).finish(Reply("With pip."))
+        await adapter.sink(with_answer_buttons(message, has_ratings=True), DeliveryLog()).finish(Reply("With pip."))
         [response] = peer.responses
         assert [block["type"] for block in response["blocks"]] == ["section", "context_actions"]
         [element] = response["blocks"][1]["elements"]
@@ -115,5 +115,5 @@ async def test_the_note_to_a_press_in_a_thread_is_in_that_thread(tmp_path: Path)
         root = peer.write("C1", "the question").ts
         answer = peer.write("C1", "the answer", root).ts
         peer.press("C1", f"thumb:down:{root}", ts=answer)
-        await adapter.sink(await inbox.until(1), Delivered()).finish(Reply("Noted."))
+        await adapter.sink(await inbox.until(1), DeliveryLog()).finish(Reply("Noted."))
         assert peer.responses[0]["thread_ts"] == root

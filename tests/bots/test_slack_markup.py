@@ -77,8 +77,8 @@ def test_an_empty_answer_says_so() -> None:
 
 
 def test_a_fence_in_the_text_neither_opens_nor_closes_one() -> None:
-    written = to_mrkdwn("\\`\\`\\`\n\n````\n```\ninside\n```\n````")
-    assert written.count("```") == 2
+    mrkdwn = to_mrkdwn("\\`\\`\\`\n\n````\n```\ninside\n```\n````")
+    assert mrkdwn.count("```") == 2
 
 
 def test_what_is_streamed_only_ever_grows() -> None:

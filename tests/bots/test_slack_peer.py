@@ -86,8 +86,8 @@ async def test_an_envelope_that_is_not_acknowledged_comes_again(peer: SlackPeer)
             first = [await socket.receive_json() for _ in range(2)]
             assert [entry["retry_attempt"] for entry in first] == [0, 0]
             await socket.send_json({"envelope_id": first[0]["envelope_id"]})
-            again = await socket.receive_json()
-            assert (again["envelope_id"], again["retry_attempt"]) == (first[1]["envelope_id"], 1)
+            second_message = await socket.receive_json()
+            assert (second_message["envelope_id"], second_message["retry_attempt"]) == (first[1]["envelope_id"], 1)
             await socket.send_json({"envelope_id": MISSING})
             await until(lambda: peer.deliveries.unknown_acknowledgements)
             assert MISSING in peer.deliveries.unknown_acknowledgements[0]

@@ -51,9 +51,9 @@ class Bot:
         await self.peer.wait_until(lambda: len(self.peer.views.all) > count, 30)
         return self.peer.views.all[-1]
 
-    async def sent(self, view: View, values: dict[str, str], **more: Any) -> Envelope:
+    async def sent(self, view: View, values: dict[str, str], **extra_fields: Any) -> Envelope:
         """Send the modal and wait until that is taken."""
-        envelope = self.peer.submit(view, values, **more)
+        envelope = self.peer.submit(view, values, **extra_fields)
         await self.peer.wait_until(envelope.acknowledged.is_set, 30)
         assert not view.trouble
         return envelope
@@ -86,10 +86,10 @@ async def peer() -> AsyncIterator[SlackPeer]:
 async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
     """Return what starts a bot that listens to the peer; another start ends the one before."""
     async with AsyncExitStack() as outer:
-        running = AsyncExitStack()
+        stack = AsyncExitStack()
 
         async def end() -> None:
-            await running.aclose()
+            await stack.aclose()
 
         outer.push_async_callback(end)
 
@@ -101,19 +101,19 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             script: Script | None = None,
             **changes: Any,
         ) -> Bot:
-            nonlocal running
+            nonlocal stack
             await end()
-            running = AsyncExitStack()
+            stack = AsyncExitStack()
             journal = await Journal.open(tmp_path / "journal.db")
-            running.push_async_callback(journal.close)
+            stack.push_async_callback(journal.close)
             pace = replace(slack_helpers.PACE, submit_timeout_s=submit_s)
             place, threads = slack_helpers.settings(peer, tmp_path, http=http), slack_helpers.Threads()
             adapter = SlackAdapter(place, threads.answered_in, pace, read_only=mute)
             await adapter.open()
-            running.push_async_callback(adapter.close)
-            whole = settings(administration={"owners": [f"slack:{OWNER}"]}, **{"sources": SOURCES, **changes})
-            dispatcher = wire_dispatcher(whole, journal)
-            processor = make_processor(whole, journal, script or Script(), dispatcher=dispatcher)
+            stack.push_async_callback(adapter.close)
+            configuration = settings(administration={"owners": [f"slack:{OWNER}"]}, **{"sources": SOURCES, **changes})
+            dispatcher = wire_dispatcher(configuration, journal)
+            processor = make_processor(configuration, journal, script or Script(), dispatcher=dispatcher)
             listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
 
             async def stop() -> None:
@@ -121,7 +121,7 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
                 await asyncio.gather(listening, return_exceptions=True)
                 await processor.drain(30)
 
-            running.push_async_callback(stop)
+            stack.push_async_callback(stop)
             if http:
                 await peer.wait_until(lambda: bool(adapter.port), 30)
                 peer.deliveries.target = f"http://127.0.0.1:{adapter.port}{place.path}"
@@ -153,9 +153,12 @@ async def test_what_is_saved_is_what_the_commands_would_have_done(start: Start, 
     assert bot.peer.responses == [], "nobody is told what a form shows already"
 
     bot = await start(http=http)
-    again = await bot.opened()
-    assert again.get_values() | {MODE: "auto", THRESHOLD: "0.7", DOCS: "off", SCALE: "2.5"} == again.get_values()
-    await bot.sent(again, {MODE: "default", THRESHOLD: "default", DOCS: "on", SCALE: "1"})
+    second_form = await bot.opened()
+    assert (
+        second_form.get_values() | {MODE: "auto", THRESHOLD: "0.7", DOCS: "off", SCALE: "2.5"}
+        == second_form.get_values()
+    )
+    await bot.sent(second_form, {MODE: "default", THRESHOLD: "default", DOCS: "on", SCALE: "1"})
     assert (bot.dispatcher.context.overrides.mode(CHAT), bot.dispatcher.context.overrides.threshold(CHAT)) == (
         None,
         None,
@@ -278,17 +281,17 @@ async def test_delivered_again_it_changes_nothing_twice_and_is_answered_the_same
     bot = await start(http=http)
     view = await bot.opened()
     envelope = await bot.sent(view, {MODE: "auto", SCALE: "3"})
-    again = bot.peer.deliveries.deliver("interactive", envelope.payload)
-    await bot.peer.wait_until(again.acknowledged.is_set, 30)
-    assert again.response == envelope.response == {}
+    second_outcome = bot.peer.deliveries.deliver("interactive", envelope.payload)
+    await bot.peer.wait_until(second_outcome.acknowledged.is_set, 30)
+    assert second_outcome.response == envelope.response == {}
     assert len(await bot.written()) == 2
     # What was refused is not tried again either, and is told again.
     view = await bot.opened()
     envelope = await bot.sent(view, {MODE: "off"}, user=ANN)
-    again = bot.peer.deliveries.deliver("interactive", envelope.payload)
-    await bot.peer.wait_until(again.acknowledged.is_set, 30)
-    assert again.response == envelope.response
-    assert again.response["errors"][MODE].startswith("Only ")
+    second_outcome = bot.peer.deliveries.deliver("interactive", envelope.payload)
+    await bot.peer.wait_until(second_outcome.acknowledged.is_set, 30)
+    assert second_outcome.response == envelope.response
+    assert second_outcome.response["errors"][MODE].startswith("Only ")
     assert len(await bot.written()) == 3
 
 
@@ -297,9 +300,9 @@ async def test_delivered_again_after_a_restart_it_changes_nothing_twice(start: S
     view = await bot.opened()
     envelope = await bot.sent(view, {MODE: "auto"})
     bot = await start(submit_s=0.1)
-    again = bot.peer.deliveries.deliver("interactive", envelope.payload)
-    await bot.peer.wait_until(again.acknowledged.is_set, 30)
-    assert again.response["errors"] == {MODE: ENGLISH.form_save_timeout}
+    second_outcome = bot.peer.deliveries.deliver("interactive", envelope.payload)
+    await bot.peer.wait_until(second_outcome.acknowledged.is_set, 30)
+    assert second_outcome.response["errors"] == {MODE: ENGLISH.form_save_timeout}
     assert len(await bot.written()) == 1
 
 

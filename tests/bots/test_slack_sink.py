@@ -16,7 +16,7 @@ from bots.slack.render import MAX_CHARS
 from core.errors import MessageDeleted, PlatformError
 from core.ports import Sink
 from core.types import Citation, Reply
-from tests.bots.sink_helpers import Delivered, until
+from tests.bots.sink_helpers import DeliveryLog, until
 from tests.bots.slack_helpers import PACE, Inbox, Threads, listening, settings
 from tests.peers.slack import BOT, SlackPeer
 
@@ -47,12 +47,12 @@ async def adapter(peer: SlackPeer, inbox: Inbox, tmp_path: Path) -> AsyncIterato
 
 
 @pytest.fixture
-def delivered() -> Delivered:
-    return Delivered()
+def delivery_log() -> DeliveryLog:
+    return DeliveryLog()
 
 
 @pytest.fixture
-def ask(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox, delivered: Delivered) -> Ask:
+def ask(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox, delivery_log: DeliveryLog) -> Ask:
     """Have somebody ask and return the sink for the answer."""
 
     async def open_sink(channel: str = "C1", *, previous: str = "", command: str = "") -> Sink:
@@ -61,13 +61,13 @@ def ask(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox, delivered: Deliver
             peer.command(command, channel=channel)
         else:
             peer.say(channel, f"<@{BOT}> what is it?")
-        return adapter.sink(await inbox.until(count), delivered, previous)
+        return adapter.sink(await inbox.until(count), delivery_log, previous)
 
     return open_sink
 
 
 async def test_a_channel_sees_a_status_then_a_stream_then_the_cited_answer(
-    peer: SlackPeer, ask: Ask, delivered: Delivered, inbox: Inbox
+    peer: SlackPeer, ask: Ask, delivery_log: DeliveryLog, inbox: Inbox
 ) -> None:
     sink = await ask()
     await sink.open()
@@ -76,8 +76,8 @@ async def test_a_channel_sees_a_status_then_a_stream_then_the_cited_answer(
     await sink.update("The **first**")
     first = await peer.wait_for_reply("C1", 30)
     assert (first.text, first.thread_ts, first.streaming) == ("The **first**", inbox.messages[0].id, True)
-    await peer.wait_until(lambda: len(delivered.events) == 2, 30)
-    assert delivered.events == ["posting", first.ts]
+    await peer.wait_until(lambda: len(delivery_log.events) == 2, 30)
+    assert delivery_log.events == ["posting", first.ts]
     await sink.update("The **first** words <!chan")
     await sink.update("The **first** words <!channel> <@U1ANN> @here")
     await peer.wait_for_reply("C1", 30, containing="words")
@@ -90,14 +90,14 @@ async def test_a_channel_sees_a_status_then_a_stream_then_the_cited_answer(
     assert message.links() == [CITED[0].url] * 2
     assert (message.ts, message.streaming, message.notifies()) == (first.ts, False, [])
     assert peer.statuses == {}
-    assert delivered.events == ["posting", message.ts]
+    assert delivery_log.events == ["posting", message.ts]
     assert {call.error for call in peer.calls} == {""}
     (start,) = peer.called("chat.startStream")
     assert (start.parameters["recipient_user_id"], start.parameters["recipient_team_id"]) == ("U1ANN", "T1")
 
 
 async def test_without_streams_and_statuses_there_is_a_reaction_and_edits(
-    peer: SlackPeer, ask: Ask, delivered: Delivered, inbox: Inbox
+    peer: SlackPeer, ask: Ask, delivery_log: DeliveryLog, inbox: Inbox
 ) -> None:
     peer.lacking = {*STREAMS, STATUS}
     sink = await ask()
@@ -106,8 +106,8 @@ async def test_without_streams_and_statuses_there_is_a_reaction_and_edits(
     await peer.wait_until(lambda: question.reactions == {"eyes"}, 30)
     await sink.update("The **first**")
     first = await peer.wait_for_reply("C1", 30, containing="*first*")
-    await until(lambda: len(delivered.events) == 4)
-    assert delivered.events == ["posting", "refused", "posting", first.ts]
+    await until(lambda: len(delivery_log.events) == 4)
+    assert delivery_log.events == ["posting", "refused", "posting", first.ts]
     await sink.update("The **first** words")
     await peer.wait_for_reply("C1", 30, containing="words")
     await sink.finish(Reply("Done."))
@@ -134,7 +134,7 @@ async def test_names_stay_words_in_what_is_edited_as_in_what_is_posted(peer: Sla
 
 
 async def test_with_nothing_to_show_a_sign_with_a_placeholder_stands_in(
-    peer: SlackPeer, ask: Ask, delivered: Delivered
+    peer: SlackPeer, ask: Ask, delivery_log: DeliveryLog
 ) -> None:
     peer.lacking = {STATUS, "reactions.add", "reactions.remove"}
     sink = await ask()
@@ -143,7 +143,7 @@ async def test_with_nothing_to_show_a_sign_with_a_placeholder_stands_in(
     assert message.text == "_Looking it up…_"
     await sink.finish(Reply("Here."))
     assert [item.text for item in peer.messages("C1")] == ["Here."]
-    assert delivered.events == ["posting", message.ts]
+    assert delivery_log.events == ["posting", message.ts]
 
 
 async def test_a_direct_conversation_is_answered_outside_threads(peer: SlackPeer, ask: Ask) -> None:
@@ -157,7 +157,7 @@ async def test_a_direct_conversation_is_answered_outside_threads(peer: SlackPeer
 
 
 async def test_a_stream_that_slack_closed_is_continued_by_edits(
-    peer: SlackPeer, ask: Ask, delivered: Delivered
+    peer: SlackPeer, ask: Ask, delivery_log: DeliveryLog
 ) -> None:
     sink = await ask()
     await sink.open()
@@ -169,7 +169,7 @@ async def test_a_stream_that_slack_closed_is_continued_by_edits(
     await sink.update("One two three")
     await sink.finish(Reply("One two three."))
     assert [message.text for message in peer.messages("C1")] == ["One two three."]
-    assert len(delivered.events) == 2
+    assert len(delivery_log.events) == 2
 
 
 async def test_a_stream_that_closes_just_before_the_end_is_no_failure(peer: SlackPeer, ask: Ask) -> None:
@@ -207,12 +207,14 @@ async def test_a_piece_that_may_have_arrived_is_not_sent_twice(peer: SlackPeer, 
     assert not any("two two" in text for _, text in message.history)
 
 
-async def test_an_answer_that_is_never_streamed_is_one_post(peer: SlackPeer, ask: Ask, delivered: Delivered) -> None:
+async def test_an_answer_that_is_never_streamed_is_one_post(
+    peer: SlackPeer, ask: Ask, delivery_log: DeliveryLog
+) -> None:
     sink = await ask()
     await sink.finish(Reply("Short."))
     (message,) = peer.messages("C1")
     assert (message.text, message.unfurls) == ("Short.", False)
-    assert delivered.events == ["posting", message.ts]
+    assert delivery_log.events == ["posting", message.ts]
 
 
 async def test_long_answers_go_on_in_the_thread(peer: SlackPeer, ask: Ask, inbox: Inbox) -> None:
@@ -256,63 +258,65 @@ async def test_states_come_no_faster_than_the_pace_for_all_replies_together(peer
 
 @pytest.mark.parametrize("method", ["chat.postMessage", "chat.startStream", "chat.update"])
 async def test_a_limit_is_waited_out_and_said_to_be_a_refusal(
-    peer: SlackPeer, ask: Ask, delivered: Delivered, method: str
+    peer: SlackPeer, ask: Ask, delivery_log: DeliveryLog, method: str
 ) -> None:
     if method == "chat.postMessage":
         peer.lacking = set(STREAMS)
     peer.fail(method, "ratelimited", status=429, retry_after=1)
     sink = await ask()
     await sink.open()
-    started = asyncio.get_running_loop().time()
+    started_at = asyncio.get_running_loop().time()
     await sink.update("One")
     await peer.wait_until(lambda: bool(peer.called(method) or (method == "chat.update" and peer.messages("C1"))), 30)
     await sink.finish(Reply("One two."))
-    assert asyncio.get_running_loop().time() - started >= 0.9
+    assert asyncio.get_running_loop().time() - started_at >= 0.9
     assert [message.text for message in peer.messages("C1")] == ["One two."]
-    assert delivered.events[-2:] == ["posting", peer.messages("C1")[0].ts]
-    assert delivered.events.count("posting") == delivered.events.count("refused") + 1
+    assert delivery_log.events[-2:] == ["posting", peer.messages("C1")[0].ts]
+    assert delivery_log.events.count("posting") == delivery_log.events.count("refused") + 1
 
 
-async def test_a_patience_that_ends_is_raised(peer: SlackPeer, ask: Ask, delivered: Delivered) -> None:
+async def test_a_patience_that_ends_is_raised(peer: SlackPeer, ask: Ask, delivery_log: DeliveryLog) -> None:
     peer.fail("chat.postMessage", "ratelimited", status=429, retry_after=30)
     sink = await ask()
     with pytest.raises(PlatformError, match="wait 30 s"):
         await sink.finish(Reply("One."))
-    assert delivered.events == ["posting", "refused"]
+    assert delivery_log.events == ["posting", "refused"]
 
 
 async def test_a_broken_connection_leaves_doubt_and_is_tried_again(
-    peer: SlackPeer, ask: Ask, delivered: Delivered
+    peer: SlackPeer, ask: Ask, delivery_log: DeliveryLog
 ) -> None:
     peer.fail("chat.postMessage", drop="before")
     sink = await ask()
     await sink.finish(Reply("One."))
-    assert delivered.events == ["posting", "posting", peer.messages("C1")[0].ts]
+    assert delivery_log.events == ["posting", "posting", peer.messages("C1")[0].ts]
     assert len(peer.messages("C1")) == 1
 
 
 @pytest.mark.parametrize("streaming", [True, False])
 async def test_a_reply_begun_before_a_crash_is_edited_to_its_end(
-    peer: SlackPeer, ask: Ask, delivered: Delivered, adapter: SlackAdapter, inbox: Inbox, streaming: bool
+    peer: SlackPeer, ask: Ask, delivery_log: DeliveryLog, adapter: SlackAdapter, inbox: Inbox, streaming: bool
 ) -> None:
     peer.lacking = set() if streaming else set(STREAMS)
     sink = await ask()
     await sink.open()
     await sink.update("One")
-    begun = await peer.wait_for_reply("C1", 30)
-    assert begun.streaming == streaming
-    resumed = adapter.sink(inbox.messages[0], delivered, begun.ts)
+    first_reply = await peer.wait_for_reply("C1", 30)
+    assert first_reply.streaming == streaming
+    resumed = adapter.sink(inbox.messages[0], delivery_log, first_reply.ts)
     await resumed.open()
     await resumed.update("One two")
     await peer.wait_for_reply("C1", 30, containing="One two")
     await resumed.finish(Reply("One two three."))
-    assert [(message.ts, message.text) for message in peer.messages("C1")] == [(begun.ts, "One two three.")]
-    assert delivered.events.count("posting") <= 2
+    assert [(message.ts, message.text) for message in peer.messages("C1")] == [(first_reply.ts, "One two three.")]
+    assert delivery_log.events.count("posting") <= 2
     assert peer.statuses == {}
     await sink.finish(Reply("One two three."))
 
 
-async def test_a_deleted_question_gets_no_answer(peer: SlackPeer, ask: Ask, delivered: Delivered, inbox: Inbox) -> None:
+async def test_a_deleted_question_gets_no_answer(
+    peer: SlackPeer, ask: Ask, delivery_log: DeliveryLog, inbox: Inbox
+) -> None:
     sink = await ask()
     question = inbox.messages[0]
     peer.delete("C1", question.id)
@@ -320,7 +324,7 @@ async def test_a_deleted_question_gets_no_answer(peer: SlackPeer, ask: Ask, deli
     with pytest.raises(MessageDeleted, match="question was deleted"):
         await sink.finish(Reply("One."))
     assert peer.messages("C1") == []
-    assert delivered.events == []
+    assert delivery_log.events == []
 
 
 async def test_a_reply_that_was_deleted_is_not_written_again(peer: SlackPeer, ask: Ask) -> None:
@@ -334,12 +338,12 @@ async def test_a_reply_that_was_deleted_is_not_written_again(peer: SlackPeer, as
     assert peer.messages("D1") == []
 
 
-async def test_a_channel_the_bot_is_not_in_is_named(peer: SlackPeer, ask: Ask, delivered: Delivered) -> None:
+async def test_a_channel_the_bot_is_not_in_is_named(peer: SlackPeer, ask: Ask, delivery_log: DeliveryLog) -> None:
     sink = await ask()
     peer.not_in.add("C1")
     with pytest.raises(PlatformError, match="not in the channel; /invite it"):
         await sink.finish(Reply("One."))
-    assert delivered.events == ["posting", "refused"]
+    assert delivery_log.events == ["posting", "refused"]
 
 
 async def test_a_reply_that_can_no_longer_be_edited_is_posted_anew(peer: SlackPeer, ask: Ask) -> None:
@@ -382,7 +386,7 @@ async def test_a_cancelled_answer_leaves_no_task_behind(peer: SlackPeer, ask: As
 
 
 async def test_a_command_is_answered_for_everybody_and_help_for_the_asker(
-    peer: SlackPeer, ask: Ask, delivered: Delivered
+    peer: SlackPeer, ask: Ask, delivery_log: DeliveryLog
 ) -> None:
     for command in ("ask What is it?", "help"):
         sink = await ask(command=command)
@@ -391,14 +395,14 @@ async def test_a_command_is_answered_for_everybody_and_help_for_the_asker(
         await sink.finish(Reply("It **is** [1].", CITED))
     assert [response["response_type"] for response in peer.responses] == ["in_channel", "ephemeral"]
     assert peer.responses[0]["text"].startswith("> ann: What is it?\n\nIt *is* <https://example.org/install")
-    assert delivered.events == ["posting", "response_url"] * 2
+    assert delivery_log.events == ["posting", "response_url"] * 2
     failed = await ask(command="ask What?")
     await failed.fail("Sorry.")
     assert peer.responses[-1]["response_type"] == "ephemeral"
 
 
 async def test_the_answer_to_a_command_is_cut_and_not_posted_twice(
-    peer: SlackPeer, ask: Ask, delivered: Delivered
+    peer: SlackPeer, ask: Ask, delivery_log: DeliveryLog
 ) -> None:
     sink = await ask(command="ask everything")
     await sink.finish(Reply("\n\n".join("word " * 600 for _ in range(9))))

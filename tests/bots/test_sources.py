@@ -80,15 +80,15 @@ def test_the_last_try_is_in_the_table_where_one_failed(deployment: Deployment) -
 
 def test_a_source_is_paused_and_resumed_by_hand_and_that_is_in_the_audit(deployment: Deployment) -> None:
     deployment.call("ingest")
-    before = deployment.json("sources")["sources"][0]
-    assert (before["paused"], before["next_run"] is None) == (False, False)
+    state_before = deployment.json("sources")["sources"][0]
+    assert (state_before["paused"], state_before["next_run"] is None) == (False, False)
     assert "docs is refreshed only on request" in deployment.call("sources", "pause", "docs").stdout
-    paused = deployment.json("sources")["sources"][0]
-    assert (paused["paused"], paused["next_run"], paused["documents"]) == (True, None, 1)
+    paused_state = deployment.json("sources")["sources"][0]
+    assert (paused_state["paused"], paused_state["next_run"], paused_state["documents"]) == (True, None, 1)
     (docs,) = [line for line in deployment.call("sources").stdout.splitlines() if line.startswith("docs ")]
     assert docs.endswith("paused")
     assert "on schedule again" in deployment.call("sources", "resume", "docs").stdout
-    assert deployment.json("sources")["sources"][0]["next_run"] == before["next_run"]
+    assert deployment.json("sources")["sources"][0]["next_run"] == state_before["next_run"]
     entries = deployment.json("audit")["entries"]
     assert [(entry["command"], entry["before"], entry["after"]) for entry in entries] == [
         ("resume docs", "only when asked", "by its plan"),
@@ -100,8 +100,8 @@ def test_a_source_is_paused_and_resumed_by_hand_and_that_is_in_the_audit(deploym
     ("name", "error_text"), [("dcos", "no source is named 'dcos'"), ("web", "asked at question time")]
 )
 def test_only_a_stored_source_can_be_paused(deployment: Deployment, name: str, error_text: str) -> None:
-    refused = deployment.call("sources", "pause", name, code=2)
-    assert error_text in refused.stderr
+    refusal = deployment.call("sources", "pause", name, code=2)
+    assert error_text in refusal.stderr
     assert not (deployment.folder / "data").exists()
 
 

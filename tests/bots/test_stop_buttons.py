@@ -12,7 +12,7 @@ from bots.discord.adapter import DiscordAdapter
 from bots.telegram.adapter import TelegramAdapter
 from core.types import Button, Message, Reply, ReplyOptions
 from tests.bots import discord_helpers
-from tests.bots.sink_helpers import Delivered
+from tests.bots.sink_helpers import DeliveryLog
 from tests.bots.test_telegram_adapter import settings as telegram_settings
 from tests.bots.test_telegram_convert import convert
 from tests.bots.test_telegram_sink import GROUP, PACE, PERSON, Offsets
@@ -47,7 +47,7 @@ def make_question(peer: TelegramPeer, chat: int) -> Message:
 async def test_on_telegram_it_stands_below_the_growing_message_alone(
     peer: TelegramPeer, adapter: TelegramAdapter
 ) -> None:
-    sink = adapter.sink(make_question(peer, GROUP), Delivered())
+    sink = adapter.sink(make_question(peer, GROUP), DeliveryLog())
     await sink.open()
     await sink.update("# Some\n\nwords")
     message = await peer.wait_for_reply(GROUP, 30, containing="words")
@@ -58,7 +58,7 @@ async def test_on_telegram_it_stands_below_the_growing_message_alone(
 
 
 async def test_on_telegram_a_button_that_is_refused_is_left_out(peer: TelegramPeer, adapter: TelegramAdapter) -> None:
-    sink = adapter.sink(make_question(peer, GROUP), Delivered())
+    sink = adapter.sink(make_question(peer, GROUP), DeliveryLog())
     await sink.open()
     peer.fail("editMessageText", 400, description="Bad Request: BUTTON_DATA_INVALID")
     await sink.update("some words")
@@ -72,7 +72,7 @@ async def test_on_telegram_a_button_that_is_refused_is_left_out(peer: TelegramPe
 async def test_drafts_have_telegrams_own_button_where_it_knows_that(
     peer: TelegramPeer, adapter: TelegramAdapter, text: str
 ) -> None:
-    sink = adapter.sink(make_question(peer, PERSON), Delivered())
+    sink = adapter.sink(make_question(peer, PERSON), DeliveryLog())
     await sink.open()
     await sink.update(text)
     await peer.wait_until(lambda: len(peer.drafts) == 1, 30)
@@ -120,7 +120,7 @@ async def test_on_discord_it_stands_below_the_growing_message_alone(
         else:
             await discord_peer.say(room, f"{discord_peer.mention} what is it?")
         await inbox.until(1)
-        sink = adapter.sink(replace(inbox.messages[0], reply_options=STOPPABLE), Delivered())
+        sink = adapter.sink(replace(inbox.messages[0], reply_options=STOPPABLE), DeliveryLog())
         await sink.open()
         await sink.update("some words")
         message = await discord_peer.wait_for_reply(room, 30, containing="some words")
@@ -138,7 +138,7 @@ async def test_on_discord_a_button_that_is_refused_is_left_out(discord_peer: Dis
     async with discord_helpers.listening(discord_peer, adapter, inbox.receive):
         await discord_peer.say(room, f"{discord_peer.mention} what is it?")
         await inbox.until(1)
-        sink = adapter.sink(replace(inbox.messages[0], reply_options=STOPPABLE), Delivered())
+        sink = adapter.sink(replace(inbox.messages[0], reply_options=STOPPABLE), DeliveryLog())
         # Once as a reply, once without.
         refusal = {"code": 50035, "message": "Invalid Form Body"}
         discord_peer.fail(SEND, 400, times=2, body=refusal)

@@ -394,9 +394,9 @@ async def test_it_waits_as_long_as_it_is_told(peer: TelegramPeer, make: Make) ->
     peer.say(GROUP, "@kimas_bot hello")
     async with listening(make(), inbox.receive):
         await inbox.until(1)
-    refused, following = peer.called("getUpdates")[:2]
-    assert refused.status == 429
-    assert following.at - refused.at >= 1
+    refused_calls, following = peer.called("getUpdates")[:2]
+    assert refused_calls.status == 429
+    assert following.at - refused_calls.at >= 1
 
 
 async def test_a_revoked_token_ends_it(peer: TelegramPeer, make: Make) -> None:
@@ -419,10 +419,10 @@ async def test_one_refusal_of_a_good_token_does_not_end_it(peer: TelegramPeer, m
 
 
 async def test_no_task_is_left_behind(peer: TelegramPeer, make: Make) -> None:
-    before = asyncio.all_tasks()
+    tasks_before = asyncio.all_tasks()
 
     def remaining_tasks() -> set[asyncio.Task[Any]]:
-        return {task for task in asyncio.all_tasks() - before if "RequestHandler" not in repr(task)}
+        return {task for task in asyncio.all_tasks() - tasks_before if "RequestHandler" not in repr(task)}
 
     async with listening(make(), Inbox().receive):
         await peer.wait_until(lambda: bool(peer.offsets), 30)

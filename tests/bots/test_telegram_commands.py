@@ -53,9 +53,9 @@ async def start(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[Start]:
             )
             await adapter.open()
             stack.push_async_callback(adapter.close)
-            whole = settings(administration={"owners": [f"telegram:{OWNER.id}"], **administration})
-            dispatcher = wire_dispatcher(whole, journal)
-            processor = make_processor(whole, journal, Script(), dispatcher=dispatcher)
+            configuration = settings(administration={"owners": [f"telegram:{OWNER.id}"], **administration})
+            dispatcher = wire_dispatcher(configuration, journal)
+            processor = make_processor(configuration, journal, Script(), dispatcher=dispatcher)
             listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
 
             async def stop() -> None:
@@ -69,9 +69,9 @@ async def start(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[Start]:
         yield started
 
 
-async def send_command(peer: TelegramPeer, text: str, author: Author, **more: Any) -> str:
+async def send_command(peer: TelegramPeer, text: str, author: Author, **extra_fields: Any) -> str:
     message_count = len(peer.messages(GROUP))
-    peer.say(GROUP, text, author=author, **more)
+    peer.say(GROUP, text, author=author, **extra_fields)
     return (await peer.wait_for_reply(GROUP, 30, count=message_count + 1)).text
 
 

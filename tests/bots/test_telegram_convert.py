@@ -18,10 +18,10 @@ ANN = {"id": 7, "is_bot": False, "first_name": "Ann", "last_name": "Lee", "usern
 BOT = {"id": 42, "is_bot": True, "first_name": "KIMAs", "username": "kimas_bot"}
 
 
-def event(text: str | None = "hello", **more: Any) -> dict[str, Any]:
-    result: dict[str, Any] = {"message_id": 5, "date": 1_760_000_000, "chat": GROUP, "from": ANN, **more}
+def event(text: str | None = "hello", **extra_fields: Any) -> dict[str, Any]:
+    result: dict[str, Any] = {"message_id": 5, "date": 1_760_000_000, "chat": GROUP, "from": ANN, **extra_fields}
     if text is not None:
-        result |= {"text": text, "entities": more.get("entities", find_entities(text))}
+        result |= {"text": text, "entities": extra_fields.get("entities", find_entities(text))}
     return {key: value for key, value in result.items() if value is not None}
 
 
@@ -32,8 +32,8 @@ def convert(raw: dict[str, Any], kind: str = "message") -> Message | IgnoredEven
     return to_message(CLIENT.parse_update({"update_id": 1, kind: raw}), ME)
 
 
-def convert_text(text: str | None = "hello", **more: Any) -> Message:
-    message = convert(event(text, **more))
+def convert_text(text: str | None = "hello", **extra_fields: Any) -> Message:
+    message = convert(event(text, **extra_fields))
     assert isinstance(message, Message), message
     return message
 
@@ -118,8 +118,8 @@ def test_a_reply_to_the_bot_is_addressed_and_quotes() -> None:
 
 
 def test_a_reply_to_somebody_else_only_quotes() -> None:
-    answered = event(None, message_id=4, caption="a picture of cheese")
-    message = convert_text("what is that?", reply_to_message=answered)
+    answered_event = event(None, message_id=4, caption="a picture of cheese")
+    message = convert_text("what is that?", reply_to_message=answered_event)
     assert (message.addressed, message.reply_to, message.quoted) == (False, "4", "a picture of cheese")
 
 

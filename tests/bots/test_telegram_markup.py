@@ -173,9 +173,9 @@ def test_it_is_fast_enough_for_the_loop_beside_it() -> None:
     markdown = "Some **text** with `code`, [1] and a [link](https://e.org).\n\n- item\n- item\n\n" * 50
     render(markdown, CITATIONS)
     # Its own time, not that of others on this machine.
-    started = time.thread_time()
+    started_at = time.thread_time()
     render(markdown, CITATIONS)
-    assert time.thread_time() - started < 2
+    assert time.thread_time() - started_at < 2
 
 
 def test_nobody_is_mentioned_by_a_title_or_behind_an_address() -> None:

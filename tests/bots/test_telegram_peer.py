@@ -140,22 +140,22 @@ async def test_updates_come_again_until_a_higher_offset_confirms_them(call: Raw)
 
 
 async def test_a_long_poll_waits_and_is_woken(call: Raw) -> None:
-    after = call.peer.pending()[-1] + 1
-    started = time.monotonic()
-    assert (await call("getUpdates", offset=after, timeout=1))["result"] == []
-    assert time.monotonic() - started > 0.9
+    next_update_id = call.peer.pending()[-1] + 1
+    started_at = time.monotonic()
+    assert (await call("getUpdates", offset=next_update_id, timeout=1))["result"] == []
+    assert time.monotonic() - started_at > 0.9
     polled = len(call.peer.offsets)
-    polling = asyncio.create_task(call("getUpdates", offset=after, timeout=60))
+    polling = asyncio.create_task(call("getUpdates", offset=next_update_id, timeout=60))
     await call.peer.wait_until(lambda: len(call.peer.offsets) > polled, 30)
     call.peer.say(GROUP, "news")
     assert [entry["message"]["text"] for entry in (await polling)["result"]] == ["news"]
 
 
 async def test_a_second_poller_ends_the_first(call: Raw) -> None:
-    after = call.peer.pending()[-1] + 1
-    first = asyncio.create_task(call("getUpdates", offset=after, timeout=60))
+    next_update_id = call.peer.pending()[-1] + 1
+    first = asyncio.create_task(call("getUpdates", offset=next_update_id, timeout=60))
     await call.peer.wait_until(lambda: bool(call.peer.offsets), 30)
-    second = asyncio.create_task(call("getUpdates", offset=after, timeout=1))
+    second = asyncio.create_task(call("getUpdates", offset=next_update_id, timeout=1))
     assert (await first)["description"].startswith("Conflict: terminated by other getUpdates")
     assert (await second)["ok"]
 

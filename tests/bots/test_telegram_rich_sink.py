@@ -12,7 +12,7 @@ from bots.telegram.adapter import TelegramAdapter
 from bots.telegram.sink import TelegramSink
 from core.settings import Secret, TelegramSettings
 from core.types import Citation, Message, Reply, ReplyOptions
-from tests.bots.sink_helpers import Delivered
+from tests.bots.sink_helpers import DeliveryLog
 from tests.bots.test_telegram_convert import convert
 from tests.bots.test_telegram_sink import GROUP, PACE, PERSON, Offsets
 from tests.peers.telegram import TelegramPeer
@@ -44,13 +44,13 @@ async def adapter(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[TelegramA
 def ask(peer: TelegramPeer, adapter: TelegramAdapter) -> Ask:
     """Have somebody ask and return the sink for the answer."""
 
-    def open_sink(chat: int = GROUP, *, previous: str = "", delivered: Delivered | None = None) -> TelegramSink:
+    def open_sink(chat: int = GROUP, *, previous: str = "", delivery_log: DeliveryLog | None = None) -> TelegramSink:
         number = peer.say(chat, "@kimas_bot what is it?")
         where = peer.chat(chat)
         message = convert(peer._message(where, where.messages[number]))
         assert isinstance(message, Message)
         question = replace(message, reply_options=ReplyOptions(has_rating_buttons=True))
-        sink = adapter.sink(question, delivered or Delivered(), previous)
+        sink = adapter.sink(question, delivery_log or DeliveryLog(), previous)
         assert isinstance(sink, TelegramSink)
         return sink
 
@@ -145,13 +145,13 @@ async def test_a_lost_confirmation_doubles_nothing(peer: TelegramPeer, ask: Ask)
 async def test_after_a_crash_it_is_finished_in_the_form_that_was_begun(peer: TelegramPeer, ask: Ask) -> None:
     long = f"{TABLE}\n\n" + "words and more " * 400
     peer.has_rich = False
-    delivered = Delivered()
-    await ask(delivered=delivered).finish(Reply(long, CITED))
+    delivery_log = DeliveryLog()
+    await ask(delivery_log=delivery_log).finish(Reply(long, CITED))
     parts = [message.text for message in peer.messages(GROUP)]
     assert len(parts) == 2
     first = str(peer.messages(GROUP)[0].id)
     peer.has_rich = True
-    await ask(previous=first, delivered=delivered).finish(Reply(long, CITED))
+    await ask(previous=first, delivery_log=delivery_log).finish(Reply(long, CITED))
     assert [message.text for message in peer.messages(GROUP)] == parts, "no part stands below the whole"
     await ask(previous=first).finish(Reply(TABLE, CITED))
     assert peer.messages(GROUP)[0].text in (PLAIN_TEXT, PLAIN)
@@ -188,6 +188,6 @@ async def test_it_can_be_switched_off(peer: TelegramPeer, tmp_path: Path) -> Non
     number = peer.say(GROUP, "@kimas_bot what?")
     message = convert(peer._message(peer.chat(GROUP), peer.chat(GROUP).messages[number]))
     assert isinstance(message, Message)
-    await adapter.sink(message, Delivered()).finish(Reply(TABLE, CITED))
+    await adapter.sink(message, DeliveryLog()).finish(Reply(TABLE, CITED))
     await adapter.close()
     assert [plain_message.text for plain_message in peer.messages(GROUP)] == [PLAIN]

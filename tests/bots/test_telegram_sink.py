@@ -17,7 +17,7 @@ from bots.telegram.sink import TelegramSink
 from core.errors import MessageDeleted, PlatformError, StoreError
 from core.settings import Secret, TelegramSettings
 from core.types import Citation, ConversationKey, Message, Reply
-from tests.bots.sink_helpers import Delivered, told_by, until, written_until
+from tests.bots.sink_helpers import DeliveryLog, told_by, until, written_until
 from tests.bots.test_telegram_convert import convert
 from tests.peers.telegram import TelegramPeer
 
@@ -53,15 +53,15 @@ async def adapter(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[TelegramA
 
 
 @pytest.fixture
-def delivered() -> Delivered:
-    return Delivered()
+def delivery_log() -> DeliveryLog:
+    return DeliveryLog()
 
 
 Ask = Callable[..., TelegramSink]
 
 
 @pytest.fixture
-def ask(peer: TelegramPeer, adapter: TelegramAdapter, delivered: Delivered) -> Ask:
+def ask(peer: TelegramPeer, adapter: TelegramAdapter, delivery_log: DeliveryLog) -> Ask:
     """Have somebody ask and return the sink for the answer."""
 
     def open_sink(chat: int = GROUP, *, previous: str = "", thread: int | None = None) -> TelegramSink:
@@ -69,27 +69,29 @@ def ask(peer: TelegramPeer, adapter: TelegramAdapter, delivered: Delivered) -> A
         where = peer.chat(chat)
         message = convert(peer._message(where, where.messages[number]))
         assert isinstance(message, Message)
-        return adapter.sink(message, delivered, previous)
+        return adapter.sink(message, delivery_log, previous)
 
     return open_sink
 
 
-async def test_a_group_sees_typing_then_a_reply_that_grows(peer: TelegramPeer, ask: Ask, delivered: Delivered) -> None:
+async def test_a_group_sees_typing_then_a_reply_that_grows(
+    peer: TelegramPeer, ask: Ask, delivery_log: DeliveryLog
+) -> None:
     sink = ask()
     await sink.open()
     await peer.wait_until(lambda: len(peer.called("sendChatAction")) >= 2, 30)
     await sink.update("The **first**")
     first = await peer.wait_for_reply(GROUP, 30, containing="first")
     assert ([text for _, text in first.history], first.reply_to) == (["…", "The first"], 1)
-    await until(lambda: len(delivered.events) == 2)
-    assert delivered.events == ["posting", str(first.id)]
+    await until(lambda: len(delivery_log.events) == 2)
+    assert delivery_log.events == ["posting", str(first.id)]
     await sink.update("The **first** words")
     await peer.wait_for_reply(GROUP, 30, containing="words")
     await sink.finish(Reply("The **first** words are final [1].", CITED))
     (message,) = peer.messages(GROUP)
     assert message.text == "The first words are final [1].\n\nSources\n[1] Install"
     assert message.links() == ["https://example.org/install"] * 2
-    assert delivered.events == ["posting", str(message.id)]
+    assert delivery_log.events == ["posting", str(message.id)]
     assert all(call.status == 200 for call in peer.calls)
 
 
@@ -112,19 +114,19 @@ async def test_edits_are_throttled_and_the_latest_text_wins(peer: TelegramPeer, 
     await sink.open()
     await sink.update("word 0")
     message = await peer.wait_for_reply(GROUP, 30)
-    written = await written_until(sink, lambda: len(message.history) >= 4)
+    written_text = await written_until(sink, lambda: len(message.history) >= 4)
     await sink.finish(Reply("done"))
     assert peer.messages(GROUP) == [message]
     assert message.history.pop(0)[1] == "…"
     times, states = zip(*message.history, strict=True)
     assert all(later - earlier >= 0.08 for earlier, later in pairwise(times[:-1]))
-    assert len(states) < written
+    assert len(states) < written_text
     assert {int(state.removeprefix("word ")) % 10 for state in states[:-1]} == {0}, "the latest"
     assert (states[0], message.text) == ("word 0", "done")
 
 
 async def test_a_private_chat_sees_drafts_and_then_one_message(
-    peer: TelegramPeer, ask: Ask, delivered: Delivered
+    peer: TelegramPeer, ask: Ask, delivery_log: DeliveryLog
 ) -> None:
     sink = ask(PERSON)
     await sink.open()
@@ -133,13 +135,13 @@ async def test_a_private_chat_sees_drafts_and_then_one_message(
     await sink.update("some `words")
     await peer.wait_until(lambda: len(peer.drafts) == 2, 30)
     assert peer.messages(PERSON) == []
-    assert delivered.events == []
+    assert delivery_log.events == []
     await sink.finish(Reply("some `words`"))
     (message,) = peer.messages(PERSON)
     assert (message.text, message.reply_to) == ("some words", None)
     assert [draft.text for draft in peer.drafts] == ["some", "some `words"]
     assert len({draft.draft_id for draft in peer.drafts}) == 1
-    assert delivered.events == ["posting", str(message.id)]
+    assert delivery_log.events == ["posting", str(message.id)]
 
 
 async def test_without_drafts_the_final_message_still_comes(peer: TelegramPeer, ask: Ask) -> None:
@@ -165,19 +167,19 @@ async def test_a_topic_is_answered_in_the_topic(peer: TelegramPeer, ask: Ask) ->
     assert all(call.parameters["message_thread_id"] == "9" for call in peer.called("sendChatAction"))
 
 
-async def test_after_a_crash_the_old_reply_is_edited(peer: TelegramPeer, ask: Ask, delivered: Delivered) -> None:
+async def test_after_a_crash_the_old_reply_is_edited(peer: TelegramPeer, ask: Ask, delivery_log: DeliveryLog) -> None:
     for chat in (GROUP, PERSON):
         crashed = ask(chat)
         await crashed.finish(Reply("half an"))
-        previous = delivered.events[-1]
-        delivered.events.clear()
+        previous = delivery_log.events[-1]
+        delivery_log.events.clear()
         sink = ask(chat, previous=previous)
         await sink.open()
         await sink.update("half an answer")
         await peer.wait_for_reply(chat, 30, containing="answer")
         await sink.finish(Reply("a whole answer"))
         assert [message.text for message in peer.messages(chat)] == ["a whole answer"]
-        assert delivered.events == []
+        assert delivery_log.events == []
     assert peer.drafts == []
 
 
@@ -188,7 +190,7 @@ async def test_finishing_an_answer_that_is_there_already_is_fine(peer: TelegramP
     assert [call.status for call in peer.called("editMessageText")] == [200, 400]
 
 
-async def test_a_long_answer_goes_on_in_more_messages(peer: TelegramPeer, ask: Ask, delivered: Delivered) -> None:
+async def test_a_long_answer_goes_on_in_more_messages(peer: TelegramPeer, ask: Ask, delivery_log: DeliveryLog) -> None:
     code = "\n".join(f"line {n}" for n in range(1500))
     sink = ask()
     await sink.open()
@@ -199,7 +201,7 @@ async def test_a_long_answer_goes_on_in_more_messages(peer: TelegramPeer, ask: A
     assert len(messages) == 4
     assert [message.reply_to for message in messages] == [1, None, None, None]
     assert "\n".join(message.text for message in messages) == f"{code}\n\nThat is it [1].\n\nSources\n[1] Install"
-    assert delivered.events == ["posting", str(messages[0].id)]
+    assert delivery_log.events == ["posting", str(messages[0].id)]
 
 
 async def test_a_failure_takes_the_place_of_what_was_shown(peer: TelegramPeer, ask: Ask) -> None:
@@ -342,16 +344,16 @@ async def test_broken_connections_and_server_errors_are_retried(peer: TelegramPe
 
 
 async def test_a_journal_that_fails_before_posting_posts_nothing(
-    peer: TelegramPeer, ask: Ask, delivered: Delivered
+    peer: TelegramPeer, ask: Ask, delivery_log: DeliveryLog
 ) -> None:
-    delivered.down = True
+    delivery_log.down = True
     with pytest.raises(StoreError):
         await ask().finish(Reply("x"))
     assert peer.messages(GROUP) == []
 
 
 async def test_the_stream_ends_with_the_task_that_made_the_sink(peer: TelegramPeer, ask: Ask) -> None:
-    before = asyncio.all_tasks()
+    tasks_before = asyncio.all_tasks()
 
     async def cut_off() -> None:
         sink = ask()
@@ -363,12 +365,14 @@ async def test_the_stream_ends_with_the_task_that_made_the_sink(peer: TelegramPe
 
     with pytest.raises(RuntimeError):
         await asyncio.create_task(cut_off())
-    await until(lambda: not [task for task in asyncio.all_tasks() - before if "telegram reply" in task.get_name()])
+    await until(
+        lambda: not [task for task in asyncio.all_tasks() - tasks_before if "telegram reply" in task.get_name()]
+    )
     gc.collect()
 
 
 async def test_a_message_id_is_reported_even_when_finishing_comes_in_between(
-    peer: TelegramPeer, ask: Ask, delivered: Delivered
+    peer: TelegramPeer, ask: Ask, delivery_log: DeliveryLog
 ) -> None:
     sink = ask()
     await sink.open()
@@ -376,24 +380,24 @@ async def test_a_message_id_is_reported_even_when_finishing_comes_in_between(
     await asyncio.sleep(0)
     await sink.finish(Reply("some words"))
     assert [message.text for message in peer.messages(GROUP)] == ["some words"]
-    assert delivered.events[-1] == str(peer.messages(GROUP)[0].id)
+    assert delivery_log.events[-1] == str(peer.messages(GROUP)[0].id)
 
 
 async def test_stopped_while_told_to_wait_nothing_is_in_doubt(
-    peer: TelegramPeer, ask: Ask, delivered: Delivered
+    peer: TelegramPeer, ask: Ask, delivery_log: DeliveryLog
 ) -> None:
     peer.fail("sendMessage", 429, description="Too Many Requests: retry after 3", retry_after=3)
     finishing = asyncio.create_task(ask().finish(Reply("x")))
-    await until(lambda: delivered.events == ["posting", "refused"])
+    await until(lambda: delivery_log.events == ["posting", "refused"])
     finishing.cancel()
     await asyncio.gather(finishing, return_exceptions=True)
-    assert delivered.events == ["posting", "refused"]
+    assert delivery_log.events == ["posting", "refused"]
 
 
 async def test_stopped_while_posting_the_id_is_still_reported(peer: TelegramPeer, ask: Ask) -> None:
     go_on = asyncio.Event()
 
-    class Slow(Delivered):
+    class Slow(DeliveryLog):
         async def mark_posting(self) -> None:
             await super().mark_posting()
             await go_on.wait()
@@ -444,7 +448,7 @@ def test_a_message_of_the_journal_is_enough(tmp_path: Path) -> None:
                 sent_at=datetime.now(UTC),
                 reference=reference,
             )
-            await adapter.sink(message, Delivered()).finish(Reply("yes, @ann"))
+            await adapter.sink(message, DeliveryLog()).finish(Reply("yes, @ann"))
             assert [output.text for output in peer.messages(GROUP)] == ["yes, @ann"]
             await adapter.close()
 

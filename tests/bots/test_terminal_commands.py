@@ -24,23 +24,23 @@ from core.text.catalogue import ENGLISH, messages_for
 from core.types import Citation, Message, Question, Reply
 from core.types.replies import Trace
 from tests.core.fixtures import settings
-from tests.core.test_administration import FolderUpkeep
+from tests.core.test_administration import FolderRefresher
 
 
 @pytest.fixture
-def whole(tmp_path: Path) -> Settings:
+def configuration(tmp_path: Path) -> Settings:
     return settings(data_dir=str(tmp_path))
 
 
 class Typed:
     """A conversation with an answer that says how much of the conversation it was given."""
 
-    def __init__(self, whole: Settings, refresher: Callable[[Database], SourceRefresher] | None = None) -> None:
+    def __init__(self, configuration: Settings, refresher: Callable[[Database], SourceRefresher] | None = None) -> None:
         self.out = StringIO()
         self.history_lengths: list[int] = []
         self.trace = Reply("").trace
         self.citations: tuple[Citation, ...] = ()
-        self._conversation = Conversation(whole, self._answered, Console(file=self.out, width=200), refresher)
+        self._conversation = Conversation(configuration, self._answered, Console(file=self.out, width=200), refresher)
 
     async def __aenter__(self) -> Typed:
         await self._conversation.__aenter__()
@@ -59,9 +59,9 @@ class Typed:
         """Return what is shown to each line."""
         output = []
         for line in lines:
-            begun = self.out.tell()
+            output_start = self.out.tell()
             await self._conversation.process_line(line)
-            output.append(self.out.getvalue()[begun:].strip())
+            output.append(self.out.getvalue()[output_start:].strip())
         return output
 
     async def run_command(self, line: str) -> str:
@@ -69,19 +69,19 @@ class Typed:
         return output
 
 
-async def run_lines(whole: Settings, *lines: str) -> list[str]:
+async def run_lines(configuration: Settings, *lines: str) -> list[str]:
     """Return what a conversation of its own shows to each line."""
-    async with Typed(whole) as typed:
-        return await typed.hear(*lines)
+    async with Typed(configuration) as terminal_input:
+        return await terminal_input.hear(*lines)
 
 
 @pytest.mark.parametrize("line", ["How?", "/ask How?", "/ASK How?", "/nothing of ours", "what is /status?", " /status"])
-async def test_other_lines_are_questions(whole: Settings, line: str) -> None:
+async def test_other_lines_are_questions(configuration: Settings, line: str) -> None:
     message = parse_line(line)
     assert isinstance(message, Message)
     assert is_ask_command(message.command)
-    assert "Answer to:" in (await run_lines(whole, line))[0]
-    assert not (whole.data_dir / "journal.db").exists()
+    assert "Answer to:" in (await run_lines(configuration, line))[0]
+    assert not (configuration.data_dir / "journal.db").exists()
 
 
 @pytest.mark.parametrize(
@@ -98,57 +98,57 @@ def test_a_question_may_follow_ask(line: str, question: str) -> None:
     assert message.text == question
 
 
-async def test_who_sits_there_is_the_owner(whole: Settings) -> None:
-    async with Typed(whole) as typed:
-        assert "no longer used" in await typed.run_command("/sources off docs")
-        assert "switched off" in (await run_lines(whole, "/sources"))[0]
-        assert "`/reload`" in await typed.run_command("/help")
-        assert "`/reload`" in await typed.run_command("/ask")
-        assert "Platforms: console" in await typed.run_command("/status")
-        assert "one of" in await typed.run_command("/mode atuo")
+async def test_who_sits_there_is_the_owner(configuration: Settings) -> None:
+    async with Typed(configuration) as terminal_input:
+        assert "no longer used" in await terminal_input.run_command("/sources off docs")
+        assert "switched off" in (await run_lines(configuration, "/sources"))[0]
+        assert "`/reload`" in await terminal_input.run_command("/help")
+        assert "`/reload`" in await terminal_input.run_command("/ask")
+        assert "Platforms: console" in await terminal_input.run_command("/status")
+        assert "one of" in await terminal_input.run_command("/mode atuo")
 
 
-async def test_upkeep_is_made_over_the_database_of_the_deployment(whole: Settings, tmp_path: Path) -> None:
+async def test_the_refresher_uses_the_database_of_the_deployment(configuration: Settings, tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "docs.md").write_text("One.\n\nTwo.")
     databases: list[Database] = []
-    keeper = FolderUpkeep(tmp_path / "kept")
+    keeper = FolderRefresher(tmp_path / "kept")
 
     def refresher(database: Database) -> SourceRefresher:
         databases.append(database)
         return keeper
 
-    async with Typed(whole, refresher) as typed:
-        assert "2 passages" in await typed.run_command("/sources")
-        assert "I am refreshing `docs` now" in await typed.run_command("/refresh docs")
+    async with Typed(configuration, refresher) as terminal_input:
+        assert "2 passages" in await terminal_input.run_command("/sources")
+        assert "I am refreshing `docs` now" in await terminal_input.run_command("/refresh docs")
         assert keeper.requests == [("docs",)]
         [database] = databases
-        assert str(whole.data_dir / "journal.db") in database._location
+        assert str(configuration.data_dir / "journal.db") in database._location
 
 
-async def test_why_explains_the_answer_that_was_given_here(whole: Settings) -> None:
-    async with Typed(whole) as typed:
-        assert "do not remember answering anything here" in await typed.run_command("/why")
-        typed.trace = Trace("install package", "parallel", ("docs",), {"total": 1500.0}, cut=("rerank",))
-        typed.citations = (Citation(1, "p", "docs", "Install", "install.md", ""),)
-        output = (await typed.hear("How?", "/why"))[1]
+async def test_why_explains_the_answer_that_was_given_here(configuration: Settings) -> None:
+    async with Typed(configuration) as terminal_input:
+        assert "do not remember answering anything here" in await terminal_input.run_command("/why")
+        terminal_input.trace = Trace("install package", "parallel", ("docs",), {"total": 1500.0}, cut=("rerank",))
+        terminal_input.citations = (Citation(1, "p", "docs", "Install", "install.md", ""),)
+        output = (await terminal_input.hear("How?", "/why"))[1]
         for piece in ("`parallel`", "`install package`", "`docs` (1)", "1.5 s", "`rerank`"):
             assert piece in output
 
 
-async def test_a_command_without_words_has_the_language_of_the_conversation(whole: Settings) -> None:
-    async with Typed(whole) as typed:
-        await typed.hear("怎么安装这个软件？")
-        assert messages_for("zh").help_commands in await typed.run_command("/help")
-        await typed.hear("How do I install it?")
-        assert ENGLISH.help_commands in await typed.run_command("/help")
+async def test_a_command_without_words_has_the_language_of_the_conversation(configuration: Settings) -> None:
+    async with Typed(configuration) as terminal_input:
+        await terminal_input.hear("怎么安装这个软件？")
+        assert messages_for("zh").help_commands in await terminal_input.run_command("/help")
+        await terminal_input.hear("How do I install it?")
+        assert ENGLISH.help_commands in await terminal_input.run_command("/help")
 
 
-async def test_what_was_rated_here_can_be_forgotten_here(whole: Settings) -> None:
-    async with Typed(whole) as typed:
-        await typed.hear("Where is my secret kept?", "/good")
-        assert (await typed.run_command("/forget")).startswith("Forgotten: 1 message")
-    database = await Database.open(whole.data_dir / "journal.db")
+async def test_what_was_rated_here_can_be_forgotten_here(configuration: Settings) -> None:
+    async with Typed(configuration) as terminal_input:
+        await terminal_input.hear("Where is my secret kept?", "/good")
+        assert (await terminal_input.run_command("/forget")).startswith("Forgotten: 1 message")
+    database = await Database.open(configuration.data_dir / "journal.db")
     try:
         async with database.connect() as connection:
             assert (await connection.execute(select(messages.c.text, messages.c.reply))).all() == [("", "")]
@@ -157,42 +157,42 @@ async def test_what_was_rated_here_can_be_forgotten_here(whole: Settings) -> Non
         await database.close()
 
 
-async def test_the_audit_is_shown(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    assert await audit(whole, 5, as_json=False) == 0
+async def test_the_audit_is_shown(configuration: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await audit(configuration, 5, as_json=False) == 0
     assert capsys.readouterr().out == "the audit is empty\n"
-    assert not (whole.data_dir / "journal.db").exists()
-    await run_lines(whole, "/mode auto", "/sources scale docs 2")
-    assert await audit(whole, 5, as_json=False) == 0
+    assert not (configuration.data_dir / "journal.db").exists()
+    await run_lines(configuration, "/mode auto", "/sources scale docs 2")
+    assert await audit(configuration, 5, as_json=False) == 0
     newest, oldest = capsys.readouterr().out.splitlines()
     assert newest.endswith("changed  owner in console:terminal  /sources scale docs 2, scale.docs: 1 -> 2")
     assert "/mode auto, console:terminal mode: mention -> auto" in oldest
-    assert await audit(whole, 1, as_json=True) == 0
+    assert await audit(configuration, 1, as_json=True) == 0
     [entry] = json.loads(capsys.readouterr().out)["entries"]
     assert (entry["outcome"], entry["author_id"], entry["after"]) == ("changed", "owner", "2")
 
 
-async def test_what_silences_it_silences_it_here(whole: Settings) -> None:
+async def test_what_silences_it_silences_it_here(configuration: Settings) -> None:
     lines = ["/pause", "How?", "/resume", "How?", "/mode off", "/ask How?", "/mode default", "How?"]
-    async with Typed(whole) as typed:
-        outputs = await typed.hear(*lines)
+    async with Typed(configuration) as terminal_input:
+        outputs = await terminal_input.hear(*lines)
     assert outputs[1] == "(silent: console:terminal is paused until /resume (/pause))"
     assert outputs[5] == "(silent: console:terminal is switched off (gate.mode))"
     assert outputs[3] == outputs[7] == "Answer to: How?"
-    assert len(typed.history_lengths) == 2
+    assert len(terminal_input.history_lengths) == 2
 
 
 async def test_a_terminal_that_is_switched_off_by_configuration_says_so(tmp_path: Path) -> None:
     gate = {"modes": {"console:terminal": "off"}, "private": False}
-    whole = settings(data_dir=str(tmp_path), gate=gate)
-    assert await run_lines(whole, "How?") == ["(silent: console:terminal is switched off (gate.mode))"]
+    configuration = settings(data_dir=str(tmp_path), gate=gate)
+    assert await run_lines(configuration, "How?") == ["(silent: console:terminal is switched off (gate.mode))"]
     assert not (tmp_path / "journal.db").exists()
     assert await run_lines(settings(data_dir=str(tmp_path), gate={"private": False}), "How?") == ["Answer to: How?"]
 
 
-async def test_what_is_forgotten_is_in_no_later_answer(whole: Settings) -> None:
-    async with Typed(whole) as typed:
-        await typed.hear("Where is my secret kept?", "And when?")
-        outputs = await typed.hear("/forget", "/good", "/why", "How?")
-    assert typed.history_lengths == [0, 2, 0]
+async def test_what_is_forgotten_is_in_no_later_answer(configuration: Settings) -> None:
+    async with Typed(configuration) as terminal_input:
+        await terminal_input.hear("Where is my secret kept?", "And when?")
+        outputs = await terminal_input.hear("/forget", "/good", "/why", "How?")
+    assert terminal_input.history_lengths == [0, 2, 0]
     assert outputs[1] == NO_ANSWER
     assert "do not remember answering anything here" in outputs[2]

@@ -68,7 +68,7 @@ async def test_a_day_of_a_group_with_a_limit(tmp_path: Path, monkeypatch: pytest
         await asyncio.to_thread(deployment.call, "ingest")
         database = tmp_path / "data" / "journal.db"
         await seed_old_chatter(database)
-        running = asyncio.create_task(run(load_settings([deployment.config])))
+        daemon_task = asyncio.create_task(run(load_settings([deployment.config])))
         try:
             telegram.say(GROUP, QUESTION_TEXT)
             await wait_for_text(telegram, "rotate_keys")
@@ -82,10 +82,10 @@ async def test_a_day_of_a_group_with_a_limit(tmp_path: Path, monkeypatch: pytest
             )
             assert len(model.requests) == calls
             os.kill(os.getpid(), signal.SIGTERM)
-            assert await asyncio.wait_for(running, SOON_S) == 0
+            assert await asyncio.wait_for(daemon_task, SOON_S) == 0
         finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            daemon_task.cancel()
+            await asyncio.gather(daemon_task, return_exceptions=True)
         (reason,) = rows(database, "SELECT reason FROM messages WHERE state = 'failed'")
         assert "Today's limit for this chat is used up" in str(reason[0])
         assert rows(database, "SELECT json_extract(trace, '$.cached') FROM messages WHERE state = 'answered'") == [

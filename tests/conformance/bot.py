@@ -230,9 +230,13 @@ class Bot:
         """Wait until the processor has nothing to do."""
         await until(lambda: not self.processor._tasks, "an idle processor")
 
-    async def hears(self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **more: Any) -> Entry:
+    async def hears(
+        self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
+    ) -> Entry:
         """Let somebody write, and wait until the message is settled."""
-        return await self.settled(room, await self.driver.say(room, text, person=person, reply_to=reply_to, **more))
+        return await self.settled(
+            room, await self.driver.say(room, text, person=person, reply_to=reply_to, **extra_fields)
+        )
 
     async def command(self, room: Channel, name: str, text: str = "") -> Entry:
         """Give a command, and wait until it is settled."""
@@ -302,9 +306,9 @@ class Terminal(Bot):
         return await self._typed(text)
 
     async def _typed(self, line: str) -> Entry:
-        begun = self.out.tell()
+        output_start = self.out.tell()
         line_outcome = await self._conversation.process_line(line)
-        self._printed.append(printed(len(self._printed), self.out.getvalue()[begun:]))
+        self._printed.append(printed(len(self._printed), self.out.getvalue()[output_start:]))
         request = parse_line(line)
         text = request.text if isinstance(request, Message) else line
         return Entry(str(len(self._printed)), line_outcome.state, "", text, "", "", line_outcome.answer)

@@ -144,7 +144,9 @@ class Driver(ABC):
         """Let Ann write a post, and return its id and the room below it."""
 
     @abstractmethod
-    async def say(self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **more: Any) -> str: ...
+    async def say(
+        self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
+    ) -> str: ...
 
     @abstractmethod
     async def command(self, room: Channel, name: str, text: str = "") -> str: ...
@@ -255,11 +257,15 @@ class Telegram(Driver):
     def _author(self, person: Person) -> telegram.Author:
         return telegram.Author(1000 + person.number, person.name, f"person_{person.number}", is_bot=person.robot)
 
-    async def say(self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **more: Any) -> str:
+    async def say(
+        self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
+    ) -> str:
         thread = int(room.thread) if room.thread else None
         answered = int(reply_to) if reply_to else None
         place = int(room.place)
-        return str(self.peer.say(place, text, author=self._author(person), reply_to=answered, thread=thread, **more))
+        return str(
+            self.peer.say(place, text, author=self._author(person), reply_to=answered, thread=thread, **extra_fields)
+        )
 
     async def command(self, room: Channel, name: str, text: str = "") -> str:
         to = "" if room.private else "@kimas_bot"
@@ -414,8 +420,10 @@ class Discord(Driver):
     def _author(self, person: Person) -> discord.Author:
         return discord.Author(str(1000 + person.number), f"person{person.number}", person.name, bot=person.robot)
 
-    async def say(self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **more: Any) -> str:
-        return await self.peer.say(room.place, text, author=self._author(person), reply_to=reply_to, **more)
+    async def say(
+        self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
+    ) -> str:
+        return await self.peer.say(room.place, text, author=self._author(person), reply_to=reply_to, **extra_fields)
 
     async def command(self, room: Channel, name: str, text: str = "") -> str:
         values = {"question": text} if name == "ask" else {}
@@ -538,13 +546,15 @@ class Slack(Driver):
         message = await self.say(board, text)
         return message, replace(board, thread=message)
 
-    async def say(self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **more: Any) -> str:
+    async def say(
+        self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
+    ) -> str:
         thread = room.thread
         if reply_to:
             # A reply is what is written in the thread of what it replies to.
             thread = self.peer.message(room.place, reply_to).thread_ts or reply_to
         own = {"bot_id": "B1008"} if person.robot else {"user_profile": {"display_name": person.name}}
-        return self.peer.say(room.place, text, user=f"U{1000 + person.number}", thread=thread, **own, **more)
+        return self.peer.say(room.place, text, user=f"U{1000 + person.number}", thread=thread, **own, **extra_fields)
 
     async def command(self, room: Channel, name: str, text: str = "") -> str:
         return str(self.peer.command(f"{name} {text}".strip(), channel=room.place).payload["trigger_id"])  # type: ignore[index]

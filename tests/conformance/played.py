@@ -73,7 +73,9 @@ class Played(Driver):
     def get_mention(self, person: Person) -> str:
         return f"@{person.name} "
 
-    async def say(self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **more: Any) -> str:
+    async def say(
+        self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
+    ) -> str:
         assert not room.private or room == self.private(person), "in a private talk nobody else says anything"
         key = ConversationKey(self.name, room.chat, room.thread)
         assert reply_to in ("", self._adapter.latest.get(key)), "only what was said last can be replied to"

@@ -143,8 +143,8 @@ async def test_below_a_comment_of_its_own_accord_nothing_is_followed(bot: Bot) -
         (ANN, "thanks Ben!"),
         (BEN, "When was that?"),
     ):
-        more = {"reply_to": post} if below == board else {}
-        entry = await bot.hears(below, text, person=person, **more)
+        extra_sources = {"reply_to": post} if below == board else {}
+        entry = await bot.hears(below, text, person=person, **extra_sources)
         assert (entry.state, entry.reason) == NOT_ADDRESSED, text
     assert bot.script.question_texts == ["We released version 2 of Rocket today"]
     if below != board:

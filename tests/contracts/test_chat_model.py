@@ -44,20 +44,20 @@ class Harness:
 
 @pytest.fixture(params=["one endpoint", "the second endpoint", "hedged"])
 async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
-    async with LanguageModelPeer(reply=REPLY) as peer, LanguageModelPeer() as broken:
-        broken.status = 500
+    async with LanguageModelPeer(reply=REPLY) as peer, LanguageModelPeer() as error:
+        error.status = 500
         model_settings = {"base_url": peer.base_url, "model": "good"}
         role: dict[str, object] = (
             {**model_settings, "hedge_after_s": 0.05} if request.param == "hedged" else dict(model_settings)
         )
         if request.param == "the second endpoint":
-            role = {"base_url": broken.base_url, "model": "bad", "fallbacks": {"good": model_settings}}
+            role = {"base_url": error.base_url, "model": "bad", "fallbacks": {"good": model_settings}}
         light = role if request.param == "one endpoint" else None
         models = RoleChatModel.open(ModelsSettings.model_validate({"main": role, "light": light}))
         assert models is not None
         # The first client takes a second to load, which is not what is measured here.
         await models.warm_up()
-        yield Harness(models, peer, (peer, broken))
+        yield Harness(models, peer, (peer, error))
         await models.close()
         await models.close()
 
@@ -66,12 +66,12 @@ def budget(deadline_s: float = 60.0) -> Budget:
     return Budget(BudgetSettings(deadline_s=deadline_s))
 
 
-async def streamed(model: ChatModel, within: Budget, role: ModelRole = "main", agent: str = "") -> list[str]:
-    return [piece async for piece in model.stream("Be brief.", ASK, role=role, budget=within, agent=agent)]
+async def streamed(model: ChatModel, time_budget: Budget, role: ModelRole = "main", agent: str = "") -> list[str]:
+    return [piece async for piece in model.stream("Be brief.", ASK, role=role, budget=time_budget, agent=agent)]
 
 
-async def completed(model: ChatModel, within: Budget, role: ModelRole = "main", agent: str = "") -> str:
-    return await model.complete("Be brief.", ASK, role=role, budget=within, agent=agent)
+async def completed(model: ChatModel, time_budget: Budget, role: ModelRole = "main", agent: str = "") -> str:
+    return await model.complete("Be brief.", ASK, role=role, budget=time_budget, agent=agent)
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -83,9 +83,9 @@ async def test_the_pieces_joined_are_the_whole_reply(harness: Harness, role: Mod
 
 async def test_pieces_come_as_they_are_made(harness: Harness) -> None:
     harness.peer.tokens_per_s = 5
-    within, arrivals = budget(), list[float]()
-    async for _ in harness.model.stream("", ASK, role="main", budget=within):
-        arrivals.append(within.elapsed_ms())
+    time_budget, arrivals = budget(), list[float]()
+    async for _ in harness.model.stream("", ASK, role="main", budget=time_budget):
+        arrivals.append(time_budget.elapsed_ms())
     assert len(arrivals) > 3
     assert arrivals[-1] - arrivals[0] > 200
 
@@ -98,15 +98,15 @@ async def test_the_instructions_and_the_turns_arrive_in_order(harness: Harness) 
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_tokens_are_counted_by_agent_or_role(harness: Harness, role: ModelRole) -> None:
-    within = budget()
-    await completed(harness.model, within, role, "rewrite")
-    await streamed(harness.model, within, role, "summarizer")
-    await completed(harness.model, within, role)
-    assert set(within.tokens) == {
+    time_budget = budget()
+    await completed(harness.model, time_budget, role, "rewrite")
+    await streamed(harness.model, time_budget, role, "summarizer")
+    await completed(harness.model, time_budget, role)
+    assert set(time_budget.tokens) == {
         f"{name}.{kind}" for name in ("rewrite", "summarizer", role) for kind in ("prompt", "completion")
     }
-    assert min(within.tokens.values()) > 0
-    assert within.tokens["rewrite.completion"] == within.tokens["summarizer.completion"]
+    assert min(time_budget.tokens.values()) > 0
+    assert time_budget.tokens["rewrite.completion"] == time_budget.tokens["summarizer.completion"]
 
 
 async def test_a_form_is_a_wish(harness: Harness) -> None:
@@ -117,35 +117,35 @@ async def test_a_form_is_a_wish(harness: Harness) -> None:
 async def test_both_calls_end_by_the_deadline(harness: Harness) -> None:
     harness.peer.hang = True
     for call in (streamed, completed):
-        within = budget(0.7)
+        time_budget = budget(0.7)
         with pytest.raises(ModelError, match=harness.peer.base_url):
-            await call(harness.model, within)
-        assert 700 <= within.elapsed_ms() < 30_000
+            await call(harness.model, time_budget)
+        assert 700 <= time_budget.elapsed_ms() < 30_000
     await harness.idle()
 
 
 async def test_a_reply_that_is_too_long_for_the_deadline_ends_with_it(harness: Harness) -> None:
     harness.peer.tokens_per_s = 2
-    within, got = budget(1.5), list[str]()
+    time_budget, chunks = budget(1.5), list[str]()
 
     async def read() -> None:
-        async for piece in harness.model.stream("", ASK, role="main", budget=within):
-            got.append(piece)
+        async for piece in harness.model.stream("", ASK, role="main", budget=time_budget):
+            chunks.append(piece)
 
     with pytest.raises(ModelError, match="did not finish in time"):
         await read()
-    assert got
-    assert REPLY.startswith("".join(got))
-    assert within.elapsed_ms() < 30_000
+    assert chunks
+    assert REPLY.startswith("".join(chunks))
+    assert time_budget.elapsed_ms() < 30_000
     await harness.idle()
 
 
 async def test_a_budget_that_is_spent_is_an_error(harness: Harness) -> None:
-    within = budget(0.001)
+    time_budget = budget(0.001)
     await asyncio.sleep(0.01)
     for call in (streamed, completed):
         with pytest.raises(ModelError):
-            await call(harness.model, within)
+            await call(harness.model, time_budget)
     await harness.idle()
 
 
@@ -163,9 +163,9 @@ async def test_failures_are_model_errors(harness: Harness, fault: dict[str, int]
 async def test_cancellation_leaves_no_connection_open(harness: Harness) -> None:
     harness.peer.hang = True
     for call in (streamed, completed):
-        before = len(harness.peer.requests)
+        request_count = len(harness.peer.requests)
         request = asyncio.create_task(call(harness.model, budget()))
-        while len(harness.peer.requests) == before:
+        while len(harness.peer.requests) == request_count:
             await asyncio.sleep(0.005)
         # Past the moment at which a second request may have been started.
         await asyncio.sleep(0.1)

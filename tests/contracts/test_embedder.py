@@ -28,9 +28,9 @@ async def embedder(request: pytest.FixtureRequest, cache_dir: Path) -> AsyncIter
             settings = EmbeddingSettings(
                 provider="openai", base_url=peer.base_url, model="vectors", dimension=16, batch=3
             )
-        opened = await open_embedder(settings, cache_dir)
-        yield opened
-        await opened.close()
+        embedder = await open_embedder(settings, cache_dir)
+        yield embedder
+        await embedder.close()
 
 
 async def test_returns_a_unit_vector_for_every_text(embedder: Embedder) -> None:
@@ -48,8 +48,8 @@ async def test_a_vector_belongs_to_its_text_whatever_its_company(embedder: Embed
     texts = [f"{word} " * length for length in (1, 40, 3, 200, 9) for word in ("tree", "engine", "river", "code")]
     together = await embedder.embed(texts)
     for text, vector in zip(texts, together, strict=True):
-        alone = (await embedder.embed([text]))[0]
-        assert float(alone @ vector) > 0.999
+        single_vector = (await embedder.embed([text]))[0]
+        assert float(single_vector @ vector) > 0.999
     assert float(together[0] @ together[1]) < 0.9
 
 

@@ -103,29 +103,29 @@ async def test_what_a_result_says_stays_text(service: Service) -> None:
 async def test_a_server_that_misbehaves_is_a_named_failure_within_its_time(service: Service, fault: str) -> None:
     service.holds("text")
     service.web.fault = fault
-    with pytest.raises(SourceError, match="source online") as failed:
+    with pytest.raises(SourceError, match="source online") as error_info:
         async with asyncio.timeout(AT_MOST_S / 2):
             await search_texts(service.open(timeout_s=PATIENCE_S if fault == "slow" else AT_MOST_S))
-    assert len(str(failed.value)) > len("source online: ") + 10
-    assert KEY not in str(failed.value)
+    assert len(str(error_info.value)) > len("source online: ") + 10
+    assert KEY not in str(error_info.value)
 
 
 @pytest.mark.parametrize("status", STATUSES)
 async def test_a_server_that_refuses_is_named_with_its_status(service: Service, status: int) -> None:
     service.web.status = status
-    with pytest.raises(SourceError, match="source online") as failed:
+    with pytest.raises(SourceError, match="source online") as error_info:
         await search_texts(service.open())
-    assert str(status) in str(failed.value)
-    assert KEY not in str(failed.value)
+    assert str(status) in str(error_info.value)
+    assert KEY not in str(error_info.value)
 
 
 async def test_a_secret_is_in_no_error(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIVE_KEY", SECRET)
     for name in ("html", "broken", "drop"):
         service.web.fault = name
-        with pytest.raises(SourceError) as failed:
+        with pytest.raises(SourceError) as error_info:
             await search_texts(service.open())
-        cause: BaseException | None = failed.value
+        cause: BaseException | None = error_info.value
         while cause is not None:
             assert SECRET not in f"{cause} {cause!r}"
             cause = cause.__cause__

@@ -82,12 +82,12 @@ def check_portable(_connection: object, statement: ClauseElement, *_rest: object
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
     if request.param == "sqlite":
-        opened = await Database.open(tmp_path / "journal.db")
-        event.listen(opened._engine.sync_engine, "before_execute", check_portable)
+        database = await Database.open(tmp_path / "journal.db")
+        event.listen(database._engine.sync_engine, "before_execute", check_portable)
     else:
-        opened = await Database.open_server(request.getfixturevalue("postgres_journal"))
-    yield opened
-    await opened.close()
+        database = await Database.open_server(request.getfixturevalue("postgres_journal"))
+    yield database
+    await database.close()
 
 
 @pytest.fixture
@@ -168,9 +168,9 @@ class TestMessages:
 
     async def test_what_is_too_old_loses_its_words(self, journal: Journal) -> None:
         await answered(journal)
-        silent = replace(MESSAGE, id="3")
-        await journal.record_message(silent)
-        await journal.mark_skipped(silent, skip(SkipReason.NOT_ADDRESSED))
+        silent_message = replace(MESSAGE, id="3")
+        await journal.record_message(silent_message)
+        await journal.mark_skipped(silent_message, skip(SkipReason.NOT_ADDRESSED))
         await journal.record_message(replace(MESSAGE, id="4"))
         assert await journal.erase_expired(None, later()) == 1
         assert await journal.erase_expired(later(), later()) == 1

@@ -55,9 +55,9 @@ async def reranker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         factor = 0.01 if request.param == "api" else -7.5
         async with RerankPeer(lambda _, text: len(text) * factor + text.count("1") * factor) as peer:
             chosen = {"url": peer.address("jina"), "model": "m", "api_key": {"env": "RERANK_KEY"}, "top_n": 24}
-            opened = make_reranker(SearchSettings.model_validate({"rerank": "api", "reranker": chosen}))
-            yield opened
-            await opened.close()
+            client = make_reranker(SearchSettings.model_validate({"rerank": "api", "reranker": chosen}))
+            yield client
+            await client.close()
     else:
         reply = '{"order": ["p2", "p1"]}' if request.param == "model" else "No."
         async with LanguageModelPeer(reply=reply) as language:
@@ -72,17 +72,17 @@ async def reranker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("count", [0, 1, 2, 40])
 async def test_the_same_passages_best_first(reranker: Reranker, count: int) -> None:
-    ranked = await reranker.rerank("a question", passages(count))
-    assert sorted(passage.id for passage in ranked) == sorted(passage.id for passage in passages(count))
-    scores = [passage.score for passage in ranked]
+    ranked_passages = await reranker.rerank("a question", passages(count))
+    assert sorted(passage.id for passage in ranked_passages) == sorted(passage.id for passage in passages(count))
+    scores = [passage.score for passage in ranked_passages]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
-    assert {passage.text for passage in ranked} == {passage.text for passage in passages(count)}
+    assert {passage.text for passage in ranked_passages} == {passage.text for passage in passages(count)}
 
 
 async def test_a_passage_of_two_agents_comes_once(reranker: Reranker) -> None:
-    ranked = await reranker.rerank("a question", [*passages(5), *passages(7)])
-    assert sorted(passage.id for passage in ranked) == [f"n{number}" for number in range(7)]
+    ranked_passages = await reranker.rerank("a question", [*passages(5), *passages(7)])
+    assert sorted(passage.id for passage in ranked_passages) == [f"n{number}" for number in range(7)]
 
 
 async def test_an_empty_question_is_no_problem(reranker: Reranker) -> None:
@@ -95,6 +95,6 @@ async def test_the_settings_choose() -> None:
     assert isinstance(make_reranker(SearchSettings(rerank="model")), FusionReranker), "what the model's falls back on"
     assert isinstance(make_reranker(SearchSettings(kind_weights={"faq": 2})), WeightedReranker)
     service = SearchSettings.model_validate({"rerank": "api", "reranker": {"url": "https://rerank.example.org"}})
-    opened = make_reranker(service)
-    assert isinstance(opened, ApiReranker)
-    await opened.close()
+    client = make_reranker(service)
+    assert isinstance(client, ApiReranker)
+    await client.close()

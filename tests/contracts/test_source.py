@@ -270,14 +270,14 @@ async def test_only_asked_paths_are_read(make_world: Callable[[], World]) -> Non
 async def test_fingerprints_follow_the_content_alone(make_world: Callable[[], World]) -> None:
     world = make_world()
     await world.write({"one": "First text", "two": "Second text"})
-    before = dict((await world.open().listing()).fingerprints)
+    listing_before = dict((await world.open().listing()).fingerprints)
     await world.write({"two": "Second text", "one": "First text"})
-    assert dict((await world.open().listing()).fingerprints) == before
+    assert dict((await world.open().listing()).fingerprints) == listing_before
     await world.write({"one": "First text", "two": "Changed text", "three": "Third text"})
-    after = dict((await world.open().listing()).fingerprints)
-    changed = {path for path in before if after.get(path) != before[path]}
+    fingerprints_after = dict((await world.open().listing()).fingerprints)
+    changed = {path for path in listing_before if fingerprints_after.get(path) != listing_before[path]}
     assert len(changed) == 1
-    assert len(after) == 3
+    assert len(fingerprints_after) == 3
 
 
 async def test_one_source_sees_what_changed_later(make_world: Callable[[], World]) -> None:

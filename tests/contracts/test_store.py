@@ -351,9 +351,9 @@ async def test_any_tokens_are_just_words(store: Store, tokens: str) -> None:
 
 
 async def test_long_words_and_case_are_kept(store: Store) -> None:
-    long = "x" * 300
-    await put(store, [row("a", "a.md", tokens=f"{long} the running café")])
-    for word in (long, "the", "running", "café"):
+    long_text = "x" * 300
+    await put(store, [row("a", "a.md", tokens=f"{long_text} the running café")])
+    for word in (long_text, "the", "running", "café"):
         assert len(await store.search(word, None, ["docs"], 5)) == 1
     for word in ("run", "cafe", "x" * 299):
         assert await store.search(word, None, ["docs"], 5) == []
@@ -554,14 +554,14 @@ async def test_what_another_process_writes_is_seen(place: StoreLocation) -> None
 
 async def test_a_write_that_finds_no_space_changes_nothing(directory: Path) -> None:
     async with opened(directory) as store:
-        before = random_rows(60)
-        await put(store, before)
+        rows_before = random_rows(60)
+        await put(store, rows_before)
         writer = await child("fill", StoreLocation(directory, {}))
         output, _ = await writer.communicate()
         assert "refused: no space for the passage store" in output.decode()
         assert str(directory) in output.decode()
         assert len(await store.manifest("docs")) == 12
-        assert len(await store.search("", before[3].vector, ["docs"], 60)) == 60
+        assert len(await store.search("", rows_before[3].vector, ["docs"], 60)) == 60
 
 
 async def test_killed_while_writing_it_stays_consistent(place: StoreLocation) -> None:

@@ -97,9 +97,9 @@ class ScriptedPeer(LanguageModelPeer):
 
 def models(peer: LanguageModelPeer, **changes: object) -> RoleChatModel:
     main = {"base_url": peer.base_url, "model": "test-model", **changes}
-    opened = RoleChatModel.open(ModelsSettings.model_validate({"main": main}))
-    assert opened is not None
-    return opened
+    chat_model = RoleChatModel.open(ModelsSettings.model_validate({"main": main}))
+    assert chat_model is not None
+    return chat_model
 
 
 def flat(replies: Mapping[str, str]) -> Callable[[Body], str]:

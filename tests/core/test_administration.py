@@ -66,8 +66,8 @@ def says(
 
 
 @dataclass
-class FolderUpkeep:
-    """Implements `Upkeep` over real files: a source per file, its passages are the file's paragraphs."""
+class FolderRefresher:
+    """A refresher over real files: a source per file, its passages are the file's paragraphs."""
 
     folder: Path
     faults: dict[str, str] = field(default_factory=dict)
@@ -152,9 +152,9 @@ def empty_journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 async def journal(tmp_path: Path, empty_journal: Path) -> AsyncIterator[Journal]:
     shutil.copy(empty_journal, tmp_path / "journal.db")
-    opened = await Journal.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
 def configured(**changes: object) -> Settings:
@@ -186,11 +186,11 @@ class Bot:
     @classmethod
     def of(cls, journal: Journal, room: RecordingAdapter | None = None, **changes: object) -> Bot:
         refresher, reread = changes.pop("refresher", None), changes.pop("reread", None)
-        whole = configured(**changes)
-        dispatcher = wire_dispatcher(whole, journal, refresher=refresher, reload_settings=reread)  # type: ignore[arg-type]
+        configuration = configured(**changes)
+        dispatcher = wire_dispatcher(configuration, journal, refresher=refresher, reload_settings=reread)  # type: ignore[arg-type]
         return cls(
             journal,
-            make_processor(whole, journal, echo, InMemoryLibrary(), dispatcher),
+            make_processor(configuration, journal, echo, InMemoryLibrary(), dispatcher),
             dispatcher,
             room or RecordingAdapter(),
         )
@@ -431,10 +431,15 @@ async def test_a_handler_may_refuse_too_and_that_is_audited(journal: Journal) ->
         Command("paint", "Paint it", arguments=(Argument("colour", "Which"),)),
         Command("greet", "Greet", "owner"),
     )
-    whole = configured()
-    dispatcher = wire_dispatcher(whole, journal, commands=table, extra_handlers={"paint": picky, "greet": greet})
+    configuration = configured()
+    dispatcher = wire_dispatcher(
+        configuration, journal, commands=table, extra_handlers={"paint": picky, "greet": greet}
+    )
     bot = Bot(
-        journal, make_processor(whole, journal, echo, InMemoryLibrary(), dispatcher), dispatcher, RecordingAdapter()
+        journal,
+        make_processor(configuration, journal, echo, InMemoryLibrary(), dispatcher),
+        dispatcher,
+        RecordingAdapter(),
     )
     assert await bot.hear(says("paint", "red", person=ANN)) == "Not with red."
     assert [entry.outcome for entry in await bot.entries()] == ["refused"]
@@ -542,17 +547,21 @@ async def test_what_was_set_survives_a_restart(journal: Journal) -> None:
         await first.hear(says(command, value))
     for command, value in (("sources", "off docs"), ("sources", "scale docs 0.5"), ("quota", "daily_tokens 1000")):
         await first.hear(says(command, value))
-    again = RuntimeOverrides(journal.database)
-    await again.load()
-    assert (again.paused_until("test:room"), again.mode("test:room"), again.threshold("test:room")) == (
+    second_overrides = RuntimeOverrides(journal.database)
+    await second_overrides.load()
+    assert (
+        second_overrides.paused_until("test:room"),
+        second_overrides.mode("test:room"),
+        second_overrides.threshold("test:room"),
+    ) == (
         INDEFINITELY,
         "auto",
         0.7,
     )
-    assert again.admins("test:room") == ("2",)
-    assert again.is_off("docs")
-    assert again.scale("docs") == 0.5
-    assert again.limit("daily_tokens", None) == 1000
+    assert second_overrides.admins("test:room") == ("2",)
+    assert second_overrides.is_off("docs")
+    assert second_overrides.scale("docs") == 0.5
+    assert second_overrides.limit("daily_tokens", None) == 1000
     message = says("", "How?", person=ANN)
     assert await Bot.of(journal).hear(message) == ""
 
@@ -743,15 +752,15 @@ async def test_why_in_a_thread_prefers_the_thread(journal: Journal) -> None:
 
 
 @pytest.fixture
-def refresher(tmp_path: Path) -> FolderUpkeep:
+def refresher(tmp_path: Path) -> FolderRefresher:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "docs.md").write_text("One.\n\nTwo.\n\nThree.")
-    return FolderUpkeep(tmp_path / "kept")
+    return FolderRefresher(tmp_path / "kept")
 
 
-async def test_sources_lists_amount_and_age(journal: Journal, refresher: FolderUpkeep) -> None:
-    more = {"docs": {"kind": "faq", "path": "faq.yaml"}, "live": {"kind": "faq", "path": "live.yaml"}}
-    bot = Bot.of(journal, refresher=refresher, sources=more)
+async def test_sources_lists_amount_and_age(journal: Journal, refresher: FolderRefresher) -> None:
+    extra_sources = {"docs": {"kind": "faq", "path": "faq.yaml"}, "live": {"kind": "faq", "path": "live.yaml"}}
+    bot = Bot.of(journal, refresher=refresher, sources=extra_sources)
     output = await bot.hear(says("sources", person=ANN))
     assert "- **docs** (faq): 3 passages in 1 document, refreshed 0 s ago" in output
     assert "- **live** (faq): queried live, or kept elsewhere" in output
@@ -762,7 +771,7 @@ async def test_sources_lists_amount_and_age(journal: Journal, refresher: FolderU
     assert "failed for 1 of 1" in await bot.hear(says("status"))
 
 
-async def test_a_refresh_is_asked_for_and_not_too_often(journal: Journal, refresher: FolderUpkeep) -> None:
+async def test_a_refresh_is_asked_for_and_not_too_often(journal: Journal, refresher: FolderRefresher) -> None:
     bot = Bot.of(journal, refresher=refresher)
     assert "I am refreshing `docs` now" in await bot.hear(says("refresh", "docs"))
     assert "administration.refresh_minutes" in await bot.hear(says("refresh", "docs"))
@@ -773,7 +782,7 @@ async def test_a_refresh_is_asked_for_and_not_too_often(journal: Journal, refres
     assert [entry.subject for entry in await bot.entries()] == ["refresh all sources", "refresh docs"]
 
 
-async def test_a_refresh_that_failed_may_be_tried_again(journal: Journal, refresher: FolderUpkeep) -> None:
+async def test_a_refresh_that_failed_may_be_tried_again(journal: Journal, refresher: FolderRefresher) -> None:
     bot = Bot.of(journal, refresher=refresher)
     refresher.broken = True
     assert "could not" in await bot.hear(says("refresh"))
@@ -781,9 +790,9 @@ async def test_a_refresh_that_failed_may_be_tried_again(journal: Journal, refres
     assert "I am refreshing all sources" in await bot.hear(says("refresh"))
 
 
-async def test_a_source_is_paused_and_resumed_for_all_chats(journal: Journal, refresher: FolderUpkeep) -> None:
-    more = {"docs": {"kind": "faq", "path": "faq.yaml"}, "live": {"kind": "faq", "path": "live.yaml"}}
-    bot = Bot.of(journal, refresher=refresher, sources=more)
+async def test_a_source_is_paused_and_resumed_for_all_chats(journal: Journal, refresher: FolderRefresher) -> None:
+    extra_sources = {"docs": {"kind": "faq", "path": "faq.yaml"}, "live": {"kind": "faq", "path": "live.yaml"}}
+    bot = Bot.of(journal, refresher=refresher, sources=extra_sources)
     assert (await bot.hear(says("pause", "docs", person=ANN))).startswith("Only")
     assert refresher.paused == set()
     await bot.hear(says("admins", f"add {ADMIN}"))
@@ -803,7 +812,7 @@ async def test_a_source_is_paused_and_resumed_for_all_chats(journal: Journal, re
     assert "paused" not in await bot.hear(says("status")), "the chat itself goes on"
 
 
-async def test_without_upkeep_that_is_said(journal: Journal) -> None:
+async def test_without_a_refresher_that_is_said(journal: Journal) -> None:
     bot = Bot.of(journal)
     assert "cannot refresh" in await bot.hear(says("refresh"))
     assert "kimas sources pause" in await bot.hear(says("pause", "docs"))
@@ -815,19 +824,23 @@ async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Jour
     code_passage = passage("setup", "Install the package from its code.", source="code", similarity=0.5)
     shelf = InMemoryLibrary((INSTALL, MEMORY, code_passage))
     both = {name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "code")}
-    whole = configured(sources=both, agents={"all": {"sources": ["docs", "code"]}, "docs": {"sources": ["docs"]}})
+    configuration = configured(
+        sources=both, agents={"all": {"sources": ["docs", "code"]}, "docs": {"sources": ["docs"]}}
+    )
 
     class AllOfIt(InMemoryLibrary):
         async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> list:  # type: ignore[type-arg]
             passages = [result for name in ("docs", "code") for result in await shelf.search(name, query, limit)]
             return sorted(passages, key=lambda item: -item.score)[:limit]
 
-    dispatcher = wire_dispatcher(whole, journal)
+    dispatcher = wire_dispatcher(configuration, journal)
     library = OverriddenLibrary(AllOfIt(), dispatcher.context.live)
-    bot = Bot(journal, make_processor(whole, journal, echo, library, dispatcher), dispatcher, RecordingAdapter())
+    bot = Bot(
+        journal, make_processor(configuration, journal, echo, library, dispatcher), dispatcher, RecordingAdapter()
+    )
     query = "install the package with pip"
-    before = await library.search("all", query, 5)
-    assert [item.id for item in before] == ["install", "setup"]
+    passages_before = await library.search("all", query, 5)
+    assert [item.id for item in passages_before] == ["install", "setup"]
     assert "no longer used" in await bot.hear(says("sources", "off docs"))
     assert [result.id for result in await library.search("all", query, 5)] == ["setup"]
     assert await library.search("docs", query, 5) == []
@@ -839,7 +852,7 @@ async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Jour
     assert [result.id for result in await library.search("all", query, 1)] == ["setup"]
     assert "weight 0.1" in await bot.hear(says("sources"))
     await bot.hear(says("sources", "scale docs 1"))
-    assert await library.search("all", query, 5) == before
+    assert await library.search("all", query, 5) == passages_before
     assert await library.similarity(query, [INSTALL.text]) == await shelf.similarity(query, [INSTALL.text])
 
 
@@ -906,7 +919,7 @@ async def test_a_quota_must_make_sense(journal: Journal, argument_text: str) -> 
 # --- status, stats, audit -------------------------------------------------------------------------------------------
 
 
-async def test_status_and_stats_count_what_happened(journal: Journal, refresher: FolderUpkeep) -> None:
+async def test_status_and_stats_count_what_happened(journal: Journal, refresher: FolderRefresher) -> None:
     bot = Bot.of(journal, refresher=refresher)
     await bot.hear(says("", "How?", person=ANN))
     await bot.hear(replace(says("", "chatter", person=ANN), addressed=False))
@@ -997,7 +1010,7 @@ async def test_the_audit_forgets_in_time(journal: Journal) -> None:
     assert len(await audit.get_newest(10)) == 2
 
 
-async def test_no_secret_is_shown(journal: Journal, refresher: FolderUpkeep, tmp_path: Path) -> None:
+async def test_no_secret_is_shown(journal: Journal, refresher: FolderRefresher, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("hunter2-hunter2\n")
     refresher.faults["docs"] = "GET https://x/?key=hunter2-hunter2 failed"
     model = {"base_url": "http://127.0.0.1:1", "model": "m", "api_key": {"file": str(tmp_path / "key")}}

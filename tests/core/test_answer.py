@@ -30,15 +30,15 @@ FOLLOW_UP = Question(
 
 @pytest.fixture
 async def peer() -> AsyncIterator[LanguageModelPeer]:
-    async with LanguageModelPeer(reply="Use pip [p1].") as running:
-        yield running
+    async with LanguageModelPeer(reply="Use pip [p1].") as model_peer:
+        yield model_peer
 
 
 def models(peer: LanguageModelPeer, **changes: object) -> RoleChatModel:
     main = {"base_url": peer.base_url, "model": "test-model", **changes}
-    opened = RoleChatModel.open(ModelsSettings.model_validate({"main": main}))
-    assert opened is not None
-    return opened
+    chat_model = RoleChatModel.open(ModelsSettings.model_validate({"main": main}))
+    assert chat_model is not None
+    return chat_model
 
 
 async def test_without_a_model_the_answer_is_quoted_and_says_so() -> None:

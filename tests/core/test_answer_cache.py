@@ -77,10 +77,10 @@ class Harness:
 
     async def again(self, question: Question, line: AnswerService | None = None) -> bool:
         """Ask and tell whether the reply was given again."""
-        before, sink = len(self.peer.requests), MemorySink()
+        request_count, sink = len(self.peer.requests), MemorySink()
         reply = await (line or self.line()).answer(question, sink)
         assert sink.replies == [reply]
-        assert reply.trace.cached == (len(self.peer.requests) == before)
+        assert reply.trace.cached == (len(self.peer.requests) == request_count)
         return reply.trace.cached
 
 
@@ -88,9 +88,9 @@ class Harness:
 async def harness(tmp_path: Path) -> AsyncIterator[Harness]:
     database = await Database.open(tmp_path / "journal.db")
     async with ScriptedPeer(write="Use pip [p1].") as peer:
-        opened = models(peer)
-        yield Harness(database, peer, opened)
-        await opened.close()
+        chat_model = models(peer)
+        yield Harness(database, peer, chat_model)
+        await chat_model.close()
     await database.close()
 
 
@@ -241,10 +241,10 @@ def test_what_says_nothing_is_not_looked_up() -> None:
 
 @pytest.mark.parametrize("text", ["a" * 40_000, "-a" * 20_000, "“a" * 20_000, "中" * 40_000])
 def test_comparing_what_is_as_long_as_a_message_can_be_takes_no_time(text: str) -> None:
-    started = time.thread_time()
+    started_at = time.thread_time()
     assert normalize(text) == text
     assert canonical_form(text) == ""
-    assert time.thread_time() - started < 1
+    assert time.thread_time() - started_at < 1
 
 
 async def test_the_same_question_gets_its_reply_again(harness: Harness) -> None:
@@ -475,9 +475,9 @@ async def test_turned_off_it_does_nothing(harness: Harness) -> None:
 
 
 async def test_without_a_model_quoted_answers_are_given_again(harness: Harness) -> None:
-    whole = settings(cache={"enabled": True})
-    live = make_live_settings(whole, harness.database)
-    line = make_answer_service(parts(harness.library, None, whole), harness.sources.of, harness.database, live)
+    configuration = settings(cache={"enabled": True})
+    live = make_live_settings(configuration, harness.database)
+    line = make_answer_service(parts(harness.library, None, configuration), harness.sources.of, harness.database, live)
     first, second = [await line.answer(HOW, MemorySink()) for _ in range(2)]
     assert second == replace(first, trace=second.trace)
     assert second.is_extractive
@@ -523,11 +523,11 @@ def test_a_source_that_was_refreshed_is_answered_anew(tmp_path: Path) -> None:
     text = "How do I install Rocket with pip?"
     first = deployment.json("ask", text)
     for question in (text, "How can Rocket be installed with pip?"):
-        again = deployment.json("ask", question)
-        assert again["citations"] == first["citations"]
-        assert again["answer"] == first["answer"]
-        assert list(again["timings_ms"]) == ["total"], "given again"
-        assert again.keys() == first.keys()
+        second_output = deployment.json("ask", question)
+        assert second_output["citations"] == first["citations"]
+        assert second_output["answer"] == first["answer"]
+        assert list(second_output["timings_ms"]) == ["total"], "given again"
+        assert second_output.keys() == first.keys()
     (tmp_path / "docs" / "rocket.md").write_text(
         README.replace("pip install rocket", "pip install rocket-web"), "utf-8"
     )

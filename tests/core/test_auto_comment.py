@@ -119,9 +119,9 @@ class BoardSink:
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = await Journal.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
 async def comment(question: Question, sink: Sink) -> Reply:
@@ -234,8 +234,8 @@ async def test_when_enough_bots_were_faster_no_comment_is_written(journal: Journ
 
     board = await play(journal, rival("1", post()), rival("2", post(), reply_to=""), post(), answer=never)
     assert board.posts == []
-    state, why = await outcome(journal, post())
-    assert (state, why.split(" (")[0]) == ("silent", "2 replies of bots below the post already")
+    state, reason = await outcome(journal, post())
+    assert (state, reason.split(" (")[0]) == ("silent", "2 replies of bots below the post already")
 
 
 async def test_humans_other_posts_and_one_rival_leave_room(journal: Journal) -> None:
@@ -260,8 +260,8 @@ async def test_the_race_is_looked_at_again_right_before_posting(journal: Journal
     await processor.handler_for(board)(own_post)
     assert await processor.drain(60) == 0
     assert (board.posts, board.tries) == ([], 1)
-    state, why = await outcome(journal, own_post)
-    assert (state, why) == ("silent", f"{most} replies of bots below the post already ({most} at most)")
+    state, reason = await outcome(journal, own_post)
+    assert (state, reason) == ("silent", f"{most} replies of bots below the post already ({most} at most)")
 
 
 async def test_after_a_restart_a_posted_or_doubtful_comment_is_not_posted_again(journal: Journal) -> None:
@@ -286,9 +286,9 @@ async def test_after_a_restart_a_posted_or_doubtful_comment_is_not_posted_again(
 async def test_an_old_post_is_left_alone(journal: Journal) -> None:
     old = post(sent_at=datetime.now(UTC) - timedelta(seconds=11))
     assert (await play(journal, old)).posts == []
-    state, why = await outcome(journal, old)
+    state, reason = await outcome(journal, old)
     assert state == "silent"
-    assert "10 s" in why
+    assert "10 s" in reason
 
 
 async def test_a_late_comment_is_not_posted(journal: Journal) -> None:
@@ -322,9 +322,9 @@ async def test_a_posting_cut_by_the_deadline_stays_in_doubt(journal: Journal) ->
         await asyncio.sleep(30)
 
     await play(journal, post(), board=Board(while_posting=wait), deadline_s=1.5)
-    state, why = await outcome(journal, post())
+    state, reason = await outcome(journal, post())
     assert state == "failed"
-    assert "not known" in why
+    assert "not known" in reason
 
 
 async def test_what_is_posted_when_the_deadline_comes_is_posted_to_its_end(journal: Journal) -> None:
@@ -425,27 +425,27 @@ async def test_the_hourly_rate_holds_one_after_the_other_and_at_once(journal: Jo
     assert len(board.posts) == 2
     again = await play(journal, post("6"), per_hour=2)
     assert again.posts == []
-    state, why = await outcome(journal, post("6"))
-    assert (state, why) == ("silent", "2 comments within the last hour (auto_comment.per_hour)")
+    state, reason = await outcome(journal, post("6"))
+    assert (state, reason) == ("silent", "2 comments within the last hour (auto_comment.per_hour)")
     assert len((await play(journal, post("7"), per_hour=None)).posts) == 1
 
 
 async def test_a_stop_leaves_the_post_to_the_next_start(journal: Journal) -> None:
-    begun = asyncio.Event()
+    start_event = asyncio.Event()
 
     async def hang(question: Question, sink: Sink) -> Reply:
-        begun.set()
+        start_event.set()
         await asyncio.Event().wait()
         raise AssertionError
 
     processor = make_processor(with_comments(), journal, hang)
     await processor.handler_for(Board())(post())
-    await begun.wait()
+    await start_event.wait()
     assert await processor.drain(0) == 1
     board = Board()
-    again = make_processor(with_comments(), journal, comment)
-    await again.resume(board)
-    assert await again.drain(60) == 0
+    second_processor = make_processor(with_comments(), journal, comment)
+    await second_processor.resume(board)
+    assert await second_processor.drain(60) == 0
     assert board.posts == [GOOD.text]
 
 

@@ -47,10 +47,12 @@ HALL = ConversationKey("test", "hall")
 
 
 def get_bot(journal: Journal, **changes: object) -> Bot:  # noqa: F811
-    whole = configured(**changes)
+    configuration = configured(**changes)
     library = InMemoryLibrary()
-    dispatcher = wire_dispatcher(whole, journal, library=library)
-    return Bot(journal, make_processor(whole, journal, echo, library, dispatcher), dispatcher, RecordingAdapter())
+    dispatcher = wire_dispatcher(configuration, journal, library=library)
+    return Bot(
+        journal, make_processor(configuration, journal, echo, library, dispatcher), dispatcher, RecordingAdapter()
+    )
 
 
 async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal) -> None:  # noqa: F811
@@ -73,12 +75,12 @@ async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal
     assert (entry.author_id, entry.command, entry.subject) == (BOSS, "threshold auto", "test:room threshold")
     assert (entry.outcome, entry.before, entry.after) == ("changed", "0.0001", f"{chosen:g}")
 
-    again = get_bot(journal, **changes)
+    second_bot = get_bot(journal, **changes)
     foreign = replace(says("", FOREIGN[0], person=ANN), addressed=False)
-    assert await again.hear(foreign) == ""
-    assert f"threshold {chosen:.2f}" in (await again.state(foreign))[1]
-    assert "stays" in await again.hear(says("threshold", "AUTO"))
-    assert "is now 0.0001" in await again.hear(says("threshold", "default"))
+    assert await second_bot.hear(foreign) == ""
+    assert f"threshold {chosen:.2f}" in (await second_bot.state(foreign))[1]
+    assert "stays" in await second_bot.hear(says("threshold", "AUTO"))
+    assert "is now 0.0001" in await second_bot.hear(says("threshold", "default"))
 
 
 async def test_too_few_of_a_kind_are_told_and_change_nothing(journal: Journal) -> None:  # noqa: F811
@@ -107,9 +109,9 @@ async def test_a_stranger_may_not(journal: Journal) -> None:  # noqa: F811
 async def test_without_knowledge_or_with_a_broken_one_nothing_changes(journal: Journal) -> None:  # noqa: F811
     await rate(journal, GROUP, QUESTIONS, "up")
     await rate(journal, GROUP, FOREIGN, "down")
-    whole = configured()
-    dispatcher = wire_dispatcher(whole, journal)
-    bot = Bot(journal, make_processor(whole, journal, echo, None, dispatcher), dispatcher, RecordingAdapter())
+    configuration = configured()
+    dispatcher = wire_dispatcher(configuration, journal)
+    bot = Bot(journal, make_processor(configuration, journal, echo, None, dispatcher), dispatcher, RecordingAdapter())
     assert "kimas feedback --calibrate" in await bot.hear(says("threshold", "auto"))
     dispatcher.context.library = InMemoryLibrary(broken={"docs"})
     await bot.hear(says("threshold", "auto"))

@@ -39,25 +39,25 @@ QUESTION = Question("Does it need a database?", GROUP, author="Ann", author_id="
 
 @pytest.fixture
 async def peer() -> AsyncIterator[ScriptedPeer]:
-    async with ScriptedPeer() as running:
-        running.replies |= {
+    async with ScriptedPeer() as model_peer:
+        model_peer.replies |= {
             "rewrite": "Does the memory module need a database?",
             "context": "1, 2\nAnn wants to know if the memory module needs a database.",
         }
-        yield running
+        yield model_peer
 
 
 async def ask(question: Question, peer: ScriptedPeer, **changes: Any) -> Reply:
-    opened = models(peer)
-    await opened.warm_up()
+    chat_model = models(peer)
+    await chat_model.warm_up()
     # On a busy machine the selection would be cut at times by its default share of half a second, and an answer begun
     # meanwhile on the whole conversation.
     context = {"head_start": False, **changes.pop("context", {})}
     configuration = settings(**{"budget": {"context": 0.2}, **changes}, context=context)
     try:
-        return await answer(question, MemorySink(), parts(InMemoryLibrary(), opened, configuration))
+        return await answer(question, MemorySink(), parts(InMemoryLibrary(), chat_model, configuration))
     finally:
-        await opened.close()
+        await chat_model.close()
 
 
 def written(peer: ScriptedPeer) -> str:
@@ -137,8 +137,8 @@ async def test_a_rewrite_may_say_only_what_is_missing(peer: ScriptedPeer, reply:
 @pytest.mark.parametrize("reply", ["SAME", "`Same.`"])
 async def test_a_question_that_stands_alone_needs_no_echo(peer: ScriptedPeer, reply: str) -> None:
     peer.replies["rewrite"] = reply
-    alone = Question("Which database does the installer need?", GROUP, author="Ann", author_id="1")
-    assert (await ask(alone, peer)).trace.query == alone.text
+    self_contained_question = Question("Which database does the installer need?", GROUP, author="Ann", author_id="1")
+    assert (await ask(self_contained_question, peer)).trace.query == self_contained_question.text
     # A weak model takes the easy way out: what certainly points back is completed by rules.
     assert (await ask(QUESTION, peer)).trace.query == rule_based_query(QUESTION) != QUESTION.text
 

@@ -28,8 +28,8 @@ pytestmark = pytest.mark.usefixtures("time_lapse")
 ASK = {"model": "big", "messages": [{"role": "user", "content": "Hello?"}]}
 
 
-def token(text: str, **more: object) -> str:
-    return json.dumps({"choices": [{"index": 0, "delta": {"content": text}, **more}]}, ensure_ascii=False)
+def token(text: str, **extra_fields: object) -> str:
+    return json.dumps({"choices": [{"index": 0, "delta": {"content": text}, **extra_fields}]}, ensure_ascii=False)
 
 
 def read(raw: bytes, size: int) -> tuple[list[StreamChunk], ChatStreamDecoder]:

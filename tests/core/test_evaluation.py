@@ -125,24 +125,24 @@ def test_what_is_not_defined_is_none() -> None:
 async def test_an_answer_without_marks_is_tried_with_all_passages(tmp_path: Path) -> None:
     plain = {**GOOD, "answer": "The server listens on port 8000."}
     wrong = {**GOOD, "id": "b", "answer": "The server listens on port 9 [x, y].", "cited": []}
-    measured = await evaluate_citations(read(tmp_path / "data.jsonl", plain, wrong), parts(InMemoryLibrary()))
-    assert measured.cases == 2
-    assert measured.citations["unchecked"].counts == Counts(1, 3, 0)
+    measurement = await evaluate_citations(read(tmp_path / "data.jsonl", plain, wrong), parts(InMemoryLibrary()))
+    assert measurement.cases == 2
+    assert measurement.citations["unchecked"].counts == Counts(1, 3, 0)
     # Without vectors nothing tells that boats have nothing to do with it.
-    assert measured.citations["checked"].counts == Counts(1, 1, 0)
-    assert measured.removals.counts == Counts(2, 0, 1)
-    assert measured.look_back["words"].counts == Counts(1, 0, 0)
-    assert set(measured.look_back) == {"words"}
+    assert measurement.citations["checked"].counts == Counts(1, 1, 0)
+    assert measurement.removals.counts == Counts(2, 0, 1)
+    assert measurement.look_back["words"].counts == Counts(1, 0, 0)
+    assert set(measurement.look_back) == {"words"}
 
 
 async def test_with_a_model_its_look_back_is_measured_on_answers_without_marks(tmp_path: Path) -> None:
     cases = read(tmp_path / "data.jsonl", GOOD, {**GOOD, "id": "b", "answer": "The server listens. Boats float [y]."})
     async with ScriptedPeer(look_back="1: p1\n2: p2") as peer:
         model = models(peer)
-        measured = await evaluate_citations(cases, parts(InMemoryLibrary(), model))
+        measurement = await evaluate_citations(cases, parts(InMemoryLibrary(), model))
         await model.close()
         prompts = "".join(body["messages"][-1]["content"] for body in peer.sent("look_back"))
-    assert measured.look_back["model"].counts == Counts(2, 1, 0)
+    assert measurement.look_back["model"].counts == Counts(2, 1, 0)
     assert "[x]" not in prompts
     assert "[y]" not in prompts
     assert "Boats float." in prompts

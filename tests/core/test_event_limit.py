@@ -64,9 +64,9 @@ async def test_a_reaction_to_what_is_not_ours_is_not_kept() -> None:
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = await Journal.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
 async def test_settled_events_are_deleted_and_nothing_else(journal: Journal) -> None:

@@ -25,9 +25,9 @@ def test_tokens_are_estimated_by_script() -> None:
 
 
 def test_the_best_passage_is_shortened_rather_than_lost() -> None:
-    long = passage("long", "word " * 400)
-    assert select([long], limit=5, max_tokens=50) == [long]
-    passages = render_passages([long], 50)
+    long_passage = passage("long", "word " * 400)
+    assert select([long_passage], limit=5, max_tokens=50) == [long_passage]
+    passages = render_passages([long_passage], 50)
     assert estimate_tokens(passages) < 100
     assert "…" in passages
 
@@ -127,9 +127,9 @@ def test_a_tag_that_only_a_model_sees_is_broken(tag: str, decoy: str) -> None:
 
 @pytest.mark.parametrize("text", ["<" + " " * 20_000, "< /" + "\n" * 20_000, "&#" + "0" * 20_000])
 def test_a_tag_that_never_comes_takes_no_time(text: str) -> None:
-    started = time.thread_time()
+    started_at = time.thread_time()
     assert escape_delimiters(text) == text
-    assert time.thread_time() - started < 1
+    assert time.thread_time() - started_at < 1
 
 
 def test_every_fence_of_our_prompts_is_broken_in_data() -> None:
@@ -149,9 +149,9 @@ def test_a_long_title_is_cut() -> None:
 
 
 def test_a_header_says_nothing_twice() -> None:
-    plain = replace(INSTALL, path="notes/todo.txt", title="todo.txt", kind="text")
-    assert render_passages([plain], 500).startswith('<passage id="p1" source="docs" path="notes/todo.txt">\n')
-    assert 'path="page" title="Page' in render_passages([replace(plain, path="page", title="Page 2")], 500)
+    text_passage = replace(INSTALL, path="notes/todo.txt", title="todo.txt", kind="text")
+    assert render_passages([text_passage], 500).startswith('<passage id="p1" source="docs" path="notes/todo.txt">\n')
+    assert 'path="page" title="Page' in render_passages([replace(text_passage, path="page", title="Page 2")], 500)
 
 
 @pytest.mark.parametrize(

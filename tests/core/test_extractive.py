@@ -39,8 +39,8 @@ async def quote(question: str, *texts: str, kind: str = "markdown") -> str:
 
 
 async def test_a_colon_brings_the_command_that_it_announces() -> None:
-    quoted = await quote("How do I install tarn?", INSTALL_PAGE)
-    assert "> Install it with pip: [p1]\n\n```bash\npip install tarn\n```" in quoted
+    quotes = await quote("How do I install tarn?", INSTALL_PAGE)
+    assert "> Install it with pip: [p1]\n\n```bash\npip install tarn\n```" in quotes
 
 
 async def test_a_colon_brings_the_list_that_it_announces() -> None:
@@ -52,14 +52,14 @@ async def test_a_colon_brings_the_list_that_it_announces() -> None:
 
 async def test_a_colon_that_announces_nothing_is_not_quoted() -> None:
     assert await quote("How do I install tarn?", "Install tarn with pip:") == ""
-    quoted = await quote("How do I install tarn?", "Tarn needs Python to install. Install tarn with pip:")
-    assert quoted == "> Tarn needs Python to install. [p1]"
+    quotes = await quote("How do I install tarn?", "Tarn needs Python to install. Install tarn with pip:")
+    assert quotes == "> Tarn needs Python to install. [p1]"
 
 
 async def test_chinese_commands_are_quoted_as_well() -> None:
     text = "# 备份\n\n停止服务后，执行以下命令备份数据：\n\n```shell\ntarn backup out.tar\n```\n\n完成。"
-    quoted = await quote("怎么备份数据？", text)
-    assert quoted == "> 停止服务后，执行以下命令备份数据： [p1]\n\n```shell\ntarn backup out.tar\n```"
+    quotes = await quote("怎么备份数据？", text)
+    assert quotes == "> 停止服务后，执行以下命令备份数据： [p1]\n\n```shell\ntarn backup out.tar\n```"
 
 
 @pytest.mark.parametrize("kind", ["web", "issue", "release", "html", "asciidoc", "text"])
@@ -94,31 +94,31 @@ async def test_a_rare_word_weighs_more_than_common_ones() -> None:
 
 async def test_the_best_passage_comes_first_and_nothing_twice() -> None:
     text = "The key is rotated every night. Old keys stay valid for a day after the key was rotated."
-    quoted = await quote(
+    quotes = await quote(
         "When is the key rotated?", text, f"Keys\n\n{text}", "A key is rotated by hand on demand, too."
     )
-    assert quoted.startswith("> The key is rotated every night.")
-    assert quoted.count("every night") == 1
-    assert quoted.index("[p1]") < quoted.index("[p3]")
+    assert quotes.startswith("> The key is rotated every night.")
+    assert quotes.count("every night") == 1
+    assert quotes.index("[p1]") < quotes.index("[p3]")
 
 
 async def test_the_language_of_the_question_comes_before_another() -> None:
     pages = ("Set `LIMIT` to change how large uploads may be.", "用 `LIMIT` 设置上传的限制，单位是兆字节。")
-    quoted = await quote("LIMIT 怎么用？", *pages)
-    assert "兆字节" in quoted
-    assert "how large" not in quoted
+    quotes = await quote("LIMIT 怎么用？", *pages)
+    assert "兆字节" in quotes
+    assert "how large" not in quotes
 
 
 async def test_a_sentence_that_only_refers_elsewhere_is_not_the_answer() -> None:
     pages = ("For more on how keys rotate, see the guide.", "Old keys rotate out of the ring after a day of grace.")
-    quoted = await quote("How do keys rotate?", *pages)
-    assert "after a day" in quoted
-    assert "see the guide" not in quoted
+    quotes = await quote("How do keys rotate?", *pages)
+    assert "after a day" in quotes
+    assert "see the guide" not in quotes
 
 
 async def test_chinese_lines_are_joined_without_blanks() -> None:
-    quoted = await quote("密钥怎么轮换？", "密钥由服务器在每天\n夜里轮换。旧的密钥再保留一天。")
-    assert "> 密钥由服务器在每天夜里轮换。旧的密钥再保留一天。 [p1]" in quoted
+    quotes = await quote("密钥怎么轮换？", "密钥由服务器在每天\n夜里轮换。旧的密钥再保留一天。")
+    assert "> 密钥由服务器在每天夜里轮换。旧的密钥再保留一天。 [p1]" in quotes
 
 
 async def test_a_setting_is_quoted_with_its_name() -> None:
@@ -223,31 +223,31 @@ def test_reading_blocks_is_linear() -> None:
     hard = ("`" * 20_000, "|" * 20_000, "[" * 20_000, ":a" * 10_000, "<a " * 10_000, "``a" * 8_000, "- " * 10_000)
     lines = ("| a\n" * 5_000, "```\n" * 5_001, ".. note::\n" * 3_000, "a:\n\n" * 3_000, "=====\na\n" * 3_000)
     for text in (*hard, *lines):
-        started = time.thread_time()
+        started_at = time.thread_time()
         get_quotables(text)
-        assert time.thread_time() - started < 3, text[:20]
+        assert time.thread_time() - started_at < 3, text[:20]
 
 
 async def test_code_without_a_sentence_is_announced_by_its_heading_without_its_number() -> None:
     guide = replace(passage("a", "## 4. Check the configuration\n\n```sh\nkimas check\n```"), title="Guide > 4. Check")
-    quoted = await extract_answer("How do I check the configuration?", [guide], InMemoryLibrary())
-    assert quoted == "> Check the configuration: [p1]\n\n```sh\nkimas check\n```"
+    extract = await extract_answer("How do I check the configuration?", [guide], InMemoryLibrary())
+    assert extract == "> Check the configuration: [p1]\n\n```sh\nkimas check\n```"
 
 
 @pytest.mark.parametrize("announcement", ["Example:", "For example:", "Here is a simple example:", "示例："])
 async def test_a_sentence_that_only_says_example_gives_way_to_the_heading(announcement: str) -> None:
     page = passage("page", f"{announcement}\n\n```sh\nrocket keys rotate\n```")
     page = replace(page, title="Guide > Rotating keys")
-    quoted = await extract_answer("How do I rotate the rocket keys?", [page], InMemoryLibrary())
-    assert quoted == "> Rotating keys: [p1]\n\n```sh\nrocket keys rotate\n```"
+    extract = await extract_answer("How do I rotate the rocket keys?", [page], InMemoryLibrary())
+    assert extract == "> Rotating keys: [p1]\n\n```sh\nrocket keys rotate\n```"
 
 
 async def test_the_items_of_a_docstring_that_begins_in_another_passage_are_no_comments() -> None:
     text = '* ``black`` (might be a gray)\n* ``red``\n"""\n# Colours are codes of the terminal.\nreturn code'
     page = replace(passage("page", text, kind="python"), title="term.py > style")
-    quoted = await extract_answer("Which colours has style?", [page], InMemoryLibrary())
-    assert "gray" not in quoted
-    assert "Colours are codes of the terminal." in quoted
+    extract = await extract_answer("Which colours has style?", [page], InMemoryLibrary())
+    assert "gray" not in extract
+    assert "Colours are codes of the terminal." in extract
 
 
 def test_code_that_begins_in_another_passage_is_no_prose() -> None:

@@ -45,10 +45,10 @@ class Disk:
 
 @pytest.fixture
 async def disk(tmp_path: Path) -> AsyncIterator[Disk]:
-    opened = Disk(await Journal.open(tmp_path / "journal.db"))
-    event.listen(opened.journal.database._engine.sync_engine, "checkout", opened.limit)
-    yield opened
-    await opened.journal.close()
+    journal = Disk(await Journal.open(tmp_path / "journal.db"))
+    event.listen(journal.journal.database._engine.sync_engine, "checkout", journal.limit)
+    yield journal
+    await journal.journal.close()
 
 
 @pytest.mark.usefixtures("time_lapse")
@@ -94,12 +94,12 @@ async def test_a_log_that_a_power_cut_shortened_costs_the_last_writes_alone(tmp_
     log = tmp_path / "cut.db-wal"
     with log.open("r+b") as file:
         file.truncate(max(0, log.stat().st_size - cut_bytes))
-    opened = await Journal.open(tmp_path / "cut.db")
-    ids = [message.id for message, _ in await opened.get_pending("test")]
+    second_journal = await Journal.open(tmp_path / "cut.db")
+    ids = [message.id for message, _ in await second_journal.get_pending("test")]
     assert ids == [f"{number:02}" for number in range(len(ids))]
     assert len(ids) == 20 or cut_bytes
-    assert await opened.record_message(replace(MESSAGE, id="new"))
-    await opened.close()
+    assert await second_journal.record_message(replace(MESSAGE, id="new"))
+    await second_journal.close()
     with closing(sqlite3.connect(tmp_path / "cut.db")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 

@@ -63,23 +63,23 @@ def budget(deadline_s: float = 60.0) -> Budget:
     return Budget(BudgetSettings(deadline_s=deadline_s))
 
 
-async def streamed(models: RoleChatModel, within: Budget | None = None) -> str:
-    return "".join([piece async for piece in models.stream("", ASK, role="main", budget=within or budget())])
+async def streamed(models: RoleChatModel, time_budget: Budget | None = None) -> str:
+    return "".join([piece async for piece in models.stream("", ASK, role="main", budget=time_budget or budget())])
 
 
-async def completed(models: RoleChatModel, within: Budget | None = None) -> str:
-    return await models.complete("", ASK, role="main", budget=within or budget())
+async def completed(models: RoleChatModel, time_budget: Budget | None = None) -> str:
+    return await models.complete("", ASK, role="main", budget=time_budget or budget())
 
 
-async def until_it_breaks(models: RoleChatModel, within: Budget) -> tuple[str, str]:
+async def until_it_breaks(models: RoleChatModel, time_budget: Budget) -> tuple[str, str]:
     """Return what arrived of a reply that breaks off, and how that was told."""
-    got = ""
+    text = ""
     try:
-        async for piece in models.stream("", ASK, role="main", budget=within):
-            got += piece
+        async for piece in models.stream("", ASK, role="main", budget=time_budget):
+            text += piece
     except ModelError as error:
-        return got, str(error)
-    raise AssertionError(f"it did not break off: {got}")
+        return text, str(error)
+    raise AssertionError(f"it did not break off: {text}")
 
 
 async def idle(peers: Iterable[LanguageModelPeer]) -> None:
@@ -102,9 +102,9 @@ class TestMovingOn:
         model_peer, two, _ = peers
         model_peer.hang = True
         async with opened(model_peer, two, first_token_s=0.5) as models:
-            within, first_token = budget(), 0.0
-            async for _piece in models.stream("", ASK, role="main", budget=within):
-                first_token = first_token or within.elapsed_ms()
+            time_budget, first_token = budget(), 0.0
+            async for _piece in models.stream("", ASK, role="main", budget=time_budget):
+                first_token = first_token or time_budget.elapsed_ms()
             await idle(peers)
         # Half of the budget is what the first one would get without a limit of its own.
         assert 500 <= first_token < 20_000
@@ -117,9 +117,9 @@ class TestMovingOn:
         model_peer, two, _ = peers
         model_peer.hang = two.hang = True
         async with opened(*peers, first_token_s=60) as models:
-            within = budget(3)
-            assert await streamed(models, within) == "I am three."
-        assert within.remaining() > 0
+            time_budget = budget(3)
+            assert await streamed(models, time_budget) == "I am three."
+        assert time_budget.remaining() > 0
 
     @pytest.mark.parametrize(
         "fault",
@@ -188,21 +188,21 @@ class TestMovingOn:
         model_peer, two, _ = peers
         model_peer.stall_after = 2
         async with opened(model_peer, two, stall_s=0.5) as models:
-            within = budget()
-            got, error = await until_it_breaks(models, within)
+            time_budget = budget()
+            got, error = await until_it_breaks(models, time_budget)
             await idle(peers)
         assert "model-0 stopped for 0.5 s" in error
         assert got == "I am"
-        assert within.elapsed_ms() < 20_000
+        assert time_budget.elapsed_ms() < 20_000
         assert two.requests == []
 
     async def test_a_slow_reader_is_not_taken_for_a_silent_endpoint(self, peers: list[LanguageModelPeer]) -> None:
         async with opened(peers[0], stall_s=0.3) as models:
-            got = ""
+            text = ""
             async for piece in models.stream("", ASK, role="main", budget=budget()):
-                got += piece
+                text += piece
                 await asyncio.sleep(0.4)
-        assert got == "I am one."
+        assert text == "I am one."
 
 
 class TestCircuit:
@@ -215,9 +215,9 @@ class TestCircuit:
         async with opened(model_peer, two, first_token_s=1.5, circuit=circuit) as models:
             for _ in range(2):
                 assert await streamed(models) == "I am two."
-            started = time.monotonic()
+            started_at = time.monotonic()
             assert await streamed(models) == "I am two."
-            assert time.monotonic() - started < 1.5, "less than the first one would have been given"
+            assert time.monotonic() - started_at < 1.5, "less than the first one would have been given"
             assert len(model_peer.requests) == 2
             model_peer.hang = False
             await asyncio.sleep(3.1)
@@ -347,11 +347,11 @@ class TestHedging:
         model_peer, two, _ = peers
         model_peer.ttft_s = 30.0
         async with opened(model_peer, two, hedge_after_s=0.1) as models:
-            within = budget()
-            assert await call(models, within) == "I am two."
+            time_budget = budget()
+            assert await call(models, time_budget) == "I am two."
             await idle(peers)
-        assert within.elapsed_ms() < 20_000
-        assert within.tokens["main.completion"] == 3
+        assert time_budget.elapsed_ms() < 20_000
+        assert time_budget.tokens["main.completion"] == 3
 
     @pytest.mark.parametrize("call", [streamed, completed])
     async def test_the_first_wins_when_the_second_is_slower(self, peers: list[LanguageModelPeer], call: Any) -> None:
@@ -379,9 +379,9 @@ class TestHedging:
         model_peer, two, _ = peers
         model_peer.status = 500
         async with opened(model_peer, two, hedge_after_s=30) as models:
-            within = budget()
-            assert await streamed(models, within) == "I am two."
-        assert within.elapsed_ms() < 20_000
+            time_budget = budget()
+            assert await streamed(models, time_budget) == "I am two."
+        assert time_budget.elapsed_ms() < 20_000
 
     async def test_both_of_a_hedge_may_fail_and_the_third_answers(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
@@ -423,12 +423,12 @@ class TestHedging:
     async def test_a_start_that_comes_second_in_the_same_moment_is_let_go(self) -> None:
         settings = ModelSettings(base_url=NOBODY, model="none", hedge_after_s=0.02)
         target = Deployment(OpenAIClient.open(NOBODY, "", 1), settings, CircuitBreaker("none", CircuitSettings()))
-        begun, dropped, together = list[int](), list[int](), asyncio.Event()
+        start_event, dropped, together = list[int](), list[int](), asyncio.Event()
 
         async def start(attempt: Attempt) -> int:
-            begun.append(len(begun))
-            mine = begun[-1]
-            if len(begun) == 2:
+            start_event.append(len(start_event))
+            mine = start_event[-1]
+            if len(start_event) == 2:
                 together.set()
             await together.wait()
             return mine
@@ -437,7 +437,7 @@ class TestHedging:
             dropped.append(number)
 
         won = await FailoverClient([target], settings).first_success(FailoverCall(start, drop, 1), budget())
-        assert begun == [0, 1]
+        assert start_event == [0, 1]
         assert sorted([won, *dropped]) == [0, 1]
 
 
@@ -449,9 +449,9 @@ class TestRetry:
         misbehave(model_peer, status=429, failures=1, retry_after=0.4)
         async with opened(model_peer) as models:
             for call in (streamed, completed):
-                model_peer.failures, within = 1, budget()
-                assert await call(models, within) == "I am one."
-                assert 400 <= within.elapsed_ms() < 20_000
+                model_peer.failures, time_budget = 1, budget()
+                assert await call(models, time_budget) == "I am one."
+                assert 400 <= time_budget.elapsed_ms() < 20_000
         assert len(model_peer.requests) == 4
 
     async def test_a_server_error_is_retried_once(self, peers: list[LanguageModelPeer]) -> None:
@@ -468,10 +468,10 @@ class TestRetry:
         model_peer = peers[0]
         misbehave(model_peer, status=429, retry_after=20)
         async with opened(model_peer) as models:
-            within = budget(30)
+            time_budget = budget(30)
             with pytest.raises(ModelError, match="status 429"):
-                await streamed(models, within)
-        assert within.elapsed_ms() < 20_000
+                await streamed(models, time_budget)
+        assert time_budget.elapsed_ms() < 20_000
         assert len(model_peer.requests) == 1
 
     @pytest.mark.parametrize("status", [401, 404])
@@ -487,9 +487,9 @@ class TestRetry:
         model_peer, two, _ = peers
         misbehave(model_peer, status=429, retry_after=20)
         async with opened(model_peer, two) as models:
-            within = budget()
-            assert await streamed(models, within) == "I am two."
-        assert within.elapsed_ms() < 15_000
+            time_budget = budget()
+            assert await streamed(models, time_budget) == "I am two."
+        assert time_budget.elapsed_ms() < 15_000
         assert len(model_peer.requests) == 1
 
 
@@ -516,10 +516,10 @@ class TestPrices:
 
     async def test_an_unknown_price_costs_nothing(self, peers: list[LanguageModelPeer]) -> None:
         async with opened(peers[0]) as models:
-            within = budget()
-            await completed(models, within)
-        assert within.tokens["main.prompt"] > 0
-        assert within.cost == {}
+            time_budget = budget()
+            await completed(models, time_budget)
+        assert time_budget.tokens["main.prompt"] > 0
+        assert time_budget.cost == {}
 
 
 def test_the_secrets_of_fallbacks_are_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,9 +82,9 @@ class RecordingAdapter(Adapter):
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = await Journal.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
 async def cited(question: Question, sink: Sink) -> Reply:
@@ -209,8 +209,11 @@ async def test_a_press_that_cannot_be_acknowledged_counts_all_the_same(journal: 
     "forged", [pressed("up", "a", about="99"), pressed("up", "a", chat="elsewhere"), pressed("up", "a", about="2")]
 )
 async def test_a_press_under_no_answer_of_ours_says_so_and_changes_nothing(journal: Journal, forged: Message) -> None:
-    silent, helped = replace(MESSAGE, id="2", addressed=False), replace(MESSAGE, id="3", command="help", text="")
-    room = await deliver(journal, MESSAGE, silent, helped, forged, pressed("up", "b", about="3"))
+    silent_message, helped = (
+        replace(MESSAGE, id="2", addressed=False),
+        replace(MESSAGE, id="3", command="help", text=""),
+    )
+    room = await deliver(journal, MESSAGE, silent_message, helped, forged, pressed("up", "b", about="3"))
     assert room.sinks["a"].failures == [ENGLISH.unknown_answer]
     assert room.sinks["b"].failures == [ENGLISH.unknown_answer]
     assert await rows(journal, "SELECT * FROM feedback") == []
@@ -276,12 +279,20 @@ async def test_the_asker_has_it_answered_once_more_knowing_that_it_did_not_help(
         pressed("again", "d", about="1~2"),
     ]
     room = await deliver(journal, MESSAGE, *presses, says=noted)
-    again = questions[1]
+    second_question = questions[1]
     assert len(questions) == 2
-    assert isinstance(again, RetryQuestion)
-    assert [turn.text for turn in again.history] == [MESSAGE.text, "With pip [1]. 0", ENGLISH.complaints["outdated"]]
-    assert again.history[-1].author_id == "42"
-    assert (again.text, again.excluded_ids, again.key) == (MESSAGE.text, ("install",), CHAT)
+    assert isinstance(second_question, RetryQuestion)
+    assert [turn.text for turn in second_question.history] == [
+        MESSAGE.text,
+        "With pip [1]. 0",
+        ENGLISH.complaints["outdated"],
+    ]
+    assert second_question.history[-1].author_id == "42"
+    assert (second_question.text, second_question.excluded_ids, second_question.key) == (
+        MESSAGE.text,
+        ("install",),
+        CHAT,
+    )
     assert room.get_reply("b") == ENGLISH.retrying
     assert [room.sinks[number].failures for number in "cd"] == [[ENGLISH.already_retried], [ENGLISH.already_retried]]
     assert room.made_for["1~2"].reply_options.has_rating_buttons, "the second answer is rated as well"
@@ -309,22 +320,22 @@ async def test_what_was_forgotten_can_be_rated_but_not_answered_again(journal: J
 
 async def test_another_try_survives_a_kill(journal: Journal) -> None:
     await deliver(journal, MESSAGE)
-    begun = asyncio.Event()
+    start_event = asyncio.Event()
 
     async def hang(question: Question, sink: Sink) -> Reply:
-        begun.set()
+        start_event.set()
         await asyncio.Event().wait()
         raise AssertionError("never reached")
 
     room, processor = RecordingAdapter(), make_processor(settings(), journal, hang)
     await processor.handler_for(room)(pressed("again", "a"))
     async with asyncio.timeout(60):
-        await begun.wait()
+        await start_event.wait()
     await processor.drain(0)
     room = RecordingAdapter()
-    after = make_processor(settings(), journal, cited)
-    await after.resume(room)
-    assert await after.drain(60) == 0
+    second_processor = make_processor(settings(), journal, cited)
+    await second_processor.resume(room)
+    assert await second_processor.drain(60) == 0
     assert room.get_reply("1~2").startswith("With pip")
 
 

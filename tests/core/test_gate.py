@@ -60,9 +60,9 @@ def message(number: int, text: str = QUESTION, *, person: str = "ann", **changes
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = await Journal.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
 @dataclass
@@ -214,13 +214,13 @@ async def test_who_spoke_unasked_is_quiet_for_a_while(journal: Journal) -> None:
     assert (await group.judged(first)).should_speak
     assert "gate.cooldown_s" in str((await group.judged(message(2, "Where is memory stored?", person="bob"))).reason)
     await group.answered(first)
-    again = Group.of(journal, cooldown_s=60)
+    second_group = Group.of(journal, cooldown_s=60)
     text = "Does the memory module need a vector database?"
-    assert "gate.cooldown_s" in str((await again.judged(message(3, text, person="bob"))).reason), (
+    assert "gate.cooldown_s" in str((await second_group.judged(message(3, text, person="bob"))).reason), (
         "the journal remembers"
     )
-    await again.earlier(first, 61)
-    assert (await again.judged(message(4, text, person="bob"))).should_speak
+    await second_group.earlier(first, 61)
+    assert (await second_group.judged(message(4, text, person="bob"))).should_speak
 
 
 async def test_two_questions_at_once_get_one_answer(journal: Journal) -> None:
@@ -434,8 +434,8 @@ async def test_a_follow_up_is_no_answer_that_nobody_asked_for(journal: Journal) 
     further = message(2, "and on Windows?", key=THREAD)
     assert (await group.judged(further)).should_speak
     await journal.mark_answered(further, Reply("As well [1].", CITED))
-    again = Group.of(journal, cooldown_s=60)
-    assert (await again.judged(message(3, "Where is memory stored?", person="bob"))).should_speak, (
+    second_group = Group.of(journal, cooldown_s=60)
+    assert (await second_group.judged(message(3, "Where is memory stored?", person="bob"))).should_speak, (
         "the cooldown has not begun"
     )
 
@@ -625,7 +625,7 @@ def test_people_and_plans_are_told_from_matters() -> None:
 
 
 def test_hostile_texts_are_judged_in_time() -> None:
-    started = time.thread_time()
+    started_at = time.thread_time()
     for text in (
         "ha" * 2000,
         "no " * 1300,
@@ -640,7 +640,7 @@ def test_hostile_texts_are_judged_in_time() -> None:
         mentions_person(text)
         unanswerable_reason(text)
         is_resolution(text)
-    assert time.thread_time() - started < 2
+    assert time.thread_time() - started_at < 2
 
 
 def test_collections_of_all_sizes_compare() -> None:
@@ -699,10 +699,10 @@ def test_the_decision_itself_takes_less_than_a_millisecond() -> None:
     text = "How do I install the package on a machine without a network, and where is its configuration kept? " * 3
 
     def decide() -> float:
-        started = time.thread_time()
+        started_at = time.thread_time()
         for _ in range(50):
             model.probability(extract_features(text, match))
-        return (time.thread_time() - started) / 50
+        return (time.thread_time() - started_at) / 50
 
     # The best of a few: other work of the machine counts, too.
     assert min(decide() for _ in range(5)) < 0.001

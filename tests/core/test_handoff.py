@@ -31,9 +31,9 @@ CALL = ENGLISH.escalation.format(author="Ann")
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = await Journal.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
 def escalated(number: str, text: str = "", reply_to: str = "1", **changes: object) -> Message:
@@ -101,8 +101,8 @@ async def test_nobody_is_called_twice_in_a_short_time_nor_where_nobody_is(journa
     assert room.sinks["4"].failures == [ENGLISH.escalation_cooldown]
     room = await deliver(journal, escalated("5", reply_to="2"))
     assert room.sinks["5"].failures == [ENGLISH.nobody_configured]
-    alone = escalated("6", "How?", private=True)
-    room = await deliver(journal, alone, handoff=HELPER)
+    lone_message = escalated("6", "How?", private=True)
+    room = await deliver(journal, lone_message, handoff=HELPER)
     assert room.sinks["6"].failures == [ENGLISH.private_chat]
 
 
@@ -163,9 +163,9 @@ async def test_learn_keeps_any_message_with_its_question(journal: Journal) -> No
     notice = replace(message, id="2", author_id="8", author="Cleo", text="8000.", reply_to="1")
     learn = replace(MESSAGE, id="3", command="learn", text="", reply_to="2", quoted="8000.", author_id="7")
     again, untrusted = replace(learn, id="4"), replace(learn, id="5", author_id="9")
-    alone = replace(learn, id="6", reply_to="99", quoted="By bus.", text="How do I get there?")
+    lone_message = replace(learn, id="6", reply_to="99", quoted="By bus.", text="How do I get there?")
     nothing = replace(learn, id="7", reply_to="", quoted="")
-    room = await deliver(journal, message, notice, learn, again, untrusted, alone, nothing, handoff=TRUSTED)
+    room = await deliver(journal, message, notice, learn, again, untrusted, lone_message, nothing, handoff=TRUSTED)
     assert await lessons(journal) == [
         ("Which port is it?", "8000.", "pending"),
         ("How do I get there?", "By bus.", "pending"),

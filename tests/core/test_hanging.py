@@ -60,15 +60,15 @@ class StuckSink(MemorySink):
 
 @pytest.fixture
 async def peer() -> AsyncIterator[ScriptedPeer]:
-    async with ScriptedPeer() as running:
-        running.replies |= {
+    async with ScriptedPeer() as model_peer:
+        model_peer.replies |= {
             "rewrite": "Does the memory module need a database?",
             "context": "1, 2\nWhether memory needs a database.",
             "choose": "single",
             "write": "Long-term memory needs a vector database.",
             "look_back": "1: p1",
         }
-        yield running
+        yield model_peer
 
 
 STAGES = ("rewrite", "context", "choose", "route", "search", "rerank", "look_back", "open")
@@ -86,13 +86,13 @@ async def test_what_hangs_is_cut_and_the_first_token_is_in_time(peer: ScriptedPe
         sources={name: {"kind": "faq", "path": "faq.yaml"} for name in ("docs", "other")},
         strategies={"allowed": ["single", "planning"]},
     )
-    opened = models(peer)
+    chat_model = models(peer)
     # As the daemon does: loading the client takes longer than these deadlines.
-    await opened.warm_up()
+    await chat_model.warm_up()
     sink = StuckSink() if "open" in stages else MemorySink()
     reranker = OrderKeeper(60) if "rerank" in stages else None
-    reply = await answer(FOLLOW_UP, sink, parts(library, opened, configuration, reranker))
-    await opened.close()
+    reply = await answer(FOLLOW_UP, sink, parts(library, chat_model, configuration, reranker))
+    await chat_model.close()
     assert reply.trace.timings_ms["first_token"] < DEADLINE_S * 1000
     assert set(reply.trace.cut) == set(stages)
     assert reply.text.startswith("Long-term memory needs a vector database")
@@ -139,9 +139,9 @@ async def _answer_question(
     sink = StuckSink() if stuck else MemorySink()
     images = {"main": {"base_url": peer.base_url, "model": "test-model", "images": True}}
     configuration = _everything(allowed, models=images)
-    opened = models(peer, images=True)
-    await opened.warm_up()
-    line = parts(library, opened, configuration, OrderKeeper(60 if stuck else 0))
+    chat_model = models(peer, images=True)
+    await chat_model.warm_up()
+    line = parts(library, chat_model, configuration, OrderKeeper(60 if stuck else 0))
 
     async def make(question: Question, sink: Sink, budget: Budget) -> Reply:
         return await answer(question, sink, line, budget)
@@ -153,7 +153,7 @@ async def _answer_question(
         repeated = CachedAnswers(cache, library, _no_version, ("docs", "other"), 0.9)
         return await answer_with_cache(question, sink, make, repeated, Budget(configuration.budget))
     finally:
-        await opened.close()
+        await chat_model.close()
 
 
 @pytest.mark.parametrize("strategy", ["conversation", "picture", "look-up"])
@@ -237,10 +237,10 @@ async def test_the_trace_says_why_something_was_cut(peer: ScriptedPeer) -> None:
     # What fails must not be late before it has said so.
     budget = BudgetSettings(deadline_s=EVERY_S, context=0.2)
     configuration = configuration.model_copy(update={"budget": budget})
-    opened = models(peer)
-    await opened.warm_up()
-    reply = await answer(FOLLOW_UP, MemorySink(), parts(library, opened, configuration))
-    await opened.close()
+    chat_model = models(peer)
+    await chat_model.warm_up()
+    reply = await answer(FOLLOW_UP, MemorySink(), parts(library, chat_model, configuration))
+    await chat_model.close()
     why = reply.trace.why_cut
     assert set(why) == set(reply.trace.cut)
     expected = {"rewrite": "late", "context": "failed", "choose": "unreadable", "search": "failed"}
@@ -250,8 +250,8 @@ async def test_the_trace_says_why_something_was_cut(peer: ScriptedPeer) -> None:
 
 async def test_an_answer_given_up_leaves_nothing_behind(peer: ScriptedPeer) -> None:
     peer.hanging = {"rewrite", "context", "write"}
-    opened = models(peer)
-    task = asyncio.create_task(answer(FOLLOW_UP, MemorySink(), parts(Stuck((INSTALL, MEMORY)), opened)))
+    chat_model = models(peer)
+    task = asyncio.create_task(answer(FOLLOW_UP, MemorySink(), parts(Stuck((INSTALL, MEMORY)), chat_model)))
     async with asyncio.timeout(60):
         while "write" not in peer.agents:
             await asyncio.sleep(0.02)
@@ -262,7 +262,7 @@ async def test_an_answer_given_up_leaves_nothing_behind(peer: ScriptedPeer) -> N
     async with asyncio.timeout(60):
         while peer.active:
             await asyncio.sleep(0.02)
-    await opened.close()
+    await chat_model.close()
 
 
 # The head start
@@ -273,10 +273,10 @@ async def test_an_answer_begun_early_is_kept_when_the_rewrite_finds_the_same(pee
     peer.replies["rewrite"] = (
         "Does the memory module, which stores messages for an agent, need a vector database or not?"
     )
-    opened = models(peer)
-    await opened.warm_up()
-    reply = await answer(FOLLOW_UP, MemorySink(), parts(Stuck((INSTALL, MEMORY)), opened))
-    await opened.close()
+    chat_model = models(peer)
+    await chat_model.warm_up()
+    reply = await answer(FOLLOW_UP, MemorySink(), parts(Stuck((INSTALL, MEMORY)), chat_model))
+    await chat_model.close()
     assert sorted(peer.agents) == ["context", "look_back", "rewrite", "write"]
     assert reply.trace.query == peer.replies["rewrite"]
     # One after the other, the rewrite and the first token take the time of both.
@@ -287,11 +287,11 @@ async def test_one_that_does_not_fit_is_written_again(peer: ScriptedPeer) -> Non
     peer.ttft_s = 0.3
     peer.replies["rewrite"] = "install pip"
     question = Question("How then?", (Turn("user", "memory module stores"), Turn("assistant", "pip.")))
-    opened = models(peer)
+    chat_model = models(peer)
     configuration = settings(answer={"passages": 1}, context={"select": False})
     library = Stuck((MEMORY, passage("pip", "To install use pip or conda.")))
-    reply = await answer(question, MemorySink(), parts(library, opened, configuration))
-    await opened.close()
+    reply = await answer(question, MemorySink(), parts(library, chat_model, configuration))
+    await chat_model.close()
     assert [item.id for item in reply.passages] == ["pip"]
     assert peer.agents.count("write") == 2
 
@@ -311,11 +311,11 @@ async def test_a_question_that_stands_alone_is_begun_on_a_guess_of_what_matters(
 ) -> None:
     peer.ttft_s = 1.0
     peer.replies["context"] = f"{selected}\nWhich database it needs."
-    opened = models(peer)
-    await opened.warm_up()
+    chat_model = models(peer)
+    await chat_model.warm_up()
     configuration = settings(budget={"context": 0.2})
-    reply = await answer(ALONE, MemorySink(), parts(Stuck((INSTALL, MEMORY)), opened, configuration))
-    await opened.close()
+    reply = await answer(ALONE, MemorySink(), parts(Stuck((INSTALL, MEMORY)), chat_model, configuration))
+    await chat_model.close()
     assert "rewrite" not in peer.agents
     assert peer.agents.count("write") == written
     # The prompt that the answer was written from holds what was selected, guessed or not.
@@ -327,20 +327,20 @@ async def test_a_question_that_stands_alone_is_begun_on_a_guess_of_what_matters(
 
 async def test_the_head_start_can_be_switched_off(peer: ScriptedPeer) -> None:
     peer.ttft_s = 0.3
-    opened = models(peer)
+    chat_model = models(peer)
     configuration = settings(context={"head_start": False})
-    reply = await answer(FOLLOW_UP, MemorySink(), parts(Stuck((INSTALL, MEMORY)), opened, configuration))
-    await opened.close()
+    reply = await answer(FOLLOW_UP, MemorySink(), parts(Stuck((INSTALL, MEMORY)), chat_model, configuration))
+    await chat_model.close()
     assert reply.trace.timings_ms["first_token"] > 600
     assert peer.agents.count("write") == 1
 
 
 async def test_a_rewrite_that_the_router_does_not_need_is_used_by_planning(peer: ScriptedPeer) -> None:
     peer.replies |= {"choose": "planning", "plan": "[]", "filter": '{"keep": "all"}', "decide": "[answer]"}
-    opened = models(peer)
+    chat_model = models(peer)
     configuration = settings(strategies={"allowed": ["single", "planning"]})
-    reply = await answer(FOLLOW_UP, MemorySink(), parts(Stuck((INSTALL, MEMORY)), opened, configuration))
-    await opened.close()
+    reply = await answer(FOLLOW_UP, MemorySink(), parts(Stuck((INSTALL, MEMORY)), chat_model, configuration))
+    await chat_model.close()
     assert reply.trace.strategy == "planning"
     assert reply.trace.query == "Does the memory module need a database?"
     assert peer.agents.count("rewrite") == 1

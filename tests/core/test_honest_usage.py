@@ -80,15 +80,15 @@ class BillingPeer(ScriptedPeer):
 
 @pytest.fixture
 async def peer() -> AsyncIterator[BillingPeer]:
-    async with BillingPeer(write=REPLY) as running:
-        yield running
+    async with BillingPeer(write=REPLY) as model_peer:
+        yield model_peer
 
 
 @pytest.fixture
 async def model(peer: BillingPeer) -> AsyncIterator[RoleChatModel]:
-    opened = models(peer)
-    yield opened
-    await opened.close()
+    chat_model = models(peer)
+    yield chat_model
+    await chat_model.close()
 
 
 def total(budget: Budget, *agents: str) -> tuple[int, int, int]:
@@ -257,17 +257,17 @@ async def test_a_conversation_costs_at_most_15_percent_more_with_head_starts(pee
 
 def test_the_first_loss_is_lent_and_those_after_it_are_paid_from_what_answers_needed() -> None:
     head_starts, lost, needed = HeadStarts(ContextSettings(head_start_min_kept=0.0)), 0, 0
-    begun = 0
+    begin_count = 0
     for _ in range(200):
         if head_starts.may_begin(1000):
-            begun += 1
+            begin_count += 1
             head_starts.record_outcome(is_kept=False)
             head_starts.record_loss(1100)
             lost += 1100
         head_starts.record_answer(1000, 100)
         needed += 1100
         assert lost <= max(1100, 0.15 * needed)
-    assert begun == 30
+    assert begin_count == 30
 
 
 def test_head_starts_that_are_kept_go_on() -> None:
@@ -282,11 +282,11 @@ def test_head_starts_that_are_kept_go_on() -> None:
 
 def test_a_crowd_begins_no_more_than_what_it_will_probably_lose_allows() -> None:
     def begin_all(head_starts: HeadStarts) -> int:
-        begun = 0
-        while begun < 100 and head_starts.may_begin(1000):
+        begin_count = 0
+        while begin_count < 100 and head_starts.may_begin(1000):
             head_starts.record_begin(1000)
-            begun += 1
-        return begun
+            begin_count += 1
+        return begin_count
 
     assert begin_all(HeadStarts(ContextSettings())) == 1
     for kept_of_20, expected in ((20, range(100, 101)), (14, range(5, 20))):

@@ -36,9 +36,9 @@ HALL = ConversationKey("test", "hall")
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = await Journal.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
 # --- what was taught ------------------------------------------------------------------------------------------------
@@ -317,9 +317,9 @@ async def test_refusals_come_to_an_end_as_answers_do(journal: Journal) -> None:
 @pytest.mark.parametrize("filling", [b"\xff", b"\xff\x01", b"\xff\xe0\x00\x02"])
 def test_a_picture_made_of_filling_is_given_up_at_once(filling: bytes) -> None:
     data = b"\xff\xd8\xff" + filling * ((MAX_BYTES - 3) // len(filling))
-    begun = time.thread_time()
+    started_at = time.thread_time()
     assert detect_format(data) is None
-    assert time.thread_time() - begun < 0.5
+    assert time.thread_time() - started_at < 0.5
 
 
 async def answered(question: Question, sink: object) -> Reply:

@@ -32,9 +32,9 @@ MESSAGE = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UT
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = await Journal.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
 async def test_who_writes_at_the_same_time_takes_turns(journal: Journal) -> None:
@@ -140,8 +140,8 @@ async def test_a_journal_of_another_version_is_refused_at_once(tmp_path: Path) -
 
 async def test_edits_count_until_the_answer_begins(journal: Journal) -> None:
     await journal.record_message(MESSAGE)
-    edited = replace(MESSAGE, text="How exactly?")
-    assert await journal.record_edit(edited)
+    edited_message = replace(MESSAGE, text="How exactly?")
+    assert await journal.record_edit(edited_message)
     assert await journal.begin_answer(MESSAGE) == "How exactly?"
     assert not await journal.record_edit(replace(MESSAGE, text="Never mind"))
     await journal.mark_posted(MESSAGE, "99")
@@ -420,12 +420,12 @@ async def test_a_damaged_file_is_an_error_that_names_the_way_out(tmp_path: Path,
     errors = []
     try:
         async with asyncio.timeout(60):
-            opened = await Journal.open(tmp_path / "damaged.db")
+            damaged_journal = await Journal.open(tmp_path / "damaged.db")
             try:
-                await opened.get_pending(MESSAGE.key.platform)
-                await opened.record_message(replace(MESSAGE, id="new"))
+                await damaged_journal.get_pending(MESSAGE.key.platform)
+                await damaged_journal.record_message(replace(MESSAGE, id="new"))
             finally:
-                await opened.close()
+                await damaged_journal.close()
     except StoreError as error:
         errors.append(str(error))
     assert [error for error in errors if not ("damaged.db" in error and "move it away" in error)] == []

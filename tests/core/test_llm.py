@@ -124,12 +124,12 @@ async def test_silence_ends_with_the_budget(fault: dict[str, object], says: str)
         models = opened(peer)
         # Loading the client takes longer than this budget.
         await models.warm_up()
-        started = time.monotonic()
+        started_at = time.monotonic()
         with pytest.raises(ModelError, match=says):
             async for _ in models.stream("", ASK, role="main", budget=Budget(BudgetSettings(deadline_s=0.7))):
                 pass
         await models.close()
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started_at < 30
 
 
 async def test_an_unreachable_endpoint_is_named() -> None:
@@ -145,10 +145,10 @@ async def test_embeddings_come_in_order() -> None:
     async with LanguageModelPeer(dimension=4) as peer:
         endpoint = OpenAIClient.open(peer.base_url, "", 5)
         together = await endpoint.embed("vectors", ["one", "two"])
-        alone = await endpoint.embed("vectors", ["two"])
+        single_vector = await endpoint.embed("vectors", ["two"])
         await endpoint.close()
     assert [len(vector) for vector in together] == [4, 4]
-    assert together[1] == alone[0]
+    assert together[1] == single_vector[0]
 
 
 async def test_an_endpoint_that_refuses_stream_options_still_streams() -> None:

@@ -111,9 +111,9 @@ def test_levels_hold_for_our_packages_and_vendors_speak_from_warning_up() -> Non
     assert ("asyncio", "warning 1") in messages
     assert {name for name, event in messages if event == "debug"} == {*OWN_PACKAGES, "knowledge.refresh"}
     configured(stream, level="error")
-    before = stream.getvalue()
+    text_before = stream.getvalue()
     get_logger("core").warning("quiet")
-    assert stream.getvalue() == before
+    assert stream.getvalue() == text_before
 
 
 def test_an_exception_is_a_traceback_in_one_line() -> None:
@@ -266,10 +266,10 @@ def test_a_secret_in_a_url_is_found() -> None:
 def test_redaction_is_linear_on_long_lines(piece: str) -> None:
     redact = make_redactor(["secret-value"])
     line = piece * (1_000_000 // len(piece))
-    started = time.thread_time()
+    started_at = time.thread_time()
     redact(line)
     # 1 MB takes at most a tenth of a second; quadratic behaviour would take minutes.
-    assert time.thread_time() - started < 2
+    assert time.thread_time() - started_at < 2
 
 
 def test_importing_the_module_loads_no_library() -> None:

@@ -208,12 +208,12 @@ async def test_each_end_of_an_answer_is_counted_once(metrics: PrometheusMetrics)
             await counted(Question(name), MemorySink())
     with pytest.raises(MessageDeleted):
         await counted(Question("gone"), MemorySink())
-    waiting = asyncio.create_task(counted(Question("cancelled"), MemorySink()))
+    waiting_task = asyncio.create_task(counted(Question("cancelled"), MemorySink()))
     await asyncio.sleep(0)
     assert value(metrics, "kimas_answers_in_progress") == 1
-    waiting.cancel()
-    await asyncio.wait((waiting,))
-    assert waiting.cancelled()
+    waiting_task.cancel()
+    await asyncio.wait((waiting_task,))
+    assert waiting_task.cancelled()
     ends = {name: value(metrics, "kimas_answers_total", outcome=name) for name in ANSWER_OUTCOMES}
     assert ends == {**dict.fromkeys(ANSWER_OUTCOMES, 1), "withheld": 2}
     assert value(metrics, "kimas_answers_in_progress") == 0

@@ -67,19 +67,19 @@ def schema_differences(connection: Connection) -> list[Any]:
 
 
 async def test_a_journal_of_the_last_version_is_upgraded_and_keeps_every_row(old_journal: Path) -> None:
-    before = contents(old_journal)
-    assert len(before["messages"]) == 4
-    assert "alembic_version" not in before
+    contents_before = contents(old_journal)
+    assert len(contents_before["messages"]) == 4
+    assert "alembic_version" not in contents_before
     await (await Database.open(old_journal)).close()
-    messages = [(*row, *NEW_COLUMNS) for row in before["messages"]]
+    messages = [(*row, *NEW_COLUMNS) for row in contents_before["messages"]]
     # Nothing was estimated or begun early before revision 0003, and models have names since 0006.
     counted = {
-        "answers": [(*row, 0, 0, 0) for row in before["answers"]],
-        "spending": [(*row, 0, "") for row in before["spending"]],
+        "answers": [(*row, 0, 0, 0) for row in contents_before["answers"]],
+        "spending": [(*row, 0, "") for row in contents_before["spending"]],
     }
     new = {"messages": messages, "leases": [], "alembic_version": [(HEAD,)]}
-    new |= {"taught_answers": before.pop("learned"), "sqlite_sequence": [("taught_answers", 2)]}
-    assert contents(old_journal) == {**before, **counted, **new}
+    new |= {"taught_answers": contents_before.pop("learned"), "sqlite_sequence": [("taught_answers", 2)]}
+    assert contents(old_journal) == {**contents_before, **counted, **new}
 
 
 async def test_labels_of_silences_get_their_new_names(old_journal: Path) -> None:
@@ -261,18 +261,18 @@ async def test_a_journal_of_a_newer_version_is_refused_and_left_alone(tmp_path: 
     path = tmp_path / "journal.db"
     await (await Database.open(path)).close()
     execute(path, "UPDATE alembic_version SET version_num = '9999';")
-    before = contents(path)
+    contents_before = contents(path)
     with pytest.raises(StoreError, match=r"journal\.db.*another version; move it away, and a new one is made"):
         await Database.open(path)
-    assert contents(path) == before
+    assert contents(path) == contents_before
 
 
 async def test_a_journal_that_cannot_be_upgraded_is_left_alone(old_journal: Path) -> None:
     execute(old_journal, "DROP TABLE learned; ALTER TABLE answers RENAME COLUMN question_id TO result;")
-    before = contents(old_journal)
+    contents_before = contents(old_journal)
     with pytest.raises(StoreError, match=r"no such column: answers\.question_id.*move it away"):
         await Database.open(old_journal)
-    assert contents(old_journal) == before
+    assert contents(old_journal) == contents_before
 
 
 @pytest.mark.parametrize("existing", [True, False], ids=["old file", "new file"])

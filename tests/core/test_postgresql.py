@@ -40,9 +40,9 @@ MESSAGE = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UT
 
 @pytest.fixture
 async def database(postgres_journal: JournalSettings) -> AsyncIterator[Database]:
-    opened = await Database.open_server(postgres_journal)
-    yield opened
-    await opened.close()
+    database = await Database.open_server(postgres_journal)
+    yield database
+    await database.close()
 
 
 async def filled(database: Database) -> Journal:
@@ -70,9 +70,9 @@ async def rows(database: Database) -> dict[str, list[object]]:
 class TestSchema:
     async def test_several_processes_open_a_new_database_at_once(self, postgres_server: PostgresServer) -> None:
         settings = postgres_server.settings(postgres_server.create_database())
-        opened = await asyncio.gather(*(Database.open_server(settings) for _ in range(4)))
-        assert [await database.fetch_value(alembic_version.select()) for database in opened] == [HEAD] * 4
-        for database in opened:
+        databases = await asyncio.gather(*(Database.open_server(settings) for _ in range(4)))
+        assert [await database.fetch_value(alembic_version.select()) for database in databases] == [HEAD] * 4
+        for database in databases:
             await database.close()
 
     @pytest.fixture(autouse=True)
@@ -90,7 +90,7 @@ class TestSchema:
         self, database: Database, postgres_journal: JournalSettings
     ) -> None:
         journal = await filled(database)
-        before = await rows(database)
+        rows_before = await rows(database)
         # The oldest schema that was ever on a server.
         columns = ("delivery", "visible_sources", "detail", "owner")
         await database.write(text(f"ALTER TABLE messages {', '.join(f'DROP COLUMN {name}' for name in columns)}"))
@@ -98,7 +98,7 @@ class TestSchema:
         await database.write(text("DROP TABLE leases"))
         await database.write(alembic_version.update().values(version_num="0003"))
         upgraded = await Database.open_server(postgres_journal)
-        assert await rows(upgraded) == before
+        assert await rows(upgraded) == rows_before
         await upgraded.write(alembic_version.update().values(version_num="9999"))
         await upgraded.close()
         with pytest.raises(StoreError, match="written by another version"):
@@ -186,10 +186,10 @@ async def test_a_restart_of_the_server_is_survived(monkeypatch: pytest.MonkeyPat
 
 async def test_what_only_other_databases_hold_is_replaced(database: Database) -> None:
     journal = Journal(database)
-    long = "x" * 1000
-    assert await journal.record_message(replace(MESSAGE, id=long, text="a\0b", reference={"raw": "a\0b"}))
+    long_text = "x" * 1000
+    assert await journal.record_message(replace(MESSAGE, id=long_text, text="a\0b", reference={"raw": "a\0b"}))
     ((message, _),) = await journal.get_pending("telegram")
-    assert (message.id, message.text, message.reference) == (long, "a\ufffdb", {"raw": "a\0b"})
+    assert (message.id, message.text, message.reference) == (long_text, "a\ufffdb", {"raw": "a\0b"})
 
 
 class TestCopying:
@@ -219,14 +219,14 @@ class TestCopying:
         deployment = Deployment(tmp_path, {"journal": json.loads(postgres_journal.model_dump_json(exclude_none=True))})
         report = await asyncio.to_thread(deployment.json, "journal", "copy", "--to", "postgresql")
         assert (report["to"], report["rows"]["messages"]) == ("postgresql", 3)
-        refused = await asyncio.to_thread(deployment.call, "journal", "copy", "--to", "postgresql", code=2)
-        assert "not empty" in refused.output
-        before = await rows(database)
+        refusal = await asyncio.to_thread(deployment.call, "journal", "copy", "--to", "postgresql", code=2)
+        assert "not empty" in refusal.output
+        rows_before = await rows(database)
         (data / "journal.db").unlink()
         back = await asyncio.to_thread(deployment.call, "journal", "copy", "--to", "sqlite")
         assert "messages: 3 rows" in back.output
         file_database = await Database.open(data / "journal.db")
-        assert await rows(file_database) == before
+        assert await rows(file_database) == rows_before
         await file_database.close()
 
     def test_the_command_says_what_is_missing(self, postgres_journal: JournalSettings, tmp_path: Path) -> None:

@@ -53,9 +53,9 @@ class RecordingAdapter(Adapter):
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = await Journal.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
 async def echo(question: Question, sink: Sink) -> Reply:
@@ -212,30 +212,30 @@ async def test_what_shutdown_interrupts_is_answered_at_the_next_start(journal: J
     processor = make_processor(settings(), journal, hang)
     await processor.handler_for(room)(MESSAGE)
     assert await processor.drain(0.05) == 1
-    again = make_processor(settings(), journal, echo)
-    await again.resume(room)
-    assert await again.drain(60) == 0
+    second_processor = make_processor(settings(), journal, echo)
+    await second_processor.resume(room)
+    assert await second_processor.drain(60) == 0
     assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
 
 
 async def test_a_reply_begun_before_a_crash_is_continued(journal: Journal) -> None:
-    begun = asyncio.Event()
+    start_event = asyncio.Event()
 
     async def begin(question: Question, sink: Sink) -> Reply:
         await room.deliveries["1"].mark_posting()
         await room.deliveries["1"].mark_posted("77")
-        begun.set()
+        start_event.set()
         await asyncio.Event().wait()
         raise AssertionError("never reached")
 
     room = RecordingAdapter()
     processor = make_processor(settings(), journal, begin)
     await processor.handler_for(room)(MESSAGE)
-    await asyncio.wait_for(begun.wait(), 60)
+    await asyncio.wait_for(start_event.wait(), 60)
     assert await processor.drain(0) == 1
-    again = make_processor(settings(), journal, echo)
-    await again.resume(room)
-    assert await again.drain(60) == 0
+    second_processor = make_processor(settings(), journal, echo)
+    await second_processor.resume(room)
+    assert await second_processor.drain(60) == 0
     assert room.previous["1"] == "77"
 
 
@@ -258,10 +258,10 @@ async def test_an_edit_before_the_answer_is_taken_over(journal: Journal) -> None
 
 
 async def test_an_edit_during_the_answer_is_too_late_and_stays_out_of_the_history(journal: Journal) -> None:
-    edited = replace(MESSAGE, text="What else?", is_edit=True)
+    edited_message = replace(MESSAGE, text="What else?", is_edit=True)
 
     async def meanwhile(question: Question, sink: Sink) -> Reply:
-        assert not await journal.record_edit(edited)
+        assert not await journal.record_edit(edited_message)
         return await echo(question, sink)
 
     await deliver(journal, meanwhile, MESSAGE)
@@ -271,12 +271,12 @@ async def test_an_edit_during_the_answer_is_too_late_and_stays_out_of_the_histor
 @pytest.mark.parametrize(("posted", "pending_id"), [("77", "77"), ("", "")])
 async def test_a_stop_waits_for_what_is_being_posted(journal: Journal, posted: str, pending_id: str) -> None:
     posting: list[asyncio.Task[None]] = []
-    begun = asyncio.Event()
+    start_event = asyncio.Event()
 
     async def post() -> None:
         delivery = room.deliveries["1"]
         await delivery.mark_posting()
-        begun.set()
+        start_event.set()
         await asyncio.sleep(0.2)
         await (delivery.mark_posted(posted) if posted else delivery.mark_rejected())
 
@@ -288,7 +288,7 @@ async def test_a_stop_waits_for_what_is_being_posted(journal: Journal, posted: s
     room = RecordingAdapter()
     processor = make_processor(settings(), journal, begin)
     await processor.handler_for(room)(MESSAGE)
-    await asyncio.wait_for(begun.wait(), 60)
+    await asyncio.wait_for(start_event.wait(), 60)
     assert await processor.drain(0) == 1
     assert await journal.fail_uncertain("test") == 0
     assert await journal.get_pending("test") == [(MESSAGE, pending_id)]
@@ -499,8 +499,8 @@ async def test_forget_empties_what_its_sender_said_here(journal: Journal) -> Non
         query = text("SELECT author, author_id, text FROM messages WHERE chat = 'room'")
         values = {value for row in await connection.execute(query) for value in row}
     assert values == {"", "Bob", "43", "Why?"}
-    again = await deliver(journal, echo, replace(forget, id="10"))
-    assert "nothing to forget" in again.sinks["10"].replies[0].text
+    second_outcome = await deliver(journal, echo, replace(forget, id="10"))
+    assert "nothing to forget" in second_outcome.sinks["10"].replies[0].text
     assert not await journal.record_message(MESSAGE), "still known, so that it is not answered again"
 
 
@@ -544,10 +544,10 @@ async def test_what_a_locked_journal_holds_up_is_answered_once_it_is_free(
     assert len(answered) == 1
     assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
     assert await get_state(journal, MESSAGE) == ("answered", "")
-    later = replace(MESSAGE, id="2")
-    await processor.handler_for(room)(later)
+    later_message = replace(MESSAGE, id="2")
+    await processor.handler_for(room)(later_message)
     await processor.join()
-    assert await get_state(journal, later) == ("answered", "")
+    assert await get_state(journal, later_message) == ("answered", "")
 
 
 async def test_a_stop_does_not_wait_for_a_locked_journal(lockable: tuple[Journal, sqlite3.Connection]) -> None:

@@ -97,9 +97,9 @@ class Answers:
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = await Journal.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
 async def get_outcome(journal: Journal, number: str = "1") -> tuple[str, str]:
@@ -154,9 +154,9 @@ async def test_it_is_delivered_by_the_next_start_too(journal: Journal) -> None:
     assert await processor.drain(20) == 0
     assert asyncio.get_running_loop().time() - started_at < 5, "a stop does not wait for the platform"
     platform.failures = []
-    again = Journal(journal.database)
+    second_journal = Journal(journal.database)
     answers = Answers()
-    resumed = make_processor(settings(), again, answers)
+    resumed = make_processor(settings(), second_journal, answers)
     await resumed.resume(platform)
     await resumed.join()
     assert (platform.posts, answers.count) == (["1: How?"], 0), "the same text, not another answer"

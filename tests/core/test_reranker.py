@@ -68,10 +68,10 @@ def ids(passages: Sequence[Passage]) -> list[str]:
 
 async def test_the_model_orders_and_names_what_matters() -> None:
     async with by_model('{"order": ["p3", "p1"]}') as (wired, budget, peer):
-        ranked = await rerank("How do I install it?", PASSAGES, wired, budget)
+        ranked_passages = await rerank("How do I install it?", PASSAGES, wired, budget)
     # The model sees them in the fused order: strong, middle, weak.
-    assert ids(ranked) == ["weak", "strong", "middle"]
-    assert [item.score for item in ranked] == sorted((item.score for item in ranked), reverse=True)
+    assert ids(ranked_passages) == ["weak", "strong", "middle"]
+    assert [item.score for item in ranked_passages] == sorted((item.score for item in ranked_passages), reverse=True)
     assert budget.degraded == []
     assert budget.tokens["rerank.prompt"] > 0, "what it costs is on the record"
     content = peer.requests[0]["messages"][-1]["content"]
@@ -81,8 +81,8 @@ async def test_the_model_orders_and_names_what_matters() -> None:
 @pytest.mark.parametrize("reply", ["No idea.", '{"order": []}', "{}", "p99"])
 async def test_a_model_that_names_nothing_leaves_the_fused_order_and_is_counted(reply: str) -> None:
     async with by_model(reply) as (wired, budget, _):
-        ranked = await rerank("How do I install it?", PASSAGES, wired, budget)
-    assert ids(ranked) == ["strong", "middle", "weak"]
+        ranked_passages = await rerank("How do I install it?", PASSAGES, wired, budget)
+    assert ids(ranked_passages) == ["strong", "middle", "weak"]
     assert budget.degraded == ["rerank"]
 
 
@@ -93,10 +93,14 @@ async def test_a_model_that_fails_or_hangs_leaves_the_fused_order_and_is_counted
         assert budget.degraded == ["rerank"]
         peer.status, peer.hang = None, True
         short = settings(knowledge={"search": {"rerank": "model"}}, budget={"deadline_s": 30, "rerank": 0.01})
-        late = Budget(short.budget)
-        assert ids(await rerank("How?", PASSAGES, replace(wired, settings=short), late)) == ["strong", "middle", "weak"]
-        assert late.degraded == ["rerank"]
-        assert late.timings_ms["rerank"] < 15_000
+        late_budget = Budget(short.budget)
+        assert ids(await rerank("How?", PASSAGES, replace(wired, settings=short), late_budget)) == [
+            "strong",
+            "middle",
+            "weak",
+        ]
+        assert late_budget.degraded == ["rerank"]
+        assert late_budget.timings_ms["rerank"] < 15_000
 
 
 async def test_what_passages_and_questions_say_to_the_model_is_data() -> None:
@@ -110,8 +114,8 @@ async def test_what_passages_and_questions_say_to_the_model_is_data() -> None:
 
 async def test_only_the_best_are_shown_to_the_model() -> None:
     async with by_model('{"order": ["p2"]}', reranker={"top_n": 2}) as (wired, budget, peer):
-        ranked = await rerank("How?", PASSAGES, wired, budget)
-    assert ids(ranked) == ["middle", "strong", "weak"]
+        ranked_passages = await rerank("How?", PASSAGES, wired, budget)
+    assert ids(ranked_passages) == ["middle", "strong", "weak"]
     assert "Rockets fly" not in peer.requests[0]["messages"][-1]["content"]
 
 
@@ -129,8 +133,8 @@ async def test_one_passage_costs_no_call() -> None:
 async def test_a_service_that_fails_leaves_the_fused_order_with_its_weights_and_is_counted() -> None:
     configuration = settings(knowledge={"search": {"kind_weights": {"markdown": 0.3}}})
     budget = Budget(configuration.budget)
-    ranked = await rerank("How?", PASSAGES, parts(configuration, Failing()), budget)
-    assert ids(ranked) == ["middle", "strong", "weak"]
+    ranked_passages = await rerank("How?", PASSAGES, parts(configuration, Failing()), budget)
+    assert ids(ranked_passages) == ["middle", "strong", "weak"]
     assert budget.degraded == ["rerank"]
 
 

@@ -110,8 +110,8 @@ class SplitLibrary(InMemoryLibrary):
 
 @pytest.fixture
 async def peer() -> AsyncIterator[RewritePeer]:
-    async with RewritePeer() as running:
-        yield running
+    async with RewritePeer() as model_peer:
+        yield model_peer
 
 
 def agent(*rewrites: str, deadline_s: float = 30, requery: float = 0.15, **changes: object) -> Settings:
@@ -218,10 +218,10 @@ async def test_the_rule_stands_in_and_the_trace_says_so(name: str, trouble: str,
     if trouble != "nonsense":
         getattr(peer, trouble).add(name)
     by_rule, _ = await queries(agent(name, language="German"))
-    started = time.monotonic()
+    started_at = time.monotonic()
     requery = 0.02 if trouble == "hanging" else 0.3
     results, budget = await queries(agent(name, language="German", deadline_s=10, requery=requery), peer)
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started_at < 8
     assert results == by_rule
     assert budget.degraded == [f"rewrite_{name}"]
 
@@ -621,10 +621,10 @@ async def test_a_single_answer_searches_the_key_terms_and_the_passage(peer: Rewr
 
 
 async def test_a_question_of_blanks_is_taken_apart_in_no_time() -> None:
-    started = time.thread_time()
+    started_at = time.thread_time()
     results, _ = await queries(agent("decompose"), text="the" + "\t\n" * 4_000 + "of")
     assert results == []
-    assert time.thread_time() - started < 2
+    assert time.thread_time() - started_at < 2
 
 
 # Joining

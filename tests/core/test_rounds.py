@@ -37,8 +37,8 @@ PLANNED = {
 
 @pytest.fixture
 async def peer() -> AsyncIterator[ScriptedPeer]:
-    async with ScriptedPeer() as running:
-        yield running
+    async with ScriptedPeer() as model_peer:
+        yield model_peer
 
 
 def allowing(*names: str, **changes: object) -> Settings:
@@ -52,13 +52,13 @@ async def ask(
     library: InMemoryLibrary | None = None,
     **model: object,
 ) -> Reply:
-    opened = models(peer, **model)
-    await opened.warm_up()
-    line = parts(library or InMemoryLibrary([INSTALL, MEMORY, VECTOR]), opened, configuration)
+    chat_model = models(peer, **model)
+    await chat_model.warm_up()
+    line = parts(library or InMemoryLibrary([INSTALL, MEMORY, VECTOR]), chat_model, configuration)
     try:
         return await answer(question, MemorySink(), line)
     finally:
-        await opened.close()
+        await chat_model.close()
 
 
 async def test_poor_evidence_is_told_to_the_writer_and_to_the_trace(peer: ScriptedPeer) -> None:

@@ -45,23 +45,23 @@ def message(number: int, text: str = QUESTION, person: str = "ann") -> Message:
 
 @pytest.fixture
 async def peer() -> AsyncIterator[ScriptedPeer]:
-    async with ScriptedPeer(second_opinion=SPEAK) as running:
-        yield running
+    async with ScriptedPeer(second_opinion=SPEAK) as model_peer:
+        yield model_peer
 
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = await Journal.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
 @pytest.fixture
 async def model(peer: ScriptedPeer) -> AsyncIterator[RoleChatModel]:
-    opened = models(peer)
-    await opened.warm_up()
-    yield opened
-    await opened.close()
+    chat_model = models(peer)
+    await chat_model.warm_up()
+    yield chat_model
+    await chat_model.close()
 
 
 async def sureness(text: str = QUESTION) -> float:
@@ -149,8 +149,8 @@ async def test_a_statement_below_the_threshold_costs_no_call(
 ) -> None:
     text = "pip install kimas works on my machine"
     probability = await sureness(text)
-    below = await Group(journal, model, threshold=probability + 0.1).judged(message(1, text))
-    assert (below.should_speak, peer.requests) == (False, [])
+    decision_below = await Group(journal, model, threshold=probability + 0.1).judged(message(1, text))
+    assert (decision_below.should_speak, peer.requests) == (False, [])
     # Where the bot would speak, the model is asked all the same.
     peer.replies["second_opinion"] = BE_SILENT
     above = await Group(journal, model, threshold=max(0.0, probability - 0.1)).judged(message(2, f"{text} "))
@@ -160,8 +160,8 @@ async def test_a_statement_below_the_threshold_costs_no_call(
 async def test_without_a_model_the_learned_decision_stands(journal: Journal) -> None:
     probability = await sureness()
     assert (await Group(journal, None, threshold=probability - 0.01).judged(message(1))).should_speak
-    below = await Group(journal, None, threshold=probability + 0.01).judged(message(2, f"{QUESTION} "))
-    assert "not sure enough" in str(below.reason)
+    decision_below = await Group(journal, None, threshold=probability + 0.01).judged(message(2, f"{QUESTION} "))
+    assert "not sure enough" in str(decision_below.reason)
 
 
 @pytest.mark.parametrize("trouble", ["failing", "hanging", "unreadable"])

@@ -37,10 +37,10 @@ def ids(passages: object) -> list[str]:
 
 
 def test_selection_keeps_order_limit_budget_and_drops_repeated_text() -> None:
-    long = passage("long", "word " * 400)
+    long_passage = passage("long", "word " * 400)
     copy = passage("copy", "  " + INSTALL.text.upper())
     assert ids(chosen(INSTALL, copy, MEMORY)) == ["install", "memory"]
-    assert ids(chosen(INSTALL, long, MEMORY, tokens=140)) == ["install", "memory"]
+    assert ids(chosen(INSTALL, long_passage, MEMORY, tokens=140)) == ["install", "memory"]
     assert ids(chosen(INSTALL, MEMORY, limit=1)) == ["install"]
 
 

@@ -115,10 +115,10 @@ class TestLeases:
             await asyncio.sleep(0.01)
         following = asyncio.create_task(second.leases.lead("bot:1", lambda: work("second")))
         # Nobody renews the first one's leases.
-        started = asyncio.get_running_loop().time()
+        started_at = asyncio.get_running_loop().time()
         while len(led) < 2:
             await asyncio.sleep(0.01)
-        assert asyncio.get_running_loop().time() - started < LEASE_S + 0.3
+        assert asyncio.get_running_loop().time() - started_at < LEASE_S + 0.3
         assert led == ["first", "second"]
         # The first one notices when it comes back to renew them.
         renewing = asyncio.create_task(first.leases.run())

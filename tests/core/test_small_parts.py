@@ -68,14 +68,14 @@ async def test_heavy_steps_begin_in_order_with_a_round_of_the_loop_between_them(
 
 async def test_who_is_cancelled_holds_up_no_turn() -> None:
     turns = CpuTurnstile()
-    waiting = [asyncio.create_task(turns.yield_turn()) for _ in range(3)]
+    waiting_task = [asyncio.create_task(turns.yield_turn()) for _ in range(3)]
     await asyncio.sleep(0)
-    waiting[0].cancel()
-    waiting[1].cancel()
+    waiting_task[0].cancel()
+    waiting_task[1].cancel()
     async with asyncio.timeout(60):
-        await waiting[2]
+        await waiting_task[2]
         await turns.yield_turn()
-    assert [task.cancelled() for task in waiting] == [True, True, False]
+    assert [task.cancelled() for task in waiting_task] == [True, True, False]
 
 
 async def test_longer_steps_are_done_one_at_a_time_also_when_nobody_waits_for_them() -> None:
@@ -166,10 +166,10 @@ async def test_prose_is_quoted_by_sentence_and_code_by_block() -> None:
         "    session = Session(host)\n    return session",
         kind="python",
     )
-    quoted = await extract_answer("How do I connect to the host?", [code, INSTALL], InMemoryLibrary())
-    assert "> `Client`: Connect to the host and return a session that is ready to use. [p1]" in quoted
-    assert "```python\ndef connect(host):\n    session = Session(host)\n    return session\n```" in quoted
-    assert "pip" not in quoted, "a sentence that fits far less is left out"
+    extract = await extract_answer("How do I connect to the host?", [code, INSTALL], InMemoryLibrary())
+    assert "> `Client`: Connect to the host and return a session that is ready to use. [p1]" in extract
+    assert "```python\ndef connect(host):\n    session = Session(host)\n    return session\n```" in extract
+    assert "pip" not in extract, "a sentence that fits far less is left out"
 
 
 @pytest.mark.parametrize(
@@ -202,8 +202,8 @@ async def test_marks_of_a_source_are_not_taken_for_ours() -> None:
 
 async def test_what_a_picture_shows_is_not_quoted() -> None:
     text = "The pump. ![How the pump connects to the tank of the house.](pump.svg) It needs a valve for the tank."
-    quoted = await extract_answer("How does the pump connect to the tank?", [passage("page", text)], InMemoryLibrary())
-    assert quoted == "> The pump. It needs a valve for the tank. [p1]"
+    extract = await extract_answer("How does the pump connect to the tank?", [passage("page", text)], InMemoryLibrary())
+    assert extract == "> The pump. It needs a valve for the tank. [p1]"
 
 
 async def test_imports_are_no_code_worth_quoting() -> None:

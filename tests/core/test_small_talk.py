@@ -65,8 +65,8 @@ QUESTIONS = (
 
 @pytest.fixture
 async def peer() -> AsyncIterator[ScriptedPeer]:
-    async with ScriptedPeer() as running:
-        yield running
+    async with ScriptedPeer() as model_peer:
+        yield model_peer
 
 
 def named(**changes: object) -> Settings:

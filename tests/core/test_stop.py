@@ -81,9 +81,9 @@ class Scene:
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = await Journal.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
 @asynccontextmanager
@@ -195,11 +195,11 @@ async def test_a_second_try_that_is_stopped_does_not_say_that_the_first_answer_s
 
 async def test_a_stop_at_another_daemon_is_found_in_the_journal(journal: Journal) -> None:
     repository = FeedbackRepository(journal.database)
-    running = RunningAnswers(repository)
-    assert not running.stop(MESSAGE), "alone, what is not made here is not made anywhere"
+    running_answers = RunningAnswers(repository)
+    assert not running_answers.stop(MESSAGE), "alone, what is not made here is not made anywhere"
     journal.database.owner = "a"
     await journal.record_message(MESSAGE, is_bound=True)
-    async with running.track(MESSAGE) as stop:
+    async with running_answers.track(MESSAGE) as stop:
         press = replace(pressed(STOP, "2"), author_id="7")
         await journal.record_message(press, is_bound=True)
         await asyncio.sleep(1)
@@ -211,7 +211,7 @@ async def test_a_stop_at_another_daemon_is_found_in_the_journal(journal: Journal
         await journal.mark_skipped(press, skip(SkipReason.STOPPED, question="1"))
         async with asyncio.timeout(60):
             await stop.wait()
-    async with running.track(replace(MESSAGE, id="3")) as stop:
+    async with running_answers.track(replace(MESSAGE, id="3")) as stop:
         assert not stop.is_set()
 
 
@@ -219,8 +219,8 @@ async def test_after_a_restart_what_was_stopped_is_not_begun_again(journal: Jour
     press = pressed(STOP, "2")
     await journal.record_message(press)
     await journal.mark_skipped(press, skip(SkipReason.STOPPED, question="1"))
-    running = RunningAnswers(FeedbackRepository(journal.database))
-    async with running.track(MESSAGE, is_resumed=True) as stop:
+    running_answers = RunningAnswers(FeedbackRepository(journal.database))
+    async with running_answers.track(MESSAGE, is_resumed=True) as stop:
         assert stop.is_set()
 
 

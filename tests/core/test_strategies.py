@@ -36,8 +36,8 @@ SHELF = (INSTALL, MEMORY, VECTOR)
 
 @pytest.fixture
 async def peer() -> AsyncIterator[ScriptedPeer]:
-    async with ScriptedPeer() as running:
-        yield running
+    async with ScriptedPeer() as model_peer:
+        yield model_peer
 
 
 def allowing(*names: str, **changes: object) -> Settings:
@@ -54,13 +54,13 @@ async def ask(
     reranker: OrderKeeper | None = None,
     **model: object,
 ) -> Reply:
-    opened = models(peer, **model)
+    chat_model = models(peer, **model)
     library = library or InMemoryLibrary(SHELF)
     try:
-        reply = await answer(question, MemorySink(), parts(library, opened, configuration, reranker))
+        reply = await answer(question, MemorySink(), parts(library, chat_model, configuration, reranker))
         assert left_behind() == [], "no task outlives its answer"
     finally:
-        await opened.close()
+        await chat_model.close()
     return reply
 
 
@@ -130,11 +130,11 @@ async def test_a_router_that_answers_nonsense_means_single(peer: ScriptedPeer, r
 @pytest.mark.parametrize("fault", ["hanging", "failing"])
 async def test_a_router_that_hangs_or_fails_means_single(peer: ScriptedPeer, fault: str) -> None:
     setattr(peer, fault, {"choose"})
-    started = time.monotonic()
+    started_at = time.monotonic()
     result = await ask(HOW, peer, allowing("none", "single", "planning", budget={"deadline_s": 30, "choose": 0.02}))
     assert result.trace.strategy == "single"
     assert result.trace.cut == ("choose",)
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started_at < 15
 
 
 async def test_single_is_retrieved_while_the_router_thinks(peer: ScriptedPeer) -> None:
@@ -344,13 +344,13 @@ async def test_planning_survives_every_stage(peer: ScriptedPeer, stage: str, fau
     stages = {"plan", "filter", "decide", "repair"} if stage == "all" else {stage}
     setattr(peer, fault, stages)
     budget = {"deadline_s": 20, "step": 0.02, "gather": 0.5}
-    started = time.monotonic()
+    started_at = time.monotonic()
     reply = await ask(COMPARE, peer, allowing("planning", budget=budget))
     assert {"plan", "filter"} & stages <= set(reply.trace.cut)
     assert (stage != "decide") or "decide" in reply.trace.cut
     assert not reply.is_extractive
     assert "memory" in names(reply)
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started_at < 15
 
 
 async def test_planning_uses_what_it_has_when_its_share_runs_out(peer: ScriptedPeer) -> None:
@@ -469,9 +469,9 @@ async def test_react_that_answers_at_once_is_told_that_nothing_was_searched(peer
 
 
 async def test_passages_can_be_extracted_without_a_model(peer: ScriptedPeer) -> None:
-    long = passage("memory", "The memory module stores messages. " + "Birds fly south in winter. " * 9)
+    long_passage = passage("memory", "The memory module stores messages. " + "Birds fly south in winter. " * 9)
     configuration = settings(agents={"docs": {"sources": ["docs"], "compression": "extract"}})
-    reply = await ask(Question("memory module messages"), peer, configuration, InMemoryLibrary([long]))
+    reply = await ask(Question("memory module messages"), peer, configuration, InMemoryLibrary([long_passage]))
     assert peer.agents == ["write"]
     assert len(reply.passages[0].text) < 130
     assert "The memory module stores messages." in reply.passages[0].text

@@ -88,9 +88,9 @@ def test_damaged_replies_never_raise_and_are_read_quickly(shape: str) -> None:
         for _ in range(dice.randint(1, 12)):
             at = dice.randint(0, len(text))
             text[at : at + dice.randint(0, 3)] = [dice.choice(marks)] * dice.randint(0, 3)
-        started = time.thread_time()
+        started_at = time.thread_time()
         result = outcome(shape, "".join(text))
-        slowest = max(slowest, time.thread_time() - started)
+        slowest = max(slowest, time.thread_time() - started_at)
         if shape == "decision":
             assert (result["action"] == "search") == bool(result["query"])
     assert slowest < 0.5
@@ -117,10 +117,10 @@ def test_damaged_replies_never_raise_and_are_read_quickly(shape: str) -> None:
     ids=lambda text: text[:8].strip(),
 )
 def test_very_long_nonsense_is_read_quickly(text: str) -> None:
-    started = time.thread_time()
+    started_at = time.thread_time()
     for shape in ("decision", "filter", "strategy", "split"):
         outcome(shape, text)
-    assert time.thread_time() - started < 2.0
+    assert time.thread_time() - started_at < 2.0
 
 
 def make_request(**changes: Any) -> DecisionRequest:
@@ -135,12 +135,12 @@ def make_request(**changes: Any) -> DecisionRequest:
 
 
 async def decided(peer: ScriptedPeer, ask: DecisionRequest, budget: Budget, **model: object) -> Decision:
-    opened = models(peer, **model)
+    chat_model = models(peer, **model)
     try:
         default = Decision(reason="default")
-        return await decide(ask, decision_maker.parse_decision, default, parts(model=opened), budget)
+        return await decide(ask, decision_maker.parse_decision, default, parts(model=chat_model), budget)
     finally:
-        await opened.close()
+        await chat_model.close()
 
 
 async def test_nonsense_is_repaired_once() -> None:
@@ -177,10 +177,10 @@ async def test_a_model_that_hangs_or_fails_means_the_default(fault: str) -> None
     async with ScriptedPeer() as peer:
         setattr(peer, fault, {"decide"})
         budget = Budget(BudgetSettings(deadline_s=30, step=0.02))
-        started = time.monotonic()
+        started_at = time.monotonic()
         assert (await decided(peer, make_request(), budget)).reason == "default"
         assert budget.degraded == ["decide"]
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started_at < 15
 
 
 async def test_the_schema_is_sent_where_the_endpoint_has_it() -> None:
@@ -196,24 +196,28 @@ async def test_the_schema_is_sent_where_the_endpoint_has_it() -> None:
 async def test_a_refused_schema_is_left_out_from_then_on() -> None:
     async with ScriptedPeer(decide="[answer]") as peer:
         peer.refuses = {"response_format"}
-        opened = models(peer, json_schema=True)
+        chat_model = models(peer, json_schema=True)
         for _ in range(2):
             await decide(
-                make_request(), decision_maker.parse_decision, Decision(), parts(model=opened), Budget(BudgetSettings())
+                make_request(),
+                decision_maker.parse_decision,
+                Decision(),
+                parts(model=chat_model),
+                Budget(BudgetSettings()),
             )
-        await opened.close()
+        await chat_model.close()
         assert ["response_format" in body for body in peer.requests] == [True, False, False]
 
 
 async def test_a_request_that_is_refused_for_something_else_forgets_nothing() -> None:
     async with ScriptedPeer(decide="[answer]") as peer:
         peer.status, peer.failures = 400, 2
-        opened, budget = models(peer, json_schema=True), Budget(BudgetSettings())
+        chat_model, budget = models(peer, json_schema=True), Budget(BudgetSettings())
         form = decision_maker.DECISION_SCHEMA.to_response_schema()
         with pytest.raises(ModelError, match="status 400"):
-            await opened.complete("", [Turn("user", "?")], role="light", budget=budget, response_schema=form)
-        await opened.complete("", [Turn("user", "?")], role="light", budget=budget, response_schema=form)
-        await opened.close()
+            await chat_model.complete("", [Turn("user", "?")], role="light", budget=budget, response_schema=form)
+        await chat_model.complete("", [Turn("user", "?")], role="light", budget=budget, response_schema=form)
+        await chat_model.close()
         assert ["response_format" in body for body in peer.requests] == [True, False, True]
 
 

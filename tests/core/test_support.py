@@ -293,9 +293,9 @@ def test_reading_is_linear() -> None:
         + "a" * 2_000
         + "`"
     )
-    started = time.thread_time()
+    started_at = time.thread_time()
     check_support(claims, features, get_idf_weights([features]))
-    assert time.thread_time() - started < 3
+    assert time.thread_time() - started_at < 3
 
 
 # What a mark stands behind
@@ -350,17 +350,17 @@ async def test_the_labelled_set_keeps_its_figures(
     start = {"choose": "", "confirm": "b-", "last": "c-"}
     mine = [case for case in cases if (case.id[:2] if case.id[1] == "-" else "") == start[split]]
     assert len(mine) == size
-    measured = await evaluate_citations(mine, parts(vectors))
-    checked = measured.citations["checked"]
+    measurement = await evaluate_citations(mine, parts(vectors))
+    checked = measurement.citations["checked"]
     assert checked.precision.value is not None
     assert checked.recall.value is not None
-    assert measured.removals.precision.value is not None
-    assert measured.removals.recall.value is not None
+    assert measurement.removals.precision.value is not None
+    assert measurement.removals.recall.value is not None
     assert checked.precision.value >= precision
     assert checked.recall.value >= 0.97
-    assert measured.removals.precision.value >= 0.97, "a wrong removal is worse than a miss"
-    assert measured.removals.recall.value >= recall
-    scores = measured.look_back["words"]
+    assert measurement.removals.precision.value >= 0.97, "a wrong removal is worse than a miss"
+    assert measurement.removals.recall.value >= recall
+    scores = measurement.look_back["words"]
     assert scores.precision.value is not None
     assert scores.precision.value >= 0.8
     assert scores.f1.value is not None
@@ -368,9 +368,9 @@ async def test_the_labelled_set_keeps_its_figures(
 
 
 async def test_without_vectors_nothing_true_is_lost(cases: list[CitationCase]) -> None:
-    measured = await evaluate_citations(cases, parts(InMemoryLibrary()))
-    assert measured.removals.counts.false_positives == 0
-    assert measured.citations["checked"].counts.false_negatives == 0
+    measurement = await evaluate_citations(cases, parts(InMemoryLibrary()))
+    assert measurement.removals.counts.false_positives == 0
+    assert measurement.citations["checked"].counts.false_negatives == 0
 
 
 async def test_what_is_quoted_word_for_word_is_never_refused() -> None:
@@ -397,8 +397,8 @@ async def test_what_is_quoted_word_for_word_is_never_refused() -> None:
 
 @pytest.fixture
 async def peer() -> AsyncIterator[ScriptedPeer]:
-    async with ScriptedPeer() as running:
-        yield running
+    async with ScriptedPeer() as model_peer:
+        yield model_peer
 
 
 async def ask(

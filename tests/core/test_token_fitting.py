@@ -69,28 +69,28 @@ async def test_the_light_model_gets_what_fits_it_and_the_main_one_all(strategy: 
                 "light": {"base_url": peer.base_url, "model": "small", "context_tokens": LIGHT_TOKENS},
             }
         )
-        opened = RoleChatModel.open(configured)
-        assert opened is not None
+        chat_model = RoleChatModel.open(configured)
+        assert chat_model is not None
         configuration = settings(
             models=configured.model_dump(),
             agents={"docs": {"sources": ["docs"], "compression": "model"}},
             strategies={"allowed": [strategy], "default": strategy},
             knowledge={"search": {"rerank": "model"}},
         )
-        reply = await answer(QUESTION, MemorySink(), parts(InMemoryLibrary(LONG), opened, configuration))
-        await opened.close()
+        reply = await answer(QUESTION, MemorySink(), parts(InMemoryLibrary(LONG), chat_model, configuration))
+        await chat_model.close()
         token_counts = {agent: max(evidence_in(body["messages"]) for body in peer.sent(agent)) for agent in agents}
-        written = evidence_in(peer.sent("write")[0]["messages"])
+        prompt = evidence_in(peer.sent("write")[0]["messages"])
     assert {item.id for item in reply.passages} == {item.id for item in LONG}
     # Names in headers and ends of passages weigh a little.
     assert {agent: tokens for agent, tokens in token_counts.items() if tokens > LIGHT_TOKENS * 1.1} == {}
     assert min(token_counts.values()) > LIGHT_TOKENS * 0.4
-    assert written > 2000
+    assert prompt > 2000
 
 
 def test_a_model_alone_reads_for_both_roles() -> None:
     model = {"base_url": "http://localhost:1", "model": "one", "context_tokens": 77}
     for role in ("main", "light"):
-        whole = settings(models={role: model})
-        assert (whole.evidence_tokens(), whole.evidence_tokens("light")) == (77, 77)
+        configuration = settings(models={role: model})
+        assert (configuration.evidence_tokens(), configuration.evidence_tokens("light")) == (77, 77)
     assert isinstance(LONG[0], Passage)

@@ -94,15 +94,15 @@ def _attributes(item: Any) -> dict[str, Any]:
 async def test_the_spans_of_an_answer_hang_below_its_message() -> None:
     trace_id = make_trace_id("telegram", "", "-1", "7")
     async with collecting() as collector, ScriptedPeer(write=SECRET_TEXT) as peer, traced(collector):
-        opened = models(peer)
+        chat_model = models(peer)
         with trace_context(trace_id, "message", platform="telegram"):
             budget = Budget(Settings().budget)
             with budget.timed("write"):
                 chunks = [
-                    chunk async for chunk in opened.stream("Answer", [], role="main", budget=budget, agent="write")
+                    chunk async for chunk in chat_model.stream("Answer", [], role="main", budget=budget, agent="write")
                 ]
             annotate(outcome="answered")
-        await opened.close()
+        await chat_model.close()
     assert "".join(chunks) == SECRET_TEXT
     [message], [stage], [call] = (collector.named(name) for name in ("message", "write", "model.call"))
     assert {item.trace_id.hex() for item in collector.spans} == {trace_id}
@@ -130,11 +130,11 @@ async def test_a_span_that_fails_names_the_kind_of_error_alone() -> None:
 async def test_a_collector_that_is_away_costs_no_answer() -> None:
     tracing = open_tracing("http://127.0.0.1:9/v1/traces", {}, "tested")
     with tracing, span("stage"):
-        started = asyncio.get_running_loop().time()
+        started_at = asyncio.get_running_loop().time()
         for _ in range(5000):
             with span("many"):
                 pass
-        assert asyncio.get_running_loop().time() - started < 5, "nothing waits for the collector"
+        assert asyncio.get_running_loop().time() - started_at < 5, "nothing waits for the collector"
 
 
 async def test_every_line_of_a_message_has_one_id(tmp_path: Path) -> None:
@@ -146,11 +146,11 @@ async def test_every_line_of_a_message_has_one_id(tmp_path: Path) -> None:
         await journal.close()
         get_logger("core.test").info("elsewhere")
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    answered = [line for line in lines if line["event"] == "message.answered"]
-    assert [line["trace"] for line in answered] == [
-        make_trace_id("telegram", "", "-1", line["message"]) for line in answered
+    answered_lines = [line for line in lines if line["event"] == "message.answered"]
+    assert [line["trace"] for line in answered_lines] == [
+        make_trace_id("telegram", "", "-1", line["message"]) for line in answered_lines
     ]
-    assert len({line["trace"] for line in answered}) == 2
+    assert len({line["trace"] for line in answered_lines}) == 2
     ids_by_message: dict[str, set[str]] = {}
     for line in lines:
         if "message" in line:

@@ -33,8 +33,8 @@ class ForeignLibrary(InMemoryLibrary):
 
 @pytest.fixture
 async def peer() -> AsyncIterator[ScriptedPeer]:
-    async with ScriptedPeer(rewrite_translation=TRANSLATED) as running:
-        yield running
+    async with ScriptedPeer(rewrite_translation=TRANSLATED) as model_peer:
+        yield model_peer
 
 
 async def ask(
@@ -46,13 +46,13 @@ async def ask(
     reranker: OrderKeeper | None = None,
     **changes: object,
 ) -> Reply:
-    opened = models(peer)
-    await opened.warm_up()
+    chat_model = models(peer)
+    await chat_model.warm_up()
     configuration = settings(**changes)
     try:
-        return await answer(Question(text, history), MemorySink(), parts(library, opened, configuration, reranker))
+        return await answer(Question(text, history), MemorySink(), parts(library, chat_model, configuration, reranker))
     finally:
-        await opened.close()
+        await chat_model.close()
 
 
 async def test_the_translation_is_searched_beside_the_question(peer: ScriptedPeer) -> None:
@@ -117,8 +117,8 @@ async def test_a_question_in_latin_script_is_translated_too(peer: ScriptedPeer) 
 async def test_two_agents_and_sub_questions_cost_one_call(peer: ScriptedPeer) -> None:
     peer.replies["split"] = '{"questions": ["怎么安装软件包？", "记忆模块做什么？"]}'
     sources = {name: {"kind": "faq", "path": "faq.yaml"} for name in ("docs", "more")}
-    more = [replace(passage, id=f"more-{passage.id}", source="more") for passage in ForeignLibrary().passages]
-    library = ForeignLibrary((*ForeignLibrary().passages, *more))
+    extra_sources = [replace(passage, id=f"more-{passage.id}", source="more") for passage in ForeignLibrary().passages]
+    library = ForeignLibrary((*ForeignLibrary().passages, *extra_sources))
     await ask(peer, library, "怎么安装软件包，记忆模块做什么？", sources=sources, strategies={"allowed": ["parallel"]})
     assert peer.agents.count("rewrite_translation") == 1
     assert library.queries.count("How do I install the package?") == 2, "once at each agent"

@@ -43,9 +43,9 @@ def today() -> date:
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(tmp_path / "journal.db")
-    yield opened
-    await opened.close()
+    database = await Database.open(tmp_path / "journal.db")
+    yield database
+    await database.close()
 
 
 @pytest.fixture
@@ -55,15 +55,15 @@ def ledger(database: Database) -> UsageRepository:
 
 @pytest.fixture
 async def peer() -> AsyncIterator[ScriptedPeer]:
-    async with ScriptedPeer(write="Use pip [p1].") as running:
-        yield running
+    async with ScriptedPeer(write="Use pip [p1].") as model_peer:
+        yield model_peer
 
 
 @pytest.fixture
 async def model(peer: ScriptedPeer) -> AsyncIterator[RoleChatModel]:
-    opened = models(peer)
-    yield opened
-    await opened.close()
+    chat_model = models(peer)
+    yield chat_model
+    await chat_model.close()
 
 
 async def no_versions(_sources: object, _oldest_s: float) -> dict[str, str]:
@@ -71,9 +71,9 @@ async def no_versions(_sources: object, _oldest_s: float) -> dict[str, str]:
 
 
 def answering(database: Database, model: RoleChatModel | None, **changes: Any) -> AnswerService:
-    whole = settings(**changes)
-    deps = parts(model=model, configuration=whole)
-    return make_answer_service(deps, no_versions, database, make_live_settings(whole, database))
+    configuration = settings(**changes)
+    deps = parts(model=model, configuration=configuration)
+    return make_answer_service(deps, no_versions, database, make_live_settings(configuration, database))
 
 
 def consumed(tokens: int, cost: float = 0.0) -> dict[str, TokenUsage]:
@@ -261,16 +261,18 @@ LOCAL = {"base_url": "http://127.0.0.1:11434/v1", "model": "m"}
     ],
 )
 def test_a_paid_model_has_limits_by_default(main: dict[str, Any], is_paid: bool) -> None:
-    whole = settings(models={"main": main})
-    limits = [whole.get_daily_limit(name) for name in DAILY_LIMITS]
+    configuration = settings(models={"main": main})
+    limits = [configuration.get_daily_limit(name) for name in DAILY_LIMITS]
     # A question is thought to take twice 4000 + 1024 tokens.
     tokens = [500 * 10_048, 150 * 10_048, 30 * 10_048] if is_paid else [None] * 3
     assert limits == [*tokens, None, None, None]
 
 
 def test_limits_that_are_configured_hold_each_for_itself() -> None:
-    whole = settings(models={"main": PAID}, limits={"daily_tokens": None, "daily_tokens_per_chat": 5, "daily_cost": 2})
-    assert [whole.get_daily_limit(name) for name in DAILY_LIMITS] == [None, 5, 30 * 10_048, 2, None, None]
+    configuration = settings(
+        models={"main": PAID}, limits={"daily_tokens": None, "daily_tokens_per_chat": 5, "daily_cost": 2}
+    )
+    assert [configuration.get_daily_limit(name) for name in DAILY_LIMITS] == [None, 5, 30 * 10_048, 2, None, None]
 
 
 async def test_a_member_is_stopped_by_the_default_limit(
@@ -350,9 +352,9 @@ async def test_many_at_once_do_not_go_far_beyond_a_limit(
     outcomes = await asyncio.gather(
         *(line.answer(replace(HOW, id=str(number)), MemorySink()) for number in range(12)), return_exceptions=True
     )
-    refused = [outcome for outcome in outcomes if isinstance(outcome, UsageError)]
-    assert len(refused) == 12 - 3
-    assert all("reserved for answers in progress" in str(usage_error) for usage_error in refused)
+    refused_calls = [outcome for outcome in outcomes if isinstance(outcome, UsageError)]
+    assert len(refused_calls) == 12 - 3
+    assert all("reserved for answers in progress" in str(usage_error) for usage_error in refused_calls)
     assert (await ledger.get_daily_usage(today()))[0].usage.total_tokens == 4 * total_tokens
     with pytest.raises(UsageError, match="is used up"):
         await line.answer(HOW, MemorySink())

@@ -210,9 +210,9 @@ async def test_what_cannot_be_looked_at_is_left_out(peer: ScriptedPeer, bad: Ima
 async def test_a_model_that_hangs_or_fails_costs_its_share_and_no_more(peer: ScriptedPeer) -> None:
     peer.hanging.add("see")
     configuration = configured(peer, budget={"deadline_s": 30, "vision": 0.02})
-    started = time.monotonic()
+    started_at = time.monotonic()
     sink = await ask(Question("How do I install it?", image_loaders=(picture(),)), configuration)
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started_at < 15
     assert sink.opened == 1
     assert sink.replies[0].text.endswith(ENGLISH.image_failed_text_only)
     peer.hanging.clear()

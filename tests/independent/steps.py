@@ -73,12 +73,12 @@ def call(url: str, body: object = None, *, method: str = "", headers: Mapping[st
 
 def wait_for(find: Callable[[], T | None], description: str) -> T:
     """Wait until something is found, print the step and return it. Raises `SystemExit` when it never is."""
-    begun = time.monotonic()
+    started_at = time.monotonic()
     while not (result := find()):
-        if time.monotonic() > begun + TIMEOUT_S:
+        if time.monotonic() > started_at + TIMEOUT_S:
             raise SystemExit(f"failed: {description}")
         time.sleep(0.1)
-    print(f"ok   {description} ({time.monotonic() - begun:.1f} s)", flush=True)
+    print(f"ok   {description} ({time.monotonic() - started_at:.1f} s)", flush=True)
     return result
 
 

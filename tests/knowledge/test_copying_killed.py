@@ -235,18 +235,18 @@ async def test_the_command(tmp_path: Path, server: WeaviateSettings) -> None:
     deployment = Deployment(tmp_path, {"sources": sources, "knowledge": {"store": {"weaviate": place}}})
     await asyncio.to_thread(deployment.call, "ingest")
     question = ("search", "rocket to the moon", "--top-k", "20")
-    before = await asyncio.to_thread(deployment.json, *question)
+    state_before = await asyncio.to_thread(deployment.json, *question)
     # The first one says how long it takes; it is forgotten.
     code, usual = await _command(deployment, None)
     assert code == 0
     await forget(server)
     ends = [(await _command(deployment, share * usual))[0] for share in (0.6, 0.8)]
     assert -signal.SIGKILL in ends, "it was never killed"
-    assert await asyncio.to_thread(deployment.json, *question) == before
+    assert await asyncio.to_thread(deployment.json, *question) == state_before
     assert (await _command(deployment, None))[0] == 0
     for provider in ("sqlite", "weaviate"):
         chosen = ("--set", f"knowledge.store.provider={provider}")
-        assert await asyncio.to_thread(deployment.json, *chosen, *question) == before, provider
+        assert await asyncio.to_thread(deployment.json, *chosen, *question) == state_before, provider
 
 
 if __name__ == "__main__":

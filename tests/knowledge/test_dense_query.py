@@ -46,12 +46,12 @@ async def library(store: Store, embedder: WordEmbedder) -> KnowledgeLibrary:
 
 
 async def test_meaning_is_embedded_and_words_are_looked_up(library: KnowledgeLibrary, embedder: WordEmbedder) -> None:
-    plain = {result.path: result for result in await library.search("docs", QUESTION, 4)}
+    plain_passages = {result.path: result for result in await library.search("docs", QUESTION, 4)}
     split = {result.path: result for result in await library.search("docs", QUESTION, 4, dense_query=PASSAGE)}
     assert embedder.embedded == [QUESTION, PASSAGE]
-    assert split["refund.md"].similarity > 0.7 > plain["refund.md"].similarity
+    assert split["refund.md"].similarity > 0.7 > plain_passages["refund.md"].similarity
     assert {path: passage.lexical for path, passage in split.items()} == {
-        path: passage.lexical for path, passage in plain.items()
+        path: passage.lexical for path, passage in plain_passages.items()
     }
     assert split["ledger.md"].lexical > 0 == split["refund.md"].lexical
 

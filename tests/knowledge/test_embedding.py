@@ -141,9 +141,9 @@ async def test_a_cache_that_cannot_be_written_names_the_place(tmp_path: Path) ->
 @pytest.mark.serial
 async def test_questions_overtake_an_ingest_and_it_can_be_cancelled(local: LocalEmbedder) -> None:
     async def measure_query() -> float:
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         await local.embed(["How do agents exchange messages?"])
-        return time.perf_counter() - started
+        return time.perf_counter() - started_at
 
     alone = float(np.median([await measure_query() for _ in range(5)]))
     passage = "Agents exchange messages through a hub that broadcasts to each of its participants. " * 12
@@ -168,8 +168,8 @@ async def test_a_closed_model_says_so(local: LocalEmbedder) -> None:
         await local.embed(["too late"])
 
 
-async def remote(peer: LanguageModelPeer, **more: Any) -> Embedder:
-    values = {"provider": "openai", "base_url": peer.base_url, "model": "vectors", "dimension": 8, **more}
+async def remote(peer: LanguageModelPeer, **extra_fields: Any) -> Embedder:
+    values = {"provider": "openai", "base_url": peer.base_url, "model": "vectors", "dimension": 8, **extra_fields}
     return await open_embedder(EmbeddingSettings(**values), Path("unused"))
 
 
@@ -239,9 +239,9 @@ async def test_remote_fails_as_one_and_recovers() -> None:
     async with LanguageModelPeer() as peer:
         embedder = await remote(peer, batch=1)
         peer.status, peer.failures = 500, 1
-        with pytest.raises(EmbeddingError, match="status 500") as failed:
+        with pytest.raises(EmbeddingError, match="status 500") as error_info:
             await embedder.embed([f"text {number}" for number in range(100)])
-        assert failed.value.__cause__ is not None
+        assert error_info.value.__cause__ is not None
         assert len(peer.requests) < 100
         assert (await embedder.embed(["text"])).shape == (1, 8)
         await embedder.close()

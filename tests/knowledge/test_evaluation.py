@@ -136,9 +136,9 @@ class TestCorpora:
         entries = read_cases(data, read_corpus_document, CORPUS_LINE_FORMAT)
         assert entries[0] == CorpusDocument("a/1", "Apples are sweet.", "Apples", "https://x.y/1", "fruit")
         assert entries[1].source == "corpus"
-        bad = write(tmp_path / "b.jsonl", '{"id": "x", "text": "t", "source": "No Name"}')
+        bad_file = write(tmp_path / "b.jsonl", '{"id": "x", "text": "t", "source": "No Name"}')
         with pytest.raises(UsageError, match="source 'No Name' is no name"):
-            read_cases(bad, read_corpus_document, CORPUS_LINE_FORMAT)
+            read_cases(bad_file, read_corpus_document, CORPUS_LINE_FORMAT)
 
     async def test_fill_a_store_for_the_length_of_a_block(self, embedder: WordEmbedder) -> None:
         entries = [

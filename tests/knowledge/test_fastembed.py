@@ -60,11 +60,11 @@ def settings(**values: object) -> EmbeddingSettings:
 
 @pytest.fixture
 async def embedder(folder: Path, tmp_path: Path) -> AsyncIterator[FastEmbedder]:
-    opened = await open_embedder(settings(path=folder), tmp_path / "models")
-    assert isinstance(opened, FastEmbedder)
-    yield opened
-    await opened.close()
-    await opened.close()
+    embedder = await open_embedder(settings(path=folder), tmp_path / "models")
+    assert isinstance(embedder, FastEmbedder)
+    yield embedder
+    await embedder.close()
+    await embedder.close()
 
 
 async def test_a_model_from_a_folder_makes_unit_vectors(embedder: FastEmbedder) -> None:

@@ -340,29 +340,29 @@ class Watched:
 
 
 async def test_only_the_agents_of_refreshed_sources_are_reloaded(filled: Store, embedder: WordEmbedder) -> None:
-    watched = Watched(filled)
-    library = KnowledgeLibrary(settings(), watched, embedder)  # type: ignore[arg-type]
+    watched_library = Watched(filled)
+    library = KnowledgeLibrary(settings(), watched_library, embedder)  # type: ignore[arg-type]
     await library.load()
-    assert sorted(watched.read) == ["chinese", "fruit", "tools"]
-    watched.read.clear()
+    assert sorted(watched_library.read) == ["chinese", "fruit", "tools"]
+    watched_library.read.clear()
     await refresh(DictSource("fruit", {"new.md": "The plum is purple."}), filled, embedder, SyncOptions(200))
     await library.reload(["fruit", "nothing"])
-    assert watched.read == ["fruit"]
+    assert watched_library.read == ["fruit"]
     assert (await names(library, "purple plum"))[0] == "cook"
     assert (await names(library, "a saw or a hammer?"))[0] == "smith"
 
 
 async def test_of_reloads_at_once_the_newest_counts(filled: Store, embedder: WordEmbedder) -> None:
-    watched = Watched(filled)
-    watched.ready.clear()
-    library = KnowledgeLibrary(settings(agents={"cook": {"sources": ["fruit"]}}), watched, embedder)  # type: ignore[arg-type]
+    watched_library = Watched(filled)
+    watched_library.ready.clear()
+    library = KnowledgeLibrary(settings(agents={"cook": {"sources": ["fruit"]}}), watched_library, embedder)  # type: ignore[arg-type]
     old = asyncio.create_task(library.load())
-    while not watched.read:
+    while not watched_library.read:
         await asyncio.sleep(0.001)
     await refresh(DictSource("fruit", {}), filled, embedder, SyncOptions(200))
     new = asyncio.create_task(library.reload())
     await asyncio.sleep(0.01)
-    watched.ready.set()
+    watched_library.ready.set()
     await asyncio.gather(old, new)
     assert library.is_empty
 
@@ -370,17 +370,17 @@ async def test_of_reloads_at_once_the_newest_counts(filled: Store, embedder: Wor
 async def test_a_question_for_nobody_is_not_searched_and_the_answer_says_so(
     filled: Store, embedder: WordEmbedder
 ) -> None:
-    chosen = settings(knowledge={"routing": {"threshold": 0.4}})
-    watched = Watched(filled)
-    library = KnowledgeLibrary(chosen, watched, embedder)  # type: ignore[arg-type]
+    configuration = settings(knowledge={"routing": {"threshold": 0.4}})
+    watched_library = Watched(filled)
+    library = KnowledgeLibrary(configuration, watched_library, embedder)  # type: ignore[arg-type]
     await library.load()
-    parts = AnswerDependencies(chosen, library, OrderKeeper(), None, Prompts.read(), REWRITES)
+    parts = AnswerDependencies(configuration, library, OrderKeeper(), None, Prompts.read(), REWRITES)
     for question, searches in (("Is the apple or the pear sweet fruit?", 1), ("Who won the cup yesterday?", 0)):
-        watched.searches = 0
+        watched_library.searches = 0
         sink = MemorySink()
         reply = await answer(Question(question), sink, parts)
         assert bool(reply.trace.agents) == bool(reply.passages) == bool(searches)
-        assert watched.searches == 1, "an agent's, or the one that finds no passage near the question"
+        assert watched_library.searches == 1, "an agent's, or the one that finds no passage near the question"
         assert ("I found nothing about this" in reply.text) == (not searches)
 
 
@@ -453,8 +453,8 @@ async def test_a_named_identifier_brings_its_definition_first(store: Store, embe
     await library.load()
     passages = await library.search("smith", "what does make_pear return", 2)
     assert [passage.path for passage in passages] == ["b.py", "a.py"]
-    plain = await library.search("smith", "what does make pear return", 2)
-    assert plain[0].lexical_share < passages[0].lexical_share
+    plain_passages = await library.search("smith", "what does make pear return", 2)
+    assert plain_passages[0].lexical_share < passages[0].lexical_share
 
 
 async def test_by_words_a_threshold_leaves_out_those_without_any(filled: Store, embedder: WordEmbedder) -> None:

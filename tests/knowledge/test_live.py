@@ -42,15 +42,15 @@ def parsed(**values: Any) -> SourceSettings:
     return TypeAdapter[SourceSettings](SourceSettings).validate_python({"allow_private": ["127.0.0.1"], **values})
 
 
-def service(web: WebPeer, provider: str, **more: Any) -> SourceSettings:
+def service(web: WebPeer, provider: str, **extra_fields: Any) -> SourceSettings:
     engine = {"engine": "cx1"} if provider == "google" else {}
     base = {"base_url": web.url(f"/{provider}"), "api_key": {"env": "SEARCH_KEY"}}
-    return parsed(kind="search_api", provider=provider, **base, **engine, **more)
+    return parsed(kind="search_api", provider=provider, **base, **engine, **extra_fields)
 
 
-def api(web: WebPeer, **more: Any) -> HttpApi:
+def api(web: WebPeer, **extra_fields: Any) -> HttpApi:
     return open_live_source(
-        "api", parsed(**{"kind": "http_api", "url": web.url("/searxng/search"), "text": "content", **more})
+        "api", parsed(**{"kind": "http_api", "url": web.url("/searxng/search"), "text": "content", **extra_fields})
     )
 
 
@@ -128,9 +128,9 @@ async def test_a_wrong_key_is_said_and_never_shown(
 ) -> None:
     monkeypatch.setenv("SEARCH_KEY", "wrong-secret")
     source = open_live_source("news", service(web, provider))
-    with pytest.raises(SourceError, match=r"source news: .* answered with status 4\d\d") as failed:
+    with pytest.raises(SourceError, match=r"source news: .* answered with status 4\d\d") as error_info:
         await source.search("rocket")
-    assert "wrong-secret" not in str(failed.value)
+    assert "wrong-secret" not in str(error_info.value)
     await source.close()
 
 
@@ -293,8 +293,8 @@ async def test_live_and_stored_passages_are_ranked_together(
     assert "pear" in passages[0].text
     assert "pear" in passages[1].text
     web.fault = "drop"
-    again = await library.search("all", "is the plum a fruit?", 10)
-    assert {passage.source for passage in again} == {"fruit"}
+    second_passages = await library.search("all", "is the plum a fruit?", 10)
+    assert {passage.source for passage in second_passages} == {"fruit"}
     await library.close()
 
 
@@ -405,8 +405,8 @@ async def test_the_same_query_at_the_same_time_is_asked_once(web: WebPeer, tmp_p
 async def test_a_failure_is_shared_and_not_kept(web: WebPeer) -> None:
     source = api(web, params={"q": "{query}", "format": "json"})
     web.fault = "html"
-    failed = await asyncio.gather(*(source.search("rocket") for _ in range(3)), return_exceptions=True)
-    assert [type(item) for item in failed] == [SourceError] * 3
+    errors = await asyncio.gather(*(source.search("rocket") for _ in range(3)), return_exceptions=True)
+    assert [type(item) for item in errors] == [SourceError] * 3
     assert len(web.requests) == 1
     web.fault = ""
     assert await source.search("rocket")

@@ -42,8 +42,8 @@ HEAVY = ("aiohttp", "asyncio", "bots", "ctranslate2", "lancedb", "numpy", "opena
 
 @pytest.fixture
 async def pool() -> AsyncIterator[WorkerPool]:
-    async with WorkerPool(ParsingSettings(workers=2, memory_mb=128, cpu_s=1, wall_s=30, output_mb=1)) as opened:
-        yield opened
+    async with WorkerPool(ParsingSettings(workers=2, memory_mb=128, cpu_s=1, wall_s=30, output_mb=1)) as client:
+        yield client
 
 
 async def test_results_keep_their_types(pool: WorkerPool) -> None:

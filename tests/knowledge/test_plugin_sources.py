@@ -254,11 +254,11 @@ async def test_one_that_breaks_is_named_and_loses_nothing(
     plugin: str, words: str, broken: Path, update: Update, store: Store
 ) -> None:
     await update(own("Good"))
-    started = time.monotonic()
+    started_at = time.monotonic()
     step = "listing" if plugin in LISTS else "reading"
     with pytest.raises(SourceError) as caught:
         await update(own(plugin))
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started_at < 30
     assert str(caught.value).startswith(f"source own: its plug-in '{plugin.lower()}' failed in {step}: ")
     assert words in str(caught.value)
     passages = await store.search("good", None, ["own"], 9)

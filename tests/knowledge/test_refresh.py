@@ -24,11 +24,11 @@ from tests.knowledge.test_sources_feed import rss
 from tests.peers.web import WebPeer
 
 
-def folder(path: Path, *texts: str, **more: object) -> FilesSource:
+def folder(path: Path, *texts: str, **extra_fields: object) -> FilesSource:
     path.mkdir()
     for number, text in enumerate(texts):
         (path / f"{number}.md").write_text(text, "utf-8")
-    return FilesSource.model_validate({"kind": "files", "path": path, **more})
+    return FilesSource.model_validate({"kind": "files", "path": path, **extra_fields})
 
 
 async def test_a_source_that_cannot_even_be_opened_does_not_stop_the_others(

@@ -34,7 +34,7 @@ SOON_S = 60
 
 
 @dataclass
-class Upkept:
+class KnowledgeFolder:
     """A deployment's knowledge; `keeper()` starts what keeps it, as a daemon would."""
 
     folder: Path
@@ -43,8 +43,8 @@ class Upkept:
     record: RefreshStateRepository
     notifications: list[list[str]] = field(default_factory=list)
 
-    def settings(self, sources: Mapping[str, Any], **more: object) -> Settings:
-        return Settings.model_validate({"data_dir": self.folder, "sources": sources, **more})
+    def settings(self, sources: Mapping[str, Any], **extra_fields: object) -> Settings:
+        return Settings.model_validate({"data_dir": self.folder, "sources": sources, **extra_fields})
 
     def work(self, settings: Settings) -> RefreshContext:
         return RefreshContext(settings.sources, self.store, self.embedder, self.folder, 200, self.record)
@@ -85,9 +85,9 @@ class GatedEmbedder(WordEmbedder):
 
 
 @pytest.fixture
-async def upkept(tmp_path: Path, store: Store, embedder: WordEmbedder) -> AsyncIterator[Upkept]:
+async def knowledge_folder(tmp_path: Path, store: Store, embedder: WordEmbedder) -> AsyncIterator[KnowledgeFolder]:
     database = await Database.open(tmp_path / "journal.db")
-    yield Upkept(tmp_path, store, embedder, RefreshStateRepository(database))
+    yield KnowledgeFolder(tmp_path, store, embedder, RefreshStateRepository(database))
     await database.close()
 
 
@@ -98,8 +98,8 @@ async def web() -> AsyncIterator[WebPeer]:
         yield peer
 
 
-def feed(web: WebPeer, **more: object) -> dict[str, Any]:
-    return {"kind": "feed", "url": web.url("/feed"), "allow_private": ["127.0.0.1"], "timeout_s": 30, **more}
+def feed(web: WebPeer, **extra_fields: object) -> dict[str, Any]:
+    return {"kind": "feed", "url": web.url("/feed"), "allow_private": ["127.0.0.1"], "timeout_s": 30, **extra_fields}
 
 
 async def get_state(keeper: SourceRefresher, name: str) -> SourceState:
@@ -119,57 +119,62 @@ async def true(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_new_source_is_read_at_once_and_a_restart_does_not_read_it_again(upkept: Upkept) -> None:
-    settings = upkept.settings({"fruit": upkept.files("fruit", a="apple", b="banana")})
-    async with upkept.keeper(settings) as keeper:
+async def test_a_new_source_is_read_at_once_and_a_restart_does_not_read_it_again(
+    knowledge_folder: KnowledgeFolder,
+) -> None:
+    settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple", b="banana")})
+    async with knowledge_folder.keeper(settings) as keeper:
         state = await until(keeper, "fruit", lambda source_state: source_state.last_success)
         assert (state.documents, state.passages, state.error) == (2, 2, "")
         assert state.last_success
         assert state.next_run
         assert timedelta(minutes=59) < state.next_run - state.last_success < timedelta(minutes=67)
-        await true(lambda: upkept.notifications)
-        assert all(names == ["fruit"] for names in upkept.notifications)
-    before = await upkept.tries("fruit")
-    async with upkept.keeper(settings):
+        await true(lambda: knowledge_folder.notifications)
+        assert all(names == ["fruit"] for names in knowledge_folder.notifications)
+    tries_before = await knowledge_folder.tries("fruit")
+    async with knowledge_folder.keeper(settings):
         await asyncio.sleep(0.3)
-    assert await upkept.tries("fruit") == before
+    assert await knowledge_folder.tries("fruit") == tries_before
 
 
-async def test_changed_settings_and_lost_passages_make_a_source_due(upkept: Upkept) -> None:
-    fruit = upkept.files("fruit", a="apple", b="banana")
-    async with upkept.keeper(upkept.settings({"fruit": fruit})) as keeper:
+async def test_changed_settings_and_lost_passages_make_a_source_due(knowledge_folder: KnowledgeFolder) -> None:
+    fruit = knowledge_folder.files("fruit", a="apple", b="banana")
+    async with knowledge_folder.keeper(knowledge_folder.settings({"fruit": fruit})) as keeper:
         await until(keeper, "fruit", lambda source_state: source_state.documents == 2)
-    async with upkept.keeper(upkept.settings({"fruit": fruit | {"exclude": ["b.md"]}})) as keeper:
+    async with knowledge_folder.keeper(knowledge_folder.settings({"fruit": fruit | {"exclude": ["b.md"]}})) as keeper:
         await until(keeper, "fruit", lambda source_state: source_state.documents == 1)
-    await upkept.store.replace("fruit", ["a.md"], [])
-    async with upkept.keeper(upkept.settings({"fruit": fruit | {"exclude": ["b.md"]}})):
+    await knowledge_folder.store.replace("fruit", ["a.md"], [])
+    async with knowledge_folder.keeper(knowledge_folder.settings({"fruit": fruit | {"exclude": ["b.md"]}})):
         async with asyncio.timeout(SOON_S):
-            while not await upkept.store.manifest("fruit"):
+            while not await knowledge_folder.store.manifest("fruit"):
                 await asyncio.sleep(0.02)
-        assert set(await upkept.store.manifest("fruit")) == {"a.md"}
+        assert set(await knowledge_folder.store.manifest("fruit")) == {"a.md"}
 
 
-async def test_a_start_forgets_the_sources_that_were_removed(upkept: Upkept) -> None:
-    fruit, trees = upkept.files("fruit", a="apple"), upkept.files("trees", a="oak", b="elm")
-    async with upkept.keeper(upkept.settings({"fruit": fruit, "trees": trees})) as keeper:
+async def test_a_start_forgets_the_sources_that_were_removed(knowledge_folder: KnowledgeFolder) -> None:
+    fruit, trees = knowledge_folder.files("fruit", a="apple"), knowledge_folder.files("trees", a="oak", b="elm")
+    async with knowledge_folder.keeper(knowledge_folder.settings({"fruit": fruit, "trees": trees})) as keeper:
         for name in ("fruit", "trees"):
             await until(keeper, name, lambda source_state: source_state.last_success)
-    clone = upkept.folder / "git" / "trees-0"
+    clone = knowledge_folder.folder / "git" / "trees-0"
     clone.mkdir(parents=True)
     write_state(clone, CloneState("https://example.org/trees", followers={"trees": ["main"]}))
     web = {"kind": "http_api", "url": "https://example.org/", "results": "@", "title": "a", "text": "b", "link": "c"}
-    async with upkept.keeper(upkept.settings({"fruit": fruit, "trees": web})), asyncio.timeout(SOON_S):
-        while "trees" in await upkept.record.get_states():
+    async with (
+        knowledge_folder.keeper(knowledge_folder.settings({"fruit": fruit, "trees": web})),
+        asyncio.timeout(SOON_S),
+    ):
+        while "trees" in await knowledge_folder.record.get_states():
             await asyncio.sleep(0.02)
-        await true(lambda: ["trees"] in upkept.notifications)
-    assert await upkept.store.manifest("trees") == {}
-    assert len(await upkept.store.manifest("fruit")) == 1
+        await true(lambda: ["trees"] in knowledge_folder.notifications)
+    assert await knowledge_folder.store.manifest("trees") == {}
+    assert len(await knowledge_folder.store.manifest("fruit")) == 1
     assert not clone.exists()
 
 
-async def test_by_interval_one_run_at_a_time(upkept: Upkept, web: WebPeer) -> None:
-    settings = upkept.settings({"news": feed(web, refresh={"minutes": 0.1 / 60, "jitter": 0})})
-    async with upkept.keeper(settings) as keeper:
+async def test_by_interval_one_run_at_a_time(knowledge_folder: KnowledgeFolder, web: WebPeer) -> None:
+    settings = knowledge_folder.settings({"news": feed(web, refresh={"minutes": 0.1 / 60, "jitter": 0})})
+    async with knowledge_folder.keeper(settings) as keeper:
         await true(lambda: len(web.requests) >= 4)
         web.fault = "slow"
         await until(keeper, "news", lambda source_state: source_state.running)
@@ -178,11 +183,13 @@ async def test_by_interval_one_run_at_a_time(upkept: Upkept, web: WebPeer) -> No
         assert len(web.requests) <= so_far + 1
 
 
-async def test_asked_for_during_a_run_means_one_more_and_no_third(upkept: Upkept, web: WebPeer) -> None:
-    settings = upkept.settings({"news": feed(web)})
-    upkept.embedder = gated = GatedEmbedder()
+async def test_asked_for_during_a_run_means_one_more_and_no_third(
+    knowledge_folder: KnowledgeFolder, web: WebPeer
+) -> None:
+    settings = knowledge_folder.settings({"news": feed(web)})
+    knowledge_folder.embedder = gated = GatedEmbedder()
     gated.gate.set()
-    async with upkept.keeper(settings) as keeper:
+    async with knowledge_folder.keeper(settings) as keeper:
         await until(keeper, "news", lambda source_state: source_state.last_success and not source_state.running)
         assert len(web.requests) == 1
         gated.gate.clear()
@@ -200,9 +207,11 @@ async def test_asked_for_during_a_run_means_one_more_and_no_third(upkept: Upkept
     assert len(web.requests) == 3
 
 
-async def test_pause_survives_a_restart_and_resume_makes_up_once(upkept: Upkept, web: WebPeer) -> None:
-    settings = upkept.settings({"news": feed(web, refresh={"minutes": 0.2 / 60, "jitter": 0})})
-    async with upkept.keeper(settings) as keeper:
+async def test_pause_survives_a_restart_and_resume_makes_up_once(
+    knowledge_folder: KnowledgeFolder, web: WebPeer
+) -> None:
+    settings = knowledge_folder.settings({"news": feed(web, refresh={"minutes": 0.2 / 60, "jitter": 0})})
+    async with knowledge_folder.keeper(settings) as keeper:
         await until(keeper, "news", lambda source_state: source_state.last_success)
         await keeper.pause("news")
         await until(
@@ -211,7 +220,7 @@ async def test_pause_survives_a_restart_and_resume_makes_up_once(upkept: Upkept,
             lambda source_state: source_state.paused and not source_state.running and source_state.next_run is None,
         )
     paused_at = len(web.requests)
-    async with upkept.keeper(settings) as keeper:
+    async with knowledge_folder.keeper(settings) as keeper:
         await asyncio.sleep(0.6)
         assert len(web.requests) == paused_at
         assert (await get_state(keeper, "news")).paused
@@ -227,42 +236,52 @@ async def test_pause_survives_a_restart_and_resume_makes_up_once(upkept: Upkept,
         await keeper.refresh(["news", "nothing"])
 
 
-async def test_slow_servers_hold_nobody_up(upkept: Upkept, web: WebPeer) -> None:
+async def test_slow_servers_hold_nobody_up(knowledge_folder: KnowledgeFolder, web: WebPeer) -> None:
     web.fault = "slow"
     slow = {f"slow-{number}": feed(web) for number in range(5)}
-    settings = upkept.settings({**slow, "fruit": upkept.files("fruit", a="apple")})
-    async with upkept.keeper(settings) as keeper:
+    settings = knowledge_folder.settings({**slow, "fruit": knowledge_folder.files("fruit", a="apple")})
+    async with knowledge_folder.keeper(settings) as keeper:
         await true(lambda: len(web.requests) >= 5)
         await until(keeper, "fruit", lambda source_state: source_state.last_success)
         states = {state.name: state for state in await keeper.states()}
         assert all(states[name].running for name in slow)
 
 
-async def test_who_waits_for_its_turn_is_looked_at_again_when_it_comes(upkept: Upkept, web: WebPeer) -> None:
+async def test_who_waits_for_its_turn_is_looked_at_again_when_it_comes(
+    knowledge_folder: KnowledgeFolder, web: WebPeer
+) -> None:
     web.fault = "slow"
     slow = {f"slow-{number}": feed(web, timeout_s=5) for number in range(FETCH_CONCURRENCY)}
-    sources = {**slow, "fruit": upkept.files("fruit", a="apple"), "trees": upkept.files("trees", a="oak")}
-    settings = upkept.settings(sources)
+    sources = {
+        **slow,
+        "fruit": knowledge_folder.files("fruit", a="apple"),
+        "trees": knowledge_folder.files("trees", a="oak"),
+    }
+    settings = knowledge_folder.settings(sources)
     for name in ("fruit", "trees"):
-        await refresh_source(upkept.work(settings), name)
-    async with upkept.keeper(settings) as keeper:
+        await refresh_source(knowledge_folder.work(settings), name)
+    async with knowledge_folder.keeper(settings) as keeper:
         await true(lambda: len(web.requests) >= FETCH_CONCURRENCY)
-        await upkept.record.mark_invalidated(["fruit"])
+        await knowledge_folder.record.mark_invalidated(["fruit"])
         await keeper.resume("fruit")
         await keeper.refresh(["trees"])
         await asyncio.sleep(0.2)
         await keeper.pause("fruit")
-        await refresh_source(upkept.work(settings), "trees")
-        result = [await upkept.tries(name) for name in ("fruit", "trees")]
+        await refresh_source(knowledge_folder.work(settings), "trees")
+        result = [await knowledge_folder.tries(name) for name in ("fruit", "trees")]
         for name in slow:
             await until(keeper, name, lambda source_state: source_state.error)
         await asyncio.sleep(0.2)
-    assert [await upkept.tries(name) for name in ("fruit", "trees")] == result, "paused, and refreshed, meanwhile"
+    assert [await knowledge_folder.tries(name) for name in ("fruit", "trees")] == result, (
+        "paused, and refreshed, meanwhile"
+    )
 
 
-async def test_a_failing_source_keeps_its_knowledge_and_is_tried_again_sooner(upkept: Upkept, web: WebPeer) -> None:
-    settings = upkept.settings({"news": feed(web), "fruit": upkept.files("fruit", a="apple")})
-    async with upkept.keeper(settings) as keeper:
+async def test_a_failing_source_keeps_its_knowledge_and_is_tried_again_sooner(
+    knowledge_folder: KnowledgeFolder, web: WebPeer
+) -> None:
+    settings = knowledge_folder.settings({"news": feed(web), "fruit": knowledge_folder.files("fruit", a="apple")})
+    async with knowledge_folder.keeper(settings) as keeper:
         good = await until(keeper, "news", lambda source_state: source_state.last_success)
         web.status = 500
         await keeper.refresh()
@@ -273,7 +292,7 @@ async def test_a_failing_source_keeps_its_knowledge_and_is_tried_again_sooner(up
         assert bad.last_try
         assert bad.next_run - bad.last_try < timedelta(minutes=2)
         assert (await get_state(keeper, "fruit")).error == ""
-        assert await upkept.store.manifest("news")
+        assert await knowledge_folder.store.manifest("news")
         web.status = 0
         await keeper.refresh(["news"])
         healed = await until(keeper, "news", lambda source_state: not source_state.error)
@@ -281,61 +300,63 @@ async def test_a_failing_source_keeps_its_knowledge_and_is_tried_again_sooner(up
         assert healed.last_success > good.last_success  # type: ignore[operator]
 
 
-async def test_what_another_process_did_is_seen_and_its_lock_respected(upkept: Upkept) -> None:
-    settings = upkept.settings({"fruit": upkept.files("fruit", a="apple")})
+async def test_what_another_process_did_is_seen_and_its_lock_respected(knowledge_folder: KnowledgeFolder) -> None:
+    settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple")})
     often = timedelta(seconds=0.05)
-    async with upkept.keeper(settings, poll_interval=often, retry_delay=often) as keeper:
+    async with knowledge_folder.keeper(settings, poll_interval=often, retry_delay=often) as keeper:
         await until(keeper, "fruit", lambda source_state: source_state.last_success)
-        await true(lambda: upkept.notifications)
-        upkept.files("fruit", b="banana")
-        so_far = len(upkept.notifications)
-        await refresh_source(upkept.work(settings), "fruit")
-        await true(lambda: len(upkept.notifications) > so_far)
-        async with source_lock(upkept.folder, "fruit"):
-            before = await upkept.tries("fruit")
+        await true(lambda: knowledge_folder.notifications)
+        knowledge_folder.files("fruit", b="banana")
+        so_far = len(knowledge_folder.notifications)
+        await refresh_source(knowledge_folder.work(settings), "fruit")
+        await true(lambda: len(knowledge_folder.notifications) > so_far)
+        async with source_lock(knowledge_folder.folder, "fruit"):
+            tries_before = await knowledge_folder.tries("fruit")
             await keeper.refresh(["fruit"])
             await asyncio.sleep(0.3)
-            assert await upkept.tries("fruit") == before
+            assert await knowledge_folder.tries("fruit") == tries_before
         async with asyncio.timeout(SOON_S):
-            while await upkept.tries("fruit") == before:
+            while await knowledge_folder.tries("fruit") == tries_before:
                 await asyncio.sleep(0.02)
 
 
-async def test_what_a_stop_broke_off_goes_on_at_the_next_start(upkept: Upkept) -> None:
-    settings = upkept.settings({"fruit": upkept.files("fruit", a="apple")})
-    upkept.embedder.delay = 30
-    async with upkept.keeper(settings) as keeper:
+async def test_what_a_stop_broke_off_goes_on_at_the_next_start(knowledge_folder: KnowledgeFolder) -> None:
+    settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple")})
+    knowledge_folder.embedder.delay = 30
+    async with knowledge_folder.keeper(settings) as keeper:
         await until(keeper, "fruit", lambda source_state: source_state.running)
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
-    assert (await upkept.record.get_state("fruit")).failures == 0
-    upkept.embedder.delay = 0
-    async with upkept.keeper(settings) as keeper:
+    assert (await knowledge_folder.record.get_state("fruit")).failures == 0
+    knowledge_folder.embedder.delay = 0
+    async with knowledge_folder.keeper(settings) as keeper:
         await until(keeper, "fruit", lambda source_state: source_state.last_success)
 
 
-async def test_what_was_asked_for_of_a_paused_source_survives_a_stop_in_the_middle(upkept: Upkept) -> None:
-    settings = upkept.settings({"fruit": upkept.files("fruit", a="apple")})
-    async with upkept.keeper(settings) as keeper:
+async def test_what_was_asked_for_of_a_paused_source_survives_a_stop_in_the_middle(
+    knowledge_folder: KnowledgeFolder,
+) -> None:
+    settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple")})
+    async with knowledge_folder.keeper(settings) as keeper:
         await until(keeper, "fruit", lambda source_state: source_state.last_success)
         await keeper.pause("fruit")
-        upkept.embedder.delay = 30
-        upkept.files("fruit", b="banana")
+        knowledge_folder.embedder.delay = 30
+        knowledge_folder.files("fruit", b="banana")
         await keeper.refresh(["fruit"])
         await until(keeper, "fruit", lambda source_state: source_state.running)
-    upkept.embedder.delay = 0
-    async with upkept.keeper(settings) as keeper:
+    knowledge_folder.embedder.delay = 0
+    async with knowledge_folder.keeper(settings) as keeper:
         state = await until(keeper, "fruit", lambda source_state: source_state.documents == 2)
         assert state.paused
         await until(keeper, "fruit", lambda source_state: source_state.next_run is None and not source_state.running)
 
 
-async def test_what_was_asked_for_by_a_clock_that_was_ahead_happens_once(upkept: Upkept) -> None:
-    settings = upkept.settings({"fruit": upkept.files("fruit", a="apple")})
-    async with upkept.keeper(settings) as keeper:
+async def test_what_was_asked_for_by_a_clock_that_was_ahead_happens_once(knowledge_folder: KnowledgeFolder) -> None:
+    settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple")})
+    async with knowledge_folder.keeper(settings) as keeper:
         await until(keeper, "fruit", lambda source_state: source_state.last_success)
-    await upkept.record._upsert("fruit", asked_at=datetime.now(UTC) + timedelta(days=1000))
-    before = await upkept.tries("fruit")
-    async with upkept.keeper(settings) as keeper:
+    await knowledge_folder.record._upsert("fruit", asked_at=datetime.now(UTC) + timedelta(days=1000))
+    tries_before = await knowledge_folder.tries("fruit")
+    async with knowledge_folder.keeper(settings) as keeper:
         ahead = timedelta(hours=2)
         await until(
             keeper, "fruit", lambda source_state: source_state.next_run and source_state.next_run > datetime.now(UTC)
@@ -343,15 +364,17 @@ async def test_what_was_asked_for_by_a_clock_that_was_ahead_happens_once(upkept:
         state = await get_state(keeper, "fruit")
         assert state.next_run
         assert state.next_run < datetime.now(UTC) + ahead
-    assert await upkept.tries("fruit") > before
+    assert await knowledge_folder.tries("fruit") > tries_before
 
 
-async def test_questions_see_the_old_knowledge_or_the_new_while_it_is_swapped(upkept: Upkept) -> None:
-    settings = upkept.settings(
-        {"fruit": upkept.files("fruit", **{f"f{n}": f"apple {n} edition one" for n in range(40)})}
+async def test_questions_see_the_old_knowledge_or_the_new_while_it_is_swapped(
+    knowledge_folder: KnowledgeFolder,
+) -> None:
+    settings = knowledge_folder.settings(
+        {"fruit": knowledge_folder.files("fruit", **{f"f{n}": f"apple {n} edition one" for n in range(40)})}
     )
-    library = KnowledgeLibrary(settings, upkept.store, upkept.embedder)
-    keeper = RefreshScheduler(settings, upkept.work(settings), upkept.record, library.reload)
+    library = KnowledgeLibrary(settings, knowledge_folder.store, knowledge_folder.embedder)
+    keeper = RefreshScheduler(settings, knowledge_folder.work(settings), knowledge_folder.record, library.reload)
     observed: set[tuple[bool, bool]] = set()
 
     async def ask() -> None:
@@ -369,8 +392,8 @@ async def test_questions_see_the_old_knowledge_or_the_new_while_it_is_swapped(up
                 await asyncio.sleep(0.02)
         ask_task = asyncio.create_task(ask())
         await true(lambda: observed)
-        upkept.files("fruit", **{f"f{n}": f"apple {n} edition two" for n in range(40)})
-        before = await upkept.tries("fruit")
+        knowledge_folder.files("fruit", **{f"f{n}": f"apple {n} edition two" for n in range(40)})
+        tries_before = await knowledge_folder.tries("fruit")
         await keeper.refresh()
         async with asyncio.timeout(SOON_S):
             while (False, True) not in observed and not ask_task.done():
@@ -378,5 +401,5 @@ async def test_questions_see_the_old_knowledge_or_the_new_while_it_is_swapped(up
         ask_task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await ask_task
-    assert await upkept.tries("fruit") > before
+    assert await knowledge_folder.tries("fruit") > tries_before
     assert observed == {(True, False), (False, True)}, "one commit: never a mix, never nothing"

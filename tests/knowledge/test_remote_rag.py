@@ -71,8 +71,8 @@ async def service(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RagPeer]:
         yield peer
 
 
-def hit(text: str, score: float, **more: Any) -> dict[str, Any]:
-    return {"content": text, "score": score, **more}
+def hit(text: str, score: float, **extra_fields: Any) -> dict[str, Any]:
+    return {"content": text, "score": score, **extra_fields}
 
 
 def parsed(service: RagPeer, bases: Mapping[str, float] | None = None, **changes: Any) -> SourceSettings:
@@ -88,9 +88,9 @@ def parsed(service: RagPeer, bases: Mapping[str, float] | None = None, **changes
 
 
 def rag(service: RagPeer, bases: Mapping[str, float] | None = None, **changes: Any) -> RemoteRag:
-    opened = open_live_source("elsewhere", parsed(service, bases, **changes))
-    assert isinstance(opened, RemoteRag)
-    return opened
+    live_source = open_live_source("elsewhere", parsed(service, bases, **changes))
+    assert isinstance(live_source, RemoteRag)
+    return live_source
 
 
 async def texts(source: RemoteRag, query: str = "how?") -> list[str]:
@@ -178,10 +178,10 @@ async def test_replies_of_many_shapes_are_read(service: RagPeer, reply: Any) -> 
 
 
 async def test_what_surrounds_a_result_is_read_with_care(service: RagPeer) -> None:
-    more = {"metadata": {"title": "The\nmanual", "url": "https://docs.example.org/a"}}
+    extra_sources = {"metadata": {"title": "The\nmanual", "url": "https://docs.example.org/a"}}
     service.bases = {
         "manual": [
-            hit("One \ud800 \0two", 12, **more),
+            hit("One \ud800 \0two", 12, **extra_sources),
             hit("Three", 6, url="javascript:alert(1)"),
             hit("Four<script>evil()</script>", float("inf")),
             hit("x" * 9000, -1),
@@ -254,9 +254,9 @@ async def test_a_reply_without_results_is_said(service: RagPeer, reply: Any) -> 
 async def test_a_wrong_key_is_said_and_never_shown(service: RagPeer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAG_KEY", "wrong-secret")
     source = rag(service)
-    with pytest.raises(SourceError, match="status 401") as failed:
+    with pytest.raises(SourceError, match="status 401") as error_info:
         await source.search("how?")
-    assert "wrong-secret" not in str(failed.value)
+    assert "wrong-secret" not in str(error_info.value)
     await source.close()
 
 

@@ -39,9 +39,9 @@ async def reranker(peer: RerankPeer, service: str = "cohere", **changes: object)
     else:
         values |= {"model": "rerank-1", "api_key": {"env": "RERANK_KEY"}}
     search = SearchSettings.model_validate({"rerank": "api", "reranker": values | changes})
-    opened = ApiReranker(search.reranker, search.alpha)
-    yield opened
-    await opened.close()
+    client = ApiReranker(search.reranker, search.alpha)
+    yield client
+    await client.close()
 
 
 def ids(passages: object) -> list[str]:
@@ -50,39 +50,39 @@ def ids(passages: object) -> list[str]:
 
 @pytest.mark.parametrize("service", PATHS)
 async def test_every_service_is_understood(peer: RerankPeer, service: str) -> None:
-    async with reranker(peer, service) as opened:
-        ranked = await opened.rerank("why?", PASSAGES)
-    assert ids(ranked) == ["n5", "n4", "n3", "n2", "n1", "n0"]
-    assert [passage.score for passage in ranked] == pytest.approx([0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
+    async with reranker(peer, service) as client:
+        ranked_passages = await client.rerank("why?", PASSAGES)
+    assert ids(ranked_passages) == ["n5", "n4", "n3", "n2", "n1", "n0"]
+    assert [passage.score for passage in ranked_passages] == pytest.approx([0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
     assert peer.bodies[0]["query"] == "why?"
     documents = peer.bodies[0].get("documents") or peer.bodies[0]["texts"]
     assert documents[0] == "Title 0\ntext 0", "the title belongs to what is judged"
 
 
 async def test_only_the_best_are_sent_and_the_others_follow(peer: RerankPeer) -> None:
-    async with reranker(peer, top_n=3) as opened:
-        ranked = await opened.rerank("why?", PASSAGES)
-    assert ids(ranked) == ["n2", "n1", "n0", "n3", "n4", "n5"]
+    async with reranker(peer, top_n=3) as client:
+        ranked_passages = await client.rerank("why?", PASSAGES)
+    assert ids(ranked_passages) == ["n2", "n1", "n0", "n3", "n4", "n5"]
     assert (len(peer.bodies[0]["documents"]), peer.bodies[0]["top_n"]) == (3, 3)
-    scores = [passage.score for passage in ranked]
+    scores = [passage.score for passage in ranked_passages]
     assert scores == sorted(scores, reverse=True)
 
 
 async def test_raw_scores_become_comparable_ones(peer: RerankPeer) -> None:
     peer.score = lambda _, text: (int(text[-1]) - 3) * 400.0
-    async with reranker(peer) as opened:
-        ranked = await opened.rerank("why?", PASSAGES)
-    assert ids(ranked)[:3] == ["n5", "n4", "n3"]
-    assert ranked[2].score == 0.5
-    assert all(0 <= passage.score <= 1 for passage in ranked)
+    async with reranker(peer) as client:
+        ranked_passages = await client.rerank("why?", PASSAGES)
+    assert ids(ranked_passages)[:3] == ["n5", "n4", "n3"]
+    assert ranked_passages[2].score == 0.5
+    assert all(0 <= passage.score <= 1 for passage in ranked_passages)
 
 
 async def test_passages_that_the_service_leaves_out_are_not_lost(peer: RerankPeer) -> None:
     peer.reply = json.dumps({"results": [{"index": 4, "relevance_score": 0.9}, {"index": 4, "relevance_score": 0.1}]})
-    async with reranker(peer) as opened:
-        ranked = await opened.rerank("why?", PASSAGES)
-    assert ids(ranked) == ["n4", "n0", "n1", "n2", "n3", "n5"]
-    assert ranked[0].score == 0.9
+    async with reranker(peer) as client:
+        ranked_passages = await client.rerank("why?", PASSAGES)
+    assert ids(ranked_passages) == ["n4", "n0", "n1", "n2", "n3", "n5"]
+    assert ranked_passages[0].score == 0.9
 
 
 @pytest.mark.parametrize(
@@ -102,32 +102,32 @@ async def test_passages_that_the_service_leaves_out_are_not_lost(peer: RerankPee
 )
 async def test_nonsense_is_a_failure(peer: RerankPeer, reply: str) -> None:
     peer.reply = reply
-    async with reranker(peer) as opened:
+    async with reranker(peer) as client:
         with pytest.raises(ServiceError, match=r"the reranker failed: http://127\.0\.0\.1"):
-            await opened.rerank("why?", PASSAGES)
+            await client.rerank("why?", PASSAGES)
 
 
 @pytest.mark.parametrize("fault", ["slow", "html", "broken", "bomb", "drop", "short", "endless"])
 async def test_a_service_that_misbehaves_is_a_failure(peer: RerankPeer, fault: str) -> None:
     peer.fault = fault
-    async with reranker(peer, timeout_s=0.3 if fault == "slow" else 5) as opened:
+    async with reranker(peer, timeout_s=0.3 if fault == "slow" else 5) as client:
         with pytest.raises(ServiceError, match="the reranker failed"):
-            await opened.rerank("why?", PASSAGES)
+            await client.rerank("why?", PASSAGES)
 
 
 async def test_a_refused_key_is_told_without_the_key(peer: RerankPeer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RERANK_KEY", "another-key")
-    async with reranker(peer) as opened:
+    async with reranker(peer) as client:
         with pytest.raises(ServiceError, match="status 401") as caught:
-            await opened.rerank("why?", PASSAGES)
+            await client.rerank("why?", PASSAGES)
     assert "another-key" not in str(caught.value)
 
 
 async def test_one_passage_or_none_costs_no_request(peer: RerankPeer) -> None:
-    async with reranker(peer) as opened:
-        assert ids(await opened.rerank("why?", PASSAGES[:1])) == ["n0"]
-        assert ids(await opened.rerank("why?", [])) == []
-        assert ids(await opened.rerank("  ", PASSAGES)) == ids(PASSAGES)
+    async with reranker(peer) as client:
+        assert ids(await client.rerank("why?", PASSAGES[:1])) == ["n0"]
+        assert ids(await client.rerank("why?", [])) == []
+        assert ids(await client.rerank("  ", PASSAGES)) == ids(PASSAGES)
     assert peer.requests == []
 
 
@@ -139,12 +139,12 @@ def test_an_api_needs_its_address() -> None:
 async def test_a_key_that_went_away_is_a_failure_of_the_service(
     peer: RerankPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with reranker(peer) as opened:
+    async with reranker(peer) as client:
         monkeypatch.delenv("RERANK_KEY")
         with pytest.raises(
             ServiceError, match="the reranker failed: api_key: environment variable RERANK_KEY is not set"
         ):
-            await opened.rerank("why?", PASSAGES)
+            await client.rerank("why?", PASSAGES)
         assert peer.bodies == []
         monkeypatch.setenv("RERANK_KEY", KEY)
-        assert ids(await opened.rerank("why?", PASSAGES))[0] == "n5"
+        assert ids(await client.rerank("why?", PASSAGES))[0] == "n5"

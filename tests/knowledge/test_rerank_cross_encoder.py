@@ -59,16 +59,16 @@ def opened(folder: Path, **changes: object) -> CrossEncoderReranker:
 
 async def test_every_pair_is_scored_whatever_its_length(folder: Path) -> None:
     reranker = opened(folder)
-    ranked = await reranker.rerank("low high high", PASSAGES)
-    assert [passage.id for passage in ranked] == ["high 12", "high 1", "middle 1", "low 3", "low 1"]
-    scores = [passage.score for passage in ranked]
+    ranked_passages = await reranker.rerank("low high high", PASSAGES)
+    assert [passage.id for passage in ranked_passages] == ["high 12", "high 1", "middle 1", "low 3", "low 1"]
+    scores = [passage.score for passage in ranked_passages]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
     many = [Passage(f"n{n}", "docs", "a.md", "", "low " * (n + 1)) for n in range(40)]
-    ranked = await reranker.rerank("low", many)
-    assert sorted(passage.id for passage in ranked) == sorted(passage.id for passage in many)
+    ranked_passages = await reranker.rerank("low", many)
+    assert sorted(passage.id for passage in ranked_passages) == sorted(passage.id for passage in many)
     best = max(int(passage.id[1:]) for passage in sorted(many, key=lambda passage: passage.id)[:24])
-    assert ranked[0].id == f"n{best}", "among those that are scored the longest is first"
+    assert ranked_passages[0].id == f"n{best}", "among those that are scored the longest is first"
     assert [passage.id for passage in await reranker.rerank(" ", PASSAGES[:1])] == ["high 1"]
     await reranker.close()
     await reranker.close()
@@ -76,8 +76,8 @@ async def test_every_pair_is_scored_whatever_its_length(folder: Path) -> None:
 
 async def test_only_the_best_are_scored(folder: Path) -> None:
     reranker = opened(folder, top_n=2)
-    ranked = await reranker.rerank("low", PASSAGES)
-    assert [passage.id for passage in ranked] == ["high 12", "low 1", "middle 1", "low 3", "high 1"]
+    ranked_passages = await reranker.rerank("low", PASSAGES)
+    assert [passage.id for passage in ranked_passages] == ["high 12", "low 1", "middle 1", "low 3", "high 1"]
     await reranker.close()
 
 
@@ -132,6 +132,6 @@ async def test_a_model_of_fastembed_is_taken_from_its_cache(folder: Path, tmp_pa
         (snapshot / name).write_text(json.dumps(content))
     chosen = {"rerank": "fastembed", "reranker": {"model": "tests/adder"}}
     reranker = make_reranker(SearchSettings.model_validate(chosen), tmp_path / "models")
-    ranked = await reranker.rerank("low high high", PASSAGES)
-    assert [passage.id for passage in ranked] == ["high 12", "high 1", "middle 1", "low 3", "low 1"]
+    ranked_passages = await reranker.rerank("low high high", PASSAGES)
+    assert [passage.id for passage in ranked_passages] == ["high 12", "high 1", "middle 1", "low 3", "low 1"]
     await reranker.close()

@@ -151,9 +151,9 @@ def test_choosing_among_twenty_agents_is_fast() -> None:
     query = unit(random.standard_normal(384))[0]
     times = []
     for _ in range(50):
-        started = time.thread_time()
+        started_at = time.thread_time()
         select_agents(query, agents, limit=3, threshold=0)
-        times.append(time.thread_time() - started)
+        times.append(time.thread_time() - started_at)
     assert float(np.median(times)) < 0.002
 
 

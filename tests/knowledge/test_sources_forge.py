@@ -150,14 +150,14 @@ async def test_a_page_that_strangers_made_too_large_is_read_in_small_parts(
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_refresh_asks_only_for_what_changed(forge: ForgePeer, tmp_path: Path, kind: str) -> None:
-    before = await project(forge, tmp_path, kind).listing()
+    listing_before = await project(forge, tmp_path, kind).listing()
     forge.requests.clear()
-    assert (await project(forge, tmp_path, kind).listing()).fingerprints == before.fingerprints
+    assert (await project(forge, tmp_path, kind).listing()).fingerprints == listing_before.fingerprints
     assert len(forge.requests) == 2
     assert {"since", "updated_after"} & set(forge.requests[0].query)
     forge.requests.clear()
     forge.statuses.clear()
-    assert (await project(forge, tmp_path, kind).listing()).fingerprints == before.fingerprints
+    assert (await project(forge, tmp_path, kind).listing()).fingerprints == listing_before.fingerprints
     assert forge.statuses == [304, 304]
     forge.requests.clear()
     forge.tickets[1].remarks.append(Remark("Still broken."))
@@ -187,10 +187,10 @@ async def test_state_and_labels_choose(forge: ForgePeer, tmp_path: Path) -> None
     assert set(await read(project(forge, tmp_path / "1", state="closed", **only))) == {"issues/2"}
     assert set(await read(project(forge, tmp_path / "2", labels=["ui", "other"], **only))) == {"issues/2"}
     assert set(await read(project(forge, tmp_path / "3", exclude_labels=["Wish"], **only))) == {"issues/1", "issues/3"}
-    opened = project(forge, tmp_path / "4", state="open", **only)
-    assert set(await read(opened)) == {"issues/1", "issues/3"}
+    open_issues = project(forge, tmp_path / "4", state="open", **only)
+    assert set(await read(open_issues)) == {"issues/1", "issues/3"}
     forge.tickets[1].state, forge.tickets[1].age = "closed", 1
-    assert set(await read(opened)) == {"issues/3"}
+    assert set(await read(open_issues)) == {"issues/3"}
 
 
 async def test_the_newest_of_too_many_are_taken(forge: ForgePeer, tmp_path: Path) -> None:
@@ -275,9 +275,9 @@ async def test_discussions_have_their_accepted_answer_first(forge: ForgePeer, tm
 )
 async def test_errors_of_graphql_are_said(forge: ForgePeer, tmp_path: Path, errors: Any, message: str) -> None:
     forge.errors = errors
-    with pytest.raises(SourceError, match=message) as failed:
+    with pytest.raises(SourceError, match=message) as error_info:
         await project(forge, tmp_path / "1", take=["discussions"]).listing()
-    assert TOKEN not in str(failed.value)
+    assert TOKEN not in str(error_info.value)
     listing = await project(forge, tmp_path / "2", take=["releases", "discussions"]).listing()
     assert message in listing.stale
     assert TOKEN not in listing.stale
@@ -313,10 +313,10 @@ async def test_a_secondary_limit_is_believed_within_reason(
     forge: ForgePeer, tmp_path: Path, status: int, retry_after: str, max_s: float
 ) -> None:
     source = project(forge, tmp_path)
-    before = await source.listing()
+    listing_before = await source.listing()
     forge.slow_down, forge.retry_after = status, retry_after
     listing = await source.listing()
-    assert listing.fingerprints == before.fingerprints
+    assert listing.fingerprints == listing_before.fingerprints
     assert "rate limit is reached" in listing.stale
     remaining_s = json.loads((tmp_path / "items.json").read_text("utf-8"))["blocked_until"] - time.time()
     assert max_s - 50 < remaining_s <= max_s
@@ -356,10 +356,10 @@ async def test_a_server_that_fails_leaves_what_is_known(
     forge: ForgePeer, tmp_path: Path, fault: str, message: str
 ) -> None:
     changes = {"timeout_s": 0.3 if fault == "slow" else 20, "max_page_kb": 256, "take": ["issues"]}
-    before = await project(forge, tmp_path, take=["issues"]).listing()
+    listing_before = await project(forge, tmp_path, take=["issues"]).listing()
     forge.fault = fault
     listing = await project(forge, tmp_path, **changes).listing()
-    assert listing.fingerprints == before.fingerprints
+    assert listing.fingerprints == listing_before.fingerprints
     assert message in listing.stale
     with pytest.raises(SourceError, match=f"source tickets: .*{message}"):
         await project(forge, tmp_path / "new", **changes).listing()
@@ -368,17 +368,17 @@ async def test_a_server_that_fails_leaves_what_is_known(
 @pytest.mark.parametrize(("status", "hint"), [(401, "is not accepted"), (404, "not there"), (410, "off"), (503, "")])
 async def test_a_refusal_is_said_without_the_token(forge: ForgePeer, tmp_path: Path, status: int, hint: str) -> None:
     forge.status = status
-    with pytest.raises(SourceError, match=f"status {status}.*{hint}") as failed:
+    with pytest.raises(SourceError, match=f"status {status}.*{hint}") as error_info:
         await project(forge, tmp_path).listing()
-    assert TOKEN not in str(failed.value)
+    assert TOKEN not in str(error_info.value)
 
 
 async def test_a_wrong_token_is_never_shown(forge: ForgePeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in ("wrong-secret", "wrong\r\nX-Evil: secret"):
         monkeypatch.setenv("FORGE_TOKEN", wrong)
-        with pytest.raises(SourceError) as failed:
+        with pytest.raises(SourceError) as error_info:
             await project(forge, tmp_path).listing()
-        chain: BaseException | None = failed.value
+        chain: BaseException | None = error_info.value
         while chain is not None:
             assert "secret" not in str(chain)
             chain = chain.__cause__
@@ -445,12 +445,12 @@ async def test_a_reply_of_another_shape_is_said(forge: ForgePeer, tmp_path: Path
 
 async def test_everything_gone_at_once_is_no_wish_to_forget(forge: ForgePeer, tmp_path: Path) -> None:
     source = project(forge, tmp_path, state="open", take=["issues"])
-    before = await source.listing()
+    listing_before = await source.listing()
     for ticket in forge.tickets.values():
         ticket.state, ticket.age = "closed", 0.1
     for _ in range(3):
         listing = await source.listing()
-        assert listing.fingerprints == before.fingerprints
+        assert listing.fingerprints == listing_before.fingerprints
         assert "nothing left" in listing.stale
     forge.tickets[2].state = "open"
     assert set(await read(source)) == {"issues/2"}
@@ -462,11 +462,11 @@ async def test_everything_gone_at_once_is_no_wish_to_forget(forge: ForgePeer, tm
 @pytest.mark.parametrize("damage", ["", "{", "[]", "7", '{"items": {}}', '{"scope": "x", "items": {"a": {}}}', "odd"])
 async def test_a_damaged_record_is_made_anew(forge: ForgePeer, tmp_path: Path, damage: str) -> None:
     source = project(forge, tmp_path)
-    before = await source.listing()
+    listing_before = await source.listing()
     file = tmp_path / "items.json"
     odd = json.loads(file.read_text("utf-8")) | {"cursors": {"issues": "now"}, "tags": {"issues": 7}}
     file.write_text(json.dumps(odd) if damage == "odd" else damage, "utf-8")
-    assert (await source.listing()).fingerprints == before.fingerprints
+    assert (await source.listing()).fingerprints == listing_before.fingerprints
 
 
 async def test_a_record_of_an_earlier_version_is_read(forge: ForgePeer, tmp_path: Path) -> None:
@@ -487,8 +487,8 @@ async def test_passages_lead_to_the_very_item(
     best = max(passages, key=lambda passage: passage.lexical)
     assert (best.path, best.url) == ("issues/1", f"https://github.example/{REPOSITORY}/issues/1")
     forge.tickets[1].body, forge.tickets[1].age = "When I stop it.", 1
-    again = await refresh(project(forge, tmp_path), store, embedder, SyncOptions(200))
-    assert (again.updated, again.unchanged, again.deleted) == (1, 4, 0)
+    second_report = await refresh(project(forge, tmp_path), store, embedder, SyncOptions(200))
+    assert (second_report.updated, second_report.unchanged, second_report.deleted) == (1, 4, 0)
 
 
 async def test_another_choice_is_another_record(forge: ForgePeer, tmp_path: Path) -> None:
@@ -510,10 +510,10 @@ async def test_a_token_that_is_missing_keeps_what_is_known(
     forge: ForgePeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = project(forge, tmp_path)
-    before = await source.listing()
+    listing_before = await source.listing()
     monkeypatch.delenv("FORGE_TOKEN")
     listing = await source.listing()
-    assert listing.fingerprints == before.fingerprints
+    assert listing.fingerprints == listing_before.fingerprints
     assert "token: environment variable FORGE_TOKEN is not set" in listing.stale
 
 

@@ -313,10 +313,10 @@ async def test_rewritten_history_is_followed(repository: Path, tmp_path: Path) -
 
 async def test_an_unreachable_remote_leaves_the_old_state_and_says_so(repository: Path, tmp_path: Path) -> None:
     item = remote(repository, tmp_path)
-    before = await item.listing()
+    listing_before = await item.listing()
     repository.rename(tmp_path / "away")
     listing = await item.listing()
-    assert listing.fingerprints == before.fingerprints
+    assert listing.fingerprints == listing_before.fingerprints
     assert "cannot be reached" in listing.stale
     assert f"its state of {time.strftime('%Y-%m-%d', time.gmtime())}" in listing.stale
     assert (await read(item, listing))["README.md"].text == "# Title\n"
@@ -351,10 +351,10 @@ def silent_url() -> Iterator[str]:
 
 
 async def test_a_silent_server_is_given_up_and_git_is_killed(silent_url: str, tmp_path: Path) -> None:
-    started = time.monotonic()
+    started_at = time.monotonic()
     with pytest.raises(SourceError, match=r"no answer within 0\.5 s"):
         await source(silent_url, tmp_path, timeout_s=0.5).listing()
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started_at < 60
     await gone(silent_url)
 
 

@@ -41,8 +41,8 @@ def repository(tmp_path: Path) -> Path:
 @pytest.fixture
 def server(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitServer]:
     monkeypatch.setenv("GIT_TOKEN", TOKEN)
-    with GitServer(repository.parent, TOKEN, "deploy").running() as running:
-        yield running
+    with GitServer(repository.parent, TOKEN, "deploy").running() as git_server:
+        yield git_server
 
 
 def source(url: str, tmp_path: Path, **settings: object) -> Source:
@@ -122,10 +122,10 @@ async def test_a_wrong_login_says_what_to_do(
 
 async def test_a_token_that_ran_out_keeps_what_was_known(server: GitServer, tmp_path: Path) -> None:
     token = with_token(server.url("r.git"), tmp_path)
-    before = await token.listing()
+    listing_before = await token.listing()
     server.token = "another"
     listing = await token.listing()
-    assert listing.fingerprints == before.fingerprints
+    assert listing.fingerprints == listing_before.fingerprints
     assert "check token" in listing.stale
     assert TOKEN not in listing.stale
 
@@ -145,12 +145,12 @@ async def test_a_redirect_inward_keeps_what_was_known(server: GitServer, tmp_pat
     """A server that everybody may read from, and that leads to another port of the machine one day."""
     server.token = ""
     item = source(server.url("r.git"), tmp_path)
-    before = await item.listing()
+    listing_before = await item.listing()
     with GitServer(tmp_path / "served").running() as inside:
         server.redirect_to = f"http://127.0.0.1:{inside.port}"
         listing = await item.listing()
         assert inside.requests == []
-    assert listing.fingerprints == before.fingerprints
+    assert listing.fingerprints == listing_before.fingerprints
     assert "redirects to another host" in listing.stale
 
 

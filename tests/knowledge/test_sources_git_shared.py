@@ -38,8 +38,8 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(repository: Path) -> Iterator[GitServer]:
-    with GitServer(repository.parent).running() as running:
-        yield running
+    with GitServer(repository.parent).running() as git_server:
+        yield git_server
 
 
 def source(name: str, url: str, tmp_path: Path, **settings: object) -> Source:
@@ -143,14 +143,14 @@ async def test_branches_of_all_sources_come_together(server: GitServer, reposito
         await item.listing()
     git(repository, "checkout", "-q", "v1")
     revision = commit(repository, {"v1.md": "# One\n"})
-    before = len(server.requests)
+    request_count = len(server.requests)
     listings = [await entry.listing() for entry in make()]
     assert listings[1].revision == revision
     assert "v1.md" not in listings[0].fingerprints
     state = read_state(get_clone(tmp_path))
     assert state is not None
     assert len({branch_fetch.fetch_round for branch_fetch in state.fetches.values()}) == 1
-    assert len([command for command in server.requests[before:] if b"command=ls-refs" in command.body]) == 1
+    assert len([command for command in server.requests[request_count:] if b"command=ls-refs" in command.body]) == 1
 
 
 async def test_a_branch_that_is_gone_hurts_its_own_source_only(
@@ -259,10 +259,10 @@ async def test_a_clone_that_another_is_writing_to_is_waited_for(server: GitServe
             await item.listing()
     patient = source("docs", server.url("r.git"), tmp_path)
     async with file_lock(lock, 1):
-        waiting = asyncio.create_task(patient.listing())
+        waiting_task = asyncio.create_task(patient.listing())
         await asyncio.sleep(0.2)
-        assert not waiting.done()
-    assert len((await waiting).fingerprints) == 4
+        assert not waiting_task.done()
+    assert len((await waiting_task).fingerprints) == 4
 
 
 async def test_the_preset_clones_once(server: GitServer, tmp_path: Path) -> None:

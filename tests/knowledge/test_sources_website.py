@@ -118,13 +118,15 @@ async def test_unchanged_pages_are_not_sent_again(web: WebPeer, tmp_path: Path) 
     first = await site(web, tmp_path).listing()
     web.statuses.clear()
     source = site(web, tmp_path)
-    again = await source.listing()
-    assert again.fingerprints == first.fingerprints
+    second_listing = await source.listing()
+    assert second_listing.fingerprints == first.fingerprints
     assert web.statuses.count(304) == 5
     web.pages["/faq"] = Page(html("Questions", "/", text=f"{TEXT} Something new."))
-    changed = await site(web, tmp_path).listing()
-    assert {path for path in first.fingerprints if changed.fingerprints[path] != first.fingerprints[path]} == {"/faq"}
-    assert "Something new" in (await texts(source, changed))["/faq"]
+    changed_listing = await site(web, tmp_path).listing()
+    assert {path for path in first.fingerprints if changed_listing.fingerprints[path] != first.fingerprints[path]} == {
+        "/faq"
+    }
+    assert "Something new" in (await texts(source, changed_listing))["/faq"]
 
 
 async def test_a_page_that_is_gone_goes(web: WebPeer, tmp_path: Path) -> None:

@@ -250,10 +250,10 @@ def test_the_lock_is_held_by_one_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_daemon_and_a_refresh_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    with daemon_lock(tmp_path), refresh_lock(tmp_path), pytest.raises(StoreLocked) as refused, daemon_lock(tmp_path):
+    with daemon_lock(tmp_path), refresh_lock(tmp_path), pytest.raises(StoreLocked) as refusal, daemon_lock(tmp_path):
         pytest.fail("two daemons")
-    assert str(tmp_path / DAEMON_LOCK) in str(refused.value)
-    assert "its own data_dir" in str(refused.value)
+    assert str(tmp_path / DAEMON_LOCK) in str(refusal.value)
+    assert "its own data_dir" in str(refusal.value)
     with daemon_lock(tmp_path):
         pass
 

@@ -82,20 +82,22 @@ async def test_what_is_new_is_committed_as_it_comes_and_the_rest_with_what_is_re
     store: Store, embedder: WordEmbedder
 ) -> None:
     await refresh(edition("apple", range(20)), store, embedder, SyncOptions(50))
-    counted = Counted(store)
-    report = await refresh(edition("banana", range(60)), counted, embedder, SyncOptions(50, batch_passages=200))
+    counting_store = Counted(store)
+    report = await refresh(edition("banana", range(60)), counting_store, embedder, SyncOptions(50, batch_passages=200))
     assert (report.added, report.updated) == (40, 20)
-    assert len(counted.commits) > 1
-    assert sum(counted.commits) == 60, "each document once"
-    assert counted.commits[-1] >= 20, "all that is replaced, at the end"
+    assert len(counting_store.commits) > 1
+    assert sum(counting_store.commits) == 60, "each document once"
+    assert counting_store.commits[-1] >= 20, "all that is replaced, at the end"
 
 
 async def test_where_documents_moved_nothing_is_there_twice(store: Store, embedder: WordEmbedder) -> None:
     await refresh(edition("apple", range(20)), store, embedder, SyncOptions(50))
-    counted = Counted(store)
-    report = await refresh(edition("apple", range(20, 80)), counted, embedder, SyncOptions(50, batch_passages=200))
+    counting_store = Counted(store)
+    report = await refresh(
+        edition("apple", range(20, 80)), counting_store, embedder, SyncOptions(50, batch_passages=200)
+    )
     assert (report.added, report.deleted) == (60, 20)
-    assert counted.commits == [80], "what is new and what is gone, in one step"
+    assert counting_store.commits == [80], "what is new and what is gone, in one step"
 
 
 async def test_a_refresh_that_fails_before_the_swap_leaves_the_old_edition_whole(
@@ -122,9 +124,9 @@ async def test_more_than_fits_is_swapped_in_several_commits_of_whole_documents(
     store: Store, embedder: WordEmbedder
 ) -> None:
     await refresh(edition("apple", range(60)), store, embedder, SyncOptions(50))
-    counted = Counted(store)
-    await refresh(edition("banana", range(60)), counted, embedder, SyncOptions(50, swap_passages=300))
-    assert len(counted.commits) > 1
-    assert sum(counted.commits) == 60
+    counting_store = Counted(store)
+    await refresh(edition("banana", range(60)), counting_store, embedder, SyncOptions(50, swap_passages=300))
+    assert len(counting_store.commits) > 1
+    assert sum(counting_store.commits) == 60
     await asyncio.sleep(1.1)
     assert set(await seen_in(store)) == {"banana"}

@@ -388,8 +388,13 @@ class TestCopying:
         copy_report = await copy_source(origin, target, "docs")
         assert (copy_report.copied, copy_report.deleted, copy_report.unchanged, copy_report.passages) == (21, 0, 0, 100)
         await same(origin, target)
-        again = await copy_source(origin, target, "docs")
-        assert (again.copied, again.deleted, again.unchanged, again.passages) == (0, 0, 21, 0)
+        second_report = await copy_source(origin, target, "docs")
+        assert (second_report.copied, second_report.deleted, second_report.unchanged, second_report.passages) == (
+            0,
+            0,
+            21,
+            0,
+        )
         await origin.replace("docs", ["p0.md", "p1.md"], [row("new", "p0.md", print_="2")])
         changed = await copy_source(origin, target, "docs")
         assert (changed.copied, changed.deleted, changed.unchanged, changed.passages) == (1, 1, 19, 1)

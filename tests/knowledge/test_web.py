@@ -29,8 +29,8 @@ async def web() -> AsyncIterator[WebPeer]:
 
 @pytest.fixture
 async def client() -> AsyncIterator[WebClient]:
-    async with WebClient(ALLOWED) as opened:
-        yield opened
+    async with WebClient(ALLOWED) as client:
+        yield client
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,9 @@ async def client() -> AsyncIterator[WebClient]:
     ],
 )
 async def test_an_address_that_is_not_public_is_refused(url: str) -> None:
-    with pytest.raises(SourceError) as refused:
+    with pytest.raises(SourceError) as refusal:
         check_url(url, ())
-    assert "secret" not in str(refused.value)
+    assert "secret" not in str(refusal.value)
     async with WebClient() as client:
         with pytest.raises(SourceError):
             await client.fetch(Request(url, timeout_s=2))
@@ -150,10 +150,10 @@ async def test_a_secret_does_not_follow_to_another_host(web: WebPeer, client: We
 async def test_a_body_does_not_follow_to_another_host(web: WebPeer, client: WebClient, status: int) -> None:
     web.pages["/away"] = Page(status=status, headers={"Location": web.url("/there", "localhost")})
     web.pages["/there"] = Page("there")
-    with pytest.raises(SourceError, match="the body of a request is not sent") as refused:
+    with pytest.raises(SourceError, match="the body of a request is not sent") as refusal:
         await client.fetch(Request(web.url("/away"), "POST", body={"api_key": "secret"}))
     assert [request.path for request in web.requests] == ["/away"]
-    assert "secret" not in str(refused.value)
+    assert "secret" not in str(refusal.value)
 
 
 async def test_another_port_of_the_same_host_is_another_host(web: WebPeer, client: WebClient) -> None:
@@ -215,12 +215,12 @@ async def test_a_circle_of_redirects_ends(web: WebPeer, client: WebClient) -> No
 async def test_a_server_that_misbehaves_is_named(web: WebPeer, client: WebClient, fault: str, message: str) -> None:
     web.fault = fault
     limit = 0.3 if fault == "slow" else 60
-    started = time.monotonic()
-    with pytest.raises(SourceError, match=message) as failed:
+    started_at = time.monotonic()
+    with pytest.raises(SourceError, match=message) as error_info:
         await client.fetch(Request(web.url("/x"), params={"key": "secret"}, timeout_s=limit, max_kb=256))
-    assert "/x" in str(failed.value)
-    assert "secret" not in str(failed.value)
-    assert time.monotonic() - started < 30
+    assert "/x" in str(error_info.value)
+    assert "secret" not in str(error_info.value)
+    assert time.monotonic() - started_at < 30
 
 
 async def test_nobody_listening_is_said(client: WebClient) -> None:

@@ -281,14 +281,14 @@ class DiscordPeer:
         at: float | None = None,
         kind: int | None = None,
         webhook: bool = False,
-        **more: Any,
+        **extra_fields: Any,
     ) -> str:
         """Write a message and return its id. `more` goes into the message object as it is."""
         message = PostedMessage(
             self.snowflake(at), channel, content, author or Author(), reply_to=reply_to, webhook=webhook
         )
         message.kind = (19 if reply_to else 0) if kind is None else kind
-        message.more = more
+        message.more = extra_fields
         self.channels[channel].messages[message.id] = message
         await self._tell("MESSAGE_CREATE", message)
         return message.id

@@ -216,7 +216,7 @@ class LanguageModelPeer:
         usage: Body,
         call: ToolCall | None,
     ) -> web.StreamResponse:
-        started = time.monotonic()
+        started_at = time.monotonic()
         wants_usage = bool((request[BODY].get("stream_options") or {}).get("include_usage"))
         rest: Body = {"usage": None} if wants_usage else {}
 
@@ -234,7 +234,7 @@ class LanguageModelPeer:
                 await response.write(b'data: {"id": "chatcmpl-1", "choices": [{"delta"\n\n')
             if self.tokens_per_s:
                 # Against the start, not the last token, or small delays would add up to a lower rate.
-                await asyncio.sleep(started + self.ttft_s + index / self.tokens_per_s - time.monotonic())
+                await asyncio.sleep(started_at + self.ttft_s + index / self.tokens_per_s - time.monotonic())
             await response.write(event(_content(piece, call)))
         await response.write(event({}, finish))
         if wants_usage and usage:

@@ -219,10 +219,10 @@ class SlackPeer:
 
     # What people do.
 
-    def say(self, channel: str, text: str, *, user: str = ANN, thread: str = "", **more: Any) -> str:
+    def say(self, channel: str, text: str, *, user: str = ANN, thread: str = "", **extra_fields: Any) -> str:
         """Write a message and return its timestamp. A mention in a channel is delivered twice, as Slack does."""
         message = self._add(channel, text, user, thread)
-        message.more = more
+        message.more = extra_fields
         event = self._event(message)
         for app in self._who_is_in(channel):
             app.event(event)
@@ -338,11 +338,11 @@ class SlackPeer:
             {**event, "streaming_message_ts": [message.ts for message in streams], "event_ts": self._tick()}
         )
 
-    def event(self, event: object, **more: Any) -> Envelope:
+    def event(self, event: object, **extra_fields: Any) -> Envelope:
         """Deliver an event, whatever it is."""
         number = f"Ev{len(self.deliveries.envelopes)}"
         payload = {"type": "event_callback", "team_id": TEAM, "api_app_id": "A1", "event_id": number, "event": event}
-        return self.deliveries.deliver("events_api", {**payload, **more})
+        return self.deliveries.deliver("events_api", {**payload, **extra_fields})
 
     def fail(
         self,
@@ -796,10 +796,17 @@ class SlackPeer:
             **message.more,
         }
 
-    def _notice(self, channel: str, subtype: str, **more: Any) -> None:
+    def _notice(self, channel: str, subtype: str, **extra_fields: Any) -> None:
         kind = "im" if channel.startswith("D") else "channel"
         self.event(
-            {"type": "message", "subtype": subtype, "hidden": True, "channel": channel, "channel_type": kind, **more}
+            {
+                "type": "message",
+                "subtype": subtype,
+                "hidden": True,
+                "channel": channel,
+                "channel_type": kind,
+                **extra_fields,
+            }
         )
 
 

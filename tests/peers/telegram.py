@@ -272,14 +272,14 @@ class TelegramPeer:
         author: Author | None = None,
         reply_to: int | None = None,
         thread: int | None = None,
-        **more: Any,
+        **extra_fields: Any,
     ) -> int:
         """Write a message and return its id. `more` goes into the update's message as it is."""
         where = self.chat(chat)
         person = author or (Author(chat, "Ann") if where.private else Author())
         message = self._add(where, text, find_entities(text), text, person, thread=thread, reply_to=reply_to)
         for bot in [self] if where.private else self.bots:
-            bot.inject({"message": {**self._message(where, message), **more}})
+            bot.inject({"message": {**self._message(where, message), **extra_fields}})
         return message.id
 
     def edit(self, chat: int, message_id: int, text: str) -> None:
@@ -304,11 +304,11 @@ class TelegramPeer:
         number = str(4_000_000_000_000 + len(self.pressed))
         self.pressed[number] = time.monotonic()
         message = where.messages[message_id]
-        below = self._message(where, message)
+        thread_message = self._message(where, message)
         if old:
-            below = {"chat": below["chat"], "message_id": message_id, "date": 0}
+            thread_message = {"chat": thread_message["chat"], "message_id": message_id, "date": 0}
         person = (author or (Author(chat, "Ann") if where.private else Author())).user()
-        query = {"id": number, "from": person, "chat_instance": "1", "message": below, "data": data}
+        query = {"id": number, "from": person, "chat_instance": "1", "message": thread_message, "data": data}
         self.inject({"callback_query": query})
         return number
 
@@ -436,8 +436,8 @@ class TelegramPeer:
                 if error.body:
                     self.calls.append(Call(name, raw, at, error.status))
                     return web.Response(status=error.status, text=error.body)
-                more = {"retry_after": error.retry_after} if error.retry_after else {}
-                raise Refusal(error.status, error.description, **more)
+                extra_sources = {"retry_after": error.retry_after} if error.retry_after else {}
+                raise Refusal(error.status, error.description, **extra_sources)
             body: Json = {"ok": True, "result": await self._call(name, _typed(name, raw))}
             status = 200
         except Refusal as rejection:
@@ -537,11 +537,12 @@ class TelegramPeer:
             raise Refusal(400, "chat not found")
         if chat.private:
             raise Refusal(400, "there are no administrators in the private chat")
-        more = {"can_be_edited": False, "is_anonymous": False, "can_manage_chat": True}
+        extra_sources = {"can_be_edited": False, "is_anonymous": False, "can_manage_chat": True}
         people = [
-            {"user": administrator.user(), "status": "administrator", **more} for administrator in chat.administrators
+            {"user": administrator.user(), "status": "administrator", **extra_sources}
+            for administrator in chat.administrators
         ]
-        return [*people, {"user": self.bot.user(), "status": "administrator", **more}]
+        return [*people, {"user": self.bot.user(), "status": "administrator", **extra_sources}]
 
     def _set_commands(self, params: Json) -> bool:
         scope = params.get("scope", {"type": "default"})

@@ -359,8 +359,8 @@ class _Drawing:
         self.pieces.append(text)
         self._length += units(text)
 
-    def _note(self, kind: str, start: int, **more: str) -> None:
-        attributes = {name: value for name, value in more.items() if value}
+    def _note(self, kind: str, start: int, **extra_fields: str) -> None:
+        attributes = {name: value for name, value in extra_fields.items() if value}
         self.entities.append({"type": kind, "offset": start, "length": self._length - start, **attributes})
 
 

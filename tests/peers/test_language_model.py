@@ -25,16 +25,19 @@ def chat(peer: LanguageModelPeer, key: str = "none") -> AsyncOpenAI:
     return AsyncOpenAI(base_url=peer.base_url, api_key=key, max_retries=0, timeout=60)
 
 
-async def streamed(client: AsyncOpenAI, **more: Any) -> tuple[str, list[Any]]:
+async def streamed(client: AsyncOpenAI, **extra_fields: Any) -> tuple[str, list[Any]]:
     chunks = []
-    stream = await client.chat.completions.create(model="m", messages=QUESTION, stream=True, **more)
+    stream = await client.chat.completions.create(model="m", messages=QUESTION, stream=True, **extra_fields)
     async for chunk in stream:
         chunks.append(chunk)
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices), chunks
 
 
-async def post(peer: LanguageModelPeer, path: str, body: Any, **more: Any) -> tuple[int, Any]:
-    async with aiohttp.ClientSession() as session, session.post(peer.base_url + path, json=body, **more) as reply:
+async def post(peer: LanguageModelPeer, path: str, body: Any, **extra_fields: Any) -> tuple[int, Any]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(peer.base_url + path, json=body, **extra_fields) as reply,
+    ):
         return reply.status, json.loads(await reply.text())
 
 
@@ -58,12 +61,12 @@ async def test_replies_whole_by_a_function_of_the_request_within_max_tokens() ->
 
 async def test_keeps_to_time_to_first_token_and_rate() -> None:
     async with LanguageModelPeer(reply="w " * 10, ttft_s=0.2, tokens_per_s=50) as peer, chat(peer) as client:
-        started = time.monotonic()
+        started_at = time.monotonic()
         await streamed(client)
-        took = time.monotonic() - started
-        started = time.monotonic()
+        took = time.monotonic() - started_at
+        started_at = time.monotonic()
         await client.chat.completions.create(model="m", messages=QUESTION)
-        took_whole = time.monotonic() - started
+        took_whole = time.monotonic() - started_at
     assert 0.39 <= took < 10
     assert 0.39 <= took_whole < 10
 
@@ -124,10 +127,10 @@ async def test_refuses_wrong_keys_models_paths_and_bodies() -> None:
 async def test_answers_with_the_status_it_is_told_as_often_as_told() -> None:
     async with LanguageModelPeer() as peer, chat(peer) as client:
         peer.status, peer.failures, peer.retry_after = 429, 1, 7
-        with pytest.raises(APIStatusError) as refused:
+        with pytest.raises(APIStatusError) as refusal:
             await streamed(client)
-        assert refused.value.status_code == 429
-        assert refused.value.response.headers["retry-after"] == "7"
+        assert refusal.value.status_code == 429
+        assert refusal.value.response.headers["retry-after"] == "7"
         assert (await streamed(client))[0] == REPLY
         peer.status, peer.failures = 500, None
         for _ in range(2):
@@ -202,9 +205,9 @@ async def test_serves_hundreds_of_streams_at_once() -> None:
             async with session.post(peer.base_url + "/chat/completions", json=body) as reply:
                 return await reply.read()
 
-        before, started = time.thread_time(), time.monotonic()
+        before, started_at = time.thread_time(), time.monotonic()
         replies = await asyncio.gather(*(read_reply() for _ in range(300)))
-        took, worked = time.monotonic() - started, time.thread_time() - before
+        took, worked = time.monotonic() - started_at, time.thread_time() - before
     assert all(reply.endswith(b"data: [DONE]\n\n") for reply in replies)
     assert took < 30
     assert worked < 8

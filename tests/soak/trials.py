@@ -59,15 +59,15 @@ async def ask_continuously(world: World) -> AsyncIterator[None]:
         while True:
             await asyncio.sleep(ASK_EVERY_S)
             # The network over HTTP waits until the daemon takes the question.
-            waiting.append(asyncio.create_task(world.ask(world.chance.choice(list(world.places)))))
+            waiting_task.append(asyncio.create_task(world.ask(world.chance.choice(list(world.places)))))
 
-    waiting: list[asyncio.Task[object]] = [asyncio.create_task(ask_on_all())]
+    waiting_task: list[asyncio.Task[object]] = [asyncio.create_task(ask_on_all())]
     repeating = asyncio.create_task(ask_again_and_again())
     try:
         yield
     finally:
         repeating.cancel()
-    await asyncio.gather(*waiting)
+    await asyncio.gather(*waiting_task)
     await ask_on_all()
 
 
