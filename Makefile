@@ -28,8 +28,9 @@ $(VENV)/.runtime: $(UV) pyproject.toml requirements.lock
 	$(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@
 
+# Most of these packages is never imported, so each compiles itself when it is.
 $(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
-	$(INSTALL) --require-hashes -r requirements-dev.lock
+	$(filter-out --compile-bytecode,$(INSTALL)) --require-hashes -r requirements-dev.lock
 	touch $@
 
 demo: $(VENV)/.runtime  ## ask this repository a question: no key, no server
