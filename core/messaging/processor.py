@@ -34,6 +34,7 @@ from core.messaging.policy.command_table import is_ask_command
 from core.messaging.policy.permissions import PermissionDenied
 from core.messaging.quotations import with_history
 from core.messaging.redelivery import Conversation, LeftToNextStart, TakeTurn, Undelivered, redelivery_time_s
+from core.messaging.unprompted import NothingToSay, UnpromptedSink, to_skip
 from core.observability.logs import get_logger
 from core.observability.tracing import annotate
 from core.ports import Adapter, AnswerFunction, MessageHandler
@@ -294,8 +295,8 @@ class MessageProcessor:
         except asyncio.CancelledError:
             await delivery.wait_for_posting()
             raise
-        except MessageDeleted:
-            await self._journal.mark_skipped(message, skip(SkipReason.DELETED))
+        except (MessageDeleted, NothingToSay) as error:
+            await self._journal.mark_skipped(message, to_skip(error))
             self._release_cooldown(message, decision)
         except PlatformUnavailable as error:
             raise Undelivered(error, is_unasked=is_unasked) from error
@@ -368,7 +369,9 @@ class MessageProcessor:
         )
         question = await self._feedback.with_retry_context(message, with_attachments(question, message, adapter))
         async with self._feedback.running_answers.track(message, is_resumed=sink.is_resumed) as stop:
-            return await self._answer(replace(question, stop=stop), sink)
+            # What others have begun to read is finished, and an expert who is called in is told what about.
+            may_be_silent = decision.is_proactive and not (sink.is_resumed or self._handoff.calls_for("nothing_found"))
+            return await self._answer(replace(question, stop=stop), UnpromptedSink(sink) if may_be_silent else sink)
 
     async def _try_capture_answer(self, adapter: Adapter, message: Message) -> bool:
         """Finish a message that is the answer of a trusted person, where the bot may speak at all."""

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, case, exists, func, select
+from sqlalchemy import ColumnElement, Row, Select, and_, case, exists, func, or_, select
 
 from core.storage.chat_history import is_user_message
 from core.storage.engine import Repository
 from core.storage.tables import feedback, messages
-from core.types import DOWN, UP
+from core.types import DOWN, UP, SkipReason
 
 _COLUMNS = ("platform", "chat", "id", "text", "reply", "citations", "state")
 
@@ -38,11 +38,13 @@ class LabellingRepository(Repository):
         return [question for question in questions if question.documents]
 
     async def get_unanswered_questions(self, chat: tuple[str, str] | None, limit: int) -> Sequence[JournaledQuestion]:
-        """Return questions whose answer cited nothing or was disliked, and questions whose answer failed."""
+        """Return questions whose answer cited nothing or was disliked, and those without an answer."""
         is_disliked = exists(select(1).where(_is_rating(), feedback.c.verdict == DOWN)).correlate(messages)
         query = _select(chat, limit).add_columns(messages.c.trace, is_disliked.label("is_disliked"))
-        rows = await self._database.fetch_all(query.where(messages.c.state.in_(("answered", "failed"))))
-        return [_to_question(row) for row in rows if row.is_disliked or row.state == "failed" or _found_nothing(row)]
+        is_unanswerable = messages.c.detail == SkipReason.NOTHING_FOUND.label
+        was_tried = or_(messages.c.state.in_(("answered", "failed")), is_unanswerable)
+        rows = await self._database.fetch_all(query.where(was_tried))
+        return [_to_question(row) for row in rows if row.is_disliked or row.state != "answered" or _found_nothing(row)]
 
     async def get_messages(self, chat: tuple[str, str], limit: int) -> Sequence[JournaledQuestion]:
         """Return what people wrote in a chat."""

@@ -24,7 +24,7 @@ Outcome = Literal["questions", "answered", "unanswered", "failed", "waiting", "s
 RatingFilter = Literal["", "up", "down"]
 # Answers that lack something, and silences for want of knowledge.
 WEAK_ANSWERS = ("nothing_found", "unsupported", "quoted")
-UNSURE_SILENCES = ("unsure", "not_judged")
+UNSURE_SILENCES = ("unsure", "not_judged", "no_answer")
 MAX_LISTED_CHARS = 300
 
 

@@ -8,6 +8,7 @@ from core.types import Reply
 
 # Sentences that may follow: an offer, a hint where to look.
 MAX_CHARS = 400
+_SENTENCE_END = r"[.。!?？\n]"
 _SOURCES = r"(?:documentation|docs|documents?|sources?|passages?|evidence|information|materials?|knowledge)"
 _VERBS = r"(?:contain|mention|cover|say|describe|include|answer|address|provide|specify|state|explain)"
 _NOTHING_FOUND = re.compile(
@@ -28,7 +29,17 @@ def says_nothing_was_found(text: str) -> bool:
     >>> says_nothing_was_found("The documentation does not mention it."), says_nothing_was_found("文档中没有提到它。")
     (True, True)
     """
-    return len(text) <= MAX_CHARS and bool(_NOTHING_FOUND.search(re.split(r"[.。!?？\n]", text.strip())[0]))
+    return len(text) <= MAX_CHARS and bool(_NOTHING_FOUND.search(re.split(_SENTENCE_END, text.strip(), maxsplit=1)[0]))
+
+
+def may_say_nothing_was_found(beginning: str) -> bool:
+    """Say whether a text may still become one that says that nothing was found, when only its beginning is known.
+
+    >>> may_say_nothing_was_found("The documentation"), may_say_nothing_was_found("Run `pip install`. Then")
+    (True, False)
+    """
+    has_sentence = len(re.split(_SENTENCE_END, beginning.strip(), maxsplit=1)) > 1
+    return len(beginning) <= MAX_CHARS and (not has_sentence or says_nothing_was_found(beginning))
 
 
 def get_detail(reply: Reply) -> str:

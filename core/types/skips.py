@@ -39,6 +39,7 @@ class SkipReason(Enum):
     UNSURE = "unsure", "not sure enough to help: {probability:.2f}, threshold {threshold:.2f} ({explanation})"
     MODEL_DECLINED = "unsure", "the model judged it: {opinion} ({probability:.2f}, threshold {threshold:.2f})"
     IRRELEVANT_POST = "unsure", "outside our knowledge: {score:.2f}, at least {minimum:g} is required"
+    NOTHING_FOUND = "no_answer", "nobody had asked the bot, and it found no answer"
     REPEATED = "repeated", "the same was answered in this chat before"
     NO_KNOWLEDGE = "not_judged", "there is no knowledge to judge by"
     RELEVANCE_UNKNOWN = "not_judged", "it could not be computed whether this is about the knowledge"

@@ -145,6 +145,6 @@ def parts(
         model,
         Prompts.read(),
         REWRITES,
-        # Tests show what a head start does; test_head_starts.py shows when there is one.
+        # Tests show what a head start does; test_speculation.py shows when there is one.
         head_starts=HeadStarts((configuration or settings()).context.model_copy(update={"head_start_max_extra": 1.0})),
     )

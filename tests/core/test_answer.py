@@ -77,6 +77,12 @@ async def test_without_a_quote_the_nearest_pages_are_named_and_nothing_is_answer
     assert chinese.text.startswith("在我所知的资料中没有找到直接的答案。")
 
 
+async def test_a_page_without_an_address_is_named_by_its_path() -> None:
+    pages = [replace(passage, url="") for passage in InMemoryLibrary().passages]
+    reply = await answer(NEAR, MemorySink(), parts(InMemoryLibrary(pages)))
+    assert "- **Install** · `install.md`\n" in reply.text
+
+
 async def test_who_did_not_ask_gets_no_pages() -> None:
     reply = await answer(replace(NEAR, is_unasked=True), MemorySink(), parts())
     assert reply.text == "I found nothing about this in the sources I know (docs)."
@@ -86,7 +92,7 @@ async def test_who_did_not_ask_gets_no_pages() -> None:
 async def test_a_title_is_no_markup_and_a_page_without_an_address_has_no_link() -> None:
     page = replace(passage("a", INSTALL.text), title="*Install* [1] <b>", url="javascript:alert(1)")
     reply = await answer(NEAR, MemorySink(), parts(InMemoryLibrary([page])))
-    assert "- **\\*Install\\* \\[\u20601\\] \\<b>**\n" in reply.text
+    assert "- **\\*Install\\* \\[\u20601\\] \\<b>** · `a.md`\n" in reply.text
     assert "javascript" not in reply.text
     assert (reply.citations, reply.trace.dropped_citations) == ((), 0)
 

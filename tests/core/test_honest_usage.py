@@ -178,7 +178,7 @@ async def test_a_call_that_fails_over_costs_at_both_endpoints(peer: BillingPeer)
     async with BillingPeer(write=REPLY) as backup:
         peer.hanging = {"write"}
         fallbacks = {"b": {"base_url": backup.base_url, "model": "backup"}}
-        model = models(peer, fallbacks=fallbacks, first_token_s=0.3, price_prompt=1.0)
+        model = models(peer, fallbacks=fallbacks, first_token_s=2.0, price_prompt=1.0)
         budget = Budget(BudgetSettings())
         await read(model, budget)
         await model.close()

@@ -484,7 +484,7 @@ async def test_a_record_that_cannot_be_written_is_said(world: World) -> None:
 
 async def test_the_example_of_the_guide_does_what_it_says(tmp_path: Path, store: Store, embedder: WordEmbedder) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "sources.md").read_text("utf-8")
-    example = guide.split("## Questions that come again")[1].split("```yaml\n")[1].split("```")[0]
+    example = guide.split("## Standing queries")[1].split("```yaml\n")[1].split("```")[0]
     hit = Hit("Handbook 4", "https://handbook.example.org/4", "Handbook 4 is the latest release of the handbook.")
     async with WebPeer() as web:
         web.hits = [hit]

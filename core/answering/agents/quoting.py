@@ -11,7 +11,7 @@ from core.grounding.extractive import extract_answer, extract_similar
 from core.grounding.nearest import NearPage, find_nearest_pages
 from core.runtime.budget import Budget
 from core.text.catalogue import messages_for
-from core.text.formatting import format_link
+from core.text.formatting import format_code, format_link
 from core.types import Citation
 
 # Quoting is the fallback when the model took all the time: it gets at least this many seconds.
@@ -66,4 +66,6 @@ async def quote_passages(
 
 def _format_page(page: NearPage, link: Citation) -> str:
     title = format_link(link.title or link.path, link.url)
-    return f"- **{title}**" + (f"\n  {page.line}" if page.line else "")
+    # Nothing else would say where a page without an address is.
+    place = f" · {format_code(link.path)}" if link.title and not link.url else ""
+    return f"- **{title}**{place}" + (f"\n  {page.line}" if page.line else "")

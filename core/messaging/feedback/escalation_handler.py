@@ -25,6 +25,7 @@ from core.storage.messages import Journal
 from core.text.catalogue import Messages, messages_for
 from core.text.question_detection import QUESTION_THRESHOLD, question_score
 from core.types import Message, Reply
+from core.types.replies import Shortfall
 
 ESCALATE, LEARN = "escalate", "learn"
 
@@ -60,12 +61,16 @@ class EscalationHandler:
             return await self._escalate(adapter, message, texts, start_answer)
         return texts.escalation.format(author=format_name(message.author)) + format_question(message)
 
+    def calls_for(self, reason: Shortfall) -> bool:
+        """Say whether the configuration escalates every question whose answer falls short in this way."""
+        return reason in self._settings.when
+
     async def escalate_if_needed(
         self, adapter: Adapter, question: Message, reply: Reply, start_answer: StartAnswer
     ) -> None:
         """Escalate a question whose answer is not likely to help, where the configuration says so."""
         reason = reply.shortfall
-        if reason is None or reason not in self._settings.when:
+        if reason is None or not self.calls_for(reason):
             return
         async with self._escalation_lock:
             if await self._block_reason(question, messages_for("")):

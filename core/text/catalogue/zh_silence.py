@@ -34,6 +34,7 @@ SKIP_REASONS: Mapping[str, str] = {
     "UNSURE": "没有足够的把握：{probability:.2f}，阈值 {threshold:.2f}（{explanation}）",
     "MODEL_DECLINED": "模型的判断：{opinion}（{probability:.2f}，阈值 {threshold:.2f}）",
     "IRRELEVANT_POST": "超出我所知的范围：{score:.2f}，至少需要 {minimum:g}",
+    "NOTHING_FOUND": "没有人向我提问，而我也没有找到答案",
     "REPEATED": "同样的问题在本聊天里已经回答过",
     "NO_KNOWLEDGE": "没有可供判断的资料",
     "RELEVANCE_UNKNOWN": "无法判断它是否与资料有关",

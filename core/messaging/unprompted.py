@@ -1,0 +1,53 @@
+"""Answers that nobody asked the bot for: they are not worth showing when they say that nothing was found."""
+
+from __future__ import annotations
+
+from core.errors import KimasError, MessageDeleted
+from core.messaging.journaling import RecordedSink
+from core.text.nothing_found import get_detail, may_say_nothing_was_found
+from core.types import Reply, Skip, SkipReason, skip
+
+
+class NothingToSay(KimasError):
+    """The answer would only say that nothing was found, and nobody had asked for it."""
+
+
+def to_skip(error: MessageDeleted | NothingToSay) -> Skip:
+    """Return why a question is left without its answer."""
+    return skip(SkipReason.DELETED if isinstance(error, MessageDeleted) else SkipReason.NOTHING_FOUND)
+
+
+class UnpromptedSink:
+    """Passes a reply to another sink, unless it says that nothing was found.
+
+    Nothing is shown, not even that an answer is coming, until the beginning of the text says something else.
+    """
+
+    def __init__(self, sink: RecordedSink) -> None:
+        self._sink = sink
+        self._is_open = False
+
+    async def open(self) -> None:
+        """Show nothing: nobody waits, and the answer may never come."""
+
+    async def update(self, text: str) -> None:
+        """Show the reply so far, as soon as it says anything."""
+        if self._is_open or not may_say_nothing_was_found(text):
+            await self._open()
+            await self._sink.update(text)
+
+    async def finish(self, reply: Reply) -> None:
+        """Show the final reply. Raises `NothingToSay` for one that says that nothing was found."""
+        if not self._is_open and get_detail(reply) == "nothing_found":
+            raise NothingToSay
+        await self._open()
+        await self._sink.finish(reply)
+
+    async def fail(self, text: str) -> None:
+        """Show that the answer failed."""
+        await self._sink.fail(text)
+
+    async def _open(self) -> None:
+        if not self._is_open:
+            self._is_open = True
+            await self._sink.open()
