@@ -114,10 +114,10 @@ class AlertRules:
         if self._settings.silent_hours is None:
             return {}
         since = now - timedelta(hours=self._settings.silent_hours)
-        recent = await self._watched.activity.count_unasked(since, now)
+        recent = await self._watched.activity.count_unprompted(since, now)
         if recent.answers or recent.messages < MIN_MESSAGES:
             return {}
-        before = await self._watched.activity.count_unasked(since - timedelta(days=COMPARED_DAYS), since)
+        before = await self._watched.activity.count_unprompted(since - timedelta(days=COMPARED_DAYS), since)
         usual = before.answers / COMPARED_DAYS
         if usual < MIN_DAILY_ANSWERS:
             return {}

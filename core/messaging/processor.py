@@ -286,7 +286,7 @@ class MessageProcessor:
         question = self._feedback.with_answer_buttons(message, is_question=is_answerable)
         sink = RecordedSink(adapter.sink(question, delivery, delivery.previous_reply_id), delivery)
         # A message that was read from the journal still says whether it was addressed.
-        is_unasked = decision.is_proactive or (delivery.is_resumed and not message.addressed)
+        is_unprompted = decision.is_proactive or (delivery.is_resumed and not message.addressed)
         try:
             if reply := delivery.final_reply:
                 await sink.deliver(reply)
@@ -299,7 +299,7 @@ class MessageProcessor:
             await self._journal.mark_skipped(message, to_skip(error))
             self._release_cooldown(message, decision)
         except PlatformUnavailable as error:
-            raise Undelivered(error, is_unasked=is_unasked) from error
+            raise Undelivered(error, is_unprompted=is_unprompted) from error
         except PlatformError as error:
             get_logger(__name__).error("reply.refused", error=str(error))
             await self._journal.mark_failed(message, str(error))
@@ -309,7 +309,7 @@ class MessageProcessor:
         except Exception as error:
             is_disturbing = self._is_apology_unneeded(message, decision, error) and not delivery.is_visible
             self._release_cooldown(message, decision, delivery)
-            await self._report_error(message, None if is_disturbing else sink, error, is_unasked=is_unasked)
+            await self._report_error(message, None if is_disturbing else sink, error, is_unprompted=is_unprompted)
         else:
             reply = replace(reply, trace=replace(reply.trace, opinion=decision.opinion))
             await self._finish_answer(message, reply, decision)
@@ -365,7 +365,7 @@ class MessageProcessor:
             tuple(history),
             *(message.id, message.author, message.author_id, message.key, message.in_restricted_thread),
             visible_sources=visible,
-            is_unasked=decision.is_proactive or (sink.is_resumed and not message.addressed),
+            is_unprompted=decision.is_proactive or (sink.is_resumed and not message.addressed),
         )
         question = await self._feedback.with_retry_context(message, with_attachments(question, message, adapter))
         async with self._feedback.running_answers.track(message, is_resumed=sink.is_resumed) as stop:
@@ -384,7 +384,7 @@ class MessageProcessor:
         return True
 
     async def _report_error(
-        self, message: Message, sink: RecordedSink | None, error: Exception, *, is_unasked: bool
+        self, message: Message, sink: RecordedSink | None, error: Exception, *, is_unprompted: bool
     ) -> None:
         """Report an error to the asker, if there is a sink. Raises `Undelivered` where the platform is away."""
         apology = describe_error(message, error)
@@ -392,7 +392,7 @@ class MessageProcessor:
             if sink:
                 await sink.apologize(apology)
         except PlatformUnavailable as platform_error:
-            raise Undelivered(platform_error, is_unasked=is_unasked) from error
+            raise Undelivered(platform_error, is_unprompted=is_unprompted) from error
         except PlatformError as platform_error:
             get_logger(__name__).error("reply.refused", error=str(platform_error))
         await self._journal.mark_failed(message, apology.failure)

@@ -13,16 +13,16 @@ from core.runtime.tasks import wait_for
 from core.types import Message
 
 # How long an answer that nobody asked for is worth delivering, and the least time for any.
-UNASKED_S, MIN_REDELIVERY_S = 600.0, 120.0
+UNPROMPTED_S, MIN_REDELIVERY_S = 600.0, 120.0
 
 
 class Undelivered(Exception):
     """A platform did not take an answer now: it waits in the journal. `cause` says why."""
 
-    def __init__(self, cause: PlatformUnavailable, *, is_unasked: bool) -> None:
+    def __init__(self, cause: PlatformUnavailable, *, is_unprompted: bool) -> None:
         super().__init__(str(cause))
         self.cause = cause
-        self.is_unasked = is_unasked
+        self.is_unprompted = is_unprompted
 
 
 def redelivery_time_s(message: Message, error: Undelivered, max_hours: float) -> float:
@@ -31,7 +31,7 @@ def redelivery_time_s(message: Message, error: Undelivered, max_hours: float) ->
     That is until `max_hours` after the question, or some minutes if nobody asked. Two minutes remain in any case: the
     question itself may have waited through the outage.
     """
-    limit_s = min(3600 * max_hours, UNASKED_S) if error.is_unasked else 3600 * max_hours
+    limit_s = min(3600 * max_hours, UNPROMPTED_S) if error.is_unprompted else 3600 * max_hours
     age_s = max(0.0, time.time() - message.sent_at.timestamp())
     return max(limit_s - age_s, min(limit_s, MIN_REDELIVERY_S))
 

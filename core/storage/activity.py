@@ -23,7 +23,7 @@ class GroupActivity:
 class ActivityRepository(Repository):
     """Counts messages. Every method raises `StoreError` when the database fails."""
 
-    async def count_unasked(self, since: datetime, until: datetime) -> GroupActivity:
+    async def count_unprompted(self, since: datetime, until: datetime) -> GroupActivity:
         """Return the activity between two moments."""
         columns = messages.c
         is_in_group = and_(~columns.private, ~columns.addressed, ~columns.is_by_bot, is_user_message())

@@ -162,10 +162,10 @@ class Database:
         return f"{'PostgreSQL' if self.is_on_server else 'SQLite'} {'.'.join(map(str, version))}"
 
     async def close(self) -> None:
-        """Close the database, once its transactions have ended; what begins later fails. Idempotent.
+        """Close the database once its transactions have ended, or after ten seconds. Idempotent.
 
-        A page may still be read, and a cancelled task may still open a connection. What comes back to the pool after
-        it was disposed of, nobody closes.
+        What begins later fails. A page may still be read, and a cancelled task may still open a connection: what comes
+        back to the pool after it was disposed of, nobody closes.
         """
         self._is_closed = True
         pool = cast("QueuePool", self._engine.pool)

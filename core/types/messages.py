@@ -177,7 +177,7 @@ class Question:
     `key` is its conversation, None in the terminal, where one person asks. `in_restricted_thread` is true if only some
     members of the chat can read its thread. `image_loaders` fetch its images, `unsupported_attachments` are the kinds
     of attachments that cannot be read. `visible_sources` may be used for its answer; None: those for everyone. The
-    answer ends early when `stop` is set. With `is_unasked`, the bot answers of its own accord.
+    answer ends early when `stop` is set. With `is_unprompted`, the bot answers of its own accord.
     """
 
     text: str
@@ -191,7 +191,7 @@ class Question:
     unsupported_attachments: tuple[AttachmentKind, ...] = ()
     visible_sources: frozenset[str] | None = None
     stop: asyncio.Event | None = field(default=None, compare=False, repr=False)
-    is_unasked: bool = False
+    is_unprompted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ async def test_a_page_without_an_address_is_named_by_its_path() -> None:
 
 
 async def test_who_did_not_ask_gets_no_pages() -> None:
-    reply = await answer(replace(NEAR, is_unasked=True), MemorySink(), parts())
+    reply = await answer(replace(NEAR, is_unprompted=True), MemorySink(), parts())
     assert reply.text == "I found nothing about this in the sources I know (docs)."
     assert reply.nearest_pages == ()
 

@@ -395,7 +395,7 @@ async def test_an_answer_knows_whether_anybody_asked_the_bot(journal: Journal) -
     for message in (unasked, asked):
         await processor.handler_for(room)(message)
         await settled(journal, message)
-    assert [question.is_unasked for question in questions] == [True, False]
+    assert [question.is_unprompted for question in questions] == [True, False]
     assert await processor.drain(60) == 0
 
 

@@ -231,7 +231,7 @@ async def test_an_answer_that_alone_is_not_taken_holds_up_the_others_for_a_while
     async def fail() -> None:
         with suppress(Undelivered):
             async with conversation.turn(first, connection):
-                raise Undelivered(Unreachable("error 500"), is_unasked=False)
+                raise Undelivered(Unreachable("error 500"), is_unprompted=False)
 
     async def succeed() -> None:
         async with conversation.turn(second, connection):
@@ -250,13 +250,13 @@ async def test_an_answer_that_alone_is_not_taken_holds_up_the_others_for_a_while
 
 
 @pytest.mark.parametrize(
-    ("hours", "is_unasked", "age_s", "expected_s"),
+    ("hours", "is_unprompted", "age_s", "expected_s"),
     [(6, False, 0, 21600), (6, True, 0, 600), (6, False, 86400, 120), (0, False, 0, 0), (0.1, True, 0, 360)],
 )
 def test_how_long_an_answer_is_worth_delivering(
-    hours: float, is_unasked: bool, age_s: float, expected_s: float
+    hours: float, is_unprompted: bool, age_s: float, expected_s: float
 ) -> None:
     now = datetime.now(UTC)
-    error = Undelivered(Unreachable("away"), is_unasked=is_unasked)
+    error = Undelivered(Unreachable("away"), is_unprompted=is_unprompted)
     seconds = redelivery_time_s(question(sent_at=now - timedelta(seconds=age_s)), error, hours)
     assert abs(seconds - expected_s) < 5

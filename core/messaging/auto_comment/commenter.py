@@ -82,7 +82,7 @@ class Commenter:
         sink = BufferedSink(platform_sink, self._unfit_reason, delivery, entry_heading(post))
         reply, error = await self._comment_before_deadline(post, sink, guarded_delivery)
         if isinstance(error, PlatformUnavailable) and delivery.final_reply:
-            raise Undelivered(error, is_unasked=True) from error
+            raise Undelivered(error, is_unprompted=True) from error
         if reply is None and guarded_delivery.is_posted:
             # Its first part was posted; a later part failed.
             reply = sink.reply
@@ -132,7 +132,7 @@ class Commenter:
         visible = self._get_visible_sources(post)
         text = (await self._journal.begin_answer(post, visible))[: self._max_question_chars]
         question = Question(
-            *(text, (), post.id, post.author, post.author_id, post.key), visible_sources=visible, is_unasked=True
+            *(text, (), post.id, post.author, post.author_id, post.key), visible_sources=visible, is_unprompted=True
         )
         return await self._answer(question, sink)
 
