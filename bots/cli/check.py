@@ -60,6 +60,7 @@ from knowledge.sources.factory import open_source
 from knowledge.sources.forge.source import ForgeProject
 from knowledge.sources.git.source import is_local
 from knowledge.sources.plugin import find_plugin
+from knowledge.stores.weaviate.client import INSTALL_HINT
 from knowledge.web.addresses import redact_url
 
 LOW_DISK_BYTES = 1_000_000_000
@@ -115,9 +116,7 @@ async def check(
     if settings.gate.weights:
         text = "has no effect any more: remove it, and fit your labelled messages (kimas eval gate DATA.jsonl --fit)"
         findings.append(Finding("warning", "gate.weights", text))
-    if settings.knowledge.store.provider == "lance":
-        text = "lance is the former name of sqlite: passages are in an SQLite file; set sqlite"
-        findings.append(Finding("warning", "knowledge.store.provider", text))
+    findings += _check_store(settings)
     findings += [await asyncio.to_thread(_check_embedding, settings), *await check_languages(settings)]
     findings += [*_check_models(settings), *_check_limits(settings)]
     findings += await asyncio.to_thread(_check_secrets, settings)
@@ -260,6 +259,16 @@ def _check_agents(settings: Settings) -> list[Finding]:
         Finding("ok", "audience", "; ".join(f"{name}: {describe(audiences[name])}" for name in settings.sources)),
         *(Finding("warning", f"sources.{name}", "no agent uses it: it is never searched") for name in unused_sources),
     ]
+
+
+def _check_store(settings: Settings) -> list[Finding]:
+    subject, store = "knowledge.store", settings.knowledge.store
+    if store.provider == "lance":
+        text = "lance is the former name of sqlite: passages are in an SQLite file; set sqlite"
+        return [Finding("warning", f"{subject}.provider", text)]
+    if store.provider == "weaviate" and importlib.util.find_spec("weaviate") is None:
+        return [Finding("error", subject, INSTALL_HINT)]
+    return []
 
 
 def _check_embedding(settings: Settings) -> Finding:

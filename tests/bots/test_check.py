@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import subprocess
 from pathlib import Path
@@ -80,6 +81,15 @@ async def test_the_former_name_of_the_embedded_store_is_named(tmp_path: Path) ->
     old = settings(tmp_path, knowledge={"store": {"provider": "lance"}})
     finding = await find_finding(old, "knowledge.store.provider")
     assert (finding.level, "set sqlite" in finding.text) == ("warning", True)
+
+
+async def test_a_store_without_its_client_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weaviate = settings(tmp_path, knowledge={"store": {"provider": "weaviate"}})
+    assert "knowledge.store" not in {finding.subject for finding in await check(weaviate, live=False)}
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "weaviate" else find(name))
+    finding = await find_finding(weaviate, "knowledge.store")
+    assert (finding.level, "pip install 'kimas[weaviate]'" in finding.text) == ("error", True)
 
 
 async def test_sources_that_are_not_there(tmp_path: Path) -> None:

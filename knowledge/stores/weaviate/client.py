@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import reduce
+from importlib.util import find_spec
 from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,7 @@ MIN_VERSION = (1, 33)  # the first with the filter "none of these"
 RECOMMENDED_VERSION = (1, 38, 3)
 # Where OpenSSL is told of certificates of one's own. The client takes them for HTTP, but for gRPC it has to be told.
 CERTIFICATES_VARIABLE = "SSL_CERT_FILE"
+INSTALL_HINT = "the client of Weaviate is not installed: pip install 'kimas[weaviate]'"
 
 
 class Cluster:
@@ -281,8 +283,13 @@ def _get_vector(vectors: Mapping[str, Any]) -> Sequence[float]:
 
 
 async def connect(settings: WeaviateSettings) -> Cluster:
-    """Connect to the server. Raises `StoreError` when it cannot be reached, refuses the key, or is too old."""
+    """Connect to the server.
+
+    Raises `StoreError` without the client, or when the server cannot be reached, refuses the key, or is too old.
+    """
     store_name = f"the passage store in Weaviate at {settings.host}:{settings.http_port}"
+    if find_spec("weaviate") is None:
+        raise StoreError(f"{store_name}: {INSTALL_HINT}")
     await asyncio.to_thread(_import_weaviate)
     async with map_errors(store_name, "opened", settings.connect_timeout_s):
         client = _make_client(settings, await asyncio.to_thread(_read_certificates) if settings.secure else None)
