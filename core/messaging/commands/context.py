@@ -17,6 +17,9 @@ from core.storage.overrides import Audit, LiveSettings, RuntimeOverrides, get_ch
 from core.text.catalogue import ENGLISH, Messages
 from core.types import Message, SourceState
 
+# How many days a command reports, unless it says so.
+DEFAULT_DAYS = 7
+
 # Reads the configuration as the daemon did at its start. Raises `ConfigurationError`.
 SettingsLoader = Callable[[], Awaitable[Settings]]
 
@@ -55,19 +58,19 @@ class CommandContext:
 
     def visible_settings(self, request: CommandRequest) -> Settings:
         """Return the settings as those may see them who read the reply: where closed sources are, without them."""
-        visible = self.permissions.visible_sources(request.message)
-        return self.settings if visible is None else self.settings.restricted_to(visible)
+        visible_sources = self.permissions.visible_sources(request.message)
+        return self.settings if visible_sources is None else self.settings.restricted_to(visible_sources)
 
     async def visible_states(self, request: CommandRequest) -> Sequence[SourceState]:
         """Return the states of the stored sources that may be told of; none where nobody knows any."""
-        visible = self.permissions.visible_sources(request.message)
+        visible_sources = self.permissions.visible_sources(request.message)
         states = await self.refresher.states() if self.refresher else ()
-        return [state for state in states if visible is None or state.name in visible]
+        return [state for state in states if visible_sources is None or state.name in visible_sources]
 
     def names_hidden_source(self, text: str, request: CommandRequest) -> bool:
         """Say whether a text has the name of a source, as a word, that the readers of the reply may not see."""
-        visible = self.permissions.visible_sources(request.message)
-        hidden_names = () if visible is None else set(self.settings.sources) - visible
+        visible_sources = self.permissions.visible_sources(request.message)
+        hidden_names = () if visible_sources is None else set(self.settings.sources) - visible_sources
         return not set(re.findall(r"[a-z0-9_-]+", text)).isdisjoint(hidden_names)
 
     def require_source(self, name: str, request: CommandRequest) -> str:
@@ -102,6 +105,16 @@ class CommandRequest:
     def can_see_all_chats(self) -> bool:
         """Whether the answer may tell of other chats: an owner asks where nobody else reads it."""
         return self.role == "owner" and self.message.private
+
+    @property
+    def chat_filter(self) -> tuple[str, str] | None:
+        """The platform and the id of the chat that the command is about; None: all chats."""
+        return None if self.can_see_all_chats else (self.message.key.platform, self.message.key.chat)
+
+    @property
+    def scope_text(self) -> str:
+        """The words for what the command is about: this chat, or all of them."""
+        return self.texts.in_all_chats if self.can_see_all_chats else self.texts.in_this_chat
 
 
 # Returns what the bot says, as Markdown. Raises `UsageError` for arguments that make no sense.

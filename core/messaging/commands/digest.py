@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, time
 
-from core.messaging.commands.context import CommandContext, CommandRequest
-from core.messaging.commands.status_commands import DEFAULT_DAYS, chat_filter, chat_text
+from core.messaging.commands.context import DEFAULT_DAYS, CommandContext, CommandRequest
 from core.storage.reports import QuestionFilter, ReportRepository
 from core.storage.usage import StatisticsRepository, first_day
 from core.text.formatting import format_code, format_cost, today
@@ -18,7 +17,7 @@ MAX_QUESTIONS, MAX_TOPICS, MAX_CHARS = 300, 8, 160
 
 async def show_digest(context: CommandContext, request: CommandRequest) -> str:
     """Show questions, answers, ratings and cost of some days, and the questions without an answer by topic."""
-    texts, chat = request.texts, chat_filter(request)
+    texts, chat = request.texts, request.chat_filter
     since = first_day(int(float(request.arguments.get("days", DEFAULT_DAYS))), today())
     start = datetime.combine(since, time()).astimezone(UTC)
     reports = ReportRepository(context.journal.database)
@@ -36,7 +35,7 @@ async def show_digest(context: CommandContext, request: CommandRequest) -> str:
     }
     shown_counts = {state: f"{count:,}" for state, count in counts.items()}
     lines = [
-        texts.statistics_since.format(day=since, chat=chat_text(request)),
+        texts.statistics_since.format(day=since, chat=request.scope_text),
         "",
         texts.digest_messages.format(messages=f"{sum(counts.values()):,}", **shown_counts),
         texts.digest_ratings.format(**rating_counts),
@@ -47,11 +46,11 @@ async def show_digest(context: CommandContext, request: CommandRequest) -> str:
     return "\n".join(lines)
 
 
-def _format_topics(questions: list[str], title: str, nothing: str) -> list[str]:
+def _format_topics(questions: list[str], title: str, empty_text: str) -> list[str]:
     """Return the largest topics, each with its number of questions and a typical one."""
     topics = group_by_topic(questions)[:MAX_TOPICS]
     if not topics:
-        return [nothing]
+        return [empty_text]
     # Quoted as code: what members wrote is no mark-up of ours.
     rows = (f"- {len(topic.members)}× {format_code(questions[topic.typical], MAX_CHARS)}" for topic in topics)
     return [title.format(count=len(questions)), *rows]

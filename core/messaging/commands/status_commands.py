@@ -6,7 +6,7 @@ import time
 from importlib.metadata import PackageNotFoundError, version
 
 from core.answering.small_talk import describe_sources, suggest_questions
-from core.messaging.commands.context import CommandContext, CommandRequest
+from core.messaging.commands.context import DEFAULT_DAYS, CommandContext, CommandRequest
 from core.messaging.policy.command_table import help_text
 from core.storage.overrides import GLOBAL_SCOPE, AuditEntry, override_key
 from core.storage.usage import DailyStatistics, StatisticsRepository, first_day
@@ -14,12 +14,12 @@ from core.text.catalogue import Messages
 from core.text.formatting import format_age, format_code, format_cost, format_duration, format_until, today
 from core.types import SourceState
 
-DEFAULT_DAYS, DEFAULT_ENTRIES = 7, 10
+DEFAULT_ENTRIES = 10
 
 
 async def show_status(context: CommandContext, request: CommandRequest) -> str:
     """Show how the bot is: to owners in private of everything, else of this chat."""
-    repository, chat = StatisticsRepository(context.journal.database), chat_filter(request)
+    repository, chat = StatisticsRepository(context.journal.database), request.chat_filter
     last_received = await repository.get_last_received(sorted(context.platforms))
     today_statistics = (await repository.get_daily_statistics(today(), chat)).get(today(), DailyStatistics())
     pending_count = await repository.count_pending(chat)
@@ -38,7 +38,7 @@ async def show_status(context: CommandContext, request: CommandRequest) -> str:
         texts.status_platforms.format(platforms=platforms or texts.none),
         await _format_health(context, request),
         texts.status_today.format(
-            chat=chat_text(request),
+            chat=request.scope_text,
             answered=counts["answered"],
             silent=counts["silent"],
             failed=counts["failed"],
@@ -55,9 +55,9 @@ async def show_statistics(context: CommandContext, request: CommandRequest) -> s
     count = int(float(request.arguments.get("days", DEFAULT_DAYS)))
     since = first_day(count, today())
     repository = StatisticsRepository(context.journal.database)
-    statistics = await repository.get_daily_statistics(since, chat_filter(request))
+    statistics = await repository.get_daily_statistics(since, request.chat_filter)
     if not statistics:
-        return request.texts.statistics_none.format(chat=chat_text(request), day=since)
+        return request.texts.statistics_none.format(chat=request.scope_text, day=since)
     rows = [
         f"| {day} | {sum(day_statistics.states.values())} | {day_statistics.states['answered']} | "
         f"{day_statistics.states['silent']} | "
@@ -65,18 +65,18 @@ async def show_statistics(context: CommandContext, request: CommandRequest) -> s
         f"{f'{day_statistics.cost:,.4f}' if day_statistics.cost else '-'} |"
         for day, day_statistics in statistics.items()
     ]
-    title = request.texts.statistics_since.format(day=since, chat=chat_text(request))
+    title = request.texts.statistics_since.format(day=since, chat=request.scope_text)
     return "\n".join([f"{title}\n", request.texts.statistics_header, "|---|---|---|---|---|---|---|", *rows])
 
 
 async def show_sources(context: CommandContext, request: CommandRequest) -> str:
     """List the knowledge with its amount and age."""
-    configured, texts = context.visible_settings(request).sources, request.texts
-    if not configured:
+    sources, texts = context.visible_settings(request).sources, request.texts
+    if not sources:
         return texts.sources_none
     states = {state.name: state for state in await context.visible_states(request)}
     lines = []
-    for name, source_settings in configured.items():
+    for name, source_settings in sources.items():
         state = states.get(name)
         state_text = (
             _format_state(state, texts, show_errors=request.role != "everyone") if state else texts.source_unknown_state
@@ -90,7 +90,7 @@ async def show_audit(context: CommandContext, request: CommandRequest) -> str:
     count = int(float(request.arguments.get("entries", DEFAULT_ENTRIES)))
     entries = [
         entry
-        for entry in await context.audit.get_newest(count, chat=chat_filter(request))
+        for entry in await context.audit.get_newest(count, chat=request.chat_filter)
         if not context.names_hidden_source(f"{entry.command} {entry.subject}", request)
     ]
     return (
@@ -173,17 +173,6 @@ def _format_overrides(context: CommandContext, name: str, texts: Messages) -> st
 def _format_pause(context: CommandContext, request: CommandRequest) -> str:
     until = context.overrides.paused_until(request.chat)
     return request.texts.status_paused.format(until=format_until(until, request.texts)) if until else ""
-
-
-def chat_text(request: CommandRequest) -> str:
-    """Return the words for what a command is about: this chat, or all of them."""
-    return request.texts.in_all_chats if request.can_see_all_chats else request.texts.in_this_chat
-
-
-def chat_filter(request: CommandRequest) -> tuple[str, str] | None:
-    """Return the platform and the id of the chat that a command is about; None: all chats."""
-    key = request.message.key
-    return None if request.can_see_all_chats else (key.platform, key.chat)
 
 
 def _version() -> str:
