@@ -260,7 +260,7 @@ class Adapter(ABC):
 
     `name` is the platform's name in conversation keys. `connection` is None if messages arrive without a connection.
     With `can_take_over` the adapter may answer messages to a bot of its platform that is no longer configured. With
-    `can_settle_doubt` its sinks post no second answer where `Delivery.is_in_doubt`; without it, such a question is
+    `can_resolve_doubt` its sinks post no second answer where `Delivery.is_in_doubt`; without it, such a question is
     closed unanswered. With `needs_leader` only one process at a time may `listen` for a bot; all may answer,
     except where a message's reference has one of `binding_references`: then only the process that received it.
     """
@@ -268,7 +268,7 @@ class Adapter(ABC):
     name: str
     connection: ConnectionStatus | None = None
     can_take_over: bool = True
-    can_settle_doubt: bool = False
+    can_resolve_doubt: bool = False
     needs_leader: bool = True
     binding_references: frozenset[str] = frozenset()
     can_fetch_attachments: bool = False
@@ -338,7 +338,7 @@ class ForwardingAdapter(Adapter):
         self._adapter = adapter
         self.name, self.connection = adapter.name, adapter.connection
         self.can_take_over, self.can_fetch_attachments = adapter.can_take_over, adapter.can_fetch_attachments
-        self.can_settle_doubt = adapter.can_settle_doubt
+        self.can_resolve_doubt = adapter.can_resolve_doubt
         self.needs_leader, self.binding_references = adapter.needs_leader, adapter.binding_references
 
     @property

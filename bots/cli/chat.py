@@ -67,11 +67,11 @@ class LineOutcome:
 class SessionFeedback(FeedbackRepository):
     """Ratings of a session's answers. An answer is kept in the deployment's journal once it is rated."""
 
-    def __init__(self, session_journal: Journal, kept_journal: Journal, replies: Mapping[str, Reply]) -> None:
-        super().__init__(kept_journal.database)
+    def __init__(self, session_journal: Journal, deployment_journal: Journal, replies: Mapping[str, Reply]) -> None:
+        super().__init__(deployment_journal.database)
         self._session = FeedbackRepository(session_journal.database)
-        self._kept_journal = kept_journal
-        self._kept_ids: dict[str, str] = {}
+        self._deployment_journal = deployment_journal
+        self._deployment_ids: dict[str, str] = {}
         self._replies = replies
 
     async def find_answer(self, press: Message) -> JournaledAnswer | None:
@@ -80,16 +80,18 @@ class SessionFeedback(FeedbackRepository):
 
     async def get_rating(self, press: Message, question_id: str) -> Rating:
         """Return the rating of an answer."""
-        return await super().get_rating(press, self._kept_ids.get(question_id, question_id))
+        return await super().get_rating(press, self._deployment_ids.get(question_id, question_id))
 
     async def rate(self, press: Message, question_id: str, verdict: str, reason: str = "") -> Rating:
         """Keep the answer with its question and rating."""
-        if question_id not in self._kept_ids and (answer := await self.find_answer(press)):
+        if question_id not in self._deployment_ids and (answer := await self.find_answer(press)):
             question = replace(answer.question, id=uuid.uuid4().hex)
-            await self._kept_journal.record_message(question)
-            await self._kept_journal.mark_answered(question, self._replies.get(question_id) or Reply(answer.reply))
-            self._kept_ids[question_id] = question.id
-        return await super().rate(press, self._kept_ids.get(question_id, question_id), verdict, reason)
+            await self._deployment_journal.record_message(question)
+            await self._deployment_journal.mark_answered(
+                question, self._replies.get(question_id) or Reply(answer.reply)
+            )
+            self._deployment_ids[question_id] = question.id
+        return await super().rate(press, self._deployment_ids.get(question_id, question_id), verdict, reason)
 
 
 class Conversation:
@@ -116,7 +118,7 @@ class Conversation:
         self._stack = AsyncExitStack()
         self._replies: dict[str, Reply] = {}
         self._processor: MessageProcessor | None = None
-        self._is_kept = False
+        self._has_deployment_journal = False
         self._answer_text = ""
         self.adapter = TerminalAdapter(out, read_line)
 
@@ -153,26 +155,26 @@ class Conversation:
 
     async def _get_processor(self, message: Message) -> MessageProcessor:
         """Return the processor; it uses the deployment's journal from the first message that needs it."""
-        needs_kept = not is_ask_command(message.command) or await has_database(self._settings)
-        if self._processor is None or (needs_kept and not self._is_kept):
-            self._is_kept = needs_kept
-            kept_journal = self._session_journal
-            if needs_kept:
-                kept_journal = await open_journal(self._settings)
-                self._stack.push_async_callback(kept_journal.close)
-            self._processor = self._make_processor(kept_journal)
+        needs_journal = not is_ask_command(message.command) or await has_database(self._settings)
+        if self._processor is None or (needs_journal and not self._has_deployment_journal):
+            self._has_deployment_journal = needs_journal
+            deployment_journal = self._session_journal
+            if needs_journal:
+                deployment_journal = await open_journal(self._settings)
+                self._stack.push_async_callback(deployment_journal.close)
+            self._processor = self._make_processor(deployment_journal)
         return self._processor
 
-    def _make_processor(self, kept_journal: Journal) -> MessageProcessor:
+    def _make_processor(self, deployment_journal: Journal) -> MessageProcessor:
         dispatcher = make_dispatcher(
-            make_live_settings(self._settings, kept_journal.database),
-            kept_journal,
-            refresher=self._make_source_refresher(kept_journal.database) if self._make_source_refresher else None,
+            make_live_settings(self._settings, deployment_journal.database),
+            deployment_journal,
+            refresher=self._make_source_refresher(deployment_journal.database) if self._make_source_refresher else None,
             extra_handlers={"forget": self._forget, "why": self._explain},
         )
         self._context = dispatcher.context
         self._context.session = self._session_journal
-        repository = SessionFeedback(self._session_journal, kept_journal, self._replies)
+        repository = SessionFeedback(self._session_journal, deployment_journal, self._replies)
         return make_message_processor(
             self._session_journal, self._answer_question, dispatcher, feedback_repository=repository
         )

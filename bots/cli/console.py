@@ -156,8 +156,8 @@ def format_explanation_lines(explanation: SearchExplanation, settings: Knowledge
     """Return the tables of the agents and of the passages, line by line."""
     routing, search, agents = settings.routing, settings.search, explanation.agents
     description = _ROUTING_DESCRIPTIONS[explanation.routing_method]
-    saved = f"{sum(not agent.is_selected for agent in agents)} of {len(agents)} searches saved"
-    lines = [f"{description}; {routing.agents} at most, threshold {routing.threshold:g}; {saved}"]
+    saved_text = f"{sum(not agent.is_selected for agent in agents)} of {len(agents)} searches saved"
+    lines = [f"{description}; {routing.agents} at most, threshold {routing.threshold:g}; {saved_text}"]
     rows = [("agent", "score", "centroid", "mix-in", "weight", "mixed in", "scale", "asked"), *map(_agent_row, agents)]
     lines += ["", *format_table(rows), ""]
     lines += [_format_matched_text(agent) for agent in agents if agent.routing_score and agent.routing_score.best_text]

@@ -149,8 +149,10 @@ class GroupJournal(Journal):
 
         False when it was done already.
         """
-        pending = [message for message, _ in await self.get_pending(PLATFORM) if message.question_id == message_id]
-        unposted_messages = [message for message in pending if message.id not in self._posting_ids]
+        pending_messages = [
+            message for message, _ in await self.get_pending(PLATFORM) if message.question_id == message_id
+        ]
+        unposted_messages = [message for message in pending_messages if message.id not in self._posting_ids]
         for message in unposted_messages:
             await self.mark_skipped(message, skip(SkipReason.DELETED))
         return bool(unposted_messages)

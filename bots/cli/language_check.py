@@ -44,11 +44,12 @@ async def check_languages(settings: Settings) -> list[Finding]:
         return [Finding("warning", "data_dir", f"its journal cannot be read: {error}")]
     subject = "knowledge.embedding"
     findings = [Finding("warning", subject, text) for text in describe_unknown_languages(languages, known_languages)]
-    unknown = _unknown(identify_languages(questions), known_languages)
+    unknown_languages = _unknown(identify_languages(questions), known_languages)
     has_translation = bool(settings.models.main or settings.models.light) and settings.context.translate
-    if unknown and not has_translation:
+    if unknown_languages and not has_translation:
         hint = f"{WAY_OUT}; or configure a language model, which translates them"
-        text = f"questions are in {_join(unknown)}; the embedding model knows only {_join(known_languages)}: {hint}"
+        known = f"the embedding model knows only {_join(known_languages)}"
+        text = f"questions are in {_join(unknown_languages)}; {known}: {hint}"
         findings.append(Finding("warning", subject, text))
     return findings
 

@@ -112,8 +112,8 @@ def _add_command(
         run_command(path, **options, **fixed_options)
 
     command: Command = run_function
-    shared: list[Callable[[Command], Command]] = [config_options, *([as_json_option] if as_json else [])]
-    for add_parameter in reversed([*shared, *parameters]):
+    decorators: list[Callable[[Command], Command]] = [config_options, *([as_json_option] if as_json else [])]
+    for add_parameter in reversed([*decorators, *parameters]):
         command = add_parameter(command)
     group.command(name or path.rpartition(":")[2], help=help_text)(command)
 

@@ -209,8 +209,8 @@ async def probe_model(
         names = () if isinstance(result, KimasError) else result
         if not names or model in names:
             raise
-        similar = get_close_matches(model, names, 3) or sorted(names)[:MAX_LISTED_MODELS]
-        raise ModelError(f"{error}. {base_url} has no model {model}; it has {', '.join(similar)}") from error
+        similar_names = get_close_matches(model, names, 3) or sorted(names)[:MAX_LISTED_MODELS]
+        raise ModelError(f"{error}. {base_url} has no model {model}; it has {', '.join(similar_names)}") from error
     finally:
         await client.close()
     return f"{model} at {base_url} answers ({reply.completion_tokens} tokens)"

@@ -55,14 +55,23 @@ class _State(StateInline):
         end = start
         while end < self.posMax and self.src[end] == self.src[start]:
             end += 1
-        before, after = (self.src[start - 1] if start else " "), (self.src[end] if end < self.posMax else " ")
-        can_stand_before = _is_space(before) or _is_punctuation(before) or _is_wide(before)
-        can_stand_after = _is_space(after) or _is_punctuation(after) or _is_wide(after)
-        is_left = not (_is_space(after) or (_is_punctuation(after) and not _is_wide(after) and not can_stand_before))
-        is_right = not (_is_space(before) or (_is_punctuation(before) and not _is_wide(before) and not can_stand_after))
+        previous_character = self.src[start - 1] if start else " "
+        next_character = self.src[end] if end < self.posMax else " "
+        can_stand_before = (
+            _is_space(previous_character) or _is_punctuation(previous_character) or _is_wide(previous_character)
+        )
+        can_stand_after = _is_space(next_character) or _is_punctuation(next_character) or _is_wide(next_character)
+        is_left = not (
+            _is_space(next_character)
+            or (_is_punctuation(next_character) and not _is_wide(next_character) and not can_stand_before)
+        )
+        is_right = not (
+            _is_space(previous_character)
+            or (_is_punctuation(previous_character) and not _is_wide(previous_character) and not can_stand_after)
+        )
         return Scanned(
-            is_left and (canSplitWord or not is_right or _is_punctuation(before)),
-            is_right and (canSplitWord or not is_left or _is_punctuation(after)),
+            is_left and (canSplitWord or not is_right or _is_punctuation(previous_character)),
+            is_right and (canSplitWord or not is_left or _is_punctuation(next_character)),
             end - start,
         )
 
@@ -114,12 +123,12 @@ def _trim(address: str) -> str:
     >>> _trim("://e.org/a_(b)),"), _trim("://e.org/a_b_")
     ('://e.org/a_(b)', '://e.org/a_b')
     """
-    excess = {closing: address.count(closing) - address.count(opening) for closing, opening in _PAIRS.items()}
+    closing_excess = {closing: address.count(closing) - address.count(opening) for closing, opening in _PAIRS.items()}
     end = len(address)
-    while end and (address[end - 1] in ".,;:!?'*_~" or excess.get(address[end - 1], 0) > 0):
+    while end and (address[end - 1] in ".,;:!?'*_~" or closing_excess.get(address[end - 1], 0) > 0):
         end -= 1
-        if address[end] in excess:
-            excess[address[end]] -= 1
+        if address[end] in closing_excess:
+            closing_excess[address[end]] -= 1
     return address[:end]
 
 

@@ -29,15 +29,15 @@ MIN_SHARE = 4
 
 def _find_fences(text: str) -> Iterator[tuple[re.Match[str], int, int]]:
     """Yield each code block: its opening, where its body ends, where it ends. One that is not closed is none."""
-    position, unclosed = 0, set[str]()
+    position, unclosed_fences = 0, set[str]()
     while opening := _FENCE_OPENING.search(text, position):
         position, lead = opening.end(), opening["lead"]
-        closing = None if lead in unclosed else _FENCE_CLOSINGS[lead].search(text, position)
+        closing = None if lead in unclosed_fences else _FENCE_CLOSINGS[lead].search(text, position)
         if closing:
             yield opening, closing.start(), closing.end()
             position = closing.end()
         else:
-            unclosed.add(lead)
+            unclosed_fences.add(lead)
 
 
 def cut_markdown(text: str, max_chars: int, note: str) -> str:
@@ -124,13 +124,13 @@ class MarkdownSplitter:
     def _split_code(self, fence: re.Match[str], body: str, first_limit: int, limit: int) -> Iterator[str]:
         opening, closing = fence[0], f"{fence['lead']}```"
         fence_size = self.measure(opening) + self.measure(closing) + 1
-        available = first_limit - fence_size
+        chunk_limit = first_limit - fence_size
         chunk = ""
         for line in body.removesuffix("\n").split("\n"):
-            for piece in self._cut_to_limit(line, available):
-                if chunk and self.measure(chunk) + 1 + self.measure(piece) > available:
+            for piece in self._cut_to_limit(line, chunk_limit):
+                if chunk and self.measure(chunk) + 1 + self.measure(piece) > chunk_limit:
                     yield f"{opening}{chunk}\n{closing}"
-                    chunk, available = piece, limit - fence_size
+                    chunk, chunk_limit = piece, limit - fence_size
                 else:
                     chunk = f"{chunk}\n{piece}" if chunk else piece
         yield f"{opening}{chunk}\n{closing}"

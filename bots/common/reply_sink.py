@@ -154,12 +154,12 @@ class ReplySink(ABC):
                 await self._deliver_part(piece, piece_number)
             except Refused as error:
                 self._log_refusal(piece_number, error)
-                smaller = self._to_plain(piece, max(len(piece) // SHORTER_BY, MIN_PIECE_CHARS))
+                smaller_pieces = self._to_plain(piece, max(len(piece) // SHORTER_BY, MIN_PIECE_CHARS))
                 if may_withdraw and not shown_count and await self._withdraw():
                     may_withdraw = False
                     pieces.appendleft(piece)
-                elif len(smaller) > 1:
-                    pieces.extendleft(reversed(smaller))
+                elif len(smaller_pieces) > 1:
+                    pieces.extendleft(reversed(smaller_pieces))
                 elif not has_notice:
                     texts = messages_for(detect_language(self._message.text))
                     await self._deliver_part(texts.passage_refused, piece_number)

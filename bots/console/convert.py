@@ -56,9 +56,9 @@ class TypedLine:
         """Who says it, as the configuration names people."""
         if self.name == DEFAULT_SPEAKER:
             return OWNER_ID
-        lowered = self.name.lower()
+        lower_name = self.name.lower()
         # No name has a dot, so that this is nobody else either.
-        return f"{lowered}." if lowered == OWNER_ID else lowered
+        return f"{lower_name}." if lower_name == OWNER_ID else lower_name
 
     @property
     def key(self) -> ConversationKey:

@@ -54,17 +54,19 @@ async def start_opening(adapters: Sequence[Adapter], stack: AsyncExitStack) -> M
         stack.push_async_callback(adapter.close)
     tasks = {adapter: asyncio.create_task(adapter.open()) for adapter in adapters}
     stack.push_async_callback(_cancel, tasks.values())
-    pending: set[asyncio.Task[None]] = set(tasks.values())
+    pending_tasks: set[asyncio.Task[None]] = set(tasks.values())
     timeout_s = None
-    while pending:
-        done, pending = await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        if not done:
-            away = [adapter.label for adapter, task in tasks.items() if task in pending]
+    while pending_tasks:
+        done_tasks, pending_tasks = await asyncio.wait(
+            pending_tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        if not done_tasks:
+            away = [adapter.label for adapter, task in tasks.items() if task in pending_tasks]
             get_logger(__name__).warning(
                 "daemon.platforms_unreachable", platforms=away, hint="they join when they are back"
             )
             break
-        for task in done:
+        for task in done_tasks:
             task.result()
         timeout_s = START_PATIENCE_S
     return tasks
@@ -152,8 +154,8 @@ def make_source_lookup(settings: Settings, journal: Journal) -> Callable[[Messag
     permissions = Permissions(LiveSettings(settings, RuntimeOverrides(journal.database)))
 
     def get_sources(message: Message) -> Sequence[str]:
-        visible = permissions.visible_sources(message)
-        return [name for name in settings.sources if visible is None or name in visible]
+        visible_sources = permissions.visible_sources(message)
+        return [name for name in settings.sources if visible_sources is None or name in visible_sources]
 
     return get_sources
 

@@ -114,15 +114,19 @@ class AlertRules:
         if self._settings.silent_hours is None:
             return {}
         since = now - timedelta(hours=self._settings.silent_hours)
-        recent = await self._watched.activity.count_unprompted(since, now)
-        if recent.answers or recent.messages < MIN_MESSAGES:
+        recent_activity = await self._watched.activity.count_unprompted(since, now)
+        if recent_activity.answers or recent_activity.messages < MIN_MESSAGES:
             return {}
-        before = await self._watched.activity.count_unprompted(since - timedelta(days=COMPARED_DAYS), since)
-        usual = before.answers / COMPARED_DAYS
-        if usual < MIN_DAILY_ANSWERS:
+        earlier_activity = await self._watched.activity.count_unprompted(since - timedelta(days=COMPARED_DAYS), since)
+        usual_answers = earlier_activity.answers / COMPARED_DAYS
+        if usual_answers < MIN_DAILY_ANSWERS:
             return {}
         hours = f"{self._settings.silent_hours:g}"
-        return {"gate": self._texts.alert_silent.format(hours=hours, messages=recent.messages, usual=f"{usual:.1f}")}
+        return {
+            "gate": self._texts.alert_silent.format(
+                hours=hours, messages=recent_activity.messages, usual=f"{usual_answers:.1f}"
+            )
+        }
 
 
 @dataclass

@@ -68,7 +68,7 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
 
     name = "discord"
     title = "Discord"
-    can_settle_doubt = True
+    can_resolve_doubt = True
     # Who receives a slash command acknowledges it within three seconds.
     binding_references = frozenset({"interaction"})
     read_only_calls = (

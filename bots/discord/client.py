@@ -148,9 +148,9 @@ class DiscordClient:
         response: Json = await self._call("GET", path, guild_id=guild_id, user_id=user_id)
         return response
 
-    async def get_messages(self, channel_id: str, after: int, limit: int) -> list[Json]:
+    async def get_messages(self, channel_id: str, after_id: int, limit: int) -> list[Json]:
         """Return the next messages of a channel after an id, oldest first."""
-        params = {"after": str(after), "limit": str(limit)}
+        params = {"after": str(after_id), "limit": str(limit)}
         response = await self._call("GET", "/channels/{channel_id}/messages", params=params, channel_id=channel_id)
         return _parse_response(
             lambda: sorted(list[Json](response), key=lambda message: int(message["id"])), "a channel's history"

@@ -63,16 +63,16 @@ async def _find_obstacle(client: DiscordClient, channel_id: str, bot_id: str, in
         if channel.get("parent_id") and "thread_metadata" in channel:
             channel = await client.get_channel(str(channel["parent_id"]))
     except NotAllowed:
-        missing = ["View Channels"]
+        missing_permissions = ["View Channels"]
     except PlatformError as error:
         return f"{error}; invite the bot by {invitation}, and compare the id (right-click the channel, Copy Link)"
     else:
         permissions = compute_permissions(guild, member, channel)
-        missing = [name for name, bit in NEEDED_PERMISSIONS.items() if not permissions & bit]
-    if not missing:
+        missing_permissions = [name for name, bit in NEEDED_PERMISSIONS.items() if not permissions & bit]
+    if not missing_permissions:
         return ""
     hint = "in the channel's settings, Permissions, add the bot and allow them, or invite it again by"
-    return f"the bot lacks {', '.join(missing)}: {hint} {invitation}"
+    return f"the bot lacks {', '.join(missing_permissions)}: {hint} {invitation}"
 
 
 def compute_permissions(guild: Mapping[str, Any], member: Mapping[str, Any], channel: Mapping[str, Any]) -> int:

@@ -241,8 +241,8 @@ class EventReader:
             self._history_ends[channel] = 0
         if self._history_ends.get(channel) == 0:
             # Not after this message: another one may arrive while history is fetched, and would mark this one as read.
-            after = min(await self._channel_state.resume_position(channel), message_id - 1)
-            self._history_ends[channel] = await self._catch_up(location, after, receive)
+            after_id = min(await self._channel_state.resume_position(channel), message_id - 1)
+            self._history_ends[channel] = await self._catch_up(location, after_id, receive)
         if message_id > self._history_ends.get(channel, 0):
             await self._handle_message(event, location, receive)
 
@@ -282,49 +282,49 @@ class EventReader:
 
     async def _catch_up_server(self, guild: Json, receive: MessageHandler) -> None:
         """Read the messages of a server that were written since the last time."""
-        unread = []
+        unread_channels = []
         for location, last_message_id in self._channel_state.add_guild(guild):
-            after = await self._channel_state.resume_position(location.channel, guild.get("joined_at"))
+            after_id = await self._channel_state.resume_position(location.channel, guild.get("joined_at"))
             # Discord lists all channels, hidden ones too, and counts the requests that it refuses.
-            if last_message_id > after and location.channel not in self._unreadable_channels:
-                unread.append((location, after))
-        await self._catch_up_all(unread, receive)
+            if last_message_id > after_id and location.channel not in self._unreadable_channels:
+                unread_channels.append((location, after_id))
+        await self._catch_up_all(unread_channels, receive)
 
     async def _catch_up_private(self, receive: MessageHandler) -> None:
         chats = await self._channel_state.get_private_channels()
         unread = [(Location(chat, chat), await self._channel_state.resume_position(chat)) for chat in chats]
         await self._catch_up_all(unread, receive)
 
-    async def _catch_up_all(self, unread: Sequence[tuple[Location, int]], receive: MessageHandler) -> None:
+    async def _catch_up_all(self, unread_channels: Sequence[tuple[Location, int]], receive: MessageHandler) -> None:
         slots = asyncio.Semaphore(MAX_CONCURRENT_CHANNELS)
 
-        async def catch_up(location: Location, after: int) -> None:
+        async def catch_up(location: Location, after_id: int) -> None:
             async with slots:
-                await self._catch_up(location, after, receive)
+                await self._catch_up(location, after_id, receive)
 
         async with task_group() as tasks:
-            for location, after in unread:
-                tasks.create_task(catch_up(location, after))
+            for location, after_id in unread_channels:
+                tasks.create_task(catch_up(location, after_id))
 
-    async def _catch_up(self, location: Location, after: int, receive: MessageHandler) -> int:
+    async def _catch_up(self, location: Location, after_id: int, receive: MessageHandler) -> int:
         """Handle the messages after an id; return the id of the last one."""
         count = 0
         while True:
-            page = await self._get_page(location.channel, after)
+            page = await self._get_page(location.channel, after_id)
             for event in page:
                 await self._handle_message(event, location, receive)
             count += len(page)
-            previous, after = after, int(page[-1]["id"]) if page else after
-            if len(page) < PAGE_SIZE or after <= previous:
+            previous, after_id = after_id, int(page[-1]["id"]) if page else after_id
+            if len(page) < PAGE_SIZE or after_id <= previous:
                 break
         if count:
             get_logger(__name__).info("discord.caught_up", channel=location.channel, messages=count)
-        return after
+        return after_id
 
-    async def _get_page(self, channel_id: str, after: int) -> Sequence[Json]:
+    async def _get_page(self, channel_id: str, after_id: int) -> Sequence[Json]:
         try:
             return await make_retry_loop("reading", self._intervals).retry_until_ok(
-                lambda: self._client.get_messages(channel_id, after, PAGE_SIZE)
+                lambda: self._client.get_messages(channel_id, after_id, PAGE_SIZE)
             )
         except TokenRefused:
             raise

@@ -40,13 +40,13 @@ class RateLimits:
         if self._globally_limited_until > now:
             return self._globally_limited_until - now
         key = self._key(route)
-        remaining, resets_at = self._remaining.get(key, (1, 0.0))
+        remaining_calls, resets_at = self._remaining.get(key, (1, 0.0))
         if resets_at <= now:
             self._remaining.pop(key, None)
             return 0.0
-        if remaining <= 0:
+        if remaining_calls <= 0:
             return resets_at - now
-        self._remaining[key] = (remaining - 1, resets_at)
+        self._remaining[key] = (remaining_calls - 1, resets_at)
         return 0.0
 
     def update(self, route: Route, response: aiohttp.ClientResponse) -> None:

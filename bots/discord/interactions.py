@@ -106,27 +106,27 @@ class InteractionHandler:
             return
         if message.id in self._pending:
             return
-        pending = _PendingInteraction(asyncio.get_running_loop().create_future())
-        self._pending[message.id] = pending
+        pending_interaction = _PendingInteraction(asyncio.get_running_loop().create_future())
+        self._pending[message.id] = pending_interaction
         try:
             async with task_group() as tasks:
-                tasks.create_task(self._acknowledge(message, pending.acknowledged))
+                tasks.create_task(self._acknowledge(message, pending_interaction.acknowledged))
                 await deliver(receive, message, self._intervals)
             # The gate may have decided not to answer: then no message may be left that says "thinking".
-            if not await wait_for(pending.answer_started, self._intervals.unanswered_timeout_s):
+            if not await wait_for(pending_interaction.answer_started, self._intervals.unanswered_timeout_s):
                 await self._delete_response(message)
         finally:
             del self._pending[message.id]
-            if not pending.acknowledged.done():
-                pending.acknowledged.set_result(False)
+            if not pending_interaction.acknowledged.done():
+                pending_interaction.acknowledged.set_result(False)
 
     def mark_answered(self, message: Message) -> asyncio.Future[bool] | None:
         """Note that a command is being answered; return whether it is acknowledged, None when that is not known."""
-        pending = self._pending.get(message.id)
-        if pending is None:
+        pending_interaction = self._pending.get(message.id)
+        if pending_interaction is None:
             return None
-        pending.answer_started.set()
-        return pending.acknowledged
+        pending_interaction.answer_started.set()
+        return pending_interaction.acknowledged
 
     async def _autocomplete(self, event: Mapping[str, Any]) -> None:
         """Complete the name of a source, one that may be told of there, while it is typed."""

@@ -145,15 +145,15 @@ async def find_own_message(
     client: DiscordClient, channel_id: str, after_id: str, matches: Callable[[Mapping[str, Any]], bool]
 ) -> str:
     """Return the id of the bot's first message in a channel after a question that matches, or ""."""
-    after = int(after_id.partition("~")[0])
+    after_message = int(after_id.partition("~")[0])
     for _ in range(MAX_HISTORY_PAGES):
-        messages = await client.get_messages(channel_id, after, HISTORY_PAGE_SIZE)
+        messages = await client.get_messages(channel_id, after_message, HISTORY_PAGE_SIZE)
         for message in messages:
             if client.is_own(message) and matches(message):
                 return str(message["id"])
         if len(messages) < HISTORY_PAGE_SIZE:
             break
-        after = int(messages[-1]["id"])
+        after_message = int(messages[-1]["id"])
     return ""
 
 

@@ -66,9 +66,9 @@ async def gate(
     async with open_knowledge(settings, await read_corpus_entries(corpus)) as app:
         scored_cases = await score_cases(cases, app.library, app.settings)
     model = await asyncio.to_thread(load_model, settings.gate.model or SHIPPED)
-    shipped = await asyncio.to_thread(load_model)
+    shipped_model = await asyncio.to_thread(load_model)
     measurement = await asyncio.to_thread(
-        evaluate_gate, scored_cases, data.name if data else RATINGS, model, settings.gate.threshold, shipped
+        evaluate_gate, scored_cases, data.name if data else RATINGS, model, settings.gate.threshold, shipped_model
     )
     model_file = settings.data_dir / MODEL_FILE
     if fit:

@@ -193,8 +193,8 @@ def fit_gate(cases: Sequence[ScoredCase], name: str, prior: GateModel) -> tuple[
     if len(set(labelled.labels)) < 2:
         # One kind of message tells nothing of the other.
         return prior, GateSettings().threshold
-    fitted = fit_model([labelled], prior if len(labelled.labels) < MIN_OWN_MESSAGES else None)
-    return fitted.model, choose_threshold(fitted.held_out_log_odds, labelled.labels)
+    fitted_model = fit_model([labelled], prior if len(labelled.labels) < MIN_OWN_MESSAGES else None)
+    return fitted_model.model, choose_threshold(fitted_model.held_out_log_odds, labelled.labels)
 
 
 def to_labelled_set(cases: Sequence[ScoredCase], name: str) -> LabelledSet:
@@ -215,8 +215,8 @@ def choose_threshold(log_odds: Array, labels: Sequence[bool]) -> float:
     f1 = _smooth(2 * hits / (counts + hits[-1]), width)
     is_precise = _smooth(hits / counts, width) >= MIN_PRECISION
     best = int(np.argmax(np.where(is_precise, f1, f1 - 2) if is_precise.any() else f1))
-    below = sorted_log_odds[best + 1] if best + 1 < len(counts) else sorted_log_odds[best] - 1
-    return round(logistic(float(sorted_log_odds[best] + below) / 2), 2)
+    next_log_odds = sorted_log_odds[best + 1] if best + 1 < len(counts) else sorted_log_odds[best] - 1
+    return round(logistic(float(sorted_log_odds[best] + next_log_odds) / 2), 2)
 
 
 def _smooth(values: Array, width: int) -> Array:

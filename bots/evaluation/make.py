@@ -112,8 +112,8 @@ async def _propose(settings: Settings, kind: str, wish: Wish, reasons: list[str]
 def _describe_journal(kind: str, wish: Wish) -> str:
     """Say what the journal has nothing of that was not accepted or refused before."""
     names = [name for origin, name in _JOURNAL_ORIGINS.items() if origin in wish.origins]
-    missing = "messages" if kind == "gate" else " and no ".join(names)
-    return f"the journal has no {missing}{' of ' + ':'.join(wish.chat) if wish.chat else ''} left to propose"
+    missing_text = "messages" if kind == "gate" else " and no ".join(names)
+    return f"the journal has no {missing_text}{' of ' + ':'.join(wish.chat) if wish.chat else ''} left to propose"
 
 
 def _ask_person(proposal: Proposal, *, is_gate: bool) -> dict[str, Any] | str:

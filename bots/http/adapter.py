@@ -39,7 +39,7 @@ class HttpAdapter(ClientAdapter[CallbackClient]):
     # The messages of one network are not for another one.
     can_take_over = False
     # A repeated request has its old key.
-    can_settle_doubt = True
+    can_resolve_doubt = True
     # Its network posts events to the daemon that a load balancer chooses.
     needs_leader = False
 
@@ -96,10 +96,10 @@ class HttpAdapter(ClientAdapter[CallbackClient]):
 
     async def _handle_event(self, event: object, receive: MessageHandler) -> None:
         check_namespace(event, self._reserved_suffixes)
-        incoming = to_message(event, datetime.now(UTC))
-        if isinstance(incoming, MessageDeletion):
-            self._deletions[incoming.chat, incoming.message_id] = None
+        message = to_message(event, datetime.now(UTC))
+        if isinstance(message, MessageDeletion):
+            self._deletions[message.chat, message.message_id] = None
             self.event_counts["delete"] += 1
             return
-        await receive(incoming)
-        self.event_counts[str(incoming.reference["kind"])] += 1
+        await receive(message)
+        self.event_counts[str(message.reference["kind"])] += 1

@@ -190,9 +190,9 @@ def _resolve_thread(fields: Mapping[str, Any], kind: EventKind, message_id: str,
 def _validate_fields(event: object) -> Mapping[str, Any]:
     if not isinstance(event, Mapping):
         raise MalformedEvent("an event must be a JSON object")
-    unknown = sorted(str(name)[:50] for name in event if name not in EVENT_FIELDS)
-    if unknown:
-        raise MalformedEvent(f"unknown fields: {', '.join(unknown[:5])}")
+    unknown_fields = sorted(str(name)[:50] for name in event if name not in EVENT_FIELDS)
+    if unknown_fields:
+        raise MalformedEvent(f"unknown fields: {', '.join(unknown_fields[:5])}")
     return event
 
 

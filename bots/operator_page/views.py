@@ -35,12 +35,13 @@ async def show_questions(request: web.Request) -> web.StreamResponse:
     days, now = get_days(request, 7), datetime.now(UTC)
     texts = {name: clean_input(query.get(name, "")[:MAX_FILTER_CHARS]) for name in ("platform", "chat", "text")}
     question_filter = QuestionFilter(now - timedelta(days=days), to_outcome(query.get("outcome", "")), **texts)
-    before = int(query["before"]) if re.fullmatch("[0-9]{1,9}", query.get("before", "")) else None
+    before_number = int(query["before"]) if re.fullmatch("[0-9]{1,9}", query.get("before", "")) else None
     rows, counts = await asyncio.gather(
-        reports.list_questions(question_filter, PAGE_SIZE + 1, before), reports.count_states(now - timedelta(days=1))
+        reports.list_questions(question_filter, PAGE_SIZE + 1, before_number),
+        reports.count_states(now - timedelta(days=1)),
     )
     filters = {"outcome": question_filter.outcome, "days": days, **{name: text for name, text in texts.items() if text}}
-    older = urlencode({**filters, "before": rows[PAGE_SIZE - 1].number}) if len(rows) > PAGE_SIZE else ""
+    older_query = urlencode({**filters, "before": rows[PAGE_SIZE - 1].number}) if len(rows) > PAGE_SIZE else ""
     values = {
         **{
             "rows": rows[:PAGE_SIZE],
@@ -49,7 +50,7 @@ async def show_questions(request: web.Request) -> web.StreamResponse:
             "days": days,
             "day_choices": DAY_CHOICES,
         },
-        **{"outcomes": OUTCOMES, "platforms": PLATFORMS, "older": older, "is_first": before is None},
+        **{"outcomes": OUTCOMES, "platforms": PLATFORMS, "older": older_query, "is_first": before_number is None},
         "newest": urlencode(filters),
     }
     return show(request, "questions.html", values)
@@ -101,10 +102,13 @@ async def show_unanswered(request: web.Request) -> web.StreamResponse:
     since = datetime.now(UTC) - timedelta(days=days)
     question_filter = QuestionFilter(since, "unanswered")
     questions = await get_context(request).reports.list_questions(question_filter, MAX_UNANSWERED)
-    readable = [question for question in questions if question.text.strip()]
-    topics = await asyncio.to_thread(group_by_topic, [question.text for question in readable])
+    readable_questions = [question for question in questions if question.text.strip()]
+    topics = await asyncio.to_thread(group_by_topic, [question.text for question in readable_questions])
     values = {
-        **{"topics": [_to_group(topic, readable) for topic in topics], "question_count": len(readable)},
+        **{
+            "topics": [_to_group(topic, readable_questions) for topic in topics],
+            "question_count": len(readable_questions),
+        },
         **{"days": days, "day_choices": DAY_CHOICES, "is_cut": len(questions) == MAX_UNANSWERED},
     }
     return show(request, "unanswered.html", values)
@@ -147,7 +151,7 @@ async def show_usage(request: web.Request) -> web.StreamResponse:
     """Show what answers consumed, by day, model, agent and chat."""
     days, usage = get_days(request, 30), get_context(request).usage
     since = first_day(days, today())
-    usage_shares, by_model = await asyncio.gather(usage.get_usage_by_chat(since), usage.get_usage_by_model(since))
+    usage_shares, model_shares = await asyncio.gather(usage.get_usage_by_chat(since), usage.get_usage_by_model(since))
     outcomes = _count_outcomes(usage_shares)
     # Their tokens count, but nobody was answered.
     by_chat = [replace(share, answers=0) if share.values[3] in NO_ANSWERS else share for share in usage_shares]
@@ -157,8 +161,8 @@ async def show_usage(request: web.Request) -> web.StreamResponse:
         **{"by_day": sorted(by_day, key=lambda share: share.values, reverse=True), "chats": chats[:MAX_CHATS]},
         **{"outcomes": outcomes, "no_answers": sum(outcomes[name] for name in NO_ANSWERS)},
         **{"chat_count": len(chats), "total": UsageShare((), *_sum(by_chat))},
-        **{"models": _sort(_add_up(by_model, lambda share: share.values[2:])), "days": days},
-        **{"agents": _sort(_add_up(by_model, lambda share: share.values[1:2])), "day_choices": DAY_CHOICES},
+        **{"models": _sort(_add_up(model_shares, lambda share: share.values[2:])), "days": days},
+        **{"agents": _sort(_add_up(model_shares, lambda share: share.values[1:2])), "day_choices": DAY_CHOICES},
         "most": max((share.usage.total_tokens for share in by_day), default=0),
     }
     return show(request, "usage.html", values)

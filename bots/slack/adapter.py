@@ -57,7 +57,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
 
     name = "slack"
     title = "Slack"
-    can_settle_doubt = True
+    can_resolve_doubt = True
     # The submission of a form waits here for its result.
     binding_references = frozenset({FIELD})
     # The task that keeps the connection open is one of them.
@@ -207,23 +207,23 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
 
     async def _handle_payload(self, payload: Mapping[str, Any], receive: MessageHandler) -> Mapping[str, Any]:
         """Save one payload. Return the answer to Slack. Raises the error that prevented it from being saved."""
-        incoming = self._convert(payload)
-        if isinstance(incoming, MessageDeletion):
-            self._thread_cache.mark_deleted(incoming)
-        elif isinstance(incoming, IgnoredEvent):
+        message = self._convert(payload)
+        if isinstance(message, MessageDeletion):
+            self._thread_cache.mark_deleted(message)
+        elif isinstance(message, IgnoredEvent):
             event_id = str(payload.get("event_id", ""))[:100]
-            record_ignored(self.skipped, "slack.event_skipped", incoming, event_id=event_id)
-        elif isinstance(incoming, Submission):
-            return await self._submissions.handle(incoming, receive)
-        elif incoming.command:
-            if incoming.purpose == "prompts":
-                self._untitled_threads[incoming.key.chat, str(incoming.reference["thread_ts"])] = None
-            await receive(incoming)
-            return {"text": ACKNOWLEDGEMENT} if incoming.command == "ask" and not self._read_only else {}
-        elif incoming.is_by_bot:
-            await receive(incoming)
+            record_ignored(self.skipped, "slack.event_skipped", message, event_id=event_id)
+        elif isinstance(message, Submission):
+            return await self._submissions.handle(message, receive)
+        elif message.command:
+            if message.purpose == "prompts":
+                self._untitled_threads[message.key.chat, str(message.reference["thread_ts"])] = None
+            await receive(message)
+            return {"text": ACKNOWLEDGEMENT} if message.command == "ask" and not self._read_only else {}
+        elif message.is_by_bot:
+            await receive(message)
         else:
-            await receive(await self._thread_cache.with_thread_context(incoming))
+            await receive(await self._thread_cache.with_thread_context(message))
         return {}
 
     def _convert(self, payload: Mapping[str, Any]) -> Message | MessageDeletion | Submission | IgnoredEvent:

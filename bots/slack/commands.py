@@ -154,8 +154,8 @@ class CommandSink(FinalTextSink):
         question = " ".join((message.text or message.quoted).split())
         if not in_channel or message.purpose == "escalation" or not question:
             return ""
-        shortened = question if len(question) <= MAX_QUESTION_CHARS else f"{question[:MAX_QUESTION_CHARS]}…"
-        return f"{quote_question(message.author, shortened)}\n\n"
+        short_question = question if len(question) <= MAX_QUESTION_CHARS else f"{question[:MAX_QUESTION_CHARS]}…"
+        return f"{quote_question(message.author, short_question)}\n\n"
 
     async def _respond(self, text: str, buttons: Sequence[Button], in_channel: bool) -> None:
         """Answer the command; where Slack refuses that, with plain thumbs, then without; then by a message."""

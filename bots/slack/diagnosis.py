@@ -42,9 +42,11 @@ async def diagnose(settings: SlackSettings, scope: Scope) -> Diagnosis:
     finally:
         await client.close()
     if scopes:
-        missing = {name: text for name, text in {**REQUIRED_SCOPES, **USEFUL_SCOPES}.items() if name not in scopes}
+        missing_scopes = {
+            name: text for name, text in {**REQUIRED_SCOPES, **USEFUL_SCOPES}.items() if name not in scopes
+        }
         problems += [
             Problem(f"the scope {name} is missing, so {text}: add it at {SCOPES_PAGE}", name in REQUIRED_SCOPES)
-            for name, text in missing.items()
+            for name, text in missing_scopes.items()
         ]
     return Diagnosis(f"{me.name} in {me.team}", f"in a channel, write: /invite @{me.name}", tuple(problems))

@@ -86,8 +86,10 @@ class EventReceiver:
                 on_connected()
                 connection_count = envelope.get("num_connections")
                 if isinstance(connection_count, int) and connection_count > 1:
-                    why = "each gets a part of the events: is a second daemon running?"
-                    get_logger(__name__).warning("slack.several_connections", connections=connection_count, why=why)
+                    explanation = "each gets a part of the events: is a second daemon running?"
+                    get_logger(__name__).warning(
+                        "slack.several_connections", connections=connection_count, why=explanation
+                    )
             case "disconnect":
                 reason = envelope.get("reason")
                 if reason == "link_disabled":

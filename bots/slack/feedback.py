@@ -93,9 +93,10 @@ def to_button_block(buttons: Sequence[Button]) -> dict[str, Any]:
     return {"type": "actions", "elements": elements}
 
 
-def _to_feedback_block(thumbs: Sequence[Button]) -> dict[str, Any]:
+def _to_feedback_block(buttons: Sequence[Button]) -> dict[str, Any]:
     positive, negative = (
-        {"text": {"type": "plain_text", "text": button.label, "emoji": True}, "value": button.data} for button in thumbs
+        {"text": {"type": "plain_text", "text": button.label, "emoji": True}, "value": button.data}
+        for button in buttons
     )
     element = {
         "type": "feedback_buttons",

@@ -95,8 +95,10 @@ class _MrkdwnRenderer(MarkdownRenderer):
 
     def escape(self, text: str) -> str:
         # A fence of the text's own would end a code block, or begin one.
-        safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace(FENCE, f"``{WORD_JOINER}`")
-        return _BROADCAST_MENTION.sub(f"@{WORD_JOINER}", safe)
+        escaped_text = (
+            text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace(FENCE, f"``{WORD_JOINER}`")
+        )
+        return _BROADCAST_MENTION.sub(f"@{WORD_JOINER}", escaped_text)
 
     def escape_text(self, text: str) -> str:
         # A mark cannot be escaped, but with nothing that is seen behind it, it begins nothing.

@@ -87,13 +87,13 @@ class SlackSink(ReplySink):
         await super().open()
 
     async def _run_preview(self) -> None:
-        closed = self._preview.closed
-        if not await self._status_indicator.show() and not self._reply_ts and not closed.is_set():
+        closed_event = self._preview.closed
+        if not await self._status_indicator.show() and not self._reply_ts and not closed_event.is_set():
             self._is_streaming = False
             await self._try_show(lambda: self._show_preview(PLACEHOLDER))
         is_untitled = self._place in self._context.untitled_threads
         self._context.untitled_threads.pop(self._place, None)
-        if not closed.is_set():
+        if not closed_event.is_set():
             await self._session.begin(is_untitled=is_untitled)
         await self._preview.run_updates(self._show_next_state)
 
@@ -128,9 +128,9 @@ class SlackSink(ReplySink):
 
     async def _extend_stream(self) -> None:
         """Bring the streamed message up to date; where that cannot be done, leave it to edits."""
-        visible = get_streamable_prefix(self._preview.text)[:MAX_STREAM_CHARS]
-        delta = visible[len(self._streamed_text) :]
-        if not visible.startswith(self._streamed_text):
+        visible_text = get_streamable_prefix(self._preview.text)[:MAX_STREAM_CHARS]
+        delta = visible_text[len(self._streamed_text) :]
+        if not visible_text.startswith(self._streamed_text):
             self._is_streaming = False
             return
         if not delta.strip():
@@ -153,7 +153,7 @@ class SlackSink(ReplySink):
             self._is_streaming = False
             raise
         else:
-            self._streamed_text = visible
+            self._streamed_text = visible_text
 
     async def _start_stream(self, text: str) -> str:
         buttons, capabilities = self._preview_buttons, self._context.missing_capabilities
@@ -232,15 +232,15 @@ class SlackSink(ReplySink):
         self, show: Callable[[Blocks], Awaitable[Result]], text: str, buttons: Sequence[Button]
     ) -> Result:
         """Show a text with buttons: with Slack's own thumbs where the workspace has them, else with plain ones."""
-        capabilities, private = self._context.missing_capabilities, self._message.private
-        if not is_thumbs(buttons) or not capabilities.is_available("feedback_buttons", private):
+        capabilities, is_private = self._context.missing_capabilities, self._message.private
+        if not is_thumbs(buttons) or not capabilities.is_available("feedback_buttons", is_private):
             return await show(to_blocks(text, buttons))
         try:
             return await show(to_blocks(text, buttons, has_feedback_buttons=True))
         except BlocksRefused as error:
             result = await show(to_blocks(text, buttons))
             # It was not the text.
-            capabilities.mark_missing("feedback_buttons", private, error)
+            capabilities.mark_missing("feedback_buttons", is_private, error)
             return result
 
     async def _stop_stream(self) -> None:

@@ -107,10 +107,10 @@ def _quote(texts: Sequence[str]) -> str:
     'Deploys fail.\n\nSince when?\n\nSince 2.1.'
     """
     first_text, last_texts = texts[0][:QUOTED_CHARS], list[str]()
-    room = QUOTED_CHARS - len(first_text)
+    remaining_chars = QUOTED_CHARS - len(first_text)
     for text in reversed(texts[1:]):
-        room -= len(text) + 2
-        if room < 0:
+        remaining_chars -= len(text) + 2
+        if remaining_chars < 0:
             break
         last_texts.append(text)
     return "\n\n".join([first_text, *reversed(last_texts)])

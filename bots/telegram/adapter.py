@@ -63,7 +63,7 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
 
     name = "telegram"
     title = "Telegram"
-    can_settle_doubt = True
+    can_resolve_doubt = True
     read_only_calls = ("get_identity", "get_updates", "parse_update", "get_administrators", "download_file", "close")
     _intervals: TelegramIntervals
 
@@ -267,16 +267,16 @@ def _defer_model_rebuild(prefix: str) -> Iterator[None]:
     """Leave the models of these modules as they are when they ask to be completed; all others are completed."""
     from pydantic import BaseModel
 
-    original = BaseModel.__dict__["model_rebuild"]
+    original_rebuild = BaseModel.__dict__["model_rebuild"]
 
     def rebuild_unless_deferred(model: type[BaseModel], /, **options: Any) -> bool | None:
         if model.__module__.startswith(prefix):
             return None
-        is_complete: bool | None = original.__func__(model, **options)
+        is_complete: bool | None = original_rebuild.__func__(model, **options)
         return is_complete
 
     BaseModel.model_rebuild = classmethod(rebuild_unless_deferred)  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
-        BaseModel.model_rebuild = original  # type: ignore[method-assign]
+        BaseModel.model_rebuild = original_rebuild  # type: ignore[method-assign]

@@ -332,13 +332,13 @@ def _to_rich_message(html: str) -> types.InputRichMessage:
 
 def _to_platform_error(error: Exception, call: str, detail: str) -> PlatformError:
     """Return the error that an error of aiogram means."""
-    lowered = detail.lower()
+    lower_detail = detail.lower()
     platform_error: PlatformError = Refused(f"Telegram refused {call}: {detail}")
     if isinstance(error, exceptions.TelegramRetryAfter):
         platform_error = RetryLater(
             f"Telegram asks to wait {error.retry_after} s before {call}", float(error.retry_after)
         )
-    elif "too many requests" in lowered:
+    elif "too many requests" in lower_detail:
         platform_error = RetryLater(f"Telegram asks to slow down before {call}", 1.0)
     elif isinstance(error, exceptions.TelegramMigrateToChat):
         platform_error = ChatMigrated(
@@ -346,9 +346,9 @@ def _to_platform_error(error: Exception, call: str, detail: str) -> PlatformErro
         )
     elif isinstance(error, exceptions.TelegramBadRequest):
         for phrase, error_class, meaning in _BAD_REQUEST_ERRORS:
-            if phrase in lowered:
+            if phrase in lower_detail:
                 return error_class(f"{meaning} (Telegram: {detail})")
-    elif "method not found" not in lowered:
+    elif "method not found" not in lower_detail:
         for errors, error_class, meaning in _ERROR_MAPPING:
             if isinstance(error, errors):
                 return error_class(meaning.format(call=call, detail=detail[:300]))

@@ -59,8 +59,8 @@ def _get_language(event: TelegramMessage) -> str:
 
 def ends_in_album(batch: Sequence[object]) -> bool:
     """Return whether the last of some raw updates belongs to an album."""
-    last = batch[-1] if batch else None
-    message = last.get("message") if isinstance(last, dict) else None
+    last_message = batch[-1] if batch else None
+    message = last_message.get("message") if isinstance(last_message, dict) else None
     return isinstance(message, dict) and "media_group_id" in message
 
 

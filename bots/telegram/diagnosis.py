@@ -79,13 +79,13 @@ async def _get_status(client: TelegramClient, chat: str, bot_id: int) -> str:
 
 def _find_group(updates: Iterable[Any]) -> ChatPlace | None:
     """Return the group of the newest event in one."""
-    places = []
+    admin_chats = []
     for update in updates:
         events = [update[name] for name in _EVENTS if name in update] if isinstance(update, Mapping) else []
         chat = events[0].get("chat") if events and isinstance(events[0], Mapping) else None
         if isinstance(chat, Mapping) and chat.get("type") in GROUP_KINDS and isinstance(chat.get("id"), int):
-            places.append(ChatPlace(str(chat["id"]), str(chat.get("title") or "")))
-    return places[-1] if places else None
+            admin_chats.append(ChatPlace(str(chat["id"]), str(chat.get("title") or "")))
+    return admin_chats[-1] if admin_chats else None
 
 
 def _privacy_text(username: str) -> str:

@@ -70,7 +70,7 @@ class SpeculativeAnswer:
         if not is_same_evidence(self._evidence.passages, retrieval.passages):
             return None
         if self._account:
-            self._account.settle(is_kept=True)
+            self._account.close(is_kept=True)
             if self._selector.is_needed and not isinstance(self._question, ContextualQuestion):
                 # With the selection, the prompt would hold less of the conversation, or nothing.
                 self._deps.head_starts.record_excess(self._history_tokens)
@@ -160,7 +160,7 @@ class SpeculativeAnswer:
         if self._task is not None:
             self._task.cancel()
         if self._account is not None:
-            self._account.settle(is_kept=False)
+            self._account.close(is_kept=False)
         self._question = self._evidence = self._account = None
 
 
@@ -179,7 +179,7 @@ def is_same_evidence(passages: Sequence[Passage], final_passages: Sequence[Passa
 class SpeculativeAccount:
     """The budget of a speculative answer: what it consumes belongs to the answer if it is kept, else it is lost.
 
-    `settle` says which; until then the usage is held back. The first call counts.
+    `close` says which; until then the usage is held back. The first call counts.
     """
 
     def __init__(self, budget: Budget, head_starts: HeadStarts, prompt_tokens: int) -> None:
@@ -193,7 +193,7 @@ class SpeculativeAccount:
         """Return the seconds left before the deadline of the answer."""
         return self._budget.remaining()
 
-    def settle(self, *, is_kept: bool) -> None:
+    def close(self, *, is_kept: bool) -> None:
         """Say whether the answer is kept, and pass on what it has consumed so far."""
         if self._is_kept is not None:
             return

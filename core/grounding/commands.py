@@ -46,13 +46,13 @@ def has_command(words: Sequence[str], text: str, stems: Collection[str]) -> bool
     if _is_of_other_program(words, text):
         return False
     for count in range(1, len(words)):
-        word, following = words[count], set(_iter_following(words[:count], text))
-        if word in following:
+        word, following_words = words[count], set(_iter_following(words[:count], text))
+        if word in following_words:
             continue
         # A value may differ, and an argument may follow where the text has none.
-        if any(not _COMMAND_WORD.fullmatch(other) for other in following) or (count > 1 and not following):
+        if any(not _COMMAND_WORD.fullmatch(other) for other in following_words) or (count > 1 and not following_words):
             return True
-        is_stated = _stands_in_code(word, text) if following and count == 1 else _has_word(word, stems)
+        is_stated = _stands_in_code(word, text) if following_words and count == 1 else _has_word(word, stems)
         if not is_stated and not _EXAMPLE.fullmatch(word):
             return False
     return True

@@ -37,8 +37,8 @@ def gives_other_default(claim: str, text: str) -> bool:
     values = [name for name in names if name not in defaults]
     if values:
         return len(values) == 1 and bool(default) and values[0].strip("\"'").lower() != default
-    claimed = [value for value, pattern in _BOOLEANS.items() if pattern.search(_CODE.sub(" ", claim))]
-    return default in ("true", "false") and len(claimed) == 1 and claimed[0] != (default == "true")
+    claimed_values = [value for value, pattern in _BOOLEANS.items() if pattern.search(_CODE.sub(" ", claim))]
+    return default in ("true", "false") and len(claimed_values) == 1 and claimed_values[0] != (default == "true")
 
 
 def _iter_defaults(text: str) -> Iterator[tuple[str, str]]:

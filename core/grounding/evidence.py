@@ -173,10 +173,10 @@ def render_to_budget(
 
 def max_length_within(lengths: Sequence[int], max_total: int) -> int:
     """Return the length to shorten texts of these lengths to, so that their total is at most `max_total`."""
-    remaining = max_total
+    remaining_chars = max_total
     for position, length in enumerate(sorted(lengths)):
-        share = remaining // (len(lengths) - position)
+        share = remaining_chars // (len(lengths) - position)
         if length > share:
             return max(MIN_PASSAGE_TOKENS, share)
-        remaining -= length
+        remaining_chars -= length
     return max(lengths, default=MIN_PASSAGE_TOKENS)

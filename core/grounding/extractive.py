@@ -147,8 +147,10 @@ async def extract_similar(
     """
     passages = passages[:MAX_PASSAGES]
     request = await QuoteRequest.open(question, library, timeout_s)
-    near = [position for position, passage in enumerate(passages) if passage.similarity >= min_similarity]
-    ranked_quotes = await rank_candidates(request, get_candidates(passages, near), library) if near else []
+    near_positions = [position for position, passage in enumerate(passages) if passage.similarity >= min_similarity]
+    ranked_quotes = (
+        await rank_candidates(request, get_candidates(passages, near_positions), library) if near_positions else []
+    )
     similar_quotes = sorted(
         filter(None, (_score_meaning(request, quote, min_similarity) for quote in ranked_quotes)),
         key=lambda quote: -quote.score,
@@ -246,29 +248,29 @@ def _select(
 
     A quote that states a problem brings the solution that stands below it.
     """
-    selected: list[ScoredQuote] = []
+    selected_quotes: list[ScoredQuote] = []
     for quote in ranked_quotes:
-        if selected and quote.score < min_relative_score * selected[0].score:
+        if selected_quotes and quote.score < min_relative_score * selected_quotes[0].score:
             break
-        if len(selected) < MAX_QUOTES and _adds_something(quote, selected):
-            selected.append(quote)
-    if question.wants_code and not any(quote.candidate.quotable.code for quote in selected):
-        example = next((quote for quote in ranked_quotes if _is_example(quote, selected[0])), None)
-        if example and _adds_something(example, selected[: MAX_QUOTES - 1]):
-            selected = [*selected[: MAX_QUOTES - 1], example]
-    return _with_solution(selected, ranked_quotes)
+        if len(selected_quotes) < MAX_QUOTES and _adds_something(quote, selected_quotes):
+            selected_quotes.append(quote)
+    if question.wants_code and not any(quote.candidate.quotable.code for quote in selected_quotes):
+        example = next((quote for quote in ranked_quotes if _is_example(quote, selected_quotes[0])), None)
+        if example and _adds_something(example, selected_quotes[: MAX_QUOTES - 1]):
+            selected_quotes = [*selected_quotes[: MAX_QUOTES - 1], example]
+    return _with_solution(selected_quotes, ranked_quotes)
 
 
-def _with_solution(selected: list[ScoredQuote], ranked_quotes: Sequence[ScoredQuote]) -> list[ScoredQuote]:
+def _with_solution(selected_quotes: list[ScoredQuote], ranked_quotes: Sequence[ScoredQuote]) -> list[ScoredQuote]:
     """Return the quotes with the best piece of the solution, where the best one states the problem of a passage."""
-    best = selected[0]
+    best = selected_quotes[0]
     if not _PROBLEM.fullmatch(best.candidate.quotable.heading):
-        return selected
+        return selected_quotes
     solution = next((quote for quote in ranked_quotes if _is_solution(quote, best)), None)
-    if solution is None or solution in selected:
-        return selected
-    others = [quote for quote in selected[1:] if quote.candidate.position != best.candidate.position]
-    return [best, solution, *others][:MAX_QUOTES]
+    if solution is None or solution in selected_quotes:
+        return selected_quotes
+    other_quotes = [quote for quote in selected_quotes[1:] if quote.candidate.position != best.candidate.position]
+    return [best, solution, *other_quotes][:MAX_QUOTES]
 
 
 def _is_solution(quote: ScoredQuote, best: ScoredQuote) -> bool:
@@ -282,10 +284,12 @@ def _is_example(quote: ScoredQuote, best: ScoredQuote) -> bool:
     return is_near and bool(quote.candidate.quotable.code) and quote.score >= MIN_EXAMPLE_SCORE * best.score
 
 
-def _adds_something(quote: ScoredQuote, selected: Sequence[ScoredQuote]) -> bool:
-    if any(_is_repeated(quote, other) for other in selected):
+def _adds_something(quote: ScoredQuote, selected_quotes: Sequence[ScoredQuote]) -> bool:
+    if any(_is_repeated(quote, other) for other in selected_quotes):
         return False
-    return sum(other.candidate.position == quote.candidate.position for other in selected) < MAX_QUOTES_PER_PASSAGE
+    return (
+        sum(other.candidate.position == quote.candidate.position for other in selected_quotes) < MAX_QUOTES_PER_PASSAGE
+    )
 
 
 def _is_repeated(quote: ScoredQuote, other: ScoredQuote) -> bool:

@@ -31,9 +31,9 @@ def fuse(
         lexical_shares = [passage.lexical_share for passage in passages]
     shared_passages: dict[str, tuple[Passage, float]] = {}
     for passage, share in zip(passages, lexical_shares, strict=True):
-        previous, previous_share = shared_passages.get(passage.id, (passage, share))
-        merged = previous if previous is passage else merge_scores(previous, passage)
-        shared_passages[passage.id] = merged, max(previous_share, share)
+        previous_passage, previous_share = shared_passages.get(passage.id, (passage, share))
+        merged_passage = previous_passage if previous_passage is passage else merge_scores(previous_passage, passage)
+        shared_passages[passage.id] = merged_passage, max(previous_share, share)
     if not any(passage.similarity for passage, _ in shared_passages.values()):
         alpha = 0.0
     scored_passages = [
@@ -45,9 +45,9 @@ def fuse(
         )
         for passage, share in shared_passages.values()
     ]
-    ranked = sorted(scored_passages, key=lambda scored: (-scored[0], scored[2].id))
+    ranked_passages = sorted(scored_passages, key=lambda scored: (-scored[0], scored[2].id))
     # Only the passages of the result are copied, not all hundred candidates, and only where something changes.
-    return [_with_scores(passage, min(1.0, score), share) for score, share, passage in ranked[:limit]]
+    return [_with_scores(passage, min(1.0, score), share) for score, share, passage in ranked_passages[:limit]]
 
 
 def _with_scores(passage: Passage, score: float, lexical_share: float) -> Passage:

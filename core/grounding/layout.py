@@ -88,9 +88,9 @@ def _gives_other_cell(claim: str, header: Sequence[str], rows: Sequence[Sequence
     if len(columns) != 1 or len(matched_rows) != 1 or len(matched_rows[0]) <= columns[0]:
         return False
     cell = matched_rows[0][columns[0]]
-    others = {value for row in rows for value in row[1:] if _DIGIT.search(value)} - {cell}
-    is_given = any(_has_token(claim, value) for value in others)
-    return bool(_DIGIT.search(cell)) and not _has_token(claim, cell) and is_given
+    other_values = {value for row in rows for value in row[1:] if _DIGIT.search(value)} - {cell}
+    is_value_given = any(_has_token(claim, value) for value in other_values)
+    return bool(_DIGIT.search(cell)) and not _has_token(claim, cell) and is_value_given
 
 
 def gives_other_unit(claim: str, text: str) -> bool:
@@ -99,12 +99,12 @@ def gives_other_unit(claim: str, text: str) -> bool:
     >>> gives_other_unit("`ttl` is the number of hours.", "ttl: 3  # unit is day"), gives_other_unit("`a`: in s", "a")
     (True, False)
     """
-    names, claimed = _CODE.findall(claim), _find_units(claim)
-    if len(names) != 1 or len(claimed) != 1:
+    names, claimed_units = _CODE.findall(claim), _find_units(claim)
+    if len(names) != 1 or len(claimed_units) != 1:
         return False
-    stated = [_find_units(line) for line in text.split("\n") if _has_token(line, names[0])]
-    clear = [units for units in stated if units]
-    return bool(clear) and all(len(units) == 1 and units != claimed for units in clear)
+    units_by_line = [_find_units(line) for line in text.split("\n") if _has_token(line, names[0])]
+    stated_units = [units for units in units_by_line if units]
+    return bool(stated_units) and all(len(units) == 1 and units != claimed_units for units in stated_units)
 
 
 def allows_what_is_forbidden(claim: str, text: str) -> bool:

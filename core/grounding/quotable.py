@@ -142,12 +142,12 @@ class _BlockReader:
 
     def _read_block(self, line: str) -> bool:
         """Read a block that starts with this line, if it is no prose."""
-        stripped = line.strip()
+        stripped_line = line.strip()
         if fence := _FENCE.match(line):
             blocks, end = _read_fence(self._lines, self._number, fence)
-        elif stripped.startswith("..") and (directive := _DIRECTIVE.match(line)):
+        elif stripped_line.startswith("..") and (directive := _DIRECTIVE.match(line)):
             blocks, end = _read_directive(self._lines, self._number, directive)
-        elif stripped.startswith(">>>"):
+        elif stripped_line.startswith(">>>"):
             end = self._number
             while end < len(self._lines) and self._lines[end].strip():
                 end += 1
@@ -164,25 +164,25 @@ class _BlockReader:
     def _read_prose(self, line: str) -> None:
         if mark := _QUOTE_MARK.match(line):
             line = line[mark.end() :]
-        stripped = line.strip()
-        if _TABLE_RULE.match(line) or (_UNDERLINE.match(stripped) and not self._paragraph):
+        stripped_line = line.strip()
+        if _TABLE_RULE.match(line) or (_UNDERLINE.match(stripped_line) and not self._paragraph):
             self._end_paragraph()
             self._blocks.append(Block("break", ""))
-        elif stripped.startswith("|") and stripped.endswith("|") and len(stripped) > 2:
+        elif stripped_line.startswith("|") and stripped_line.endswith("|") and len(stripped_line) > 2:
             self._end_paragraph()
             # The line above a rule is the table's head.
             if not any(map(_TABLE_RULE.match, self._lines[self._number + 1 : self._number + 2])):
-                cells = [clean_inline(cell.strip()) for cell in stripped.strip("|").split("|")]
+                cells = [clean_inline(cell.strip()) for cell in stripped_line.strip("|").split("|")]
                 self._blocks.append(Block("row", ": ".join(cell for cell in cells if cell.strip("-–—"))))
         elif item := _ITEM.match(line):
             self._end_paragraph()
             self._is_item = True
             self._paragraph.append(line[item.end() :])
-        elif _FIELD.match(stripped) or _OTHER_FIELD.match(stripped):
+        elif _FIELD.match(stripped_line) or _OTHER_FIELD.match(stripped_line):
             self._end_paragraph()
-            self._paragraph.append(_OTHER_FIELD.sub("", _FIELD.sub(r"`\1`: ", stripped)))
+            self._paragraph.append(_OTHER_FIELD.sub("", _FIELD.sub(r"`\1`: ", stripped_line)))
         else:
-            self._paragraph.append(stripped)
+            self._paragraph.append(stripped_line)
 
 
 def _read_fence(lines: Sequence[str], number: int, fence: re.Match[str]) -> tuple[list[Block], int]:
@@ -307,18 +307,18 @@ def get_quotables(text: str, heading: str = "") -> list[Quotable]:
         elif block.text:
             sentences = [sentence for sentence in _BOUNDARY.split(block.text) if sentence.strip()]
             context = Quotable("", heading, rank=rank)
-            following = blocks[index + 1 : index + 2 + MAX_LIST_ITEMS]
-            quotables += _to_quotables(sentences, sentence_count, context, following)
+            following_blocks = blocks[index + 1 : index + 2 + MAX_LIST_ITEMS]
+            quotables += _to_quotables(sentences, sentence_count, context, following_blocks)
             sentence_count, rank = sentence_count + len(sentences), rank + 1
     return quotables
 
 
 def _to_quotables(
-    sentences: Sequence[str], first_number: int, context: Quotable, following: Sequence[Block]
+    sentences: Sequence[str], first_number: int, context: Quotable, following_blocks: Sequence[Block]
 ) -> list[Quotable]:
     """Return windows of the sentences of one block; what the last sentence announces belongs to it."""
     is_open = sentences[-1].rstrip().endswith(_OPEN_ENDS)
-    code, items = _get_announced(following, is_open)
+    code, items = _get_announced(following_blocks, is_open)
     if is_open and not code and not items:
         # What it announces is in another passage.
         sentences = sentences[:-1]
@@ -342,12 +342,12 @@ def _to_quotables(
     return windows
 
 
-def _get_announced(following: Sequence[Block], is_open: bool) -> tuple[Block | None, tuple[str, ...]]:
+def _get_announced(following_blocks: Sequence[Block], is_open: bool) -> tuple[Block | None, tuple[str, ...]]:
     """Return the code right after a block, or, after a colon, the list or rows that follow it."""
-    if following and following[0].kind == "code":
-        return following[0], ()
+    if following_blocks and following_blocks[0].kind == "code":
+        return following_blocks[0], ()
     items: list[str] = []
-    for block in following if is_open else ():
+    for block in following_blocks if is_open else ():
         is_too_long = sum(map(len, items)) + len(block.text) > MAX_LIST_CHARS
         is_listed = block.kind in ("item", "row") or (block.kind == "prose" and not items)
         if is_too_long or not is_listed:

@@ -89,23 +89,25 @@ def select(
     a better one when their lines touch or overlap; both then count as one. The first passage is always taken, however
     long it is: rendering shortens it.
     """
-    selected: list[_ShingledPassage] = []
+    selected_passages: list[_ShingledPassage] = []
     remaining_tokens = max_tokens
     for passage in passages:
         candidate = _ShingledPassage.from_passage(passage)
-        if any(selected_passage.covers(candidate, duplicate_threshold) for selected_passage in selected):
+        if any(selected_passage.covers(candidate, duplicate_threshold) for selected_passage in selected_passages):
             continue
-        token_count = estimate_tokens(passage.text) + estimate_tokens(render_header(passage, len(selected), layout))
-        if selected and token_count > remaining_tokens:
+        token_count = estimate_tokens(passage.text) + estimate_tokens(
+            render_header(passage, len(selected_passages), layout)
+        )
+        if selected_passages and token_count > remaining_tokens:
             continue
-        merged_selection = _merge_with_neighbours(selected, passage)
-        if merged_selection is None and len(selected) == limit:
+        merged_selection = _merge_with_neighbours(selected_passages, passage)
+        if merged_selection is None and len(selected_passages) == limit:
             continue
-        selected = merged_selection if merged_selection is not None else [*selected, candidate]
+        selected_passages = merged_selection if merged_selection is not None else [*selected_passages, candidate]
         remaining_tokens -= token_count
         if remaining_tokens < MIN_PASSAGE_TOKENS:
             break
-    return [selected_passage.passage for selected_passage in selected]
+    return [selected_passage.passage for selected_passage in selected_passages]
 
 
 def keep_best_of_groups(
@@ -166,15 +168,17 @@ def join_titles(first: str, second: str) -> str:
     return TITLE_SEPARATOR.join([*shared_names, joined_names])
 
 
-def _merge_with_neighbours(selected: Sequence[_ShingledPassage], passage: Passage) -> list[_ShingledPassage] | None:
+def _merge_with_neighbours(
+    selected_passages: Sequence[_ShingledPassage], passage: Passage
+) -> list[_ShingledPassage] | None:
     """Return the selection with the passage merged into its neighbours, or None when it has no neighbours."""
-    remaining = list(selected)
-    position = len(remaining)
+    remaining_passages = list(selected_passages)
+    position = len(remaining_passages)
     merged_passage = passage
     has_merged = True
     while has_merged:
         has_merged = False
-        for index, neighbour in enumerate(remaining):
+        for index, neighbour in enumerate(remaining_passages):
             if neighbour.passage.path != merged_passage.path:
                 continue
             # The better of two is the one that was selected earlier.
@@ -183,11 +187,15 @@ def _merge_with_neighbours(selected: Sequence[_ShingledPassage], passage: Passag
             )
             if joined_passage := merge_adjacent(better, other):
                 merged_passage, position, has_merged = joined_passage, min(index, position), True
-                del remaining[index]
+                del remaining_passages[index]
                 break
     if merged_passage is passage:
         return None
-    return [*remaining[:position], _ShingledPassage.from_passage(merged_passage), *remaining[position:]]
+    return [
+        *remaining_passages[:position],
+        _ShingledPassage.from_passage(merged_passage),
+        *remaining_passages[position:],
+    ]
 
 
 def _merge_texts(first: Passage, second: Passage) -> str | None:

@@ -160,8 +160,8 @@ class Clause:
         """
         difference_count = count_opposites(self.opposites, other.opposites)
         if self.is_negated != other.is_negated:
-            negated, plain = (self, other) if self.is_negated else (other, self)
-            if negated.negated_stems and not negated.negated_stems & plain.stems:
+            negated, affirmed = (self, other) if self.is_negated else (other, self)
+            if negated.negated_stems and not negated.negated_stems & affirmed.stems:
                 return False
             difference_count += 1
         return difference_count % 2 == 1

@@ -75,7 +75,7 @@ class ClaimQueue:
         if claim.is_taken_over:
             key = message.key
             get_logger(__name__).info("message.taken_over", message=message.id, platform=key.platform, chat=key.chat)
-        if claim.is_in_doubt and not adapters[0].can_settle_doubt:
+        if claim.is_in_doubt and not adapters[0].can_resolve_doubt:
             await self._journal.mark_failed(message, UNCERTAIN_REASON)
         elif adapter := await choose_adapter(self._journal, adapters, message):
             with bot_log_context(adapter):

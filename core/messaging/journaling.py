@@ -185,7 +185,7 @@ async def recover_pending(journal: Journal, adapters: Sequence[Adapter]) -> list
     """
     platform = adapters[0].name
     uncertain_count = await journal.restart_begun(platform)
-    if not adapters[0].can_settle_doubt:
+    if not adapters[0].can_resolve_doubt:
         await journal.fail_uncertain(platform)
     pending_messages = await journal.get_pending(platform)
     if uncertain_count or pending_messages:

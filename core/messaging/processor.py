@@ -123,8 +123,8 @@ class MessageProcessor:
             conversation.wake()
         deadline, cancelled_count = time.monotonic() + grace_s, 0
         # An answer may start another one: an escalation or a retry.
-        while running := {task for task in self._tasks if not task.done()}:
-            _, unfinished_tasks = await asyncio.wait(running, timeout=max(0.0, deadline - time.monotonic()))
+        while running_tasks := {task for task in self._tasks if not task.done()}:
+            _, unfinished_tasks = await asyncio.wait(running_tasks, timeout=max(0.0, deadline - time.monotonic()))
             for task in unfinished_tasks:
                 task.cancel()
             await asyncio.gather(*unfinished_tasks, return_exceptions=True)
@@ -178,7 +178,7 @@ class MessageProcessor:
         with trace_message(message, "message"):
             try:
                 turn = partial(conversation.turn, number, adapter.connection)
-                await self._process_until_settled(turn, adapter, message, previous_reply_id)
+                await self._process_until_finished(turn, adapter, message, previous_reply_id)
             except LeftToNextStart:
                 get_logger(__name__).debug("message.postponed")
             except Exception as error:
@@ -187,7 +187,7 @@ class MessageProcessor:
             finally:
                 conversation.leave(number)
 
-    async def _process_until_settled(
+    async def _process_until_finished(
         self, turn: TakeTurn, adapter: Adapter, message: Message, previous_reply_id: str
     ) -> None:
         """Process a message; retry while the journal fails or the platform accepts no answer."""
@@ -221,10 +221,10 @@ class MessageProcessor:
                 return
 
     async def _process_once(self, turn: TakeTurn, adapter: Adapter, message: Message, previous_reply_id: str) -> None:
-        visible = self._permissions.visible_sources(message)
+        visible_sources = self._permissions.visible_sources(message)
         if self._dispatcher.is_priority(message) or is_press(message):
             async with turn():
-                delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible)
+                delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible_sources)
                 if is_press(message) and not self._dispatcher.is_priority(message):
                     await self._feedback.handle_press(adapter, message, delivery, self._enqueue)
                     return
@@ -233,17 +233,17 @@ class MessageProcessor:
             return
         async with turn():
             # Read only now, at the message's turn: messages are processed in the order in which they came.
-            delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible)
+            delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible_sources)
             # An answer that is only to be delivered needs no worker.
             async with self._redelivery_slots[adapter.label] if delivery.final_reply else self._worker_slots:
-                delayed = await self._judge_and_respond(adapter, message, delivery)
-        if delayed is None:
+                delayed_decision = await self._judge_and_respond(adapter, message, delivery)
+        if delayed_decision is None:
             return
-        if await self._wait_for_humans(delayed.wait_s) and await wait_while_typing(
-            adapter, message, delayed.wait_s, self._wait_for_humans
+        if await self._wait_for_humans(delayed_decision.wait_s) and await wait_while_typing(
+            adapter, message, delayed_decision.wait_s, self._wait_for_humans
         ):
             async with turn(), self._worker_slots:
-                decision = await self._gate.recheck(message, delayed)
+                decision = await self._gate.recheck(message, delayed_decision)
                 await self._respond(adapter, message, decision, delivery)
 
     async def _judge_and_respond(
@@ -263,8 +263,8 @@ class MessageProcessor:
 
     async def _comment(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
         await self._gate.chat_policy.refresh()
-        if paused := self._gate.chat_policy.paused_reason(message):
-            await self._journal.mark_skipped(message, paused)
+        if pause_skip := self._gate.chat_policy.paused_reason(message):
+            await self._journal.mark_skipped(message, pause_skip)
         elif reason := await self._gate.other_bot_reason(message):
             await self._journal.mark_skipped(message, skip(reason))
         else:
@@ -347,9 +347,9 @@ class MessageProcessor:
         )
 
     async def _reply(self, adapter: Adapter, message: Message, sink: RecordedSink, decision: GateDecision) -> Reply:
-        visible = self._permissions.visible_sources(message)
+        visible_sources = self._permissions.visible_sources(message)
         if decision.canned_reply:
-            await self._journal.begin_answer(message, visible)
+            await self._journal.begin_answer(message, visible_sources)
             return await sink.send_text(decision.canned_reply)
         if self._handoff.should_handle(message):
             return await sink.send_text(await self._handoff.answer(adapter, message, self._enqueue))
@@ -358,13 +358,13 @@ class MessageProcessor:
             return await sink.send_text(await self._dispatcher.dispatch(message, adapter))
         if message.command and not has_content(message):
             return await sink.send_text(await self._dispatcher.dispatch(replace(message, command="help"), adapter))
-        text = await self._journal.begin_answer(message, visible)
-        text, history = await with_history(self._journal, message, text, self._settings.answer, visible)
+        text = await self._journal.begin_answer(message, visible_sources)
+        text, history = await with_history(self._journal, message, text, self._settings.answer, visible_sources)
         question = Question(
             text,
             tuple(history),
             *(message.id, message.author, message.author_id, message.key, message.in_restricted_thread),
-            visible_sources=visible,
+            visible_sources=visible_sources,
             is_unprompted=decision.is_proactive or (sink.is_resumed and not message.addressed),
         )
         question = await self._feedback.with_retry_context(message, with_attachments(question, message, adapter))

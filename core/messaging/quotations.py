@@ -27,14 +27,14 @@ def _truncate(text: str) -> str:
 
 
 async def with_history(
-    journal: Journal, message: Message, text: str, limits: AnswerSettings, visible: frozenset[str] | None
+    journal: Journal, message: Message, text: str, limits: AnswerSettings, visible_sources: frozenset[str] | None
 ) -> tuple[str, Sequence[Turn]]:
     """Return the text of a question, and the conversation before it, with what the message replies to.
 
-    A message without words asks what it replies to. Answers from other sources than the `visible` ones are left out.
+    A message without words asks what it replies to. Answers from other sources than `visible_sources` are left out.
     """
     max_age_s = 3600 * limits.history_hours
-    history = await journal.get_history(message.key, limits.history_turns, max_age_s, visible=visible)
+    history = await journal.get_history(message.key, limits.history_turns, max_age_s, visible_sources=visible_sources)
     if not text.strip():
         return message.quoted[: limits.max_question_chars], history
     return text, [*history, *await get_quoted_turns(journal, message, history)] if message.quoted else history

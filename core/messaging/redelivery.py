@@ -75,8 +75,8 @@ class Conversation:
 
     def wake(self) -> None:
         """Let those that wait look again."""
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        previous_event, self._changed = self._changed, asyncio.Event()
+        previous_event.set()
 
     @asynccontextmanager
     async def turn(self, number: int, connection: ConnectionStatus | None) -> AsyncIterator[None]:

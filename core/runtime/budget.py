@@ -83,13 +83,13 @@ class Budget:
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
         """Record the time of the block; of several runs of one stage `timings_ms` keeps the longest."""
-        started = time.monotonic()
+        started_at = time.monotonic()
         try:
             with span(stage):
                 yield
         finally:
-            spent_ms = (time.monotonic() - started) * 1000
-            self.spans.append(Span(stage, round((started - self._started) * 1000, 2), round(spent_ms, 2)))
+            spent_ms = (time.monotonic() - started_at) * 1000
+            self.spans.append(Span(stage, round((started_at - self._started) * 1000, 2), round(spent_ms, 2)))
             self.timings_ms[stage] = round(max(self.timings_ms.get(stage, 0.0), spent_ms), 2)
 
     def record_scores(self, scores: Iterable[AgentScore]) -> None:

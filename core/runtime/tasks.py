@@ -18,14 +18,14 @@ Result = TypeVar("Result")
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
     """Run tasks until the end of the block. When one fails, the others are cancelled and its error is raised."""
     task = asyncio.current_task()
-    pending = task.cancelling() if task else 0
+    cancel_count = task.cancelling() if task else 0
     try:
         async with asyncio.TaskGroup() as group:
             yield group
     except BaseExceptionGroup as error:
         # Python 3.11 does not undo the cancellation with which the group left its block; a surrounding timeout would
         # mistake it for an outside cancellation.
-        while task and task.cancelling() > pending:
+        while task and task.cancelling() > cancel_count:
             task.uncancel()
         first_error: BaseException = error
         while isinstance(first_error, BaseExceptionGroup):

@@ -113,8 +113,8 @@ class Audiences:
     @property
     def fingerprint(self) -> str:
         """A hash of all audiences; "" while every source is for everyone."""
-        closed = sorted((name, describe(audiences)) for name, audiences in self.by_source.items() if audiences)
-        return hashlib.sha256(repr(closed).encode()).hexdigest() if closed else ""
+        closed_sources = sorted((name, describe(audiences)) for name, audiences in self.by_source.items() if audiences)
+        return hashlib.sha256(repr(closed_sources).encode()).hexdigest() if closed_sources else ""
 
     def make_asker(
         self,

@@ -103,20 +103,20 @@ class _Draft:
     def add_file(self, rank: int, file: Path) -> None:
         """Merge a YAML file."""
         try:
-            parsed = read_yaml(file)
+            yaml_file = read_yaml(file)
         except YamlFileError as error:
             hint = "" if file.exists() else " (`kimas init` writes a configuration to start from)"
             self.errors.append((rank, error.line, f"{error}{hint}"))
             return
-        if parsed.data is not None and not isinstance(parsed.data, dict):
+        if yaml_file.data is not None and not isinstance(yaml_file.data, dict):
             self.errors.append((rank, 1, f"{file}:1: must be a mapping of keys to values"))
             return
 
         def locate(path: KeyPath) -> tuple[int, str]:
-            line = parsed.get_line(path)
+            line = yaml_file.get_line(path)
             return line, f"{file}:{line}"
 
-        self.merge(parsed.data or {}, _Layer(rank, Path(os.path.abspath(file)).parent, locate))
+        self.merge(yaml_file.data or {}, _Layer(rank, Path(os.path.abspath(file)).parent, locate))
 
     def add_variable(self, rank: int, name: str, text: str) -> bool:
         """Merge an environment variable. Return false when it has our prefix but names no key."""
@@ -159,9 +159,9 @@ class _Draft:
             if name not in secret_variables and not SECRET_ENV_NAME.fullmatch(name):
                 steps = name.removeprefix(ENV_PREFIX).split("__")
                 candidates = {_variable_name(key, steps) for key in self.keys}
-                nearest = get_close_matches(name, candidates, n=1, cutoff=0)[0]
+                nearest_name = get_close_matches(name, candidates, n=1, cutoff=0)[0]
                 self.errors.append(
-                    (rank, 0, f"environment variable {name}: names no setting; the nearest is {nearest}")
+                    (rank, 0, f"environment variable {name}: names no setting; the nearest is {nearest_name}")
                 )
 
     def merge(self, values: Mapping[str | int, Any], layer: _Layer, parent: KeyPath = ()) -> None:
@@ -275,13 +275,13 @@ def parse_value(text: str) -> Any:
     >>> parse_value("0.5"), parse_value("[a, b]"), parse_value("text")
     (0.5, ['a', 'b'], 'text')
     """
-    stripped = text.strip()
+    stripped_text = text.strip()
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        if stripped.startswith("[") and stripped.endswith("]"):
-            return [parse_value(item.strip()) for item in stripped[1:-1].split(",") if item.strip()]
-        return None if stripped in ("", "~") else text
+        if stripped_text.startswith("[") and stripped_text.endswith("]"):
+            return [parse_value(item.strip()) for item in stripped_text[1:-1].split(",") if item.strip()]
+        return None if stripped_text in ("", "~") else text
 
 
 def _describe_missing_secret(key: str, value: str, environment: Mapping[str, str]) -> str:

@@ -41,16 +41,16 @@ class ClaimRepository(Repository):
         A message is claimed only when all unfinished messages before it in its conversation are ours: so the order
         within a conversation holds over all daemons.
         """
-        own_id, earlier = self._database.owner, messages.alias()
+        own_id, earlier_messages = self._database.owner, messages.alias()
         columns = messages.c
         is_free = or_(columns.owner == "", columns.owner.not_in(select_living()))
         is_before = and_(
-            *(earlier.c[name] == columns[name] for name in ("platform", "chat", "thread")),
-            earlier.c.number < columns.number,
-            earlier.c.state.in_(UNFINISHED_STATES),
+            *(earlier_messages.c[name] == columns[name] for name in ("platform", "chat", "thread")),
+            earlier_messages.c.number < columns.number,
+            earlier_messages.c.state.in_(UNFINISHED_STATES),
         )
-        is_first = ~exists().where(is_before, earlier.c.owner != own_id)
-        is_follower = exists().where(is_before, earlier.c.owner == own_id)
+        is_first = ~exists().where(is_before, earlier_messages.c.owner != own_id)
+        is_follower = exists().where(is_before, earlier_messages.c.owner == own_id)
         conditions = (columns.state.in_(UNFINISHED_STATES), columns.platform.in_(platforms), is_free, is_first)
         claims = await self._claim_batch([*conditions, is_follower], MAX_FOLLOWERS)
         if limit > 0:

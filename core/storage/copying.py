@@ -26,27 +26,27 @@ async def copy_database(source: Database, target: Database) -> Mapping[str, int]
     Raises `UsageError` for a target that holds rows, and `JournalError`.
     """
     counts = dict[str, int]()
-    async with source.connect() as reading, target.transaction() as writing:
+    async with source.connect() as source_connection, target.transaction() as target_connection:
         for table in _TABLES:
-            if await writing.scalar(sa.select(sa.func.count()).select_from(table)):
+            if await target_connection.scalar(sa.select(sa.func.count()).select_from(table)):
                 raise UsageError(f"the journal to copy to is not empty: it has {table.name}; name a new database")
         for table in _TABLES:
-            counts[table.name] = await _copy_table(table, reading, writing)
+            counts[table.name] = await _copy_table(table, source_connection, target_connection)
         if target.is_on_server:
-            await writing.run_sync(reset_sequences, _TABLES)
+            await target_connection.run_sync(reset_sequences, _TABLES)
     return counts
 
 
-async def _copy_table(table: sa.Table, reading: AsyncConnection, writing: AsyncConnection) -> int:
+async def _copy_table(table: sa.Table, source_connection: AsyncConnection, target_connection: AsyncConnection) -> int:
     copy = table.to_metadata(sa.MetaData())
     for column in copy.columns:
         if isinstance(column.type, sa.JSON):
             # A missing value stays missing, and does not become the JSON value null.
             column.type = sa.JSON(none_as_null=True)
-    result = await reading.stream(sa.select(table).order_by(*table.primary_key.columns))
+    result = await source_connection.stream(sa.select(table).order_by(*table.primary_key.columns))
     count = 0
     async for batch in result.partitions(BATCH_SIZE):
         rows: list[dict[str, Any]] = [dict(row._mapping) for row in batch]
-        await writing.execute(sa.insert(copy), rows)
+        await target_connection.execute(sa.insert(copy), rows)
         count += len(rows)
     return count

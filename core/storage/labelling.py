@@ -60,8 +60,8 @@ def _found_nothing(row: Row[Any]) -> bool:
 
 
 def _is_rating() -> ColumnElement[bool]:
-    same = (feedback.c[name] == messages.c[name] for name in ("platform", "bot", "chat"))
-    return and_(*same, feedback.c.question == messages.c.id)
+    key_conditions = (feedback.c[name] == messages.c[name] for name in ("platform", "bot", "chat"))
+    return and_(*key_conditions, feedback.c.question == messages.c.id)
 
 
 def _select(chat: tuple[str, str] | None, limit: int) -> Select[Any]:

@@ -139,11 +139,11 @@ class Journal:
             message, "answered", **{**(_ERASED_VALUES if message.command == "forget" else {}), **reply_values}
         )
 
-    async def mark_skipped(self, message: Message, skip: Skip, visible: frozenset[str] | None = None) -> None:
-        """Close a message without an answer, with the reason, which may name the `visible` sources."""
+    async def mark_skipped(self, message: Message, skip: Skip, visible_sources: frozenset[str] | None = None) -> None:
+        """Close a message without an answer, with the reason, which may name the `visible_sources`."""
         values = {name: value if isinstance(value, int | float) else str(value) for name, value in skip.values.items()}
         trace = {"skip": skip.reason.name, "values": values}
-        sources = {} if visible is None else {"visible_sources": sorted(visible)}
+        sources = {} if visible_sources is None else {"visible_sources": sorted(visible_sources)}
         details = {"reason": str(skip), "trace": trace, "detail": skip.reason.label}
         await self._complete(message, "silent", skip, **details, **sources)
 
@@ -172,10 +172,10 @@ class Journal:
         await self._update_row(message, delivery=values)
 
     async def get_delivery(
-        self, message: Message, visible: frozenset[str] | None = None
+        self, message: Message, visible_sources: frozenset[str] | None = None
     ) -> tuple[bool, Reply | None, dict[int, str]]:
         """Return whether the first part is being posted (or was when the last run ended), and what `mark_delivery`
-        recorded: no reply that could be made from other sources than the `visible` ones."""
+        recorded: no reply that could be made from other sources than `visible_sources`."""
         columns = messages.c
         query = select(columns.state, columns.delivery, columns.visible_sources).filter_by(**identity_values(message))
         row = await self.database.fetch_first(query)
@@ -186,7 +186,7 @@ class Journal:
         citations, trace = tuple(Citation(**item) for item in values["citations"]), trace_from_json(values["trace"])
         optional_values = {name: values[name] for name in ("image_description", "failure")}
         reply = Reply(values["text"], citations, trace=trace, **optional_values)
-        shown_reply = reply if may_be_shown(row.visible_sources, visible) else None
+        shown_reply = reply if may_be_shown(row.visible_sources, visible_sources) else None
         return row.state == "sending", shown_reply, {int(number): part for number, part in values["parts"].items()}
 
     async def restart_begun(self, platform: str) -> int:
@@ -194,8 +194,8 @@ class Journal:
         statement = update(messages).filter_by(platform=platform, state="answering", reply_id="")
         statement = statement.where(messages.c.delivery.is_(null()))
         await self.database.write(statement.values(state="received"))
-        sending = select(messages.c.number).filter_by(platform=platform, state="sending")
-        return len(await self.database.fetch_all(sending))
+        sending_messages = select(messages.c.number).filter_by(platform=platform, state="sending")
+        return len(await self.database.fetch_all(sending_messages))
 
     async def fail_uncertain(self, platform: str) -> int:
         """Close the messages that a crash left in the state "sending"; return how many.
@@ -203,9 +203,9 @@ class Journal:
         This is for platforms that may or may not have posted those replies and cannot be asked. Posting again could
         answer twice, so they are closed, with that reason.
         """
-        sending = update(messages).filter_by(platform=platform, state="sending")
+        sending_update = update(messages).filter_by(platform=platform, state="sending")
         values = {"state": "failed", "reason": UNCERTAIN_REASON, "settled_at": datetime.now(UTC)}
-        return await self.database.write(sending.values(values))
+        return await self.database.write(sending_update.values(values))
 
     async def get_history(
         self,
@@ -213,11 +213,11 @@ class Journal:
         limit: int,
         max_age_s: float | None = None,
         *,
-        visible: frozenset[str] | None = None,
+        visible_sources: frozenset[str] | None = None,
     ) -> Sequence[Turn]:
         """Return the last `limit` turns of questions answered within `max_age_s` (None: at any time), oldest first.
 
-        Answers that could be made from other sources than the `visible` ones are left out.
+        Answers that could be made from other sources than `visible_sources` are left out.
         """
         query = (
             select(*(messages.c[name] for name in _TURN_COLUMNS))
@@ -229,7 +229,7 @@ class Journal:
         if max_age_s is not None:
             query = query.where(messages.c.settled_at > datetime.now(UTC) - timedelta(seconds=max_age_s))
         rows = await self.database.fetch_all(query)
-        shown_rows = [row for row in reversed(rows) if may_be_shown(row.visible_sources, visible)]
+        shown_rows = [row for row in reversed(rows) if may_be_shown(row.visible_sources, visible_sources)]
         turns = [turn for row in shown_rows for turn in _to_turns(row)]
         return turns[-limit:] if limit else []
 
@@ -269,13 +269,13 @@ class Journal:
         and it must not count as new. Messages that still wait for an answer stay. Returns how many were emptied.
         """
         columns, erased_count = messages.c, 0
-        expired = [
+        expiries = [
             and_(columns.state.in_(states), columns.settled_at < before)
             for states, before in ((("answered", "failed", "silent"), settled_before), (("silent",), unanswered_before))
             if before
         ]
         has_content = or_(*(columns[name] != "" for name in _PERSONAL_COLUMNS))
-        query = select(columns.number).where(or_(*expired), has_content).limit(ERASE_BATCH_SIZE) if expired else None
+        query = select(columns.number).where(or_(*expiries), has_content).limit(ERASE_BATCH_SIZE) if expiries else None
         while query is not None:
             # In small steps: new messages wait while a transaction writes.
             batch_count = await self._erase(query)

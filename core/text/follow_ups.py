@@ -264,9 +264,9 @@ def _has_open_pronoun(text: str) -> bool:
         position = next(match.start(name) for name in match.groupdict() if match[name])
         if _EXPLETIVE.match(text[position:]):
             continue
-        before = text[:position]
-        ends = [] if match["bound"] else [end.start() for end in _CLAUSE_END.finditer(before)]
-        antecedent_text = before if match["bound"] else before[: ends[-1]] if ends else ""
+        text_before = text[:position]
+        ends = [] if match["bound"] else [end.start() for end in _CLAUSE_END.finditer(text_before)]
+        antecedent_text = text_before if match["bound"] else text_before[: ends[-1]] if ends else ""
         if not _subject_words(antecedent_text):
             return True
     return False
@@ -300,20 +300,20 @@ def _depends_in_chinese(text: str) -> bool:
 
 def _has_open_pointer(text: str) -> bool:
     for match in _ZH_POINTER.finditer(text):
-        before = text[: match.start()]
+        text_before = text[: match.start()]
         if match[0].startswith(_ZH_SELECTORS):
             # 支持哪些 Python 版本 names what is selected; 哪个更快 does not.
             if _count_chinese_subjects(text) == 0:
                 return True
             continue
         if (
-            _ZH_APPOSITION.search(before)
+            _ZH_APPOSITION.search(text_before)
             and not match[0].startswith("它")
             and text[match.end() : match.end() + 1].strip()
         ):
             continue
-        ends = [end.start() for end in _ZH_CLAUSE_END.finditer(before)]
-        if not ends or not _count_chinese_subjects(before[: ends[-1]]):
+        ends = [end.start() for end in _ZH_CLAUSE_END.finditer(text_before)]
+        if not ends or not _count_chinese_subjects(text_before[: ends[-1]]):
             return True
     return False
 

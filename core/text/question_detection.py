@@ -257,5 +257,5 @@ def _normalize(text: str) -> str:
 
 def _extract_prose(text: str) -> str:
     """Return a message without its code, output and links."""
-    stripped = _LINK.sub(" ", _INLINE_CODE.sub(" it ", _FENCED_CODE.sub(" ", text)))
-    return "\n".join(line for line in stripped.split("\n") if not _CODE_LINE.match(line))
+    prose = _LINK.sub(" ", _INLINE_CODE.sub(" it ", _FENCED_CODE.sub(" ", text)))
+    return "\n".join(line for line in prose.split("\n") if not _CODE_LINE.match(line))

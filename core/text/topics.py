@@ -115,10 +115,10 @@ def _weigh(counts: Sequence[Counter[str]]) -> list[Mapping[str, float]]:
 
 
 def _to_topic(cluster: _Cluster, vectors: Sequence[Mapping[str, float]], words: Sequence[Mapping[str, str]]) -> Topic:
-    typical = max(cluster.members, key=lambda place: (cluster.similarity(vectors[place]), -place))
-    shared = Counter(word for place in cluster.members for word in words[place])
-    best = sorted(cluster.weights, key=lambda word: (-shared[word], -cluster.weights[word], word))[:MAX_LABEL_WORDS]
+    typical_place = max(cluster.members, key=lambda place: (cluster.similarity(vectors[place]), -place))
+    counts = Counter(word for place in cluster.members for word in words[place])
+    best = sorted(cluster.weights, key=lambda word: (-counts[word], -cluster.weights[word], word))[:MAX_LABEL_WORDS]
     spelling = {key: word for place in reversed(cluster.members) for key, word in words[place].items()}
     # Pairs of CJK characters are no words to read.
     label = tuple(spelling[word] for word in best if not count_cjk(word))
-    return Topic(label, typical, tuple(cluster.members))
+    return Topic(label, typical_place, tuple(cluster.members))

@@ -218,13 +218,13 @@ def _merge_small(lines: Lines, spans: Sequence[LineRange], tokens: int) -> list[
     merged_spans: list[LineRange] = []
     for span in spans:
         if merged_spans:
-            previous = merged_spans[-1]
+            previous_span = merged_spans[-1]
             is_small = (
-                min(lines.size(previous.start, previous.end), lines.size(span.start, span.end))
+                min(lines.size(previous_span.start, previous_span.end), lines.size(span.start, span.end))
                 < tokens * SMALL_FRACTION
             )
-            if is_small and lines.size(previous.start, span.end) <= tokens * HARD_MAX:
-                merged_spans[-1] = LineRange(previous.start, span.end)
+            if is_small and lines.size(previous_span.start, span.end) <= tokens * HARD_MAX:
+                merged_spans[-1] = LineRange(previous_span.start, span.end)
                 continue
         merged_spans.append(span)
     return merged_spans

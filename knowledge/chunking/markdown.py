@@ -123,9 +123,9 @@ def _opaque_block_end(lines: Lines, number: int, text: str) -> int:
             if closing.startswith(fence_marker) and not closing.strip(fence_marker[0]):
                 return line_number
         return len(lines)
-    lowered = text[:8].lower()
+    lower_start = text[:8].lower()
     for opening, closing in _HTML_ENDS.items():
-        if lowered.startswith(opening):
+        if lower_start.startswith(opening):
             for line_number in range(number, len(lines) + 1):
                 if closing in lines[line_number].lower():
                     return line_number

@@ -47,11 +47,11 @@ def chunk_tutorial(document: Document, lines: Lines, tree: ast.Module, first_lin
 
 def jupytext_header_end(lines: Lines) -> int:
     """Return the last line of the header that Jupytext writes above a notebook, or 0 when there is none."""
-    top = [line.rstrip() for line in lines.lines[:_MAX_HEADER_LINES]]
-    if top[0] != _HEADER_FENCE or _HEADER_FENCE not in top[1:]:
+    first_lines = [line.rstrip() for line in lines.lines[:_MAX_HEADER_LINES]]
+    if first_lines[0] != _HEADER_FENCE or _HEADER_FENCE not in first_lines[1:]:
         return 0
-    end = top.index(_HEADER_FENCE, 1) + 1
-    return end if any(_JUPYTEXT_KEY.match(line) for line in top[:end]) else 0
+    end = first_lines.index(_HEADER_FENCE, 1) + 1
+    return end if any(_JUPYTEXT_KEY.match(line) for line in first_lines[:end]) else 0
 
 
 def chunk_notebook(document: Document, lines: Lines, header_end: int, tokens: int) -> list[Chunk]:

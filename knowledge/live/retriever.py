@@ -58,16 +58,16 @@ class ResultCache:
             return entry[1]
         if self._ttl_s <= 0:
             return (await fetch(query)).passages
-        pending = self._pending.get(query)
-        if pending is None:
-            pending = self._pending[query] = _PendingRequest(asyncio.create_task(self._fetch(query, fetch)))
-        pending.waiter_count += 1
+        pending_request = self._pending.get(query)
+        if pending_request is None:
+            pending_request = self._pending[query] = _PendingRequest(asyncio.create_task(self._fetch(query, fetch)))
+        pending_request.waiter_count += 1
         try:
-            return (await asyncio.shield(pending.task)).passages
+            return (await asyncio.shield(pending_request.task)).passages
         finally:
-            pending.waiter_count -= 1
-            if not pending.waiter_count:
-                await self._release(query, pending)
+            pending_request.waiter_count -= 1
+            if not pending_request.waiter_count:
+                await self._release(query, pending_request)
 
     async def _fetch(self, query: str, fetch: Callable[[str], Awaitable[LiveResult]]) -> LiveResult:
         result = await fetch(query)
@@ -78,16 +78,16 @@ class ResultCache:
                 self._entries.popitem(last=False)
         return result
 
-    async def _release(self, query: str, pending: _PendingRequest) -> None:
+    async def _release(self, query: str, pending_request: _PendingRequest) -> None:
         """Drop a request that nobody waits for any more; it is cancelled if it is still in flight."""
-        if self._pending.get(query) is pending:
+        if self._pending.get(query) is pending_request:
             del self._pending[query]
-        if not pending.task.done():
-            pending.task.cancel()
-            await asyncio.wait([pending.task])
-            if not pending.task.cancelled():
+        if not pending_request.task.done():
+            pending_request.task.cancel()
+            await asyncio.wait([pending_request.task])
+            if not pending_request.task.cancelled():
                 # Retrieved, so that asyncio does not warn of an exception that nobody needs.
-                pending.task.exception()
+                pending_request.task.exception()
 
 
 class DailyQuota:

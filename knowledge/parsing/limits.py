@@ -53,13 +53,13 @@ def check_archive(data: bytes) -> None:
         raise FormatError("it is too large when unpacked")
 
 
-def map_parser_errors(read: Callable[P, str]) -> Callable[P, str]:
+def map_parser_errors(read_document: Callable[P, str]) -> Callable[P, str]:
     """Turn whatever a library raises on a damaged document into `FormatError`: they raise nearly everything."""
 
-    @wraps(read)
+    @wraps(read_document)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> str:
         try:
-            return read(*args, **kwargs)
+            return read_document(*args, **kwargs)
         except FormatError:
             raise
         except (RecursionError, MemoryError) as error:

@@ -30,8 +30,8 @@ class FaqFile:
 
     async def listing(self) -> Listing:
         """List the entries. Raises `SourceError` for a missing, broken or empty file, with the line where it breaks."""
-        entries, skipped = await self._read()
-        return Listing({path: _content_hash(entry) for path, entry in entries.items()}, skipped=skipped)
+        entries, skipped_count = await self._read()
+        return Listing({path: _content_hash(entry) for path, entry in entries.items()}, skipped=skipped_count)
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield the entries as they are now; one that was removed meanwhile is left out."""
@@ -51,7 +51,7 @@ class FaqFile:
         path = str(self._path)
         try:
             data = await asyncio.to_thread(self._read_bytes)
-            parsed_entries, incomplete = await self._parser.run(read_entries, path, data)
+            parsed_entries, incomplete_count = await self._parser.run(read_entries, path, data)
         except FormatError as error:
             # What is wrong in the file names it; a limit does not.
             message = str(error) if path in str(error) else f"{path}: {error}"
@@ -62,7 +62,7 @@ class FaqFile:
         entries, duplicates = await asyncio.to_thread(self._index, parsed_entries)
         if not entries:
             raise SourceError(f"source {self.name}: {path} has no question with an answer. See docs/sources.md.")
-        counts = {"incomplete entry": incomplete, "duplicate": duplicates}
+        counts = {"incomplete entry": incomplete_count, "duplicate": duplicates}
         return entries, {reason: count for reason, count in counts.items() if count}
 
     def _read_bytes(self) -> bytes:

@@ -61,51 +61,51 @@ class FilesFolder:
                 yield Document(path=path, text=text, kind=kind, url=url, unreadable_reason=reason)
 
     def _list(self) -> Listing:
-        skipped: Counter[str] = Counter()
+        skipped_counts: Counter[str] = Counter()
         fingerprints: dict[str, str] = {}
-        for path in self._candidates(skipped):
+        for path in self._candidates(skipped_counts):
             try:
                 data = self._read_bytes(path)
             except OSError:
-                skipped["unreadable"] += 1
+                skipped_counts["unreadable"] += 1
                 continue
             reason = unusable_reason(data, allow_binary=self._path_filter.get_kind(path) in DOCUMENT_KINDS)
             if reason:
-                skipped[reason] += 1
+                skipped_counts[reason] += 1
             else:
                 fingerprints[path] = fingerprint(data)
         if not fingerprints:
-            raise SourceError(self._describe_nothing_usable(skipped))
-        return Listing(fingerprints, skipped=dict(skipped))
+            raise SourceError(self._describe_nothing_usable(skipped_counts))
+        return Listing(fingerprints, skipped=dict(skipped_counts))
 
-    def _describe_nothing_usable(self, skipped: Counter[str]) -> str:
-        counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
+    def _describe_nothing_usable(self, skipped_counts: Counter[str]) -> str:
+        counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped_counts.items()))
         problem = f"holds no file that can be used (skipped: {counts})" if counts else "holds no files"
         return f"source {self.name}: {self._path} {problem}. Check path, include and exclude."
 
-    def _candidates(self, skipped: Counter[str]) -> Iterator[str]:
+    def _candidates(self, skipped_counts: Counter[str]) -> Iterator[str]:
         if self._path.is_file():
             size = self._path.stat().st_size
             if size <= self._settings.max_file_kb * 1024:
                 yield self._path.name
             else:
-                skipped["too large"] += 1
+                skipped_counts["too large"] += 1
             return
         if not self._path.is_dir():
             raise SourceError(f"source {self.name}: {self._path} does not exist. Check path, or create the folder.")
         # One that cannot be listed at all is an error; below it, that is counted.
         os.listdir(self._path)
         budget = DocumentBudget(self._settings)
-        for path, size in self._walk(skipped):
+        for path, size in self._walk(skipped_counts):
             if not self._path_filter.matches(path):
                 continue
             reason = self._path_filter.skip_reason(path, size) or budget.skip_reason(size)
             if reason:
-                skipped[reason] += 1
+                skipped_counts[reason] += 1
             else:
                 yield path
 
-    def _walk(self, skipped: Counter[str]) -> Iterator[tuple[str, int]]:
+    def _walk(self, skipped_counts: Counter[str]) -> Iterator[tuple[str, int]]:
         """Yield path and size of every file, in the order of their paths; links last."""
         root = self._path.resolve()
         seen_files: set[Path] = set()
@@ -115,12 +115,12 @@ class FilesFolder:
             try:
                 entries = sorted(os.scandir(folders.pop()), key=lambda entry: entry.name, reverse=True)
             except OSError:
-                skipped["unreadable"] += 1
+                skipped_counts["unreadable"] += 1
                 continue
             for entry in entries:
                 path = Path(entry.path).relative_to(root).as_posix()
                 if not _is_valid_unicode(path):
-                    skipped["unreadable name"] += 1
+                    skipped_counts["unreadable name"] += 1
                 elif entry.is_symlink():
                     symlinks.append(entry)
                 elif entry.is_dir():
@@ -129,18 +129,18 @@ class FilesFolder:
                 elif entry.is_file():
                     size = _get_size(Path(entry.path))
                     if size is None:
-                        skipped["unreadable"] += 1
+                        skipped_counts["unreadable"] += 1
                         continue
                     seen_files.add(Path(entry.path))
                     yield path, size
-        yield from self._follow_symlinks(root, seen_files, symlinks, skipped)
+        yield from self._follow_symlinks(root, seen_files, symlinks, skipped_counts)
 
     def _should_enter(self, entry: os.DirEntry[str], path: str) -> bool:
         is_virtual_environment = os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
         return not entry.name.startswith(".") and not is_virtual_environment and self._path_filter.should_enter(path)
 
     def _follow_symlinks(
-        self, root: Path, seen_files: set[Path], symlinks: list[os.DirEntry[str]], skipped: Counter[str]
+        self, root: Path, seen_files: set[Path], symlinks: list[os.DirEntry[str]], skipped_counts: Counter[str]
     ) -> Iterator[tuple[str, int]]:
         for entry in symlinks:
             target, reason = self._resolve_symlink(root, Path(entry.path))
@@ -148,7 +148,7 @@ class FilesFolder:
             if target in seen_files:
                 continue
             if size is None:
-                skipped[reason or "unreadable"] += 1
+                skipped_counts[reason or "unreadable"] += 1
             else:
                 seen_files.add(target)
                 yield Path(entry.path).relative_to(root).as_posix(), size

@@ -197,14 +197,14 @@ class StandingQueries:
             await retriever.close()
         now = self._clock()
         record = record.without_older_than(now - self._settings.keep_hours * HOUR_S - RECORD_TTL_S)
-        stale = f"{len(errors)} of {len(queries)} queries failed: {errors[0]}" if errors else ""
+        stale_reason = f"{len(errors)} of {len(queries)} queries failed: {errors[0]}" if errors else ""
         if not record.results:
-            reason = stale or f"{retriever.display_url} found nothing for {len(queries)} queries"
+            reason = stale_reason or f"{retriever.display_url} found nothing for {len(queries)} queries"
             raise SourceError(f"source {self.name}: {reason}")
         # Before the passages are written: what is not on record is not shown.
         await asyncio.to_thread(save_record, self._folder, record)
         paths = record.fresh_paths_for(queries, self._settings.keep_hours, now)
-        return Listing({path: path.rpartition(" ")[2] for path in paths}, stale=stale)
+        return Listing({path: path.rpartition(" ")[2] for path in paths}, stale=stale_reason)
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield results as they were last found."""

@@ -47,17 +47,17 @@ async def import_lance(data_dir: Path, folder: Path, embedder_name: str, dimensi
     async with writing_lock(data_dir):
         if not await asyncio.to_thread(needs_import, folder):
             return
-        unfinished = folder / UNFINISHED_FOLDER
-        await asyncio.to_thread(shutil.rmtree, unfinished, ignore_errors=True)
+        unfinished_folder = folder / UNFINISHED_FOLDER
+        await asyncio.to_thread(shutil.rmtree, unfinished_folder, ignore_errors=True)
         try:
-            passage_count = await _copy(folder, unfinished, embedder_name, dimension)
+            passage_count = await _copy(folder, unfinished_folder, embedder_name, dimension)
         except (ValueError, RuntimeError, OSError) as error:
             raise StoreError(
                 f"the passages in {folder / OLD_FOLDER} cannot be read: `kimas ingest --rebuild` builds them anew from "
                 f"the sources ({error})"
             ) from error
-        (unfinished / FILE_NAME).rename(folder / FILE_NAME)
-        await asyncio.to_thread(shutil.rmtree, unfinished)
+        (unfinished_folder / FILE_NAME).rename(folder / FILE_NAME)
+        await asyncio.to_thread(shutil.rmtree, unfinished_folder)
     get_logger(__name__).info("store.imported", passages=passage_count, not_needed_any_more=str(folder / OLD_FOLDER))
 
 

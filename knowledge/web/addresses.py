@@ -43,9 +43,9 @@ def check_url(url: str, allowed_hosts: Collection[str]) -> None:
 
 def check_address(host: str, address: Address) -> None:
     """Raise `SourceError` for an address that is not on the public Internet. `host` is how the error names it."""
-    mapped = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None) or address
+    mapped_address = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None) or address
     is_special = any(address in network for network in _SPECIAL_RANGES)
-    if not mapped.is_global or mapped.is_multicast or is_special:
+    if not mapped_address.is_global or mapped_address.is_multicast or is_special:
         raise SourceError(
             f"{host} is the private address {address}, which is not fetched. If it is meant, name the host under "
             "allow_private of the source"

@@ -105,16 +105,18 @@ class WebClient:
             raise SourceError(f"{display_url} did not answer within {request.timeout_s:g} s") from error
 
     async def _follow_redirects(self, request: Request, check_redirect: RedirectCheck | None) -> Response:
-        current = request
+        current_request = request
         for _ in range(MAX_REDIRECTS + 1):
-            check_url(current.url, self._allowed_hosts)
-            response = await self._send(current)
+            check_url(current_request.url, self._allowed_hosts)
+            response = await self._send(current_request)
             location = response.headers.get("location", "")
             if response.status not in REDIRECT_STATUSES or not location:
                 return response
-            current = _to_redirect_request(current, response.status, _resolve_location(current.url, location))
+            current_request = _to_redirect_request(
+                current_request, response.status, _resolve_location(current_request.url, location)
+            )
             if check_redirect is not None:
-                check_redirect(current.url)
+                check_redirect(current_request.url)
         raise SourceError(f"{redact_url(request.url)} redirects more than {MAX_REDIRECTS} times")
 
     async def _send(self, request: Request) -> Response:

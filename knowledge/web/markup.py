@@ -48,12 +48,12 @@ def strip_hidden_markup(text: str, *, keep_line_numbers: bool = False) -> str:
     'Visible  text'
     """
     pieces: list[str] = []
-    unclosed: set[str] = set()
+    unclosed_marks: set[str] = set()
     position = 0
     while (token := _TOKEN.search(text, position)) is not None:
         pieces.append(text[position : token.start()])
         position = token.end()
-        end = _find_code_end(text, token, unclosed)
+        end = _find_code_end(text, token, unclosed_marks)
         if end:
             position = end
             pieces.append(text[token.start() : end])
@@ -62,23 +62,23 @@ def strip_hidden_markup(text: str, *, keep_line_numbers: bool = False) -> str:
         if token["link"]:
             position, replacement = _strip_link(text, token)
         elif token["comment"] or token["tag"] or token["auto"]:
-            position, replacement = _strip_tag(text, token, unclosed)
+            position, replacement = _strip_tag(text, token, unclosed_marks)
         lost_lines = text.count("\n", token.start(), position) - replacement.count("\n") if keep_line_numbers else 0
         pieces.append(replacement + "\n" * lost_lines)
     return "".join([*pieces, text[position:]])
 
 
-def _strip_tag(text: str, token: re.Match[str], unclosed: set[str]) -> tuple[int, str]:
+def _strip_tag(text: str, token: re.Match[str], unclosed_marks: set[str]) -> tuple[int, str]:
     """Return where a comment or a tag ends, with what it hides, and what of it stays."""
     tag_name = (token["tag"] or "").lower()
     if token["auto"] or tag_name == "embed":
         return token.end(), ""
-    hides_content = bool(token["comment"] or tag_name in _PAIRED_TAGS) and tag_name not in unclosed
+    hides_content = bool(token["comment"] or tag_name in _PAIRED_TAGS) and tag_name not in unclosed_marks
     closing = _CLOSING_TAGS[tag_name].search(text, token.end()) if hides_content else None
     if closing is not None:
         return closing.end(), ""
     if hides_content:
-        unclosed.add(tag_name)
+        unclosed_marks.add(tag_name)
     tag = _URL_ATTRIBUTE.sub(
         lambda match: "" if _is_script_url(match[1]) else match[0], _EVENT_HANDLER.sub("", token[0])
     )
@@ -97,10 +97,10 @@ def _is_script_url(url: str) -> bool:
     return _SCRIPT_URL.match(_IGNORED_CHARACTERS.sub("", html.unescape(url[:_LOOKAHEAD_CHARS]))) is not None
 
 
-def _find_code_end(text: str, token: re.Match[str], unclosed: set[str]) -> int:
+def _find_code_end(text: str, token: re.Match[str], unclosed_marks: set[str]) -> int:
     """Return where the code ends that begins with what was found, or 0 where none does."""
     if token["open"]:
-        return _find_fence_end(text, token, unclosed)
+        return _find_fence_end(text, token, unclosed_marks)
     if token["blank"] is not None:
         block = _INDENTED_CODE.match(text, token.end())
         is_list_content = _is_in_list(text, token.start()) and not _DEEP_INDENT.match(text, token.end())
@@ -112,7 +112,7 @@ def _find_code_end(text: str, token: re.Match[str], unclosed: set[str]) -> int:
     return 0
 
 
-def _find_fence_end(text: str, token: re.Match[str], unclosed: set[str]) -> int:
+def _find_fence_end(text: str, token: re.Match[str], unclosed_marks: set[str]) -> int:
     """Return where a fence ends: in a quotation with it, in a list where it is closed, else at the end of the text."""
     fence = token["open"][:_MAX_FENCE_CHARS]
     if ">" in token["lead"]:
@@ -123,13 +123,13 @@ def _find_fence_end(text: str, token: re.Match[str], unclosed: set[str]) -> int:
                 break
         return min(position, len(text))
     is_top_level = len(token["lead"]) <= 3 and not token["lead"].strip(" ")
-    if fence in unclosed and not is_top_level:
+    if fence in unclosed_marks and not is_top_level:
         return 0
     indent = " {0,3}" if is_top_level else r"[ \t]*"
     closing = re.compile(rf"^{indent}{fence}[`~]*[ \t]*$", re.MULTILINE).search(text, token.end())
     if closing is not None:
         return closing.end()
-    unclosed.add(fence)
+    unclosed_marks.add(fence)
     return len(text) if is_top_level else 0
 
 

@@ -74,23 +74,28 @@ def make_systems(settings: Settings, names: Sequence[str] = ()) -> list[System]:
     `router` is the configured set as it stands, where it has several strategies. Raises `UsageError` for an unknown
     name, for fewer than two systems and for more than ten.
     """
-    allowed = tuple(dict.fromkeys(settings.strategies.allowed))
-    strategies_by_system: dict[str, tuple[Strategy, ...]] = {ROUTER: allowed} if len(allowed) > 1 else {}
+    allowed_strategies = tuple(dict.fromkeys(settings.strategies.allowed))
+    strategies_by_system: dict[str, tuple[Strategy, ...]] = (
+        {ROUTER: allowed_strategies} if len(allowed_strategies) > 1 else {}
+    )
     strategies_by_system |= {name: (name,) for name in get_args(Strategy)}
-    default_names = [name for name in (ROUTER, *allowed, *BASELINES) if name in strategies_by_system and name != "none"]
+    default_names = [
+        name for name in (ROUTER, *allowed_strategies, *BASELINES) if name in strategies_by_system and name != "none"
+    ]
     chosen_names = list(dict.fromkeys(names or default_names))
-    if unknown := [name for name in chosen_names if name not in strategies_by_system]:
-        raise UsageError(
-            f"--systems {', '.join(unknown)}: there is no such system; they are: {', '.join(strategies_by_system)}"
-        )
+    if unknown_names := [name for name in chosen_names if name not in strategies_by_system]:
+        names_text = ", ".join(strategies_by_system)
+        raise UsageError(f"--systems {', '.join(unknown_names)}: there is no such system; they are: {names_text}")
     if not 2 <= len(chosen_names) <= len(_LABELS):
         raise UsageError(f"--systems: name 2 to {len(_LABELS)} systems; they are: {', '.join(strategies_by_system)}")
     return [System(name, _with_strategies(settings, strategies_by_system[name])) for name in chosen_names]
 
 
-def _with_strategies(settings: Settings, allowed: tuple[Strategy, ...]) -> Settings:
-    default = settings.strategies.default if settings.strategies.default in allowed else allowed[0]
-    strategies = settings.strategies.model_copy(update={"allowed": allowed, "default": default})
+def _with_strategies(settings: Settings, allowed_strategies: tuple[Strategy, ...]) -> Settings:
+    default = (
+        settings.strategies.default if settings.strategies.default in allowed_strategies else allowed_strategies[0]
+    )
+    strategies = settings.strategies.model_copy(update={"allowed": allowed_strategies, "default": default})
     return settings.model_copy(update={"strategies": strategies})
 
 
@@ -186,10 +191,10 @@ async def _judge_question(
     judge: Judge, case: AnswerCase, answers: Sequence[SystemAnswer], pass_number: int, cache: ResultCache
 ) -> Judgement:
     """Return one pass over one question. Answers that failed are not shown: they get 0."""
-    failed = {answer.system: (0.0,) * len(CRITERIA) for answer in answers if not answer.text}
+    failed_scores = {answer.system: (0.0,) * len(CRITERIA) for answer in answers if not answer.text}
     request = _make_request(judge, case, answers, pass_number)
     if request is None:
-        return Judgement(case.question.id, pass_number, failed, {}, 0, TokenUsage())
+        return Judgement(case.question.id, pass_number, failed_scores, {}, 0, TokenUsage())
     systems_by_label = request.systems_by_label
     record = cache.get(request.key)
     if record is None:
@@ -206,7 +211,8 @@ async def _judge_question(
     return Judgement(
         case.question.id,
         pass_number,
-        {name: tuple(scores) for name, (scores, _) in scores_by_system.items()} | (failed if scores_by_system else {}),
+        {name: tuple(scores) for name, (scores, _) in scores_by_system.items()}
+        | (failed_scores if scores_by_system else {}),
         {name: reason for name, (_, reason) in scores_by_system.items()},
         record["attempts"],
         usage_from_record(record["usage"]),
@@ -253,5 +259,5 @@ def _make_request(judge: Judge, case: AnswerCase, answers: Sequence[SystemAnswer
 
 
 def _format_answer(label: str, text: str) -> str:
-    shortened = text if len(text) <= MAX_ANSWER_CHARS else f"{text[:MAX_ANSWER_CHARS]} [cut]"
-    return f'<answer id="{label}">\n{escape_delimiters(shortened)}\n</answer>'
+    short_text = text if len(text) <= MAX_ANSWER_CHARS else f"{text[:MAX_ANSWER_CHARS]} [cut]"
+    return f'<answer id="{label}">\n{escape_delimiters(short_text)}\n</answer>'

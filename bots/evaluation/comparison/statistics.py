@@ -68,16 +68,16 @@ def compare_judgements(judgements: Sequence[Judgement], systems: Sequence[str]) 
     passes = _collect_passes(judgements, systems)
     # Shape (questions, systems, criteria).
     values = np.array([np.mean(scores, axis=0) for scores in passes.values()]).reshape(-1, len(systems), len(CRITERIA))
-    overall = values.mean(axis=2)
+    overall_scores = values.mean(axis=2)
     figures = {
         name: {
             **{criterion: mean_with_interval(values[:, row, column]) for column, criterion in enumerate(CRITERIA)},
-            OVERALL: mean_with_interval(overall[:, row]),
+            OVERALL: mean_with_interval(overall_scores[:, row]),
         }
         for row, name in enumerate(systems)
     }
     pairs = [
-        _compare_pair(systems[first], systems[second], overall[:, first], overall[:, second])
+        _compare_pair(systems[first], systems[second], overall_scores[:, first], overall_scores[:, second])
         for first, second in combinations(range(len(systems)), 2)
     ]
     return Comparison(
@@ -117,28 +117,28 @@ def _paired_p(differences: Scores) -> float | None:
 
 def correct_by_holm(pairs: Sequence[Pair]) -> list[Pair]:
     """Return the pairs with their p corrected by Holm's step-down method."""
-    tested = sorted((pair.p, index) for index, pair in enumerate(pairs) if pair.p is not None)
-    corrected: dict[int, float] = {}
+    tested_values = sorted((pair.p, index) for index, pair in enumerate(pairs) if pair.p is not None)
+    corrected_values: dict[int, float] = {}
     highest = 0.0
-    for rank, (p, index) in enumerate(tested):
-        highest = max(highest, min(1.0, p * (len(tested) - rank)))
-        corrected[index] = highest
+    for rank, (p, index) in enumerate(tested_values):
+        highest = max(highest, min(1.0, p * (len(tested_values) - rank)))
+        corrected_values[index] = highest
     return [
-        Pair(pair.first, pair.second, pair.win_rate, pair.difference, pair.p, corrected.get(index))
+        Pair(pair.first, pair.second, pair.win_rate, pair.difference, pair.p, corrected_values.get(index))
         for index, pair in enumerate(pairs)
     ]
 
 
 def _compute_agreement(passes: Sequence[Sequence[Scores]]) -> Agreement:
-    complete = [scores for scores in passes if len(scores) == PASSES]
-    if not complete:
+    complete_passes = [scores for scores in passes if len(scores) == PASSES]
+    if not complete_passes:
         return Agreement(None, None, None)
     # Shape (passes, questions, systems).
-    overall = np.array(complete).mean(axis=3).swapaxes(0, 1)
-    winners = np.sign(overall[:, :, :, None] - overall[:, :, None, :])
-    upper = np.triu_indices(overall.shape[2], 1)
-    same = (winners[0] == winners[1])[:, upper[0], upper[1]]
-    first, second = overall[0].ravel(), overall[1].ravel()
+    overall_scores = np.array(complete_passes).mean(axis=3).swapaxes(0, 1)
+    winners = np.sign(overall_scores[:, :, :, None] - overall_scores[:, :, None, :])
+    upper = np.triu_indices(overall_scores.shape[2], 1)
+    same_winners = (winners[0] == winners[1])[:, upper[0], upper[1]]
+    first, second = overall_scores[0].ravel(), overall_scores[1].ravel()
     is_varied = np.ptp(first) > 0 and np.ptp(second) > 0
     correlation = float(np.corrcoef(first, second)[0, 1]) if is_varied else None
-    return Agreement(float(same.mean()), float(np.abs(first - second).mean()), correlation)
+    return Agreement(float(same_winners.mean()), float(np.abs(first - second).mean()), correlation)

@@ -129,10 +129,12 @@ class Commenter:
             return reply
         if reason := await self._reject_reason(post):
             raise CommentSuppressed(reason)
-        visible = self._get_visible_sources(post)
-        text = (await self._journal.begin_answer(post, visible))[: self._max_question_chars]
+        visible_sources = self._get_visible_sources(post)
+        text = (await self._journal.begin_answer(post, visible_sources))[: self._max_question_chars]
         question = Question(
-            *(text, (), post.id, post.author, post.author_id, post.key), visible_sources=visible, is_unprompted=True
+            *(text, (), post.id, post.author, post.author_id, post.key),
+            visible_sources=visible_sources,
+            is_unprompted=True,
         )
         return await self._answer(question, sink)
 
@@ -163,8 +165,8 @@ class Commenter:
             return None
         if self._library is None:
             return skip(SkipReason.NO_KNOWLEDGE_FOR_POST)
-        visible = self._get_visible_sources(post)
-        library = self._library if visible is None else self._library.restricted_to(visible)
+        visible_sources = self._get_visible_sources(post)
+        library = self._library if visible_sources is None else self._library.restricted_to(visible_sources)
         scores = await library.route(post.text[: self._max_question_chars])
         score = max((agent_score.score for agent_score in scores), default=-1.0)
         return skip(SkipReason.IRRELEVANT_POST, score=score, minimum=min_relevance) if score < min_relevance else None
@@ -257,11 +259,11 @@ def find_word(text: str, words: Sequence[str]) -> str:
 
     A word in Latin letters must match a whole word. Scripts without spaces are searched for as substrings.
     """
-    folded = text.casefold()
+    folded_text = text.casefold()
     for word in words:
         pattern = re.escape(word.casefold().strip())
         bounded_pattern = rf"(?<![^\W_]){pattern}(?![^\W_])" if word.isascii() else pattern
-        if pattern and re.search(bounded_pattern, folded, re.ASCII if word.isascii() else 0):
+        if pattern and re.search(bounded_pattern, folded_text, re.ASCII if word.isascii() else 0):
             return word
     return ""
 

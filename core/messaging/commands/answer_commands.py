@@ -32,8 +32,8 @@ async def explain_command(context: CommandContext, request: CommandRequest) -> s
         outcome, fallback = await lookup.get_outcome(message, message_id), texts.message_unknown
     else:
         outcome, fallback = await lookup.get_last_outcome(message), texts.nothing_answered
-    visible = context.permissions.visible_sources(message)
-    if outcome is None or (_tells_of_knowledge(outcome) and not may_be_shown(outcome.visible_sources, visible)):
+    visible_sources = context.permissions.visible_sources(message)
+    if outcome is None or (_tells_of_knowledge(outcome) and not may_be_shown(outcome.visible_sources, visible_sources)):
         return fallback
     return format_explanation(outcome, texts, is_admin=request.role != "everyone")
 
@@ -82,10 +82,10 @@ def _format_lines(outcome: MessageOutcome, texts: Messages, is_admin: bool) -> l
     citation_counts = Counter(str(citation.get("source", "")) for citation in outcome.citations)
     sources = ", ".join(f"{format_code(name)} ({count})" for name, count in citation_counts.most_common())
     agents = ", ".join(map(format_code, trace.get("agents") or ()))
-    saved = texts.trace_saved.format(count=int(trace["saved_searches"])) if trace.get("saved_searches") else ""
+    saved_text = texts.trace_saved.format(count=int(trace["saved_searches"])) if trace.get("saved_searches") else ""
     lines = [
         texts.trace_strategy.format(strategy=format_code(str(trace.get("strategy") or "none"))),
-        texts.trace_agents.format(agents=agents or texts.trace_no_agent) + saved,
+        texts.trace_agents.format(agents=agents or texts.trace_no_agent) + saved_text,
         texts.trace_query.format(query=format_code(str(trace["query"]))),
         texts.trace_cited.format(sources=sources or texts.nothing),
         texts.trace_time.format(times=_format_times(trace.get("timings_ms") or {}, texts)),

@@ -44,31 +44,34 @@ async def resume(context: CommandContext, request: CommandRequest) -> str:
 
 async def change_mode(context: CommandContext, request: CommandRequest) -> str:
     """Show or set when the bot speaks in the chat."""
-    gate, chat, private = context.settings.gate, request.chat, request.message.private
-    configured = gate.get_mode(chat, private=private)
-    current_mode, new_mode = context.overrides.mode(chat) or configured, request.arguments.get("mode")
+    gate, chat, is_private = context.settings.gate, request.chat, request.message.private
+    configured_mode = gate.get_mode(chat, private=is_private)
+    current_mode, new_mode = context.overrides.mode(chat) or configured_mode, request.arguments.get("mode")
     if not new_mode:
-        return request.texts.mode_shown.format(mode=current_mode, configured=configured)
+        return request.texts.mode_shown.format(mode=current_mode, configured=configured_mode)
     value = None if new_mode == CONFIGURED_VALUE else new_mode
-    await context.overrides.change(request.message, chat, "mode", value, before=configured)
-    return request.texts.mode_changed.format(mode=value or configured, before=current_mode)
+    await context.overrides.change(request.message, chat, "mode", value, before=configured_mode)
+    return request.texts.mode_changed.format(mode=value or configured_mode, before=current_mode)
 
 
 async def change_threshold(context: CommandContext, request: CommandRequest) -> str:
     """Show or set how sure the bot must be to speak unprompted in the chat."""
     chat = request.chat
-    configured = context.settings.gate.get_threshold(chat)
+    configured_threshold = context.settings.gate.get_threshold(chat)
     override = context.overrides.threshold(chat)
-    current, new_value = configured if override is None else override, request.arguments.get("value")
+    current_threshold = configured_threshold if override is None else override
+    new_value = request.arguments.get("value")
     if not new_value:
-        return request.texts.threshold_shown.format(threshold=f"{current:g}", configured=f"{configured:g}")
+        return request.texts.threshold_shown.format(
+            threshold=f"{current_threshold:g}", configured=f"{configured_threshold:g}"
+        )
     if new_value == CALIBRATED_VALUE:
-        return await fit_threshold(context, request, current)
+        return await fit_threshold(context, request, current_threshold)
     value = None if new_value == CONFIGURED_VALUE else float(new_value)
     value_text = None if value is None else f"{value:g}"
-    await context.overrides.change(request.message, chat, "threshold", value_text, before=f"{configured:g}")
-    new_threshold = configured if value is None else value
-    return request.texts.threshold_changed.format(threshold=f"{new_threshold:g}", before=f"{current:g}")
+    await context.overrides.change(request.message, chat, "threshold", value_text, before=f"{configured_threshold:g}")
+    new_threshold = configured_threshold if value is None else value
+    return request.texts.threshold_changed.format(threshold=f"{new_threshold:g}", before=f"{current_threshold:g}")
 
 
 async def change_admins(context: CommandContext, request: CommandRequest) -> str:
@@ -142,31 +145,31 @@ async def set_threshold(
 ) -> None:
     """Set the fitted threshold of the message's chat; that is in the audit. Raises `StoreError`."""
     chat = get_chat_name(message)
-    configured = settings.gate.get_threshold(chat)
+    configured_threshold = settings.gate.get_threshold(chat)
     await overrides.change(
-        message, chat, "threshold", f"{calibration.recommended_threshold:g}", before=f"{configured:g}"
+        message, chat, "threshold", f"{calibration.recommended_threshold:g}", before=f"{configured_threshold:g}"
     )
 
 
 def format_result(calibration: CalibrationResult, *, is_applied: bool = True, texts: Messages = ENGLISH) -> str:
     """Return the result of fitting as Markdown: a proposal where it is not applied."""
-    current, fitted = f"{calibration.current_threshold:g}", f"{calibration.fitted_threshold:g}"
+    current_text, fitted_text = f"{calibration.current_threshold:g}", f"{calibration.fitted_threshold:g}"
     if calibration.is_better:
-        summary, fitted = (
+        summary, fitted_text = (
             texts.threshold_fitted if is_applied else texts.threshold_proposed,
             f"{calibration.recommended_threshold:g}",
         )
     else:
-        summary = texts.threshold_best if fitted == current else texts.threshold_no_better
+        summary = texts.threshold_best if fitted_text == current_text else texts.threshold_no_better
     by_words = texts.decided_by_words.format(count=calibration.rule_based_count) if calibration.rule_based_count else ""
     lines = (
         texts.rated_questions.format(
             answer=calibration.answer_count, ignore=calibration.ignore_count, by_words=by_words
         ),
-        texts.scores_current.format(threshold=current, scores=_format_scores(calibration.current_scores, texts)),
+        texts.scores_current.format(threshold=current_text, scores=_format_scores(calibration.current_scores, texts)),
         texts.scores_fitted.format(scores=_format_scores(calibration.cross_validated_scores, texts)),
     )
-    return f"{summary.format(fitted=fitted, current=current)}\n\n" + "\n".join(lines)
+    return f"{summary.format(fitted=fitted_text, current=current_text)}\n\n" + "\n".join(lines)
 
 
 def _format_scores(scores: Scores, texts: Messages) -> str:

@@ -35,14 +35,17 @@ async def show_settings(context: CommandContext, request: CommandRequest) -> str
 def build_form(context: CommandContext, request: CommandRequest) -> SettingsForm:
     """Return what the author of a command may change, and see, in its chat."""
     gate, overrides, chat, texts = context.settings.gate, context.overrides, request.chat, request.texts
-    configured = gate.get_mode(chat, private=request.message.private)
+    configured_mode = gate.get_mode(chat, private=request.message.private)
     threshold = overrides.threshold(chat)
     mode_fields = (
         FormField(
             f"mode {VALUE_PLACEHOLDER}",
             texts.form_mode,
             overrides.mode(chat) or CONFIGURED_VALUE,
-            ((CONFIGURED_VALUE, texts.form_as_configured.format(configured=configured)), *texts.mode_names.items()),
+            (
+                (CONFIGURED_VALUE, texts.form_as_configured.format(configured=configured_mode)),
+                *texts.mode_names.items(),
+            ),
         ),
         FormField(
             f"threshold {VALUE_PLACEHOLDER}",

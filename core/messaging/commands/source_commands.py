@@ -48,15 +48,15 @@ async def refresh(context: CommandContext, request: CommandRequest) -> str:
 
 async def pause(context: CommandContext, request: CommandRequest) -> str:
     """Refresh a source only when asked, until it is resumed; what it knows stays in use."""
-    name, changed = await _set_paused(context, request, paused=True)
-    template = request.texts.source_paused if changed else request.texts.source_paused_already
+    name, is_changed = await _set_paused(context, request, paused=True)
+    template = request.texts.source_paused if is_changed else request.texts.source_paused_already
     return template.format(source=format_code(name), name=name)
 
 
 async def resume(context: CommandContext, request: CommandRequest) -> str:
     """Refresh a source by its plan again."""
-    name, changed = await _set_paused(context, request, paused=False)
-    template = request.texts.source_resumed if changed else request.texts.source_not_paused
+    name, is_changed = await _set_paused(context, request, paused=False)
+    template = request.texts.source_resumed if is_changed else request.texts.source_not_paused
     return template.format(source=format_code(name))
 
 
@@ -90,7 +90,7 @@ async def quota(context: CommandContext, request: CommandRequest) -> str:
     name, value = request.arguments.get("limit"), request.arguments.get("value")
     if name is None:
         return await _format_limits(context, request)
-    configured = context.settings.get_daily_limit(name)
+    configured_limit = context.settings.get_daily_limit(name)
     if value is None:
         raise UsageError(request.texts.limit_missing.format(name=name))
     if value not in (NO_LIMIT, CONFIGURED_VALUE):
@@ -99,8 +99,10 @@ async def quota(context: CommandContext, request: CommandRequest) -> str:
             raise UsageError(request.texts.limit_invalid)
         value = str(int(number)) if "tokens" in name else repr(number)
     new_value = None if value == CONFIGURED_VALUE else value
-    before = NO_LIMIT if configured is None else f"{configured:.10g}"
-    await context.overrides.change(request.message, GLOBAL_SCOPE, override_key("limit", name), new_value, before=before)
+    previous_text = NO_LIMIT if configured_limit is None else f"{configured_limit:.10g}"
+    await context.overrides.change(
+        request.message, GLOBAL_SCOPE, override_key("limit", name), new_value, before=previous_text
+    )
     return f"- {_format_limit(context, name, request.texts)}"
 
 

@@ -202,7 +202,7 @@ async def calibrate(
 def _calibrate(scored_cases: Sequence[ScoredCase], model: GateModel, current_threshold: float) -> CalibrationResult:
     # A threshold counts by the model that it was fitted with: the one in force, which a chat cannot have its own of.
     labels = [scored_case.case.should_answer for scored_case in scored_cases]
-    current = [
+    current_scores = [
         scored_case.features is not None and scored_case.confidence(model) >= current_threshold
         for scored_case in scored_cases
     ]
@@ -212,7 +212,7 @@ def _calibrate(scored_cases: Sequence[ScoredCase], model: GateModel, current_thr
         sum(scored_case.features is None for scored_case in scored_cases),
         current_threshold,
         best_threshold(scored_cases, model),
-        classification_scores(current, labels),
+        classification_scores(current_scores, labels),
         classification_scores(cross_validate_threshold(scored_cases, model), labels),
     )
 

@@ -70,13 +70,17 @@ def compute_scores(cases: Sequence[Counts]) -> Scores:
     """Return the scores of cases, intervals by resampling them with replacement, the same at every run. Blocking."""
     resamples = RESAMPLES if len(cases) <= MANY_CASES else FEWER_RESAMPLES
     # Three counts in one integer are summed at once.
-    packed = [
+    packed_counts = [
         case.true_positives | case.false_positives << _COUNT_BITS | case.false_negatives << 2 * _COUNT_BITS
         for case in cases
     ]
     rng = random.Random(_SEED)  # noqa: S311 (drawing samples, no secrets)
-    samples = [_unpack_counts(sum(rng.choices(packed, k=len(packed)))) for _ in range(resamples)] if packed else []
-    totals = _unpack_counts(sum(packed))
+    samples = (
+        [_unpack_counts(sum(rng.choices(packed_counts, k=len(packed_counts)))) for _ in range(resamples)]
+        if packed_counts
+        else []
+    )
+    totals = _unpack_counts(sum(packed_counts))
     return Scores(
         totals,
         _estimate(totals.precision, [sample.precision for sample in samples]),
@@ -93,9 +97,9 @@ def _estimate(value: float | None, samples: Sequence[float | None]) -> Estimate:
     return Estimate(value, sorted_samples[round(tail)], sorted_samples[round(len(sorted_samples) - 1 - tail)])
 
 
-def _unpack_counts(packed: int) -> Counts:
+def _unpack_counts(packed_counts: int) -> Counts:
     mask = (1 << _COUNT_BITS) - 1
-    return Counts(packed & mask, packed >> _COUNT_BITS & mask, packed >> 2 * _COUNT_BITS)
+    return Counts(packed_counts & mask, packed_counts >> _COUNT_BITS & mask, packed_counts >> 2 * _COUNT_BITS)
 
 
 def _ratio(numerator: int, denominator: int) -> float | None:

@@ -82,22 +82,22 @@ FEATURE_NAMES = (
 
 def extract_features(text: str, match: WordMatch) -> GateFeatures:
     """Return the features of a message. Takes some tenths of a millisecond."""
-    lowered = _LINK.sub("", text)
+    linkless_text = _LINK.sub("", text)
     values = {
         **_match_features(text, match),
         "question_word": float(bool(_QUESTION_WORD.search(text))),
         "error": float(is_error_report(text)),
         "small_talk": float(is_small_talk(text)),
         "length": math.log1p(len(text)),
-        "latin_words": math.log1p(len(_LATIN_WORD.findall(lowered))),
-        "question_mark": float("?" in lowered or "？" in lowered),
+        "latin_words": math.log1p(len(_LATIN_WORD.findall(linkless_text))),
+        "question_mark": float("?" in linkless_text or "？" in linkless_text),
         "question": question_score(text),
         "line_break": float("\n" in text.strip()),
-        "digit": float(any(character.isdigit() for character in lowered)),
-        "mention": float(mentions_person(text) or "@" in lowered),
+        "digit": float(any(character.isdigit() for character in linkless_text)),
+        "mention": float(mentions_person(text) or "@" in linkless_text),
         "solved": float(is_resolution(text)),
-        "identifier": float(bool(_IDENTIFIER.search(lowered))),
-        "link": float(len(lowered) < len(text)),
+        "identifier": float(bool(_IDENTIFIER.search(linkless_text))),
+        "link": float(len(linkless_text) < len(text)),
     }
     return GateFeatures(tuple(values[name] for name in FEATURE_NAMES), hash_ngrams(text))
 
@@ -148,11 +148,11 @@ def hash_ngrams(text: str) -> Mapping[int, float]:
     >>> hash_ngrams("How?") == hash_ngrams("  HOW?")
     True
     """
-    folded = unicodedata.normalize("NFKC", _LINK.sub(" ", text[:_MAX_CHARS])).lower()
-    padded = f" {' '.join(_DIGIT.sub('0', folded).split())} "
-    is_cjk = "".join("1" if match else "0" for match in map(CJK_CHARACTER.match, padded))
+    folded_text = unicodedata.normalize("NFKC", _LINK.sub(" ", text[:_MAX_CHARS])).lower()
+    padded_text = f" {' '.join(_DIGIT.sub('0', folded_text).split())} "
+    is_cjk = "".join("1" if match else "0" for match in map(CJK_CHARACTER.match, padded_text))
     # Four bytes each.
-    encoded, half = padded.encode("utf-32-le", "surrogatepass"), NGRAM_BUCKETS // 2
+    encoded, half = padded_text.encode("utf-32-le", "surrogatepass"), NGRAM_BUCKETS // 2
     counts: Counter[int] = Counter()
     for size in range(1, _MAX_NGRAM + 1):
         buckets = [

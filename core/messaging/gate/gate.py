@@ -235,7 +235,7 @@ class Gate:
             return _skip(assessment)
         probability, threshold = assessment.probability, self.chat_policy.threshold(message)
         get_logger(__name__).debug("gate.scored", sure=round(probability, 3), why=assessment.explanation)
-        unsure = skip(
+        unsure_skip = skip(
             SkipReason.UNSURE, probability=probability, threshold=threshold, explanation=assessment.explanation
         )
         grey = self._gate_settings.grey
@@ -246,7 +246,7 @@ class Gate:
             self._second_opinion is not None and may_doubt and is_in_doubt(probability, threshold, self._live.settings)
         )
         if probability < threshold and not (is_grey or is_doubtful):
-            return _skip(unsure)
+            return _skip(unsure_skip)
         if earlier_answer := self._find_repeated(
             message,
             await self._history.get_earlier_answers(
@@ -256,7 +256,7 @@ class Gate:
             if self._gate_settings.repeated == "silent":
                 return _skip(SkipReason.REPEATED)
             return self._delayed(message, duplicate_notice(earlier_answer, message.text))
-        learned_reason = None if probability >= threshold or is_grey else unsure
+        learned_reason = None if probability >= threshold or is_grey else unsure_skip
         doubt = Doubt(assessment, threshold, learned_reason) if is_doubtful else None
         if probability >= threshold or not is_grey:
             return self._delayed(message, doubt=doubt)
@@ -267,9 +267,9 @@ class Gate:
         """Return how sure the gate is of a message, or why that is unknown."""
         if self._library is None:
             return SkipReason.NO_KNOWLEDGE
-        library, settings, visible = self._library, self._live.settings, self._get_visible_sources(message)
-        if visible is not None:
-            library, settings = library.restricted_to(visible), settings.restricted_to(visible)
+        library, settings, visible_sources = self._library, self._live.settings, self._get_visible_sources(message)
+        if visible_sources is not None:
+            library, settings = library.restricted_to(visible_sources), settings.restricted_to(visible_sources)
         try:
             async with asyncio.timeout(RELEVANCE_TIMEOUT_S):
                 return await assess(message.text, library, settings)

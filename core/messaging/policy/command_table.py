@@ -64,9 +64,9 @@ def match_argument(arguments: tuple[Argument, ...], index: int, word: str) -> Ar
 
 def parse_value(argument: Argument, word: str, usage: str, texts: Messages) -> str:
     """Return the value of a word. Raises `UsageError`, which says by `usage` how the command is written."""
-    lowered = word.lower()
-    if lowered in argument.choices:
-        return lowered
+    lower_word = word.lower()
+    if lower_word in argument.choices:
+        return lower_word
     if argument.kind == "choice":
         choices_text = ", ".join(f"`{choice}`" for choice in argument.choices)
         raise UsageError(texts.choice_expected.format(name=argument.name, choices=choices_text, usage=usage))

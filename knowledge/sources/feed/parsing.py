@@ -92,9 +92,9 @@ def _to_feed_entry(raw_entry: Any) -> tuple[str, FeedEntry]:
     title = " ".join(read_page(f"<p>{raw_entry.get('title') or ''}</p>".encode(), "").plain_text.split())
     page = read_page(f"<html><body><article>{html}</article></body></html>".encode(), link)
     timestamp = _get_timestamp(raw_entry)
-    published = time.time() if timestamp is None else timestamp
+    published_at = time.time() if timestamp is None else timestamp
     entry_id = str(raw_entry.get("id") or link or title)
-    return entry_id[:500], FeedEntry(title[:300], page.text or page.plain_text or title, link, published)
+    return entry_id[:500], FeedEntry(title[:300], page.text or page.plain_text or title, link, published_at)
 
 
 def _to_entry_id(raw_entry: Any, url: str) -> str:

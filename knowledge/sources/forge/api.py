@@ -280,8 +280,8 @@ class ForgeClient(Protocol):
 def parse_timestamp(value: Any) -> float:
     """Return a time as ISO 8601 writes it in seconds since 1970; 0 for what is none."""
     try:
-        parsed = datetime.fromisoformat(to_text(value))
-        return min(max((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp(), 0.0), MAX_TIMESTAMP)
+        moment = datetime.fromisoformat(to_text(value))
+        return min(max((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp(), 0.0), MAX_TIMESTAMP)
     except (ValueError, OverflowError):
         return 0.0
 

@@ -106,10 +106,10 @@ class Github:
                 if item is not None and item.updated_at < since:
                     return
                 yield item
-            after = to_text(dig(discussions, "pageInfo", "endCursor"))
-            if dig(discussions, "pageInfo", "hasNextPage") is not True or not after or after == variables["after"]:
+            cursor = to_text(dig(discussions, "pageInfo", "endCursor"))
+            if dig(discussions, "pageInfo", "hasNextPage") is not True or not cursor or cursor == variables["after"]:
                 return
-            variables["after"] = after
+            variables["after"] = cursor
         raise SourceError(f"{self._settings.repository} has more discussions than can be read")
 
     def _graphql_url(self) -> str:

@@ -157,8 +157,10 @@ class ForgeProject:
         if not sync_state.items:
             errors = run.errors or [f"{self.display_name} has no {' or '.join(self._settings.take)} that can be used"]
             raise SourceError(f"source {self.name}: {errors[0]}")
-        stale = "; ".join(run.errors)
-        return Listing(sync_state.fingerprints(), skipped=dict(run.skipped), stale=stale, unreadable=run.unreadable)
+        stale_reason = "; ".join(run.errors)
+        return Listing(
+            sync_state.fingerprints(), skipped=dict(run.skipped), stale=stale_reason, unreadable=run.unreadable
+        )
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield items as they were at the last visit."""
@@ -290,15 +292,19 @@ class ForgeProject:
     async def _update_item(self, item: Item, run: _SyncRun, client: ForgeClient) -> None:
         """Take an item into the record; its comments are asked for only when it changed, or in a full round."""
         sync_state = run.sync_state
-        previous = sync_state.items.get(item.path)
+        previous_state = sync_state.items.get(item.path)
         comments = item.comments
         if comments is None:
-            if previous and previous.stamp == item.stamp and previous.read >= sync_state.full_round_at:
+            if (
+                previous_state
+                and previous_state.stamp == item.stamp
+                and previous_state.read >= sync_state.full_round_at
+            ):
                 return
             comments = await client.comments(item)
         text = await self._to_markdown(item, comments)
         fingerprint = hashlib.sha256(f"{item.title}\n{item.url}\n{text}".encode()).hexdigest()
-        if previous is None or previous.fingerprint != fingerprint:
+        if previous_state is None or previous_state.fingerprint != fingerprint:
             await asyncio.to_thread(self._store.save_text, fingerprint, text)
         item_state = ItemState(fingerprint, item.title, item.url, item.stamp, item.updated_at, time.time())
         sync_state.items[item.path] = item_state

@@ -159,19 +159,23 @@ class _ApiSpec:
         if isinstance(node.get("items"), dict):
             node = self.resolve(node["items"])
         fields: dict[str, Any] = {}
-        required: set[str] = set()
+        required_names: set[str] = set()
         queue, steps = [node], 0
         while queue and steps < MAX_PARTS:
             part, steps = self.resolve(queue.pop(0)), steps + 1
             for name, field in _as_mapping(part.get("properties")).items():
                 fields.setdefault(str(name), field)
-            required |= {name for name in _as_list(part.get("required")) if isinstance(name, str)}
+            required_names |= {name for name in _as_list(part.get("required")) if isinstance(name, str)}
             queue += [sub_schema for sub_schema in _as_list(part.get("allOf")) if isinstance(sub_schema, dict)]
         rows = []
         for name, field in list(fields.items())[:MAX_FIELDS]:
             description = _get_description(_as_mapping(field)) or _get_description(self.resolve(field))
             rows.append(
-                [name, self._describe_type(field), _with_notes(description, ["required"] if name in required else [])]
+                [
+                    name,
+                    self._describe_type(field),
+                    _with_notes(description, ["required"] if name in required_names else []),
+                ]
             )
         if len(fields) > MAX_FIELDS:
             rows.append(["...", "", f"{len(fields) - MAX_FIELDS} more"])

@@ -120,7 +120,7 @@ def _rows(path: str, data: Any) -> tuple[tuple[str | int, ...], list[tuple[str |
 
 def _collect(rows: Iterable[tuple[Any, int]]) -> ParsedEntries:
     entries = []
-    incomplete = 0
+    incomplete_count = 0
     for row, line in rows:
         fields = _match_fields(row) if isinstance(row, Mapping) else {}
         question, answer = _to_plain_text(fields.get("question")), _to_plain_text(fields.get("answer"))
@@ -128,8 +128,8 @@ def _collect(rows: Iterable[tuple[Any, int]]) -> ParsedEntries:
             url, tags = _to_plain_text(fields.get("url")), _parse_tags(fields.get("tags"))
             entries.append(FaqEntry(" ".join(question.split()), answer, url, tags, line))
         else:
-            incomplete += 1
-    return entries, incomplete
+            incomplete_count += 1
+    return entries, incomplete_count
 
 
 def _match_fields(row: Mapping[Any, Any]) -> dict[str, Any]:

@@ -170,10 +170,10 @@ class GitClone:
             if not all(branch in state.fetches for branch in self._branches):
                 raise self._unreachable_error(error) from error
             oldest_fetch = min(state.fetches[branch].at for branch in self._branches)
-            since = datetime.fromtimestamp(oldest_fetch, UTC).strftime("%Y-%m-%d %H:%M UTC")
+            failing_since = datetime.fromtimestamp(oldest_fetch, UTC).strftime("%Y-%m-%d %H:%M UTC")
             return (
                 f"{self._display_url} cannot be reached ({fetch_error}); this is its state of "
-                f"{since}. {get_advice(str(fetch_error))}"
+                f"{failing_since}. {get_advice(str(fetch_error))}"
             )
         raise fetch_error
 
@@ -264,15 +264,15 @@ class BlobCheckCache:
 
         Raises `GitError` when the repository is damaged.
         """
-        cached = await asyncio.to_thread(self._read) if self._reasons is None else self._reasons
+        cached_reasons = await asyncio.to_thread(self._read) if self._reasons is None else self._reasons
         keys = {blob: f"{blob}+" if blob in binary_blobs else blob for blob in blobs}
-        reasons = {key: cached[key] for key in keys.values() if key in cached}
+        reasons = {key: cached_reasons[key] for key in keys.values() if key in cached_reasons}
         async with aclosing(git.blobs(sorted(blob for blob, key in keys.items() if key not in reasons))) as contents:
             async for blob, data in contents:
                 is_pointer = len(data) <= _MAX_LFS_POINTER_BYTES and data.startswith(_LFS_POINTER)
                 reason = unusable_reason(data, allow_binary=blob in binary_blobs)
                 reasons[keys[blob]] = "LFS pointer" if is_pointer else reason
-        if reasons != cached:
+        if reasons != cached_reasons:
             await asyncio.to_thread(self._write, reasons)
         self._reasons = reasons
         return {blob: reasons[key] for blob, key in keys.items() if key in reasons}

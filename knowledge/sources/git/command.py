@@ -226,11 +226,11 @@ async def _wait_for_exit(process: asyncio.subprocess.Process) -> None:
 
 def _environment() -> dict[str, str]:
     """Return what git needs of the environment: no secrets, and nothing that points it elsewhere, as a hook does."""
-    inherited = {
+    inherited_variables = {
         key: value for key, value in os.environ.items() if key in _INHERITED or key.startswith(_INHERITED_PREFIXES)
     }
     return {
-        **inherited,
+        **inherited_variables,
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": os.environ.get("GIT_ASKPASS", ""),
         "SSH_ASKPASS": "",

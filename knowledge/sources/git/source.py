@@ -214,7 +214,7 @@ class GitRepository:
         blobs = {blob for tree in trees.values() for blob in tree.blobs.values()}
         binary_blobs = {blob for tree in trees.values() for blob in tree.binary_blobs}
         reasons = await self._check_cache.check(git, blobs, binary_blobs)
-        skipped = sum((tree.skipped for tree in trees.values()), Counter[str]())
+        skipped_counts = sum((tree.skipped for tree in trees.values()), Counter[str]())
         is_multi_branch = len(self._branches) > 1
         fingerprints: dict[str, str] = {}
         listed_blobs: set[tuple[str, str]] = set()
@@ -224,18 +224,18 @@ class GitRepository:
                     "same in an earlier branch" if (path, blob) in listed_blobs else ""
                 )
                 if skip_reason:
-                    skipped[skip_reason] += 1
+                    skipped_counts[skip_reason] += 1
                     continue
                 listed_blobs.add((path, blob))
                 fingerprints[f"{branch}:{path}" if is_multi_branch else path] = blob
         if not fingerprints:
-            counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "nothing"
+            counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped_counts.items())) or "nothing"
             problem = f"source {self.name}: {self._display_url} has no file that can be used (skipped: {counts})"
             raise SourceError(f"{problem}. Check branch, include and exclude.")
         revision = " ".join(
             f"{branch}={commit}" if is_multi_branch else commit for branch, commit in branch_commits.commits.items()
         )
-        return Listing(fingerprints, revision, dict(skipped), branch_commits.stale_reason)
+        return Listing(fingerprints, revision, dict(skipped_counts), branch_commits.stale_reason)
 
     async def _read_tree(self, git: Git, commit: str) -> Tree:
         """Return the files of a commit, as far as can be told without their content. Raises `GitError`.

@@ -117,10 +117,10 @@ class CrawlState:
         self.consecutive_failures += 1
         self.has_first_page_failed = self.has_first_page_failed or is_first
         self.first_error = self.first_error or reason
-        previous = self.known_pages.get(path)
-        if previous is not None and previous.fingerprint:
-            self.found_pages[path] = previous
-        return previous
+        previous_page = self.known_pages.get(path)
+        if previous_page is not None and previous_page.fingerprint:
+            self.found_pages[path] = previous_page
+        return previous_page
 
     def stale_reason(self) -> str:
         """Return why this round says little of the site: its first page, half of its pages or ten in a row failed."""

@@ -151,8 +151,10 @@ class Website:
             raise _PageSkipped("disallowed by robots.txt")
 
     async def _fetch_page(self, url: str, depth: int, crawl: CrawlState, client: WebClient, robots: Robots) -> None:
-        previous = crawl.known_pages.get(get_path(url))
-        headers = {"If-None-Match": previous.etag, "If-Modified-Since": previous.modified} if previous else {}
+        previous_page = crawl.known_pages.get(get_path(url))
+        headers = (
+            {"If-None-Match": previous_page.etag, "If-Modified-Since": previous_page.modified} if previous_page else {}
+        )
         settings = self._settings
         request = Request(
             url,
@@ -163,8 +165,8 @@ class Website:
         try:
             response = await client.fetch(request, partial(self._check_redirect, robots=robots))
             page = (
-                previous
-                if response.status == NOT_MODIFIED and previous
+                previous_page
+                if response.status == NOT_MODIFIED and previous_page
                 else await self._parse_page(url, response, crawl)
             )
         except (_PageSkipped, ResponseTooLarge) as error:
@@ -215,8 +217,8 @@ class Website:
             return page_state
         fingerprint = hashlib.sha256(f"{page.title}\n{page_state.url}\n{page.text}".encode()).hexdigest()
         await asyncio.to_thread(self._store.save_text, fingerprint, page.text)
-        etag, modified = (response.headers.get(name, "") for name in ("etag", "last-modified"))
-        return replace(page_state, fingerprint=fingerprint, etag=etag, modified=modified)
+        etag, last_modified = (response.headers.get(name, "") for name in ("etag", "last-modified"))
+        return replace(page_state, fingerprint=fingerprint, etag=etag, modified=last_modified)
 
     def _require_pages(self, pages: Mapping[str, PageState], crawl: CrawlState) -> None:
         """Raise `SourceError` when there is no page at all."""

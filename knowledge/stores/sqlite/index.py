@@ -81,7 +81,7 @@ class PassageIndex:
         self._source_numbers = np.concatenate([np.empty(0, np.int16), *source_numbers])
         self._bm25 = BM25Scorer([segment.inverted_index for segment in self._segments], self._alive_mask)
 
-    async def search(self, executor: Executor, read: Reader, query: IndexQuery) -> Sequence[Passage]:
+    async def search(self, executor: Executor, reader: Reader, query: IndexQuery) -> Sequence[Passage]:
         """Return the union of the best by BM25 and the nearest by cosine, with both scores.
 
         Raises `MissingRows` when another version has replaced passages that would have to be read.
@@ -119,10 +119,10 @@ class PassageIndex:
         segment_numbers = self._offsets.searchsorted(positions, "right") - 1
         for number in np.unique(segment_numbers).tolist():
             indexes = np.flatnonzero(segment_numbers == number)
-            segment, places = self._segments[number], positions[indexes] - self._offsets[number]
-            records = texts.take(indexes) if texts else segment.texts.take(places) if segment.texts else ()
+            segment, segment_positions = self._segments[number], positions[indexes] - self._offsets[number]
+            records = texts.take(indexes) if texts else segment.texts.take(segment_positions) if segment.texts else ()
             scores = zip(cosines[indexes].tolist(), lexical_scores[indexes].tolist(), strict=True)
-            documents = segment.document_numbers[places].tolist()
+            documents = segment.document_numbers[segment_positions].tolist()
             for (identifier, *columns), document, pair in zip(records, documents, scores, strict=True):
                 place = segment.sources[document], segment.paths[document]
                 passages.append(Passage(*[identifier, *place, *columns, *pair]))
@@ -139,7 +139,7 @@ class InMemoryIndex(PassageIndex):
         self._turnstile = CpuTurnstile()
         self._vector_bytes = sum(segment_vectors.nbytes for segment_vectors in vectors)
 
-    async def search(self, executor: Executor, read: Reader, query: IndexQuery) -> Sequence[Passage]:
+    async def search(self, executor: Executor, reader: Reader, query: IndexQuery) -> Sequence[Passage]:
         """Search: few passages at once, many in threads."""
         unit_vector = query.unit_vector
         if self._vector_bytes <= MAX_INLINE_BYTES:
@@ -167,9 +167,9 @@ class CompactIndex(PassageIndex):
         self._sign_bits = [segment.sign_bits for segment in self._segments if segment.sign_bits is not None]
         self._row_numbers = np.concatenate([segment.row_numbers for segment in self._segments])
 
-    async def search(self, executor: Executor, read: Reader, query: IndexQuery) -> Sequence[Passage]:
+    async def search(self, executor: Executor, reader: Reader, query: IndexQuery) -> Sequence[Passage]:
         """Search in a thread."""
-        return await run_in_executor(executor, lambda: read(partial(self.choose, query)))
+        return await run_in_executor(executor, lambda: reader(partial(self.choose, query)))
 
     def choose(self, query: IndexQuery, connection: sqlite3.Connection) -> Sequence[Passage]:
         """Search, and read what was chosen; blocking. Raises `MissingRows`."""
@@ -183,8 +183,10 @@ class CompactIndex(PassageIndex):
             different_bits = count_different_bits(self._sign_bits, unit_vector)
             count = max(MIN_CANDIDATES, CANDIDATES_PER_RESULT * limit)
             candidates = np.sort(top_positions(-different_bits, eligible_mask, count))
-            nearest = candidates[top_positions(self._read_cosines(connection, candidates, unit_vector), None, limit)]
-            positions = np.union1d(positions, nearest)
+            nearest_positions = candidates[
+                top_positions(self._read_cosines(connection, candidates, unit_vector), None, limit)
+            ]
+            positions = np.union1d(positions, nearest_positions)
             cosines = self._read_cosines(connection, positions, unit_vector)
         texts = PackedTexts.from_rows(read_texts(connection, self._row_numbers[positions]))
         return self._to_passages(positions, cosines, lexical_scores[positions], texts)

@@ -190,6 +190,6 @@ def _read_segment(
 def to_sign_bits(vectors: Vectors) -> SignBits:
     """Return one bit per number of each vector; the last element is filled up with zeros."""
     bits = np.packbits(vectors > 0, axis=1)
-    padded = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), np.uint8)
-    padded[:, : bits.shape[1]] = bits
-    return padded.view(np.uint64).T
+    padded_bits = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), np.uint8)
+    padded_bits[:, : bits.shape[1]] = bits
+    return padded_bits.view(np.uint64).T

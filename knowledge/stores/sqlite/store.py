@@ -107,8 +107,8 @@ class SqliteStore:
 
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what is held of a source, by path."""
-        read = partial(read_manifest, source=source)
-        return await self._in_thread("read", lambda: self._read(read, {}, may_be_deleted=True))
+        read_passages = partial(read_manifest, source=source)
+        return await self._in_thread("read", lambda: self._read(read_passages, {}, may_be_deleted=True))
 
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
@@ -152,13 +152,15 @@ class SqliteStore:
 
     async def vectors(self, source: str) -> Vectors:
         """Return all vectors of a source, shape (passages, dimension), float32."""
-        read = partial(read_source_vectors, source=source, dimension=self._dimension)
-        return await self._in_thread("read", partial(self._read, read, np.empty((0, self._dimension), np.float32)))
+        read_vectors = partial(read_source_vectors, source=source, dimension=self._dimension)
+        return await self._in_thread(
+            "read", partial(self._read, read_vectors, np.empty((0, self._dimension), np.float32))
+        )
 
     async def rows(self, source: str, paths: Collection[str]) -> Sequence[PassageRow]:
         """Return the rows of these paths of a source, for another store."""
-        read = partial(read_rows, source=source, paths=paths, dimension=self._dimension)
-        return await self._in_thread("read", lambda: self._read(read, []))
+        read_passages = partial(read_rows, source=source, paths=paths, dimension=self._dimension)
+        return await self._in_thread("read", lambda: self._read(read_passages, []))
 
     async def optimize(self) -> None:
         """Move what was written from the log into the file, and give back space where much is unused.

@@ -34,19 +34,19 @@ def upgrade() -> None:
     """Rename what has an old name still; a table that is made with the new names stays as it is."""
     inspector = sa.inspect(op.get_bind())
     for table, names in _COLUMNS.items():
-        existing = {column["name"] for column in inspector.get_columns(table)}
+        existing_names = {column["name"] for column in inspector.get_columns(table)}
         for old_name, new_name in names.items():
-            if old_name in existing:
+            if old_name in existing_names:
                 op.alter_column(table, old_name, new_column_name=new_name)
     if inspector.has_table("learned"):
         op.rename_table("learned", "taught_answers")
     # It answers from what it has read before.
     inspector = sa.inspect(op.get_bind())
     for table, old_name, new_name, columns, is_unique in _INDEXES:
-        existing = {str(index["name"]) for index in inspector.get_indexes(table)}
-        if old_name in existing:
+        existing_names = {str(index["name"]) for index in inspector.get_indexes(table)}
+        if old_name in existing_names:
             op.drop_index(old_name, table)
-        if new_name not in existing:
+        if new_name not in existing_names:
             op.create_index(new_name, table, columns, unique=is_unique)
     detail = sa.table("messages", sa.column("detail", sa.String))
     for old_label, new_label in _LABELS.items():
