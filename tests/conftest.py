@@ -6,10 +6,8 @@ import shutil
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -17,7 +15,7 @@ from sqlalchemy import Engine
 
 from core.settings.messaging import JournalSettings
 from core.storage.engine import Database
-from knowledge.embedding import local as embedding
+from knowledge.embedding import batches, ctranslate2_model, local as embedding
 from tests.deployment import logging_as_it_was
 from tests.forked import load_model_client, serving
 from tests.peers.postgresql import TEMPLATE, PostgresServer, run_server
@@ -72,24 +70,20 @@ async def time_lapse(monkeypatch: pytest.MonkeyPatch) -> None:
     run_fast(monkeypatch)
 
 
-@dataclass(frozen=True)
-class SharedModel:
-    """The local embedding model, converted once per run: what comes later, in whichever worker, copies it."""
-
-    package: Path
-    folder: Path
-
-    def save(self, target: str) -> None:
-        with FileLock(self.folder.with_suffix(".lock")):
-            if not self.folder.is_dir():
-                unfinished = self.folder.with_suffix(".unfinished")
-                unfinished.mkdir(exist_ok=True)
-                make_model_spec(self.package).save(str(unfinished))
-                unfinished.rename(self.folder)
-        shutil.copytree(self.folder, target, dirs_exist_ok=True)
+convert_model = ctranslate2_model.convert
 
 
-make_model_spec = embedding._make_model_spec
+def convert_once(package_dir: Path, model_dir: Path, shared_dir: Path) -> None:
+    """Convert the local embedding model once per run: what comes later, in whichever worker, copies it."""
+    with FileLock(shared_dir.with_suffix(".lock")):
+        if not shared_dir.is_dir():
+            unfinished = shared_dir.with_suffix(".unfinished")
+            unfinished.mkdir(exist_ok=True)
+            convert_model(package_dir, unfinished)
+            unfinished.rename(shared_dir)
+    shutil.copytree(shared_dir, model_dir, dirs_exist_ok=True)
+
+
 open_database = vars(Database)["open"].__func__
 
 
@@ -142,12 +136,11 @@ def _made_once(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> It
     """Convert the embedding model once per run, and make the tables of a journal once per process."""
     base = tmp_path_factory.getbasetemp()
 
-    def shared(package: Path) -> Any:
-        return SharedModel(package, run_folder / "embedding-model")
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedding, "_make_model_spec", shared)
+        shared_dir = run_folder / "embedding-model"
+        patch.setattr(ctranslate2_model, "convert", partial(convert_once, shared_dir=shared_dir))
         patch.setattr(Database, "open", classmethod(partial(open_copy, template=base / "template.db", engines=[])))
         # With more workers than processors, what has a lower priority would hardly get its turn.
-        patch.setattr(embedding, "lower_thread_priority", lambda: None)
+        for module in (batches, embedding):
+            patch.setattr(module, "lower_thread_priority", lambda: None)
         yield

