@@ -19,12 +19,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from tests.peers.telegram import TelegramPeer
-from tests.terminal import Terminal, open_terminal
+from tests.terminal import Terminal, open_kimas, open_terminal
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "telegram.md"
@@ -102,7 +103,10 @@ class Record:
 async def record(
     kimas: Sequence[str], docs: Path, folder: Path, environment: Mapping[str, str], result: Record
 ) -> Record:
-    """Set a bot up in an empty folder and ask it in a group. `kimas` is the command; `docs` is what it answers from."""
+    """Set a bot up in an empty folder and ask it in a group. `docs` is what it answers from.
+
+    `kimas` is the command; where it is empty, this checkout is run.
+    """
     async with TelegramPeer() as peer:
         peer.reads_all = True
         await record_in(PeerGroup(peer), kimas, docs, folder, environment, result)
@@ -114,17 +118,17 @@ async def record_in(
 ) -> None:
     """Do the same in a group that is there."""
     started_at = time.monotonic()
-    async with open_terminal([*kimas, "init", "--api-url", group.api_url], folder, environment) as terminal:
+    async with _open(kimas, ["init", "--api-url", group.api_url], folder, environment) as terminal:
         await _set_up(terminal, group, docs)
         assert await terminal.end() == 0, terminal.output
         result.add(started_at, "$ kimas init\n" + terminal.output)
     for arguments in (["check", "--live"], ["ingest"]):
         started_at = time.monotonic()
-        async with open_terminal([*kimas, *arguments], folder, environment) as terminal:
+        async with _open(kimas, arguments, folder, environment) as terminal:
             assert await terminal.end(240) == 0, terminal.output
             result.add(started_at, f"$ kimas {' '.join(arguments)}\n" + terminal.output)
     started_at = time.monotonic()
-    async with open_terminal([*kimas, "run"], folder, environment) as terminal:
+    async with _open(kimas, ["run"], folder, environment) as terminal:
         await terminal.read("telegram.open")
         result.add(started_at, "$ kimas run")
         started_at = time.monotonic()
@@ -136,6 +140,14 @@ async def record_in(
     places = {str(docs): DOCS, str(folder): "/home/ann/bot", group.api_url: "https://api.telegram.org"}
     for place, output_text in places.items():
         result.steps[:] = [step.replace(place, output_text) for step in result.steps]
+
+
+def _open(
+    kimas: Sequence[str], arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
+) -> AbstractAsyncContextManager[Terminal]:
+    if kimas:
+        return open_terminal([*kimas, *arguments], folder, environment)
+    return open_kimas(arguments, folder, environment)
 
 
 async def _set_up(terminal: Terminal, group: Group, docs: Path) -> None:

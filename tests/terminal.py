@@ -85,17 +85,21 @@ async def open_terminal(
 
 
 @asynccontextmanager
-async def open_kimas(arguments: Sequence[str], folder: Path) -> AsyncIterator[Terminal]:
+async def open_kimas(
+    arguments: Sequence[str], folder: Path, variables: Mapping[str, str] | None = None
+) -> AsyncIterator[Terminal]:
     """Run `kimas` at a terminal of its own: a fork, where forks are served."""
+    variables = variables or {}
     if not Server.address:
-        async with open_terminal([sys.executable, "-m", MODULE, *arguments], folder, {"PYTHONPATH": str(ROOT)}) as user:
+        command = [sys.executable, "-m", MODULE, *arguments]
+        async with open_terminal(command, folder, {"PYTHONPATH": str(ROOT), **variables}) as user:
             yield user
         return
 
     async def start(terminal: int, environment: Mapping[str, str]) -> ForkedProcess:
         return await forked.start(arguments, folder, environment, [terminal] * 3, is_terminal=True)
 
-    async with _running(start, {}) as client:
+    async with _running(start, variables) as client:
         yield client
 
 

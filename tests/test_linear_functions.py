@@ -21,7 +21,7 @@ from bots.slack.convert import to_plain_text
 from core.answering.agents.decision_maker import DECISION_SCHEMA
 from core.llm.decision_schema import iter_parsed_replies
 from tests.foreign import NOT_FOREIGN, OTHER_FUNCTIONS, OUR_ERRORS, ROOT, SLACK_BOT, Function, find_functions
-from tests.growth import FACTOR, UNITS, Growth, Text, find_growth, measure
+from tests.growth import ATTEMPTS, FACTOR, UNITS, Growth, Text, find_growth, measure
 from tests.test_linear_time import METHOD_ALIASES, METHODS, find_superlinear
 
 pytestmark = pytest.mark.timeout(600)
@@ -138,7 +138,7 @@ def remove_marks(text: str) -> str:
 
 @pytest.mark.parametrize("function", [count_pairs, remove_marks])
 def test_a_function_that_is_not_linear_is_found(function: Function) -> None:
-    assert find_slow_text(function)
+    assert any(find_slow_text(function) for _ in range(ATTEMPTS))
 
 
 def test_a_pattern_that_is_made_at_run_time_is_seen() -> None:
@@ -147,7 +147,7 @@ def test_a_pattern_that_is_made_at_run_time_is_seen() -> None:
         remove_marks("a")
     ((pattern, methods),) = patterns.items()
     assert (pattern.pattern, methods) == (r"\*+x", {"finditer"})
-    assert find_superlinear(pattern, methods)
+    assert any(find_superlinear(pattern, methods) for _ in range(ATTEMPTS))
 
 
 def test_a_linear_function_is_not_blamed_for_being_slow() -> None:

@@ -29,15 +29,15 @@ STORED_SOURCES = 9
 MAX_ANSWER_S, MAX_LAG_S = 10.0, 3.0
 # Read in the loop, what grows with the square of these would stop it for seconds. All of it is embedded in the end.
 MARKDOWN_BOMB = "# " + "`" * 30_000 + "\n\n" + "> " * 10_000
-JSON_BOMB = '{"results": [' + "[]," * 600_000 + "[]]}"
+JSON_BOMB = '{"results": [' + "[]," * 300_000 + "[]]}"
 
 
 def fill(web: WebPeer, forge: ForgePeer) -> None:
     """Put onto the servers what was made to hurt."""
     odd = {"Content-Type": "text/plain; charset=punycode"}
     web.pages["/robots.txt"] = Page(b"a" * 400_000, headers=odd)
-    web.pages["/sitemap.xml"] = Page(gzip.compress(b"<urlset>" + b"<a/>" * (5 << 18)))
-    web.pages["/"] = Page(b"<br>y" * 300_000)
+    web.pages["/sitemap.xml"] = Page(gzip.compress(b"<urlset>" + b"<a/>" * (2 << 18)))
+    web.pages["/"] = Page(b"<br>y" * 150_000)
     web.pages["/feed"] = Page(author_feed("\n" * 50_000 + "(" * 50_000))
     for path in ("/api", "/search", "/rag/bases/a/search"):
         web.pages[path] = Page(JSON_BOMB, headers=odd)
@@ -50,7 +50,7 @@ def make_sources(folder: Path, web: WebPeer, forge: ForgePeer) -> dict[str, Any]
         (folder / name).mkdir()
     (folder / "docs" / "rocket.md").write_text(README, "utf-8")
     (folder / "bombs" / "a.docx").write_bytes(wide_docx())
-    (folder / "faq.yaml").write_text("- {q: a, a: b}\n" * 100_000)
+    (folder / "faq.yaml").write_text("- {q: a, a: b}\n" * 50_000)
     make_repository(folder / "repository", {"README.md": MARKDOWN_BOMB})
     ours, issues = {"allow_private": ["127.0.0.1"]}, {"take": ["issues"]}
     return {

@@ -97,17 +97,20 @@ ADDRESSES = [
     "https://medium.com/@somebody/a-post",
     "https://zh.wikipedia.org/wiki/中国",
 ]
+FRAMES = ["See {} for more.", "({})", "看{}。", "**{}**", "- {},\n- it", "{}"]
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-@pytest.mark.parametrize("frame", ["See {} for more.", "({})", "看{}。", "**{}**", "- {},\n- it", "{}"])
 @cannot(console=NO_ADDRESSES)
-async def test_an_address_is_a_link_as_it_stands(bot: Bot, address: str, frame: str) -> None:
-    bot.script.says = lambda _: frame.format(address)
-    await bot.ask(bot.private(), "Where?")
-    [message] = bot.messages(bot.private())
-    assert message.links == (address,)
-    assert address in message.text
+async def test_an_address_is_a_link_as_it_stands(bot: Bot, address: str) -> None:
+    answers = [frame.format(address) for frame in FRAMES]
+    bot.script.says = lambda _: answers[len(bot.script.questions) - 1]
+    for number, answer in enumerate(answers):
+        await bot.ask(bot.private(), f"Where is number {number}?")
+        *earlier, message = bot.messages(bot.private())
+        assert len(earlier) == number
+        assert message.links == (address,), answer
+        assert address in message.text, answer
 
 
 @cannot(console=NO_ADDRESSES)
