@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from core.types import Passage
 
@@ -27,6 +28,23 @@ def fuse(
     counts a tenth less. Of passages with the same id one stays, with the higher scores. Equal scores are ordered by id.
     `lexical_shares`, one for each passage, take the place of their own.
     """
+    ranked_passages = score_passages(passages, alpha, lexical_shares)
+    # Only the passages of the result are copied, not all hundred candidates, and only where something changes.
+    return [_with_scores(passage, min(1.0, score), share) for score, share, passage in ranked_passages[:limit]]
+
+
+class ScoredPassage(NamedTuple):
+    """A passage with its fused score, and the lexical share that the score was made with."""
+
+    score: float
+    lexical_share: float
+    passage: Passage
+
+
+def score_passages(
+    passages: Sequence[Passage], alpha: float, lexical_shares: Sequence[float] | None = None
+) -> list[ScoredPassage]:
+    """Return all passages as `fuse` ranks them, beside their scores: for those who need no copies with the scores."""
     if lexical_shares is None:
         lexical_shares = [passage.lexical_share for passage in passages]
     shared_passages: dict[str, tuple[Passage, float]] = {}
@@ -37,7 +55,7 @@ def fuse(
     if not any(passage.similarity for passage, _ in shared_passages.values()):
         alpha = 0.0
     scored_passages = [
-        (
+        ScoredPassage(
             (alpha * max(0.0, passage.similarity) + (1 - alpha) * share)
             * (1.0 if passage.kind in NON_CODE_KINDS else CODE_FACTOR),
             share,
@@ -45,9 +63,7 @@ def fuse(
         )
         for passage, share in shared_passages.values()
     ]
-    ranked_passages = sorted(scored_passages, key=lambda scored: (-scored[0], scored[2].id))
-    # Only the passages of the result are copied, not all hundred candidates, and only where something changes.
-    return [_with_scores(passage, min(1.0, score), share) for score, share, passage in ranked_passages[:limit]]
+    return sorted(scored_passages, key=lambda scored: (-scored.score, scored.passage.id))
 
 
 def _with_scores(passage: Passage, score: float, lexical_share: float) -> Passage:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 
 from core.errors import EmbeddingError, UsageError
-from core.grounding.fusion import fuse
+from core.grounding.fusion import fuse, score_passages
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder
 from core.ports import WordMatch
@@ -290,11 +290,11 @@ class KnowledgeLibrary:
         passages = await self._store.search(query_tokens(query), vector, sources, self._search_settings.candidates)
         best_scores: dict[str, float] = {}
         lexical_shares = await self._lexical_shares(passages, query)
-        for passage in fuse(passages, self._search_settings.alpha, lexical_shares=lexical_shares):
+        for score, lexical_share, passage in score_passages(passages, self._search_settings.alpha, lexical_shares):
             # A vector may say nothing about words that the model does not know.
-            by_words = passage.lexical_share - PASSAGE_MARGIN if passage.similarity >= MIN_WORDS_SIMILARITY else 0.0
-            score = max(passage.score, by_words)
-            best_scores[passage.source] = max(best_scores.get(passage.source, 0.0), score)
+            by_words = lexical_share - PASSAGE_MARGIN if passage.similarity >= MIN_WORDS_SIMILARITY else 0.0
+            best_score = max(min(1.0, score), by_words, best_scores.get(passage.source, 0.0))
+            best_scores[passage.source] = best_score
         scores = [
             AgentScore(index.name, max(best_scores.get(source, 0.0) for source in self._agents[index.name].sources))
             for index in indexes
