@@ -114,7 +114,7 @@ class AnswerCache:
             await connection.execute(
                 delete(replies).where(or_(has_same_question, columns.made_at <= self._min_made_at()))
             )
-            await connection.execute(insert(replies).values(values))
+            await connection.execute(insert(replies), values)
             await connection.execute(delete(replies).where(columns.number.not_in(newest_numbers)))
 
     async def evict(self, numbers: Sequence[int]) -> None:

@@ -127,7 +127,8 @@ class UsageRepository(Repository):
             "head_starts_kept": head_starts.used_count if head_starts else 0,
         }
         async with self._database.transaction() as connection:
-            answer_number = await connection.scalar(insert(answers).values(values).returning(answers.c.number))
+            # The values go beside the statement: SQLAlchemy takes twice as long with one that holds them.
+            answer_number = await connection.scalar(insert(answers).returning(answers.c.number), values)
             rows = [
                 {
                     **{"answer": answer_number, "agent": agent, **_usage_values(day, usage)},

@@ -35,9 +35,8 @@ class RemoteEmbedder:
             vectors[batch] = await self._request([texts[index] for index in batch])
 
         indices, size = range(len(texts)), self._settings.batch
-        await run_batches(
-            MAX_CONCURRENT_REQUESTS, embed_batch, [indices[start : start + size] for start in indices[::size]]
-        )
+        batches = [indices[start : start + size] for start in indices[::size]]
+        await run_batches(min(MAX_CONCURRENT_REQUESTS, len(batches)), embed_batch, batches)
         return vectors
 
     async def warm_up(self) -> None:
@@ -59,8 +58,8 @@ class RemoteEmbedder:
                 rows = await self._client.embed(self.name, [replace_surrogates(text) or " " for text in texts])
         except TimeoutError as error:
             raise EmbeddingError(f"{self._label} took over {self._settings.timeout_s:g} s") from error
-        # Many numbers take milliseconds.
-        return await asyncio.to_thread(self._to_vectors, rows)
+        # Many numbers take milliseconds; those of a question take less than a thread.
+        return self._to_vectors(rows) if len(rows) == 1 else await asyncio.to_thread(self._to_vectors, rows)
 
     def _to_vectors(self, rows: Sequence[Sequence[float]]) -> Vectors:
         for length in {len(row) for row in rows} - {self.dimension}:
