@@ -35,6 +35,7 @@ from tests.comparison.contract import DIMENSION, EMBEDDING_MODEL, MODEL, RATE, R
 from tests.peers.language_model import BODY, Body, LanguageModelPeer, ToolCall, split_pieces
 from tests.peers.rewriting import REWRITE_MARK, to_rewrite_reply
 
+DENIALS = frozenset({"no", "not", "nor", "never", "none", "nothing", "without", "neither", "cannot"})
 PLAIN_TEXT = "the answer is in the guide and it says what to set where it stands and why it is there"
 # What asks for a complete question: our prompt, that of KIMAs, that of LlamaIndex.
 REWRITES = (REWRITE_PROMPT, REWRITE_MARK, "to be a standalone question")
@@ -121,10 +122,15 @@ def _text(message: Body) -> str:
 
 
 def _answer(texts: Sequence[str]) -> str:
-    """Return an answer of `TOKENS` tokens: with a citation that holds, where passages are numbered for citations."""
+    """Return an answer of `TOKENS` tokens: with a citation that holds, where passages are numbered for citations.
+
+    It says the longest line of the first passage again and again. Without its signs, a longer text would say something
+    else than the passage; so would a line that denies something.
+    """
     cited = PASSAGE.search("\n".join(texts))
-    words = re.findall(r"[A-Za-z]{2,}", cited[1]) if cited else []
-    words = (words or PLAIN_TEXT.split()) * TOKENS
+    lines = [re.findall(r"[A-Za-z]{2,}", line) for line in cited[1].splitlines()] if cited else []
+    affirmations = [line for line in lines if DENIALS.isdisjoint(word.lower() for word in line)]
+    words = (max(affirmations or lines, key=len, default=[]) or PLAIN_TEXT.split()) * TOKENS
     end = " [p1]." if cited else " indeed."
     pieces = split_pieces(" ".join(words[:TOKENS]))[: TOKENS - len(split_pieces(end))]
     return "".join(pieces) + end
