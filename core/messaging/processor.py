@@ -286,7 +286,7 @@ class MessageProcessor:
         question = self._feedback.with_answer_buttons(message, is_question=is_answerable)
         sink = RecordedSink(adapter.sink(question, delivery, delivery.previous_reply_id), delivery)
         # A message that was read from the journal still says whether it was addressed.
-        is_unprompted = decision.is_proactive or (delivery.is_resumed and not message.addressed)
+        is_unprompted = decision.is_unprompted or (delivery.is_resumed and not message.addressed)
         try:
             if reply := delivery.final_reply:
                 await sink.deliver(reply)
@@ -320,7 +320,7 @@ class MessageProcessor:
         self, message: Message, decision: GateDecision, delivery: JournaledDelivery | None = None
     ) -> None:
         """End the cooldown that an unprompted answer began, unless people see something of it."""
-        if decision.is_proactive and not (delivery and delivery.is_visible):
+        if decision.is_unprompted and not (delivery and delivery.is_visible):
             self._gate.release_cooldown(message)
 
     def _is_apology_unneeded(self, message: Message, decision: GateDecision, error: Exception) -> bool:
@@ -330,7 +330,9 @@ class MessageProcessor:
         """
         if isinstance(error, QuotaExceeded) and error.is_repeated and not message.command:
             return True
-        return decision.is_proactive or (isinstance(error, PermissionDenied) and self._gate.chat_policy.is_off(message))
+        return decision.is_unprompted or (
+            isinstance(error, PermissionDenied) and self._gate.chat_policy.is_off(message)
+        )
 
     async def _finish_answer(self, message: Message, reply: Reply, decision: GateDecision) -> None:
         if reply.failure:
@@ -340,7 +342,7 @@ class MessageProcessor:
         annotate(outcome="answered", strategy=reply.trace.strategy, citations=len(reply.citations))
         get_logger(__name__).info(
             "message.answered",
-            unasked=decision.is_proactive,
+            unasked=decision.is_unprompted,
             citations=len(reply.citations),
             cut=reply.trace.cut,
             **reply.trace.timings_ms,
@@ -365,12 +367,12 @@ class MessageProcessor:
             tuple(history),
             *(message.id, message.author, message.author_id, message.key, message.in_restricted_thread),
             visible_sources=visible_sources,
-            is_unprompted=decision.is_proactive or (sink.is_resumed and not message.addressed),
+            is_unprompted=decision.is_unprompted or (sink.is_resumed and not message.addressed),
         )
         question = await self._feedback.with_retry_context(message, with_attachments(question, message, adapter))
         async with self._feedback.running_answers.track(message, is_resumed=sink.is_resumed) as stop:
             # What others have begun to read is finished, and an expert who is called in is told what about.
-            may_be_silent = decision.is_proactive and not (sink.is_resumed or self._handoff.calls_for("nothing_found"))
+            may_be_silent = decision.is_unprompted and not (sink.is_resumed or self._handoff.calls_for("nothing_found"))
             return await self._answer(replace(question, stop=stop), UnpromptedSink(sink) if may_be_silent else sink)
 
     async def _try_capture_answer(self, adapter: Adapter, message: Message) -> bool:

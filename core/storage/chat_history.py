@@ -26,7 +26,7 @@ _ANSWERING_STATES = ("answering", "sending", "answered")
 class HistoryMessage:
     """One message of the chat.
 
-    `thread` is "" for the chat itself. `has_proactive_answer` is true if the bot answers or answered it unprompted;
+    `thread` is "" for the chat itself. `has_unprompted_answer` is true if the bot answers or answered it unprompted;
     `is_later` if it came after the message in question. `age_s` is its age in seconds.
     """
 
@@ -36,7 +36,7 @@ class HistoryMessage:
     author: str
     text: str
     reply_to: str
-    has_proactive_answer: bool
+    has_unprompted_answer: bool
     is_later: bool
     age_s: float
 
@@ -54,13 +54,13 @@ class EarlierAnswer:
 class BotAnswer:
     """An answer that one of our bots gave in a thread.
 
-    `is_proactive`: nobody addressed the bot. `is_offer`: it only offered an answer. `is_for_post`: it answered a post.
+    `is_unprompted`: nobody addressed the bot. `is_offer`: it only offered an answer. `is_for_post`: it answered a post.
     `opens_thread`: the answered message opened the thread.
     """
 
     bot: str
     author_id: str
-    is_proactive: bool
+    is_unprompted: bool
     is_offer: bool
     is_for_post: bool
     opens_thread: bool
@@ -236,7 +236,7 @@ def _to_history_message(row: Row[Any], *, is_later: bool) -> HistoryMessage:
         row.author,
         row.text,
         row.reply_to,
-        has_proactive_answer=row.state in _ANSWERING_STATES and not row.addressed,
+        has_unprompted_answer=row.state in _ANSWERING_STATES and not row.addressed,
         is_later=is_later,
         age_s=_age_s(row.received_at),
     )
@@ -246,7 +246,7 @@ def _to_bot_answer(row: Row[Any]) -> BotAnswer:
     return BotAnswer(
         row.bot,
         row.author_id,
-        is_proactive=not row.addressed,
+        is_unprompted=not row.addressed,
         is_offer=not (row.addressed or row.citations),
         is_for_post=row.is_post is True,
         opens_thread=row.thread == row.id and not row.reply_to,

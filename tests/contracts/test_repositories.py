@@ -99,7 +99,9 @@ def later(days: float = 1) -> datetime:
     return datetime.now(UTC) + timedelta(days=days)
 
 
-async def answered(journal: Journal, message: Message = MESSAGE, reply: Reply = REPLY, reply_id: str = "2") -> Message:
+async def record_answer(
+    journal: Journal, message: Message = MESSAGE, reply: Reply = REPLY, reply_id: str = "2"
+) -> Message:
     """Journal a message with its answer."""
     await journal.record_message(message)
     await journal.begin_answer(message)
@@ -154,7 +156,7 @@ class TestMessages:
         assert await journal.get_pending("telegram") == []
 
     async def test_answers_become_history(self, journal: Journal) -> None:
-        await answered(journal)
+        await record_answer(journal)
         turns = (Turn("user", MESSAGE.text, "Ann", "42"), Turn("assistant", REPLY.text))
         assert tuple(await journal.get_history(CHAT, 9)) == turns
         assert await journal.get_history(replace(CHAT, thread="8"), 9) == []
@@ -167,7 +169,7 @@ class TestMessages:
             assert await journal.get_cursor("telegram:9") == position
 
     async def test_what_is_too_old_loses_its_words(self, journal: Journal) -> None:
-        await answered(journal)
+        await record_answer(journal)
         silent_message = replace(MESSAGE, id="3")
         await journal.record_message(silent_message)
         await journal.mark_skipped(silent_message, skip(SkipReason.NOT_ADDRESSED))
@@ -178,7 +180,7 @@ class TestMessages:
         assert [message.id for message, _ in await journal.get_pending("telegram")] == ["4"]
 
     async def test_an_author_is_forgotten_with_all_that_was_kept(self, journal: Journal, database: Database) -> None:
-        await answered(journal)
+        await record_answer(journal)
         cache = AnswerCache(database, CacheSettings(), "x")
         key = CacheKey(to_scope(CHAT), MESSAGE.text, "how", "")
         await cache.store(key, REPLY, {})
@@ -204,26 +206,26 @@ class TestChatHistory:
         (first,) = await history.get_recent_messages(second, 600)
         assert (first.id, first.author, first.text, first.is_later) == ("1", "Ann", MESSAGE.text, False)
         (other,) = await history.get_recent_messages(MESSAGE, 600)
-        assert (other.id, other.has_proactive_answer, other.is_later) == ("2", True, True)
+        assert (other.id, other.has_unprompted_answer, other.is_later) == ("2", True, True)
         assert 0 <= other.age_s < 600
         assert await history.get_recent_messages(second, -1) == []
         assert await history.count_answers_to(replace(second, id="4"), 600) == 1
         # The clock was set back since: what is dated ahead does not count for as long as it takes to catch up.
-        ahead = update(messages).values(received_at=datetime.now(UTC) + timedelta(hours=2))
-        await journal.database.write(ahead)
+        clock_update = update(messages).values(received_at=datetime.now(UTC) + timedelta(hours=2))
+        await journal.database.write(clock_update)
         assert await history.count_answers_to(replace(second, id="4"), 600) == 0
         assert await history.get_replied_author(replace(MESSAGE, id="4", reply_to="2")) == "43"
 
     async def test_what_was_answered(self, journal: Journal, database: Database) -> None:
         history, next_message = ChatHistory(database), replace(MESSAGE, id="3", reply_to="2")
         assert not await history.has_answered(CHAT, "9")
-        await answered(journal)
+        await record_answer(journal)
         assert await history.has_answered(CHAT, "9")
-        (earlier,) = await history.get_earlier_answers(next_message, 600)
-        assert (earlier.question, earlier.reply) == (MESSAGE.text, REPLY.text)
+        (earlier_answer,) = await history.get_earlier_answers(next_message, 600)
+        assert (earlier_answer.question, earlier_answer.reply) == (MESSAGE.text, REPLY.text)
         assert await history.get_posting_bot(next_message) == "9"
         (answer,) = await history.get_bot_answers(next_message, 600)
-        assert (answer.bot, answer.is_proactive, answer.is_offer) == ("9", False, False)
+        assert (answer.bot, answer.is_unprompted, answer.is_offer) == ("9", False, False)
         assert await history.was_told(next_message, REPLY.text, 600)
         assert not await history.was_told(next_message, "No.", 600)
 
@@ -240,7 +242,7 @@ class TestChatHistory:
 class TestMessageLookup:
     async def test_what_a_message_is_about(self, journal: Journal, database: Database) -> None:
         lookup, command = MessageLookup(database), replace(MESSAGE, id="5", text="", reply_to="2")
-        await answered(journal)
+        await record_answer(journal)
         assert (stored := await lookup.get_message(command, "1"))
         assert (stored.message, stored.is_unanswered) == (MESSAGE, False)
         assert [match.message for match in await lookup.find_replied_to(command)] == [MESSAGE]
@@ -252,7 +254,7 @@ class TestMessageLookup:
 
     async def test_a_restricted_thread_is_not_told_of_elsewhere(self, journal: Journal, database: Database) -> None:
         lookup = MessageLookup(database)
-        await answered(journal, replace(MESSAGE, in_restricted_thread=True))
+        await record_answer(journal, replace(MESSAGE, in_restricted_thread=True))
         other_thread_message = replace(MESSAGE, id="5", key=replace(CHAT, thread="8"), reply_to="2")
         assert await lookup.get_readable_message(other_thread_message, "1") is None
         assert await lookup.get_readable_message(replace(other_thread_message, key=CHAT), "1") is not None
@@ -262,10 +264,10 @@ class TestMessageLookup:
     async def test_outcomes(self, journal: Journal, database: Database) -> None:
         lookup, command = MessageLookup(database), replace(MESSAGE, id="5", text="", command="why")
         assert await lookup.get_last_outcome(command) is None
-        await answered(journal)
-        failed = replace(MESSAGE, id="3")
-        await journal.record_message(failed)
-        await journal.mark_failed(failed, "the model is down")
+        await record_answer(journal)
+        failed_message = replace(MESSAGE, id="3")
+        await journal.record_message(failed_message)
+        await journal.mark_failed(failed_message, "the model is down")
         assert (last := await lookup.get_last_outcome(command))
         assert (last.state, last.reply, last.trace["query"]) == ("answered", REPLY.text, "install")
         assert [citation["source"] for citation in last.citations] == ["docs"]
@@ -315,7 +317,7 @@ class TestAnswerCache:
 class TestFeedback:
     async def test_ratings(self, journal: Journal, database: Database) -> None:
         repository = FeedbackRepository(database)
-        await answered(journal)
+        await record_answer(journal)
         press = replace(MESSAGE, id="p1", author_id="43", reply_to="2")
         answer = await repository.find_answer(press)
         assert answer is not None
@@ -392,11 +394,15 @@ class TestUsage:
 
     async def test_statistics_by_day_and_chat(self, journal: Journal, database: Database) -> None:
         repository = StatisticsRepository(database)
-        await answered(journal)
+        await record_answer(journal)
         await journal.record_message(replace(MESSAGE, id="3", key=replace(CHAT, chat="-2")))
         await UsageRepository(database).record(self.QUESTION, "answered", {"docs": TokenUsage(3, 1, 0.5)}, today())
-        (whole,) = (await repository.get_daily_statistics(today())).values()
-        assert (whole.states, whole.tokens, whole.cost) == ({"answered": 1, "received": 1}, 4, 0.5)
+        (day_statistics,) = (await repository.get_daily_statistics(today())).values()
+        assert (day_statistics.states, day_statistics.tokens, day_statistics.cost) == (
+            {"answered": 1, "received": 1},
+            4,
+            0.5,
+        )
         (other,) = (await repository.get_daily_statistics(today(), ("telegram", "-2"))).values()
         assert (other.states, other.tokens) == ({"received": 1}, 0)
         assert (await repository.count_pending(), await repository.count_pending(("telegram", "-100"))) == (1, 0)
@@ -449,8 +455,13 @@ class TestRefreshState:
         await repository.request_refresh(["docs"])
         assert (await repository.get_state("docs")).is_requested
         await repository.mark_started("docs", "abc")
-        started = await repository.get_state("docs")
-        assert (started.unfinished, started.failures, started.is_requested, started.is_pending) == (
+        started_state = await repository.get_state("docs")
+        assert (
+            started_state.unfinished,
+            started_state.failures,
+            started_state.is_requested,
+            started_state.is_pending,
+        ) == (
             True,
             1,
             False,
@@ -492,9 +503,9 @@ class TestReports:
         return message
 
     async def fill(self, journal: Journal) -> None:
-        nothing = Reply("I found nothing.", trace=replace(REPLY.trace, query="redis"))
+        empty_reply = Reply("I found nothing.", trace=replace(REPLY.trace, query="redis"))
         await journal.mark_answered(await self.ask(journal, 1, "How is it installed?"), REPLY)
-        await journal.mark_answered(await self.ask(journal, 2, "Does it use Redis?"), nothing)
+        await journal.mark_answered(await self.ask(journal, 2, "Does it use Redis?"), empty_reply)
         unsure = skip(SkipReason.UNSURE, probability=0.2, threshold=0.5, explanation="-")
         await journal.mark_skipped(await self.ask(journal, 3, "Redis or not, 100%?"), unsure)
         await journal.mark_skipped(await self.ask(journal, 4, "I like it"), skip(SkipReason.NOT_ADDRESSED))
@@ -506,11 +517,11 @@ class TestReports:
     async def test_questions_by_outcome(self, journal: Journal, database: Database) -> None:
         await self.fill(journal)
         reports = ReportRepository(database)
-        listed = {
+        rows_by_id = {
             outcome: [row.number for row in await reports.list_questions(QuestionFilter(later(-1), outcome), 9)]
             for outcome in OUTCOMES
         }
-        assert listed == {
+        assert rows_by_id == {
             "questions": [6, 5, 3, 2, 1],
             "answered": [2, 1],
             "unanswered": [5, 3, 2],
@@ -611,7 +622,7 @@ async def test_comments_below_a_post(journal: Journal, database: Database) -> No
         await journal.record_message(message)
     assert await repository.count_competitor_replies(post) == 1
     assert await repository.count_recent_comments(post, []) == 0
-    await answered(journal, post)
+    await record_answer(journal, post)
     await repository.set_thread(post, "60")
     assert await journal.get_history(replace(CHAT, thread="60"), 9)
     assert await repository.count_recent_comments(post, []) == 1

@@ -103,11 +103,11 @@ class Group:
 
 async def test_it_speaks_unasked_when_it_can_help(journal: Journal) -> None:
     group = Group.of(journal)
-    assert await group.judged(message(1)) == GateDecision(True, is_proactive=True)
+    assert await group.judged(message(1)) == GateDecision(True, is_unprompted=True)
 
 
 @pytest.mark.parametrize(
-    ("mode", "changes", "speaks"),
+    ("mode", "changes", "is_speaking"),
     [
         ("off", {"addressed": True}, False),
         ("off", {"addressed": True, "private": True}, True),
@@ -117,10 +117,10 @@ async def test_it_speaks_unasked_when_it_can_help(journal: Journal) -> None:
         ("auto", {}, True),
     ],
 )
-async def test_modes(journal: Journal, mode: str, changes: dict[str, object], speaks: bool) -> None:
+async def test_modes(journal: Journal, mode: str, changes: dict[str, object], is_speaking: bool) -> None:
     verdict = await Group.of(journal, mode=mode).judged(message(1, **changes))
-    assert verdict.should_speak is speaks
-    assert bool(verdict.reason) is not speaks
+    assert verdict.should_speak is is_speaking
+    assert bool(verdict.reason) is not is_speaking
 
 
 async def test_one_chat_may_have_its_own_mode_and_threshold(journal: Journal) -> None:
@@ -134,10 +134,12 @@ async def test_one_chat_may_have_its_own_mode_and_threshold(journal: Journal) ->
     assert "switched off" in str((await group.judged(message(4, private=True, addressed=True))).reason)
 
 
-@pytest.mark.parametrize("wrong", [{"modes": {"room": "auto"}}, {"mode": "loud"}, {"threshold": 2}, {"wait_s": -1}])
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "invalid_settings", [{"modes": {"room": "auto"}}, {"mode": "loud"}, {"threshold": 2}, {"wait_s": -1}]
+)
+def test_settings_that_make_no_sense_are_refused(invalid_settings: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        GateSettings.model_validate(wrong)
+        GateSettings.model_validate(invalid_settings)
 
 
 @pytest.mark.parametrize(
@@ -198,8 +200,8 @@ async def test_a_pressed_button_is_nobody_talking(journal: Journal) -> None:
     await group.answered(replace(request, id="second", root_id=request.id, purpose="retry"))
     await group.answered(escalation_message(request, ["9"]))
     press = Message("p", ConversationKey("test", "room"), "bob", "", "", request.sent_at)
-    pressed = to_press(press, "down", request.id)
-    await group.silent(pressed)
+    press_message = to_press(press, "down", request.id)
+    await group.silent(press_message)
     recent_messages = await ChatHistory(journal.database).get_recent_messages(message(2), 600)
     assert [recent_message.id for recent_message in recent_messages] == [request.id]
     (day,) = (
@@ -239,7 +241,7 @@ async def test_two_questions_at_once_get_one_answer(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize(
-    ("later", "reason"),
+    ("later_message", "reason"),
     [
         (message(2, "With pip, like everything else", person="bob"), "a human replied"),
         (message(2, "pip", person="bob", reply_to="1"), "a human replied"),
@@ -254,14 +256,14 @@ async def test_two_questions_at_once_get_one_answer(journal: Journal) -> None:
     ],
     ids=lambda value: value.text[:20] if isinstance(value, Message) else value,
 )
-async def test_people_may_answer_first(journal: Journal, later: Message, reason: str) -> None:
+async def test_people_may_answer_first(journal: Journal, later_message: Message, reason: str) -> None:
     group = Group.of(journal, wait_s=5)
     request = message(1)
     await group.silent(message(0, "We use pip for all of it", person="bob"))
     verdict = await group.judged(request)
     # The age of the question counts by the clock on the wall.
     assert 0 < verdict.wait_s <= 5
-    await group.silent(later)
+    await group.silent(later_message)
     confirmed = await group.gate.recheck(request, verdict)
     assert confirmed.should_speak is not bool(reason)
     assert reason in str(confirmed.reason or "")
@@ -273,19 +275,19 @@ async def test_a_question_that_waited_already_waits_no_more(journal: Journal) ->
     assert (verdict.should_speak, verdict.wait_s) == (True, 0)
 
 
-@pytest.mark.parametrize("how", ["silent", "point"])
-async def test_what_was_answered_before_is_not_answered_again(journal: Journal, how: str) -> None:
-    group = Group.of(journal, repeated=how, cooldown_s=0, repeated_hours=1)
+@pytest.mark.parametrize("answer_kind", ["silent", "point"])
+async def test_what_was_answered_before_is_not_answered_again(journal: Journal, answer_kind: str) -> None:
+    group = Group.of(journal, repeated=answer_kind, cooldown_s=0, repeated_hours=1)
     first = message(1, "how do I install the package with pip", person="bob", addressed=True)
     await group.answered(first)
     verdict = await group.judged(message(2))
-    if how == "silent":
+    if answer_kind == "silent":
         assert verdict == GateDecision(False, skip(SkipReason.REPEATED))
     else:
         assert "> Use pip.\n" in verdict.canned_reply
     assert (await group.judged(message(3, "How do I install the package?"))).canned_reply == ""
     await group.earlier(first, 3700)
-    assert (await group.judged(message(4))) == GateDecision(True, is_proactive=True)
+    assert (await group.judged(message(4))) == GateDecision(True, is_unprompted=True)
 
 
 async def test_a_reply_without_knowledge_is_no_answer_to_point_at(journal: Journal) -> None:
@@ -294,13 +296,15 @@ async def test_a_reply_without_knowledge_is_no_answer_to_point_at(journal: Journ
     assert (await group.judged(message(2))).should_speak
 
 
-@pytest.mark.parametrize(("grey", "says"), [("silent", ""), ("suggest", "Reply to this"), ("clarify", "Is this about")])
-async def test_the_grey_zone(journal: Journal, grey: str, says: str) -> None:
+@pytest.mark.parametrize(
+    ("grey", "expected_text"), [("silent", ""), ("suggest", "Reply to this"), ("clarify", "Is this about")]
+)
+async def test_the_grey_zone(journal: Journal, grey: str, expected_text: str) -> None:
     group = Group.of(journal, threshold=0.999, grey=grey, grey_width=0.5, cooldown_s=0)
     verdict = await group.judged(message(1))
-    assert verdict.should_speak is bool(says)
-    assert says in verdict.canned_reply
-    if says:
+    assert verdict.should_speak is bool(expected_text)
+    assert expected_text in verdict.canned_reply
+    if expected_text:
         assert "Install" in verdict.canned_reply
         assert "not sure enough" in str((await group.judged(message(2, "How do I cook rice?", person="bob"))).reason)
 
@@ -310,7 +314,7 @@ FOLLOWED_THREAD: dict[str, Any] = {"key": THREAD, "is_shared_thread": True}
 
 
 @pytest.mark.parametrize(
-    ("text", "person", "speaks"),
+    ("text", "person", "is_speaking"),
     [
         ("and on Windows", "ann", True),
         ("Why is that?", "ann", True),
@@ -320,16 +324,18 @@ FOLLOWED_THREAD: dict[str, Any] = {"key": THREAD, "is_shared_thread": True}
         ("and on Windows?", "bob", False),
     ],
 )
-async def test_a_follow_up_in_a_thread_needs_no_mention(journal: Journal, text: str, person: str, speaks: bool) -> None:
+async def test_a_follow_up_in_a_thread_needs_no_mention(
+    journal: Journal, text: str, person: str, is_speaking: bool
+) -> None:
     group = Group.of(journal, mode="mention")
     await group.answered(message(1, addressed=True, key=THREAD))
     verdict = await group.judged(message(2, text, person=person, key=THREAD))
-    assert (verdict.should_speak, verdict.is_proactive) == (speaks, False)
+    assert (verdict.should_speak, verdict.is_unprompted) == (is_speaking, False)
     assert not (await group.judged(message(3, text, person=person))).should_speak, "outside the thread"
 
 
 @pytest.mark.parametrize(
-    ("text", "person", "speaks"),
+    ("text", "person", "is_speaking"),
     [
         ("How do I remove it?", "bob", True),
         ("what about Windows?", "bob", True),
@@ -353,11 +359,11 @@ async def test_a_follow_up_in_a_thread_needs_no_mention(journal: Journal, text: 
         ("Are you coming to lunch?", "bob", False),
     ],
 )
-async def test_where_a_thread_is_one_conversation(journal: Journal, text: str, person: str, speaks: bool) -> None:
+async def test_where_a_thread_is_one_conversation(journal: Journal, text: str, person: str, is_speaking: bool) -> None:
     group = Group.of(journal, mode="mention")
     await group.answered(message(1, addressed=True, key=THREAD))
     await group.silent(message(2, "thanks", person="bob", **FOLLOWED_THREAD))
-    assert (await group.judged(message(3, text, person=person, **FOLLOWED_THREAD))).should_speak is speaks
+    assert (await group.judged(message(3, text, person=person, **FOLLOWED_THREAD))).should_speak is is_speaking
     switched_off = message(4, text, person=person, key=THREAD, is_shared_thread=False)
     assert not (await group.judged(switched_off)).should_speak
 
@@ -375,15 +381,15 @@ async def test_who_is_being_talked_with_in_a_thread_asks_that_human(journal: Jou
 async def test_a_thread_that_the_bot_began_or_that_was_opened_on_its_answer(journal: Journal) -> None:
     group = Group.of(journal, mode="mention", follow_up_minutes=10)
     now = datetime.now(UTC).timestamp()
-    for number, (begun, speaks) in enumerate(((now - 60, True), (now - 700, False)), 10):
-        request = message(number, thread_started_at=begun, **FOLLOWED_THREAD)
-        assert (await group.judged(request)).should_speak is speaks
+    for number, (begun_at, is_speaking) in enumerate(((now - 60, True), (now - 700, False)), 10):
+        request = message(number, thread_started_at=begun_at, **FOLLOWED_THREAD)
+        assert (await group.judged(request)).should_speak is is_speaking
     first = message(1, addressed=True)
     await group.answered(first)
     await journal.mark_posted(first, "55")
     await journal.mark_answered(first, Reply("Use pip."))
-    below = {**FOLLOWED_THREAD, "key": replace(CHAT, thread="55")}
-    assert (await group.judged(message(2, "and how do I do that?", person="bob", **below))).should_speak
+    thread_fields = {**FOLLOWED_THREAD, "key": replace(CHAT, thread="55")}
+    assert (await group.judged(message(2, "and how do I do that?", person="bob", **thread_fields))).should_speak
 
 
 async def test_a_command_that_was_answered_begins_no_conversation(journal: Journal) -> None:
@@ -408,7 +414,7 @@ async def test_a_comment_begins_no_conversation(journal: Journal, post: bool | N
 
 
 @pytest.mark.parametrize(
-    ("text", "speaks"),
+    ("text", "is_speaking"),
     [
         ("yes please", True),
         ("ok", True),
@@ -418,12 +424,12 @@ async def test_a_comment_begins_no_conversation(journal: Journal, post: bool | N
         ("@bob you know that", False),
     ],
 )
-async def test_who_was_made_an_offer_takes_it_up_in_any_words(journal: Journal, text: str, speaks: bool) -> None:
+async def test_who_was_made_an_offer_takes_it_up_in_any_words(journal: Journal, text: str, is_speaking: bool) -> None:
     group = Group.of(journal, mode="mention", grey="suggest")
     await group.answered(message(7, key=THREAD), Reply("I may know something about this. Reply to this message."))
     assert not (await group.judged(message(8, text, person="bob", **FOLLOWED_THREAD))).should_speak
-    assert (await group.judged(message(9, text, **FOLLOWED_THREAD))).should_speak is speaks
-    if speaks:
+    assert (await group.judged(message(9, text, **FOLLOWED_THREAD))).should_speak is is_speaking
+    if is_speaking:
         await group.answered(message(10, text, addressed=True, **FOLLOWED_THREAD))
         assert not (await group.judged(message(11, text, **FOLLOWED_THREAD))).should_speak, "it was taken up"
 
@@ -453,7 +459,7 @@ async def test_follow_ups_end_in_time_and_can_be_switched_off(journal: Journal) 
 
 
 @pytest.mark.parametrize(
-    ("later", "reason"),
+    ("later_fields", "reason"),
     [
         ({"text": "@Ann just run pip install rocket", "person": "bob"}, "a human replied"),
         ({"text": "just run pip install rocket", "person": "bob"}, "a human replied"),
@@ -467,15 +473,15 @@ async def test_follow_ups_end_in_time_and_can_be_switched_off(journal: Journal) 
     ],
 )
 async def test_where_every_message_has_a_thread_of_its_own_the_channel_is_one_place(
-    journal: Journal, later: dict[str, Any], reason: str
+    journal: Journal, later_fields: dict[str, Any], reason: str
 ) -> None:
     """On Slack what is written into the channel opens a thread, and is in the channel all the same."""
     group = Group.of(journal, wait_s=5)
     request = message(1, key=replace(CHAT, thread="1"), in_main_chat=True)
     verdict = await group.judged(request)
     assert verdict.wait_s > 4
-    own = {"key": replace(CHAT, thread="2"), "in_main_chat": True} if "key" not in later else {}
-    await group.silent(message(2, **{**own, **later}))
+    own = {"key": replace(CHAT, thread="2"), "in_main_chat": True} if "key" not in later_fields else {}
+    await group.silent(message(2, **{**own, **later_fields}))
     confirmed = await group.gate.recheck(request, verdict)
     assert confirmed.should_speak is not bool(reason)
     assert reason in str(confirmed.reason or "")
@@ -504,13 +510,13 @@ async def test_what_was_begun_before_a_restart_is_finished(journal: Journal) -> 
     assert not (await off.gate.judge(message(1), is_resumed=True)).should_speak
 
 
-@pytest.mark.parametrize("broken", [True, False])
-async def test_when_the_knowledge_cannot_be_asked_it_is_silent(journal: Journal, broken: bool) -> None:
-    library = InMemoryLibrary(broken={"docs"}) if broken else None
+@pytest.mark.parametrize("is_broken", [True, False])
+async def test_when_the_knowledge_cannot_be_asked_it_is_silent(journal: Journal, is_broken: bool) -> None:
+    library = InMemoryLibrary(broken={"docs"}) if is_broken else None
     gate = Gate(LiveSettings(settings(gate={"mode": "auto"})), ChatHistory(journal.database), library)
     verdict = await gate.judge(message(1))
     assert not verdict.should_speak
-    assert ("could not be computed" if broken else "no knowledge") in str(verdict.reason or "")
+    assert ("could not be computed" if is_broken else "no knowledge") in str(verdict.reason or "")
     assert (await gate.judge(message(2, addressed=True))).should_speak
 
 
@@ -713,9 +719,9 @@ def test_a_model_of_another_version_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "model.json"
     file.write_text(model.to_json(), "utf-8")
     assert load_model(file).describe() == model.describe()
-    for broken in (model.to_json().replace('"format": 1', '"format": 0'), "{}", "no JSON"):
-        file.write_text(broken, "utf-8")
-        os.utime(file, ns=(len(broken), len(broken)))
+    for json_text in (model.to_json().replace('"format": 1', '"format": 0'), "{}", "no JSON"):
+        file.write_text(json_text, "utf-8")
+        os.utime(file, ns=(len(json_text), len(json_text)))
         with pytest.raises(ConfigurationError, match="gate DATA.jsonl --fit".replace(".", r"\.")):
             load_model(file)
 
@@ -733,9 +739,9 @@ def test_what_it_says_unasked_is_short_and_in_the_askers_language() -> None:
         assert len(text) < 300
     assert "提及我" in offer_text("怎么安装？", "")
     assert "版本" in clarifying_question("怎么安装？", "安装")
-    long = EarlierAnswer("How?", "Long word " * 100 + "[1, 2] end [3].", 7200)
-    assert "2 h ago" in duplicate_notice(long, "How?")
-    assert len(duplicate_notice(long, "How?")) < MAX_EXCERPT_CHARS + 150
+    long_answer = EarlierAnswer("How?", "Long word " * 100 + "[1, 2] end [3].", 7200)
+    assert "2 h ago" in duplicate_notice(long_answer, "How?")
+    assert len(duplicate_notice(long_answer, "How?")) < MAX_EXCERPT_CHARS + 150
     assert "[1" not in duplicate_notice(EarlierAnswer("How?", "So [1, 2].", 60), "怎么？")
 
 

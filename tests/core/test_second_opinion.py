@@ -96,14 +96,14 @@ async def test_the_model_decides_on_both_sides_of_the_threshold(
         group = Group(journal, model, threshold=probability + distance)
         peer.replies["second_opinion"] = SPEAK
         spoken = await group.judged(message(2 * number))
-        assert spoken == GateDecision(True, is_proactive=True, opinion="p1 says how")
+        assert spoken == GateDecision(True, is_unprompted=True, opinion="p1 says how")
         peer.replies["second_opinion"] = BE_SILENT
-        silent = await group.judged(message(2 * number + 1, f"{QUESTION} "))
-        assert not silent.should_speak
-        assert silent.reason is not None
-        assert silent.reason.reason is SkipReason.MODEL_DECLINED
-        assert f"{probability:.2f}" in str(silent.reason)
-        assert "they are solving it themselves" in str(silent.reason)
+        silent_decision = await group.judged(message(2 * number + 1, f"{QUESTION} "))
+        assert not silent_decision.should_speak
+        assert silent_decision.reason is not None
+        assert silent_decision.reason.reason is SkipReason.MODEL_DECLINED
+        assert f"{probability:.2f}" in str(silent_decision.reason)
+        assert "they are solving it themselves" in str(silent_decision.reason)
     assert peer.agents == ["second_opinion"] * 4, "one call each"
 
 

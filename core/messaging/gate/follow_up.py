@@ -79,7 +79,7 @@ def _makes_offers(settings: Settings) -> bool:
 
 def _is_comment(answer: BotAnswer, message: Message, settings: Settings) -> bool:
     is_commented_chat = f"{message.key.platform}:{message.key.chat}" in settings.auto_comment.chats
-    return answer.is_proactive and (answer.is_for_post or (is_commented_chat and answer.opens_thread))
+    return answer.is_unprompted and (answer.is_for_post or (is_commented_chat and answer.opens_thread))
 
 
 def _started_recently(message: Message, window_s: float) -> bool:

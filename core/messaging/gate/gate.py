@@ -57,7 +57,7 @@ class Doubt:
 class GateDecision:
     """Whether to speak; `reason` says why not, and is None otherwise.
 
-    `canned_reply`, if any, is posted in place of an answer. `is_proactive` says that nobody addressed the bot. If
+    `canned_reply`, if any, is posted in place of an answer. `is_unprompted` says that nobody addressed the bot. If
     `wait_s` is not zero, wait so many seconds and then ask `Gate.recheck`, which also settles a `doubt`. `opinion` is a
     model's reason for speaking, empty where none was asked.
     """
@@ -65,7 +65,7 @@ class GateDecision:
     should_speak: bool
     reason: Skip | None = None
     canned_reply: str = ""
-    is_proactive: bool = False
+    is_unprompted: bool = False
     wait_s: float = 0.0
     doubt: Doubt | None = None
     opinion: str = ""
@@ -89,7 +89,7 @@ class Gate:
         self._second_opinion = second_opinion
         self._get_visible_sources = (permissions or Permissions(live)).visible_sources
         self.chat_policy = ChatPolicy(live)
-        self._last_proactive_at: dict[str, float] = {}
+        self._last_unprompted_at: dict[str, float] = {}
 
     @property
     def _gate_settings(self) -> GateSettings:
@@ -134,8 +134,8 @@ class Gate:
             # Meanwhile the bot may have spoken in another thread of the chat.
             if reason := decision.reason or self._cooldown_reason(message, ()):
                 return _skip(reason)
-        self._last_proactive_at = {**self._active_cooldowns(), get_chat_name(message): time.monotonic()}
-        return GateDecision(True, canned_reply=decision.canned_reply, is_proactive=True, opinion=decision.opinion)
+        self._last_unprompted_at = {**self._active_cooldowns(), get_chat_name(message): time.monotonic()}
+        return GateDecision(True, canned_reply=decision.canned_reply, is_unprompted=True, opinion=decision.opinion)
 
     async def _resolve_doubt(
         self, message: Message, decision: GateDecision, doubt: Doubt, recent_messages: Sequence[HistoryMessage]
@@ -146,7 +146,7 @@ class Gate:
         if opinion is None:
             return _skip(doubt.learned_reason) if doubt.learned_reason else decision
         if opinion.should_speak:
-            return GateDecision(True, is_proactive=True, opinion=opinion.reason)
+            return GateDecision(True, is_unprompted=True, opinion=opinion.reason)
         return _skip(
             skip(
                 SkipReason.MODEL_DECLINED,
@@ -157,9 +157,9 @@ class Gate:
         )
 
     def release_cooldown(self, message: Message) -> None:
-        """End the cooldown after a proactive answer that was never posted."""
-        self._last_proactive_at = {
-            chat: spoken_at for chat, spoken_at in self._last_proactive_at.items() if chat != get_chat_name(message)
+        """End the cooldown after an unprompted answer that was never posted."""
+        self._last_unprompted_at = {
+            chat: spoken_at for chat, spoken_at in self._last_unprompted_at.items() if chat != get_chat_name(message)
         }
 
     async def other_bot_reason(self, message: Message) -> SkipReason | None:
@@ -289,14 +289,14 @@ class Gate:
     def _delayed(self, message: Message, canned_reply: str = "", doubt: Doubt | None = None) -> GateDecision:
         age_s = (datetime.now(UTC) - message.sent_at).total_seconds()
         wait_s = max(0.0, self._gate_settings.wait_s - max(0.0, age_s))
-        return GateDecision(True, canned_reply=canned_reply, is_proactive=True, wait_s=wait_s, doubt=doubt)
+        return GateDecision(True, canned_reply=canned_reply, is_unprompted=True, wait_s=wait_s, doubt=doubt)
 
     def _cooldown_reason(self, message: Message, recent_messages: Sequence[HistoryMessage]) -> Skip | None:
         cooldown_s, last_spoken_at = (
             self._gate_settings.cooldown_s,
-            self._last_proactive_at.get(get_chat_name(message), -float("inf")),
+            self._last_unprompted_at.get(get_chat_name(message), -float("inf")),
         )
-        has_spoken_recently = any(other.has_proactive_answer and other.age_s < cooldown_s for other in recent_messages)
+        has_spoken_recently = any(other.has_unprompted_answer and other.age_s < cooldown_s for other in recent_messages)
         if has_spoken_recently or time.monotonic() - last_spoken_at < cooldown_s:
             return skip(SkipReason.COOLDOWN, seconds=cooldown_s)
         return None
@@ -305,7 +305,7 @@ class Gate:
         now = time.monotonic()
         return {
             chat: spoken_at
-            for chat, spoken_at in self._last_proactive_at.items()
+            for chat, spoken_at in self._last_unprompted_at.items()
             if now - spoken_at < self._gate_settings.cooldown_s
         }
 
