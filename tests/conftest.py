@@ -77,10 +77,10 @@ def convert_once(package_dir: Path, model_dir: Path, shared_dir: Path) -> None:
     """Convert the local embedding model once per run: what comes later, in whichever worker, copies it."""
     with FileLock(shared_dir.with_suffix(".lock")):
         if not shared_dir.is_dir():
-            unfinished = shared_dir.with_suffix(".unfinished")
-            unfinished.mkdir(exist_ok=True)
-            convert_model(package_dir, unfinished)
-            unfinished.rename(shared_dir)
+            unfinished_folder = shared_dir.with_suffix(".unfinished")
+            unfinished_folder.mkdir(exist_ok=True)
+            convert_model(package_dir, unfinished_folder)
+            unfinished_folder.rename(shared_dir)
     shutil.copytree(shared_dir, model_dir, dirs_exist_ok=True)
 
 
@@ -110,9 +110,9 @@ async def open_copy(database: type[Database], path: Path, template: Path, engine
     """Open a database; a new one is a copy of the template, which takes a fraction of the time."""
     if not template.exists():
         with tempfile.TemporaryDirectory(dir=template.parent) as folder:
-            unfinished = Path(folder) / "template.db"
-            await (await open_database(Database, unfinished)).close()
-            unfinished.rename(template)
+            template_file = Path(folder) / "template.db"
+            await (await open_database(Database, template_file)).close()
+            template_file.rename(template)
     # Whoever else opens it at the same time, and a place where nothing can be, is the business of the product.
     with suppress(OSError), tempfile.NamedTemporaryFile(dir=template.parent) as copy:
         if not path.exists():

@@ -88,9 +88,9 @@ def _measure_growth(run: Run, text: Text, limits: Growth) -> str:
         # By the clock on the wall, which is fine-grained: what else the machine does can only make it longer.
         if any(measure(run, quick_text, time.perf_counter) < limits.quick_s for _ in range(2)):
             return ""
-    whole, part = text.make(limits.size), text.make(limits.size // FACTOR)
+    whole_text, part = text.make(limits.size), text.make(limits.size // FACTOR)
     with _cpu_limit(limits.max_s):
-        seconds = measure(run, whole)
+        seconds = measure(run, whole_text)
     if seconds <= limits.min_s:
         return ""
     with _cpu_limit(MIN_RUNS * limits.max_s):
@@ -98,7 +98,7 @@ def _measure_growth(run: Run, text: Text, limits: Growth) -> str:
     if seconds <= part_s * MAX_RATIO:
         return ""
     with _cpu_limit(limits.max_s):
-        seconds = min(seconds, measure(run, whole))
+        seconds = min(seconds, measure(run, whole_text))
     is_linear = seconds <= limits.min_s or seconds <= part_s * MAX_RATIO
     return "" if is_linear else f"{text}: {part_s:.5f} s, then {seconds:.5f} s"
 

@@ -241,9 +241,9 @@ async def fill(journal: Journal) -> None:
             await answered(journal, make_message(number, text, key, author), NOTHING)
         else:
             await silenced(journal, make_message(number, text, key, author))
-    failing = make_message(number + 1, "How large may an upload be?", CHANNEL, "Noa")
-    await journal.record_message(failing)
-    await journal.mark_failed(failing, "the model did not answer: connection refused")
+    failing_message = make_message(number + 1, "How large may an upload be?", CHANNEL, "Noa")
+    await journal.record_message(failing_message)
+    await journal.mark_failed(failing_message, "the model did not answer: connection refused")
     await journal.record_message(make_message(number + 2, "And is there a changelog?", GROUP, "Uli"))
     text, author, key = ANSWERED[0]
     question = await answered(journal, make_message(number + 3, text, key, author))

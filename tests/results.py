@@ -111,7 +111,7 @@ def _quality_lines() -> Iterator[str]:
 
 def _speed_lines() -> Iterator[str]:
     values = curves.read(BENCHMARKS)
-    drawn = curves.pictures(values)
+    pictures = curves.pictures(values)
     if not values:
         yield "No figures are committed yet: they want a quiet machine. `python -m tests.benchmarks --save` keeps them."
     for suite, result in values.items():
@@ -119,7 +119,7 @@ def _speed_lines() -> Iterator[str]:
         yield from (f"### `make bench` suite {suite}", "")
         yield f"{machine['date']}, commit {machine['commit']}: {machine['processor']}, {machine['memory']},"
         yield from (f"{machine['system']}, Python {machine['python']}.", "")
-        if suite in drawn:
+        if suite in pictures:
             yield from (f"![the suite {suite} as curves](benchmarks/{suite}.svg)", "")
         yield from ("| figure | value | promised |", "|---|---|---|")
         for figure in result["figures"]:

@@ -80,7 +80,7 @@ async def open_terminal(
             start_new_session=True,
         )
 
-    async with _running(start, environment) as client:
+    async with _run(start, environment) as client:
         yield client
 
 
@@ -99,12 +99,12 @@ async def open_kimas(
     async def start(terminal: int, environment: Mapping[str, str]) -> ForkedProcess:
         return await forked.start(arguments, folder, environment, [terminal] * 3, is_terminal=True)
 
-    async with _running(start, variables) as client:
+    async with _run(start, variables) as client:
         yield client
 
 
 @asynccontextmanager
-async def _running(
+async def _run(
     start: Callable[[int, Mapping[str, str]], Awaitable[asyncio.subprocess.Process | ForkedProcess]],
     environment: Mapping[str, str],
 ) -> AsyncIterator[Terminal]:

@@ -43,9 +43,11 @@ async def test_a_worker_measures_a_system(name: str, tmp_path: Path) -> None:
         LanguageModelPeer(dimension=DIMENSION, models=(EMBEDDING_MODEL,)) as embedder,
     ):
         place = Place(tmp_path / "index", model.base_url, embedder.base_url)
-        alone, following = ([case.query for case in cases] for cases in (make_alone(2), FOLLOWING))
+        standalone_queries, follow_up_queries = ([case.query for case in cases] for cases in (make_alone(2), FOLLOWING))
         result, lines = tmp_path / "result.json", tmp_path / "documents.jsonl"
-        job = worker.Job(place, result, 0.0, lines, alone, following, [CROWD], rounds=1, spread_s=0.01)
+        job = worker.Job(
+            place, result, 0.0, lines, standalone_queries, follow_up_queries, [CROWD], rounds=1, spread_s=0.01
+        )
         await worker.run(name, "index", job)
         await worker.run(name, "measure", job)
         measured = json.loads(result.read_text("utf-8"))
@@ -73,8 +75,8 @@ def test_the_model_completes_calls_the_tool_and_answers_with_a_fixed_number_of_t
     system = {"role": "system", "content": "Given this, rephrase it to be a standalone question."}
     assert model.reply_to({"messages": [system, *turns]}) == case.completed
     tools = [{"type": "function", "function": {"name": "search_knowledge"}}]
-    called = model.reply_to({"messages": turns, "tools": tools})
-    assert called == ToolCall("search_knowledge", {"query": case.completed})
+    tool_reply = model.reply_to({"messages": turns, "tools": tools})
+    assert tool_reply == ToolCall("search_knowledge", {"query": case.completed})
     evidence = {"role": "system", "content": '<passage id="p1" source="a">\nWords of it.\n</passage>'}
     for messages in (turns, [evidence, *turns]):
         assert len(split_pieces(str(model.reply_to({"messages": messages})))) == TOKENS
@@ -137,8 +139,8 @@ def test_documents_are_short_and_no_question_is_put_twice() -> None:
     documents = make_documents(300)
     assert len({document.id for document in documents}) == len(documents)
     assert all(0 < len(document.text) <= 500 for document in documents)
-    following = make_following(260)
-    assert len({case.query for case in following}) == 260 == len({case.for_model() for case in following})
+    follow_up_cases = make_following(260)
+    assert len({case.query for case in follow_up_cases}) == 260 == len({case.for_model() for case in follow_up_cases})
     assert len({case.query for case in make_alone(21)}) == 21
 
 
@@ -153,7 +155,7 @@ def test_the_table_says_where_kimas_is_behind(tmp_path: Path, monkeypatch: pytes
     theirs |= {"ready_s": 1.0, "memory_mib": 100.0, "alone": {**load, "cpu_ms": 50.0}}
     reports = {"kimas": ours, "bare": {**ours, "cold_first_ms": 300.0}, "haystack": theirs}
     # The bare loop is no framework, and what is rounded to the same is the same.
-    assert [(row.name, ahead) for row, ahead in report.behind(reports)] == [
+    assert [(row.name, lead) for row, lead in report.behind(reports)] == [
         ("memory after the answers one at a time", ["Haystack"])
     ]
     monkeypatch.setattr(report, "FIGURES", tmp_path / "comparison.json")
@@ -182,5 +184,5 @@ def test_head_starts_cost_at_most_15_percent_more_of_the_main_model() -> None:
 
 
 def test_the_committed_figures_are_drawn() -> None:
-    drawn = report.draw(report.committed_reports())
-    assert report.PICTURE.read_text("utf-8") == drawn, "run: python -m tests.comparison --save"
+    picture = report.draw(report.committed_reports())
+    assert report.PICTURE.read_text("utf-8") == picture, "run: python -m tests.comparison --save"

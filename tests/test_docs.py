@@ -85,7 +85,7 @@ def _place(block: Block) -> str:
     return block.place
 
 
-def faults(files: list[Path]) -> tuple[str, ...]:
+def find_problems(files: list[Path]) -> tuple[str, ...]:
     try:
         load_settings(files, (), {}, require_secrets=False)
     except ConfigurationError as error:
@@ -105,7 +105,7 @@ def test_configurations_load(block: Block, tmp_path: Path) -> None:
     if stand_in:
         files.append(tmp_path / "sources.yaml")
         files[-1].write_text("sources:\n" + stand_in, "utf-8")
-    assert [error for error in faults(files) if "does not exist" not in error] == []
+    assert [error for error in find_problems(files) if "does not exist" not in error] == []
 
 
 @pytest.mark.parametrize("command", commands(), ids=lambda command: f"{command.place} {command.text}")
@@ -147,22 +147,22 @@ def _anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"`[^`\n]*`", "", FENCE.sub("", page.read_text("utf-8")))
-    broken = []
+    broken_links = []
     for link in LINK.findall(text):
         target, _, anchor = link.partition("#")
         if re.match(r"[a-z]+:", link):
             continue
         file = page.parent / target if target else page
         if not file.exists() or (anchor and file.suffix == ".md" and anchor not in _anchors(file)):
-            broken.append(link)
-    assert broken == []
+            broken_links.append(link)
+    assert broken_links == []
 
 
 def test_the_guide_lists_every_page() -> None:
     index = ROOT / "docs/README.md"
-    listed = {link.partition("#")[0] for link in LINK.findall(index.read_text("utf-8"))}
+    linked_files = {link.partition("#")[0] for link in LINK.findall(index.read_text("utf-8"))}
     pages = {page.name for page in index.parent.glob("*.md")} - {index.name}
-    assert pages - listed == set()
+    assert pages - linked_files == set()
 
 
 def test_there_is_something_to_check() -> None:
@@ -258,5 +258,5 @@ def test_there_are_places_to_check() -> None:
 def test_lines_are_short_enough_to_read(page: Path) -> None:
     """Lines of prose have at most 120 characters; rows of tables and blocks of code cannot be wrapped."""
     text = FENCE.sub("", page.read_text("utf-8"))
-    long = [line for line in text.split("\n") if len(line) > 120 and not line.startswith(("|", "![", "- ["))]
-    assert [line for line in long if " " in line.strip() and not re.match(r" +\|", line)] == []
+    long_lines = [line for line in text.split("\n") if len(line) > 120 and not line.startswith(("|", "![", "- ["))]
+    assert [line for line in long_lines if " " in line.strip() and not re.match(r" +\|", line)] == []

@@ -55,7 +55,7 @@ async def model() -> AsyncIterator[LanguageModelPeer]:
 
 
 @pytest.fixture
-def connected(deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer) -> Deployment:
+def connected_deployment(deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer) -> Deployment:
     deployment.settings["telegram"] = {"token": {"env": "BOT_TOKEN"}, "api_url": telegram.api_url}
     deployment.settings["models"] = {"main": {"base_url": model.base_url, "model": "peer"}}
     deployment.environment["BOT_TOKEN"] = telegram.token
@@ -68,10 +68,10 @@ def test_a_repository_becomes_a_cited_answer(deployment: Deployment) -> None:
     assert answer["nearest"] == []
     assert "rotate_keys" in answer["answer"]
     assert "[1]" in answer["answer"]
-    cited = answer["citations"][0]
+    citation = answer["citations"][0]
     commit_id = git(deployment.folder / "rocket", "rev-parse", "HEAD")
-    assert cited["path"] in ("README.md", "rocket/server.py")
-    assert cited["url"].startswith(f"https://example.org/rocket/blob/{commit_id}/{cited['path']}#L")
+    assert citation["path"] in ("README.md", "rocket/server.py")
+    assert citation["url"].startswith(f"https://example.org/rocket/blob/{commit_id}/{citation['path']}#L")
     assert {"rewrite", "route", "search", "rerank", "total"} <= set(answer["timings_ms"])
     output = deployment.kimas("ask", "How do I change the signing key of sessions?").stdout
     assert "\x1b[" not in output, "no colours where nobody is watching"
@@ -93,10 +93,10 @@ def test_knowledge_follows_the_repository(deployment: Deployment) -> None:
 
 
 async def test_a_group_member_gets_a_streamed_cited_answer(
-    connected: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
+    connected_deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
 ) -> None:
     model.tokens_per_s = 5
-    async with connected.daemon() as process:
+    async with connected_deployment.daemon() as process:
         telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
         await telegram.wait_for_reply(GROUP, READY_S, containing="rotate_keys")
         await telegram.wait_until(lambda: bool(telegram.called("editMessageText")), READY_S)
@@ -105,20 +105,20 @@ async def test_a_group_member_gets_a_streamed_cited_answer(
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 60) == 0
     assert telegram.pending() == []
-    assert telegram.token not in connected.log()
+    assert telegram.token not in connected_deployment.log()
 
 
 async def test_a_kill_between_receipt_and_reply_leads_to_one_answer(
-    connected: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
+    connected_deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
 ) -> None:
     model.hang = True
-    async with connected.daemon() as process:
+    async with connected_deployment.daemon() as process:
         telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
         await telegram.wait_until(lambda: bool(model.requests), READY_S)
         process.kill()
         await process.wait()
     model.hang = False
-    async with connected.daemon():
+    async with connected_deployment.daemon():
         await telegram.wait_for_reply(GROUP, READY_S, containing="rotate_keys")
         telegram.say(GROUP, "/help@kimas_bot")
         await telegram.wait_for_reply(GROUP, READY_S, containing="I answer questions from")
@@ -127,30 +127,30 @@ async def test_a_kill_between_receipt_and_reply_leads_to_one_answer(
 
 
 async def test_a_kill_in_the_middle_of_the_reply_continues_the_same_message(
-    connected: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
+    connected_deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
 ) -> None:
     model.stall_after = 3
-    async with connected.daemon() as process:
+    async with connected_deployment.daemon() as process:
         telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
         first_reply = await telegram.wait_for_reply(GROUP, READY_S)
-        await posted(connected)
+        await posted(connected_deployment)
         process.kill()
         await process.wait()
     model.stall_after = None
-    async with connected.daemon():
+    async with connected_deployment.daemon():
         reply = await telegram.wait_for_reply(GROUP, READY_S, containing="nobody is logged out")
     assert reply.id == first_reply.id
 
 
 async def test_under_a_service_manager_the_last_answer_is_finished(
-    connected: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
+    connected_deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
 ) -> None:
     model.tokens_per_s = 5
     with TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(f"{folder}/notify")
         manager.setblocking(False)
-        connected.environment["NOTIFY_SOCKET"] = f"{folder}/notify"
-        async with connected.daemon() as process:
+        connected_deployment.environment["NOTIFY_SOCKET"] = f"{folder}/notify"
+        async with connected_deployment.daemon() as process:
             assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(manager, 100), READY_S) == b"READY=1"
             telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
             first_reply = await telegram.wait_for_reply(GROUP, READY_S)
@@ -160,30 +160,30 @@ async def test_under_a_service_manager_the_last_answer_is_finished(
         assert manager.recv(100) == b"STOPPING=1"
     assert "nobody is logged out" in telegram.messages(GROUP)[-1].text
     assert telegram.messages(GROUP)[-1].id == first_reply.id
-    assert "daemon.messages_left" not in connected.log()
+    assert "daemon.messages_left" not in connected_deployment.log()
 
 
 async def test_sigterm_hands_back_what_it_cannot_finish(
-    connected: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
+    connected_deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
 ) -> None:
-    connected.settings["run"] = {"grace_s": 0.5}
+    connected_deployment.settings["run"] = {"grace_s": 0.5}
     model.hang = True
-    async with connected.daemon() as process:
+    async with connected_deployment.daemon() as process:
         telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
         await telegram.wait_until(lambda: bool(model.requests), READY_S)
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 60) == 0
-    assert "daemon.messages_left" in connected.log()
+    assert "daemon.messages_left" in connected_deployment.log()
     model.hang = False
-    async with connected.daemon():
+    async with connected_deployment.daemon():
         await telegram.wait_for_reply(GROUP, READY_S, containing="rotate_keys")
 
 
 async def test_a_dead_model_is_told_as_quotes_and_chatter_gets_no_reply(
-    connected: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
+    connected_deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
 ) -> None:
     model.status = 500
-    async with connected.daemon():
+    async with connected_deployment.daemon():
         telegram.say(GROUP, "nice weather today")
         telegram.say(GROUP, "@kimas_bot How do I change the signing key of sessions?")
         reply = await telegram.wait_for_reply(GROUP, READY_S, containing="could not answer")

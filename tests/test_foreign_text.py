@@ -142,10 +142,10 @@ def test_what_cleans_a_text_leaves_a_clean_one_as_it_is(name: str, text: str) ->
     assert IDEMPOTENT[name](clean) == clean
 
 
-@given(before=TEXTS, after=TEXTS)
-def test_no_secret_comes_through_the_redactor(before: str, after: str) -> None:
+@given(text_before=TEXTS, text_after=TEXTS)
+def test_no_secret_comes_through_the_redactor(text_before: str, text_after: str) -> None:
     secret = "hunter2-secret-of-ours"
-    assert secret not in make_redactor([secret])(f"{before}{secret}{after}")
+    assert secret not in make_redactor([secret])(f"{text_before}{secret}{text_after}")
 
 
 @pytest.mark.parametrize("platform", RENDERERS)
@@ -271,8 +271,10 @@ def mutate(event: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
 
     def replace_some(value: Any) -> st.SearchStrategy[Any]:
         if isinstance(value, dict):
-            same = st.fixed_dictionaries({}, optional={key: replace_some(item) for key, item in value.items()})
-            return st.one_of(same, same, same, VALUES)
+            changed_fields = st.fixed_dictionaries(
+                {}, optional={key: replace_some(item) for key, item in value.items()}
+            )
+            return st.one_of(changed_fields, changed_fields, changed_fields, VALUES)
         if isinstance(value, list):
             return st.one_of(st.tuples(*map(replace_some, value)).map(list), VALUES)
         return st.one_of(st.just(value), st.just(value), TEXTS if isinstance(value, str) else VALUES)
@@ -343,10 +345,10 @@ def test_an_event_of_slack_is_a_message_or_ignored(text: str, name: str, data: s
 
 @given(text=TEXTS, name=TEXTS, data=st.data())
 def test_an_event_of_discord_is_a_message_or_ignored(text: str, name: str, data: st.DataObject) -> None:
-    missing = data.draw(
+    missing_fields = data.draw(
         st.sets(st.sampled_from(("member", "mentions", "attachments", "referenced_message", "guild_id")))
     )
-    event = {key: value for key, value in DISCORD_EVENT.items() if key not in missing}
+    event = {key: value for key, value in DISCORD_EVENT.items() if key not in missing_fields}
     event = {**event, "content": text, "author": {**DISCORD_EVENT["author"], "username": name}}
     location = discord.to_location({"id": "5", "type": 0, "guild_id": "6"})
     message = discord.to_message(event, discord.Identity("1", "kimas", "2"), location)

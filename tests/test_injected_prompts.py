@@ -39,12 +39,14 @@ Caller = Callable[[RoleChatModel, str, Path], Awaitable[None]]
 async def ask_second_opinion(model: RoleChatModel, text: str, folder: Path) -> None:
     """Show the gate's model an attempt as the message, as an earlier one, as its author's name, and as a passage."""
     journal = await Journal.open(folder / "journal.db")
-    live = LiveSettings(settings(), RuntimeOverrides(journal.database))
+    live_settings = LiveSettings(settings(), RuntimeOverrides(journal.database))
     usage = UsageRepository(journal.database)
-    opinion = SecondOpinion(live, parts(model=model), QuotaLimiter(live, usage, TokenUsage(100, 100)), usage)
+    opinion = SecondOpinion(
+        live_settings, parts(model=model), QuotaLimiter(live_settings, usage, TokenUsage(100, 100)), usage
+    )
     message = Message("1", CHAT, "ann", text[:40], f"{QUESTION} {text}", datetime.now(UTC))
-    earlier = HistoryMessage("0", "", "bob", text, text, "", False, False, 1.0)
-    decision = await opinion.ask(message, [passage("flux", text)], [earlier])
+    earlier_message = HistoryMessage("0", "", "bob", text, text, "", False, False, 1.0)
+    decision = await opinion.ask(message, [passage("flux", text)], [earlier_message])
     await journal.close()
     assert decision is not None
     assert not decision.should_speak, "only the model decides, and it declined"
@@ -63,8 +65,8 @@ async def ask_judge(model: RoleChatModel, text: str, folder: Path) -> None:
     judge = Judge(model, own, settings().budget, Prompts.read())
     passages = (passage("p1", text),)
     reply = Reply(f"It is blue [1]. {text}", (Citation(1, "p1", "docs", text, "a.md", ""),), passages=passages)
-    judged = await judge_answers(judge, [(Question(f"{QUESTION} {text}"), text, reply)])
-    assert judged.unreadable == 1, "what the answer itself says is no verdict"
+    verdicts = await judge_answers(judge, [(Question(f"{QUESTION} {text}"), text, reply)])
+    assert verdicts.unreadable == 1, "what the answer itself says is no verdict"
 
 
 CALLERS: dict[str, Caller] = {"second opinion": ask_second_opinion, "rewrites": ask_rewrites, "judge": ask_judge}
@@ -72,8 +74,8 @@ CALLERS: dict[str, Caller] = {"second opinion": ask_second_opinion, "rewrites": 
 
 @pytest.fixture
 async def peer() -> AsyncIterator[ScriptedPeer]:
-    async with ScriptedPeer(second_opinion=SILENT) as running:
-        yield running
+    async with ScriptedPeer(second_opinion=SILENT) as silent_peer:
+        yield silent_peer
 
 
 @pytest.mark.parametrize("caller", CALLERS)

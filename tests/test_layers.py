@@ -106,9 +106,9 @@ def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
             assert node.level == 0, f"line {node.lineno}: relative import"
             yield node.lineno, node.module or ""
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
-            called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            function_name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
             first = node.args[0] if node.args else None
-            if called in ("import_module", "__import__") and isinstance(first, ast.Constant):
+            if function_name in ("import_module", "__import__") and isinstance(first, ast.Constant):
                 yield node.lineno, str(first.value)
 
 
@@ -122,8 +122,8 @@ def misplaced(name: str, tree: ast.AST) -> list[str]:
     for line, module in imports(tree):
         top = module.split(".")[0]
         if top not in PACKAGES and top not in sys.stdlib_module_names and not is_allowed(top, name):
-            allowed = ", ".join(VENDORS.get(top, [])) or "nowhere: add it to the table in this test first"
-            results.append(f"{name}:{line}: {module} may be imported in: {allowed}")
+            allowed_places = ", ".join(VENDORS.get(top, [])) or "nowhere: add it to the table in this test first"
+            results.append(f"{name}:{line}: {module} may be imported in: {allowed_places}")
     return results
 
 
@@ -155,10 +155,10 @@ def test_the_rules_can_be_broken(name: str, line: str) -> None:
 def test_nothing_grows_too_long(file: Path) -> None:
     lines = len(file.read_text("utf-8").splitlines())
     assert lines <= LONGEST_FILE, f"{lines} lines"
-    long = {
+    long_functions = {
         node.name: length
         for node in ast.walk(get_tree(file))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (length := (node.end_lineno or 0) - node.lineno + 1) > LONGEST_FUNCTION
     }
-    assert long == {}
+    assert long_functions == {}

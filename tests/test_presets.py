@@ -119,8 +119,8 @@ async def test_a_preset_answers_from_end_to_end(preset: Path, peers: Peers, tmp_
     assert all(source["passages"] > 0 for source in ingested["sources"])
     question = QUESTIONS.get(preset.stem, "How does Rocket keep its sessions?")
     reply = await call(*files, "ask", question)
-    allowed = load_settings([preset], (), {}, require_secrets=False).strategies.allowed
-    assert reply["strategy"] in allowed
+    allowed_strategies = load_settings([preset], (), {}, require_secrets=False).strategies.allowed
+    assert reply["strategy"] in allowed_strategies
     assert reply["cut"] == []
     assert not reply["extractive"]
     assert [citation["n"] for citation in reply["citations"]] == [1]
@@ -181,5 +181,5 @@ def test_the_auto_comment_bot_is_done_in_time() -> None:
     assert isinstance(news, SearchApiSource)
     patience_s = LIVE_TIME_SHARE * settings.budget.search * settings.budget.deadline_s
     assert patience_s >= news.timeout_s, "the search service is not left before its own time is over"
-    ahead = ("rewrite", "route", "requery", "search", "rerank")
-    assert sum(getattr(settings.budget, stage) for stage in ahead) <= 0.65, "what is left is for writing"
+    earlier_stages = ("rewrite", "route", "requery", "search", "rerank")
+    assert sum(getattr(settings.budget, stage) for stage in earlier_stages) <= 0.65, "what is left is for writing"

@@ -83,10 +83,10 @@ def test_an_answer_is_useful_with_its_facts_and_at_most_one_irrelevant_quote() -
     assert not judge(f"> Apples are red. [3]\n\n> Pears are green. [3]\n\n{useful}").is_useful
     assert judge("> Start the server. [1]").missing == question.facts
     page = Citation(1, "p", "docs", "Title", question.file, "")
-    named = quoted_answers.judge(question, Reply("Nothing.", nearest_pages=(page,)))
-    assert named.is_helped([question.file])
-    assert not named.is_useful
-    assert not named.is_helped(["other.md"])
+    judgement = quoted_answers.judge(question, Reply("Nothing.", nearest_pages=(page,)))
+    assert judgement.is_helped([question.file])
+    assert not judgement.is_useful
+    assert not judgement.is_helped(["other.md"])
 
 
 def test_our_statements_and_questions_name_their_places() -> None:

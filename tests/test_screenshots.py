@@ -43,9 +43,9 @@ PAGES = {
 def test_a_picture_is_shown_with_words_for_who_cannot_see_it(name: str, page: str) -> None:
     output = (ROOT / page).read_text("utf-8")
     folder = "docs/images" if page == "README.md" else "images"
-    about, text, _ = output.partition(f"]({folder}/{name}.svg)")
+    description, text, _ = output.partition(f"]({folder}/{name}.svg)")
     assert text
-    assert len(about.rpartition("![")[2]) > 20
+    assert len(description.rpartition("![")[2]) > 20
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -65,9 +65,9 @@ def test_a_picture_needs_nothing_from_elsewhere_and_suits_dark_pages(name: str) 
 @pytest.mark.parametrize("name", PHOTOGRAPHS)
 def test_pictures_of_the_operators_page_are_small_and_shown(name: str) -> None:
     page = (ROOT / "docs/operator-page.md").read_text("utf-8")
-    about, text, _ = page.partition(f"](images/{name}.png)")
+    description, text, _ = page.partition(f"](images/{name}.png)")
     assert text
-    assert name == "operator-phone" or len(about.rpartition("![")[2]) > 20
+    assert name == "operator-phone" or len(description.rpartition("![")[2]) > 20
     assert 5_000 < (PICTURES / f"{name}.png").stat().st_size < 120_000
 
 

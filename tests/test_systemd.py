@@ -58,7 +58,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
 
 @needs_systemd
 @pytest.mark.parametrize(
-    ("right", "wrong"),
+    ("valid_line", "invalid_line"),
     [
         ("NoNewPrivileges=yes", "NoNewPrivilege=yes"),
         ("WatchdogSec=1min", "WatchdogSec=soon"),
@@ -66,10 +66,10 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
         ("/opt/kimas/.venv/bin/kimas", "/opt/elsewhere/kimas"),
     ],
 )
-def test_systemd_would_complain(tmp_path: Path, right: str, wrong: str) -> None:
+def test_systemd_would_complain(tmp_path: Path, valid_line: str, invalid_line: str) -> None:
     text = UNIT.read_text("utf-8")
-    assert text.count(right) == 1
-    assert complaints(tmp_path, text.replace(right, wrong)) != ""
+    assert text.count(valid_line) == 1
+    assert complaints(tmp_path, text.replace(valid_line, invalid_line)) != ""
 
 
 def _documented_drop_in() -> str:
@@ -88,11 +88,11 @@ def test_systemd_accepts_the_documented_credentials(tmp_path: Path) -> None:
 def test_the_documented_configuration_names_the_credentials_of_the_unit() -> None:
     """What the unit and the drop-in load is what the examples read, by the path where systemd puts it."""
     text = (UNIT.parents[1] / "docs" / "operate.md").read_text("utf-8")
-    read = set(re.findall(r"/run/credentials/kimas\.service/([\w-]+)\}", text))
+    names = set(re.findall(r"/run/credentials/kimas\.service/([\w-]+)\}", text))
     loaded = set(
         re.findall(r"^LoadCredential=([\w-]+):", UNIT.read_text("utf-8") + _documented_drop_in(), re.MULTILINE)
     )
-    assert read == loaded
+    assert names == loaded
 
 
 def test_every_secret_can_be_a_credential(tmp_path: Path) -> None:
@@ -111,9 +111,9 @@ def test_every_secret_can_be_a_credential(tmp_path: Path) -> None:
 
 def _sections(section: type[BaseModel]) -> set[type[BaseModel]]:
     """Return a section of the settings with all that are inside."""
-    models, waiting = set[type[BaseModel]](), [section]
-    while waiting:
-        current = waiting.pop()
+    models, pending_models = set[type[BaseModel]](), [section]
+    while pending_models:
+        current = pending_models.pop()
         if current in models:
             continue
         models.add(current)
@@ -121,7 +121,7 @@ def _sections(section: type[BaseModel]) -> set[type[BaseModel]]:
         while annotations:
             annotation = annotations.pop()
             if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-                waiting.append(annotation)
+                pending_models.append(annotation)
             annotations += getattr(annotation, "__args__", ())
     return models
 

@@ -45,9 +45,9 @@ def test_rows_follow_each_other_as_they_began_and_one_name_has_one_row() -> None
         ("model: summarizer", 1),
     ]
     assert RUN.without_model_ms() == pytest.approx(10 + 20)
-    drawn = ElementTree.fromstring(draw(RUN))  # noqa: S314  our own picture
-    assert len(list(drawn.iter(f"{SVG}rect"))) == 5, "two searches, a call, and a call that spoke in the middle"
-    assert drawn.attrib["aria-label"] == "a <title>"
+    picture = ElementTree.fromstring(draw(RUN))  # noqa: S314  our own picture
+    assert len(list(picture.iter(f"{SVG}rect"))) == 5, "two searches, a call, and a call that spoke in the middle"
+    assert picture.attrib["aria-label"] == "a <title>"
 
 
 def test_a_budget_notes_when_each_run_of_a_stage_began() -> None:

@@ -63,18 +63,18 @@ SUITES = {
 async def measure(names: list[str]) -> tuple[dict[str, list[Figure]], list[str]]:
     """Return the figures of each suite, and the names of those that failed; what one costs is printed as it ends."""
     figures: dict[str, list[Figure]] = {}
-    failed: list[str] = []
+    failed_names: list[str] = []
     # One folder for all: what one suite ingested the next one uses.
     with tempfile.TemporaryDirectory(prefix="kimas-bench-") as folder:
         for name in names:
-            started = time.monotonic()
+            started_at = time.monotonic()
             try:
                 figures[name] = await SUITES[name](Path(folder))
             except Exception:  # an hour of measurements is not lost to one suite; the exit code tells of it
                 traceback.print_exc()
-                failed.append(name)
-            print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
-    return figures, failed
+                failed_names.append(name)
+            print(f"{name}: {time.monotonic() - started_at:.0f} s", file=sys.stderr, flush=True)
+    return figures, failed_names
 
 
 def main() -> None:
@@ -85,16 +85,16 @@ def main() -> None:
     )
     options = parser.parse_args()
     table = Table("what", "measured", "promised", "", box=None, header_style="bold", pad_edge=False)
-    measured, failed = asyncio.run(measure(options.suites or list(SUITES)))
-    for figure in (figure for figures in measured.values() for figure in figures):
+    all_figures, failed_names = asyncio.run(measure(options.suites or list(SUITES)))
+    for figure in (figure for figures in all_figures.values() for figure in figures):
         mark = "" if figure.limit is None else "[green]ok[/]" if figure.value <= figure.limit else "[red]over[/]"
         limit = "" if figure.limit is None else f"under {figure.limit:g} {figure.unit}"
         table.add_row(figure.name, f"{figure.value:.4g} {figure.unit}", limit, mark)
     Console().print(table)
     if options.save:
-        results.save(measured)
-    if failed:
-        sys.exit(f"failed: {', '.join(failed)}")
+        results.save(all_figures)
+    if failed_names:
+        sys.exit(f"failed: {', '.join(failed_names)}")
 
 
 if __name__ == "__main__":

@@ -31,10 +31,10 @@ async def measure(folder: Path) -> list[Figure]:
         async with open_app(settings) as app:
             await app.warm_up()
             await _crowd(app, 4)
-            alone = (await _crowd(app, 1)).first_ms[0]
+            alone_ms = (await _crowd(app, 1)).first_ms[0]
             return [
-                *(await _crowd(app, 64)).figures(alone, 0.85, 300),
-                *(await _crowd(app, 200)).figures(alone, None, None),
+                *(await _crowd(app, 64)).figures(alone_ms, 0.85, 300),
+                *(await _crowd(app, 200)).figures(alone_ms, None, None),
                 Figure(
                     "crowd: peak resident memory", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MiB", 400
                 ),
@@ -51,12 +51,12 @@ class Crowd:
         self.wall_s = 0.0
         self.cpu_ms = 0.0
 
-    def figures(self, alone: float, share: float | None, above: float | None) -> list[Figure]:
+    def figures(self, alone_ms: float, share: float | None, above: float | None) -> list[Figure]:
         ideal = SPREAD_S + TTFT_S + TOKENS / RATE
         person = f"crowd of {self.size}"
         return [
             Figure(f"{person}: time over what the model permits", self.wall_s / ideal, "x", share and 1 / share),
-            Figure(f"{person}: first token p95 above one's", percentile(self.first_ms, 0.95) - alone, "ms", above),
+            Figure(f"{person}: first token p95 above one's", percentile(self.first_ms, 0.95) - alone_ms, "ms", above),
             Figure(f"{person}: first token p50", median(self.first_ms), "ms"),
             Figure(f"{person}: longest event-loop stall", self.stall_ms, "ms", 50),
             Figure(f"{person}: CPU per answer", self.cpu_ms / self.size, "ms", 60),
@@ -65,9 +65,9 @@ class Crowd:
 
 async def _crowd(app: App, size: int) -> Crowd:
     crowd = Crowd(size)
-    watching = asyncio.create_task(_watch(crowd))
+    watch_task = asyncio.create_task(_watch(crowd))
     process = psutil.Process(os.getpid())
-    cpu, started = sum(process.cpu_times()[:2]), time.perf_counter()
+    cpu, started_at = sum(process.cpu_times()[:2]), time.perf_counter()
 
     async def ask_once(number: int) -> None:
         await asyncio.sleep(SPREAD_S * number / size)
@@ -78,14 +78,14 @@ async def _crowd(app: App, size: int) -> Crowd:
         crowd.first_ms.append(watch.first_ms)
 
     await asyncio.gather(*map(ask_once, range(size)))
-    crowd.wall_s = time.perf_counter() - started
+    crowd.wall_s = time.perf_counter() - started_at
     crowd.cpu_ms = (sum(process.cpu_times()[:2]) - cpu) * 1000
-    watching.cancel()
+    watch_task.cancel()
     return crowd
 
 
 async def _watch(crowd: Crowd) -> None:
     while True:
-        before = time.perf_counter()
+        started_at = time.perf_counter()
         await asyncio.sleep(0.005)
-        crowd.stall_ms = max(crowd.stall_ms, (time.perf_counter() - before - 0.005) * 1000)
+        crowd.stall_ms = max(crowd.stall_ms, (time.perf_counter() - started_at - 0.005) * 1000)

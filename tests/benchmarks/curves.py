@@ -77,7 +77,7 @@ def draw(suite: str, curves: Sequence[Curve], machine: Mapping[str, str]) -> str
     rows = (len(curves) + 1) // 2
     height = TOP + rows * PANEL + 16
     title = escape(f"make bench, suite {suite}: over {curves[0].axis}")
-    where = f"{machine['date']}, commit {machine['commit']}, {machine['processor']}, {machine['memory']}"
+    machine_text = f"{machine['date']}, commit {machine['commit']}, {machine['processor']}, {machine['memory']}"
     panels = "\n".join(
         line
         for number, curve in enumerate(curves)
@@ -87,7 +87,7 @@ def draw(suite: str, curves: Sequence[Curve], machine: Mapping[str, str]) -> str
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" '
         f'aria-label="{title}">\n<title>{title}</title>\n<style>{STYLE}</style>\n'
         f'<text class="title" x="4" y="18">{title}</text>\n{panels}\n'
-        f'<text class="about" x="4" y="{height - 6}">{escape(where)}</text>\n</svg>\n'
+        f'<text class="about" x="4" y="{height - 6}">{escape(machine_text)}</text>\n</svg>\n'
     )
 
 

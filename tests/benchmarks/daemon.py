@@ -38,10 +38,10 @@ async def measure(folder: Path) -> list[Figure]:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
                 (folder / "notify").unlink(missing_ok=True)
                 notify.bind(str(folder / "notify"))
-                started = time.monotonic()
+                started_at = time.monotonic()
                 async with deployment.daemon() as process:
                     await asyncio.to_thread(notify.recv, 100)
-                    ready.append(time.monotonic() - started)
+                    ready.append(time.monotonic() - started_at)
                     for number in range(QUESTIONS):
                         telegram.say(CHAT + start, f"How does client {number} retry a request that timed out?")
                     await telegram.wait_until(lambda: len(model.requests) >= QUESTIONS, 60)

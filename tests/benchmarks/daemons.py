@@ -120,9 +120,9 @@ class Fleet:
 
     async def ask(self) -> None:
         """Ask everything, spread over the time and the chats."""
-        started, pause_s = time.monotonic(), self.shape.seconds / self.shape.messages
+        started_at, pause_s = time.monotonic(), self.shape.seconds / self.shape.messages
         for number in range(self.shape.messages):
-            await asyncio.sleep(max(0.0, started + number * pause_s - time.monotonic()))
+            await asyncio.sleep(max(0.0, started_at + number * pause_s - time.monotonic()))
             chat = -1000 - number % self.shape.chats
             text = f"@{self.telegram.username} {self.shape.question.format(number=number)}"
             message_id = self.telegram.say(chat, text)
@@ -133,12 +133,12 @@ class Fleet:
         (leader,) = self._rows("SELECT owner FROM leases WHERE name LIKE 'bot:%'")
         index = next(number for number, item in enumerate(self.deployments) if str(leader[0]) in item.log())
         states = "state IN ('received', 'answering', 'sending')"
-        unfinished = f"SELECT count(*) FROM messages WHERE {states} AND owner = '{leader[0]}'"  # noqa: S608
+        unfinished_query = f"SELECT count(*) FROM messages WHERE {states} AND owner = '{leader[0]}'"  # noqa: S608
         self.processes[index].send_signal(signal.SIGKILL)
         killed_at, leader_s = time.monotonic(), 0.0
-        unfinished_count = int(self._rows(unfinished)[0][0])
+        unfinished_count = int(self._rows(unfinished_query)[0][0])
         async with asyncio.timeout(10 * self.shape.lease_s):
-            while not leader_s or self._rows(unfinished)[0][0]:
+            while not leader_s or self._rows(unfinished_query)[0][0]:
                 if not leader_s and self._rows("SELECT owner FROM leases WHERE name LIKE 'bot:%'") != [leader]:
                     leader_s = time.monotonic() - killed_at
                 await asyncio.sleep(LOOK_S)

@@ -87,18 +87,18 @@ def _bars(rows: list[tuple[str, list[Bar]]], scale: float) -> Iterator[str]:
         y = TOP + number * ROW
         yield f'<text x="{LABELS - 8}" y="{y + 13}" text-anchor="end">{escape(name)}</text>'
         for bar in bars:
-            about = f"<title>{escape(name)}: from {bar.start_ms:.0f} ms, {bar.spent_ms:.1f} ms</title>"
+            tooltip = f"<title>{escape(name)}: from {bar.start_ms:.0f} ms, {bar.spent_ms:.1f} ms</title>"
             spoke = bar.first_ms or bar.end_ms
             if bar.of_model:
-                yield _box("wait", bar.start_ms, spoke, y, scale, about)
+                yield _box("wait", bar.start_ms, spoke, y, scale, tooltip)
             if not bar.of_model or bar.first_ms:
                 start = bar.first_ms if bar.of_model else bar.start_ms
-                yield _box("model" if bar.of_model else "stage", start, bar.end_ms, y, scale, about)
+                yield _box("model" if bar.of_model else "stage", start, bar.end_ms, y, scale, tooltip)
 
 
-def _box(kind: str, start: float, end: float, y: int, scale: float, about: str) -> str:
+def _box(kind: str, start: float, end: float, y: int, scale: float, tooltip: str) -> str:
     x, width = LABELS + start * scale, max(NARROWEST, (end - start) * scale)
-    return f'<rect class="{kind}" x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="{ROW - 7}">{about}</rect>'
+    return f'<rect class="{kind}" x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="{ROW - 7}">{tooltip}</rect>'
 
 
 def _first_token(waterfall: Waterfall, scale: float, height: int) -> Iterator[str]:

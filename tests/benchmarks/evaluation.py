@@ -33,9 +33,9 @@ async def measure(folder: Path) -> list[Figure]:
     deployment = Deployment(folder, {})
     figures = []
     for kind, data, limit in (("retrieval", retrieval, 180.0), ("routing", routing, None)):
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         result = deployment.kimas("eval", kind, str(data), "--corpus", str(corpus), "--json")
-        seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - started_at
         figures.append(
             Figure(f"evaluation: {kind}, {DOCUMENTS:,} passages, {QUESTIONS:,} questions", seconds, "s", limit)
         )
@@ -51,13 +51,13 @@ def write_set(folder: Path) -> tuple[Path, Path, Path]:
     by_source: dict[str, list[tuple[str, str, str]]] = {}
     for source, name, first, rest in docstrings():
         by_source.setdefault(source, []).append((name, first, rest))
-    retained = sorted(by_source, key=lambda source: -len(by_source[source]))[:SOURCES]
+    source_names = sorted(by_source, key=lambda source: -len(by_source[source]))[:SOURCES]
     dice = random.Random(1)
-    chosen = [(source, *group) for source in retained for group in by_source[source]]
+    pairs = [(source, *group) for source in source_names for group in by_source[source]]
     # Every source keeps some, the large ones more.
-    chosen = sorted(dice.sample(chosen, min(DOCUMENTS, len(chosen))))
-    corpus = [{"id": name, "text": rest, "title": name, "source": source} for source, name, _, rest in chosen]
-    questions = dice.sample(chosen, QUESTIONS)
+    pairs = sorted(dice.sample(pairs, min(DOCUMENTS, len(pairs))))
+    corpus = [{"id": name, "text": rest, "title": name, "source": source} for source, name, _, rest in pairs]
+    questions = dice.sample(pairs, QUESTIONS)
     retrieval = [
         {"id": str(n), "question": question[2], "relevant": [question[1]]} for n, question in enumerate(questions)
     ]
@@ -77,7 +77,7 @@ def write_set(folder: Path) -> tuple[Path, Path, Path]:
 def docstrings() -> Iterator[tuple[str, str, str, str]]:
     """Yield source, name, first sentence and the rest of every longer docstring of the packages and the library."""
     roots = (Path(sysconfig.get_paths()["purelib"]), Path(sysconfig.get_paths()["stdlib"]))
-    observed: set[str] = set()
+    seen_names: set[str] = set()
     for root in roots:
         for file in sorted(root.glob("*/**/*.py")):
             source = file.relative_to(root).parts[0].replace(".", "-").strip("_").lower()
@@ -86,8 +86,8 @@ def docstrings() -> Iterator[tuple[str, str, str, str]]:
             for name, text in _of(file):
                 first, _, rest = text.partition("\n\n")
                 key = f"{file.relative_to(root).as_posix()}:{name}"
-                if 20 < len(first) < 200 and SHORTEST < len(rest) < LONGEST and first not in observed:
-                    observed.add(first)
+                if 20 < len(first) < 200 and SHORTEST < len(rest) < LONGEST and first not in seen_names:
+                    seen_names.add(first)
                     yield source, key, " ".join(first.split()), rest
 
 

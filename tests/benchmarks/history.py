@@ -60,21 +60,21 @@ async def measure(folder: Path) -> list[Figure]:
             await answer(Question(ALONE), StopWatch(), app.deps)
             leaning: list[float] = []
             for question in [*REWRITES] * ROUNDS:
-                begun = time.perf_counter()
+                started_at = time.perf_counter()
                 turns = [Turn("user", question)]
                 budget = Budget(app.deps.settings.budget)
                 await model.complete(REWRITE_PROMPT, turns, role="light", budget=budget)
-                whole = time.perf_counter() - begun
+                whole_s = time.perf_counter() - started_at
                 watch = StopWatch()
                 await answer(Question(question, HISTORY), watch, app.deps)
-                leaning.append((watch.first_ms / 1000 - TTFT_S) / whole)
-            alone: list[float] = []
+                leaning.append((watch.first_ms / 1000 - TTFT_S) / whole_s)
+            alone_ms: list[float] = []
             for _ in range(ROUNDS):
                 watch = StopWatch()
                 await answer(Question(ALONE, HISTORY), watch, app.deps)
-                alone.append((watch.first_ms / 1000 - TTFT_S) / whole)
+                alone_ms.append((watch.first_ms / 1000 - TTFT_S) / whole_s)
     return [
         Figure("history: first token less the model's, of a whole rewrite call, p50", 100 * median(leaning), "%", 40),
         Figure("history: the same, worst", 100 * percentile(leaning, 1), "%"),
-        Figure("history: the same of a question that stands alone, p50", 100 * median(alone), "%", 40),
+        Figure("history: the same of a question that stands alone, p50", 100 * median(alone_ms), "%", 40),
     ]

@@ -17,17 +17,17 @@ async def measure(folder: Path) -> list[Figure]:
     deployment = Deployment(folder, {"sources": {"code": {"kind": "git", "url": str(repository)}}})
 
     def timed() -> tuple[float, int]:
-        started = time.monotonic()
+        started_at = time.monotonic()
         report = json.loads(deployment.kimas("ingest", "--json").stdout)["sources"][0]
-        return time.monotonic() - started, report["passages"]
+        return time.monotonic() - started_at, report["passages"]
 
     first, passages = await asyncio.to_thread(timed)
-    again, _ = await asyncio.to_thread(timed)
+    second_s, _ = await asyncio.to_thread(timed)
     await asyncio.to_thread(commit, repository, {"src/module_1.py": '"""Changed."""\n\nANSWER = 42\n'})
-    changed, _ = await asyncio.to_thread(timed)
+    changed_s, _ = await asyncio.to_thread(timed)
     return [
         Figure("ingest: 500 files from nothing", first, "s", 180),
         Figure("ingest: passages of these", passages, "passages"),
-        Figure("ingest: again, nothing changed", again, "s", 3),
-        Figure("ingest: again, one file changed", changed, "s", 5),
+        Figure("ingest: again, nothing changed", second_s, "s", 3),
+        Figure("ingest: again, one file changed", changed_s, "s", 5),
     ]

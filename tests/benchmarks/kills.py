@@ -67,13 +67,13 @@ async def stored(folder: Path) -> StoreContents:
     for source, path, passage_count, text in await asyncio.to_thread(_read_texts, folder / "data" / "passages"):
         texts[f"{source}/{path}"].append(text)
         counts[f"{source}/{path}"] = passage_count
-    editions, faults = dict[str, int](), list[str]()
+    editions, problems = dict[str, int](), list[str]()
     for name, parts in texts.items():
         numbers = {int(text.split("Edition ")[1].split()[0]) for text in parts}
         editions[name] = min(numbers)
         if len(numbers) != 1 or len(parts) != counts[name] or len(parts) != sections(min(numbers)):
-            faults.append(f"{name}: {len(parts)} passages of the editions {sorted(numbers)}")
-    return StoreContents(editions, faults)
+            problems.append(f"{name}: {len(parts)} passages of the editions {sorted(numbers)}")
+    return StoreContents(editions, problems)
 
 
 def _read_texts(folder: Path) -> list[tuple[str, str, int, str]]:

@@ -85,10 +85,10 @@ async def _bare(base_url: str) -> list[float]:
     endpoint = OpenAIClient.open(base_url, "", 30)
     times: list[float] = []
     for number in range(QUESTIONS):
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         request = {"model": "peer", "messages": [{"role": "user", "content": f"Question {number}?"}]}
         async for _ in endpoint.stream(request):
-            times.append((time.perf_counter() - started) * 1000)
+            times.append((time.perf_counter() - started_at) * 1000)
             break
     await endpoint.close()
     return times

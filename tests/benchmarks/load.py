@@ -163,8 +163,8 @@ def planned(shape: Shape, places: Sequence[Platform], chance: random.Random) -> 
     In private chats nobody chats: whatever is said there is for the bot. Every third question to the bot follows at
     once upon another one in the same conversation.
     """
-    each = shape.chats // len(places)
-    chats = [chat for place in places for chat in place.chats(each, each // 5)]
+    chats_per_place = shape.chats // len(places)
+    chats = [chat for place in places for chat in place.chats(chats_per_place, chats_per_place // 5)]
     mention = {place.name: place.mention for place in places}
     groups = [chat for chat in chats if not chat.private]
     chance.shuffle(groups)
@@ -254,12 +254,12 @@ async def run(folder: Path, shape: Shape) -> Outcome:
         stack.push_async_callback(daemon.kill)
         by_name = {place.name: place for place in places}
         async with asyncio.TaskGroup() as tasks:
-            watching = tasks.create_task(daemon.watch())
+            watch_task = tasks.create_task(daemon.watch())
             disturbing = tasks.create_task(_disturb(shape, daemon, places, chance))
             await _say(lines, by_name, chance if shape.kills else None)
             await disturbing
-            await _settled(folder, lines, shape.settle_s)
-            watching.cancel()
+            await _wait_until_settled(folder, lines, shape.settle_s)
+            watch_task.cancel()
         outcome.killed = shape.kills
         judge(outcome, folder, by_name, model)
         return outcome
@@ -363,7 +363,7 @@ async def _disturb(shape: Shape, daemon: Daemon, places: Sequence[Platform], cha
         await daemon.start()
 
 
-async def _settled(folder: Path, lines: Sequence[Line], seconds: float) -> None:
+async def _wait_until_settled(folder: Path, lines: Sequence[Line], seconds: float) -> None:
     """Wait until the journal has settled every message, at most so long."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -492,15 +492,17 @@ def _judge_chats(outcome: Outcome, places: dict[str, Platform]) -> None:
 def _judge_model(outcome: Outcome, model: Model) -> None:
     outcome.calls = Counter(item.purpose for item in model.requests)
     questions = {get_question(line) for line in outcome.lines if line.kind != "chatter"}
-    answered = {get_question(line) for line in outcome.lines if line.kind != "chatter" and line.state != "silent"}
+    answered_questions = {
+        get_question(line) for line in outcome.lines if line.kind != "chatter" and line.state != "silent"
+    }
     for request in model.requests:
         # In doubt, a model is asked whether to speak at all.
         if request.purpose == "second_opinion":
             continue
-        if request.question not in (questions if outcome.killed else answered):
+        if request.question not in (questions if outcome.killed else answered_questions):
             outcome.faults["chatter"].append(f"the model was asked to {request.purpose}: {request.question!r}")
-    written = Counter(event.question for event in model.of("write"))
+    write_counts = Counter(event.question for event in model.of("write"))
     # An answer may be begun on a guess, and once more when the light model knows better: `context.head_start`.
     guessed = {event.question for event in (*model.of("context"), *model.of("rewrite"))}
-    again = [name for name, count in written.items() if count > 1 + outcome.killed + (name in guessed)]
-    outcome.faults["twice"] += [f"written more than once: {question}" for question in again]
+    repeated_names = [name for name, count in write_counts.items() if count > 1 + outcome.killed + (name in guessed)]
+    outcome.faults["twice"] += [f"written more than once: {question}" for question in repeated_names]

@@ -83,7 +83,7 @@ class Platform(ABC):
     async def connected(self) -> bool: ...
 
     @abstractmethod
-    async def say(self, chat: Chat, text: str, author: int, below: str = "") -> str:
+    async def say(self, chat: Chat, text: str, author: int, parent_id: str = "") -> str:
         """Let somebody write, where it is possible in the thread `below` a message, and return the message's id."""
 
     @abstractmethod
@@ -129,13 +129,13 @@ class Telegram(Platform):
     async def connected(self) -> bool:
         return bool(self.peer.called("getUpdates") or self.peer.offsets)
 
-    async def say(self, chat: Chat, text: str, author: int, below: str = "") -> str:
+    async def say(self, chat: Chat, text: str, author: int, parent_id: str = "") -> str:
         number = int(chat.id) if chat.private else 5000 + author
         return str(self.peer.say(int(chat.id), text, author=telegram.Author(number, f"P{author}", f"person_{author}")))
 
     async def again(self, chat: Chat, message: str) -> None:
-        where = self.peer.chat(int(chat.id))
-        self.peer.inject({"message": self.peer._message(where, where.messages[int(message)])})
+        peer_chat = self.peer.chat(int(chat.id))
+        self.peer.inject({"message": self.peer._message(peer_chat, peer_chat.messages[int(message)])})
 
     def drop(self, chance: random.Random) -> None:
         self.peer.fail("getUpdates", drop=chance.choice(("before", "after")))
@@ -175,7 +175,7 @@ class Discord(Platform):
     async def connected(self) -> bool:
         return bool(self.peer.gateway.live)
 
-    async def say(self, chat: Chat, text: str, author: int, below: str = "") -> str:
+    async def say(self, chat: Chat, text: str, author: int, parent_id: str = "") -> str:
         return await self.peer.say(chat.id, text, author=discord.Author(str(6000 + author), f"p{author}", f"P{author}"))
 
     async def again(self, chat: Chat, message: str) -> None:
@@ -225,8 +225,8 @@ class Slack(Platform):
     async def connected(self) -> bool:
         return bool(self.peer.deliveries.connections)
 
-    async def say(self, chat: Chat, text: str, author: int, below: str = "") -> str:
-        return self.peer.say(chat.id, text, user=f"U{7000 + author}", thread=below)
+    async def say(self, chat: Chat, text: str, author: int, parent_id: str = "") -> str:
+        return self.peer.say(chat.id, text, user=f"U{7000 + author}", thread=parent_id)
 
     async def again(self, chat: Chat, message: str) -> None:
         for envelope in list(self.peer.deliveries.envelopes):
@@ -308,8 +308,8 @@ class Http(Platform):
         self._lanes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def settings(self) -> dict[str, Any]:
-        where = {"callback_url": self.peer.url, "port": self.port, "allow_private": ["127.0.0.1"]}
-        return {"secret": {"env": "LOAD_HTTP"}, **where}
+        connection = {"callback_url": self.peer.url, "port": self.port, "allow_private": ["127.0.0.1"]}
+        return {"secret": {"env": "LOAD_HTTP"}, **connection}
 
     def chats(self, count: int, private: int) -> list[Chat]:
         return [Chat(self.name, f"room-{number}", number < private) for number in range(count)]
@@ -323,10 +323,10 @@ class Http(Platform):
         await writer.wait_closed()
         return True
 
-    async def say(self, chat: Chat, text: str, author: int, below: str = "") -> str:
+    async def say(self, chat: Chat, text: str, author: int, parent_id: str = "") -> str:
         number = f"e{len(self._events)}"
         # The network knows who is meant; here that is said as on the other platforms, by a mention.
-        addressed = chat.private or text.startswith("@kimas ")
+        is_addressed = chat.private or text.startswith("@kimas ")
         person = {"id": str(8000 + author), "name": f"P{author}"}
         event = {
             "id": number,
@@ -335,7 +335,7 @@ class Http(Platform):
             "text": text.removeprefix("@kimas "),
             "kind": "message",
         }
-        self._events[number] = {**event, "private": chat.private, "addressed": addressed}
+        self._events[number] = {**event, "private": chat.private, "addressed": is_addressed}
         # What is said first is sent first, however often it takes.
         async with self._lanes[chat.id]:
             await self._send(number)
@@ -383,6 +383,6 @@ SECRETS = {
 }
 
 
-def over(times: list[float], most: int, seconds: float = 1.0) -> int:
+def over(times: list[float], max_calls: int, seconds: float = 1.0) -> int:
     """Return how many of these times come one too many within so many seconds."""
-    return sum(late - early < seconds for early, late in zip(times, times[most:], strict=False))
+    return sum(late - early < seconds for early, late in zip(times, times[max_calls:], strict=False))

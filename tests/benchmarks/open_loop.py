@@ -34,8 +34,8 @@ async def measure(folder: Path) -> list[Figure]:
         async with open_app(settings) as app:
             await app.warm_up()
             for number in range(5):
-                alone = await _answer(app, number)
-            return [figure for rate in RATES for figure in (await _run(app, rate, alone)).figures()]
+                alone_ms = await _answer(app, number)
+            return [figure for rate in RATES for figure in (await _run(app, rate, alone_ms)).figures()]
 
 
 @dataclass
@@ -48,21 +48,21 @@ class Run:
     first_ms: list[float] = field(default_factory=list)
 
     def figures(self) -> list[Figure]:
-        good = sum(first_ms <= self.good_ms for first_ms in self.first_ms)
+        good_count = sum(first_ms <= self.good_ms for first_ms in self.first_ms)
         name = f"open loop, {self.rate} questions a second"
         return [
-            Figure(f"{name}: goodput", good / self.seconds, "answers/s"),
-            Figure(f"{name}: share of good answers", good / len(self.first_ms), ""),
+            Figure(f"{name}: goodput", good_count / self.seconds, "answers/s"),
+            Figure(f"{name}: share of good answers", good_count / len(self.first_ms), ""),
             Figure(f"{name}: first token p95", percentile(self.first_ms, 0.95), "ms"),
         ]
 
 
 async def _run(app: App, rate: int, alone_ms: float) -> Run:
     dice, run = random.Random(SEED + rate), Run(rate, 2 * 1000 * TTFT_S + alone_ms)
-    started, due = time.perf_counter(), 0.0
+    started_at, due = time.perf_counter(), 0.0
     tasks: list[asyncio.Task[float]] = []
     while (due := due + dice.expovariate(rate)) < SECONDS:
-        await asyncio.sleep(max(0.0, started + due - time.perf_counter()))
+        await asyncio.sleep(max(0.0, started_at + due - time.perf_counter()))
         tasks.append(asyncio.create_task(_answer(app, len(tasks))))
     run.seconds = SECONDS
     run.first_ms = list(await asyncio.gather(*tasks))

@@ -66,11 +66,11 @@ async def measure(folder: Path) -> list[Figure]:
 
 
 async def _open(client: aiohttp.ClientSession, path: str) -> float:
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     async with client.get(path) as response:
         response.raise_for_status()
         await response.read()
-    return 1000 * (time.perf_counter() - begun)
+    return 1000 * (time.perf_counter() - started_at)
 
 
 async def _fill(database: Database) -> None:

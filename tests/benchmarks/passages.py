@@ -104,13 +104,13 @@ def _tokens(path: str, text: str) -> str:
 
 def batches(count: int, size: int = 2000) -> Iterator[tuple[str, list[PassageRow]]]:
     """Yield the same in batches of about `size` passages of one source each, as a refresh writes them."""
-    waiting: dict[str, list[PassageRow]] = {source: [] for source in SOURCES}
+    waiting_rows: dict[str, list[PassageRow]] = {source: [] for source in SOURCES}
     for source, document in rows(count):
-        waiting[source] += document
-        if len(waiting[source]) >= size:
-            yield source, waiting[source]
-            waiting[source] = []
-    yield from ((source, remaining_count) for source, remaining_count in waiting.items() if remaining_count)
+        waiting_rows[source] += document
+        if len(waiting_rows[source]) >= size:
+            yield source, waiting_rows[source]
+            waiting_rows[source] = []
+    yield from ((source, remaining_count) for source, remaining_count in waiting_rows.items() if remaining_count)
 
 
 def queries(count: int) -> Sequence[Query]:

@@ -22,22 +22,22 @@ async def measure(folder: Path) -> list[Figure]:
 
     def ingest() -> tuple[float, float, int]:
         """Return the seconds of the refresh, those of the whole process, and the documents that were read."""
-        started = time.monotonic()
+        started_at = time.monotonic()
         report = json.loads(deployment.kimas("ingest", "--json").stdout)["sources"][0]
-        return report["seconds"], time.monotonic() - started, report["added"] + report["updated"]
+        return report["seconds"], time.monotonic() - started_at, report["added"] + report["updated"]
 
     first, _, files = await asyncio.to_thread(ingest)
-    same, same_process, nothing = await asyncio.to_thread(ingest)
+    same_s, same_process, reread_count = await asyncio.to_thread(ingest)
     await asyncio.to_thread(
         commit, repository, {text_path(17): "# Changed\n\nThis page is about something else now.\n"}
     )
-    changed, changed_process, number = await asyncio.to_thread(ingest)
-    assert (files, nothing, number) == (FILES, 0, 1)
+    changed_s, changed_process, number = await asyncio.to_thread(ingest)
+    assert (files, reread_count, number) == (FILES, 0, 1)
     return [
         Figure("repository: 10,000 files from nothing, with embedding", first, "s"),
-        Figure("repository: refresh with nothing new", same, "s", 2),
+        Figure("repository: refresh with nothing new", same_s, "s", 2),
         Figure("repository: the same with the start of a process", same_process, "s"),
-        Figure("repository: refresh after one change, with embedding", changed, "s", 5),
+        Figure("repository: refresh after one change, with embedding", changed_s, "s", 5),
         Figure("repository: the same with the start of a process", changed_process, "s"),
     ]
 

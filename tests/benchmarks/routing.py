@@ -28,20 +28,20 @@ async def measure(folder: Path) -> list[Figure]:
         await store.replace(name, ["all.md"], _rows(name, number, embedder.dimension))
     await store.optimize()
     library = KnowledgeLibrary(_settings(names, folder), store, embedder)
-    started = time.perf_counter()
+    started_at = time.perf_counter()
     await library.load()
-    loaded = time.perf_counter() - started
+    loaded = time.perf_counter() - started_at
     queries = [f"How does agent {number % AGENTS} deal with {ABOUT[number // 10]}?" for number in range(QUERIES)]
     for query in queries:
         await library.route(query)
     durations = []
     for query in queries * ROUNDS:
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         await library.route(query)
-        durations.append((time.perf_counter() - started) * 1000)
-    started = time.perf_counter()
+        durations.append((time.perf_counter() - started_at) * 1000)
+    started_at = time.perf_counter()
     await library.reload([names[0]])
-    reloaded = time.perf_counter() - started
+    reloaded = time.perf_counter() - started_at
     await library.close()
     await store.close()
     await embedder.close()
@@ -54,7 +54,7 @@ async def measure(folder: Path) -> list[Figure]:
 
 
 def _settings(names: list[str], folder: Path) -> Settings:
-    data = {"description": "Everything about {}", "examples": [f"How do I set {about}?" for about in ABOUT[:6]]}
+    data = {"description": "Everything about {}", "examples": [f"How do I set {topic}?" for topic in ABOUT[:6]]}
     agents = {name: {"sources": [name], **data, "description": f"Everything about {name}"} for name in names}
     sources = {name: {"kind": "files", "path": str(folder)} for name in names}
     return Settings.model_validate({"sources": sources, "agents": agents})

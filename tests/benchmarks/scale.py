@@ -96,9 +96,9 @@ class Times:
     async def watch(self) -> None:
         """Look how late a short sleep ends."""
         while True:
-            before = time.perf_counter()
+            started_at = time.perf_counter()
             await asyncio.sleep(TICK_S)
-            self.stall = max(self.stall, (time.perf_counter() - before - TICK_S) * 1000)
+            self.stall = max(self.stall, (time.perf_counter() - started_at - TICK_S) * 1000)
 
     async def search(self, store: Store, queries: Sequence[Query]) -> None:
         """Search for one after the other."""
@@ -111,10 +111,10 @@ class Times:
 async def searched(store: Store, queries: Sequence[Query], lanes: int) -> Times:
     """Search for everything, `lanes` at a time."""
     times, started_at = Times(), time.process_time()
-    watching = asyncio.create_task(times.watch())
+    watch_task = asyncio.create_task(times.watch())
     await asyncio.gather(*(times.search(store, queries[lane::lanes]) for lane in range(lanes)))
     times.processor = (time.process_time() - started_at) * 1000 / len(times.each)
-    watching.cancel()
+    watch_task.cancel()
     return times
 
 
@@ -160,9 +160,9 @@ async def _measured(folder: Path) -> dict[str, float]:
     process = psutil.Process()
     started_at = time.perf_counter()
     store = await open_sqlite(folder, "drawn", DIMENSION)
-    opened = time.perf_counter() - started_at
+    open_s = time.perf_counter() - started_at
     await store.search(questions[0].tokens, questions[0].vector, SOURCES, LIMIT)
-    results = {"open": opened, "open and first search": time.perf_counter() - started_at}
+    results = {"open": open_s, "open and first search": time.perf_counter() - started_at}
     results["passages"] = float(sum([len(await store.vectors(source)) for source in SOURCES]))
     await searched(store, questions[:20], 1)
     # As the daemon does it once it is warm (`App.warm_up`).
@@ -171,18 +171,18 @@ async def _measured(folder: Path) -> dict[str, float]:
     for name, lanes in (("alone", 1), ("at once", AT_ONCE)):
         _tell(results, name, await searched(store, questions if lanes == 1 else [*questions, *questions], lanes))
     results["memory while searching"] = process.memory_info().rss / 2**20
-    retained = await store.manifest(SOURCES[0])
-    changed = Changed(SOURCES[0], retained, _texts(list(retained)[:CHANGED]))
+    manifest = await store.manifest(SOURCES[0])
+    changed_source = Changed(SOURCES[0], manifest, _texts(list(manifest)[:CHANGED]))
     for name, lanes in (("refresh alone", 1), ("refresh at once", AT_ONCE)):
-        changed.version += 1
-        _tell(results, name, await _refreshed(store, changed, questions, lanes, results))
+        changed_source.version += 1
+        _tell(results, name, await _refreshed(store, changed_source, questions, lanes, results))
     results["memory peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     await store.close()
     return results
 
 
 async def _refreshed(
-    store: Store, changed: Changed, queries: Sequence[Query], lanes: int, results: dict[str, float]
+    store: Store, changed_source: Changed, queries: Sequence[Query], lanes: int, results: dict[str, float]
 ) -> Times:
     """Search over and over while the source is refreshed."""
     times = Times()
@@ -193,7 +193,7 @@ async def _refreshed(
 
     background = [asyncio.create_task(times.watch()), *(asyncio.create_task(search(lane)) for lane in range(lanes))]
     started_at = time.perf_counter()
-    report = await refresh(changed, store, changed, SyncOptions(CHUNK_TOKENS, throttled=True))
+    report = await refresh(changed_source, store, changed_source, SyncOptions(CHUNK_TOKENS, throttled=True))
     if lanes == 1:
         results["refresh"] = time.perf_counter() - started_at
     for task in background:

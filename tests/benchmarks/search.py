@@ -38,23 +38,23 @@ async def measure(folder: Path) -> list[Figure]:
     queries = dice.sample(sorted(set(FIRST_SENTENCE.findall(text))), QUERIES)
 
     async def once(query: str) -> float:
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         vector = (await embedder.embed([query]))[0]
         await store.search(query_tokens(query), vector, ["code"], 100)
-        return (time.perf_counter() - started) * 1000
+        return (time.perf_counter() - started_at) * 1000
 
     for query in queries[:10]:
         await once(query)
-    alone = [await once(query) for query in queries]
-    together: list[float] = []
+    alone_ms = [await once(query) for query in queries]
+    concurrent_ms: list[float] = []
     for at in range(0, QUERIES, AT_ONCE):
-        together += await asyncio.gather(*map(once, queries[at : at + AT_ONCE]))
+        concurrent_ms += await asyncio.gather(*map(once, queries[at : at + AT_ONCE]))
     await store.close()
     await embedder.close()
     return [
-        Figure("search: embed and search 10,000 passages, p50", median(alone), "ms", 20),
-        Figure("search: the same, p95", percentile(alone, 0.95), "ms"),
-        Figure(f"search: {AT_ONCE} at once, p50", median(together), "ms"),
+        Figure("search: embed and search 10,000 passages, p50", median(alone_ms), "ms", 20),
+        Figure("search: the same, p95", percentile(alone_ms, 0.95), "ms"),
+        Figure(f"search: {AT_ONCE} at once, p50", median(concurrent_ms), "ms"),
     ]
 
 

@@ -27,11 +27,11 @@ async def measure(folder: Path) -> list[Figure]:
     figures: list[Figure] = []
     for size in SIZES:
         place = folder / f"size-{size}"
-        filled = await _process("fill", place, size)
+        fill_result = await _process("fill", place, size)
         result = await _process("search", place, size)
         name = f"{size:,} passages"
         figures += [
-            Figure(f"{name}: stored", size / filled["seconds"], "passages/s"),
+            Figure(f"{name}: stored", size / fill_result["seconds"], "passages/s"),
             Figure(f"{name}: first search after the start", result["first"], "s"),
             Figure(f"{name}: search p50", result["p50"], "ms"),
             Figure(f"{name}: search p95", result["p95"], "ms"),

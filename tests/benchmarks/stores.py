@@ -74,13 +74,13 @@ async def _measured(name: str, store: Store) -> tuple[list[Figure], list[set[str
     rate = PASSAGES / (time.perf_counter() - started_at)
     questions = queries(QUERIES)
     await searched(store, questions[:10], 1)
-    alone, together = await searched(store, questions, 1), await searched(store, questions, AT_ONCE)
-    best = [await _best(store, query) for query in questions]
+    alone_times, concurrent_times = await searched(store, questions, 1), await searched(store, questions, AT_ONCE)
+    best_ids = [await _best(store, query) for query in questions]
     return [
         Figure(f"stores: {name}, written a second, vectors at hand", rate, "passages"),
-        Figure(f"stores: {name}, p50 alone", median(alone.each), "ms"),
-        Figure(f"stores: {name}, p95 of {AT_ONCE} at once", percentile(together.each, 0.95), "ms"),
-    ], best
+        Figure(f"stores: {name}, p50 alone", median(alone_times.each), "ms"),
+        Figure(f"stores: {name}, p95 of {AT_ONCE} at once", percentile(concurrent_times.each, 0.95), "ms"),
+    ], best_ids
 
 
 async def _best(store: Store, query: Query) -> set[str]:
@@ -96,24 +96,26 @@ async def _copied(folder: Path, files: Store, server: WeaviateSettings) -> list[
         ("weaviate to sqlite", server.collection, str(folder / "back")),
     )
     for name, origin, target in places:
-        killed = await _copy(origin, target, 3.0)
+        stopped_copy = await _copy(origin, target, 3.0)
         started_at = time.perf_counter()
         await _copy(origin, target, None)
         figures.append(
-            Figure(f"stores: copied {name}, after a kill at {killed:.1f} s", time.perf_counter() - started_at, "s")
+            Figure(
+                f"stores: copied {name}, after a kill at {stopped_copy:.1f} s", time.perf_counter() - started_at, "s"
+            )
         )
         store = await _open(target)
         await store.optimize()
-        missing = 0
+        missing_count = 0
         for source in SOURCES:
-            retained, copied = await files.manifest(source), await store.manifest(source)
-            missing += sum(copied.get(path) != stored_document for path, stored_document in retained.items()) + len(
-                copied.keys() - retained.keys()
-            )
-        same = [await _best(files, query) == await _best(store, query) for query in queries(20)]
+            original_manifest, copied_manifest = await files.manifest(source), await store.manifest(source)
+            missing_count += sum(
+                copied_manifest.get(path) != stored_document for path, stored_document in original_manifest.items()
+            ) + len(copied_manifest.keys() - original_manifest.keys())
+        is_same = [await _best(files, query) == await _best(store, query) for query in queries(20)]
         await store.close()
-        figures.append(Figure(f"stores: documents that differ then, {name}", missing, "", 1))
-        figures.append(Figure(f"stores: of 20 questions the same {BEST} best then, {name}", sum(same), ""))
+        figures.append(Figure(f"stores: documents that differ then, {name}", missing_count, "", 1))
+        figures.append(Figure(f"stores: of 20 questions the same {BEST} best then, {name}", sum(is_same), ""))
     return figures
 
 

@@ -75,11 +75,11 @@ async def measure(folder: Path) -> list[Figure]:
         # The first one is not counted: it imports what the others find loaded.
         overheard = RecordingEmbedder(embedder)
         await _refreshed(folder, overheard, 0)
-        alone, whole = Spent(), Spent()
+        alone_time, whole_time = Spent(), Spent()
         for number in range(1, ROUNDS + 1):
-            with alone.measured():
+            with alone_time.measured():
                 await embedder.embed(overheard.texts)
-            with whole.measured():
+            with whole_time.measured():
                 report = await _refreshed(folder, embedder, number)
             assert report.passages == len(overheard.texts), report
     finally:
@@ -88,12 +88,15 @@ async def measure(folder: Path) -> list[Figure]:
     return [
         Figure("sustained: load average before", loaded, ""),
         Figure("sustained: passages", passages, "passages"),
-        Figure("sustained: the embedder alone, a second", ROUNDS * passages / alone.seconds, "passages"),
-        Figure("sustained: a whole refresh, a second", ROUNDS * passages / whole.seconds, "passages"),
+        Figure("sustained: the embedder alone, a second", ROUNDS * passages / alone_time.seconds, "passages"),
+        Figure("sustained: a whole refresh, a second", ROUNDS * passages / whole_time.seconds, "passages"),
         Figure(
-            "sustained: time of the refresh over that of the embedder", whole.seconds / alone.seconds, "x", PROMISED
+            "sustained: time of the refresh over that of the embedder",
+            whole_time.seconds / alone_time.seconds,
+            "x",
+            PROMISED,
         ),
-        Figure("sustained: the same of the processors' time", whole.processor / alone.processor, "x"),
+        Figure("sustained: the same of the processors' time", whole_time.processor / alone_time.processor, "x"),
     ]
 
 

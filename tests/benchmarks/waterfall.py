@@ -76,7 +76,7 @@ class Recorder:
     async def stream(
         self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: RequestBudget, agent: str = ""
     ) -> AsyncGenerator[str]:
-        started, first = self._clock.elapsed_ms(), 0.0
+        started_ms, first = self._clock.elapsed_ms(), 0.0
         pieces = self._model.stream(system, turns, role=role, budget=budget, agent=agent)
         try:
             async with aclosing(pieces):
@@ -84,7 +84,7 @@ class Recorder:
                     first = first or self._clock.elapsed_ms()
                     yield piece
         finally:
-            self.bars.append(Bar(f"model: {agent}", started, self._clock.elapsed_ms() - started, first))
+            self.bars.append(Bar(f"model: {agent}", started_ms, self._clock.elapsed_ms() - started_ms, first))
 
     async def complete(
         self,
@@ -96,13 +96,13 @@ class Recorder:
         response_schema: ResponseSchema | None = None,
         agent: str = "",
     ) -> str:
-        started = self._clock.elapsed_ms()
+        started_ms = self._clock.elapsed_ms()
         try:
             return await self._model.complete(
                 system, turns, role=role, budget=budget, response_schema=response_schema, agent=agent
             )
         finally:
-            self.bars.append(Bar(f"model: {agent}", started, self._clock.elapsed_ms() - started))
+            self.bars.append(Bar(f"model: {agent}", started_ms, self._clock.elapsed_ms() - started_ms))
 
 
 async def measure(folder: Path) -> list[Figure]:
@@ -159,10 +159,10 @@ async def _run(case: Case, parts: AnswerDependencies) -> Waterfall:
 def _figures(case: Case, run: Waterfall) -> list[Figure]:
     own = run.first_token_ms - TTFT_S * 1000
     limit = 20 if case.name == "single" else None
-    before = [bar for bar in run.bars if bar.of_model and bar.start_ms < run.first_token_ms]
+    earlier_bars = [bar for bar in run.bars if bar.of_model and bar.start_ms < run.first_token_ms]
     name = f"waterfall {case.name}"
     return [
         Figure(f"{name}: first token less the answering model's", own, "ms", limit),
-        Figure(f"{name}: model calls before and including the answer", len(before), "calls"),
+        Figure(f"{name}: model calls before and including the answer", len(earlier_bars), "calls"),
         Figure(f"{name}: time before the first token without any call", run.without_model_ms(), "ms"),
     ]

@@ -91,14 +91,14 @@ async def open_harness(
             await adapter.open()
             processor = make_processor(configuration or settings(**changes), journal, answer, library)
             await processor.resume(adapter)
-            listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
+            listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
             try:
                 async with asyncio.timeout(30):
                     await adapter.ready.wait()
                 yield Harness(network, adapter, processor, journal)
             finally:
-                listening.cancel()
-                await asyncio.gather(listening, return_exceptions=True)
+                listen_task.cancel()
+                await asyncio.gather(listen_task, return_exceptions=True)
                 await processor.drain(0)
                 await adapter.close()
             assert network.violations == []

@@ -64,13 +64,13 @@ async def open_harness(
 
         processor = make_processor(configuration, journal, answered, InMemoryLibrary())
         await adapter.open()
-        listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
+        listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
         try:
             yield Harness(model, journal, processor)
-            assert not listening.done(), listening.exception()
+            assert not listen_task.done(), listen_task.exception()
         finally:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
+            listen_task.cancel()
+            await asyncio.gather(listen_task, return_exceptions=True)
             await processor.drain(0)
             await adapter.close()
             await journal.close()

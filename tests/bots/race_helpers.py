@@ -251,8 +251,8 @@ class Series:
 
     def place(self, number: int) -> int:
         """Return where we came in: 1 for the first, 0 where we stayed silent."""
-        below = self.network.below(self.posts[number])
-        return below.index(US) + 1 if US in below else 0
+        comments = self.network.below(self.posts[number])
+        return comments.index(US) + 1 if US in comments else 0
 
     def judge(self) -> None:
         """Assert that we were among the first two wherever the services' time permits it, and never the third.
@@ -267,17 +267,17 @@ class Series:
         outputs = [places[number] for number in sorted(places)]
         print(f"{len(won)} of {len(permitted)} permitted races of {RACES} won; places {outputs}; third in {third}")
         print("lost:", {number: self.ends[number] for number in permitted if number not in won})
-        counted = [self.ends[number] for number, post in self.posts.items() if self.sight.counts(post)]
-        assert len(counted) >= len(HOPELESS)
-        assert [end for end in counted if end[0] != "silent" or not WITHHELD.search(end[1])] == []
+        counted_ends = [self.ends[number] for number, post in self.posts.items() if self.sight.counts(post)]
+        assert len(counted_ends) >= len(HOPELESS)
+        assert [end for end in counted_ends if end[0] != "silent" or not WITHHELD.search(end[1])] == []
         # Nor does it take long to be told of a rival.
-        late = [number for number in CLOSE if places[number]]
-        assert len(late) <= 1
+        late_numbers = [number for number in CLOSE if places[number]]
+        assert len(late_numbers) <= 1
         assert [places[number] for number in HOPELESS] == [0] * len(HOPELESS)
         assert len(permitted) > RACES / 2
         assert len(won) / len(permitted) > 0.95
-        silent = [self.ends[number] for number, place in places.items() if not place]
-        assert all(state == "silent" and reason for state, reason in silent), silent
+        silent_ends = [self.ends[number] for number, place in places.items() if not place]
+        assert all(state == "silent" and reason for state, reason in silent_ends), silent_ends
 
 
 async def raced(folder: Path, network: Network, make: Callable[[Settings], Adapter]) -> Series:

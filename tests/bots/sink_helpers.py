@@ -56,11 +56,11 @@ async def written_until(sink: Sink, enough: Callable[[], object]) -> int:
 
     Those that end in 0 are the latest wherever another one could be shown.
     """
-    written = 0
+    write_count = 0
     async with asyncio.timeout(LONGEST_S):
         while not enough():
             for _ in range(10):
-                written += 1
-                await sink.update(f"word {written}")
+                write_count += 1
+                await sink.update(f"word {write_count}")
             await asyncio.sleep(0.005)
-    return written
+    return write_count

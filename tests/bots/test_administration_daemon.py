@@ -58,9 +58,9 @@ async def test_an_owner_steers_a_running_daemon(tmp_path: Path, monkeypatch: pyt
             explanation = await send_command(telegram, "/why")
             assert "Asked: rocket" in explanation
             assert "Cited: rocket (1)" in explanation
-            listed = await send_command(telegram, "/sources")
-            assert "rocket (files): " in listed
-            assert "refreshed" in listed
+            reply_text = await send_command(telegram, "/sources")
+            assert "rocket (files): " in reply_text
+            assert "refreshed" in reply_text
             assert "no longer used" in await send_command(telegram, "/sources off rocket")
             await asyncio.sleep(2.1)
             await send_command(telegram, "How do I change the signing key?")

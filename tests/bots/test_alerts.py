@@ -77,12 +77,12 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def test_a_source_that_fails_for_long_is_a_problem(world: World) -> None:
-    recent, old = NOW - timedelta(hours=2), NOW - timedelta(hours=30)
+    recent_time, old_time = NOW - timedelta(hours=2), NOW - timedelta(hours=30)
     world.states_ = [
-        SourceState("fresh", "files", last_success=recent, error="gone"),
-        SourceState("stale", "files", last_success=old, error="no\nroute to host"),
-        SourceState("weekly", "files", last_success=old),
-        SourceState("paused", "files", last_success=old, error="gone", paused=True),
+        SourceState("fresh", "files", last_success=recent_time, error="gone"),
+        SourceState("stale", "files", last_success=old_time, error="no\nroute to host"),
+        SourceState("weekly", "files", last_success=old_time),
+        SourceState("paused", "files", last_success=old_time, error="gone", paused=True),
         SourceState("never", "git", error="refused"),
     ]
     problems = await world.rules().find_problems(NOW)
@@ -173,16 +173,16 @@ async def bot(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[B
         yield bot
 
 
-async def _opened() -> None:
+async def _return_nothing() -> None:
     return None
 
 
 def _sender(bot: Bot) -> AlertSender:
     settings = Settings.model_validate({"alerts": {"chats": [f"{bot.platform}:{bot.group().place}"]}})
-    return AlertSender(settings, bot.processor, {bot.adapter: asyncio.create_task(_opened())})
+    return AlertSender(settings, bot.processor, {bot.adapter: asyncio.create_task(_return_nothing())})
 
 
-async def _shown(bot: Bot) -> list[str]:
+async def _get_texts(bot: Bot) -> list[str]:
     await bot.processor.join()
     return bot.texts(bot.group())
 
@@ -191,24 +191,24 @@ async def test_a_problem_is_said_once_and_its_end_too(bot: Bot) -> None:
     sender = _sender(bot)
     await sender.report(PROBLEM, NOW)
     await sender.report(PROBLEM, NOW + timedelta(minutes=1))
-    [text] = await _shown(bot)
+    [text] = await _get_texts(bot)
     assert "docs" in text
     assert "could not be read yet: no route" in text
     await sender.report({}, NOW + timedelta(minutes=2))
-    assert len(await _shown(bot)) == 2
+    assert len(await _get_texts(bot)) == 2
     assert "Resolved:" in bot.texts(bot.group())[1]
     # A daemon that starts again on the same day has the journal to know it from.
     restarted = _sender(bot)
     await restarted.report(PROBLEM, NOW + timedelta(minutes=3))
-    assert len(await _shown(bot)) == 2
+    assert len(await _get_texts(bot)) == 2
     await restarted.report({}, NOW + timedelta(minutes=4))
     await restarted.report(PROBLEM, NOW + timedelta(days=1))
-    assert len(await _shown(bot)) == 3
+    assert len(await _get_texts(bot)) == 3
 
 
 async def test_an_alert_is_no_question_of_anybody(bot: Bot) -> None:
     await _sender(bot).report(PROBLEM, NOW)
-    await _shown(bot)
+    await _get_texts(bot)
     assert bot.script.question_texts == []
     assert (await bot.journal.get_recent_questions(5)) == []
     key = ConversationKey(bot.platform, bot.group().chat)
@@ -255,7 +255,7 @@ async def test_a_chat_is_told_of_the_sources_alone_that_it_may_see() -> None:
             "alerts": {"chats": ["telegram:-1", "telegram:-2", "telegram:7"]},
         }
     )
-    sender = AlertSender(settings, adapter, {adapter: asyncio.create_task(_opened())})
+    sender = AlertSender(settings, adapter, {adapter: asyncio.create_task(_return_nothing())})
     for problems, chats in (({"source secret": "It fails."}, ["-2", "7"]), ({"source docs": "So."}, ["-1", "-2", "7"])):
         adapter.chats.clear()
         sender.active = {}

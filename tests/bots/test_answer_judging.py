@@ -90,13 +90,13 @@ async def test_whole_answers_are_judged_with_their_passages(tmp_path: Path) -> N
         judge = {"base_url": peer.base_url, "model": "judge"}
         deployment = Deployment(tmp_path, {"models": {"judge": judge}, "knowledge": {"search": {"rerank": "none"}}})
         arguments = ("eval", "answers", str(data), "--corpus", str(corpus), "--judge")
-        judged = await asyncio.to_thread(deployment.json, *arguments)
+        result = await asyncio.to_thread(deployment.json, *arguments)
         table = (await asyncio.to_thread(deployment.call, *arguments)).stdout
-    assert judged["judged"]["faithfulness"]["value"] == judged["judged"]["citation_precision"]["value"] == 1
-    assert judged["judged"]["unreadable"] == 0, "the reply that could not be read was asked for again"
-    assert judged["judged"]["usage"]["prompt"] > judged["usage"]["prompt"] == 0, "no model writes here"
-    assert judged["judged"]["correctness"]["value"] is None, "the judge found nothing in the reference"
-    assert any(sentence["supporting"] == [1] for sentence in judged["answers"][0]["sentences"])
+    assert result["judged"]["faithfulness"]["value"] == result["judged"]["citation_precision"]["value"] == 1
+    assert result["judged"]["unreadable"] == 0, "the reply that could not be read was asked for again"
+    assert result["judged"]["usage"]["prompt"] > result["usage"]["prompt"] == 0, "no model writes here"
+    assert result["judged"]["correctness"]["value"] is None, "the judge found nothing in the reference"
+    assert any(sentence["supporting"] == [1] for sentence in result["answers"][0]["sentences"])
     requests = [body["messages"][1]["content"] for body in peer.requests]
     assert any("<reference>\nWith pip.\n</reference>" in request for request in requests)
     assert all('<passage n="1">' in request for request in requests)

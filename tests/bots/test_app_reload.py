@@ -88,11 +88,11 @@ async def test_the_daemon_reads_the_vectors_of_the_source_that_changed_alone(
                     await asyncio.sleep(0.02)
             await app.library.reload()
             # Another one, for which nothing is due and nothing is untold, however slow the first one was.
-            keeper = app.make_refresh_scheduler(database)
+            scheduler = app.make_refresh_scheduler(database)
             watched_library.read.clear()
-            async with keeper.run(), asyncio.timeout(60):
+            async with scheduler.run(), asyncio.timeout(60):
                 (tmp_path / "fruit" / "a.md").write_text("A plum is purple.", "utf-8")
-                await keeper.refresh(["fruit"])
+                await scheduler.refresh(["fruit"])
                 # Before the change is known, no agent may be near enough to be named, or the right one already is.
                 while not watched_library.read or [
                     agent_score.name for agent_score in await app.library.route("purple plum")

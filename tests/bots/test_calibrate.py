@@ -59,10 +59,10 @@ def deployment(tmp_path: Path) -> Deployment:
     return Deployment(tmp_path, {"sources": sources, "gate": {"threshold": 0.02}})
 
 
-async def rated(deployment: Deployment, good: list[str], bad: list[str]) -> None:
+async def rate_answers(deployment: Deployment, up_texts: list[str], down_texts: list[str]) -> None:
     journal = await Journal.open(deployment.folder / "data" / "journal.db")
-    await rate(journal, KEY, good, "up")
-    await rate(journal, KEY, bad, "down")
+    await rate(journal, KEY, up_texts, "up")
+    await rate(journal, KEY, down_texts, "down")
     await journal.close()
 
 
@@ -87,9 +87,9 @@ async def test_the_command_line_proposes_and_sets_on_request(deployment: Deploym
     assert "nobody has rated anything yet" in await asyncio.to_thread(call, code=2)
     assert not (deployment.folder / "data").exists()
     await asyncio.to_thread(deployment.call, "ingest")
-    await rated(deployment, QUESTIONS, FOREIGN[1:])
+    await rate_answers(deployment, QUESTIONS, FOREIGN[1:])
     assert "there are 10 and 9." in await asyncio.to_thread(call, code=2)
-    await rated(deployment, [], FOREIGN[:1])
+    await rate_answers(deployment, [], FOREIGN[:1])
 
     proposed = await asyncio.to_thread(deployment.json, "feedback", "--calibrate", "--chat", CHAT)
     keys = ("chat", "answer", "leave", "by_words", "before", "applied")
@@ -124,7 +124,7 @@ def test_options_that_make_no_sense_are_refused(deployment: Deployment) -> None:
 
 async def test_an_owner_has_the_daemon_fit_it(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     await asyncio.to_thread(deployment.call, "ingest")
-    await rated(deployment, QUESTIONS, FOREIGN[1:])
+    await rate_answers(deployment, QUESTIONS, FOREIGN[1:])
     async with TelegramPeer() as telegram:
         monkeypatch.setenv("BOT_TOKEN", telegram.token)
         deployment.settings["telegram"] = {"token": {"env": "BOT_TOKEN"}, "api_url": telegram.api_url}
@@ -138,7 +138,7 @@ async def test_an_owner_has_the_daemon_fit_it(deployment: Deployment, monkeypatc
 
         async with daemon(settings):
             assert "there are 10 and 9." in await hear("/threshold auto")
-            await rated(deployment, [], FOREIGN[:1])
+            await rate_answers(deployment, [], FOREIGN[:1])
             reply = await hear("/threshold auto")
         assert "The threshold of this chat is now 0." in reply
         assert "it was 0.02." in reply

@@ -36,11 +36,11 @@ def settings(tmp_path: Path, **parts: Any) -> Settings:
 
 
 async def find_finding(
-    configuration: Settings, subject: str, *, live: bool = False, probes: tuple[Probe, ...] = ()
+    configuration: Settings, subject: str, *, is_live: bool = False, probes: tuple[Probe, ...] = ()
 ) -> Finding:
     findings = [
         finding
-        for finding in await check(configuration, live=live, probes=probes, probe_timeout_s=5)
+        for finding in await check(configuration, live=is_live, probes=probes, probe_timeout_s=5)
         if finding.subject == subject
     ]
     assert findings, f"nothing was said about {subject}"
@@ -78,8 +78,8 @@ async def test_weights_of_the_gate_before_the_model_are_named(tmp_path: Path) ->
 
 
 async def test_the_former_name_of_the_embedded_store_is_named(tmp_path: Path) -> None:
-    old = settings(tmp_path, knowledge={"store": {"provider": "lance"}})
-    finding = await find_finding(old, "knowledge.store.provider")
+    old_settings = settings(tmp_path, knowledge={"store": {"provider": "lance"}})
+    finding = await find_finding(old_settings, "knowledge.store.provider")
     assert (finding.level, "set sqlite" in finding.text) == ("warning", True)
 
 
@@ -140,10 +140,13 @@ async def test_files_that_are_not_taken(tmp_path: Path) -> None:
 
 
 async def test_an_unknown_branch(tmp_path: Path, repository: Path) -> None:
-    good = {"a": {"kind": "git", "url": str(repository), "branch": "main"}}
-    bad = {"a": {"kind": "git", "url": str(repository), "branch": "nope"}}
-    assert (await find_finding(settings(tmp_path, sources=good), "sources.a")).level == "ok"
-    assert "has no branch or tag 'nope'" in (await find_finding(settings(tmp_path, sources=bad), "sources.a")).text
+    valid_sources = {"a": {"kind": "git", "url": str(repository), "branch": "main"}}
+    invalid_sources = {"a": {"kind": "git", "url": str(repository), "branch": "nope"}}
+    assert (await find_finding(settings(tmp_path, sources=valid_sources), "sources.a")).level == "ok"
+    assert (
+        "has no branch or tag 'nope'"
+        in (await find_finding(settings(tmp_path, sources=invalid_sources), "sources.a")).text
+    )
 
 
 async def test_a_repository_of_somebody_else_is_read_as_by_ingest(
@@ -166,7 +169,7 @@ async def test_globs_and_branches_that_cannot_be_used_are_found_before_an_ingest
 
 async def test_a_remote_without_the_branch(tmp_path: Path, repository: Path) -> None:
     source = {"kind": "git", "url": f"file://{repository}", "branch": "nope"}
-    finding = await find_finding(settings(tmp_path, sources={"a": source}), "sources.a", live=True)
+    finding = await find_finding(settings(tmp_path, sources={"a": source}), "sources.a", is_live=True)
     assert (finding.level, "no branch or tag 'nope'" in finding.text) == ("error", True)
 
 
@@ -180,11 +183,11 @@ async def test_an_unreadable_folder(tmp_path: Path) -> None:
 
 async def test_remote_repositories_are_asked_only_live(tmp_path: Path, repository: Path) -> None:
     configuration = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{repository}"}})
-    gone = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{tmp_path}/gone"}})
-    assert "--live" in (await find_finding(gone, "sources.a")).text
-    assert (await find_finding(gone, "sources.a")).level == "ok"
-    assert "HEAD is at" in (await find_finding(configuration, "sources.a", live=True)).text
-    assert (await find_finding(gone, "sources.a", live=True)).level == "error"
+    missing_settings = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{tmp_path}/gone"}})
+    assert "--live" in (await find_finding(missing_settings, "sources.a")).text
+    assert (await find_finding(missing_settings, "sources.a")).level == "ok"
+    assert "HEAD is at" in (await find_finding(configuration, "sources.a", is_live=True)).text
+    assert (await find_finding(missing_settings, "sources.a", is_live=True)).level == "error"
 
 
 async def test_a_missing_git_command(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,21 +253,21 @@ async def test_the_limits_in_force_and_why(
 
 
 async def test_probes_run_together_and_their_failures_are_findings(tmp_path: Path) -> None:
-    together = asyncio.Barrier(3)
+    barrier = asyncio.Barrier(3)
 
     async def good() -> str:
-        await together.wait()
+        await barrier.wait()
         return "answered"
 
     async def bad() -> str:
-        await together.wait()
+        await barrier.wait()
         raise RuntimeError("refused by https://api.telegram.org/bot123456:ABCDEF/getMe")
 
     async def wordless() -> str:
         raise ConnectionResetError
 
     async def slow() -> str:
-        await together.wait()
+        await barrier.wait()
         await asyncio.Event().wait()
         return ""
 

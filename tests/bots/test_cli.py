@@ -21,7 +21,7 @@ def test_before_the_first_ingest_it_says_what_to_do(deployment: Deployment) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "says"),
+    ("arguments", "code", "expected_text"),
     [
         (("ask", "   "), 2, "question is empty"),
         (("search", ""), 2, "query is empty"),
@@ -35,11 +35,11 @@ def test_before_the_first_ingest_it_says_what_to_do(deployment: Deployment) -> N
     ],
 )
 def test_bad_input_is_named_with_a_way_out(
-    deployment: Deployment, arguments: tuple[str, ...], code: int, says: str
+    deployment: Deployment, arguments: tuple[str, ...], code: int, expected_text: str
 ) -> None:
     deployment.call("ingest")
     result = deployment.call(*arguments, code=code)
-    assert says in result.stderr
+    assert expected_text in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -91,24 +91,24 @@ async def test_twenty_questions_and_four_systems(corpus: Path, tmp_path: Path) -
     async with Writer() as writer, ScriptedJudge() as judge:
         deployment = _deployment(tmp_path, writer, judge)
         options = ("--systems", ",".join(SYSTEMS), "--plot", str(picture))
-        compared = await _compare(deployment, data, corpus, *options)
-        answered, judged = len(writer.requests), len(judge.requests)
-        again = await _compare(deployment, data, corpus, *options)
-        assert (len(writer.requests), len(judge.requests)) == (answered, judged), "everything was kept"
+        comparison = await _compare(deployment, data, corpus, *options)
+        writer_count, judge_count = len(writer.requests), len(judge.requests)
+        second_result = await _compare(deployment, data, corpus, *options)
+        assert (len(writer.requests), len(judge.requests)) == (writer_count, judge_count), "everything was kept"
         arguments = ("eval", "compare", str(data), "--corpus", str(corpus), "--systems", ",".join(SYSTEMS))
         table = (await asyncio.to_thread(deployment.call, *arguments)).stdout
-    assert (compared["questions"], compared["judged"], judged) == (20, 20, 2 * 20)
-    assert again["systems"] == compared["systems"]
-    assert list(compared["systems"]) == list(SYSTEMS)
-    overall = {name: compared["systems"][name][OVERALL]["value"] for name in SYSTEMS}
+    assert (comparison["questions"], comparison["judged"], judge_count) == (20, 20, 2 * 20)
+    assert second_result["systems"] == comparison["systems"]
+    assert list(comparison["systems"]) == list(SYSTEMS)
+    overall = {name: comparison["systems"][name][OVERALL]["value"] for name in SYSTEMS}
     assert overall["parallel"] == max(overall.values()) > overall["simple"]
-    [pair] = [pair for pair in compared["pairs"] if {pair["first"], pair["second"]} == {"parallel", "simple"}]
-    assert (pair["win_rate"], len(compared["pairs"])) == (1.0, 6)
-    assert compared["agreement"]["same_winner"] == 1.0
-    assert compared["systems"]["parallel"]["usage"]["cost"] > compared["systems"]["simple"]["usage"]["cost"] > 0
-    assert compared["judge_usage"]["cost"] > 0
-    assert len(compared["answers"]) == 20 * len(SYSTEMS)
-    assert compared["judgements"][0]["reasons"]["simple"].endswith("characters")
+    [pair] = [pair for pair in comparison["pairs"] if {pair["first"], pair["second"]} == {"parallel", "simple"}]
+    assert (pair["win_rate"], len(comparison["pairs"])) == (1.0, 6)
+    assert comparison["agreement"]["same_winner"] == 1.0
+    assert comparison["systems"]["parallel"]["usage"]["cost"] > comparison["systems"]["simple"]["usage"]["cost"] > 0
+    assert comparison["judge_usage"]["cost"] > 0
+    assert len(comparison["answers"]) == 20 * len(SYSTEMS)
+    assert comparison["judgements"][0]["reasons"]["simple"].endswith("characters")
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert re.search(r"^parallel against simple\s+100%", table, re.MULTILINE)
 
@@ -119,11 +119,11 @@ async def test_a_place_that_the_judge_prefers_changes_no_winner(
 ) -> None:
     async with Writer() as writer, ScriptedJudge(bias=bias) as judge:
         deployment = _deployment(tmp_path, writer, judge)
-        compared = await _compare(deployment, data, corpus, "--systems", ",".join(SYSTEMS))
-    overall = {name: compared["systems"][name][OVERALL]["value"] for name in SYSTEMS}
+        comparison = await _compare(deployment, data, corpus, "--systems", ",".join(SYSTEMS))
+    overall = {name: comparison["systems"][name][OVERALL]["value"] for name in SYSTEMS}
     assert max(overall, key=lambda name: overall[name]) == "parallel"
     # The passes contradict each other where the place decides, and the output says so.
-    assert compared["agreement"]["same_winner"] < 1
+    assert comparison["agreement"]["same_winner"] < 1
 
 
 async def test_unreadable_verdicts_are_asked_for_again_and_reported(data: Path, corpus: Path, tmp_path: Path) -> None:
@@ -136,17 +136,17 @@ async def test_unreadable_verdicts_are_asked_for_again_and_reported(data: Path, 
 
     async with Writer() as writer, ScriptedJudge(spoil) as judge:
         deployment = _deployment(tmp_path, writer, judge)
-        compared = await _compare(deployment, data, corpus, "--systems", "parallel,simple")
-        assert len(judge.requests) == 2 * QUESTIONS + compared["asked_again"]
-    assert compared["asked_again"] == QUESTIONS
-    assert (compared["unreadable"], compared["judged"]) == (0, QUESTIONS)
-    assert compared["pairs"][0]["win_rate"] == 1.0
+        comparison = await _compare(deployment, data, corpus, "--systems", "parallel,simple")
+        assert len(judge.requests) == 2 * QUESTIONS + comparison["asked_again"]
+    assert comparison["asked_again"] == QUESTIONS
+    assert (comparison["unreadable"], comparison["judged"]) == (0, QUESTIONS)
+    assert comparison["pairs"][0]["win_rate"] == 1.0
 
     async with Writer() as writer, ScriptedJudge(lambda *_: "I cannot say.") as judge:
         deployment = _deployment(tmp_path, writer, judge)
-        compared = await _compare(deployment, data, corpus, "--systems", "parallel,simple")
-    assert (compared["unreadable"], compared["judged"]) == (2 * QUESTIONS, 0)
-    assert compared["systems"]["simple"][OVERALL]["value"] is None
+        comparison = await _compare(deployment, data, corpus, "--systems", "parallel,simple")
+    assert (comparison["unreadable"], comparison["judged"]) == (2 * QUESTIONS, 0)
+    assert comparison["systems"]["simple"][OVERALL]["value"] is None
 
 
 async def test_an_interrupted_comparison_goes_on_where_it_stopped(data: Path, corpus: Path, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ async def test_an_interrupted_comparison_goes_on_where_it_stopped(data: Path, co
         arguments = ("eval", "compare", str(data), "--corpus", str(corpus), *systems)
         failed_run = await asyncio.to_thread(lambda: deployment.call(*arguments, code=69))
         assert "is kept: run the same command" in failed_run.stderr
-        written, judge.status = len(writer.requests), 0
+        request_count, judge.status = len(writer.requests), 0
         # What the judge has still to do costs money too, and so does all of it with another judge.
         judgement_count = len(
             [line for line in (tmp_path / "data/comparison.jsonl").read_text().splitlines() if "scores" in line]
@@ -169,11 +169,11 @@ async def test_an_interrupted_comparison_goes_on_where_it_stopped(data: Path, co
         deployment.settings["models"] = {**models, "judge": {**models["judge"], "model": "another-judge"}}
         other = await asyncio.to_thread(deployment.call, *arguments)
         assert f"To do: 0 answers and {2 * QUESTIONS} judgements" in other.stderr
-        compared = await _compare(deployment, data, corpus, *systems)
-        assert len(writer.requests) == written, "the answers were kept"
+        comparison = await _compare(deployment, data, corpus, *systems)
+        assert len(writer.requests) == request_count, "the answers were kept"
         await _compare(deployment, data, corpus, *systems, "--fresh")
-        assert len(writer.requests) > written
-    assert compared["judged"] == QUESTIONS
+        assert len(writer.requests) > request_count
+    assert comparison["judged"] == QUESTIONS
 
 
 async def test_an_answer_without_its_model_is_counted_and_tried_again(data: Path, corpus: Path, tmp_path: Path) -> None:
@@ -181,23 +181,23 @@ async def test_an_answer_without_its_model_is_counted_and_tried_again(data: Path
     async with Writer() as writer, ScriptedJudge() as judge:
         deployment = _deployment(tmp_path, writer, judge)
         writer.status = 500
-        compared = await _compare(deployment, data, corpus, *systems)
-        assert compared["systems"]["single"]["degraded"] == QUESTIONS
-        assert compared["answers"][0]["why_cut"] == {"write": "failed"}
+        comparison = await _compare(deployment, data, corpus, *systems)
+        assert comparison["systems"]["single"]["degraded"] == QUESTIONS
+        assert comparison["answers"][0]["why_cut"] == {"write": "failed"}
         writer.status = 0
-        compared = await _compare(deployment, data, corpus, *systems)
-    assert compared["systems"]["single"]["degraded"] == 0
+        comparison = await _compare(deployment, data, corpus, *systems)
+    assert comparison["systems"]["single"]["degraded"] == 0
 
 
 async def test_an_answer_that_failed_gets_nothing(data: Path, corpus: Path, tmp_path: Path) -> None:
     with data.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"id": "long", "question": "Why? " * 5000}))
     async with Writer() as writer, ScriptedJudge() as judge:
-        compared = await _compare(_deployment(tmp_path, writer, judge), data, corpus, "--systems", "single,simple")
-    assert compared["systems"]["single"]["failed"] == 1
-    [verdict] = [item for item in compared["judgements"] if (item["id"], item["pass"]) == ("long", 1)]
+        comparison = await _compare(_deployment(tmp_path, writer, judge), data, corpus, "--systems", "single,simple")
+    assert comparison["systems"]["single"]["failed"] == 1
+    [verdict] = [item for item in comparison["judgements"] if (item["id"], item["pass"]) == ("long", 1)]
     assert set(verdict["scores"]["single"].values()) == {0}
-    assert "25000 characters" in next(item["error"] for item in compared["answers"] if item["id"] == "long")
+    assert "25000 characters" in next(item["error"] for item in comparison["answers"] if item["id"] == "long")
 
 
 def test_what_cannot_be_compared_is_said_before_anything_is_opened(data: Path, corpus: Path, tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ ROWS, COLUMNS = 40, 120
 
 
 def terminal() -> tuple[Console, io.StringIO]:
-    out = io.StringIO()
-    return Console(file=out, force_terminal=True, width=100, color_system=None, legacy_windows=False), out
+    output = io.StringIO()
+    return Console(file=output, force_terminal=True, width=100, color_system=None, legacy_windows=False), output
 
 
 class Terminal:
@@ -167,14 +167,14 @@ async def test_control_c_while_the_model_thinks_gives_the_terminal_back(
 
 
 async def test_a_sink_that_is_closed_shows_the_cursor_again() -> None:
-    out, written = terminal()
-    sink = ConsoleSink(out)
+    console, output = terminal()
+    sink = ConsoleSink(console)
     await sink.open()
-    assert "\x1b[?25l" in written.getvalue()
+    assert "\x1b[?25l" in output.getvalue()
     sink.close()
-    assert written.getvalue().count("\x1b[?25h") == 1
+    assert output.getvalue().count("\x1b[?25h") == 1
     sink.close()
-    assert written.getvalue().count("\x1b[?25h") == 1
+    assert output.getvalue().count("\x1b[?25h") == 1
 
 
 def harmless(text: str) -> bool:
@@ -186,20 +186,20 @@ def harmless(text: str) -> bool:
 
 
 async def test_nothing_that_is_quoted_steers_the_terminal() -> None:
-    out, written = terminal()
+    console, output = terminal()
     passage = Passage("i", EVIL, EVIL, EVIL, EVIL, EVIL)
     citation = Citation(1, "i", EVIL, EVIL, EVIL, "https://example.org/ b" + EVIL)
     for reply in (Reply(EVIL, (citation,)), Reply("# " + EVIL)):
-        with closing(ConsoleSink(out)) as sink:
+        with closing(ConsoleSink(console)) as sink:
             await sink.open()
             await sink.update(EVIL)
             await sink.finish(reply)
-    await ConsoleSink(out).fail(EVIL)
-    print_passages(out, [passage])
-    print_findings(out, [Finding("ok", EVIL, EVIL)])
-    print_reports(out, [SyncReport("docs", 0, 0, 0, 0, 0, {}, EVIL, 0.0)])
-    assert "owned" in written.getvalue()
-    assert harmless(written.getvalue())
+    await ConsoleSink(console).fail(EVIL)
+    print_passages(console, [passage])
+    print_findings(console, [Finding("ok", EVIL, EVIL)])
+    print_reports(console, [SyncReport("docs", 0, 0, 0, 0, 0, {}, EVIL, 0.0)])
+    assert "owned" in output.getvalue()
+    assert harmless(output.getvalue())
 
 
 def test_credentials_in_addresses_do_not_reach_the_terminal(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ class Rated:
 
     def __init__(self, deployment: Deployment) -> None:
         self.out, self.questions = StringIO(), list[Question]()
-        whole = load_settings([deployment.config], (), {})
-        self.conversation = Conversation(whole, self._answered, Console(file=self.out, width=200))
+        settings = load_settings([deployment.config], (), {})
+        self.conversation = Conversation(settings, self._answered, Console(file=self.out, width=200))
 
     async def _answered(self, question: Question, sink: Sink) -> Reply:
         self.questions.append(question)
@@ -77,9 +77,9 @@ async def test_an_answer_is_rated_changed_taken_back_and_made_once_more(deployme
             ENGLISH.reason_noted,
         ]
         assert (await rated.hear("/again")).split("\n") == [ENGLISH.retrying, "Call that."]
-        again = rated.questions[-1]
-        assert isinstance(again, RetryQuestion)
-        assert [turn.text for turn in again.history] == [QUESTION, "Call it.", ENGLISH.complaints["outdated"]]
+        retry_question = rated.questions[-1]
+        assert isinstance(retry_question, RetryQuestion)
+        assert [turn.text for turn in retry_question.history] == [QUESTION, "Call it.", ENGLISH.complaints["outdated"]]
         assert await rated.hear("/again") == ENGLISH.already_retried
         assert len(rated.questions) == 2
 

@@ -206,7 +206,7 @@ async def test_a_lost_session_is_caught_up_from_the_history(peer: DiscordPeer, m
 
 async def test_after_a_restart_every_channel_is_read_on(peer: DiscordPeer, make: Make, positions: Positions) -> None:
     room, quiet, private = peer.channel(), peer.channel(), peer.channel(private=True)
-    old = await peer.say(room, f"{peer.mention} before the bot ever ran?", at=time.time() - 60)
+    old_message = await peer.say(room, f"{peer.mention} before the bot ever ran?", at=time.time() - 60)
     inbox = Inbox()
     async with listening(peer, make(), inbox.receive):
         await peer.say(room, "one")
@@ -221,19 +221,21 @@ async def test_after_a_restart_every_channel_is_read_on(peer: DiscordPeer, make:
     await peer.say(private, "in private")
     await peer.say(thread, "in a thread")
     await peer.say(room, f"{peer.mention} edited", edited_timestamp="2026-01-01T00:00:00+00:00")
-    after = Inbox()
-    async with listening(peer, make(), after.receive):
-        await after.until(134)
+    later_inbox = Inbox()
+    async with listening(peer, make(), later_inbox.receive):
+        await later_inbox.until(134)
         await peer.say(room, "live")
-        await after.until(135)
-    assert [message.text for message in after.messages if message.key.chat == room and not message.key.thread] == [
+        await later_inbox.until(135)
+    assert [
+        message.text for message in later_inbox.messages if message.key.chat == room and not message.key.thread
+    ] == [
         *(f"missed {n}" for n in range(130)),
         "edited",
         "live",
     ]
-    assert {"in a channel never seen", "in private", "in a thread"} <= set(after.texts)
-    assert after.twice == 0
-    assert old not in [message.id for message in [*inbox.messages, *after.messages]]
+    assert {"in a channel never seen", "in private", "in a thread"} <= set(later_inbox.texts)
+    assert later_inbox.twice == 0
+    assert old_message not in [message.id for message in [*inbox.messages, *later_inbox.messages]]
     third = Inbox()
     async with listening(peer, make(), third.receive):
         await peer.say(room, "only this")

@@ -71,11 +71,11 @@ async def start(peer: DiscordPeer, tmp_path: Path) -> AsyncIterator[Start]:
             stack.push_async_callback(adapter.close)
             dispatcher = wire_dispatcher(configuration, journal)
             processor = make_processor(configuration, journal, Script(), dispatcher=dispatcher)
-            listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
+            listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
 
             async def stop() -> None:
-                listening.cancel()
-                await asyncio.gather(listening, return_exceptions=True)
+                listen_task.cancel()
+                await asyncio.gather(listen_task, return_exceptions=True)
                 await processor.drain(30)
 
             stack.push_async_callback(stop)
@@ -104,8 +104,8 @@ def test_every_command_is_registered_in_discords_own_terms() -> None:
     assert [choice["value"] for choice in action["choices"]] == ["on", "off", "scale"]
     assert source["autocomplete"]
     assert (factor["type"], factor["min_value"], factor["max_value"]) == (10, 0.1, 10)
-    minutes, paused = slash_commands_by_name["pause"]["options"]
-    assert (paused["type"], paused["autocomplete"]) == (3, True)
+    minutes, pause_option = slash_commands_by_name["pause"]["options"]
+    assert (pause_option["type"], pause_option["autocomplete"]) == (3, True)
     assert (minutes["type"], minutes["min_value"], minutes["required"]) == (4, 1, False)
     # A number or a word can only be a text there.
     assert slash_commands_by_name["threshold"]["options"][0]["type"] == 3
@@ -157,15 +157,15 @@ async def test_an_owner_is_answered_for_their_eyes_alone(peer: DiscordPeer, star
 async def test_the_handler_checks_whatever_the_menu_shows(peer: DiscordPeer, start: Start) -> None:
     dispatcher, room = await start(), peer.channel()
     for person, bits in ((ANN, 0), (BOSS, MANAGE_GUILD)):
-        refusal = await run_command(peer, room, "pause", person, permissions=bits)
-        assert refusal.hidden
-        assert refusal.response_message is not None
-        assert refusal.response_message.content == "Only people who look after this bot here may do that."
+        interaction = await run_command(peer, room, "pause", person, permissions=bits)
+        assert interaction.hidden
+        assert interaction.response_message is not None
+        assert interaction.response_message.content == "Only people who look after this bot here may do that."
     assert [entry.outcome for entry in await dispatcher.context.audit.get_newest(9)] == ["refused", "refused"]
     private = peer.channel(private=True)
-    refusal = await run_command(peer, private, "reload", ANN)
-    assert refusal.response_message is not None
-    assert refusal.response_message.content.startswith("Only the owners")
+    interaction = await run_command(peer, private, "reload", ANN)
+    assert interaction.response_message is not None
+    assert interaction.response_message.content.startswith("Only the owners")
 
 
 async def test_who_manages_the_server_may_when_allowed(peer: DiscordPeer, start: Start) -> None:
@@ -173,9 +173,9 @@ async def test_who_manages_the_server_may_when_allowed(peer: DiscordPeer, start:
     pause_reply = await run_command(peer, room, "pause", BOSS, permissions=MANAGE_GUILD, minutes="5")
     assert pause_reply.response_message is not None
     assert pause_reply.response_message.content.startswith("I am silent in this chat until")
-    refusal = await run_command(peer, room, "resume", ANN, permissions=2048)
-    assert refusal.response_message is not None
-    assert refusal.response_message.content.startswith("Only")
+    interaction = await run_command(peer, room, "resume", ANN, permissions=2048)
+    assert interaction.response_message is not None
+    assert interaction.response_message.content.startswith("Only")
     assert dispatcher.context.overrides.paused_until(f"discord:{room}")
 
 
@@ -243,6 +243,6 @@ def test_a_command_says_whether_its_author_manages_the_server() -> None:
     message = to_command(event, ME)
     assert isinstance(message, Message)
     assert (message.command, message.text, message.reference["administrator"]) == ("pause", "5", True)
-    plain = to_command({**event, "member": {"user": {"id": "1"}, "permissions": "2048"}}, ME)
-    assert isinstance(plain, Message)
-    assert "administrator" not in plain.reference
+    member_command = to_command({**event, "member": {"user": {"id": "1"}, "permissions": "2048"}}, ME)
+    assert isinstance(member_command, Message)
+    assert "administrator" not in member_command.reference

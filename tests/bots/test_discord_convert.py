@@ -23,7 +23,7 @@ def convert(content: str = "", place: Location = ROOM, **extra_fields: Any) -> M
 
 
 @pytest.mark.parametrize(
-    ("text", "expected_text", "addressed"),
+    ("text", "expected_text", "is_addressed"),
     [
         ("<@5001> what?", "what?", True),
         ("<@!5001>, what?", "what?", True),
@@ -40,19 +40,19 @@ def convert(content: str = "", place: Location = ROOM, **extra_fields: Any) -> M
         ("<#55> `<@77x>`", "<#55> `<@77x>`", False),
     ],
 )
-def test_mentions(text: str, expected_text: str, addressed: bool) -> None:
+def test_mentions(text: str, expected_text: str, is_addressed: bool) -> None:
     result = convert(text, mentions=[{"id": "1002", "username": "bea", "global_name": "Bea"}])
     assert isinstance(result, Message)
-    assert (result.text, result.addressed) == (expected_text, addressed)
+    assert (result.text, result.addressed) == (expected_text, is_addressed)
 
 
 def test_names_are_those_of_the_server() -> None:
     result = convert("x", member={"nick": "Annie"})
     assert isinstance(result, Message)
     assert result.author == "Annie"
-    plain = convert("x", author={"id": "1", "username": "bob", "global_name": None})
-    assert isinstance(plain, Message)
-    assert plain.author == "bob"
+    message = convert("x", author={"id": "1", "username": "bob", "global_name": None})
+    assert isinstance(message, Message)
+    assert message.author == "bob"
 
 
 def test_a_forwarded_message_is_quoted() -> None:
@@ -81,7 +81,7 @@ def test_what_is_said_in_a_thread_may_go_on_with_us_unless_somebody_else_is_mean
 
 
 @pytest.mark.parametrize(
-    ("more", "reason"),
+    ("changes", "reason"),
     [
         ({"author": {**ANN, "bot": True}}, "written by a bot"),
         ({"author": {**ANN, "system": True}}, "written by a bot"),
@@ -91,8 +91,8 @@ def test_what_is_said_in_a_thread_may_go_on_with_us_unless_somebody_else_is_mean
         ({"content": ""}, "without text"),
     ],
 )
-def test_what_is_not_for_us(more: dict[str, Any], reason: str) -> None:
-    result = convert(**{"content": "<@5001> hello", **more})
+def test_what_is_not_for_us(changes: dict[str, Any], reason: str) -> None:
+    result = convert(**{"content": "<@5001> hello", **changes})
     assert isinstance(result, IgnoredEvent)
     assert result.reason.startswith(reason)
 
@@ -111,11 +111,11 @@ def test_a_command_in_a_thread_and_in_private() -> None:
     assert isinstance(message, Message)
     assert (message.command, message.text, message.addressed, message.private) == ("ask", "how?", True, False)
     assert (message.key.chat, message.key.thread, message.author) == ("30", "40", "A")
-    alone = {key: value for key, value in event.items() if key != "guild_id"}
-    private = to_command({**alone, "channel": {"id": "50", "type": 1}, "user": ANN}, ME)
+    private_event = {key: value for key, value in event.items() if key != "guild_id"}
+    private = to_command({**private_event, "channel": {"id": "50", "type": 1}, "user": ANN}, ME)
     assert isinstance(private, Message)
     assert (private.private, private.author, private.key.chat) == (True, "Ann", "50")
-    group = to_command({**alone, "channel": {"id": "50", "type": 3}, "user": ANN}, ME)
+    group = to_command({**private_event, "channel": {"id": "50", "type": 3}, "user": ANN}, ME)
     assert isinstance(group, Message)
     assert not group.private, "other people read along"
     assert isinstance(to_command({**event, "type": 3}, ME), IgnoredEvent)

@@ -47,7 +47,7 @@ def deployment(tmp_path: Path, discord: DiscordPeer, model: LanguageModelPeer) -
     return result
 
 
-async def answered(discord: DiscordPeer, room: str, count: int) -> None:
+async def wait_for_answers(discord: DiscordPeer, room: str, count: int) -> None:
     def complete() -> bool:
         return len([message for message in discord.messages(room) if "**Sources**" in message.content]) == count
 
@@ -68,7 +68,7 @@ async def test_a_question_becomes_a_streamed_cited_answer(
         assert "[[1]](<https://example.org/rocket/blob/" in reply.content
         assert len(reply.history) >= 2
         await discord.command(room, "ask", question=QUESTION)
-        await answered(discord, room, 2)
+        await wait_for_answers(discord, room, 2)
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 60) == 0
     assert len(discord.messages(room)) == 2
@@ -98,7 +98,7 @@ async def test_killed_before_and_in_the_middle_of_the_reply_there_is_one_answer(
         await process.wait()
     model.stall_after = None
     async with deployment.daemon():
-        await answered(discord, room, 2)
+        await wait_for_answers(discord, room, 2)
     assert len(discord.messages(room)) == 2
     assert first_reply.id in [message.id for message in discord.messages(room)]
     assert len({message.reply_to for message in discord.messages(room)}) == 2

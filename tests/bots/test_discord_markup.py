@@ -104,8 +104,8 @@ def test_every_part_fits_and_nothing_is_lost() -> None:
             assert all(0 < utf16_length(part) <= limit for part in parts)
             letters = [name for name in "".join(parts) if name.isalnum()]
             # A code block that goes on is opened again with its language.
-            again = "".join(parts).count("```py") - markdown.count("```py")
-            assert len(letters) == len([name for name in markdown if name.isalnum()]) + 2 * again
+            reopened_count = "".join(parts).count("```py") - markdown.count("```py")
+            assert len(letters) == len([name for name in markdown if name.isalnum()]) + 2 * reopened_count
             assert all(part.count("```") % 2 == 0 for part in parts)
 
 

@@ -124,22 +124,22 @@ async def test_the_gateway_identifies_resumes_and_hides(peer: DiscordPeer, call:
     await peer.say(room, "secret")
     await peer.say(room, f"{peer.mention} open")
     resume = {"op": 6, "d": {"token": peer.token, "session_id": session, "seq": 2}}
-    again, _ = await hold(peer, call, resume)
-    assert [entry["d"].get("content") for entry in again if entry["t"] == "MESSAGE_CREATE"] == [
+    second_reply, _ = await hold(peer, call, resume)
+    assert [entry["d"].get("content") for entry in second_reply if entry["t"] == "MESSAGE_CREATE"] == [
         "",
         f"{peer.mention} open",
     ]
-    assert [entry["s"] for entry in again if entry["s"]] == [3, 4, 5]
+    assert [entry["s"] for entry in second_reply if entry["s"]] == [3, 4, 5]
     unknown, _ = await hold(peer, call, {"op": 6, "d": {"token": peer.token, "session_id": "x", "seq": 2}})
     assert (unknown[-1]["op"], unknown[-1]["d"]) == (9, False)
     assert (await hold(peer, call, query="?v=9"))[1] == 4012
 
 
 async def test_commands_have_three_seconds(peer: DiscordPeer, call: Caller) -> None:
-    bad = [{"name": "Ask!", "type": 1, "description": "x", "options": []}]
-    assert (await call("PUT", "/applications/5002/commands", bad))[0] == 400
-    good = [{"name": "ask", "type": 1, "description": "x", "options": []}]
-    assert (await call("PUT", "/applications/5002/commands", good))[0] == 200
+    invalid_commands = [{"name": "Ask!", "type": 1, "description": "x", "options": []}]
+    assert (await call("PUT", "/applications/5002/commands", invalid_commands))[0] == 400
+    valid_commands = [{"name": "ask", "type": 1, "description": "x", "options": []}]
+    assert (await call("PUT", "/applications/5002/commands", valid_commands))[0] == 200
     command = await peer.command(peer.channel(), "ask")
     respond = f"/webhooks/5002/{command.token}/messages/@original"
     assert (await call("PATCH", respond, {"content": "early"}))[1]["code"] == 10015
@@ -150,5 +150,7 @@ async def test_commands_have_three_seconds(peer: DiscordPeer, call: Caller) -> N
     peer.token_s = 0
     assert (await call("PATCH", respond, {"content": "late"}))[1]["code"] == 50027
     peer.acknowledge_s = 0
-    late = await peer.command(command.channel, "ask")
-    assert (await call("POST", f"/interactions/{late.id}/{late.token}/callback", {"type": 5}))[1]["code"] == 10062
+    late_command = await peer.command(command.channel, "ask")
+    assert (await call("POST", f"/interactions/{late_command.id}/{late_command.token}/callback", {"type": 5}))[1][
+        "code"
+    ] == 10062

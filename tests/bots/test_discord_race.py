@@ -54,8 +54,8 @@ async def test_on_discord_we_are_among_the_first_two_or_silent_never_the_third(t
         network = OnDiscord(peer)
 
         def make(configuration: Settings) -> DiscordAdapter:
-            counted = configuration.auto_comment.get_chats("discord")
-            return DiscordAdapter(settings(peer, tmp_path), Positions(), bot_message_chats=counted)
+            chats = configuration.auto_comment.get_chats("discord")
+            return DiscordAdapter(settings(peer, tmp_path), Positions(), bot_message_chats=chats)
 
         series = await raced(tmp_path, network, make)
         series.judge()

@@ -126,7 +126,7 @@ async def test_edits_are_throttled_and_the_latest_text_wins(peer: DiscordPeer, a
     await sink.finish(Reply("done"))
     assert peer.messages(room) == [message]
     times, states = zip(*message.history, strict=True)
-    assert all(later - earlier >= 0.08 for earlier, later in pairwise(times[:-1]))
+    assert all(later_time - earlier_time >= 0.08 for earlier_time, later_time in pairwise(times[:-1]))
     assert len(states) < written_text
     assert {int(state.removeprefix("word ")) % 10 for state in states[:-1]} == {0}, "the latest"
     assert (states[0], message.content) == ("word 0", "done")
@@ -156,10 +156,10 @@ async def test_a_long_answer_goes_on_in_more_messages(
     assert len(messages) == 3
     assert all(message.content.startswith("```python\n") for message in messages)
     assert all(len(message.content) <= 2000 and message.content.count("```") == 2 for message in messages)
-    inside = "\n".join(
+    fenced_text = "\n".join(
         re.findall(r"```python\n(.*?)\n```", "\n".join(message.content for message in messages), re.DOTALL)
     )
-    assert inside == code
+    assert fenced_text == code
     assert [bool(message.reply_to) for message in messages] == [True, False, False]
     assert delivery_log.events == ["posting", messages[0].id]
 
@@ -290,12 +290,12 @@ async def test_a_reply_removed_by_a_moderator_is_not_written_again(peer: Discord
     assert peer.messages(room) == []
 
 
-@pytest.mark.parametrize(("lacking", "expected_text"), [("send", "Send Messages"), ("view", "View Channel")])
+@pytest.mark.parametrize(("missing_permission", "expected_text"), [("send", "Send Messages"), ("view", "View Channel")])
 async def test_a_missing_permission_is_named(
-    peer: DiscordPeer, ask: Ask, delivery_log: DeliveryLog, room: str, lacking: str, expected_text: str
+    peer: DiscordPeer, ask: Ask, delivery_log: DeliveryLog, room: str, missing_permission: str, expected_text: str
 ) -> None:
     sink = await ask()
-    peer.channels[room].lacking.add(lacking)
+    peer.channels[room].lacking.add(missing_permission)
     with pytest.raises(PlatformError, match=expected_text):
         await sink.finish(Reply("hello"))
     assert delivery_log.events == ["posting", "refused"]

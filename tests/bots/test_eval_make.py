@@ -115,10 +115,10 @@ async def test_questions_are_written_for_passages(deployment: Deployment, tmp_pa
     async with LanguageModelPeer(reply=write) as peer:
         await asyncio.to_thread(deployment.call, "ingest")
         data = str(tmp_path / "questions.jsonl")
-        refused = await asyncio.to_thread(
+        result = await asyncio.to_thread(
             lambda: deployment.call("eval", "make", "questions", data, "--from", "knowledge", "--json", code=2)
         )
-        assert "set models.main" in refused.stderr
+        assert "set models.main" in result.stderr
         deployment.settings["models"] = {"main": {"base_url": peer.base_url, "model": "writer"}}
         lines = await _proposed(deployment, "questions", data, "--from", "knowledge", "--count", "2")
     assert len(lines) == 2
@@ -156,9 +156,9 @@ async def test_somebody_accepts_lines_at_a_terminal(deployment: Deployment, tmp_
     # Accept the liked one; refuse the failure; edit the next and name its document; stop.
     keys = ["y", "n", "e", "Where is the moon of Rocket?", "docs: rocket.md; docs: moon.md", "q"]
     output = await asyncio.to_thread(_at_a_terminal, deployment, keys, "questions", str(data), "--chat", CHAT)
-    first, edited = _lines(data.read_text("utf-8"))
+    first, edited_line = _lines(data.read_text("utf-8"))
     assert first["question"] == "How do I rotate keys?"
-    assert (edited["question"], edited["relevant"]) == (
+    assert (edited_line["question"], edited_line["relevant"]) == (
         "Where is the moon of Rocket?",
         ["docs: rocket.md", "docs: moon.md"],
     )

@@ -23,14 +23,14 @@ DOCUMENTS = [
 ]
 
 
-def written(path: Path, lines: list[dict[str, Any]]) -> Path:
+def write_lines(path: Path, lines: list[dict[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     return path
 
 
 def test_answers_without_a_model_are_measured_over_a_sets_own_documents(tmp_path: Path) -> None:
-    corpus = written(tmp_path / "documents.jsonl", DOCUMENTS)
-    data = written(
+    corpus = write_lines(tmp_path / "documents.jsonl", DOCUMENTS)
+    data = write_lines(
         tmp_path / "questions.jsonl",
         [
             {"id": "a", "question": "How do I install Rocket?", "reference": "pip install rocket, then pray"},
@@ -55,14 +55,14 @@ def test_answers_without_a_model_are_measured_over_a_sets_own_documents(tmp_path
 
 
 def test_data_that_cannot_be_used_is_refused_first(tmp_path: Path) -> None:
-    data = written(tmp_path / "questions.jsonl", [{"id": "a", "question": "What?", "relevant": "sessions.md"}])
+    data = write_lines(tmp_path / "questions.jsonl", [{"id": "a", "question": "What?", "relevant": "sessions.md"}])
     result = Deployment(tmp_path, {}).call("eval", "answers", str(data), code=2)
     assert "line 1: relevant must be a list of texts" in result.stderr
     assert not (tmp_path / "data").exists()
 
 
 async def test_times_tokens_and_failures_are_those_of_the_answers(tmp_path: Path) -> None:
-    data = written(
+    data = write_lines(
         tmp_path / "questions.jsonl",
         [
             {"id": "pip", "question": "How do I install the package?", "relevant": ["docs: install.md"]},
@@ -86,9 +86,9 @@ async def test_times_tokens_and_failures_are_those_of_the_answers(tmp_path: Path
         measurement = await measure_answers(cases, record_question)
         await chat_model.close()
     body = answers_as_json(measurement, lambda text: text.replace("sk-secret", "***"))
-    pip, memory, broken = body["answers"]
-    assert (pip["answered"], memory["answered"], broken["answered"]) == (True, True, False)
-    assert (broken["error"], broken["words"]) == ("the key *** was refused", 0)
+    pip, memory, failed_answer = body["answers"]
+    assert (pip["answered"], memory["answered"], failed_answer["answered"]) == (True, True, False)
+    assert (failed_answer["error"], failed_answer["words"]) == ("the key *** was refused", 0)
     # install.md and docs are right; install.md of the second and memory.md of the third were not cited.
     assert [body["citations"][name] for name in ("right", "wrong", "missed")] == [2, 0, 2]
     assert 200 <= body["first_token_ms"]["p50"] <= body["first_token_ms"]["p95"] <= body["total_ms"]["p95"]

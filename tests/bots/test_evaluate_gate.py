@@ -64,16 +64,18 @@ async def test_it_is_good_enough_on_everything_and_fits(tmp_path: Path, capsys: 
         assert results[variant]["f1"]["value"] >= 0.87
         assert results[variant]["precision"]["value"] >= 0.92
         assert results[variant]["auc"] >= 0.97
-    fitted = results["fitted"]
-    assert fitted["messages"] == len(lines) - results["by_words"]
-    again = Settings.model_validate({"gate": {"threshold": fitted["threshold"], "model": fitted["model"]}})
-    assert load_model(again.gate.model or Path()).fitted_on[0].messages == fitted["messages"]
+    fitted_values = results["fitted"]
+    assert fitted_values["messages"] == len(lines) - results["by_words"]
+    fitted_settings = Settings.model_validate(
+        {"gate": {"threshold": fitted_values["threshold"], "model": fitted_values["model"]}}
+    )
+    assert load_model(fitted_settings.gate.model or Path()).fitted_on[0].messages == fitted_values["messages"]
 
 
 async def test_the_table_and_the_section_to_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    few = tmp_path / "few.jsonl"
-    few.write_text("\n".join(DATA.read_text("utf-8").splitlines()[::4]), "utf-8")
-    assert await gate(deployment(tmp_path), few, CORPUS, fit=True, as_json=False) == 0
+    small_file = tmp_path / "few.jsonl"
+    small_file.write_text("\n".join(DATA.read_text("utf-8").splitlines()[::4]), "utf-8")
+    assert await gate(deployment(tmp_path), small_file, CORPUS, fit=True, as_json=False) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("53 cases, ")
     assert [line.split("  ")[0] for line in lines[2:4]] == ["as configured", "fitted, cross-validated"]
@@ -126,16 +128,16 @@ def test_a_fit_learns_what_its_messages_have_in_common() -> None:
     def features(match: float, ngrams: dict[int, float]) -> GateFeatures:
         return GateFeatures((match, *(0.0,) * (len(FEATURE_NAMES) - 1)), ngrams)
 
-    good = [features(1 + number / 100, {7: 1.0}) for number in range(30)]
-    bad = [features(number / 100, {9: 1.0}) for number in range(60)]
-    fitted = fit_model([LabelledSet("ours", [*good, *bad], [True] * 30 + [False] * 60)])
-    model = fitted.model
-    assert min(map(model.probability, good)) > 0.7 > 0.3 > max(map(model.probability, bad))
+    positives = [features(1 + number / 100, {7: 1.0}) for number in range(30)]
+    negatives = [features(number / 100, {9: 1.0}) for number in range(60)]
+    fitted_model = fit_model([LabelledSet("ours", [*positives, *negatives], [True] * 30 + [False] * 60)])
+    model = fitted_model.model
+    assert min(map(model.probability, positives)) > 0.7 > 0.3 > max(map(model.probability, negatives))
     assert model.weights[0] > 0
     assert model.ngram_weights[7] > 0 > model.ngram_weights[9]
     assert model.fitted_on == (FittedOn("ours", 90, 30),)
-    without_first = fit_model([LabelledSet("ours", [*good[1:], *bad], [True] * 29 + [False] * 60)]).model
-    assert fitted.held_out_log_odds[0] == pytest.approx(without_first.log_odds(good[0]), abs=0.3)
+    without_first = fit_model([LabelledSet("ours", [*positives[1:], *negatives], [True] * 29 + [False] * 60)]).model
+    assert fitted_model.held_out_log_odds[0] == pytest.approx(without_first.log_odds(positives[0]), abs=0.3)
 
 
 def test_a_few_messages_correct_the_prior_and_no_more() -> None:
@@ -143,10 +145,13 @@ def test_a_few_messages_correct_the_prior_and_no_more() -> None:
     question, chatter = (
         extract_features(text, WordMatch()) for text in ("How do I reset the flux capacitor?", "nice weather today")
     )
-    fitted = fit_model([LabelledSet("few", [question, chatter], [True, False])], prior).model
-    assert fitted.log_odds(question) - fitted.log_odds(chatter) > prior.log_odds(question) - prior.log_odds(chatter) + 1
+    fitted_model = fit_model([LabelledSet("few", [question, chatter], [True, False])], prior).model
+    assert (
+        fitted_model.log_odds(question) - fitted_model.log_odds(chatter)
+        > prior.log_odds(question) - prior.log_odds(chatter) + 1
+    )
     other = extract_features("请问怎么安装", WordMatch())
-    assert fitted.log_odds(other) == pytest.approx(prior.log_odds(other), abs=2)
+    assert fitted_model.log_odds(other) == pytest.approx(prior.log_odds(other), abs=2)
 
 
 def test_the_fitted_threshold_keeps_its_precision() -> None:
@@ -157,11 +162,11 @@ def test_the_fitted_threshold_keeps_its_precision() -> None:
 
 async def test_it_explains_every_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = DATA.read_text("utf-8").splitlines()
-    few = tmp_path / "few.jsonl"
-    few.write_text("\n".join(lines[::4]), "utf-8")
+    small_file = tmp_path / "few.jsonl"
+    small_file.write_text("\n".join(lines[::4]), "utf-8")
     # The shipped model was fitted on these messages, too, and is sure of most.
     settings = Settings.model_validate({"data_dir": tmp_path / "data", "gate": {"doubt_width": 0.4}})
-    assert await gate(settings, few, CORPUS, fit=False, as_json=True, explain=True) == 0
+    assert await gate(settings, small_file, CORPUS, fit=False, as_json=True, explain=True) == 0
     explained = json.loads(capsys.readouterr().out)["messages"]
     assert [item["id"] for item in explained] == [json.loads(line)["id"] for line in lines[::4]]
     sure = [item for item in explained if item["probability"] is not None]
@@ -172,7 +177,7 @@ async def test_it_explains_every_message(tmp_path: Path, capsys: pytest.CaptureF
     by_words = [item for item in explained if item["probability"] is None]
     assert by_words
     assert not any(item["in_doubt"] or item["why"] for item in by_words)
-    assert await gate(settings, few, CORPUS, fit=False, as_json=False, explain=True) == 0
+    assert await gate(settings, small_file, CORPUS, fit=False, as_json=False, explain=True) == 0
     output_lines = capsys.readouterr().out.splitlines()
     row = re.compile(r"(\d\.\d\d|    )  (in doubt|        )  (answer|leave )  .*\)")
     assert sum(bool(row.fullmatch(line)) for line in output_lines) == len(explained)

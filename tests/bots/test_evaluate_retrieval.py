@@ -107,23 +107,23 @@ def test_routing_on_a_corpus_with_a_fit_that_can_be_pasted(deployment: Deploymen
     assert measures_by_variant["rule"]["coverage"]["value"] == 1
     assert measures_by_variant["rule"]["saved"]["value"] == 0, "both agents are asked every time"
     assert measures_by_variant["rule"]["irrelevant"]["value"] == 0
-    fitted = measurement["fitted"]
-    assert set(fitted["scales"]) == {"animals", "tools"}
-    assert fitted["threshold"] > 0.1
-    assert fitted["saved"]["fitted"]["value"] > 0.3, "most questions go to one agent, or to none"
-    assert fitted["accuracy"]["difference"]["value"] > 0
+    fitted_values = measurement["fitted"]
+    assert set(fitted_values["scales"]) == {"animals", "tools"}
+    assert fitted_values["threshold"] > 0.1
+    assert fitted_values["saved"]["fitted"]["value"] > 0.3, "most questions go to one agent, or to none"
+    assert fitted_values["accuracy"]["difference"]["value"] > 0
 
     output = deployment.call("eval", "routing", data, "--corpus", corpus, "--fit", *open_to_all).stdout
     assert "saved" in output
     pasted = tmp_path / "pasted.yaml"
     pasted.write_text(output.split("# Fitted to all questions:\n")[1], "utf-8")
-    mine = tmp_path / "mine.yaml"
-    mine.write_text("sources: {animals: {kind: files, path: .}, tools: {kind: files, path: .}}", "utf-8")
-    settings = load_settings([mine, pasted], (), {})
-    assert settings.knowledge.routing.threshold == fitted["threshold"]
-    assert {name: agent_settings.scale for name, agent_settings in settings.retrieval_agents().items()} == fitted[
-        "scales"
-    ]
+    own_file = tmp_path / "mine.yaml"
+    own_file.write_text("sources: {animals: {kind: files, path: .}, tools: {kind: files, path: .}}", "utf-8")
+    settings = load_settings([own_file, pasted], (), {})
+    assert settings.knowledge.routing.threshold == fitted_values["threshold"]
+    assert {
+        name: agent_settings.scale for name, agent_settings in settings.retrieval_agents().items()
+    } == fitted_values["scales"]
 
 
 def test_the_weight_of_meaning_is_fitted(deployment: Deployment, corpus: str, tmp_path: Path) -> None:
@@ -131,9 +131,9 @@ def test_the_weight_of_meaning_is_fitted(deployment: Deployment, corpus: str, tm
         {"id": f"{name}-2", "question": f"{name}?", "relevant": [f"{name}.md"]} for name in ANIMALS[:4]
     ]
     data = write(tmp_path / "data.jsonl", cases)
-    fitted = deployment.json("eval", "retrieval", data, "--corpus", corpus, "--fit")["fitted"]
-    assert 0 <= fitted["alpha"] <= 1
-    assert set(fitted["nDCG@10"]) == {"configured", "fitted", "difference"}
+    fitted_result = deployment.json("eval", "retrieval", data, "--corpus", corpus, "--fit")["fitted"]
+    assert 0 <= fitted_result["alpha"] <= 1
+    assert set(fitted_result["nDCG@10"]) == {"configured", "fitted", "difference"}
     worse = ("--set", "knowledge.search.alpha=0", "--set", "knowledge.search.kind_weights.text=0.9")
     output = deployment.call("eval", "retrieval", data, "--corpus", corpus, "--fit", *worse).stdout
     assert "knowledge:\n  search:\n    alpha: " in output
@@ -155,8 +155,8 @@ def test_the_configured_knowledge_is_measured_without_its_live_sources(deploymen
     (tmp_path / "docs").mkdir()
     for name in ANIMALS:
         (tmp_path / "docs" / f"{name}.md").write_text(f"# {name}\n\nThe {name} is a wild animal.", "utf-8")
-    live = {"kind": "http_api", "url": "http://127.0.0.1:9/?q={query}", "allow_private": ["127.0.0.1"]}
-    deployment.settings["sources"] = {"docs": {"kind": "files", "path": "docs"}, "live": live}
+    live_source = {"kind": "http_api", "url": "http://127.0.0.1:9/?q={query}", "allow_private": ["127.0.0.1"]}
+    deployment.settings["sources"] = {"docs": {"kind": "files", "path": "docs"}, "live": live_source}
     cases = [
         {"id": name, "question": f"the {name}", "relevant": [f"{name}.md", f"docs: {name}.md"][:1]} for name in ANIMALS
     ]
@@ -175,9 +175,12 @@ def test_the_configured_knowledge_is_measured_without_its_live_sources(deploymen
 
 def test_bad_data_is_refused_before_anything_is_opened(deployment: Deployment, corpus: str, tmp_path: Path) -> None:
     bad_file = write(tmp_path / "bad.jsonl", [{"id": "1", "question": "How?"}])
-    few = write(tmp_path / "few.jsonl", questions("relevant"))
+    small_file = write(tmp_path / "few.jsonl", questions("relevant"))
     assert "line 1: relevant is missing" in deployment.call("eval", "retrieval", bad_file, code=2).stderr
     assert "line 1: agents is missing" in deployment.call("eval", "routing", bad_file, code=2).stderr
-    assert "line 1: text is missing" in deployment.call("eval", "retrieval", few, "--corpus", bad_file, code=2).stderr
-    assert "--fit needs 20" in deployment.call("eval", "retrieval", few, "--fit", code=2).stderr
+    assert (
+        "line 1: text is missing"
+        in deployment.call("eval", "retrieval", small_file, "--corpus", bad_file, code=2).stderr
+    )
+    assert "--fit needs 20" in deployment.call("eval", "retrieval", small_file, "--fit", code=2).stderr
     assert not (tmp_path / "data").exists()

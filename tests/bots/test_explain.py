@@ -90,9 +90,9 @@ def test_a_threshold_routes_nowhere_and_the_answer_says_so(deployment: Deploymen
     assert (body["agents"], body["passages"], body["scores"]) == ([], [], [])
     assert all(not agent["asked"] and agent["score"] is not None for agent in body["routing"]["agents"])
     assert "nothing is found" in deployment.call("search", "default port", "--explain", *high).stdout
-    answered = json.loads(deployment.call("ask", "default port of the server", "--json", *high).stdout)
-    assert (answered["agents"], answered["passages"], answered["citations"]) == ([], [], [])
-    assert answered["extractive"] is True
-    assert "8000" not in answered["answer"]
-    assert answered["answer"].strip()
-    print(answered["answer"])
+    answer_body = json.loads(deployment.call("ask", "default port of the server", "--json", *high).stdout)
+    assert (answer_body["agents"], answer_body["passages"], answer_body["citations"]) == ([], [], [])
+    assert answer_body["extractive"] is True
+    assert "8000" not in answer_body["answer"]
+    assert answer_body["answer"].strip()
+    print(answer_body["answer"])

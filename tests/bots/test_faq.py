@@ -61,10 +61,10 @@ def test_only_what_was_approved_is_answered_from_and_cited_with_who_did_that(dep
     deployment.call("ingest")
     body = deployment.json("ask", QUESTION)
     assert "oats" in body["answer"]
-    [cited] = [citation for citation in body["citations"] if citation["source"] == "people"]
-    assert cited["title"] == QUESTION
+    [people_citation] = [citation for citation in body["citations"] if citation["source"] == "people"]
+    assert people_citation["title"] == QUESTION
     days = {f"{day:%Y-%m-%d}" for day in (started_at, datetime.now(UTC))}
-    assert cited["path"] in {f"answer 1, approved by the operator on {day}" for day in days}
+    assert people_citation["path"] in {f"answer 1, approved by the operator on {day}" for day in days}
     lines = [json.loads(line) for line in deployment.call("faq", "export").output.splitlines()]
     assert lines == [{"question": QUESTION, "answer": ANSWER}]
     deployment.call("faq", "reject", "1")

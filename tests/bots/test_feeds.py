@@ -189,7 +189,7 @@ def events(log: io.StringIO, name: str) -> list[dict[str, Any]]:
     return [record for record in map(json.loads, log.getvalue().splitlines()) if record["event"] == name]
 
 
-def following(web: WebPeer, chat: str, path: str = "/feed", **changes: object) -> Settings:
+def make_feed_settings(web: WebPeer, chat: str, path: str = "/feed", **changes: object) -> Settings:
     feed = {"url": web.url(path), "chat": chat, "every_minutes": 1, "allow_private": ["127.0.0.1"]}
     # Longer than usual, for a machine that has much to do.
     return settings(auto_comment={"feeds": {"games": feed}, "deadline_s": 30, **changes})
@@ -225,11 +225,11 @@ async def followed(
 
 async def wait_for_polls(journal: Journal, times: int = 2) -> None:
     """Wait for so many looks that worked, beginning from now."""
-    observed: set[float] = set()
+    intervals: set[float] = set()
     async with asyncio.timeout(30):
-        while len(observed) <= times:
+        while len(intervals) <= times:
             async with journal.database.connect() as connection:
-                observed.update(await connection.scalars(select(feeds.c.polled_at)))
+                intervals.update(await connection.scalars(select(feeds.c.polled_at)))
             await asyncio.sleep(0.005)
 
 
@@ -263,7 +263,7 @@ async def test_a_new_entry_is_commented_on_once(
     name: str, web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
     place = await network(name, stack, journal, tmp_path)
-    configuration = following(web, place.chat)
+    configuration = make_feed_settings(web, place.chat)
     async with followed(configuration, place, journal) as writer:
         assert (await outcomes(journal), place.get_posts()) == ({}, [])
         web.pages["/feed"] = rss(Item(2, "Gold [1] for *us*, @everyone & <@7>!"), Item(1), Item(0))
@@ -279,22 +279,22 @@ async def test_a_new_entry_is_commented_on_once(
         await wait_for_polls(journal)
     # As a crash right before the end of the look leaves it.
     await forget_entries(journal, newest=1)
-    async with followed(configuration, place, journal) as again:
-        assert again.questions == []
+    async with followed(configuration, place, journal) as reader:
+        assert reader.questions == []
     ((output, reply_to),) = place.get_posts()
     assert not reply_to
-    plain = output.replace("\u2060", "")
-    assert "us" in plain.partition("Gold, at last!")[0]
-    assert "games.example.org/2?a=1" in plain
+    visible_output = output.replace("\u2060", "")
+    assert "us" in visible_output.partition("Gold, at last!")[0]
+    assert "games.example.org/2?a=1" in visible_output
     # Nobody is rung by a title, and its number is no citation.
     assert "@everyone" not in output
-    assert "final" not in plain.partition("Gold, at last!")[0]
+    assert "final" not in visible_output.partition("Gold, at last!")[0]
     if name == "discord":
         assert place.peer.rung == []
         assert "\\*us\\*" in output
         assert "(<https://games.example.org/2?a=1&copy=2>)" in output
     elif name == "telegram":
-        assert plain.startswith(
+        assert visible_output.startswith(
             '<b><a href="https://games.example.org/2?a=1&amp;copy=2">Gold [1] for *us*, @everyone &amp; '
         )
     elif name == "slack":
@@ -308,7 +308,7 @@ async def test_an_entry_is_asked_for_only_where_the_feed_changed(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
     place = await network("http", stack, journal, tmp_path)
-    async with followed(following(web, place.chat), place, journal, poll_count=3):
+    async with followed(make_feed_settings(web, place.chat), place, journal, poll_count=3):
         assert web.statuses[:3] == [200, 304, 304]
         web.pages["/feed"] = rss(Item(2), Item(1))
         await until(place.get_posts)
@@ -319,7 +319,7 @@ async def test_several_new_entries_are_each_commented_on_within_the_hourly_rate(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
     place = await network("http", stack, journal, tmp_path)
-    async with followed(following(web, place.chat, per_hour=3), place, journal):
+    async with followed(make_feed_settings(web, place.chat, per_hour=3), place, journal):
         web.pages["/feed"] = rss(*(Item(number) for number in range(6, -1, -1)))
         results = await outcomes(journal, 5)
     assert sorted(state for state, _ in results.values()) == ["answered"] * 3 + ["silent"] * 2
@@ -332,7 +332,7 @@ async def test_the_rules_for_posts_hold_for_entries(
 ) -> None:
     place = await network("http", stack, journal, tmp_path)
     async with followed(
-        following(web, place.chat, include=["boxing", "won the final"], exclude=["Advert"]), place, journal
+        make_feed_settings(web, place.chat, include=["boxing", "won the final"], exclude=["Advert"]), place, journal
     ):
         web.pages["/feed"] = rss(Item(5, "Advert"), Item(4, "Rowing", "Third."), Item(3), Item(1), Item(0))
         results = await outcomes(journal, 3)
@@ -349,7 +349,7 @@ async def test_at_night_nothing_is_said(web: WebPeer, journal: Journal, stack: A
     place = await network("http", stack, journal, tmp_path)
     now = time.time()
     hours = "-".join(time.strftime("%H:%M", time.localtime(now + away)) for away in (-3600, 3600))
-    async with followed(following(web, place.chat, quiet_hours=hours), place, journal):
+    async with followed(make_feed_settings(web, place.chat, quiet_hours=hours), place, journal):
         web.pages["/feed"] = rss(Item(2), Item(1))
         results = await outcomes(journal, 1)
     assert results == {"Diving, day 2": ("silent", f"quiet hours ({hours})")}
@@ -360,7 +360,7 @@ async def test_what_came_while_nobody_looked_is_left_alone(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
     place = await network("http", stack, journal, tmp_path)
-    configuration = following(web, place.chat)
+    configuration = make_feed_settings(web, place.chat)
     async with followed(configuration, place, journal):
         pass
     await looked_ago(journal, 60)
@@ -379,7 +379,7 @@ async def test_a_short_stop_loses_no_entry(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
     place = await network("http", stack, journal, tmp_path)
-    configuration = following(web, place.chat)
+    configuration = make_feed_settings(web, place.chat)
     async with followed(configuration, place, journal):
         pass
     await looked_ago(journal, 15)
@@ -393,7 +393,7 @@ async def test_an_entry_in_hand_at_a_stop_is_commented_on_by_the_next_start(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
     place = await network("http", stack, journal, tmp_path)
-    configuration, start_event = following(web, place.chat), asyncio.Event()
+    configuration, start_event = make_feed_settings(web, place.chat), asyncio.Event()
 
     async def hang(question: Question, sink: Sink) -> Reply:
         start_event.set()
@@ -426,7 +426,7 @@ async def test_the_deadline_counts_from_the_first_look(
         await asyncio.sleep(30)
         raise AssertionError
 
-    configuration = following(web, place.chat, deadline_s=0.2)
+    configuration = make_feed_settings(web, place.chat, deadline_s=0.2)
     processor = make_processor(configuration, journal, slow)
     follower = FeedFollower(
         "games", configuration, place.adapter, FeedStateRepository(journal.database), minute_s=MINUTE_S
@@ -466,7 +466,7 @@ async def test_a_feed_that_breaks_off_makes_nothing_new(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path, log: io.StringIO, fault: str
 ) -> None:
     place = await network("http", stack, journal, tmp_path)
-    async with followed(following(web, place.chat), place, journal):
+    async with followed(make_feed_settings(web, place.chat), place, journal):
         web.fault = fault
         await until(lambda: events(log, "feed.poll_failed"))
         web.fault = ""
@@ -507,9 +507,9 @@ async def test_a_body_is_never_taken_for_the_name_of_a_file(web: WebPeer, tmp_pa
 
 
 async def test_a_date_that_no_clock_has_shown_costs_no_entry(web: WebPeer) -> None:
-    written = str(rss(Item(1, age_s=60), Item(2, age_s=60)).body)
-    dated = re.sub("<pubDate>.*?</pubDate>", "<pubDate>0000-00-00 00:00:00</pubDate>", written, count=1)
-    assert dated != written
+    feed_text = str(rss(Item(1, age_s=60), Item(2, age_s=60)).body)
+    dated = re.sub("<pubDate>.*?</pubDate>", "<pubDate>0000-00-00 00:00:00</pubDate>", feed_text, count=1)
+    assert dated != feed_text
     web.pages["/feed"] = Page(dated)
     news = await poll_feed(web.url("/feed"), ["127.0.0.1"], known_ids=())
     assert news is not None
@@ -540,7 +540,7 @@ async def test_a_busy_server_is_left_alone(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path, log: io.StringIO
 ) -> None:
     place = await network("http", stack, journal, tmp_path)
-    async with followed(following(web, place.chat), place, journal):
+    async with followed(make_feed_settings(web, place.chat), place, journal):
         web.pages["/feed"] = Page("", 503, {"Retry-After": "60"})
         await until(lambda: events(log, "feed.poll_failed"))
         request_count = len(web.requests)
@@ -568,9 +568,9 @@ async def test_entries_are_read_as_plain_text(web: WebPeer) -> None:
     assert (await poll_feed(web.url("/feed"), ["127.0.0.1"])).new_entries == ()  # type: ignore[union-attr]
     # Another feed's entry of the same id is another entry.
     web.pages["/same"] = web.pages["/feed"]
-    same = await poll_feed(web.url("/same"), ["127.0.0.1"], known_ids=())
-    assert same is not None
-    assert same.entry_ids != news.entry_ids
+    update = await poll_feed(web.url("/same"), ["127.0.0.1"], known_ids=())
+    assert update is not None
+    assert update.entry_ids != news.entry_ids
 
 
 async def test_a_reply_to_the_comment_goes_on_about_the_entry(
@@ -578,26 +578,26 @@ async def test_a_reply_to_the_comment_goes_on_about_the_entry(
 ) -> None:
     place = await network("http", stack, journal, tmp_path)
     assert isinstance(place.adapter, HttpAdapter)
-    async with followed(following(web, place.chat), place, journal) as writer:
+    async with followed(make_feed_settings(web, place.chat), place, journal) as writer:
         web.pages["/feed"] = rss(Item(2), Item(1))
         await outcomes(journal, 1)
         processor = make_processor(settings(), journal, writer)
-        listening = asyncio.create_task(place.adapter.listen(processor.handler_for(place.adapter)))
+        listen_task = asyncio.create_task(place.adapter.listen(processor.handler_for(place.adapter)))
         await place.adapter.ready.wait()
         output = place.peer._responses_by_key[place.peer.keys[0]]
         message = event("9", chat="room", kind="comment", reply_to=output, text="Who came second?")
         assert (await place.peer.send(place.adapter.port, message))[0] == 202
         await until(lambda: len(writer.questions) == 2)
         assert await processor.drain(30) == 0
-        listening.cancel()
-        await asyncio.gather(listening, return_exceptions=True)
+        listen_task.cancel()
+        await asyncio.gather(listen_task, return_exceptions=True)
     texts = [turn.text for turn in writer.questions[1].history]
     assert texts == ["Diving, day 2\n\nThe pair from Brazil won the final.", GOOD.text]
 
 
 def test_what_has_left_a_feed_stays_known_for_a_while() -> None:
-    before = [str(number) for number in range(3 * MAX_REMEMBERED_IDS)]
-    known_ids = merge_known_ids(["a", "5", "a"], before)
+    earlier_ids = [str(number) for number in range(3 * MAX_REMEMBERED_IDS)]
+    known_ids = merge_known_ids(["a", "5", "a"], earlier_ids)
     assert known_ids[:3] == ("a", "5", "0")
     assert len(known_ids) == MAX_REMEMBERED_IDS + 2
 
@@ -665,7 +665,7 @@ async def test_a_chat_may_name_the_bot_that_writes(
         ("http:room", (own.adapter, forum), ("http", "room", "room")),
         ("http:room", (forum,), ("http", "room@forum", "room")),
     ):
-        configuration = following(web, chat).model_copy(
+        configuration = make_feed_settings(web, chat).model_copy(
             update={"bots": settings(bots={"forum": {"http": section}}).bots}
         )
         (follower,) = make_feed_followers(configuration, adapters, journal, ThreadParser())
@@ -675,18 +675,18 @@ async def test_a_chat_may_name_the_bot_that_writes(
 
 async def test_check_asks_for_the_feeds_only_when_told_to(tmp_path: Path, web: WebPeer) -> None:
     section = {"secret": {"env": "S"}, "callback_url": "http://127.0.0.1/"}
-    configuration = following(web, "http:room").model_copy(update={"http": settings(http=section).http})
+    configuration = make_feed_settings(web, "http:room").model_copy(update={"http": settings(http=section).http})
 
-    async def list_entries(*, live: bool) -> list[tuple[str, str]]:
-        findings = await check(configuration, live=live)
+    async def list_entries(*, is_live: bool) -> list[tuple[str, str]]:
+        findings = await check(configuration, live=is_live)
         return [(finding.level, finding.text) for finding in findings if finding.subject == "auto_comment.feeds.games"]
 
-    ((level, output),) = await list_entries(live=False)
+    ((level, output),) = await list_entries(is_live=False)
     assert (level, web.requests) == ("ok", [])
     assert "for http:room" in output
-    assert (await list_entries(live=True))[1] == ("ok", f"{web.url('/feed')}: 2 entries")
+    assert (await list_entries(is_live=True))[1] == ("ok", f"{web.url('/feed')}: 2 entries")
     web.pages["/feed"] = Page("<html>")
-    assert (await list_entries(live=True))[1][0] == "error"
+    assert (await list_entries(is_live=True))[1][0] == "error"
 
 
 async def test_the_daemon_follows_feeds_and_a_dry_run_posts_nothing(

@@ -172,8 +172,10 @@ async def test_a_private_talk_is_closed_where_the_configuration_says_so(
     configuration: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
-    closed = configuration.model_copy(update={"gate": configuration.gate.model_copy(update={"private": False})})
-    await played(closed, f"Ben (alone): {QUESTION}")
+    closed_settings = configuration.model_copy(
+        update={"gate": configuration.gate.model_copy(update={"private": False})}
+    )
+    await played(closed_settings, f"Ben (alone): {QUESTION}")
     output = capsys.readouterr().out
     assert "gate.private" in output.partition("(silent: ")[2]
     assert "kimas (" not in output
@@ -182,8 +184,10 @@ async def test_a_private_talk_is_closed_where_the_configuration_says_so(
 async def test_a_call_names_who_is_configured(configuration: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     people = ("telegram:@nobody", "console:cleo")
-    called = configuration.model_copy(update={"handoff": configuration.handoff.model_copy(update={"people": people})})
-    await played(called, "Ben (in release): Who knows the colour?", "Ben (in release): ^ /escalate")
+    handoff_settings = configuration.model_copy(
+        update={"handoff": configuration.handoff.model_copy(update={"people": people})}
+    )
+    await played(handoff_settings, "Ben (in release): Who knows the colour?", "Ben (in release): ^ /escalate")
     output = capsys.readouterr().out
     assert "@cleo\nBen could use your help here." in output
     assert "nobody" not in output
@@ -226,7 +230,7 @@ async def test_a_folder_that_cannot_be_one_is_said(configuration: Settings, tmp_
 async def test_what_is_not_answered_at_the_end_is_told_and_waits_for_the_next_play(
     configuration: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting = configuration.model_copy(update={"gate": configuration.gate.model_copy(update={"wait_s": 60.0})})
+    patient_settings = configuration.model_copy(update={"gate": configuration.gate.model_copy(update={"wait_s": 60.0})})
     await played(configuration, "/mode auto", "/delete", folder=tmp_path)
     assert f"({DELETED_LATE})" in capsys.readouterr().out
     with monkeypatch.context() as hurry:
@@ -240,7 +244,7 @@ async def test_what_is_not_answered_at_the_end_is_told_and_waits_for_the_next_pl
             "Ben: /edit How do I rotate keys?",
             "Cleo: /delete",
         )
-        await played(waiting, *lines, folder=tmp_path, code=1)
+        await played(patient_settings, *lines, folder=tmp_path, code=1)
         output = capsys.readouterr().out
     messages = [line for line in output.splitlines() if line.startswith("(")]
     assert messages == [EDITED, f"({DELETED})", "(1 not answered: the play is over)"]

@@ -26,8 +26,8 @@ async def test_a_question_is_answered_by_signed_callbacks(tmp_path: Path) -> Non
         status, body = await harness.peer.send(harness.adapter.port, event(text="How?\nReally?", thread="t"))
         assert (status, body) == (202, {"state": "taken", "event_id": "1"})
         await harness.settled()
-        started, final = harness.peer.callbacks
-        assert (started["state"], started["text"], started["event_id"]) == ("started", "", "1")
+        first_callback, final = harness.peer.callbacks
+        assert (first_callback["state"], first_callback["text"], first_callback["event_id"]) == ("started", "", "1")
         assert (final["state"], final["text"], final["chat"], final["thread"]) == (
             *("final", "0: How?\nReally? [1]", "room"),
             "t",
@@ -41,7 +41,7 @@ async def test_a_question_is_answered_by_signed_callbacks(tmp_path: Path) -> Non
                 "url": "https://example.org/install",
             }
         ]
-        assert started["reply_id"] == final["reply_id"]
+        assert first_callback["reply_id"] == final["reply_id"]
         assert len(set(harness.peer.keys)) == 2
         assert await harness.state() == ("answered", "")
 
@@ -64,15 +64,15 @@ async def test_an_event_that_cannot_be_kept_is_not_confirmed_and_may_come_again(
     async with CallbackPeer() as peer:
         adapter = HttpAdapter(http_settings(peer, tmp_path))
         await adapter.open()
-        listening = asyncio.create_task(adapter.listen(receive))
+        listen_task = asyncio.create_task(adapter.listen(receive))
         await asyncio.wait_for(adapter.ready.wait(), 30)
         status, body = await peer.send(adapter.port, event())
         assert (status, body["error"]) == (503, "not_taken")
         assert "secret" not in body["reason"]
         refusing = False
         assert (await peer.send(adapter.port, event()))[0] == 202
-        listening.cancel()
-        await asyncio.gather(listening, return_exceptions=True)
+        listen_task.cancel()
+        await asyncio.gather(listen_task, return_exceptions=True)
         await adapter.close()
 
 
@@ -167,11 +167,11 @@ async def test_compressed_bodies_other_paths_and_health(tmp_path: Path) -> None:
 
 
 async def test_an_edit_counts_before_the_answer_begins(tmp_path: Path) -> None:
-    first_asked, edited = asyncio.Event(), asyncio.Event()
+    first_asked, edit_received = asyncio.Event(), asyncio.Event()
 
     async def patient(question: Question, sink: Sink) -> Reply:
         first_asked.set()
-        await edited.wait()
+        await edit_received.wait()
         return await echo(question, sink)
 
     async with open_harness(tmp_path, patient) as harness:
@@ -179,24 +179,24 @@ async def test_an_edit_counts_before_the_answer_begins(tmp_path: Path) -> None:
         await harness.send(event("1"), event("2", text="Whta?"))
         await first_asked.wait()
         assert await harness.send(event("3", kind="edit", changes="2", text="What?")) == [202]
-        edited.set()
+        edit_received.set()
         await harness.settled()
         assert [message["text"] for message in harness.peer.of("final")] == ["0: How? [1]", "2: What? [1]"]
 
 
 async def test_a_deleted_question_gets_no_answer(tmp_path: Path) -> None:
-    request, deleted = asyncio.Event(), asyncio.Event()
+    request, deletion_received = asyncio.Event(), asyncio.Event()
 
     async def patient(question: Question, sink: Sink) -> Reply:
         request.set()
-        await deleted.wait()
+        await deletion_received.wait()
         return await echo(question, sink)
 
     async with open_harness(tmp_path, patient) as harness:
         await harness.send(event())
         await request.wait()
         assert await harness.send({"id": "2", "chat": "room", "kind": "delete", "changes": "1"}) == [202]
-        deleted.set()
+        deletion_received.set()
         await harness.settled()
         assert harness.peer.of("final") == []
         assert (await harness.state())[0] == "silent"

@@ -12,9 +12,9 @@ from core.text.catalogue import ENGLISH
 from tests.bots.http_helpers import Harness, event, open_harness
 
 
-def pressed(number: str, choice: str, about: str = "1", **changes: Any) -> dict[str, Any]:
+def make_press(number: str, choice: str, message_id: str = "1", **changes: Any) -> dict[str, Any]:
     message = {"id": number, "chat": "room", "author": {"id": "42", "name": "Ann"}, "text": choice, "kind": "feedback"}
-    return {**message, "reply_to": about, **changes}
+    return {**message, "reply_to": message_id, **changes}
 
 
 async def stored_feedback(harness: Harness) -> list[tuple[str, str]]:
@@ -30,9 +30,9 @@ async def test_a_reply_is_rated_by_its_id_or_by_that_of_its_question(tmp_path: P
         await harness.send(event())
         await harness.settled()
         [final] = await harness.peer.until("final")
-        assert await harness.send(pressed("2", "up")) == [202]
+        assert await harness.send(make_press("2", "up")) == [202]
         [first] = await harness.peer.until("noted")
-        assert await harness.send(pressed("3", "wrong", final["reply_id"], author={"id": "43"})) == [202]
+        assert await harness.send(make_press("3", "wrong", final["reply_id"], author={"id": "43"})) == [202]
         _, second = await harness.peer.until("noted", 2)
         assert (first["event_id"], first["thread"], first["offers"]) == ("2", "", [])
         assert first["text"] == ENGLISH.rated_up.format(up=1, down=0)
@@ -44,9 +44,9 @@ async def test_another_try_is_a_reply_of_its_own(tmp_path: Path) -> None:
     async with open_harness(tmp_path) as harness:
         await harness.send(event())
         await harness.settled()
-        await harness.send(pressed("2", "down"))
+        await harness.send(make_press("2", "down"))
         await harness.settled()
-        await harness.send(pressed("3", "again"))
+        await harness.send(make_press("3", "again"))
         first, second = await harness.peer.until("final", 2)
         await harness.settled()
         assert (first["event_id"], second["event_id"]) == ("1", "1")
@@ -59,14 +59,17 @@ async def test_what_is_no_feedback_on_a_reply_changes_nothing(tmp_path: Path) ->
         await harness.send(event())
         await harness.settled()
         by_bot, by_nobody = {"author": {"id": "7", "bot": True}}, {"author": None}
-        wrong = [
-            pressed("2", "splendid"),
-            pressed("2", "up", ""),
-            *(pressed("2", "up", **item) for item in (by_bot, by_nobody)),
+        invalid_events = [
+            make_press("2", "splendid"),
+            make_press("2", "up", ""),
+            *(make_press("2", "up", **item) for item in (by_bot, by_nobody)),
         ]
-        answers = await harness.send(*wrong)
+        answers = await harness.send(*invalid_events)
         assert answers == [422] * 4
-        assert await harness.send(pressed("4", "up", about="unknown"), pressed("5", "up", chat="other")) == [202, 202]
+        assert await harness.send(make_press("4", "up", message_id="unknown"), make_press("5", "up", chat="other")) == [
+            202,
+            202,
+        ]
         messages = await harness.peer.until("failed", 2)
         assert {message["text"] for message in messages} == {ENGLISH.unknown_answer}
         assert await stored_feedback(harness) == []
@@ -78,6 +81,6 @@ async def test_an_unsigned_event_is_no_feedback(tmp_path: Path, secret: str) -> 
         await harness.send(event())
         await harness.settled()
         headers: dict[str, Any] = {"secret": secret} if secret else {"signature": ""}
-        status, _ = await harness.peer.send(harness.adapter.port, pressed("2", "up"), **headers)
+        status, _ = await harness.peer.send(harness.adapter.port, make_press("2", "up"), **headers)
         assert status == 401
         assert await stored_feedback(harness) == []

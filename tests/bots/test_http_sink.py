@@ -61,9 +61,9 @@ async def test_a_definite_refusal_is_recorded_and_not_repeated(
         await harness.settled()
         assert harness.peer.callbacks == []
         assert harness.peer.tries == 1
-        outcome, why = await harness.state()
+        outcome, reason_text = await harness.state()
         assert outcome == state
-        assert reason in why
+        assert reason in reason_text
 
 
 async def test_the_reply_is_known_by_the_networks_own_id(tmp_path: Path) -> None:
@@ -155,10 +155,10 @@ async def test_killed_at_the_last_callback_it_sends_it_again_under_the_same_key(
 
 
 def test_memories_are_bounded() -> None:
-    gone = BoundedDict[tuple[str, str], None](limit=2)
+    deletions = BoundedDict[tuple[str, str], None](limit=2)
     for number in ("1", "2", "3"):
-        gone["room", number] = None
-    assert [("room", number) in gone for number in ("1", "2", "3")] == [False, True, True]
+        deletions["room", number] = None
+    assert [("room", number) in deletions for number in ("1", "2", "3")] == [False, True, True]
     idempotency_keys = IdempotencyKeys(window_s=10)
     assert idempotency_keys.add(("room", "1"), now=0)
     assert not idempotency_keys.add(("room", "1"), now=10)
@@ -166,12 +166,14 @@ def test_memories_are_bounded() -> None:
     assert len(idempotency_keys._expiry_times) == 1
 
 
-@pytest.mark.parametrize("hanging", ["started", "partial"])
-async def test_a_callback_that_hangs_before_the_end_does_not_delay_the_final_one(tmp_path: Path, hanging: str) -> None:
+@pytest.mark.parametrize("hanging_state", ["started", "partial"])
+async def test_a_callback_that_hangs_before_the_end_does_not_delay_the_final_one(
+    tmp_path: Path, hanging_state: str
+) -> None:
     reached = asyncio.Event()
 
     async def hang(state: str, phase: str) -> None:
-        if state == hanging and phase == "before":
+        if state == hanging_state and phase == "before":
             reached.set()
             await asyncio.Event().wait()
 

@@ -65,9 +65,13 @@ async def test_telegram_photos_documents_and_replied_photos(tmp_path: Path) -> N
         peer.say(ANN, "", document=document)
         await peer.wait_for_reply(ANN, 30)
         request_count = peer.say(GROUP, "", author=Author(2002, "Bea", "bea"), **photo(peer, "hers"))
-        about = {"message_id": request_count, "date": 1, "chat": {"id": GROUP, "type": "supergroup", "title": "Team"}}
-        about |= {"from": Author(2002, "Bea", "bea").user(), **photo(peer, "hers")}
-        peer.say(GROUP, "@kimas_bot what does she see?", reply_to_message=about)
+        message_fields = {
+            "message_id": request_count,
+            "date": 1,
+            "chat": {"id": GROUP, "type": "supergroup", "title": "Team"},
+        }
+        message_fields |= {"from": Author(2002, "Bea", "bea").user(), **photo(peer, "hers")}
+        peer.say(GROUP, "@kimas_bot what does she see?", reply_to_message=message_fields)
         await peer.wait_for_reply(GROUP, 30, count=2)
         results = await harness.settled(4)
         assert peer.fetched == ["big", "doc", "hers"]
@@ -118,11 +122,11 @@ async def test_telegram_says_plainly_what_it_cannot_read_once(
         peer.say(ANN, "", **media)
         peer.say(GROUP, "", **media)
         peer.say(GROUP, "", new_chat_title="Rockets")
-        (output, *_), again, unaddressed = await harness.settled(3)
+        (output, *_), second_row, unaddressed = await harness.settled(3)
         assert [message.text for message in peer.messages(ANN)] == [notice]
         assert peer.messages(GROUP) == []
         assert output == "answered"
-        assert again[1].endswith("was recently told that it cannot be read")
+        assert second_row[1].endswith("was recently told that it cannot be read")
         assert unaddressed[1].endswith("without text, and the bot was not addressed")
         assert harness.model.requests == []
 
@@ -243,12 +247,14 @@ async def test_http_events_carry_their_pictures(tmp_path: Path) -> None:
             assert await send("3", text="", attachments=[{"kind": "voice"}]) == 202
             assert await harness.settled(3) == [("answered", "")] * 3
             assert shown_pictures(harness) == 2
-            bad = [
+            invalid_attachments = [
                 [{"kind": "picture", "url": "https://example.org/a.png"}],
                 [{"kind": "picture", "data": "https://example.org/a.png"}],
                 *([{"kind": "picture"}], [{"kind": "hologram"}], {"kind": "voice"}, [{"kind": "voice"}] * 11),
             ]
-            assert [await send(f"bad {at}", attachments=group) for at, group in enumerate(bad)] == [422] * len(bad)
+            assert [await send(f"bad {at}", attachments=group) for at, group in enumerate(invalid_attachments)] == [
+                422
+            ] * len(invalid_attachments)
             assert await send("empty", text="", attachments=[]) == 422
 
 
@@ -265,8 +271,11 @@ async def test_http_events_carry_their_pictures(tmp_path: Path) -> None:
 def test_discord_files_come_from_discord_alone(url: str) -> None:
     event = {"attachments": [{"id": "1", "url": url}]}
     assert discord_address(event, "1", "https://discord.com/api/v10") == ""
-    good = "https://cdn.discordapp.com/attachments/1/2/a.png?ex=1"
-    assert discord_address({"attachments": [{"id": "1", "url": good}]}, "1", "https://discord.com/api/v10") == good
+    valid_url = "https://cdn.discordapp.com/attachments/1/2/a.png?ex=1"
+    assert (
+        discord_address({"attachments": [{"id": "1", "url": valid_url}]}, "1", "https://discord.com/api/v10")
+        == valid_url
+    )
 
 
 @pytest.mark.parametrize(
@@ -275,5 +284,5 @@ def test_discord_files_come_from_discord_alone(url: str) -> None:
 )
 def test_the_slack_token_goes_to_slack_alone(url: str) -> None:
     assert slack_address({"url_private": url}, "https://slack.com/api/") == ""
-    good = "https://files.slack.com/files-pri/T1-F1/a.png"
-    assert slack_address({"url_private": good}, "https://slack.com/api/") == good
+    valid_url = "https://files.slack.com/files-pri/T1-F1/a.png"
+    assert slack_address({"url_private": valid_url}, "https://slack.com/api/") == valid_url

@@ -93,15 +93,15 @@ async def test_telegram_from_an_empty_folder(folder: Path) -> None:
 async def test_discord_asks_for_a_channel_where_the_bot_may_write(folder: Path) -> None:
     repository = make_repository(folder / "project")
     async with DiscordPeer() as peer, init(folder, "--api-url", peer.api_url, "discord.yaml") as user:
-        room, closed = peer.channel(), peer.channel()
-        peer.channels[closed].lacking = {"send"}
+        room, closed_channel = peer.channel(), peer.channel()
+        peer.channels[closed_channel].lacking = {"send"}
         await user.answer("Platform", "discord")
         await user.read("switch on Message Content Intent")
         await user.answer("Token, not shown", peer.token)
         await user.read(f"client_id={peer.application}&scope=bot+applications.commands&permissions=274877975552")
         await user.answer("Link of the channel", "https://example.org/channels/1/2")
         await user.read("this is no link of a channel")
-        await user.answer("Link of the channel", f"https://discord.com/channels/{peer.guild}/{closed}")
+        await user.answer("Link of the channel", f"https://discord.com/channels/{peer.guild}/{closed_channel}")
         await user.read("the bot lacks Send Messages")
         await user.answer("Link of the channel", f"https://discord.com/channels/{peer.guild}/{room}")
         await user.answer("Source [.]:", str(repository))

@@ -12,15 +12,15 @@ from tests.benchmarks.kills import DOCUMENTS, SOURCES, deployment_in, ingest_and
 def test_killed_refreshes_leave_whole_documents_and_the_next_one_finishes(tmp_path: Path) -> None:
     deployment = deployment_in(tmp_path)
     _, usual = asyncio.run(ingest_and_kill(deployment))
-    chance, killed = random.Random(7), 0
+    chance, killed_count = random.Random(7), 0
     for edition in (1, 2):
         write(tmp_path, edition)
-        killed += asyncio.run(ingest_and_kill(deployment, chance.uniform(0.1, 0.6) * usual))[0]
+        killed_count += asyncio.run(ingest_and_kill(deployment, chance.uniform(0.1, 0.6) * usual))[0]
         contents = asyncio.run(stored(tmp_path))
         assert contents.faults == []
         assert len(contents.editions) == SOURCES * DOCUMENTS
         assert set(contents.editions.values()) <= set(range(edition + 1))
-    assert killed
+    assert killed_count
     sources = deployment.json("sources")["sources"]
     assert not any(source["running"] for source in sources), "its locks went with it"
     assert deployment.json("search", "rocket to the moon")["passages"]

@@ -56,7 +56,7 @@ async def discord(journal: Journal, tmp_path: Path) -> AsyncIterator[DiscordPeer
         adapter = DiscordAdapter(
             discord_helpers.settings(peer, tmp_path), discord_helpers.Positions(), discord_helpers.PACE
         )
-        await listening(adapter, journal, stack)
+        await start_listening(adapter, journal, stack)
         await peer.connected()
         yield peer
 
@@ -66,14 +66,14 @@ async def slack(journal: Journal, tmp_path: Path, request: pytest.FixtureRequest
     async with SlackPeer() as peer, AsyncExitStack() as stack:
         place = slack_helpers.settings(peer, tmp_path, http=request.param)
         adapter = SlackAdapter(place, slack_helpers.Threads().answered_in, slack_helpers.PACE)
-        await listening(adapter, journal, stack)
+        await start_listening(adapter, journal, stack)
         if request.param:
             await peer.wait_until(lambda: adapter.port > 0, 30)
             peer.deliveries.target = f"http://127.0.0.1:{adapter.port}/slack/events"
         yield peer
 
 
-async def listening(adapter: Adapter, journal: Journal, stack: AsyncExitStack) -> None:
+async def start_listening(adapter: Adapter, journal: Journal, stack: AsyncExitStack) -> None:
     await adapter.open()
     stack.push_async_callback(adapter.close)
     processor = make_processor(settings(handoff=TRUSTED, administration={"platform_admins": True}), journal, Script())
@@ -93,7 +93,7 @@ async def lessons(journal: Journal) -> list[tuple[str, str]]:
     ]
 
 
-async def chosen(
+async def choose_entry(
     peer: DiscordPeer, room: str, message: str, person: Author = CLEO, name: str = LEARN_FROM_THIS, **extra_fields: int
 ) -> str:
     """Choose the entry in the menu of a message; return what is said to that, to who chose alone."""
@@ -117,10 +117,10 @@ async def test_discord_learns_from_the_menu_of_a_message(discord: DiscordPeer, j
     question = await discord.say(room, QUESTION)
     answer = await discord.say(room, ANSWER, author=BEN, reply_to=question)
     await wait_until_journaled(journal, answer)
-    assert await chosen(discord, room, answer, BEN) == ENGLISH.not_trusted
+    assert await choose_entry(discord, room, answer, BEN) == ENGLISH.not_trusted
     assert await lessons(journal) == []
-    assert await chosen(discord, room, answer) == ENGLISH.answer_submitted.format(number=1)
-    assert await chosen(discord, room, answer) == ENGLISH.answer_known
+    assert await choose_entry(discord, room, answer) == ENGLISH.answer_submitted.format(number=1)
+    assert await choose_entry(discord, room, answer) == ENGLISH.answer_known
     assert await lessons(journal) == PAIRS
 
 
@@ -128,7 +128,7 @@ async def test_who_manages_the_server_is_trusted_with_the_menu_too(discord: Disc
     room = discord.channel()
     answer = await discord.say(room, ANSWER, author=BEN, reply_to=await discord.say(room, QUESTION))
     await wait_until_journaled(journal, answer)
-    message = await chosen(discord, room, answer, BEN, permissions=MANAGE_GUILD)
+    message = await choose_entry(discord, room, answer, BEN, permissions=MANAGE_GUILD)
     assert message == ENGLISH.answer_submitted.format(number=1)
     assert await lessons(journal) == PAIRS
 
@@ -139,7 +139,7 @@ async def test_a_message_that_answers_nothing_on_discord_is_learned_by_its_link(
     room = discord.channel()
     answer = await discord.say(room, ANSWER, author=BEN)
     await wait_until_journaled(journal, answer)
-    assert await chosen(discord, room, answer) == ENGLISH.learn_usage
+    assert await choose_entry(discord, room, answer) == ENGLISH.learn_usage
     link = f"https://discord.com/channels/{discord.guild}/{room}/{answer}"
     command = await discord.command(room, "learn", CLEO, question=f"{link} {QUESTION}")
     await discord.wait_until(
@@ -155,7 +155,7 @@ async def test_our_own_answer_on_discord_is_not_learned(discord: DiscordPeer, jo
     await discord.say(room, f"<@{discord.me.id}> {QUESTION}")
     reply = await discord.wait_for_reply(room, 30, containing=QUESTION)
     await wait_until_journaled(journal, reply.id, "reply_id = :id AND state = 'answered'")
-    assert await chosen(discord, room, reply.id) == ENGLISH.learn_own_words
+    assert await choose_entry(discord, room, reply.id) == ENGLISH.learn_own_words
     assert await lessons(journal) == []
 
 
@@ -193,28 +193,28 @@ async def test_slack_learns_from_the_shortcut_of_a_message(slack: SlackPeer, jou
 
 
 async def test_slack_learns_by_the_link_of_a_message(slack: SlackPeer, journal: Journal) -> None:
-    alone = slack.say("C1", ANSWER, user="U2BEN")
-    await wait_until_journaled(journal, alone)
+    answer_message = slack.say("C1", ANSWER, user="U2BEN")
+    await wait_until_journaled(journal, answer_message)
     for words, message in (
         (f"learn {QUESTION}", ENGLISH.learn_usage),
-        (f"learn {slack.link('C1', alone)}", ENGLISH.learn_usage),
-        (f"learn {slack.link('C1', alone)} {QUESTION}", ENGLISH.answer_submitted.format(number=1)),
+        (f"learn {slack.link('C1', answer_message)}", ENGLISH.learn_usage),
+        (f"learn {slack.link('C1', answer_message)} {QUESTION}", ENGLISH.answer_submitted.format(number=1)),
     ):
         slack.command(words, user="U3CLEO")
         assert await next_response(slack) == message
     assert await lessons(journal) == PAIRS
 
 
-async def wait_until_journaled(journal: Journal, number: str, how: str = "id = :id") -> None:
+async def wait_until_journaled(journal: Journal, number: str, condition: str = "id = :id") -> None:
     """Wait until the bot has seen a message, or has said it and written that down."""
     async with asyncio.timeout(30):
-        while not await is_journaled(journal, number, how):
+        while not await is_journaled(journal, number, condition):
             await asyncio.sleep(0.01)
 
 
-async def is_journaled(journal: Journal, number: str, how: str) -> bool:
+async def is_journaled(journal: Journal, number: str, condition: str) -> bool:
     async with journal.database.connect() as connection:
-        result = await connection.scalar(sql(f"SELECT count(*) FROM messages WHERE {how}"), {"id": number})  # noqa: S608
+        result = await connection.scalar(sql(f"SELECT count(*) FROM messages WHERE {condition}"), {"id": number})  # noqa: S608
         return bool(result)
 
 

@@ -14,6 +14,6 @@ async def test_a_kill_under_load_loses_no_question_and_answers_none_twice(tmp_pa
     assert {rule: results for rule, results in outcome.faults.items() if results} == {}
     assert len(outcome.ready_s) == 2, "it was killed and started again"
     assert len(outcome.of("chatter", "silent")) == 108
-    answered = len(outcome.of("asked", "answered"))
-    assert answered + outcome.in_doubt + outcome.unknown == 8
-    assert answered >= 4
+    answered_count = len(outcome.of("asked", "answered"))
+    assert answered_count + outcome.in_doubt + outcome.unknown == 8
+    assert answered_count >= 4

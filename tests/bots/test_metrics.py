@@ -72,8 +72,8 @@ class Watcher:
         families = text_string_to_metric_families(text)
         return {
             (sample.name, frozenset(sample.labels.items())): sample.value
-            for each in families
-            for sample in each.samples
+            for family in families
+            for sample in family.samples
         }
 
     async def until(self, name: str, expected: float, **labels: str) -> None:
@@ -146,13 +146,13 @@ def deployment(
 @asynccontextmanager
 async def daemon(deployment: Deployment) -> AsyncIterator[Watcher]:
     """Run the daemon as a task for the length of the block, and end it in order."""
-    async with watcher(deployment.settings["metrics"]["port"]) as watching:
+    async with watcher(deployment.settings["metrics"]["port"]) as watcher_client:
         daemon_task = asyncio.create_task(run(load_settings([deployment.config])))
         try:
-            yield watching
+            yield watcher_client
             os.kill(os.getpid(), signal.SIGTERM)
             assert await asyncio.wait_for(daemon_task, SOON_S) == 0
-            assert await watching.get("/readyz") == (0, None), "nobody listens any more"
+            assert await watcher_client.get("/readyz") == (0, None), "nobody listens any more"
         finally:
             daemon_task.cancel()
             await asyncio.gather(daemon_task, return_exceptions=True)
@@ -166,25 +166,27 @@ async def test_a_daemon_shows_what_it_does(
     configured = deployment.config
     assert configured.exists()
     started_at = time.time()
-    async with daemon(deployment) as watching:
-        assert (await watching.until_status("/readyz", 200)) == {"state": "ok", "reasons": []}
-        assert (await watching.until_status("/healthz", 200)) == {"state": "ok", "reasons": []}
-        await watching.until("kimas_source_documents", 1, source="rocket")
-        await watching.until("kimas_refreshes_total", 1, source="gone", outcome="succeeded")
+    async with daemon(deployment) as watcher_client:
+        assert (await watcher_client.until_status("/readyz", 200)) == {"state": "ok", "reasons": []}
+        assert (await watcher_client.until_status("/healthz", 200)) == {"state": "ok", "reasons": []}
+        await watcher_client.until("kimas_source_documents", 1, source="rocket")
+        await watcher_client.until("kimas_refreshes_total", 1, source="gone", outcome="succeeded")
         question = "@kimas_bot How do I change the signing key?"
         telegram.say(GROUP, question)
-        await watching.until("kimas_answers_total", 1, outcome="answered")
+        await watcher_client.until("kimas_answers_total", 1, outcome="answered")
         telegram.say(GROUP, question)
-        await watching.until("kimas_answers_total", 1, outcome="cached")
+        await watcher_client.until("kimas_answers_total", 1, outcome="cached")
         telegram.say(GROUP, f"Nice weather today, says {SECRET_NAME}")
-        silent = {"platform": "telegram", "outcome": "silent", "reason": "not_addressed"}
-        await watching.until("kimas_messages_total", 1, **silent)
+        silent_labels = {"platform": "telegram", "outcome": "silent", "reason": "not_addressed"}
+        await watcher_client.until("kimas_messages_total", 1, **silent_labels)
         model.status = 404
         telegram.say(GROUP, "@kimas_bot How do I install Rocket?")
-        await watching.until("kimas_answers_total", 1, outcome="extractive")
-        await watching.until("kimas_messages_in_flight", 0)
-        output = {name: sample for name, sample in (await watching.samples()).items() if name[0].startswith("kimas_")}
-        _, text = await watching.get("/metrics")
+        await watcher_client.until("kimas_answers_total", 1, outcome="extractive")
+        await watcher_client.until("kimas_messages_in_flight", 0)
+        output = {
+            name: sample for name, sample in (await watcher_client.samples()).items() if name[0].startswith("kimas_")
+        }
+        _, text = await watcher_client.get("/metrics")
     result: dict[str, list[dict[str, str]]] = {}
     for name, labels in output:
         base = next(
@@ -195,8 +197,8 @@ async def test_a_daemon_shows_what_it_does(
         result.setdefault(base, []).append(dict(labels))
     # Everything that is documented has a number, under the labels that are documented.
     assert set(result) | {"kimas_source_next_refresh_timestamp_seconds"} == set(documented())
-    for name, each in result.items():
-        assert {frozenset(labels) - {"le"} for labels in each} == {documented()[name][1]}, name
+    for name, metric in result.items():
+        assert {frozenset(labels) - {"le"} for labels in metric} == {documented()[name][1]}, name
 
     def value(name: str, **labels: str) -> float:
         return output[name, frozenset(labels.items())]
@@ -226,22 +228,22 @@ async def test_a_daemon_shows_what_it_does(
     assert value("kimas_live_calls_total", source="web", outcome="answered") >= 1
     assert value("kimas_ready") == 1
     assert 0 <= value("kimas_event_loop_lag_seconds") < time.time() - started_at
-    for hidden in (SECRET_NAME, "signing", str(GROUP), telegram.token, "Ann"):
-        assert hidden not in text
+    for private_text in (SECRET_NAME, "signing", str(GROUP), telegram.token, "Ann"):
+        assert private_text not in text
 
 
 async def test_a_source_that_fails_is_told(deployment: Deployment) -> None:
     path = deployment.folder / "gone.yaml"
     path.write_text("- nothing: at all\n", "utf-8")
-    async with daemon(deployment) as watching:
-        await watching.until_status("/readyz", 200)
-        await watching.until("kimas_refreshes_total", 1, source="gone", outcome="failed")
-        await watching.until("kimas_source_failing", 1, source="gone")
-        await watching.until("kimas_source_failing", 0, source="rocket")
-        samples = await watching.samples()
+    async with daemon(deployment) as watcher_client:
+        await watcher_client.until_status("/readyz", 200)
+        await watcher_client.until("kimas_refreshes_total", 1, source="gone", outcome="failed")
+        await watcher_client.until("kimas_source_failing", 1, source="gone")
+        await watcher_client.until("kimas_source_failing", 0, source="rocket")
+        samples = await watcher_client.samples()
         assert ("kimas_source_last_success_timestamp_seconds", frozenset({("source", "gone")})) not in samples
         # A source that fails keeps nobody from answering.
-        assert (await watching.until_status("/healthz", 200)) == {"state": "ok", "reasons": []}
+        assert (await watcher_client.until_status("/healthz", 200)) == {"state": "ok", "reasons": []}
 
 
 async def test_a_feed_that_is_away_leaves_its_copy_stale(deployment: Deployment, web: WebPeer) -> None:
@@ -250,15 +252,15 @@ async def test_a_feed_that_is_away_leaves_its_copy_stale(deployment: Deployment,
     deployment.settings["sources"] = {"rocket": feed}
     await asyncio.to_thread(deployment.call, "ingest")
     web.status = 503
-    async with daemon(deployment) as watching:
-        await watching.until_status("/readyz", 200)
+    async with daemon(deployment) as watcher_client:
+        await watcher_client.until_status("/readyz", 200)
         rocket, stale = {"source": "rocket"}, {"source": "rocket", "outcome": "stale"}
         async with asyncio.timeout(SOON_S):
-            while not (await watching.samples()).get(("kimas_refreshes_total", frozenset(stale.items()))):
+            while not (await watcher_client.samples()).get(("kimas_refreshes_total", frozenset(stale.items()))):
                 await asyncio.sleep(0.05)
-        await watching.until("kimas_source_failing", 1, **rocket)
-        await watching.until("kimas_source_documents", 1, **rocket)
-        output = await watching.samples()
+        await watcher_client.until("kimas_source_failing", 1, **rocket)
+        await watcher_client.until("kimas_source_documents", 1, **rocket)
+        output = await watcher_client.samples()
     assert output["kimas_refreshes_total", frozenset(stale.items())] >= 1
     names = ("kimas_source_failing", "kimas_source_documents")
     assert [output[name, frozenset(rocket.items())] for name in names] == [1, 1], "what was known of it is still there"
@@ -277,27 +279,27 @@ async def test_live_sources_that_fail_or_take_too_long_are_counted(web: WebPeer)
     metrics = PrometheusMetrics(30)
     for error, patience_s in (("", 30), ("broken", 30), ("slow", 0.3)):
         web.fault = error
-        live = LiveSources(sources, similarity, timeout_s=patience_s, metrics_recorder=metrics)
-        await live.search_with_stored(["web"], "How?", stored())
-        await live.close()
-    counted = metrics.render(DaemonStatus()).decode()
+        live_sources = LiveSources(sources, similarity, timeout_s=patience_s, metrics_recorder=metrics)
+        await live_sources.search_with_stored(["web"], "How?", stored())
+        await live_sources.close()
+    metrics_text = metrics.render(DaemonStatus()).decode()
     for outcome in ("answered", "failed", "cancelled"):
-        assert f'kimas_live_calls_total{{outcome="{outcome}",source="web"}} 1.0' in counted
-    assert 'kimas_live_call_seconds_count{source="web"} 1.0' in counted
+        assert f'kimas_live_calls_total{{outcome="{outcome}",source="web"}} 1.0' in metrics_text
+    assert 'kimas_live_call_seconds_count{source="web"} 1.0' in metrics_text
 
 
 async def test_a_platform_that_is_away_is_told_until_it_is_back(deployment: Deployment, telegram: TelegramPeer) -> None:
     deployment.settings["sources"].pop("gone")
-    async with daemon(deployment) as watching:
-        await watching.until_status("/healthz", 200)
+    async with daemon(deployment) as watcher_client:
+        await watcher_client.until_status("/healthz", 200)
         telegram.fail("getUpdates", 502, times=1000)
         telegram.say(GROUP, "wake up")
-        status = await watching.until_status("/healthz", 503)
+        status = await watcher_client.until_status("/healthz", 503)
         telegram._faults.clear()
         assert status == {"state": "unwell", "reasons": ["telegram is not connected"]}
-        assert (await watching.get("/readyz"))[0] == 200
-        await watching.until_status("/healthz", 200)
-        await watching.until("kimas_platform_outages_total", 1, platform="telegram")
+        assert (await watcher_client.get("/readyz"))[0] == 200
+        await watcher_client.until_status("/healthz", 200)
+        await watcher_client.until("kimas_platform_outages_total", 1, platform="telegram")
 
 
 async def test_nobody_listens_without_a_port(telegram: TelegramPeer) -> None:
@@ -343,7 +345,9 @@ class FakeRefresher:
         raise UsageError("nothing is resumed here")
 
 
-async def opened(monitor: Monitor, configuration: Settings, journal: Journal) -> tuple[HttpAdapter, FakeRefresher]:
+async def start_monitoring(
+    monitor: Monitor, configuration: Settings, journal: Journal
+) -> tuple[HttpAdapter, FakeRefresher]:
     http = HttpSettings.model_validate({"secret": {"env": "NO_SECRET"}, "callback_url": "http://127.0.0.1:9"})
     adapter, refresher = HttpAdapter(http), FakeRefresher()
     monitor.attach([adapter], make_processor(configuration, journal, echo), refresher, None)
@@ -351,48 +355,48 @@ async def opened(monitor: Monitor, configuration: Settings, journal: Journal) ->
 
 
 async def test_from_the_start_to_the_stop(monitor_and_watcher: tuple[Monitor, Watcher], journal: Journal) -> None:
-    monitor, watching = monitor_and_watcher
-    assert await watching.get("/readyz") == (503, {"state": "unwell", "reasons": ["starting"]})
-    assert await watching.get("/healthz") == (503, {"state": "unwell", "reasons": ["starting"]})
-    assert (await watching.samples())["kimas_ready", frozenset()] == 0
-    adapter, _ = await opened(monitor, settings(), journal)
-    assert (await watching.get("/healthz"))[1]["reasons"] == ["http is not connected"]
+    monitor, watcher_client = monitor_and_watcher
+    assert await watcher_client.get("/readyz") == (503, {"state": "unwell", "reasons": ["starting"]})
+    assert await watcher_client.get("/healthz") == (503, {"state": "unwell", "reasons": ["starting"]})
+    assert (await watcher_client.samples())["kimas_ready", frozenset()] == 0
+    adapter, _ = await start_monitoring(monitor, settings(), journal)
+    assert (await watcher_client.get("/healthz"))[1]["reasons"] == ["http is not connected"]
     assert not adapter.connection.is_connected
     adapter.connection.mark_connected()
     monitor.stage = "ready"
-    assert [(await watching.get(path))[0] for path in ("/healthz", "/readyz")] == [200, 200]
+    assert [(await watcher_client.get(path))[0] for path in ("/healthz", "/readyz")] == [200, 200]
     monitor.stage = "stopping"
-    assert await watching.get("/readyz") == (503, {"state": "unwell", "reasons": ["stopping"]})
-    assert (await watching.get("/healthz"))[0] == 200, "what is left is still answered"
+    assert await watcher_client.get("/readyz") == (503, {"state": "unwell", "reasons": ["stopping"]})
+    assert (await watcher_client.get("/healthz"))[0] == 200, "what is left is still answered"
 
 
 async def test_a_record_that_cannot_be_read_takes_only_the_sources(
     monitor_and_watcher: tuple[Monitor, Watcher], journal: Journal
 ) -> None:
-    monitor, watching = monitor_and_watcher
-    _, refresher = await opened(monitor, settings(), journal)
+    monitor, watcher_client = monitor_and_watcher
+    _, refresher = await start_monitoring(monitor, settings(), journal)
     passages_key = ("kimas_source_passages", frozenset({("source", "docs")}))
-    assert (await watching.samples())[passages_key] == 7
+    assert (await watcher_client.samples())[passages_key] == 7
     refresher.lost = True
-    samples = await watching.samples()
+    samples = await watcher_client.samples()
     assert passages_key not in samples
     assert samples["kimas_scrape_errors_total", frozenset()] == 1
     assert ("kimas_platform_connected", frozenset({("platform", "http")})) in samples
 
 
 async def test_many_scrapes_at_once_are_whole(monitor_and_watcher: tuple[Monitor, Watcher]) -> None:
-    _, watching = monitor_and_watcher
-    every = await asyncio.gather(*(watching.samples() for _ in range(20)))
+    _, watcher_client = monitor_and_watcher
+    every = await asyncio.gather(*(watcher_client.samples() for _ in range(20)))
     assert len({frozenset(item) for item in every}) == 1
 
 
 async def test_only_reading_is_allowed(monitor_and_watcher: tuple[Monitor, Watcher]) -> None:
-    _, watching = monitor_and_watcher
-    async with watching.session.post(f"http://127.0.0.1:{watching.port}/metrics", data=b"x") as response:
+    _, watcher_client = monitor_and_watcher
+    async with watcher_client.session.post(f"http://127.0.0.1:{watcher_client.port}/metrics", data=b"x") as response:
         assert response.status == 405
-    async with watching.session.get(f"http://127.0.0.1:{watching.port}/metrics") as response:
+    async with watcher_client.session.get(f"http://127.0.0.1:{watcher_client.port}/metrics") as response:
         assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-    async with watching.session.get(f"http://127.0.0.1:{watching.port}/") as response:
+    async with watcher_client.session.get(f"http://127.0.0.1:{watcher_client.port}/") as response:
         assert response.status == 404
 
 
@@ -408,14 +412,14 @@ async def test_an_address_that_is_taken_is_told_by_its_setting() -> None:
 
 async def test_the_delay_of_the_loop_is_felt() -> None:
     lag = EventLoopLag()
-    watching, started_at = asyncio.create_task(lag.watch()), time.monotonic()
+    watch_task, started_at = asyncio.create_task(lag.watch()), time.monotonic()
     await asyncio.sleep(0.3)
     idle = lag.max_s
     # Longer than the loop stood still by itself, on a machine that has much to do.
     time.sleep(idle + 0.6)
     await until(lambda: lag.max_s > idle)
-    watching.cancel()
-    await asyncio.gather(watching, return_exceptions=True)
+    watch_task.cancel()
+    await asyncio.gather(watch_task, return_exceptions=True)
     assert idle + 0.3 < lag.max_s < time.monotonic() - started_at
 
 
@@ -424,7 +428,7 @@ async def test_a_loop_that_stood_still_is_not_well(journal: Journal) -> None:
         max_s = MAX_LAG_S + 1.24
 
     monitor = Monitor(PrometheusMetrics(30))
-    adapter, _ = await opened(monitor, settings(), journal)
+    adapter, _ = await start_monitoring(monitor, settings(), journal)
     adapter.connection.mark_connected()
     assert monitor.get_problems() == []
     monitor.lag = Stalled()

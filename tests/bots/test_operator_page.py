@@ -224,9 +224,9 @@ class TestWhoGetsIn:
 
     def test_sessions_are_few(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
-        opened = Sessions(READER, "")
-        ids = [opened.sign_in(READER, "a") for _ in range(3)]
-        assert [bool(opened.get(session_id or "")) for session_id in ids] == [False, True, True]
+        reader_sessions = Sessions(READER, "")
+        ids = [reader_sessions.sign_in(READER, "a") for _ in range(3)]
+        assert [bool(reader_sessions.get(session_id or "")) for session_id in ids] == [False, True, True]
 
     def test_a_port_needs_a_token(self) -> None:
         assert load_settings([], (), {}).operator_page == OperatorPageSettings(port=None)
@@ -442,8 +442,8 @@ class TestWhatStrangersWrote:
         message = await answered(
             page.journal, make_message(1, f"Is {SECRET} right?"), replace(ANSWERED_REPLY, text=f"`{SECRET}`")
         )
-        await page.journal.record_message(failed := make_message(2, "And this?"))
-        await page.journal.mark_failed(failed, f"https://api.example/bot?token={SECRET} failed")
+        await page.journal.record_message(failed_message := make_message(2, "And this?"))
+        await page.journal.mark_failed(failed_message, f"https://api.example/bot?token={SECRET} failed")
         await page.context.taught_answers.submit(message, "1", "How?", f"With {SECRET}")
         get_logger("core.x").warning("leak", value=SECRET)
         pages_text = ""
@@ -621,7 +621,7 @@ async def test_a_daemon_serves_it_with_what_it_has_just_answered(
                 "budget": {"deadline_s": 120},
             },
         )
-        running = asyncio.create_task(run(load_settings([deployment.config])))
+        daemon_task = asyncio.create_task(run(load_settings([deployment.config])))
         try:
             jar = aiohttp.CookieJar(unsafe=True)
             async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", cookie_jar=jar) as client, asyncio.timeout(60):
@@ -634,10 +634,10 @@ async def test_a_daemon_serves_it_with_what_it_has_just_answered(
             for part in ("Call rotate_keys", "rocket.md", "peer-8b", "route", "search", "Routing rocket", "cited [1]"):
                 assert part in page_text, part
             os.kill(os.getpid(), signal.SIGTERM)
-            assert await asyncio.wait_for(running, 60) == 0
+            assert await asyncio.wait_for(daemon_task, 60) == 0
         finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            daemon_task.cancel()
+            await asyncio.gather(daemon_task, return_exceptions=True)
 
 
 async def is_signed_in(client: aiohttp.ClientSession) -> bool:

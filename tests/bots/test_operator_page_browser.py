@@ -57,20 +57,20 @@ async def signed_in(browser: Browser, page: Page, **options: Any) -> AsyncIterat
     """
     context = await browser.new_context(**options)
     tab = await context.new_page()
-    faults: list[str] = []
-    tab.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    tab.on("pageerror", lambda error: faults.append(str(error)))
-    tab.on("dialog", lambda dialog: faults.append(dialog.message))
-    tab.on("request", lambda request: None if request.url.startswith(page.url) else faults.append(request.url))
+    page_errors: list[str] = []
+    tab.on("console", lambda message: page_errors.append(message.text) if message.type == "error" else None)
+    tab.on("pageerror", lambda error: page_errors.append(str(error)))
+    tab.on("dialog", lambda dialog: page_errors.append(dialog.message))
+    tab.on("request", lambda request: None if request.url.startswith(page.url) else page_errors.append(request.url))
     await tab.goto(f"{page.url}/sign-in")
     await tab.get_by_label("Token").fill(OWNER)
     await tab.get_by_role("button", name="Sign in").click()
     await tab.wait_for_url(f"{page.url}/")
     try:
-        yield tab, faults
+        yield tab, page_errors
     finally:
         await context.close()
-    assert faults == []
+    assert page_errors == []
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 360)])
@@ -103,22 +103,22 @@ async def test_what_strangers_wrote_does_nothing(page: Page) -> None:
     message = await answered(page.journal, make_message(500, EVIL, author=EVIL), reply)
     await page.context.taught_answers.submit(message, "1", EVIL, EVIL)
     get_logger("core.x").error(EVIL, value=EVIL)
-    async with launched() as browser, signed_in(browser, page) as (tab, faults):
+    async with launched() as browser, signed_in(browser, page) as (tab, page_errors):
         for path in (*PAGES, "/questions/14", "/questions/14/teach"):
             await tab.goto(f"{page.url}{path}")
             assert await tab.locator("img[src='x'], svg[onload]").count() == 0
         cookies = await tab.context.cookies()
         assert [(cookie["httpOnly"], cookie["sameSite"]) for cookie in cookies] == [(True, "Strict")]
         assert await tab.evaluate("document.cookie") == ""
-        assert faults == []
+        assert page_errors == []
         # Even a script that got into the page would not run.
         await tab.evaluate(
             "document.body.insertAdjacentHTML('beforeend', '<img src=/static/icon.svg onload=alert(1)>')"
         )
         async with asyncio.timeout(20):
-            while not faults:
+            while not page_errors:
                 await tab.wait_for_timeout(50)
-        assert "violates the following Content Security Policy" in faults.pop()
+        assert "violates the following Content Security Policy" in page_errors.pop()
 
 
 async def test_an_owner_teaches_with_the_keyboard_alone(page: Page) -> None:

@@ -81,15 +81,15 @@ def test_other_lines_with_such_words_are_text_of_yours(line: str) -> None:
 
 def test_every_place_has_its_own_last_message(group: ConsoleGroupAdapter) -> None:
     outside = parse(group, "Ben: How does it work?")
-    inside = parse(group, "Ben (in release): How does it start?")
+    thread_line = parse(group, "Ben (in release): How does it start?")
     private_message = parse(group, "Ben (alone): And in private?")
-    assert (inside.key, private_message.key) == (
+    assert (thread_line.key, private_message.key) == (
         ConversationKey("console", "group", "release"),
         ConversationKey("console", "@ben"),
     )
-    assert (outside.private, inside.private, private_message.private) == (False, False, True)
-    assert (outside.addressed, inside.addressed, private_message.addressed) == (False, False, True)
-    for place, last in (("", outside), (" (in release)", inside)):
+    assert (outside.private, thread_line.private, private_message.private) == (False, False, True)
+    assert (outside.addressed, thread_line.addressed, private_message.addressed) == (False, False, True)
+    for place, last in (("", outside), (" (in release)", thread_line)):
         assert parse(group, f"Cleo{place}: ^ So.").reply_to == last.id
     assert parse(group, "Cleo (alone): ^ So.").reply_to == "", "Cleo's talk is another one than Ben's"
     # Nobody has the key of the group by a name.
@@ -121,8 +121,8 @@ def test_a_command_for_another_bot_is_left_to_that(group: ConsoleGroupAdapter) -
 def test_words_about_messages_may_have_capitals(group: ConsoleGroupAdapter) -> None:
     first = parse(group, "Ben: Hwo?")
     group.record_bot_message(GROUP, "9", "So.", is_rateable=True)
-    pressed = [parse(group, f"Ben: {word}").text for word in ("/Good", "/BAD", "/Bad  Outdated", "/AGAIN")]
-    assert pressed == ["up", "down", "outdated", "again"]
+    pressed_texts = [parse(group, f"Ben: {word}").text for word in ("/Good", "/BAD", "/Bad  Outdated", "/AGAIN")]
+    assert pressed_texts == ["up", "down", "outdated", "again"]
     edited_line = parse(group, "Ben: /Edit How does Kimas work?")
     assert (edited_line.id, edited_line.text) == (first.id, "How does Kimas work?")
     assert group.parse_line("Ben: /DELETE") == Deletion(first.id)
@@ -156,8 +156,8 @@ def test_who_said_something_last_may_change_it(group: ConsoleGroupAdapter) -> No
     assert (reply.reply_to, reply.quoted) == (other.id, "Why?")
     assert group.parse_line("Ben: /edit") == IgnoredLine(NO_NEW_TEXT)
     assert group.parse_line("Ben: /delete") == Deletion(first.id)
-    for again in ("/edit @kimas Who?", "/delete"):
-        assert group.parse_line(f"Ben: {again}") == IgnoredLine(NOTHING_TO_CHANGE), "it is gone"
+    for line in ("/edit @kimas Who?", "/delete"):
+        assert group.parse_line(f"Ben: {line}") == IgnoredLine(NOTHING_TO_CHANGE), "it is gone"
     assert group.parse_line("Ben (in release): /delete") == IgnoredLine(NOTHING_TO_CHANGE)
     assert group.parse_line("Eve: /edit What?") == IgnoredLine(NOTHING_TO_CHANGE)
 

@@ -80,9 +80,9 @@ def test_an_honest_link_stays_a_link(render: Render, label: str, url: str) -> No
 
 
 def test_directions_and_control_characters_never_leave(render: Render) -> None:
-    nasty = "a\u202egpj.exe b\u2066c\u2069 \x1b[2J\x07 `x\u202d`"
-    citation = Citation(1, "1", "docs", f"title {nasty}", f"path {nasty}", "")
-    text = "\n".join(render(f"{nasty} [1]", [citation]))
+    hostile_text = "a\u202egpj.exe b\u2066c\u2069 \x1b[2J\x07 `x\u202d`"
+    citation = Citation(1, "1", "docs", f"title {hostile_text}", f"path {hostile_text}", "")
+    text = "\n".join(render(f"{hostile_text} [1]", [citation]))
     assert not set(text) & set("\u202e\u202d\u2066\u2069\x1b\x07")
     assert "agpj.exe" in text.replace("\\", "")
 

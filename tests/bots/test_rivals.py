@@ -84,13 +84,13 @@ async def board(folder: Path, adapter: Adapter, chat: str, **changes: object) ->
     configuration = settings(auto_comment={"chats": [chat], "deadline_s": 60, **changes})
     processor = make_processor(configuration, journal, writing.answer, InMemoryLibrary())
     await adapter.open()
-    listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
+    listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
     try:
         yield Board(journal, writing)
-        assert not listening.done(), listening.exception()
+        assert not listen_task.done(), listen_task.exception()
     finally:
-        listening.cancel()
-        await asyncio.gather(listening, return_exceptions=True)
+        listen_task.cancel()
+        await asyncio.gather(listen_task, return_exceptions=True)
         await processor.drain(0)
         await adapter.close()
         await journal.close()
@@ -176,8 +176,8 @@ async def test_on_discord_bots_count_before_writing_and_again_before_sending(tmp
 
         async def rivals(post: str) -> None:
             for robot in RIVALS[:2]:
-                where = peer.channels[room] if not threaded else None
-                if where is not None:
+                channel = peer.channels[room] if not threaded else None
+                if channel is not None:
                     await peer.say(room, f"{robot.username} below {post}", author=robot, reply_to=post)
                 else:
                     await peer.say(thread_of[post], f"{robot.username} below {post}", author=robot)
@@ -189,8 +189,8 @@ async def test_on_discord_bots_count_before_writing_and_again_before_sending(tmp
             if threaded:
                 thread_of[number] = number
                 peer.channels[number] = type(peer.channels[room])(number, peer.guild, 11, room)
-                opened = {**peer.channels[number].object(), "newly_created": True}
-                await peer.gateway.emit("THREAD_CREATE", opened)
+                channel = {**peer.channels[number].object(), "newly_created": True}
+                await peer.gateway.emit("THREAD_CREATE", channel)
             return number
 
         # They come while we write: the last look sees them.
@@ -217,12 +217,16 @@ async def test_on_discord_a_race_that_is_lost_already_costs_no_answer(tmp_path: 
         await peer.say(room, "first")
         await results.writing.started_event.wait()
         # A rival's reply that overtakes its post, as it does when both were written during a break.
-        late = peer.snowflake()
+        late_id = peer.snowflake()
         await peer.say(
-            room, "quick robot", author=RIVALS[0], reply_to=late, referenced_message={"id": late, "author": {"id": "9"}}
+            room,
+            "quick robot",
+            author=RIVALS[0],
+            reply_to=late_id,
+            referenced_message={"id": late_id, "author": {"id": "9"}},
         )
         await results.wait_for_messages("quick robot")
-        peer.snowflake, original = lambda at=None: late, peer.snowflake  # type: ignore[method-assign, assignment]
+        peer.snowflake, original = lambda at=None: late_id, peer.snowflake  # type: ignore[method-assign, assignment]
         await peer.say(room, "second")
         peer.snowflake = original  # type: ignore[method-assign]
         await results.wait_for_messages("second")
@@ -278,13 +282,20 @@ async def test_on_slack_bots_count_before_writing_and_again_before_sending(tmp_p
         assert peer.messages("C1") == []
         # Two that were there before us: not a word is written.
         results.writing.meanwhile = None
-        ahead = f"{time.time():.6f}"
+        earlier_ts = f"{time.time():.6f}"
         for number in (3, 4):
-            about: dict[str, Any] = {"user": f"U{number}", "bot_id": f"B{number}", "thread_ts": ahead}
-            peer.say("C1", f"robot {number}", **about)
+            message_fields: dict[str, Any] = {"user": f"U{number}", "bot_id": f"B{number}", "thread_ts": earlier_ts}
+            peer.say("C1", f"robot {number}", **message_fields)
         await results.wait_for_messages("robot 3", "robot 4")
         peer.event(
-            {"type": "message", "channel": "C1", "channel_type": "channel", "user": "U1", "text": "two", "ts": ahead}
+            {
+                "type": "message",
+                "channel": "C1",
+                "channel_type": "channel",
+                "user": "U1",
+                "text": "two",
+                "ts": earlier_ts,
+            }
         )
         ((state, reason),) = await results.until("two")
         assert (state, "2 replies of bots" in reason) == ("silent", True)

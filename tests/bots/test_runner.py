@@ -92,18 +92,18 @@ def terminate(number: int = signal.SIGTERM) -> None:
 
 
 async def test_sigterm_ends_an_opening_that_waits_for_a_platform(deployment: Deployment) -> None:
-    called = asyncio.Event()
+    call_event = asyncio.Event()
 
     async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
-        called.set()
+        call_event.set()
         await reader.read()
         writer.close()
 
     server = await asyncio.start_server(never_answer, "127.0.0.1", 0)
     deployment.settings["telegram"]["api_url"] = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with daemon(deployment) as daemon_task:
-        await asyncio.wait_for(called.wait(), SOON_S)
+        await asyncio.wait_for(call_event.wait(), SOON_S)
         terminate()
         assert await asyncio.wait_for(daemon_task, 30) == 0
     with daemon_lock(deployment.folder / "data"):
@@ -223,7 +223,7 @@ async def test_the_service_manager_hears_that_it_is_ready_alive_and_stopping(
 
 
 @pytest.mark.parametrize(
-    ("lock", "command", "says"),
+    ("lock", "command", "expected_text"),
     [
         (daemon_lock, "run", "another `kimas run` answers from"),
         (refresh_lock, "ingest", "another process is refreshing the knowledge in"),
@@ -234,7 +234,7 @@ def test_a_lock_that_is_held_is_told_with_its_file(
     tmp_path: Path,
     lock: Callable[[Path], AbstractContextManager[None]],
     command: str,
-    says: str,
+    expected_text: str,
 ) -> None:
     folder = shutil.copytree(ingested, tmp_path / "deployment")
     telegram = {"token": {"env": "BOT_TOKEN"}, "api_url": "http://127.0.0.1:9"}
@@ -242,6 +242,6 @@ def test_a_lock_that_is_held_is_told_with_its_file(
     deployment = Deployment(folder, {"sources": sources, "telegram": telegram}, {"BOT_TOKEN": "42:token-for-tests"})
     with lock(folder / "data"):
         result = deployment.call(command, code=1)
-    assert says in result.stderr
+    assert expected_text in result.stderr
     assert str(folder / "data" / f"{lock.__name__.removesuffix('_lock')}.lock") in result.stderr
     assert "stop it" in result.stderr

@@ -130,10 +130,10 @@ class DiscordClient(Client):
     async def choose(self, menu: discord.PostedMessage, data: str, person: int, *, old: bool = False) -> str:
         name = FIELDS_ID if data.startswith("field:") else VALUES_ID
         rights = self.rights(person)
-        pressed = await self.peer.press(menu, name, self.author(person), value=data, permissions=rights)
-        await self.peer.wait_until(lambda: pressed.response_message is not None, 30)
-        assert pressed.response_message is not None
-        return pressed.response_message.content
+        interaction = await self.peer.press(menu, name, self.author(person), value=data, permissions=rights)
+        await self.peer.wait_until(lambda: interaction.response_message is not None, 30)
+        assert interaction.response_message is not None
+        return interaction.response_message.content
 
     def entries(self, menu: discord.PostedMessage) -> dict[str, str]:
         options = [option for row in menu.components for select in row["components"] for option in select["options"]]
@@ -166,11 +166,11 @@ async def bot(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[B
         configuration = settings(administration=administration, sources=SOURCES)
         dispatcher = wire_dispatcher(configuration, journal)
         processor = make_processor(configuration, journal, Script(), dispatcher=dispatcher)
-        listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
+        listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
 
         async def stop() -> None:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
+            listen_task.cancel()
+            await asyncio.gather(listen_task, return_exceptions=True)
             await processor.drain(30)
 
         stack.push_async_callback(stop)
@@ -224,10 +224,10 @@ async def test_an_admin_changes_the_chat_and_only_sees_the_sources(bot: Bot) -> 
 async def test_who_may_not_is_told_so_at_every_press(bot: Bot) -> None:
     client = bot.client
     menu = await client.menu(OWNER)
-    before = client.entries(menu)
+    entries_before = client.entries(menu)
     for data in ("set:mode off", f"field:{MODE}"):
         assert ENGLISH.only_admins in await client.choose(menu, data, STRANGER)
-    assert client.entries(menu) == before
+    assert client.entries(menu) == entries_before
     assert bot.dispatcher.context.overrides.mode(client.chat) is None
     assert [entry[0] for entry in await bot.written()] == ["refused", "refused"]
 
@@ -255,13 +255,13 @@ async def test_a_forged_press_gives_no_other_command(bot: Bot) -> None:
 
 
 def test_what_does_not_fit_is_left_out_and_said() -> None:
-    long = FormField(f"sources scale {'x' * 60} {{}}", "long", "1", suggestions=(("1", "1"),))
-    short = [FormField(f"sources {{}} s{n}", f"s{n}", "on", (("on", "On"), ("off", "Off"))) for n in range(5)]
-    menu = build_menu(SettingsForm((long, *short), ("a note",)), "", 64, 3)
+    long_field = FormField(f"sources scale {'x' * 60} {{}}", "long", "1", suggestions=(("1", "1"),))
+    short_fields = [FormField(f"sources {{}} s{n}", f"s{n}", "on", (("on", "On"), ("off", "Off"))) for n in range(5)]
+    menu = build_menu(SettingsForm((long_field, *short_fields), ("a note",)), "", 64, 3)
     assert [label for label, _, _ in menu.fields] == ["s0: On", "s1: On", "s2: On"]
     assert menu.lines == (ENGLISH.form_title, "a note", ENGLISH.form_too_many_fields)
-    gone = build_menu(SettingsForm(tuple(short)), "sources {} gone", 64, 9)
-    assert not gone.values
+    empty_menu = build_menu(SettingsForm(tuple(short_fields)), "sources {} gone", 64, 9)
+    assert not empty_menu.values
     current = build_menu(SettingsForm((FormField("threshold {}", "T", "0.42", suggestions=(("0.5", "0.5"),)),)),
                          "threshold {}", 64, 9)  # fmt: skip
     assert current.values == (("0.42", "set:threshold 0.42", True), ("0.5", "set:threshold 0.5", False))

@@ -94,7 +94,7 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def settled(deployment: Deployment, count: int) -> None:
+async def wait_until_settled(deployment: Deployment, count: int) -> None:
     def all_settled() -> bool:
         states = [state for (state,) in rows(deployment, "state")]
         return len(states) >= count and not set(states) & {"received", "answering", "sending"}
@@ -111,27 +111,30 @@ async def test_two_telegram_bots_in_one_group_speak_once(
     telegram: Deployment, first: TelegramPeer, second: TelegramPeer
 ) -> None:
     async with telegram.daemon() as process:
-        unasked = first.say(GROUP, "How do I change the signing key of sessions?")
+        question_id = first.say(GROUP, "How do I change the signing key of sessions?")
         await until(lambda: bool(first.messages(GROUP) or second.messages(GROUP)))
-        await settled(telegram, 2)
+        await wait_until_settled(telegram, 2)
         to_first = first.say(GROUP, f"@{first.username} {QUESTION}")
         to_second = first.say(GROUP, f"@{second.username} {QUESTION}")
         to_both = first.say(GROUP, f"@{first.username} @{second.username} {QUESTION}")
         command = first.say(GROUP, "/help")
-        await settled(telegram, 10)
+        await wait_until_settled(telegram, 10)
         await stopped(process)
-    (speaker, silent), reasons = rows(telegram, "bot", f"id='{unasked}'"), rows(telegram, "reason", f"id='{unasked}'")
+    (speaker, silent), reasons = (
+        rows(telegram, "bot", f"id='{question_id}'"),
+        rows(telegram, "reason", f"id='{question_id}'"),
+    )
     assert speaker != silent
     assert reasons == [("",), ("another bot of ours took it first",)]
     by_bot = {"42": first, "43": second}
-    assert [item.reply_to for item in by_bot[speaker[0]].messages(GROUP)].count(unasked) == 1
-    answered = [(item.reply_to, peer) for peer in (first, second) for item in peer.messages(GROUP)]
+    assert [item.reply_to for item in by_bot[speaker[0]].messages(GROUP)].count(question_id) == 1
+    replies = [(item.reply_to, peer) for peer in (first, second) for item in peer.messages(GROUP)]
     counts = {
-        request_count: [peer for to, peer in answered if to == request_count]
+        request_count: [peer for to, peer in replies if to == request_count]
         for request_count in (to_first, to_second, to_both)
     }
     assert counts == {to_first: [first], to_second: [second], to_both: [first, second]}
-    assert len([peer for to, peer in answered if to == command]) == 1
+    assert len([peer for to, peer in replies if to == command]) == 1
     assert len(first.messages(GROUP)) + len(second.messages(GROUP)) == 6
     assert {offset for (offset,) in positions(telegram)} == {"telegram:42", "telegram:43"}
     log = telegram.log()
@@ -159,10 +162,10 @@ async def test_private_chats_of_one_person_with_two_telegram_bots_share_nothing(
         button = reply.buttons[0][0]["callback_data"]
         press = second.press(ANN, reply.id, button)
         await until(lambda: press in second.notices)
-        await settled(telegram, 3)
+        await wait_until_settled(telegram, 3)
         second.say(ANN, "/forget")
         await second.wait_for_reply(ANN, READY_S, count=2)
-        await settled(telegram, 4)
+        await wait_until_settled(telegram, 4)
         await stopped(process)
     assert rows(telegram, "distinct chat", "bot='42'") == [("5",)]
     assert rows(telegram, "distinct chat", "bot='43'") == [("5@second",)]
@@ -185,7 +188,7 @@ async def test_after_a_kill_each_telegram_bot_answers_its_own_question_once(
     async with telegram.daemon() as process:
         await first.wait_for_reply(GROUP, READY_S, containing="Sources")
         await second.wait_for_reply(ANN, READY_S, containing="Sources")
-        await settled(telegram, 3)
+        await wait_until_settled(telegram, 3)
         await stopped(process)
     assert (len(first.messages(GROUP)), len(second.messages(GROUP))) == (1, 0)
     assert (ANN in first.chats, len(second.messages(ANN))) == (False, 1)
@@ -209,10 +212,10 @@ async def test_two_discord_bots_in_one_server_speak_once(deployment: Deployment)
         async with deployment.daemon() as process:
             await first.connected(READY_S)
             await second.connected(READY_S)
-            unasked = await first.say(room, "How do I change the signing key of sessions?")
-            await settled(deployment, 2)
+            question_id = await first.say(room, "How do I change the signing key of sessions?")
+            await wait_until_settled(deployment, 2)
             question = await first.say(room, f"{second.mention} {QUESTION}")
-            await settled(deployment, 4)
+            await wait_until_settled(deployment, 4)
             process.kill()
             await process.wait()
         missed = await first.say(room, f"{first.mention} {QUESTION}")
@@ -220,15 +223,15 @@ async def test_two_discord_bots_in_one_server_speak_once(deployment: Deployment)
             await second.connected(READY_S)
             await second.say(direct, "How do I install rocket?")
             await second.wait_for_reply(direct, READY_S)
-            await settled(deployment, 7)
+            await wait_until_settled(deployment, 7)
             await stopped(process)
         messages = [(item.reply_to, peer) for peer in (first, second) for item in peer.messages(room)]
-        assert len([peer for to, peer in messages if to == unasked]) == 1
+        assert len([peer for to, peer in messages if to == question_id]) == 1
         assert [peer for to, peer in messages if to == question] == [second]
         assert [peer for to, peer in messages if to == missed] == [first]
         assert len(messages) == 3, "neither answered the other"
         assert first.channels[direct].kind == PRIVATE
-        assert ("another bot of ours took it first",) in rows(deployment, "reason", f"id='{unasked}'")
+        assert ("another bot of ours took it first",) in rows(deployment, "reason", f"id='{question_id}'")
         assert "Traceback" not in deployment.log()
 
 
@@ -251,23 +254,23 @@ async def test_two_slack_apps_in_one_channel_speak_once(deployment: Deployment) 
             deployment.environment[f"{name}_APP".upper()] = peer.app_token
         async with deployment.daemon() as process:
             await until(lambda: all(peer.deliveries.connections for peer in (first, second)))
-            unasked = first.say("C1", "How do I change the signing key of sessions?")
-            await settled(deployment, 2)
+            question_id = first.say("C1", "How do I change the signing key of sessions?")
+            await wait_until_settled(deployment, 2)
             question = first.say("C1", f"<@{second.bot}> {QUESTION}")
-            await settled(deployment, 4)
+            await wait_until_settled(deployment, 4)
             first.say("C1", "and how do I install rocket?", thread=question)
-            await settled(deployment, 6)
+            await wait_until_settled(deployment, 6)
             first.say("C1", "thanks, see you at lunch", user="U2BEN", thread=question)
-            await settled(deployment, 8)
+            await wait_until_settled(deployment, 8)
             first.say("D1", "How do I install rocket?")
-            await settled(deployment, 9)
+            await wait_until_settled(deployment, 9)
             await stopped(process)
         messages = [(item.thread_ts, peer.bot) for peer in (first, second) for item in peer.messages("C1")]
-        assert len([bot for thread, bot in messages if thread == unasked]) == 1
+        assert len([bot for thread, bot in messages if thread == question_id]) == 1
         assert [bot for thread, bot in messages if thread == question] == [second.bot] * 2
         assert len(messages) == 3, "neither answered the other, nor the chatter"
         assert (len(first.messages("D1")), len(second.messages("D1"))) == (1, 0)
-        assert ("another bot of ours took it first",) in rows(deployment, "reason", f"id='{unasked}'")
+        assert ("another bot of ours took it first",) in rows(deployment, "reason", f"id='{question_id}'")
         log = deployment.log()
         assert "Traceback" not in log
         assert not any(token in log for peer in (first, second) for token in (peer.bot_token, peer.app_token))
@@ -291,10 +294,10 @@ async def test_two_http_networks_answer_each_their_own(deployment: Deployment) -
         async with deployment.daemon() as process:
             for _, peer, port in names:
                 await accepted(peer, port, {**person, "id": "1", "text": QUESTION, "addressed": True})
-            await settled(deployment, 2)
+            await wait_until_settled(deployment, 2)
             for _, peer, port in names:
                 await accepted(peer, port, {**person, "id": "2", "text": "thanks, see you at lunch"})
-            await settled(deployment, 4)
+            await wait_until_settled(deployment, 4)
             await stopped(process)
         assert sorted(rows(deployment, "chat, id, state")) == [
             (f"room@{name}", number, state)
@@ -322,7 +325,7 @@ async def test_the_unnamed_network_cannot_speak_for_a_named_one(deployment: Depl
         question = {"id": "1", "chat": "dm9", "kind": "message", "author": owner, "private": True, "text": QUESTION}
         async with deployment.daemon() as process:
             await accepted(support, ports["support"], question)
-            await settled(deployment, 1)
+            await wait_until_settled(deployment, 1)
             for forged in (
                 {**question, "id": "2", "chat": "dm9@support", "author": {"id": "9@support", "name": "Olga"}},
                 {**question, "id": "3", "author": {"id": "9@support", "name": "Olga"}},
@@ -333,7 +336,7 @@ async def test_the_unnamed_network_cannot_speak_for_a_named_one(deployment: Depl
                 assert "@support" in str(body)
             # Another address in an id means nothing.
             await accepted(public, ports["public"], {**question, "id": "5", "chat": "ann@example.org"})
-            await settled(deployment, 2)
+            await wait_until_settled(deployment, 2)
             await stopped(process)
         assert sorted(rows(deployment, "chat, id")) == [("ann@example.org", "5"), ("dm9@support", "1")]
 
@@ -349,11 +352,11 @@ async def test_a_platform_that_is_away_at_the_start_keeps_no_other_down(deployme
         question = {"id": "1", "chat": "room", "kind": "message", "author": {"id": "9", "name": "Olga"}}
         async with deployment.daemon() as process:
             await accepted(network, http_port, {**question, "text": QUESTION, "addressed": True})
-            await settled(deployment, 1)
+            await wait_until_settled(deployment, 1)
             assert "daemon.platforms_unreachable" in deployment.log()
             async with TelegramPeer(port=telegram_port) as telegram:
                 telegram.say(ANN, QUESTION)
-                await settled(deployment, 2)
+                await wait_until_settled(deployment, 2)
             await stopped(process)
         assert sorted(rows(deployment, "platform, state")) == [("http", "answered"), ("telegram", "answered")]
 
@@ -405,8 +408,8 @@ class TestWhoSpeaks:
     async def test_the_first_to_have_it_unless_the_other_was_addressed(self, journal: Journal) -> None:
         first = ["", "another bot of ours took it first"]
         assert await list_pending(journal, message("1", "42"), message("1", "43")) == first
-        addressed = await list_pending(journal, message("2", "42"), message("2", "43", addressed=True))
-        assert addressed == ["another bot of ours was addressed", ""]
+        pending_ids = await list_pending(journal, message("2", "42"), message("2", "43", addressed=True))
+        assert pending_ids == ["another bot of ours was addressed", ""]
 
     async def test_where_bots_count_for_themselves_words_and_moment_tell(self, journal: Journal) -> None:
         reasons = await list_pending(journal, message("10", "42"), message("77", "43"))
@@ -464,12 +467,14 @@ class TestWhoSpeaks:
             reasons = await list_pending(journal, *copies, settings=discord_pair())
             whose[person] = reasons.index("")
             assert sorted(reasons) == ["", "it continues a conversation with another bot of ours"]
-            assert [await is_follow_up(copy, room, discord_pair()) for copy in copies] == [not why for why in reasons]
+            assert [await is_follow_up(copy, room, discord_pair()) for copy in copies] == [
+                not reason for reason in reasons
+            ]
         assert whose == {"7": 0, "8": 1, "9": 1}, "who was not answered goes on with the last that did"
 
     async def test_a_bot_alone_or_in_a_private_chat_is_never_held_back(self, journal: Journal) -> None:
-        alone = Settings.model_validate({"telegram": {"token": {"env": "ONE"}}})
-        assert await list_pending(journal, message("1", "42"), message("1", "43"), settings=alone) == ["", ""]
+        single_bot = Settings.model_validate({"telegram": {"token": {"env": "ONE"}}})
+        assert await list_pending(journal, message("1", "42"), message("1", "43"), settings=single_bot) == ["", ""]
         assert await list_pending(journal, *(message("2", bot, private=True) for bot in ("42", "43"))) == ["", ""]
 
 
@@ -539,9 +544,13 @@ class TestNamed:
         original = message("1", "", key=ConversationKey(platform, "5", "t"), private=private)
         plain_adapter.inbox.append(original)
         bot = NamespacedAdapter("two", plain_adapter)
-        observed = await read_message(bot)
-        assert (observed.key, observed.author_id, observed.bot) == (ConversationKey(platform, chat, "t"), author, "two")
-        bot.sink(observed, NoDelivery())
+        first_message = await read_message(bot)
+        assert (first_message.key, first_message.author_id, first_message.bot) == (
+            ConversationKey(platform, chat, "t"),
+            author,
+            "two",
+        )
+        bot.sink(first_message, NoDelivery())
         assert [(item.key, item.author_id) for item in plain_adapter.messages] == [(original.key, original.author_id)]
         assert bot.label == f"{platform}:two"
 
@@ -567,8 +576,8 @@ class TestLeftover:
         assert results == [(second, "43"), (first, "42"), (first, "41")]
 
     async def test_what_is_not_for_another_network_is_closed(self, journal: Journal) -> None:
-        gone = message("1", "gone", key=ConversationKey("http", "5@gone"))
-        await journal.record_message(gone)
+        orphan_message = message("1", "gone", key=ConversationKey("http", "5@gone"))
+        await journal.record_message(orphan_message)
         assert await recover_pending(journal, [Plain("http", inherits=False)]) == []
         assert await journal.get_pending("http") == []
 

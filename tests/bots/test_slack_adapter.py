@@ -57,7 +57,7 @@ async def over_http(peer: SlackPeer, inbox: Inbox, threads: Threads, tmp_path: P
         yield adapter
 
 
-async def settled(peer: SlackPeer) -> None:
+async def wait_until_settled(peer: SlackPeer) -> None:
     await peer.wait_until(lambda: all(envelope.acknowledged.is_set() for envelope in peer.deliveries.envelopes), 30)
 
 
@@ -66,7 +66,7 @@ async def test_a_mention_that_arrives_twice_is_one_message(
 ) -> None:
     ts = peer.say("C1", f"<@{BOT}>: what is <https://a.example/x|this> &amp; that?")
     message = await inbox.until(1)
-    await settled(peer)
+    await wait_until_settled(peer)
     assert (message.id, message.text, message.addressed) == (ts, "what is this (https://a.example/x) & that?", True)
     assert message.key == ConversationKey("slack", "C1", ts)
     assert inbox.again == [ts]
@@ -136,7 +136,7 @@ async def test_bots_are_ignored_whatever_they_are(peer: SlackPeer, adapter: Slac
         {"type": "message", "subtype": "channel_join", "user": "U1", "text": "joined", "channel": "C1", "ts": "1.0"}
     )
     peer.event({"type": "assistant_thread_started", "assistant_thread": {}})
-    await settled(peer)
+    await wait_until_settled(peer)
     assert inbox.messages == []
     assert adapter.skipped["written by a bot"] == 4
     assert adapter.skipped["written by ourselves"] == 2
@@ -147,8 +147,8 @@ async def test_an_edit_before_the_answer_comes_as_one_and_a_preview_is_no_questi
 ) -> None:
     ts = peer.say("D1", "how do I intsall it?")
     peer.edit("D1", ts, "how do I install it?")
-    edited = await inbox.until(2)
-    assert (edited.id, edited.text, edited.is_edit) == (ts, "how do I install it?", True)
+    edited_messages = await inbox.until(2)
+    assert (edited_messages.id, edited_messages.text, edited_messages.is_edit) == (ts, "how do I install it?", True)
 
 
 async def test_what_is_not_safe_is_not_acknowledged_and_comes_again(
@@ -158,7 +158,7 @@ async def test_what_is_not_safe_is_not_acknowledged_and_comes_again(
     inbox.refusals = 1
     peer.say("D1", "how do I install it?")
     await inbox.until(1)
-    await settled(peer)
+    await wait_until_settled(peer)
     (envelope,) = peer.deliveries.envelopes
     assert len(envelope.attempts) >= 2
     assert len(inbox.messages) == 1
@@ -178,22 +178,22 @@ async def test_malformed_payloads_are_acknowledged_and_hold_nothing_up(
             await socket.send_str(text)
     peer.say("D1", "still there?")
     await inbox.until(1)
-    await settled(peer)
+    await wait_until_settled(peer)
     assert inbox.texts == ["still there?"]
     assert peer.deliveries.opened == 1
 
 
-@pytest.mark.parametrize("how", ["refresh_requested", "closed", "broken"])
+@pytest.mark.parametrize("break_kind", ["refresh_requested", "closed", "broken"])
 async def test_a_lost_connection_is_replaced_and_nothing_is_lost(
-    peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox, how: str
+    peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox, break_kind: str
 ) -> None:
     peer.say("D1", "one")
     await inbox.until(1)
     peer.deliveries.patience_s = 1.0
-    if how == "broken":
+    if break_kind == "broken":
         peer.deliveries.abort()
     else:
-        await peer.deliveries.disconnect("refresh_requested" if how == "refresh_requested" else "")
+        await peer.deliveries.disconnect("refresh_requested" if break_kind == "refresh_requested" else "")
     peer.say("D1", "two")
     await inbox.until(2)
     await peer.wait_until(lambda: peer.deliveries.opened == 2, 30)
@@ -220,11 +220,11 @@ async def test_an_address_that_went_stale_is_replaced_by_a_new_one(
 
 @pytest.mark.parametrize("which", ["bot", "app"])
 async def test_a_wrong_token_is_named(peer: SlackPeer, threads: Threads, tmp_path: Path, which: str) -> None:
-    wrong = "xoxb-wrong-and-secret"
-    adapter = SlackAdapter(settings(peer, tmp_path, **{which: wrong}), threads.answered_in, PACE)
+    wrong_token = "xoxb-wrong-and-secret"
+    adapter = SlackAdapter(settings(peer, tmp_path, **{which: wrong_token}), threads.answered_in, PACE)
     with pytest.raises(PlatformError, match=rf"slack\.{which}_token was refused") as error_info:
         await adapter.open()
-    assert wrong not in str(error_info.value)
+    assert wrong_token not in str(error_info.value)
     with pytest.raises(PlatformError, match="not open"):
         await adapter.listen(Inbox().receive)
 
@@ -261,7 +261,7 @@ async def test_a_command_is_acknowledged_at_once(peer: SlackPeer, adapter: Slack
     for number, text in enumerate(texts):
         envelopes.append(peer.command(text))
         await inbox.until(number + 1)
-    await settled(peer)
+    await wait_until_settled(peer)
     assert [(message.command, message.text) for message in inbox.messages] == [
         *[("ask", "How do I install it?")] * 2,
         *[("help", "")] * 2,
@@ -276,7 +276,7 @@ async def test_over_http_signed_requests_are_taken(peer: SlackPeer, over_http: S
     peer.say("C1", "<@UBOT> what is it?")
     envelope = peer.command("ask What is it?")
     await inbox.until(2)
-    await settled(peer)
+    await wait_until_settled(peer)
     assert {message.text for message in inbox.messages} == {"what is it?", "What is it?"}
     assert envelope.answer == "Looking it up…"
     assert len(inbox.again) == 1
@@ -293,10 +293,10 @@ async def test_over_http_what_is_not_safe_comes_again_and_is_one_message(
     inbox.refusals = 1
     peer.say("D1", "hello")
     await inbox.until(1)
-    await settled(peer)
+    await wait_until_settled(peer)
     assert peer.deliveries.refused == [500]
     peer.deliveries.deliver("events_api", peer.deliveries.envelopes[0].payload)
-    await settled(peer)
+    await wait_until_settled(peer)
     assert len(inbox.messages) == 1
 
 

@@ -68,7 +68,7 @@ async def answer(question: Question, sink: Sink) -> Reply:
 
 
 @asynccontextmanager
-async def running(
+async def run_bot(
     peer: SlackPeer, journal: Journal, folder: Path, answers: Any = answer, **changes: Any
 ) -> AsyncIterator[MessageProcessor]:
     """Run a bot as the daemon does, with two sources of which one is for a channel only."""
@@ -96,7 +96,7 @@ def home(peer: SlackPeer, user: str = ANN) -> str:
 
 
 async def test_app_home_says_what_the_bot_is_and_knows(peer: SlackPeer, journal: Journal, tmp_path: Path) -> None:
-    async with running(peer, journal, tmp_path):
+    async with run_bot(peer, journal, tmp_path):
         peer.open_home()
         await peer.wait_until(lambda: ANN in peer.views.homes, 30)
     assert "I answer questions" in home(peer)
@@ -110,7 +110,7 @@ async def test_app_home_says_what_the_bot_is_and_knows(peer: SlackPeer, journal:
 async def test_opening_app_home_again_and_again_leaves_the_journal_alone(
     peer: SlackPeer, journal: Journal, tmp_path: Path
 ) -> None:
-    async with running(peer, journal, tmp_path):
+    async with run_bot(peer, journal, tmp_path):
         envelopes = [peer.open_home() for _ in range(3 * MAX_EVENTS)]
         await peer.wait_until(envelopes[-1].acknowledged.is_set, 60)
     assert await journal.database.fetch_value(select(func.count()).select_from(messages)) == MAX_EVENTS
@@ -119,7 +119,7 @@ async def test_opening_app_home_again_and_again_leaves_the_journal_alone(
 
 async def test_nobody_else_has_an_app_home(peer: SlackPeer, journal: Journal, tmp_path: Path) -> None:
     peer.guests = {BEN}
-    async with running(peer, journal, tmp_path) as processor:
+    async with run_bot(peer, journal, tmp_path) as processor:
         for user in (BEN, "W-unknown"):
             peer.open_home(user)
             await peer.wait_until(lambda: len(peer.called("users.info")) > 0, 30)
@@ -134,7 +134,7 @@ async def test_without_the_right_to_look_people_up_app_home_stays_empty(
     peer: SlackPeer, journal: Journal, tmp_path: Path
 ) -> None:
     peer.lacking = {"users.info"}
-    async with running(peer, journal, tmp_path):
+    async with run_bot(peer, journal, tmp_path):
         peer.open_home()
         await peer.wait_until(lambda: bool(peer.called("users.info")), 30)
     assert peer.called("views.publish") == []
@@ -143,7 +143,7 @@ async def test_without_the_right_to_look_people_up_app_home_stays_empty(
 async def test_where_private_chats_are_off_app_home_stays_empty(
     peer: SlackPeer, journal: Journal, tmp_path: Path
 ) -> None:
-    async with running(peer, journal, tmp_path, gate={"private": False}):
+    async with run_bot(peer, journal, tmp_path, gate={"private": False}):
         envelope = peer.open_home()
         await peer.wait_until(envelope.acknowledged.is_set, 30)
     assert peer.called("views.publish") == []
@@ -153,7 +153,7 @@ async def test_a_home_that_slack_refuses_is_published_as_plain_text(
     peer: SlackPeer, journal: Journal, tmp_path: Path
 ) -> None:
     peer.fail("views.publish", "invalid_blocks")
-    async with running(peer, journal, tmp_path):
+    async with run_bot(peer, journal, tmp_path):
         peer.open_home()
         await peer.wait_until(lambda: ANN in peer.views.homes, 30)
     assert {block["text"]["type"] for block in peer.views.homes[ANN]["blocks"]} == {"plain_text"}
@@ -165,7 +165,7 @@ async def test_who_opens_a_conversation_reads_questions_to_ask(
     agent: SlackPeer, journal: Journal, tmp_path: Path, has_agent_view: bool
 ) -> None:
     agent.has_agent_view = has_agent_view
-    async with running(agent, journal, tmp_path):
+    async with run_bot(agent, journal, tmp_path):
         if has_agent_view:
             agent.open_home(tab="messages")
         else:
@@ -179,18 +179,18 @@ async def test_who_opens_a_conversation_reads_questions_to_ask(
 
 
 async def test_an_app_that_is_no_agent_suggests_nothing(peer: SlackPeer, journal: Journal, tmp_path: Path) -> None:
-    async with running(peer, journal, tmp_path):
+    async with run_bot(peer, journal, tmp_path):
         envelope = peer.open_home(tab="messages")
         await peer.wait_until(envelope.acknowledged.is_set, 30)
     assert peer.called("assistant.threads.setSuggestedPrompts") == []
 
 
 def test_questions_are_suggested_of_each_agent_in_turn() -> None:
-    many = {
+    sources = {
         "a": {"sources": ["docs"], "examples": ["One?", "A passage.", "Two?", f"{'long' * 40}?"]},
         "b": {"sources": ["docs"], "examples": ["一？", "One?", "Three?"]},
     }
-    assert suggest_questions(settings(agents=many), ENGLISH) == ["One?", "一？", "Two?", ENGLISH.what_can_you_do]
+    assert suggest_questions(settings(agents=sources), ENGLISH) == ["One?", "一？", "Two?", ENGLISH.what_can_you_do]
     assert suggest_questions(settings(), CHINESE) == [CHINESE.what_can_you_do]
     assert [find_courtesy(texts.what_can_you_do) for texts in (ENGLISH, CHINESE)] == ["help", "help"]
 
@@ -243,7 +243,7 @@ async def test_slacks_own_button_stops_the_answer_of_who_asked(
     agent: SlackPeer, journal: Journal, tmp_path: Path, streams: bool
 ) -> None:
     agent.lacking = set() if streams else {"chat.startStream"}
-    async with running(agent, journal, tmp_path, write_until_stopped):
+    async with run_bot(agent, journal, tmp_path, write_until_stopped):
         question = agent.say("D1", "How do I stop it?")
         await agent.wait_for_reply("D1", 30, containing="Half an answer")
         agent.stop_session("D1", question, user=BEN)

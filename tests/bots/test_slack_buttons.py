@@ -58,17 +58,17 @@ def layout(message: PostedMessage) -> list[str]:
     return [block["type"] for block in message.blocks]
 
 
-@pytest.mark.parametrize("lacking", [set(), STREAMS], ids=["stream", "edits"])
+@pytest.mark.parametrize("missing_methods", [set(), STREAMS], ids=["stream", "edits"])
 async def test_it_can_be_stopped_while_it_grows_and_rated_in_the_end(
-    peer: SlackPeer, ask: Ask, lacking: set[str]
+    peer: SlackPeer, ask: Ask, missing_methods: set[str]
 ) -> None:
-    peer.lacking = lacking
+    peer.lacking = missing_methods
     sink = await ask()
     await sink.open()
     await sink.update("The first words")
     growing = await peer.wait_for_reply("C1", 30, containing="first")
     assert choices(growing) == [STOP]
-    assert growing.streaming == (not lacking)
+    assert growing.streaming == (not missing_methods)
     await sink.update("The first words, and more")
     await peer.wait_for_reply("C1", 30, containing="more")
     assert choices(growing) == [STOP]

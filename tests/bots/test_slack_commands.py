@@ -51,11 +51,11 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             configuration = settings(administration={"owners": [f"slack:{OWNER}"], **administration})
             dispatcher = wire_dispatcher(configuration, journal)
             processor = make_processor(configuration, journal, Script(), dispatcher=dispatcher)
-            listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
+            listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
 
             async def stop() -> None:
-                listening.cancel()
-                await asyncio.gather(listening, return_exceptions=True)
+                listen_task.cancel()
+                await asyncio.gather(listen_task, return_exceptions=True)
                 await processor.drain(30)
 
             stack.push_async_callback(stop)
@@ -103,9 +103,9 @@ async def test_an_owner_is_answered_for_their_eyes_alone(peer: SlackPeer, start:
     assert answer["response_type"] == "ephemeral"
     assert answer["text"] == "The mode of this chat is now `auto`; it was `mention`."
     assert dispatcher.context.overrides.mode("slack:C1") == "auto"
-    refusal = await send_command(peer, "mode off", ANN)
-    assert refusal["response_type"] == "ephemeral"
-    assert refusal["text"] == "Only people who look after this bot here may do that."
+    reply_text = await send_command(peer, "mode off", ANN)
+    assert reply_text["response_type"] == "ephemeral"
+    assert reply_text["text"] == "Only people who look after this bot here may do that."
     assert (await send_command(peer, "ask How?", ANN))["response_type"] == "in_channel"
     assert (await send_command(peer, "admins add <@U42|ann>", OWNER))["text"].startswith("`U42` may look after me")
 

@@ -14,8 +14,8 @@ ME = Identity("UBOT", "kimas", "T1", "Rocket")
 
 
 def convert(**event: Any) -> Message | MessageDeletion | IgnoredEvent:
-    whole = {"type": "message", "channel": "C1", "user": "U1", "text": "hi", "ts": "1700000000.000100", **event}
-    values = {name: value for name, value in whole.items() if value is not None}
+    full_event = {"type": "message", "channel": "C1", "user": "U1", "text": "hi", "ts": "1700000000.000100", **event}
+    values = {name: value for name, value in full_event.items() if value is not None}
     return from_event({"type": "event_callback", "team_id": "T1", "event": values}, ME)
 
 
@@ -67,8 +67,12 @@ def test_both_events_of_one_mention_are_the_same_message() -> None:
 def test_a_thread_of_a_direct_conversation_is_one_of_its_own() -> None:
     assert message(channel="D1").key == ConversationKey("slack", "D1", "")
     assert message(channel="D1").reference["thread_ts"] is None
-    inside = message(channel="D1", thread_ts="1.0")
-    assert (inside.key.thread, inside.reference["thread_ts"], inside.addressed) == ("1.0", "1.0", True)
+    thread_message = message(channel="D1", thread_ts="1.0")
+    assert (thread_message.key.thread, thread_message.reference["thread_ts"], thread_message.addressed) == (
+        "1.0",
+        "1.0",
+        True,
+    )
 
 
 def test_a_reply_below_our_answer_to_a_command_may_go_on_with_us() -> None:
@@ -83,11 +87,11 @@ def test_a_reply_below_our_answer_to_a_command_may_go_on_with_us() -> None:
 
 
 def test_only_what_stands_in_the_channel_itself_is_marked_so() -> None:
-    assert [message(**more).in_main_chat for more in ({}, {"thread_ts": "1.0"}, {"channel": "D1"})] == [
+    assert [message(**changes).in_main_chat for changes in ({}, {"thread_ts": "1.0"}, {"channel": "D1"})] == [
         *(True, False, False)
     ]
-    edited = message(thread_ts=message().id)
-    assert edited.in_main_chat, "what others reply to gets its own timestamp as its thread"
+    edited_message = message(thread_ts=message().id)
+    assert edited_message.in_main_chat, "what others reply to gets its own timestamp as its thread"
 
 
 @pytest.mark.parametrize(

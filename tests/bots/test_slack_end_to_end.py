@@ -42,7 +42,7 @@ async def model() -> AsyncIterator[LanguageModelPeer]:
 
 
 @pytest.fixture
-def connected(ingested: Deployment, peer: SlackPeer, model: LanguageModelPeer, tmp_path: Path) -> Deployment:
+def connected_deployment(ingested: Deployment, peer: SlackPeer, model: LanguageModelPeer, tmp_path: Path) -> Deployment:
     folder = shutil.copytree(ingested.folder, tmp_path / "deployment")
     source = {**ingested.settings["sources"]["rocket"], "url": str(folder / "rocket")}
     slack = {"bot_token": {"env": "SLACK_BOT"}, "app_token": {"env": "SLACK_APP"}, "api_url": peer.api_url}
@@ -52,11 +52,11 @@ def connected(ingested: Deployment, peer: SlackPeer, model: LanguageModelPeer, t
 
 
 async def test_a_mention_gets_a_streamed_cited_answer_and_its_thread_goes_on(
-    connected: Deployment, peer: SlackPeer, model: LanguageModelPeer
+    connected_deployment: Deployment, peer: SlackPeer, model: LanguageModelPeer
 ) -> None:
     model.tokens_per_s = 3
     peer.say("C1", "nice weather today")
-    async with connected.daemon() as process:
+    async with connected_deployment.daemon() as process:
         root = peer.say("C1", QUESTION)
         reply = await peer.wait_for_reply("C1", READY_S, containing="Sources")
         assert reply.thread_ts == root
@@ -79,22 +79,22 @@ async def test_a_mention_gets_a_streamed_cited_answer_and_its_thread_goes_on(
     )
     assert len(peer.messages("C1")) == 2
     assert "I answer questions from" in peer.responses[0]["text"]
-    assert not {peer.bot_token, peer.app_token} & set(connected.log().split('"'))
-    assert peer.bot_token not in connected.log()
+    assert not {peer.bot_token, peer.app_token} & set(connected_deployment.log().split('"'))
+    assert peer.bot_token not in connected_deployment.log()
 
 
 async def test_a_kill_between_receipt_and_reply_leads_to_one_answer(
-    connected: Deployment, peer: SlackPeer, model: LanguageModelPeer
+    connected_deployment: Deployment, peer: SlackPeer, model: LanguageModelPeer
 ) -> None:
     model.hang = True
-    async with connected.daemon() as process:
+    async with connected_deployment.daemon() as process:
         peer.say("C1", QUESTION)
         await peer.wait_until(lambda: bool(model.requests), READY_S)
         process.kill()
         await process.wait()
     model.hang = False
     peer.deliveries.deliver("events_api", peer.deliveries.envelopes[0].payload)
-    async with connected.daemon():
+    async with connected_deployment.daemon():
         await peer.wait_for_reply("C1", READY_S, containing="Sources")
         peer.say("D1", "How do I change the signing key?")
         await peer.wait_for_reply("D1", READY_S, containing="Sources")
@@ -102,18 +102,18 @@ async def test_a_kill_between_receipt_and_reply_leads_to_one_answer(
 
 
 async def test_a_kill_in_the_middle_of_a_stream_continues_the_same_message(
-    connected: Deployment, peer: SlackPeer, model: LanguageModelPeer
+    connected_deployment: Deployment, peer: SlackPeer, model: LanguageModelPeer
 ) -> None:
     model.stall_after = 3
-    async with connected.daemon() as process:
+    async with connected_deployment.daemon() as process:
         root = peer.say("C1", QUESTION)
         first_reply = await peer.wait_for_reply("C1", READY_S)
-        await posted(connected)
+        await posted(connected_deployment)
         process.kill()
         await process.wait()
     assert first_reply.streaming
     model.stall_after = None
-    async with connected.daemon():
+    async with connected_deployment.daemon():
         reply = await peer.wait_for_reply("C1", READY_S, containing="Sources")
         assert (reply.ts, reply.streaming) == (first_reply.ts, False)
         peer.say("C1", "thanks, and how is it called?", thread=root)

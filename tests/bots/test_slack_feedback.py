@@ -28,7 +28,7 @@ async def receiving(folder: Path, *, http: bool) -> AsyncIterator[tuple[SlackPee
             yield peer, adapter, inbox
 
 
-async def pressed(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox) -> Message:
+async def press_button(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox) -> Message:
     envelope = peer.press("C1", "thumb:down:1700000000.1", user="U7")
     message = await inbox.until(1)
     await peer.wait_until(envelope.acknowledged.is_set, 30)
@@ -39,7 +39,7 @@ async def pressed(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox) -> Messa
 
 async def test_a_press_over_socket_mode_is_taken_then_acknowledged_then_answered(tmp_path: Path) -> None:
     async with receiving(tmp_path, http=False) as (peer, adapter, inbox):
-        message = await pressed(peer, adapter, inbox)
+        message = await press_button(peer, adapter, inbox)
         assert is_press(message)
         assert (message.author_id, message.text, message.reply_to) == ("U7", "down", "1700000000.1")
         [response] = peer.responses
@@ -52,7 +52,7 @@ async def test_a_press_over_socket_mode_is_taken_then_acknowledged_then_answered
 
 async def test_a_press_over_http_needs_a_signature(tmp_path: Path) -> None:
     async with receiving(tmp_path, http=True) as (peer, adapter, inbox):
-        message = await pressed(peer, adapter, inbox)
+        message = await press_button(peer, adapter, inbox)
         assert message.text == "down"
         payload = peer.deliveries.envelopes[0].payload
         assert isinstance(payload, dict)

@@ -52,14 +52,14 @@ def test_the_manifest_asks_for_what_the_bot_uses() -> None:
 
 
 def test_what_makes_the_app_an_agent_is_in_addition_to_the_manifest() -> None:
-    first, more = (
+    first, other_pages = (
         yaml.safe_load(dedent(text)) for text in re.findall(r"```yaml\n( *# manifest.*?)```", GUIDE, re.DOTALL)
     )
-    assert more["oauth_config"]["scopes"]["bot"] == [AGENT_SCOPE]
-    events = set(more["settings"]["event_subscriptions"]["bot_events"])
+    assert other_pages["oauth_config"]["scopes"]["bot"] == [AGENT_SCOPE]
+    events = set(other_pages["settings"]["event_subscriptions"]["bot_events"])
     assert events | {"app_home_opened"} == set(AGENT_EVENTS)
     assert not events & set(first["settings"]["event_subscriptions"]["bot_events"])
-    assert len(more["features"]["agent_view"]["agent_description"]) <= 300
+    assert len(other_pages["features"]["agent_view"]["agent_description"]) <= 300
 
 
 def test_the_messages_it_explains_exist() -> None:

@@ -28,9 +28,9 @@ async def test_a_question_in_a_thread_is_about_the_picture_that_it_began_with(tm
             peer.say("C1", "<@UBOT> and this?", thread=other, user="U2", files=own, **share)
             await peer.wait_for_reply("C1", 30, count=2, containing="Install")
             log = peer.say("C1", "A log", files=[peer.attached("F4", b"", "text/plain")], **share)
-            deleted = peer.say("C1", "Not this", files=[peer.attached("F5", png())], **share)
-            peer.delete("C1", deleted)
-            for number, thread in ((3, log), (4, deleted)):
+            deleted_message = peer.say("C1", "Not this", files=[peer.attached("F5", png())], **share)
+            peer.delete("C1", deleted_message)
+            for number, thread in ((3, log), (4, deleted_message)):
                 peer.say("C1", "<@UBOT> How do I install it?", thread=thread, user="U2")
                 await peer.wait_for_reply("C1", 30, count=number, containing="Install")
             assert peer.fetched == ["F1", "F3"]

@@ -88,9 +88,9 @@ def test_what_is_streamed_only_ever_grows() -> None:
         text = "".join(numbers.choice(alphabet) for _ in range(20))
         output = ""
         for end in range(len(text) + 1):
-            now = get_streamable_prefix(text[:end])
-            assert now.startswith(output) or "\ud83d" in text[:end]
-            output = now
+            prefix = get_streamable_prefix(text[:end])
+            assert prefix.startswith(output) or "\ud83d" in text[:end]
+            output = prefix
         assert not re.search(r"<[!@#]", output)
 
 

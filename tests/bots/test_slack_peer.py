@@ -110,7 +110,7 @@ def choice(name: str, *labels: str, **changes: Any) -> dict[str, Any]:
     return {"type": "input", "block_id": name, "label": text("Label"), "element": element}
 
 
-async def opened(peer: SlackPeer, view: object, trigger: str = "") -> str:
+async def open_view(peer: SlackPeer, view: object, trigger: str = "") -> str:
     number = f"{len(peer.calls)}.1.a"
     return await call(peer, "views.open", trigger_id=trigger or peer.views.trigger(number, "U1"), view=view)
 
@@ -138,26 +138,26 @@ async def opened(peer: SlackPeer, view: object, trigger: str = "") -> str:
     ids=range(16),
 )
 async def test_a_modal_is_checked(peer: SlackPeer, view: dict[str, Any]) -> None:
-    assert (await opened(peer, view)).startswith("invalid_arguments")
+    assert (await open_view(peer, view)).startswith("invalid_arguments")
     assert peer.views.all == []
 
 
 async def test_a_modal_needs_a_trigger_that_is_fresh_and_unused(peer: SlackPeer) -> None:
-    assert await opened(peer, modal(), "1.2.made-up") == "invalid_trigger_id"
+    assert await open_view(peer, modal(), "1.2.made-up") == "invalid_trigger_id"
     trigger = peer.views.trigger("1.2.3", "U1")
-    assert await opened(peer, modal(), trigger) == ""
-    assert await opened(peer, modal(), trigger) == "exchanged_trigger_id"
+    assert await open_view(peer, modal(), trigger) == ""
+    assert await open_view(peer, modal(), trigger) == "exchanged_trigger_id"
     peer.views.trigger_s = 0.0
-    assert await opened(peer, modal()) == "expired_trigger_id"
+    assert await open_view(peer, modal()) == "expired_trigger_id"
     peer.views.trigger_s = 3.0
-    assert await opened(peer, modal(callback_id="x" * 250_000)) == "view_too_large"
+    assert await open_view(peer, modal(callback_id="x" * 250_000)) == "view_too_large"
     assert [view.user for view in peer.views.all] == ["U1"]
 
 
 async def test_a_modal_can_be_filled_in_only_as_people_could_and_takes_only_what_slack_takes(peer: SlackPeer) -> None:
-    typed = {"type": "plain_text_input", "action_id": "x", "initial_value": "5"}
-    blocks = [choice("a"), {"type": "input", "block_id": "b", "label": text("Label"), "element": typed}]
-    assert await opened(peer, modal(blocks=blocks)) == ""
+    input_element = {"type": "plain_text_input", "action_id": "x", "initial_value": "5"}
+    blocks = [choice("a"), {"type": "input", "block_id": "b", "label": text("Label"), "element": input_element}]
+    assert await open_view(peer, modal(blocks=blocks)) == ""
     (view,) = peer.views.all
     for values in ({"a": "7"}, {"a": "1", "b": ""}, {"c": "1"}, {}):
         with pytest.raises(LookupError):

@@ -66,8 +66,8 @@ async def test_on_slack_we_are_among_the_first_two_or_silent_never_the_third(tmp
         network = OnSlack(peer)
 
         def make(configuration: Settings) -> SlackAdapter:
-            counted = configuration.auto_comment.get_chats("slack")
-            return SlackAdapter(settings(peer, tmp_path), Threads().answered_in, bot_message_chats=counted)
+            chats = configuration.auto_comment.get_chats("slack")
+            return SlackAdapter(settings(peer, tmp_path), Threads().answered_in, bot_message_chats=chats)
 
         series = await raced(tmp_path, network, make)
         series.judge()
@@ -102,7 +102,7 @@ async def two_at_once(folder: Path, post_s: float, deadline_s: float) -> AsyncIt
         await journal.close()
 
 
-async def settled(journal: Journal, post: str) -> tuple[str, str]:
+async def wait_until_settled(journal: Journal, post: str) -> tuple[str, str]:
     async with asyncio.timeout(10):
         while (end := await get_end(journal, post))[0] not in ("answered", "silent", "failed"):
             await asyncio.sleep(0.02)
@@ -110,13 +110,16 @@ async def settled(journal: Journal, post: str) -> tuple[str, str]:
 
 
 async def test_on_slack_rivals_are_counted_once_the_channel_takes_our_comment(tmp_path: Path) -> None:
-    async with two_at_once(tmp_path, post_s=2, deadline_s=30) as (peer, journal, waiting):
+    async with two_at_once(tmp_path, post_s=2, deadline_s=30) as (peer, journal, waiting_posts):
         for rival in RIVALS:
-            await OnSlack(peer, {waiting: "C1"}).reply(waiting, rival)
-        assert await settled(journal, waiting) == ("silent", "2 replies of bots below the post already (2 at most)")
+            await OnSlack(peer, {waiting_posts: "C1"}).reply(waiting_posts, rival)
+        assert await wait_until_settled(journal, waiting_posts) == (
+            "silent",
+            "2 replies of bots below the post already (2 at most)",
+        )
 
 
 async def test_on_slack_a_comment_whose_turn_comes_after_the_deadline_is_not_posted(tmp_path: Path) -> None:
-    async with two_at_once(tmp_path, post_s=5, deadline_s=2.5) as (_, journal, waiting):
-        state, reason = await settled(journal, waiting)
+    async with two_at_once(tmp_path, post_s=5, deadline_s=2.5) as (_, journal, waiting_posts):
+        state, reason = await wait_until_settled(journal, waiting_posts)
     assert (state, "auto_comment.deadline_s" in reason) == ("silent", True), reason

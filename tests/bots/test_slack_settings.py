@@ -114,11 +114,11 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             configuration = settings(administration={"owners": [f"slack:{OWNER}"]}, **{"sources": SOURCES, **changes})
             dispatcher = wire_dispatcher(configuration, journal)
             processor = make_processor(configuration, journal, script or Script(), dispatcher=dispatcher)
-            listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
+            listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
 
             async def stop() -> None:
-                listening.cancel()
-                await asyncio.gather(listening, return_exceptions=True)
+                listen_task.cancel()
+                await asyncio.gather(listen_task, return_exceptions=True)
                 await processor.drain(30)
 
             stack.push_async_callback(stop)
@@ -141,9 +141,9 @@ async def test_what_is_saved_is_what_the_commands_would_have_done(start: Start, 
     }
     await bot.sent(view, {MODE: "auto", THRESHOLD: "0.7", DOCS: "off", SCALE: "2.50"})
     assert not view.open
-    steering = bot.dispatcher.context.overrides
-    assert (steering.mode(CHAT), steering.threshold(CHAT)) == ("auto", 0.7)
-    assert (steering.is_off("docs"), steering.scale("docs"), steering.is_off("code")) == (True, 2.5, False)
+    overrides = bot.dispatcher.context.overrides
+    assert (overrides.mode(CHAT), overrides.threshold(CHAT)) == ("auto", 0.7)
+    assert (overrides.is_off("docs"), overrides.scale("docs"), overrides.is_off("code")) == (True, 2.5, False)
     assert await bot.written() == [
         ("changed", "mode auto", "mention", "auto"),
         ("changed", "threshold 0.7", "0.5", "0.7"),
@@ -249,7 +249,7 @@ async def test_others_get_a_word_and_no_form(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "why"),
+    ("error", "reason"),
     [
         ("expired_trigger_id", "Slack opens a form within three seconds of the command, and only once"),
         ("exchanged_trigger_id", "Slack opens a form within three seconds of the command, and only once"),
@@ -258,18 +258,18 @@ async def test_others_get_a_word_and_no_form(start: Start) -> None:
         ("dropped", "Slack cannot be reached for views.open"),
     ],
 )
-async def test_a_form_that_does_not_open_is_told(start: Start, error: str, why: str) -> None:
+async def test_a_form_that_does_not_open_is_told(start: Start, error: str, reason: str) -> None:
     bot = await start()
     if error == "expired_trigger_id":
         bot.peer.views.trigger_s = 0.0
     elif error == "dropped":
         bot.peer.fail("views.open", drop="before")
     else:
-        slow = error == "ratelimited"
-        bot.peer.fail("views.open", error, status=429 if slow else 200, retry_after=7 if slow else 0)
+        is_slow = error == "ratelimited"
+        bot.peer.fail("views.open", error, status=429 if is_slow else 200, retry_after=7 if is_slow else 0)
     answer = await bot.run_command("settings", OWNER)
     assert answer["response_type"] == "ephemeral"
-    assert why in answer["text"]
+    assert reason in answer["text"]
     assert "Nothing was changed. Give the command again" in answer["text"]
     assert len(bot.peer.called("views.open")) == 1
     bot.peer.views.trigger_s = 60
@@ -317,12 +317,14 @@ async def test_a_form_opened_before_a_restart_can_be_sent_after_it(start: Start)
 async def test_a_part_that_was_saved_is_not_saved_again_with_the_rest(start: Start) -> None:
     bot = await start()
     view = await bot.opened()
-    gone = bot.dispatcher.context.settings
-    bot.dispatcher.context.live.settings = gone.model_copy(update={"sources": {"code": gone.sources["code"]}})
+    previous_settings = bot.dispatcher.context.settings
+    bot.dispatcher.context.live.settings = previous_settings.model_copy(
+        update={"sources": {"code": previous_settings.sources["code"]}}
+    )
     await bot.sent(view, {MODE: "auto", DOCS: "off"})
     assert list(view.errors) == [DOCS]
     assert view.errors[DOCS] == "No source has that name. The sources are: code."
-    bot.dispatcher.context.live.settings = gone
+    bot.dispatcher.context.live.settings = previous_settings
     await bot.sent(view, {MODE: "auto", DOCS: "off"})
     assert not view.open
     assert [entry[1] for entry in await bot.written()] == ["mode auto", "sources off docs"]
@@ -365,22 +367,22 @@ async def test_unsigned_foreign_and_malformed_submissions_change_nothing(start: 
     payload = {**envelope.payload, "trigger_id": "7.7.7"}
     payload["view"]["state"]["values"][MODE]["value"]["selected_option"]["value"] = "auto"
     form = {"Content-Type": "application/x-www-form-urlencoded"}
-    request, skipped = bot.peer.deliveries.request, bot.adapter.skipped
+    request, skipped_counts = bot.peer.deliveries.request, bot.adapter.skipped
     assert (await request(urlencode({"payload": json.dumps(payload)}), secret="another", **form))[0] == 401
     foreign = {**payload, "view": {**payload["view"], "callback_id": "another-apps"}}
-    for broken in (foreign, {**payload, "view": {}}, {**payload, "user": None}, {"type": "view_submission"}):
-        assert await request(urlencode({"payload": json.dumps(broken)}), **form) == (200, "")
-    assert sum(skipped.values()) == 4
+    for payload_without in (foreign, {**payload, "view": {}}, {**payload, "user": None}, {"type": "view_submission"}):
+        assert await request(urlencode({"payload": json.dumps(payload_without)}), **form) == (200, "")
+    assert sum(skipped_counts.values()) == 4
     assert await bot.written() == []
 
 
 async def test_a_form_holds_what_a_modal_can(start: Start) -> None:
-    many = {f"s{number:02d}{'x' * 60}": {"kind": "faq", "path": "f.yaml"} for number in range(60)}
-    bot = await start(sources=many)
+    sources = {f"s{number:02d}{'x' * 60}": {"kind": "faq", "path": "f.yaml"} for number in range(60)}
+    bot = await start(sources=sources)
     view = await bot.opened()
     assert len(view.get_values()) == MAX_FIELDS
     assert view.notes() == ENGLISH.form_too_many_fields
-    last = next(name for name in many if name.startswith("s45"))
+    last = next(name for name in sources if name.startswith("s45"))
     await bot.sent(view, {f"sources {{}} {last}": "off"})
     assert bot.dispatcher.context.overrides.is_off(last)
 

@@ -228,9 +228,9 @@ async def test_long_answers_go_on_in_the_thread(peer: SlackPeer, ask: Ask, inbox
     assert len(messages) > 3
     assert all(len(message.text) <= MAX_CHARS and message.text.count("```") % 2 == 0 for message in messages)
     assert {message.thread_ts for message in messages} == {inbox.messages[0].id}
-    together = "\n".join(message.text for message in messages)
-    assert all(f"Paragraph {number} " in together for number in range(30))
-    assert re.findall(r"line_(\d+) ", together) == [str(number) for number in range(300)]
+    whole_text = "\n".join(message.text for message in messages)
+    assert all(f"Paragraph {number} " in whole_text for number in range(30))
+    assert re.findall(r"line_(\d+) ", whole_text) == [str(number) for number in range(300)]
     assert messages[-1].text.endswith("End.")
 
 
@@ -303,11 +303,11 @@ async def test_a_reply_begun_before_a_crash_is_edited_to_its_end(
     await sink.update("One")
     first_reply = await peer.wait_for_reply("C1", 30)
     assert first_reply.streaming == streaming
-    resumed = adapter.sink(inbox.messages[0], delivery_log, first_reply.ts)
-    await resumed.open()
-    await resumed.update("One two")
+    second_sink = adapter.sink(inbox.messages[0], delivery_log, first_reply.ts)
+    await second_sink.open()
+    await second_sink.update("One two")
     await peer.wait_for_reply("C1", 30, containing="One two")
-    await resumed.finish(Reply("One two three."))
+    await second_sink.finish(Reply("One two three."))
     assert [(message.ts, message.text) for message in peer.messages("C1")] == [(first_reply.ts, "One two three.")]
     assert delivery_log.events.count("posting") <= 2
     assert peer.statuses == {}
@@ -396,8 +396,8 @@ async def test_a_command_is_answered_for_everybody_and_help_for_the_asker(
     assert [response["response_type"] for response in peer.responses] == ["in_channel", "ephemeral"]
     assert peer.responses[0]["text"].startswith("> ann: What is it?\n\nIt *is* <https://example.org/install")
     assert delivery_log.events == ["posting", "response_url"] * 2
-    failed = await ask(command="ask What?")
-    await failed.fail("Sorry.")
+    failed_reply = await ask(command="ask What?")
+    await failed_reply.fail("Sorry.")
     assert peer.responses[-1]["response_type"] == "ephemeral"
 
 
@@ -408,8 +408,8 @@ async def test_the_answer_to_a_command_is_cut_and_not_posted_twice(
     await sink.finish(Reply("\n\n".join("word " * 600 for _ in range(9))))
     assert len(peer.responses) == 4
     assert "too long to show in full" in peer.responses[-1]["text"]
-    resumed = await ask(command="ask everything", previous="response_url")
-    await resumed.finish(Reply("Again."))
+    resumed_reply = await ask(command="ask everything", previous="response_url")
+    await resumed_reply.finish(Reply("Again."))
     assert len(peer.responses) == 4
 
 

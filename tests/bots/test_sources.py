@@ -51,8 +51,8 @@ def test_what_ingest_did_is_on_record_and_failures_are_told(deployment: Deployme
     assert first["docs"]["passages"] == first["docs"]["documents"] == 1
     assert started_at <= datetime.fromisoformat(first["docs"]["last_success"]) <= datetime.now(UTC)
     assert 0 <= first["docs"]["age_s"] < 60
-    following = datetime.fromisoformat(first["more"]["next_run"])
-    assert (following.hour, following.minute, following.weekday() < 5) == (6, 30, True)
+    next_run = datetime.fromisoformat(first["more"]["next_run"])
+    assert (next_run.hour, next_run.minute, next_run.weekday() < 5) == (6, 30, True)
 
     (deployment.folder / "more" / "a.md").unlink()
     deployment.call("ingest", code=1)
@@ -71,9 +71,9 @@ def test_the_last_try_is_in_the_table_where_one_failed(deployment: Deployment) -
     assert "last try" not in deployment.call("sources").stdout
     (deployment.folder / "more" / "a.md").unlink()
     deployment.call("ingest", code=1)
-    head, _, web, more, output = deployment.call("sources").stdout.splitlines()
+    head, _, web, details_row, output = deployment.call("sources").stdout.splitlines()
     assert " ".join(head.split()) == "source kind documents passages last success last try next refresh"
-    assert re.search(r"\d+ s ago +\d+ s ago +in \d+ s", more)
+    assert re.search(r"\d+ s ago +\d+ s ago +in \d+ s", details_row)
     assert output.startswith("more failed: ")
     assert web.split() == ["web", "search_api", "-", "-", "live", "-", "-"]
 
@@ -100,8 +100,8 @@ def test_a_source_is_paused_and_resumed_by_hand_and_that_is_in_the_audit(deploym
     ("name", "error_text"), [("dcos", "no source is named 'dcos'"), ("web", "asked at question time")]
 )
 def test_only_a_stored_source_can_be_paused(deployment: Deployment, name: str, error_text: str) -> None:
-    refusal = deployment.call("sources", "pause", name, code=2)
-    assert error_text in refusal.stderr
+    result = deployment.call("sources", "pause", name, code=2)
+    assert error_text in result.stderr
     assert not (deployment.folder / "data").exists()
 
 

@@ -95,8 +95,8 @@ def test_a_stopped_draft_is_the_press_of_the_question_it_answers(tmp_path: Path)
         press = adapter._convert({"update_id": 1, "stopped_message_generation": {"chat": chat, "draft_id": 5}})
         assert isinstance(press, Message)
         assert (press.text, press.reply_to, press.author_id, press.private) == ("stop", question, str(PERSON), True)
-    broken = adapter._convert({"update_id": 2, "stopped_message_generation": {"chat": chat}})
-    assert not isinstance(broken, Message)
+    ignored_event = adapter._convert({"update_id": 2, "stopped_message_generation": {"chat": chat}})
+    assert not isinstance(ignored_event, Message)
 
 
 @pytest.fixture
@@ -140,8 +140,8 @@ async def test_on_discord_a_button_that_is_refused_is_left_out(discord_peer: Dis
         await inbox.until(1)
         sink = adapter.sink(replace(inbox.messages[0], reply_options=STOPPABLE), DeliveryLog())
         # Once as a reply, once without.
-        refusal = {"code": 50035, "message": "Invalid Form Body"}
-        discord_peer.fail(SEND, 400, times=2, body=refusal)
+        error_body = {"code": 50035, "message": "Invalid Form Body"}
+        discord_peer.fail(SEND, 400, times=2, body=error_body)
         await sink.open()
         await sink.update("some words")
         message = await discord_peer.wait_for_reply(room, 30, containing="some words")

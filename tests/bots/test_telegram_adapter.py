@@ -120,7 +120,7 @@ def make(peer: TelegramPeer, offsets: Offsets, tmp_path: Path) -> Callable[[], T
 
 
 @asynccontextmanager
-async def listening(adapter: TelegramAdapter, receive: Callable[[Message], Awaitable[None]]) -> AsyncIterator[None]:
+async def listen(adapter: TelegramAdapter, receive: Callable[[Message], Awaitable[None]]) -> AsyncIterator[None]:
     await adapter.open()
     task = asyncio.create_task(adapter.listen(receive))
     try:
@@ -200,7 +200,7 @@ async def test_another_bots_reply_is_not_edited(peer: TelegramPeer, make: Make) 
     inbox = Inbox()
     adapter = make()
     peer.say(GROUP, "@kimas_bot hello")
-    async with listening(adapter, inbox.receive):
+    async with listen(adapter, inbox.receive):
         await inbox.until(1)
         (message,) = inbox.messages
         assert message.bot == peer.token.split(":")[0]
@@ -225,7 +225,7 @@ async def test_a_webhook_is_removed_and_pending_updates_stay(peer: TelegramPeer,
     peer.webhook = "https://example.org/hook"
     peer.say(GROUP, "@kimas_bot are you there?")
     inbox = Inbox()
-    async with listening(make(), inbox.receive):
+    async with listen(make(), inbox.receive):
         await inbox.until(1)
     assert peer.webhook == ""
     assert inbox.texts == ["are you there?"]
@@ -240,7 +240,7 @@ async def test_an_update_is_confirmed_only_after_it_was_received(
         entered.set()
         await leave.wait()
 
-    async with listening(make(), slow):
+    async with listen(make(), slow):
         peer.say(GROUP, "@kimas_bot hello")
         (number,) = peer.pending()
         await entered.wait()
@@ -263,10 +263,10 @@ async def test_killed_while_receiving_it_is_delivered_again(peer: TelegramPeer, 
         await asyncio.Event().wait()
 
     peer.say(GROUP, "@kimas_bot hello")
-    async with listening(make(), hanging):
+    async with listen(make(), hanging):
         await entered.wait()
     inbox = Inbox()
-    async with listening(make(), inbox.receive):
+    async with listen(make(), inbox.receive):
         await inbox.until(1)
     assert inbox.texts == ["hello"]
 
@@ -278,7 +278,7 @@ async def test_killed_before_the_confirmation_the_saved_offset_is_used(
     offsets.saved.append(peer.pending()[0] + 1)
     peer.say(GROUP, "@kimas_bot two")
     inbox = Inbox()
-    async with listening(make(), inbox.receive):
+    async with listen(make(), inbox.receive):
         await inbox.until(1)
         await peer.wait_until(lambda: not peer.pending(), 30)
     assert inbox.texts == ["two"]
@@ -295,7 +295,7 @@ async def test_bad_updates_are_skipped_and_lose_no_others(peer: TelegramPeer, ma
     peer.inject({"message": {**peer._service(peer.chat(GROUP)), "migrate_to_chat_id": -1009}})
     peer.say(GROUP, "@kimas_bot two")
     adapter, inbox = make(), Inbox()
-    async with listening(adapter, inbox.receive):
+    async with listen(adapter, inbox.receive):
         await inbox.until(2)
         await peer.wait_until(lambda: not peer.pending(), 30)
     assert inbox.texts == ["one", "two"]
@@ -322,7 +322,7 @@ async def test_a_failing_receiver_holds_the_offset_and_nothing_is_lost(
     peer.say(GROUP, "@kimas_bot two")
     peer.say(GROUP, "@kimas_bot three")
     with caplog.at_level(logging.INFO):
-        async with listening(make(), receive):
+        async with listen(make(), receive):
             await inbox.until(3)
             await peer.wait_until(lambda: not peer.pending(), 30)
     assert inbox.texts == ["one", "two", "three"]
@@ -334,7 +334,7 @@ async def test_an_offset_that_cannot_be_saved_is_not_used(peer: TelegramPeer, ma
     offsets.refusals = 2
     inbox = Inbox()
     peer.say(GROUP, "@kimas_bot one")
-    async with listening(make(), inbox.receive):
+    async with listen(make(), inbox.receive):
         await peer.wait_until(lambda: not peer.pending(), 30)
     assert inbox.texts == ["one"] * 3
     assert len(offsets.saved) == 1
@@ -347,7 +347,7 @@ async def test_updates_that_begin_again_at_lower_numbers_are_taken(
     inbox = Inbox()
     peer._next_update = 1000
     peer.say(GROUP, "@kimas_bot one")
-    async with listening(make(), inbox.receive):
+    async with listen(make(), inbox.receive):
         await inbox.until(1)
     assert offsets.saved == [400, 1001]
 
@@ -357,7 +357,7 @@ async def test_two_pollers_are_told_and_the_loop_goes_on(
 ) -> None:
     inbox = Inbox()
     with caplog.at_level(logging.INFO):
-        async with listening(make(), inbox.receive):
+        async with listen(make(), inbox.receive):
             await peer.wait_until(lambda: bool(peer.offsets), 30)
             other = TelegramAdapter(settings(peer, tmp_path), Offsets(), PACE)
             await other.open()
@@ -376,7 +376,7 @@ async def test_outages_are_waited_out_and_logged_once(
 ) -> None:
     inbox = Inbox()
     with caplog.at_level(logging.INFO):
-        async with listening(make(), inbox.receive):
+        async with listen(make(), inbox.receive):
             peer.fail("getUpdates", 502, body="<html>Bad Gateway</html>", times=2)
             peer.fail("getUpdates", drop="before", times=2)
             peer.fail("getUpdates", 500, times=2)
@@ -392,11 +392,11 @@ async def test_it_waits_as_long_as_it_is_told(peer: TelegramPeer, make: Make) ->
     inbox = Inbox()
     peer.fail("getUpdates", 429, description="Too Many Requests: retry after 1", retry_after=1)
     peer.say(GROUP, "@kimas_bot hello")
-    async with listening(make(), inbox.receive):
+    async with listen(make(), inbox.receive):
         await inbox.until(1)
-    refused_calls, following = peer.called("getUpdates")[:2]
+    refused_calls, next_call = peer.called("getUpdates")[:2]
     assert refused_calls.status == 429
-    assert following.at - refused_calls.at >= 1
+    assert next_call.at - refused_calls.at >= 1
 
 
 async def test_a_revoked_token_ends_it(peer: TelegramPeer, make: Make) -> None:
@@ -413,7 +413,7 @@ async def test_one_refusal_of_a_good_token_does_not_end_it(peer: TelegramPeer, m
     inbox = Inbox()
     peer.fail("getUpdates", status, description="Unauthorized")
     peer.say(GROUP, "@kimas_bot hello")
-    async with listening(make(), inbox.receive):
+    async with listen(make(), inbox.receive):
         await inbox.until(1)
     assert inbox.texts == ["hello"]
 
@@ -424,7 +424,7 @@ async def test_no_task_is_left_behind(peer: TelegramPeer, make: Make) -> None:
     def remaining_tasks() -> set[asyncio.Task[Any]]:
         return {task for task in asyncio.all_tasks() - tasks_before if "RequestHandler" not in repr(task)}
 
-    async with listening(make(), Inbox().receive):
+    async with listen(make(), Inbox().receive):
         await peer.wait_until(lambda: bool(peer.offsets), 30)
         assert remaining_tasks(), "it works in tasks of its own"
     await until(lambda: not remaining_tasks())
@@ -432,7 +432,7 @@ async def test_no_task_is_left_behind(peer: TelegramPeer, make: Make) -> None:
 
 
 async def test_an_idle_bot_polls_slowly(peer: TelegramPeer, make: Make) -> None:
-    async with listening(make(), Inbox().receive):
+    async with listen(make(), Inbox().receive):
         await peer.wait_until(lambda: len(peer.called("getUpdates")) >= 3, 30)
     # The first one only asks whether Telegram is there.
     _, second, third = peer.called("getUpdates")[:3]
@@ -463,6 +463,6 @@ async def test_updates_come_in_small_batches(peer: TelegramPeer, make: Make) -> 
 
     for _ in range(60):
         peer.say(-100, "a" * 4096, entities=links)
-    async with listening(make(), receive):
+    async with listen(make(), receive):
         await until(lambda: len(received) == 60)
     assert {call.parameters["limit"] for call in peer.calls if call.method == "getUpdates"} == {"25"}

@@ -56,11 +56,11 @@ async def start(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[Start]:
             configuration = settings(administration={"owners": [f"telegram:{OWNER.id}"], **administration})
             dispatcher = wire_dispatcher(configuration, journal)
             processor = make_processor(configuration, journal, Script(), dispatcher=dispatcher)
-            listening = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
+            listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
 
             async def stop() -> None:
-                listening.cancel()
-                await asyncio.gather(listening, return_exceptions=True)
+                listen_task.cancel()
+                await asyncio.gather(listen_task, return_exceptions=True)
                 await processor.drain(30)
 
             stack.push_async_callback(stop)

@@ -54,7 +54,7 @@ def test_a_private_chat_is_always_addressed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected_text", "addressed"),
+    ("text", "expected_text", "is_addressed"),
     [
         ("just chatting", "just chatting", False),
         ("@kimas_bot what is it?", "what is it?", True),
@@ -68,9 +68,9 @@ def test_a_private_chat_is_always_addressed() -> None:
         ("@kimas_bot and @kimas_bot: hm", "and : hm", True),
     ],
 )
-def test_mentions_in_a_group(text: str, expected_text: str, addressed: bool) -> None:
+def test_mentions_in_a_group(text: str, expected_text: str, is_addressed: bool) -> None:
     message = convert_text(text)
-    assert (message.text, message.addressed, message.command) == (expected_text, addressed, "")
+    assert (message.text, message.addressed, message.command) == (expected_text, is_addressed, "")
 
 
 def test_a_mention_inside_code_is_no_mention() -> None:
@@ -88,7 +88,7 @@ def test_a_mention_by_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "command", "arguments", "addressed"),
+    ("text", "command", "arguments", "is_addressed"),
     [
         ("/ask what is it?", "ask", "what is it?", True),
         ("/ask@kimas_bot what is it?", "ask", "what is it?", True),
@@ -103,9 +103,9 @@ def test_a_mention_by_id() -> None:
         ("see /etc/passwd", "", "see /etc/passwd", False),
     ],
 )
-def test_commands_in_a_group(text: str, command: str, arguments: str, addressed: bool) -> None:
+def test_commands_in_a_group(text: str, command: str, arguments: str, is_addressed: bool) -> None:
     message = convert_text(text)
-    assert (message.command, message.text, message.addressed) == (command, arguments, addressed)
+    assert (message.command, message.text, message.addressed) == (command, arguments, is_addressed)
 
 
 def test_a_command_for_another_bot_is_not_ours() -> None:
@@ -155,7 +155,7 @@ def test_an_edit_is_marked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "reason"),
+    ("changes", "reason"),
     [
         ({"from": {"id": 8, "is_bot": True, "first_name": "Other"}}, "written by a bot"),
         ({"from": BOT}, "written by a bot"),
@@ -163,8 +163,8 @@ def test_an_edit_is_marked() -> None:
         ({"chat": {"id": -9, "type": "channel", "title": "News"}}, "a channel post"),
     ],
 )
-def test_what_is_not_for_us(more: dict[str, Any], reason: str) -> None:
-    assert ignored(event("@kimas_bot hello", **more)) == reason
+def test_what_is_not_for_us(changes: dict[str, Any], reason: str) -> None:
+    assert ignored(event("@kimas_bot hello", **changes)) == reason
 
 
 @pytest.mark.parametrize(

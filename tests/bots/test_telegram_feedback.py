@@ -39,13 +39,13 @@ async def test_a_press_delivered_again_is_no_second_press(bot: Bot) -> None:
     peer = get_peer(bot)
     [message] = peer.messages(GROUP)
     number = peer.press(GROUP, message.id, "thumb:up:1")
-    again = {
+    second_query = {
         "id": number,
         "from": {"id": 1001, "is_bot": False, "first_name": "Ann"},
         "chat_instance": "1",
         "data": "thumb:up:1",
     }
-    peer.inject({"callback_query": {**again, "message": peer._message(peer.chat(GROUP), message)}})
+    peer.inject({"callback_query": {**second_query, "message": peer._message(peer.chat(GROUP), message)}})
     other = peer.press(GROUP, message.id, "thumb:up:1", author=replace(Author(), id=1002))
     await until(lambda: other in peer.notices, "a notice")
     assert await votes(bot) == ["up", "up"]

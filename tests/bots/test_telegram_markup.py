@@ -157,8 +157,8 @@ def test_no_empty_block_is_left_when_the_split_is_at_its_end() -> None:
 
 
 def test_many_long_links_stay_below_the_raw_limit() -> None:
-    cited = tuple(Citation(n, str(n), "s", f"t{n}", "", f"https://e.org/{'x' * 900}/{n}") for n in range(1, 60))
-    parts = render(" ".join(f"[{n}]" for n in range(1, 60)), cited)
+    citations = tuple(Citation(n, str(n), "s", f"t{n}", "", f"https://e.org/{'x' * 900}/{n}") for n in range(1, 60))
+    parts = render(" ".join(f"[{n}]" for n in range(1, 60)), citations)
     assert len(parts) > 1
     assert all(len(part.encode()) < 32768 for part in parts)
     assert sum(part.count("<a ") for part in parts) == 2 * 59

@@ -163,13 +163,13 @@ async def test_a_second_poller_ends_the_first(call: Raw) -> None:
 async def test_edits_limits_and_what_is_shown(call: Raw) -> None:
     sent_message = (await call("sendMessage", chat_id=GROUP, text="<b>a</b> &lt;", parse_mode="HTML"))["result"]
     assert (sent_message["text"], sent_message["entities"]) == ("a <", [{"type": "bold", "offset": 0, "length": 1}])
-    same = {"chat_id": GROUP, "message_id": sent_message["message_id"], "text": "<b>a</b> &lt;", "parse_mode": "HTML"}
-    assert "message is not modified" in (await call("editMessageText", **same))["description"]
-    assert (await call("editMessageText", **{**same, "text": "b"}))["ok"]
+    edit = {"chat_id": GROUP, "message_id": sent_message["message_id"], "text": "<b>a</b> &lt;", "parse_mode": "HTML"}
+    assert "message is not modified" in (await call("editMessageText", **edit))["description"]
+    assert (await call("editMessageText", **{**edit, "text": "b"}))["ok"]
     call.peer.limit_per_chat = (1, 5)
     assert (await call("sendMessage", chat_id=GROUP, text="x"))["ok"]
-    refused = await call("sendMessage", chat_id=GROUP, text="y")
-    assert (refused["error_code"], refused["parameters"]["retry_after"]) == (429, 5)
+    response = await call("sendMessage", chat_id=GROUP, text="y")
+    assert (response["error_code"], response["parameters"]["retry_after"]) == (429, 5)
     assert (await call("sendMessage", chat_id=PERSON, text="x"))["ok"]
     assert [message.text for message in call.peer.messages(GROUP)] == ["b", "x"]
 

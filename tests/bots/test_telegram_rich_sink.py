@@ -46,8 +46,8 @@ def ask(peer: TelegramPeer, adapter: TelegramAdapter) -> Ask:
 
     def open_sink(chat: int = GROUP, *, previous: str = "", delivery_log: DeliveryLog | None = None) -> TelegramSink:
         number = peer.say(chat, "@kimas_bot what is it?")
-        where = peer.chat(chat)
-        message = convert(peer._message(where, where.messages[number]))
+        peer_chat = peer.chat(chat)
+        message = convert(peer._message(peer_chat, peer_chat.messages[number]))
         assert isinstance(message, Message)
         question = replace(message, reply_options=ReplyOptions(has_rating_buttons=True))
         sink = adapter.sink(question, delivery_log or DeliveryLog(), previous)
@@ -143,15 +143,15 @@ async def test_a_lost_confirmation_doubles_nothing(peer: TelegramPeer, ask: Ask)
 
 
 async def test_after_a_crash_it_is_finished_in_the_form_that_was_begun(peer: TelegramPeer, ask: Ask) -> None:
-    long = f"{TABLE}\n\n" + "words and more " * 400
+    long_text = f"{TABLE}\n\n" + "words and more " * 400
     peer.has_rich = False
     delivery_log = DeliveryLog()
-    await ask(delivery_log=delivery_log).finish(Reply(long, CITED))
+    await ask(delivery_log=delivery_log).finish(Reply(long_text, CITED))
     parts = [message.text for message in peer.messages(GROUP)]
     assert len(parts) == 2
     first = str(peer.messages(GROUP)[0].id)
     peer.has_rich = True
-    await ask(previous=first, delivery_log=delivery_log).finish(Reply(long, CITED))
+    await ask(previous=first, delivery_log=delivery_log).finish(Reply(long_text, CITED))
     assert [message.text for message in peer.messages(GROUP)] == parts, "no part stands below the whole"
     await ask(previous=first).finish(Reply(TABLE, CITED))
     assert peer.messages(GROUP)[0].text in (PLAIN_TEXT, PLAIN)
@@ -172,9 +172,9 @@ async def test_who_replies_to_a_rich_message_quotes_its_text(
 ) -> None:
     await ask().finish(Reply(f"{TABLE}\n\n- a\n- b\n\n> q", CITED))
     (message,) = peer.messages(GROUP)
-    where = peer.chat(GROUP)
+    peer_chat = peer.chat(GROUP)
     follow_up = peer.say(GROUP, "and why?", reply_to=message.id)
-    converted = convert(peer._message(where, where.messages[follow_up]))
+    converted = convert(peer._message(peer_chat, peer_chat.messages[follow_up]))
     assert isinstance(converted, Message)
     assert converted.quoted.splitlines()[:4] == ["Sizes", "name | size", "small | 1 [1]", "x_1^2"]
     assert converted.addressed

@@ -66,8 +66,8 @@ def ask(peer: TelegramPeer, adapter: TelegramAdapter, delivery_log: DeliveryLog)
 
     def open_sink(chat: int = GROUP, *, previous: str = "", thread: int | None = None) -> TelegramSink:
         number = peer.say(chat, "@kimas_bot what is it?", thread=thread)
-        where = peer.chat(chat)
-        message = convert(peer._message(where, where.messages[number]))
+        peer_chat = peer.chat(chat)
+        message = convert(peer._message(peer_chat, peer_chat.messages[number]))
         assert isinstance(message, Message)
         return adapter.sink(message, delivery_log, previous)
 
@@ -119,7 +119,7 @@ async def test_edits_are_throttled_and_the_latest_text_wins(peer: TelegramPeer, 
     assert peer.messages(GROUP) == [message]
     assert message.history.pop(0)[1] == "…"
     times, states = zip(*message.history, strict=True)
-    assert all(later - earlier >= 0.08 for earlier, later in pairwise(times[:-1]))
+    assert all(later_time - earlier_time >= 0.08 for earlier_time, later_time in pairwise(times[:-1]))
     assert len(states) < written_text
     assert {int(state.removeprefix("word ")) % 10 for state in states[:-1]} == {0}, "the latest"
     assert (states[0], message.text) == ("word 0", "done")
@@ -235,15 +235,15 @@ async def test_states_are_skipped_not_queued_when_it_goes_too_fast(peer: Telegra
     sink = ask()
     await sink.open()
     await written_until(sink, lambda: peer.calls[-1].status == 429)
-    many = len(peer.calls)
-    await written_until(sink, lambda: len(peer.calls) > many)
+    call_count = len(peer.calls)
+    await written_until(sink, lambda: len(peer.calls) > call_count)
     await sink.finish(Reply("done"))
     (message,) = peer.messages(GROUP)
     assert message.text == "done"
-    refused, following = peer.calls[many - 1 : many + 1]
-    assert refused.status == 429
-    assert following.at - refused.at >= 1, "it waits as told, and what was written meanwhile is one edit"
-    assert [call.status for call in peer.calls].count(429) <= 1 + (peer.calls[-1].at - refused.at)
+    refused_call, next_call = peer.calls[call_count - 1 : call_count + 1]
+    assert refused_call.status == 429
+    assert next_call.at - refused_call.at >= 1, "it waits as told, and what was written meanwhile is one edit"
+    assert [call.status for call in peer.calls].count(429) <= 1 + (peer.calls[-1].at - refused_call.at)
 
 
 async def test_rejected_markup_goes_out_as_plain_text(peer: TelegramPeer, ask: Ask) -> None:
@@ -285,10 +285,10 @@ async def test_a_deleted_question_is_told_by_the_next_call(peer: TelegramPeer, a
         await sink.finish(Reply("some words"))
     assert peer.messages(GROUP) == []
     peer.delete(GROUP, peer.say(GROUP, "later"))
-    late = ask()
+    late_sink = ask()
     peer.delete(GROUP, max(peer.chat(GROUP).messages))
     with pytest.raises(MessageDeleted):
-        await late.finish(Reply("words"))
+        await late_sink.finish(Reply("words"))
 
 
 async def test_a_reply_deleted_by_a_moderator_stays_deleted(peer: TelegramPeer, ask: Ask) -> None:
@@ -305,18 +305,18 @@ async def test_a_reply_deleted_by_a_moderator_stays_deleted(peer: TelegramPeer, 
 
 async def test_a_bot_that_was_removed_or_shut_out(peer: TelegramPeer, ask: Ask) -> None:
     peer.forum(GROUP, 9)
-    closed, deleted, kicked = ask(thread=9), ask(thread=9), ask()
+    closed_sink, deleted_sink, kicked_sink = ask(thread=9), ask(thread=9), ask()
     peer.chats[GROUP].topics[9] = False
     with pytest.raises(PlatformError, match="topic is closed"):
-        await closed.finish(Reply("x"))
+        await closed_sink.finish(Reply("x"))
     del peer.chats[GROUP].topics[9]
     with pytest.raises(MessageDeleted, match="topic"):
-        await deleted.finish(Reply("x"))
+        await deleted_sink.finish(Reply("x"))
     peer.chats[GROUP].kicked = True
-    await kicked.open()
+    await kicked_sink.open()
     await peer.wait_until(lambda: bool(peer.called("sendChatAction")), 30)
     with pytest.raises(PlatformError, match="may not write"):
-        await kicked.finish(Reply("x"))
+        await kicked_sink.finish(Reply("x"))
 
 
 async def test_a_group_that_became_a_supergroup_is_followed(peer: TelegramPeer, ask: Ask) -> None:
@@ -403,16 +403,16 @@ async def test_stopped_while_posting_the_id_is_still_reported(peer: TelegramPeer
             await go_on.wait()
 
     sink = ask()
-    sink._delivery = slow = Slow()
+    sink._delivery = slow_delivery = Slow()
     finishing = asyncio.create_task(sink.finish(Reply("x")))
-    await until(lambda: slow.events)
+    await until(lambda: slow_delivery.events)
     finishing.cancel()
     # Until the stop has reached it.
     await asyncio.sleep(0)
     go_on.set()
     await asyncio.gather(finishing, return_exceptions=True)
     assert finishing.cancelled()
-    assert slow.events == ["posting", str(peer.messages(GROUP)[0].id)]
+    assert slow_delivery.events == ["posting", str(peer.messages(GROUP)[0].id)]
 
 
 async def test_what_the_stream_was_told_holds_for_the_final_reply(peer: TelegramPeer, ask: Ask) -> None:

@@ -112,16 +112,16 @@ async def test_the_refresher_uses_the_database_of_the_deployment(configuration: 
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "docs.md").write_text("One.\n\nTwo.")
     databases: list[Database] = []
-    keeper = FolderRefresher(tmp_path / "kept")
+    folder_refresher = FolderRefresher(tmp_path / "kept")
 
     def refresher(database: Database) -> SourceRefresher:
         databases.append(database)
-        return keeper
+        return folder_refresher
 
     async with Typed(configuration, refresher) as terminal_input:
         assert "2 passages" in await terminal_input.run_command("/sources")
         assert "I am refreshing `docs` now" in await terminal_input.run_command("/refresh docs")
-        assert keeper.requests == [("docs",)]
+        assert folder_refresher.requests == [("docs",)]
         [database] = databases
         assert str(configuration.data_dir / "journal.db") in database._location
 

@@ -109,18 +109,20 @@ async def channel(tmp_path: Path, typed_s: float) -> AsyncIterator[Channel]:
 
 
 @pytest.mark.parametrize(
-    ("person", "says", "reason"),
+    ("person", "expected_text", "reason"),
     [
         (BEA, "With pip install kimas, as for everything", "a human replied"),
         (Author(), "never mind, found it", "the asker took the question back"),
     ],
 )
-async def test_who_is_typing_is_waited_for_and_heard(channel: Channel, person: Author, says: str, reason: str) -> None:
+async def test_who_is_typing_is_waited_for_and_heard(
+    channel: Channel, person: Author, expected_text: str, reason: str
+) -> None:
     question = await channel.peer.say(channel.room, QUESTION)
     async with typing_on(channel, person):
         await asyncio.wait_for(channel.adapter.waiting.wait(), 30)
         assert channel.peer.messages(channel.room) == [], "the wait alone is over"
-        await channel.peer.say(channel.room, says, author=person)
+        await channel.peer.say(channel.room, expected_text, author=person)
     assert await channel.settled(question) == ("silent", reason)
 
 
@@ -195,6 +197,6 @@ async def test_a_stop_ends_the_wait_and_other_platforms_know_nothing() -> None:
     assert writing.asked_for == [ConversationKey("http", "5")], "by the name that the platform knows"
     assert not await wait_while_typing(DryRunAdapter(writing), request, 10, no_time)
     assert await wait_while_typing(writing, request, 0, no_time)
-    for plain in (Plain("slack"), NamespacedAdapter("two", Plain("slack")), DryRunAdapter(Plain("slack"))):
-        assert await wait_while_typing(plain, request, 10, no_time)
+    for adapter in (Plain("slack"), NamespacedAdapter("two", Plain("slack")), DryRunAdapter(Plain("slack"))):
+        assert await wait_while_typing(adapter, request, 10, no_time)
     assert not Plain("slack").is_typing(request.key)

@@ -17,14 +17,14 @@ from core.errors import PlatformError
 from tests.deployment import ROOT
 
 
-def application(listen_host: str = "", *allowed: str) -> web.Application:
+def application(listen_host: str = "", *allowed_hosts: str) -> web.Application:
     web_application = web.Application()
 
     async def hello(request: web.Request) -> web.Response:
         return web.Response(text="hello")
 
     web_application.router.add_get("/", hello)
-    refuse_other_hosts(web_application, listen_host, allowed)
+    refuse_other_hosts(web_application, listen_host, allowed_hosts)
     return web_application
 
 

@@ -46,11 +46,11 @@ async def test_no_texts_give_no_vectors(embedder: Embedder) -> None:
 
 async def test_a_vector_belongs_to_its_text_whatever_its_company(embedder: Embedder) -> None:
     texts = [f"{word} " * length for length in (1, 40, 3, 200, 9) for word in ("tree", "engine", "river", "code")]
-    together = await embedder.embed(texts)
-    for text, vector in zip(texts, together, strict=True):
+    vectors = await embedder.embed(texts)
+    for text, vector in zip(texts, vectors, strict=True):
         single_vector = (await embedder.embed([text]))[0]
         assert float(single_vector @ vector) > 0.999
-    assert float(together[0] @ together[1]) < 0.9
+    assert float(vectors[0] @ vectors[1]) < 0.9
 
 
 async def test_answers_many_callers_at_once(embedder: Embedder) -> None:

@@ -180,10 +180,12 @@ async def test_the_others_answer_while_one_misbehaves(service: Service, fault: s
         other = Service("http_api", well)
         other.holds("The other source answers.")
         online = service.settings(timeout_s=PATIENCE_S if fault == "slow" else AT_MOST_S)
-        live = LiveSources({"online": online, "other": other.settings()}, alike, data_dir=tmp_path, timeout_s=AT_MOST_S)
+        live_sources = LiveSources(
+            {"online": online, "other": other.settings()}, alike, data_dir=tmp_path, timeout_s=AT_MOST_S
+        )
         async with asyncio.timeout(AT_MOST_S / 2):
-            passages = await live.search(("online", "other"), "rocket")
-        await live.close()
+            passages = await live_sources.search(("online", "other"), "rocket")
+        await live_sources.close()
     assert [passage.source for passage in passages] == ["other"]
 
 

@@ -43,19 +43,19 @@ def passages(count: int) -> list[Passage]:
 @pytest.fixture(params=["fusion", "lexical", "keep", "weighted", "api", "raw scores", "model", "silent model"])
 async def reranker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reranker]:
     monkeypatch.setenv("RERANK_KEY", KEY)
-    plain: dict[str, Reranker] = {
+    rerankers: dict[str, Reranker] = {
         "fusion": FusionReranker(0.5),
         "lexical": FusionReranker(0.0),
         "keep": NoOpReranker(),
         "weighted": WeightedReranker(FusionReranker(0.5), {"code": 0.5, "faq": 3}),
     }
-    if request.param in plain:
-        yield plain[request.param]
+    if request.param in rerankers:
+        yield rerankers[request.param]
     elif request.param in ("api", "raw scores"):
         factor = 0.01 if request.param == "api" else -7.5
         async with RerankPeer(lambda _, text: len(text) * factor + text.count("1") * factor) as peer:
-            chosen = {"url": peer.address("jina"), "model": "m", "api_key": {"env": "RERANK_KEY"}, "top_n": 24}
-            client = make_reranker(SearchSettings.model_validate({"rerank": "api", "reranker": chosen}))
+            api_settings = {"url": peer.address("jina"), "model": "m", "api_key": {"env": "RERANK_KEY"}, "top_n": 24}
+            client = make_reranker(SearchSettings.model_validate({"rerank": "api", "reranker": api_settings}))
             yield client
             await client.close()
     else:

@@ -149,8 +149,8 @@ class World:
                 await lessons.decide(taught_answer.number, "approved" if name in entries else "rejected", "owner")
             for name in entries.keys() - answers_by_question.keys():
                 key = ConversationKey("test", "room")
-                taught = Message(f"m-{name}", key, "7", "Ann", entries[name], datetime.now(UTC))
-                number = await lessons.submit(taught, "8", name, entries[name])
+                taught_message = Message(f"m-{name}", key, "7", "Ann", entries[name], datetime.now(UTC))
+                number = await lessons.submit(taught_message, "8", name, entries[name])
                 assert number
                 await lessons.decide(number, "approved", "owner")
         finally:
@@ -162,8 +162,8 @@ class World:
         self.web.tickets = {}
         for place, (name, text) in enumerate(entries.items(), 1):
             number = tickets_by_title[name].number if name in tickets_by_title else highest + place
-            same = name in tickets_by_title and tickets_by_title[name].body == text
-            age = tickets_by_title[name].age if same else (NOW - time.time()) / 86_400
+            is_same = name in tickets_by_title and tickets_by_title[name].body == text
+            age = tickets_by_title[name].age if is_same else (NOW - time.time()) / 86_400
             self.web.tickets[number] = Ticket(number, name, text, age=age)
 
     async def write(self, entries: dict[str, str]) -> None:
@@ -275,8 +275,8 @@ async def test_fingerprints_follow_the_content_alone(make_world: Callable[[], Wo
     assert dict((await world.open().listing()).fingerprints) == listing_before
     await world.write({"one": "First text", "two": "Changed text", "three": "Third text"})
     fingerprints_after = dict((await world.open().listing()).fingerprints)
-    changed = {path for path in listing_before if fingerprints_after.get(path) != listing_before[path]}
-    assert len(changed) == 1
+    changed_paths = {path for path in listing_before if fingerprints_after.get(path) != listing_before[path]}
+    assert len(changed_paths) == 1
     assert len(fingerprints_after) == 3
 
 

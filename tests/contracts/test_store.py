@@ -63,9 +63,9 @@ class StoreLocation:
     @classmethod
     def parse(cls, text: str) -> StoreLocation:
         """Read what `text` has returned."""
-        read = json.loads(text)
-        where = Path(read["path"]) if "path" in read else WeaviateSettings(**read["weaviate"])
-        return cls(where, read["options"])
+        request = json.loads(text)
+        location = Path(request["path"]) if "path" in request else WeaviateSettings(**request["weaviate"])
+        return cls(location, request["options"])
 
     def make_other(self, name: str) -> StoreLocation:
         """Return a place beside this one."""
@@ -84,9 +84,9 @@ def weaviate_settings(**changes: Any) -> WeaviateSettings:
     return WeaviateSettings(host=host, http_port=int(http_port), grpc_port=int(grpc_port), collection=name, **changes)
 
 
-async def forget(where: WeaviateSettings) -> None:
+async def forget(settings: WeaviateSettings) -> None:
     """Delete what a test has left on the server."""
-    cluster = await connect(where)
+    cluster = await connect(settings)
     try:
         await cluster.drop()
     finally:
@@ -194,8 +194,8 @@ async def test_what_was_put_in_comes_out(store: Store) -> None:
     (result,) = await store.search("hello", passage_row.vector, ["docs"], 5)
     assert result.similarity == pytest.approx(1, abs=1e-6)
     assert result.lexical > 0
-    plain = {name: getattr(result, name) for name in ("id", "source", "path", "title", "text", "url", "kind")}
-    assert plain == {name: getattr(passage_row.passage, name) for name in plain}
+    values = {name: getattr(result, name) for name in ("id", "source", "path", "title", "text", "url", "kind")}
+    assert values == {name: getattr(passage_row.passage, name) for name in values}
     assert (result.start_line, result.end_line, result.score) == (3, 9, 0.0)
     np.testing.assert_allclose(await store.vectors("docs"), [passage_row.vector], rtol=1e-6)
 
@@ -364,13 +364,13 @@ async def test_a_reader_never_sees_half_a_replacement(place: StoreLocation, stor
         return [row(f"n{n}", "a.md", tokens=f"common v{number}", print_=str(number)) for n in range(number % 2 * 5 + 5)]
 
     await put(store, version(0))
-    observed: set[int] = set()
+    counts: set[int] = set()
     event = asyncio.Event()
 
     async def read(reader: Store) -> None:
         while not event.is_set():
             passages = await reader.search("common", unit(0), ["docs"], 50)
-            observed.add(len(passages))
+            counts.add(len(passages))
             manifest = await reader.manifest("docs")
             assert manifest["a.md"].passage_count == int(manifest["a.md"].fingerprint) % 2 * 5 + 5
 
@@ -382,7 +382,7 @@ async def test_a_reader_never_sees_half_a_replacement(place: StoreLocation, stor
             if number % 7 == 0:
                 await store.optimize()
         event.set()
-    assert observed == {5, 10}
+    assert counts == {5, 10}
 
 
 async def test_knowledge_outlives_the_process(place: StoreLocation) -> None:
@@ -399,8 +399,8 @@ async def test_closing_twice_is_fine(place: StoreLocation) -> None:
     await put(store, [row("a", "a.md")])
     await store.close()
     await store.close()
-    async with opened(place) as again:
-        assert set(await again.manifest("docs")) == {"a.md"}
+    async with opened(place) as reopened_store:
+        assert set(await reopened_store.manifest("docs")) == {"a.md"}
 
 
 async def test_another_model_is_refused_and_rebuilt_on_request(place: StoreLocation) -> None:
@@ -435,9 +435,9 @@ async def test_vectors_of_a_wrong_length_are_refused(store: Store) -> None:
 
 async def test_vectors_that_are_no_numbers_are_refused(store: Store) -> None:
     await put(store, [row("a", "a.md")])
-    bad = np.full(DIMENSION, np.nan, np.float32)
+    nan_vector = np.full(DIMENSION, np.nan, np.float32)
     with pytest.raises(StoreError, match=r"a passage of docs, b\.md, is no number"):
-        await store.replace("docs", ["b.md"], [PassageRow(row("b", "b.md").passage, "2", "a b", bad)])
+        await store.replace("docs", ["b.md"], [PassageRow(row("b", "b.md").passage, "2", "a b", nan_vector)])
     assert set(await store.manifest("docs")) == {"a.md"}
     assert [result.id for result in await store.search("a", unit(0), ["docs"], 5)] == ["a"]
 
@@ -447,15 +447,15 @@ async def test_a_passage_written_anew_under_the_same_fingerprint_is_found_as_it_
     await put(store, rows)
     assert len(await store.search("apple", unit(0), ["docs"], 9)) == 6
     for edition in ("second", "third"):
-        changed = replace(rows[0].passage, title=edition, text=f"{edition} text")
-        await put(store, [PassageRow(changed, rows[0].fingerprint, edition, unit(77)), *rows[1:]])
+        changed_passage = replace(rows[0].passage, title=edition, text=f"{edition} text")
+        await put(store, [PassageRow(changed_passage, rows[0].fingerprint, edition, unit(77)), *rows[1:]])
         await store.optimize()
         passages = await store.search(edition, unit(77), ["docs"], 9)
         assert len(passages) == len({passage.id for passage in passages}) == 6
-        best = max(passages, key=lambda passage: passage.similarity)
-        assert (best.title, best.text) == (edition, f"{edition} text")
-        assert best.similarity == pytest.approx(1.0, abs=0.02)
-        assert best.lexical > 0
+        best_passage = max(passages, key=lambda passage: passage.similarity)
+        assert (best_passage.title, best_passage.text) == (edition, f"{edition} text")
+        assert best_passage.similarity == pytest.approx(1.0, abs=0.02)
+        assert best_passage.lexical > 0
     assert not [result for result in await store.search("second number0", None, ["docs"], 9) if result.lexical]
 
 

@@ -75,12 +75,14 @@ class InMemoryLibrary:
         counts = {word: sum(word in words for words in tokens_by_id.values()) for word in query_words}
         total = len(self.passages)
         weights = {word: math.log1p((total - count + 0.5) / (count + 0.5)) for word, count in counts.items()}
-        scored = [
+        scored_passages = [
             replace(item, lexical=sum(weights[word] for word in query_words if word in tokens_by_id[item.id]))
             for item in self.passages
         ]
-        best = sorted((item for item in scored if item.lexical), key=lambda item: -item.lexical)[:limit]
-        return WordMatch(tuple(best), weights, math.log1p((total + 0.5) / 0.5) if total else 0.0)
+        best_passages = sorted((item for item in scored_passages if item.lexical), key=lambda item: -item.lexical)[
+            :limit
+        ]
+        return WordMatch(tuple(best_passages), weights, math.log1p((total + 0.5) / 0.5) if total else 0.0)
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         query_words = set(content_words(query))

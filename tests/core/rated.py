@@ -48,12 +48,12 @@ async def rate(journal: Journal, key: ConversationKey, texts: Sequence[str], ver
         number, now = next(_NUMBERS), datetime.now(UTC)
         question, person = f"asked-{number}", str(9000 + number)
         await receive(Message(question, key, person, person, text, now, addressed=True))
-        await _settled(processor)
+        await _wait_until_settled(processor)
         await receive(to_press(Message(f"press-{number}", key, person, person, "", now), verdict, question))
-        await _settled(processor)
+        await _wait_until_settled(processor)
 
 
-async def _settled(processor: MessageProcessor) -> None:
+async def _wait_until_settled(processor: MessageProcessor) -> None:
     while processor._tasks:
         await asyncio.gather(*processor._tasks)
 

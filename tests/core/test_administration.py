@@ -81,8 +81,8 @@ class FolderRefresher:
     def _state(self, file: Path) -> SourceState:
         paragraphs = [paragraph for paragraph in file.read_text("utf-8").split("\n\n") if paragraph.strip()]
         at = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-        error, paused = self.faults.get(file.stem, ""), file.stem in self.paused
-        return SourceState(file.stem, "files", len(paragraphs), 1, at, at, error, paused)
+        error, is_paused = self.faults.get(file.stem, ""), file.stem in self.paused
+        return SourceState(file.stem, "files", len(paragraphs), 1, at, at, error, is_paused)
 
     async def refresh(self, names: Sequence[str] = ()) -> None:
         if self.broken:
@@ -237,7 +237,7 @@ def test_the_limits_of_quota_are_those_of_the_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "argument_text", "read"),
+    ("name", "argument_text", "arguments"),
     [
         ("ask", " How do I  install it? ", {"question": "How do I  install it?"}),
         ("status", "please", {}),
@@ -254,10 +254,10 @@ def test_the_limits_of_quota_are_those_of_the_configuration() -> None:
         ("admins", "add <@42>", {"action": "add", "user": "<@42>"}),
     ],
 )
-def test_arguments_are_read(name: str, argument_text: str, read: dict[str, str]) -> None:
+def test_arguments_are_read(name: str, argument_text: str, arguments: dict[str, str]) -> None:
     command = get_command(name)
     assert command is not None
-    assert parse_arguments(command, argument_text) == read
+    assert parse_arguments(command, argument_text) == arguments
 
 
 @pytest.mark.parametrize(
@@ -518,8 +518,8 @@ async def test_the_threshold_of_a_chat_counts_at_once(journal: Journal) -> None:
 
 async def test_where_it_is_off_a_stranger_gets_no_word_and_an_entry(journal: Journal) -> None:
     bot = Bot.of(journal, gate={"mode": "off"})
-    refused = says("stats", person=ANN)
-    assert await bot.hear(refused) == ""
+    refused_message = says("stats", person=ANN)
+    assert await bot.hear(refused_message) == ""
     assert [entry.outcome for entry in await bot.entries()] == ["refused"]
     assert "mode `off`" in await bot.hear(says("status"))
 
@@ -581,13 +581,13 @@ async def test_another_process_sees_a_change_soon(journal: Journal) -> None:
 
 
 async def test_a_change_and_its_entry_are_kept_together_or_not_at_all(journal: Journal) -> None:
-    steering = RuntimeOverrides(journal.database)
+    overrides = RuntimeOverrides(journal.database)
     async with journal.database.transaction() as connection:
         await connection.execute(text("DROP TABLE audit"))
     with pytest.raises(StoreError):
-        await steering.change(says("mode"), "test:room", "mode", "off")
-    await steering.load()
-    assert steering.mode("test:room") is None
+        await overrides.change(says("mode"), "test:room", "mode", "off")
+    await overrides.load()
+    assert overrides.mode("test:room") is None
 
 
 # --- injections -----------------------------------------------------------------------------------------------------
@@ -822,7 +822,7 @@ async def test_without_a_refresher_that_is_said(journal: Journal) -> None:
 
 async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Journal) -> None:
     code_passage = passage("setup", "Install the package from its code.", source="code", similarity=0.5)
-    shelf = InMemoryLibrary((INSTALL, MEMORY, code_passage))
+    passages_library = InMemoryLibrary((INSTALL, MEMORY, code_passage))
     both = {name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "code")}
     configuration = configured(
         sources=both, agents={"all": {"sources": ["docs", "code"]}, "docs": {"sources": ["docs"]}}
@@ -830,7 +830,9 @@ async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Jour
 
     class AllOfIt(InMemoryLibrary):
         async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> list:  # type: ignore[type-arg]
-            passages = [result for name in ("docs", "code") for result in await shelf.search(name, query, limit)]
+            passages = [
+                result for name in ("docs", "code") for result in await passages_library.search(name, query, limit)
+            ]
             return sorted(passages, key=lambda item: -item.score)[:limit]
 
     dispatcher = wire_dispatcher(configuration, journal)
@@ -853,7 +855,7 @@ async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Jour
     assert "weight 0.1" in await bot.hear(says("sources"))
     await bot.hear(says("sources", "scale docs 1"))
     assert await library.search("all", query, 5) == passages_before
-    assert await library.similarity(query, [INSTALL.text]) == await shelf.similarity(query, [INSTALL.text])
+    assert await library.similarity(query, [INSTALL.text]) == await passages_library.similarity(query, [INSTALL.text])
 
 
 @pytest.mark.parametrize(
@@ -879,11 +881,13 @@ async def test_earlier_answers_go_when_the_sources_change(journal: Journal) -> N
 
 async def test_a_quota_is_set_live_shown_and_taken_back(journal: Journal) -> None:
     bot = Bot.of(journal, limits={"daily_tokens": 5000})
-    ledger = UsageRepository(journal.database)
+    usage_repository = UsageRepository(journal.database)
     question = Question("How?", key=GROUP, author_id=ANN)
-    await ledger.record(question, "answered", {"writer": TokenUsage(300, 200, 0.5)}, datetime.now().astimezone().date())
-    live = bot.dispatcher.context.live
-    limits = QuotaLimiter(live, ledger, TokenUsage(100, 0))
+    await usage_repository.record(
+        question, "answered", {"writer": TokenUsage(300, 200, 0.5)}, datetime.now().astimezone().date()
+    )
+    live_settings = bot.dispatcher.context.live
+    limits = QuotaLimiter(live_settings, usage_repository, TokenUsage(100, 0))
     async with limits.reserve(question):
         pass
     assert await bot.hear(says("quota", "daily_tokens 400")) == "- `daily_tokens`: 400 (set by a command)"
@@ -899,9 +903,9 @@ async def test_a_quota_is_set_live_shown_and_taken_back(journal: Journal) -> Non
         pass
     assert await bot.hear(says("quota", "daily_tokens default")) == "- `daily_tokens`: 5,000"
     paid = configured(models={"main": {"base_url": "https://api.example.org/v1", "model": "m"}})
-    live.settings = paid
+    live_settings.settings = paid
     assert "`daily_tokens_per_user`: 301,440 (the default for a paid model)" in await bot.hear(says("quota"))
-    live.reload(paid.model_copy(update={"limits": LimitsSettings(daily_tokens=10)}))
+    live_settings.reload(paid.model_copy(update={"limits": LimitsSettings(daily_tokens=10)}))
     with pytest.raises(UsageError):
         async with limits.reserve(question):
             pass
@@ -947,9 +951,9 @@ async def test_the_digest_groups_what_found_no_answer(journal: Journal) -> None:
     bot = Bot.of(journal)
     questions = ("How do I set a proxy?", "Does the proxy need a `password`?", "Which licence?")
     for number, question in enumerate(questions):
-        failed = replace(says("", question, person=ANN), id=f"failed-{number}")
-        await journal.record_message(failed)
-        await journal.mark_failed(failed, "the model failed")
+        failed_message = replace(says("", question, person=ANN), id=f"failed-{number}")
+        await journal.record_message(failed_message)
+        await journal.mark_failed(failed_message, "the model failed")
     lines = (await bot.hear(says("digest"))).splitlines()
     assert "- Messages: 3, of which 0 answered, 0 ignored, 3 failed" in lines
     assert "- Ratings: 👍 0, 👎 0" in lines
@@ -977,10 +981,10 @@ async def test_the_audit_says_who_when_where_what_before_and_after(journal: Jour
     await bot.hear(says("mode", "auto"))
     await bot.hear(says("mode", "off", person=ANN))
     await bot.hear(replace(says("mode", "off"), key=ConversationKey("test", "hall")))
-    hall, refused, changed = await bot.entries()
-    assert (changed.subject, changed.before, changed.after) == ("test:room mode", "mention", "auto")
-    assert (changed.author_id, changed.chat, changed.outcome) == (OWNER, "room", "changed")
-    assert (refused.author_id, refused.outcome, refused.after) == (ANN, "refused", "")
+    hall, refused_entry, changed_entry = await bot.entries()
+    assert (changed_entry.subject, changed_entry.before, changed_entry.after) == ("test:room mode", "mention", "auto")
+    assert (changed_entry.author_id, changed_entry.chat, changed_entry.outcome) == (OWNER, "room", "changed")
+    assert (refused_entry.author_id, refused_entry.outcome, refused_entry.after) == (ANN, "refused", "")
     assert datetime.now(UTC) - hall.at < timedelta(seconds=20)
     chat_audit = await bot.hear(says("audit"))
     assert "`1`, `/mode auto`: changed, `test:room mode`: `mention` → `auto`" in chat_audit
@@ -1001,12 +1005,12 @@ async def test_what_strangers_type_stays_data_in_the_audit(journal: Journal) -> 
 async def test_the_audit_forgets_in_time(journal: Journal) -> None:
     keep_days: list[float | None] = [10]
     audit = Audit(journal.database, lambda: keep_days[0])
-    old = AuditEntry(datetime.now(UTC) - timedelta(days=11), "test", "room", "1", "changed", "mode off")
-    await audit.record(old)
-    await audit.record(replace(old, at=datetime.now(UTC)))
+    old_entry = AuditEntry(datetime.now(UTC) - timedelta(days=11), "test", "room", "1", "changed", "mode off")
+    await audit.record(old_entry)
+    await audit.record(replace(old_entry, at=datetime.now(UTC)))
     assert len(await audit.get_newest(10)) == 1
     keep_days[0] = None
-    await audit.record(old)
+    await audit.record(old_entry)
     assert len(await audit.get_newest(10)) == 2
 
 
@@ -1031,13 +1035,13 @@ class OnDisk:
 
     def write(self, **changes: object) -> None:
         (self.file.parent / "faq.yaml").write_text("- question: How?\n  answer: So.\n")
-        whole = {
+        configuration_data = {
             "data_dir": str(self.file.parent),
             "sources": {"docs": {"kind": "faq", "path": "faq.yaml"}},
             "administration": RIGHTS,
             **changes,
         }
-        self.file.write_text(json.dumps(whole))
+        self.file.write_text(json.dumps(configuration_data))
 
     async def read(self) -> Settings:
         return await asyncio.to_thread(load_settings, [self.file], (), {})
@@ -1050,16 +1054,19 @@ def disk(tmp_path: Path) -> OnDisk:
     return on_disk
 
 
-async def running(journal: Journal, disk: OnDisk) -> Bot:
-    whole = await disk.read()
-    dispatcher = wire_dispatcher(whole, journal, reload_settings=disk.read)
+async def start_bot(journal: Journal, disk: OnDisk) -> Bot:
+    configuration = await disk.read()
+    dispatcher = wire_dispatcher(configuration, journal, reload_settings=disk.read)
     return Bot(
-        journal, make_processor(whole, journal, echo, InMemoryLibrary(), dispatcher), dispatcher, RecordingAdapter()
+        journal,
+        make_processor(configuration, journal, echo, InMemoryLibrary(), dispatcher),
+        dispatcher,
+        RecordingAdapter(),
     )
 
 
 async def test_reload_changes_live_what_it_can_and_names_the_rest(journal: Journal, disk: OnDisk) -> None:
-    bot = await running(journal, disk)
+    bot = await start_bot(journal, disk)
     assert "has not changed" in await bot.hear(says("reload"))
     disk.write(gate={"mode": "off"}, run={"workers": 3}, administration={"owners": ["test:1", "test:42"]})
     output = await bot.hear(says("reload"))
@@ -1074,7 +1081,7 @@ async def test_reload_changes_live_what_it_can_and_names_the_rest(journal: Journ
 
 
 async def test_a_faulty_file_changes_nothing_and_is_told(journal: Journal, disk: OnDisk) -> None:
-    bot = await running(journal, disk)
+    bot = await start_bot(journal, disk)
     disk.write(gate={"mode": "sometimes"}, administration={"owners": []})
     output = await bot.hear(says("reload"))
     assert output.startswith("Nothing was changed")
@@ -1090,7 +1097,7 @@ async def test_a_faulty_file_changes_nothing_and_is_told(journal: Journal, disk:
 
 
 async def test_an_owner_who_is_removed_is_none_at_once(journal: Journal, disk: OnDisk) -> None:
-    bot = await running(journal, disk)
+    bot = await start_bot(journal, disk)
     disk.write(administration={"owners": ["test:42"]})
     await bot.hear(says("reload"))
     assert (await bot.hear(says("reload"))).startswith("Only")
@@ -1119,8 +1126,8 @@ def test_the_page_lists_exactly_the_commands_of_the_table() -> None:
     person = {"everyone": "everyone", "admin": "admins", "owner": "owners"}
     table = page.split("## All commands")[1].split("## Who may")[0]
     rows = [line.replace("\\|", "¦").split(" | ") for line in table.splitlines() if line.startswith("| `/")]
-    listed = [(usage[3:-1].replace("¦", "|"), whose, does.removesuffix(" |")) for usage, whose, does in rows]
-    assert listed == [(command.usage, person[command.required_role], command.summary) for command in COMMANDS]
+    documented_rows = [(usage[3:-1].replace("¦", "|"), whose, does.removesuffix(" |")) for usage, whose, does in rows]
+    assert documented_rows == [(command.usage, person[command.required_role], command.summary) for command in COMMANDS]
 
 
 # --- the asker's language -------------------------------------------------------------------------------------------

@@ -72,8 +72,10 @@ class Harness:
 
     def line(self, cache: Mapping[str, Any] | None = None, **changes: Any) -> AnswerService:
         configuration = settings(cache={"enabled": True, **(cache or {})}, **changes)
-        live = make_live_settings(configuration, self.database)
-        return make_answer_service(parts(self.library, self.model, configuration), self.sources.of, self.database, live)
+        live_settings = make_live_settings(configuration, self.database)
+        return make_answer_service(
+            parts(self.library, self.model, configuration), self.sources.of, self.database, live_settings
+        )
 
     async def again(self, question: Question, line: AnswerService | None = None) -> bool:
         """Ask and tell whether the reply was given again."""
@@ -214,7 +216,7 @@ def test_some_questions_have_another_answer_later(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "alone"),
+    ("text", "is_independent"),
     [
         ("How do I install the package with pip?", True),
         ("Does it need a database?", False),
@@ -223,8 +225,8 @@ def test_some_questions_have_another_answer_later(text: str) -> None:
         ("And the memory module?", False),
     ],
 )
-def test_a_conversation_matters_for_what_leans_on_it(text: str, alone: bool) -> None:
-    assert is_self_contained(Question(text, HISTORY, author_id="42")) == alone
+def test_a_conversation_matters_for_what_leans_on_it(text: str, is_independent: bool) -> None:
+    assert is_self_contained(Question(text, HISTORY, author_id="42")) == is_independent
     assert is_self_contained(Question(text))
 
 
@@ -269,15 +271,15 @@ async def test_it_is_on_record_as_given_again(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize(
-    ("closeness", "threshold", "again"), [(0.95, 0.85, True), (0.8, 0.85, False), (0.8, 0.8, True), (1.0, 1, False)]
+    ("closeness", "threshold", "is_cached"), [(0.95, 0.85, True), (0.8, 0.85, False), (0.8, 0.8, True), (1.0, 1, False)]
 )
 async def test_other_words_for_the_same_are_compared(
-    closeness: float, threshold: float, again: bool, harness: Harness
+    closeness: float, threshold: float, is_cached: bool, harness: Harness
 ) -> None:
     harness.library.closeness = closeness
     line = harness.line({"similarity": threshold})
     await harness.again(HOW, line)
-    assert await harness.again(replace(HOW, text="What is the way to install the package with pip?"), line) == again
+    assert await harness.again(replace(HOW, text="What is the way to install the package with pip?"), line) == is_cached
 
 
 async def test_what_differs_in_a_number_is_not_even_compared(harness: Harness) -> None:
@@ -307,10 +309,10 @@ async def test_a_store_that_hangs_holds_up_no_answer(harness: Harness, caplog: p
 
 async def test_the_budget_begins_with_the_question(harness: Harness) -> None:
     harness.sources.slow_s = 0.3
-    anew, again = [await harness.line().answer(HOW, MemorySink()) for _ in range(2)]
-    assert anew.trace.timings_ms["total"] > anew.trace.timings_ms["look_up"] >= 299
-    assert again.trace.cached
-    assert again.trace.timings_ms["total"] >= 299
+    first_reply, second_reply = [await harness.line().answer(HOW, MemorySink()) for _ in range(2)]
+    assert first_reply.trace.timings_ms["total"] > first_reply.trace.timings_ms["look_up"] >= 299
+    assert second_reply.trace.cached
+    assert second_reply.trace.timings_ms["total"] >= 299
 
 
 @pytest.mark.parametrize(
@@ -372,11 +374,11 @@ async def test_chats_do_not_share_answers(harness: Harness) -> None:
 
 
 async def test_a_closed_thread_shares_no_answers_with_its_chat(harness: Harness) -> None:
-    closed = replace(HOW, key=replace(GROUP, thread="5"), in_restricted_thread=True)
-    assert not await harness.again(closed)
-    assert await harness.again(closed)
+    restricted_question = replace(HOW, key=replace(GROUP, thread="5"), in_restricted_thread=True)
+    assert not await harness.again(restricted_question)
+    assert await harness.again(restricted_question)
     assert not await harness.again(HOW), "what was asked in private is not heard in the chat"
-    assert not await harness.again(replace(closed, key=replace(GROUP, thread="6")))
+    assert not await harness.again(replace(restricted_question, key=replace(GROUP, thread="6")))
 
 
 async def test_a_changed_source_makes_its_answers_void(harness: Harness) -> None:
@@ -434,25 +436,25 @@ async def test_another_configuration_makes_other_answers(harness: Harness) -> No
 
 
 def test_the_fingerprint_knows_what_makes_answers(tmp_path: Path) -> None:
-    plain = fingerprint(settings(), Prompts.read())
+    default_fingerprint = fingerprint(settings(), Prompts.read())
     (tmp_path / "own.md").write_text("Answer in rhymes. {{evidence}}", "utf-8")
     model = {"main": {"base_url": "http://127.0.0.1:9", "model": "other"}}
-    assert fingerprint(settings(), Prompts.read()) == plain
-    same: list[dict[str, Any]] = [
+    assert fingerprint(settings(), Prompts.read()) == default_fingerprint
+    equal_changes: list[dict[str, Any]] = [
         {"data_dir": "elsewhere", "gate": {"private": False}, "journal": {"keep_days": 9}},
         {"metrics": {"port": 9999}, "log": {"level": "debug"}, "feedback": {"thumbs": False}},
         {"telegram": {"token": {"env": "TOKEN"}}, "prompts": {"summarizer": "own.md"}, "cache": {"hours": 9}},
         {"bots": {"second": {"telegram": {"token": {"env": "SECOND"}}}}, "auto_comment": {"per_hour": 9}},
     ]
-    for changes in same:
-        assert fingerprint(settings(**changes), Prompts.read()) == plain, changes
+    for changes in equal_changes:
+        assert fingerprint(settings(**changes), Prompts.read()) == default_fingerprint, changes
     other_questions = [
         fingerprint(settings(models=model), Prompts.read()),
         fingerprint(settings(answer={"passages": 3}), Prompts.read()),
         fingerprint(settings(agents={"a": {"sources": ["docs"]}}), Prompts.read()),
         fingerprint(settings(), Prompts.read({"summarizer": tmp_path / "own.md"})),
     ]
-    assert len({plain, *other_questions}) == 5
+    assert len({default_fingerprint, *other_questions}) == 5
 
 
 def test_of_every_section_it_is_decided_whether_it_makes_answers() -> None:
@@ -476,8 +478,10 @@ async def test_turned_off_it_does_nothing(harness: Harness) -> None:
 
 async def test_without_a_model_quoted_answers_are_given_again(harness: Harness) -> None:
     configuration = settings(cache={"enabled": True})
-    live = make_live_settings(configuration, harness.database)
-    line = make_answer_service(parts(harness.library, None, configuration), harness.sources.of, harness.database, live)
+    live_settings = make_live_settings(configuration, harness.database)
+    line = make_answer_service(
+        parts(harness.library, None, configuration), harness.sources.of, harness.database, live_settings
+    )
     first, second = [await line.answer(HOW, MemorySink()) for _ in range(2)]
     assert second == replace(first, trace=second.trace)
     assert second.is_extractive

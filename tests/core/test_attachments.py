@@ -34,8 +34,8 @@ async def test_attachments_survive_a_restart_and_what_was_seen_is_told_in_the_co
     await journal.close()
     journal = await Journal.open(tmp_path / "journal.db")
     try:
-        ((again, _),) = await journal.get_pending("test")
-        assert again == MESSAGE
+        ((pending_message, _),) = await journal.get_pending("test")
+        assert pending_message == MESSAGE
         await journal.mark_answered(MESSAGE, Reply("Install it.", image_description="No module\nnamed kimas"))
         turn = Turn("user", "Why?\n\nThe attached picture shows:\n> No module\n> named kimas", "Ann", "42")
         assert list(await journal.get_history(MESSAGE.key, 2)) == [turn, Turn("assistant", "Install it.")]
@@ -70,8 +70,8 @@ async def test_a_database_of_an_earlier_version_gets_the_columns_and_keeps_what_
     for _ in range(2):
         journal = await Journal.open(path)
         try:
-            ((pending, _),) = await journal.get_pending("telegram")
-            assert (pending.id, pending.attachments) == ("4", ())
+            ((pending_message, _),) = await journal.get_pending("telegram")
+            assert (pending_message.id, pending_message.attachments) == ("4", ())
             history = await journal.get_history(ConversationKey("telegram", "-100", "7"), 2)
             assert [turn.text for turn in history] == ["How do I install it?", "Run `pip install kimas` [1]."]
         finally:

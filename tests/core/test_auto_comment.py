@@ -41,17 +41,17 @@ def post(number: str = "100", **changes: Any) -> Message:
     return Message(**{**values, **changes})
 
 
-def rival(number: str, below: Message, **changes: Any) -> Message:
+def rival(number: str, parent: Message, **changes: Any) -> Message:
     values: dict[str, Any] = {
         "id": number,
         "author_id": number,
         "author": "Robot",
         "text": "What a jump!",
-        "reply_to": below.id,
+        "reply_to": parent.id,
         "is_post": False,
         "is_by_bot": True,
     }
-    return replace(below, **{**values, **changes})
+    return replace(parent, **{**values, **changes})
 
 
 @dataclass
@@ -187,9 +187,9 @@ async def test_a_post_that_addresses_the_bot_is_answered_as_any_question(journal
     assert (board.posts, board.signs) == (["Gold", GOOD.text], 1)
 
 
-@pytest.mark.parametrize("addressed", [True, False])
-async def test_other_bots_are_never_answered(journal: Journal, addressed: bool) -> None:
-    message = rival("7", post(), addressed=addressed, text="Who are you?")
+@pytest.mark.parametrize("is_addressed", [True, False])
+async def test_other_bots_are_never_answered(journal: Journal, is_addressed: bool) -> None:
+    message = rival("7", post(), addressed=is_addressed, text="Who are you?")
     assert (await play(journal, message)).posts == []
     assert await outcome(journal, message) == ("silent", "written by another bot")
 
@@ -218,9 +218,9 @@ async def test_a_post_that_is_not_for_us_costs_no_answer(
         pytest.skip("the last minute of the day is the one that is not quiet")
     await processor.handler_for(Board())(post())
     assert await processor.drain(60) == 0
-    state, why = await outcome(journal, post())
+    state, reason_text = await outcome(journal, post())
     assert state == "silent"
-    assert reason in why
+    assert reason in reason_text
 
 
 async def test_a_relevant_post_of_the_topic_is_commented_on(journal: Journal) -> None:
@@ -245,48 +245,51 @@ async def test_humans_other_posts_and_one_rival_leave_room(journal: Journal) -> 
     assert board.posts == [GOOD.text]
 
 
-@pytest.mark.parametrize("most", [1, 2, 3])
-async def test_the_race_is_looked_at_again_right_before_posting(journal: Journal, most: int) -> None:
+@pytest.mark.parametrize("max_replies", [1, 2, 3])
+async def test_the_race_is_looked_at_again_right_before_posting(journal: Journal, max_replies: int) -> None:
     own_post = post()
     processor: MessageProcessor
     board = Board()
 
     async def overtaken(question: Question, sink: Sink) -> Reply:
-        for number in range(most):
+        for number in range(max_replies):
             await processor.handler_for(board)(rival(f"r{number}", own_post))
         return await comment(question, sink)
 
-    processor = make_processor(with_comments(replies_per_post=most), journal, overtaken)
+    processor = make_processor(with_comments(replies_per_post=max_replies), journal, overtaken)
     await processor.handler_for(board)(own_post)
     assert await processor.drain(60) == 0
     assert (board.posts, board.tries) == ([], 1)
     state, reason = await outcome(journal, own_post)
-    assert (state, reason) == ("silent", f"{most} replies of bots below the post already ({most} at most)")
+    assert (state, reason) == (
+        "silent",
+        f"{max_replies} replies of bots below the post already ({max_replies} at most)",
+    )
 
 
 async def test_after_a_restart_a_posted_or_doubtful_comment_is_not_posted_again(journal: Journal) -> None:
-    posted, doubtful, begun, fresh = (post(number) for number in ("1", "2", "3", "4"))
-    for item in (posted, doubtful, begun, fresh):
+    posted_post, doubtful_post, begun_post, fresh_post = (post(number) for number in ("1", "2", "3", "4"))
+    for item in (posted_post, doubtful_post, begun_post, fresh_post):
         await journal.record_message(item)
-    await journal.begin_answer(posted)
-    await journal.mark_posting(posted)
-    await journal.mark_posted(posted, "reply 9")
-    await journal.mark_posting(doubtful)
-    await journal.begin_answer(begun)
+    await journal.begin_answer(posted_post)
+    await journal.mark_posting(posted_post)
+    await journal.mark_posted(posted_post, "reply 9")
+    await journal.mark_posting(doubtful_post)
+    await journal.begin_answer(begun_post)
     board = Board()
     processor = make_processor(with_comments(), journal, comment)
     await processor.resume(board)
     assert await processor.drain(60) == 0
     # What had not been posted is in time still.
     assert sorted(message.id for message in board.messages) == ["3", "4"]
-    assert await outcome(journal, posted) == ("silent", "the comment was posted before a restart")
-    assert (await outcome(journal, doubtful))[0] == "failed"
+    assert await outcome(journal, posted_post) == ("silent", "the comment was posted before a restart")
+    assert (await outcome(journal, doubtful_post))[0] == "failed"
 
 
 async def test_an_old_post_is_left_alone(journal: Journal) -> None:
-    old = post(sent_at=datetime.now(UTC) - timedelta(seconds=11))
-    assert (await play(journal, old)).posts == []
-    state, reason = await outcome(journal, old)
+    old_post = post(sent_at=datetime.now(UTC) - timedelta(seconds=11))
+    assert (await play(journal, old_post)).posts == []
+    state, reason = await outcome(journal, old_post)
     assert state == "silent"
     assert "10 s" in reason
 
@@ -340,12 +343,12 @@ async def test_what_is_posted_when_the_deadline_comes_is_posted_to_its_end(journ
 
 
 async def test_a_comment_interrupted_by_a_kill_is_posted_as_it_was_written(journal: Journal) -> None:
-    written = []
+    texts = []
 
     async def answer(question: Question, sink: Sink) -> Reply:
-        written.append(replace(GOOD, text=f"Version {len(written) + 1} [1]"))
-        await sink.finish(written[-1])
-        return written[-1]
+        texts.append(replace(GOOD, text=f"Version {len(texts) + 1} [1]"))
+        await sink.finish(texts[-1])
+        return texts[-1]
 
     reached = asyncio.Event()
 
@@ -358,10 +361,10 @@ async def test_a_comment_interrupted_by_a_kill_is_posted_as_it_was_written(journ
     await reached.wait()
     assert await processor.drain(0) == 1
     board = Board()
-    resumed = make_processor(with_comments(deadline_s=600), Journal(journal.database), answer, InMemoryLibrary())
-    await resumed.resume(board)
-    await resumed.join()
-    assert (board.posts, len(written)) == (["Version 1 [1]"], 1)
+    next_processor = make_processor(with_comments(deadline_s=600), Journal(journal.database), answer, InMemoryLibrary())
+    await next_processor.resume(board)
+    await next_processor.join()
+    assert (board.posts, len(texts)) == (["Version 1 [1]"], 1)
     assert await outcome(journal, post()) == ("answered", "")
 
 
@@ -379,22 +382,22 @@ async def test_a_comment_without_worth_is_kept_back(journal: Journal, reply: Rep
         return reply
 
     assert (await play(journal, post(), answer=poor)).posts == []
-    state, why = await outcome(journal, post())
+    state, reason_text = await outcome(journal, post())
     assert state == "silent"
-    assert reason in why
+    assert reason in reason_text
 
 
 async def test_uncited_comments_may_be_allowed(journal: Journal) -> None:
-    async def plain(question: Question, sink: Sink) -> Reply:
+    async def answer_plainly(question: Question, sink: Sink) -> Reply:
         reply = Reply("Hooray!")
         await sink.finish(reply)
         return reply
 
-    assert (await play(journal, post(), answer=plain, needs_citation=False)).posts == ["Hooray!"]
+    assert (await play(journal, post(), answer=answer_plainly, needs_citation=False)).posts == ["Hooray!"]
 
 
 @pytest.mark.parametrize(
-    ("fault", "state"),
+    ("error", "state"),
     [
         (ServiceError("the model is down"), "failed"),
         (ValueError("a bug"), "failed"),
@@ -403,12 +406,12 @@ async def test_uncited_comments_may_be_allowed(journal: Journal) -> None:
         (MessageDeleted("deleted"), "silent"),
     ],
 )
-async def test_a_failure_is_recorded_and_told_to_nobody(journal: Journal, fault: Exception, state: str) -> None:
+async def test_a_failure_is_recorded_and_told_to_nobody(journal: Journal, error: Exception, state: str) -> None:
     async def fail(question: Question, sink: Sink) -> Reply:
-        raise fault
+        raise error
 
     assert (await play(journal, post(), answer=fail)).posts == []
-    assert await outcome(journal, post()) == (state, str(fault))
+    assert await outcome(journal, post()) == (state, str(error))
 
 
 async def test_a_refused_comment_failed_and_was_not_posted(journal: Journal) -> None:
@@ -423,8 +426,8 @@ async def test_a_refused_comment_failed_and_was_not_posted(journal: Journal) -> 
 async def test_the_hourly_rate_holds_one_after_the_other_and_at_once(journal: Journal) -> None:
     board = await play(journal, *(post(str(number)) for number in range(5)), per_hour=2)
     assert len(board.posts) == 2
-    again = await play(journal, post("6"), per_hour=2)
-    assert again.posts == []
+    second_result = await play(journal, post("6"), per_hour=2)
+    assert second_result.posts == []
     state, reason = await outcome(journal, post("6"))
     assert (state, reason) == ("silent", "2 comments within the last hour (auto_comment.per_hour)")
     assert len((await play(journal, post("7"), per_hour=None)).posts) == 1

@@ -16,7 +16,7 @@ async def _late() -> str:
     return "late"
 
 
-async def _broken() -> str:
+async def _fail() -> str:
     raise ModelError("the endpoint is down")
 
 
@@ -27,7 +27,7 @@ async def test_a_stage_inside_its_share_is_not_cut() -> None:
     assert "rerank" in budget.timings_ms
 
 
-@pytest.mark.parametrize("work", [_late, _broken])
+@pytest.mark.parametrize("work", [_late, _fail])
 async def test_an_overrun_or_a_failed_service_leads_to_the_stand_in(work: object) -> None:
     budget = Budget(BudgetSettings(deadline_s=30, rerank=0.005))
     assert await budget.run_stage("rerank", work(), lambda: "stand-in") == "stand-in"  # type: ignore[operator]
@@ -55,8 +55,8 @@ async def test_what_comes_before_the_answer_leaves_time_to_write_it() -> None:
 
     def whole(stage: str) -> bool:
         """Return whether a stage may take all but what is kept for writing, 59.4 s."""
-        before, share, after = budget.remaining(), budget.share(stage), budget.remaining()
-        return max(0, after - 59.4) <= share <= max(0, before - 59.4)
+        remaining_before, share, remaining_after = budget.remaining(), budget.share(stage), budget.remaining()
+        return max(0, remaining_after - 59.4) <= share <= max(0, remaining_before - 59.4)
 
     assert whole("vision")
     assert budget.share("vision") <= 0.61
@@ -72,7 +72,7 @@ async def test_what_comes_before_the_answer_leaves_time_to_write_it() -> None:
 async def test_the_first_reason_for_a_cut_is_kept() -> None:
     budget = Budget(BudgetSettings(deadline_s=0.5, rerank=0.1))
     await budget.run_stage("rerank", _late(), lambda: "stand-in")
-    await budget.run_stage("route", _broken(), lambda: "stand-in")
+    await budget.run_stage("route", _fail(), lambda: "stand-in")
     budget.degrade("rerank", "failed")
     assert budget.degraded == ["rerank", "route"]
     assert budget.degrade_reasons == {"rerank": "late", "route": "failed"}

@@ -61,11 +61,11 @@ async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal
     changes = {"gate": {"threshold": 0.0001, "mode": "auto", "wait_s": 0, "cooldown_s": 0}}
     bot = get_bot(journal, administration={"platform_admins": True}, **changes)
     lines = (await bot.hear(says("threshold", "auto", person=BOSS))).splitlines()
-    chosen = bot.dispatcher.context.overrides.threshold("test:room")
-    assert chosen is not None
-    assert 0 < chosen < 0.95
+    threshold = bot.dispatcher.context.overrides.threshold("test:room")
+    assert threshold is not None
+    assert 0 < threshold < 0.95
     assert lines[:3] == [
-        f"The threshold of this chat is now {chosen:g}; it was 0.0001.",
+        f"The threshold of this chat is now {threshold:g}; it was 0.0001.",
         "",
         "- Rated questions: 10 to answer, 10 to leave alone",
     ]
@@ -73,12 +73,12 @@ async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal
     assert lines[4] == "- Fitted, on questions not fitted to: precision 1.00 (1.00 to 1.00), recall 1.00 (1.00 to 1.00)"
     [entry] = await bot.entries()
     assert (entry.author_id, entry.command, entry.subject) == (BOSS, "threshold auto", "test:room threshold")
-    assert (entry.outcome, entry.before, entry.after) == ("changed", "0.0001", f"{chosen:g}")
+    assert (entry.outcome, entry.before, entry.after) == ("changed", "0.0001", f"{threshold:g}")
 
     second_bot = get_bot(journal, **changes)
     foreign = replace(says("", FOREIGN[0], person=ANN), addressed=False)
     assert await second_bot.hear(foreign) == ""
-    assert f"threshold {chosen:.2f}" in (await second_bot.state(foreign))[1]
+    assert f"threshold {threshold:.2f}" in (await second_bot.state(foreign))[1]
     assert "stays" in await second_bot.hear(says("threshold", "AUTO"))
     assert "is now 0.0001" in await second_bot.hear(says("threshold", "default"))
 
@@ -145,13 +145,13 @@ async def test_labels_of_one_chat(journal: Journal) -> None:  # noqa: F811
 
 async def test_the_newest_count_and_no_more_than_can_be_searched_for() -> None:
     library = InMemoryLibrary()
-    old = [GateCase(f"old {number}", FOREIGN[0], True) for number in range(50)]
+    old_cases = [GateCase(f"old {number}", FOREIGN[0], True) for number in range(50)]
     new = [
         GateCase(str(number), f"{texts[0]} {number}", texts is QUESTIONS)
         for texts in (QUESTIONS, FOREIGN)
         for number in range(MAX_CALIBRATION_MESSAGES // 2)
     ]
-    calibration_result = await calibrate([*old, *new], library, configured(), 0.05)
+    calibration_result = await calibrate([*old_cases, *new], library, configured(), 0.05)
     assert (calibration_result.answer_count, calibration_result.ignore_count, len(library.queries)) == (
         MAX_CALIBRATION_MESSAGES // 2,
         MAX_CALIBRATION_MESSAGES // 2,
@@ -164,7 +164,7 @@ async def test_the_newest_count_and_no_more_than_can_be_searched_for() -> None:
         await calibrate(new[-9:], library, configured(), 0.05)
 
 
-def judged(matches: list[float], *, truth: bool) -> list[ScoredCase]:
+def make_cases(matches: list[float], *, truth: bool) -> list[ScoredCase]:
     rest = (0.0,) * (len(FEATURE_NAMES) - 1)
     return [ScoredCase(GateCase(f"{truth} {match}", "?", truth), GateFeatures((match, *rest), {})) for match in matches]
 
@@ -178,28 +178,34 @@ def match_alone() -> GateModel:
 
 def test_the_threshold_stands_between_what_is_wanted_and_what_is_not() -> None:
     model = match_alone()
-    cases = judged([2.0, 1.0], truth=True) + judged([-1.0, -2.0], truth=False)
+    cases = make_cases([2.0, 1.0], truth=True) + make_cases([-1.0, -2.0], truth=False)
     # Halfway between the chances of 1 and of -1.
     assert best_threshold(cases, model) == 0.5
     # One wrong below many right ones is worth less than being silent to it.
-    cases += judged([0.5], truth=False)
+    cases += make_cases([0.5], truth=False)
     assert best_threshold(cases, model) == round((0.7311 + 0.6225) / 2, 2)
-    silent = ScoredCase(GateCase("by words", "?", True), None)
-    assert silent.confidence(model) == 0.0
-    clear = judged([2 + number / 9 for number in range(9)], truth=True)
-    clear += judged([-number / 9 for number in range(9)], truth=False)
-    assert cross_validate_threshold([*clear, silent], model) == [True] * 9 + [False] * 10
+    silent_case = ScoredCase(GateCase("by words", "?", True), None)
+    assert silent_case.confidence(model) == 0.0
+    clear = make_cases([2 + number / 9 for number in range(9)], truth=True)
+    clear += make_cases([-number / 9 for number in range(9)], truth=False)
+    assert cross_validate_threshold([*clear, silent_case], model) == [True] * 9 + [False] * 10
 
 
 def test_better_means_better_where_it_was_not_fitted_to() -> None:
-    def make_result(before: float, present: Counts, crossed: Counts) -> CalibrationResult:
-        return CalibrationResult(10, 10, 0, before, 0.6, compute_scores([present]), compute_scores([crossed]))
+    def make_result(threshold: float, present: Counts, crossed: Counts) -> CalibrationResult:
+        return CalibrationResult(10, 10, 0, threshold, 0.6, compute_scores([present]), compute_scores([crossed]))
 
-    good, bad = Counts(8, 0, 2), Counts(10, 10, 0)
-    assert (make_result(0.1, bad, good).is_better, make_result(0.1, bad, good).recommended_threshold) == (True, 0.6)
-    assert (make_result(0.1, good, bad).is_better, make_result(0.1, good, bad).recommended_threshold) == (False, 0.1)
-    assert not make_result(0.6, bad, good).is_better
-    assert not make_result(0.1, good, good).is_better
-    assert make_result(0.9, Counts(0, 0, 10), good).is_better
-    assert "precision none" in format_result(make_result(0.9, Counts(0, 0, 10), good))
-    assert "would be 0.6; it is 0.9" in format_result(make_result(0.9, Counts(0, 0, 10), good), is_applied=False)
+    good_counts, bad_counts = Counts(8, 0, 2), Counts(10, 10, 0)
+    assert (
+        make_result(0.1, bad_counts, good_counts).is_better,
+        make_result(0.1, bad_counts, good_counts).recommended_threshold,
+    ) == (True, 0.6)
+    assert (
+        make_result(0.1, good_counts, bad_counts).is_better,
+        make_result(0.1, good_counts, bad_counts).recommended_threshold,
+    ) == (False, 0.1)
+    assert not make_result(0.6, bad_counts, good_counts).is_better
+    assert not make_result(0.1, good_counts, good_counts).is_better
+    assert make_result(0.9, Counts(0, 0, 10), good_counts).is_better
+    assert "precision none" in format_result(make_result(0.9, Counts(0, 0, 10), good_counts))
+    assert "would be 0.6; it is 0.9" in format_result(make_result(0.9, Counts(0, 0, 10), good_counts), is_applied=False)

@@ -47,10 +47,10 @@ def problems(messages: Messages) -> list[str]:
         name for kind in type(messages).__mro__[: type(messages).__mro__.index(Messages)] for name in vars(kind)
     }
     english, texts = texts_by_key(ENGLISH), texts_by_key(messages)
-    missing = [key for key in english if key.partition(".")[0] not in own_names or key not in texts]
+    missing_keys = [key for key in english if key.partition(".")[0] not in own_names or key not in texts]
     unknown = [key for key in texts if key not in english]
     return [
-        *missing,
+        *missing_keys,
         *unknown,
         *(key for key in english.keys() & texts.keys() if gaps(english[key]) != gaps(texts[key])),
     ]
@@ -87,16 +87,16 @@ def test_every_command_and_argument_is_described() -> None:
 
 
 def test_every_silence_is_explained_in_the_language_of_whoever_asks() -> None:
-    paused = skip(SkipReason.PAUSED, chat="slack:C1", until=format_until(INDEFINITELY), moment=INDEFINITELY)
-    trace = {"skip": "PAUSED", "values": dict(paused.values)}
-    outcome = MessageOutcome("silent", str(paused), "", (), trace)
-    assert format_explanation(outcome) == f"I was silent because: {paused}."
+    pause_skip = skip(SkipReason.PAUSED, chat="slack:C1", until=format_until(INDEFINITELY), moment=INDEFINITELY)
+    trace = {"skip": "PAUSED", "values": dict(pause_skip.values)}
+    outcome = MessageOutcome("silent", str(pause_skip), "", (), trace)
+    assert format_explanation(outcome) == f"I was silent because: {pause_skip}."
     assert format_explanation(outcome, messages_for("zh")) == (
         "我没有说话，原因是：slack:C1 已暂停，直到 /resume 为止（/pause）。"
     )
     # The journal of an earlier version has only the text.
-    earlier = replace(outcome, trace={})
-    assert format_explanation(earlier, messages_for("zh")) == f"我没有说话，原因是：{paused}。"
+    earlier_outcome = replace(outcome, trace={})
+    assert format_explanation(earlier_outcome, messages_for("zh")) == f"我没有说话，原因是：{pause_skip}。"
 
 
 @pytest.fixture

@@ -93,9 +93,9 @@ def test_a_streamed_text_never_shows_half_a_mark(cut: str) -> None:
     assert trim_partial_marker(cut) == "Use pip"
 
 
-@pytest.mark.parametrize("whole", ["Use pip [p1].", "a [word", "x [p1] and"])
-def test_what_cannot_be_half_a_mark_is_shown(whole: str) -> None:
-    assert trim_partial_marker(whole) == whole
+@pytest.mark.parametrize("text", ["Use pip [p1].", "a [word", "x [p1] and"])
+def test_what_cannot_be_half_a_mark_is_shown(text: str) -> None:
+    assert trim_partial_marker(text) == text
 
 
 def test_sentences_leave_code_blocks_out_and_keep_inline_code() -> None:

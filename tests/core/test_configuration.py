@@ -26,7 +26,9 @@ def write(folder: Path, text: str, name: str = "kimas.yaml") -> Path:
     return file
 
 
-def faults(*files: Path, overrides: tuple[str, ...] = (), environment: dict[str, str] | None = None) -> list[str]:
+def find_problems(
+    *files: Path, overrides: tuple[str, ...] = (), environment: dict[str, str] | None = None
+) -> list[str]:
     with pytest.raises(ConfigurationError) as caught:
         load_settings(files, overrides, environment or {})
     return list(caught.value.errors)
@@ -177,7 +179,7 @@ class TestFaults:
             "run: [1]\n"
             "gate: {private: maybe}\n",
         )
-        assert faults(file) == [
+        assert find_problems(file) == [
             f"{file}:1: name: must be text, not 5",
             f"{file}:2: data_dri: unknown key; did you mean data_dir?",
             f"{file}:7: sources.docs.max_file_kb: must be an integer, not 'many'",
@@ -204,7 +206,7 @@ class TestFaults:
 
     def test_an_unknown_key_is_compared_with_those_of_its_kind_only(self, tmp_path: Path) -> None:
         file = write(tmp_path, "sources: {a: {kind: git, url: 'https://h/r', pth: x, git: y}}\n")
-        first, second = faults(file)
+        first, second = find_problems(file)
         assert first.startswith(f"{file}:1: sources.a.git: unknown key")
         assert second == (
             f"{file}:1: sources.a.pth: unknown key; known here: "
@@ -215,40 +217,40 @@ class TestFaults:
     def test_are_told_in_the_order_of_the_files(self, tmp_path: Path) -> None:
         first = write(tmp_path, "\n\n\nnmae: x\n", "z.yaml")
         second = write(tmp_path, "nmae: y\nrun: {workers: 0}\n", "a.yaml")
-        messages = faults(first, second, overrides=("log.level=loud",))
+        messages = find_problems(first, second, overrides=("log.level=loud",))
         assert [line.split(": ")[0] for line in messages] == [f"{second}:1", f"{second}:2", "--set"]
 
     def test_name_the_file_that_set_the_value(self, tmp_path: Path) -> None:
         first = write(tmp_path, "run:\n  workers: 0\n  grace_s: 0\n", "1.yaml")
         second = write(tmp_path, "run: {grace_s: -1}\n", "2.yaml")
-        assert faults(first, second) == [
+        assert find_problems(first, second) == [
             f"{first}:2: run.workers: must be greater than 0, not 0",
             f"{second}:1: run.grace_s: must be greater than 0, not -1",
         ]
 
     def test_missing_configuration(self, tmp_path: Path) -> None:
-        (line,) = faults(tmp_path / "no.yaml")
+        (line,) = find_problems(tmp_path / "no.yaml")
         assert line.startswith(f"{tmp_path / 'no.yaml'}: cannot be read: No such file")
         assert "kimas init" in line
 
     def test_broken_yaml_names_line_and_column_and_all_files_are_read(self, tmp_path: Path) -> None:
         first = write(tmp_path, "name: [x\n", "1.yaml")
         second = write(tmp_path, "a: b: c\n", "2.yaml")
-        line, two = faults(first, second)
+        line, two = find_problems(first, second)
         assert line.startswith(f"{first}:2:1: not valid YAML")
         assert two.startswith(f"{second}:1:5: not valid YAML")
 
     @pytest.mark.parametrize("text", ["- a\n", "just words\n", "5\n"])
     def test_no_mapping(self, tmp_path: Path, text: str) -> None:
         file = write(tmp_path, text)
-        assert faults(file) == [f"{file}:1: must be a mapping of keys to values"]
+        assert find_problems(file) == [f"{file}:1: must be a mapping of keys to values"]
 
     def test_missing_source_files(self, tmp_path: Path) -> None:
         file = write(
             tmp_path,
             "sources:\n  a: {kind: files, path: no}\n  b: {kind: faq, path: no.csv}\n  c: {kind: git, url: ./no}\n",
         )
-        assert faults(file) == [
+        assert find_problems(file) == [
             f"{file}:2: sources.a.path: does not exist: {tmp_path}/no",
             f"{file}:3: sources.b.path: does not exist: {tmp_path}/no.csv",
             f"{file}:4: sources.c.url: does not exist: {tmp_path}/no",
@@ -256,7 +258,7 @@ class TestFaults:
 
     def test_a_default_strategy_that_is_not_allowed(self, tmp_path: Path) -> None:
         file = write(tmp_path, "strategies:\n  allowed: [none, planning]\n")
-        (line,) = faults(file)
+        (line,) = find_problems(file)
         assert line.startswith(f"{file}:1: strategies: default: single is not among allowed (none, planning)")
         file.write_text("strategies:\n  allowed: [none, planning]\n  default: planning\n", "utf-8")
         assert load_settings([file], (), {}).strategies.default == "planning"
@@ -265,22 +267,22 @@ class TestFaults:
         assert load_settings([file], (), {}).strategies.allowed == ("react",)
 
     def test_malformed_override(self) -> None:
-        assert faults(overrides=("name",)) == ["--set: must be path.to.key=value"]
-        assert faults(overrides=("a..b=1",)) == ["--set: must be path.to.key=value"]
+        assert find_problems(overrides=("name",)) == ["--set: must be path.to.key=value"]
+        assert find_problems(overrides=("a..b=1",)) == ["--set: must be path.to.key=value"]
 
     def test_unknown_override(self) -> None:
-        assert faults(overrides=("run.wokers=1",)) == ["--set: run.wokers: unknown key; did you mean workers?"]
+        assert find_problems(overrides=("run.wokers=1",)) == ["--set: run.wokers: unknown key; did you mean workers?"]
 
     def test_unknown_variables_name_the_nearest(self) -> None:
         environment = {"KIMAS_MODLES__MAIN__MODEL": "x", "KIMAS_SOURCES__A__PTH": "x", "PATH": "x"}
-        assert faults(environment=environment) == [
+        assert find_problems(environment=environment) == [
             "environment variable KIMAS_MODLES__MAIN__MODEL: "
             "names no setting; the nearest is KIMAS_MODELS__MAIN__MODEL",
             "environment variable KIMAS_SOURCES__A__PTH: names no setting; the nearest is KIMAS_SOURCES__A__PATH",
         ]
 
     def test_wrong_variable(self) -> None:
-        assert faults(environment={"KIMAS_RUN__WORKERS": "many"}) == [
+        assert find_problems(environment={"KIMAS_RUN__WORKERS": "many"}) == [
             "environment variable KIMAS_RUN__WORKERS: run.workers: must be an integer, not 'many'"
         ]
 
@@ -288,8 +290,8 @@ class TestFaults:
         file = write(tmp_path, "telegram: {token: {env: KIMAS_BOT}}\n")
         load_settings([file], (), {"KIMAS_BOT": "x", "KIMAS_TEST_SLOW": "1"})
         load_settings([], (), {"KIMAS_BOT_TOKEN": "x", "KIMAS_MODEL_API_KEY": "x"})
-        assert len(faults(environment={"KIMAS_BOT": "x"})) == 1
-        assert len(faults(environment={"KIMAS_TELEGRAN__TOKEN": "x"})) == 1
+        assert len(find_problems(environment={"KIMAS_BOT": "x"})) == 1
+        assert len(find_problems(environment={"KIMAS_TELEGRAN__TOKEN": "x"})) == 1
 
 
 class TestSecrets:
@@ -303,7 +305,7 @@ class TestSecrets:
         ],
     )
     def test_in_the_file_are_refused_and_not_repeated(self, tmp_path: Path, text: str) -> None:
-        (line,) = faults(write(tmp_path, text + "\n"))
+        (line,) = find_problems(write(tmp_path, text + "\n"))
         assert line.endswith(INLINE_SECRET_MESSAGE)
         assert KEY not in line
 
@@ -319,10 +321,12 @@ class TestSecrets:
         ],
     )
     def test_in_a_wrong_place_are_not_repeated(self, tmp_path: Path, text: str) -> None:
-        assert not any(KEY in line for line in faults(write(tmp_path, text + "\n"), environment={"X": "x"}))
+        assert not any(KEY in line for line in find_problems(write(tmp_path, text + "\n"), environment={"X": "x"}))
 
     def test_on_the_command_line_are_refused_and_not_repeated(self) -> None:
-        assert faults(overrides=("telegram.token=" + KEY,)) == [f"--set: telegram.token: {INLINE_SECRET_MESSAGE}"]
+        assert find_problems(overrides=("telegram.token=" + KEY,)) == [
+            f"--set: telegram.token: {INLINE_SECRET_MESSAGE}"
+        ]
 
     def test_missing_ones(self, tmp_path: Path) -> None:
         file = write(
@@ -331,7 +335,7 @@ class TestSecrets:
             "    api_key: {file: no.txt}\n  light: {base_url: x, model: y, api_key: {file: empty.txt}}\n",
         )
         write(tmp_path, "\n", "empty.txt")
-        assert faults(file) == [
+        assert find_problems(file) == [
             f"{file}:1: telegram.token: environment variable NOT_SET is not set",
             f"{file}:6: models.main.api_key: file {tmp_path}/no.txt cannot be read: No such file or directory",
             f"{file}:7: models.light.api_key: file {tmp_path}/empty.txt is empty",
@@ -340,7 +344,7 @@ class TestSecrets:
 
     def test_need_exactly_one_place(self, tmp_path: Path) -> None:
         file = write(tmp_path, "telegram: {token: {}}\n")
-        assert faults(file) == [
+        assert find_problems(file) == [
             f"{file}:1: telegram.token: give exactly one of env (a variable's name) or file (a path)"
         ]
 
@@ -361,8 +365,8 @@ def test_the_default_file_is_the_nearest(tmp_path: Path, monkeypatch: pytest.Mon
     if not os.path.exists("/etc/kimas/kimas.yaml"):
         with pytest.raises(ConfigurationError, match="kimas init"):
             find_default_files(environment)
-    mine = write(tmp_path / "etc/kimas", "name: Mine\n")
-    assert find_default_files(environment) == (mine,)
+    own_file = write(tmp_path / "etc/kimas", "name: Mine\n")
+    assert find_default_files(environment) == (own_file,)
     write(tmp_path / "work", "name: Here\n")
     assert find_default_files(environment) == (Path("kimas.yaml"),)
 
@@ -393,8 +397,8 @@ class TestShippedFiles:
         """Every key stands there with its default and a comment: live, or in an optional part (`#key:`)."""
         text = (ROOT / "config/default.yaml").read_text("utf-8")
         optional = _optional_parts(text)
-        live, example = read_yaml(ROOT / "config/default.yaml"), read_yaml(write(tmp_path, optional))
-        lines = {**_leaf_lines(text, live.lines), **_leaf_lines(optional, example.lines)}
+        default_file, example = read_yaml(ROOT / "config/default.yaml"), read_yaml(write(tmp_path, optional))
+        lines = {**_leaf_lines(text, default_file.lines), **_leaf_lines(optional, example.lines)}
         for key in iter_setting_keys():
             # The platform of a further bot has the keys of the section of that name.
             if key.path[:2] == ("bots", "*") and len(key.path) > 3:
@@ -403,7 +407,7 @@ class TestShippedFiles:
                 continue
             results = [
                 (path, _at(data, path))
-                for data in (live.data, example.data)
+                for data in (default_file.data, example.data)
                 for path in lines
                 if key.matches(path, str(_at(data, (*path[:-1], "kind")) or ""))
                 and path[-1] in (_at(data, path[:-1]) or {})

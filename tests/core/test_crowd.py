@@ -22,12 +22,12 @@ def echo(body: Body) -> str:
 async def test_two_hundred_answers_at_once_do_not_mix() -> None:
     async def ask(number: int) -> MemorySink:
         sink = MemorySink()
-        await answer(Question(f"How do I install the package, asks number {number}?"), sink, wired)
+        await answer(Question(f"How do I install the package, asks number {number}?"), sink, deps)
         return sink
 
     async with LanguageModelPeer(reply=echo, ttft_s=0.1, tokens_per_s=100) as peer:
         model = models(peer)
-        wired = parts(model=model)
+        deps = parts(model=model)
         sinks = await asyncio.gather(*map(ask, range(SIZE)))
         await model.close()
     for number, sink in enumerate(sinks):

@@ -45,8 +45,8 @@ async def test_who_is_cancelled_leaves_none(tmp_path: Path, rounds: int) -> None
     reads = [asyncio.create_task(database.fetch_value(COUNT)) for _ in range(4)]
     for _ in range(rounds):
         await asyncio.sleep(0.001)
-    for read in reads:
-        read.cancel()
+    for read_task in reads:
+        read_task.cancel()
     await database.close()
     await asyncio.gather(*reads, return_exceptions=True)
     # What a thread sends to a loop that has ended is an error. It ends by itself, right after it has closed the file.

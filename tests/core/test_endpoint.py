@@ -105,9 +105,9 @@ async def test_many_replies_at_once_are_read_more_at_a_time() -> None:
         async def pieces() -> int:
             return len([piece async for piece in endpoint.stream(ASK) if piece.text])
 
-        alone = await pieces()
-        together = await asyncio.gather(*(pieces() for _ in range(80)))
-    assert max(together) < 0.7 * alone, (alone, max(together))
+        first_pieces = await pieces()
+        all_pieces = await asyncio.gather(*(pieces() for _ in range(80)))
+    assert max(all_pieces) < 0.7 * first_pieces, (first_pieces, max(all_pieces))
 
 
 def test_what_follows_the_end_is_not_read() -> None:
@@ -135,7 +135,7 @@ def test_chunks_of_every_kind(chunk: Body, texts: list[str], finished: bool) -> 
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "expected_text"),
     [
         ([], "no object"),
         ({"choices": []}, "without choices"),
@@ -143,8 +143,8 @@ def test_chunks_of_every_kind(chunk: Body, texts: list[str], finished: bool) -> 
         (None, "NoneType"),
     ],
 )
-def test_what_is_no_reply_is_refused(body: object, says: str) -> None:
-    with pytest.raises(InvalidReplyError, match=says):
+def test_what_is_no_reply_is_refused(body: object, expected_text: str) -> None:
+    with pytest.raises(InvalidReplyError, match=expected_text):
         parse_completion(body)
 
 
@@ -168,7 +168,7 @@ async def test_an_error_inside_a_stream_comes_after_the_text_before_it() -> None
 
 
 @pytest.mark.parametrize(
-    ("parts", "abort", "says"),
+    ("parts", "abort", "expected_text"),
     [
         ([f"data: {token('So')}\n\n".encode()], False, "broke off before its end"),
         ([f"data: {token('So')}\n\n".encode(), b"data: [DONE]\n\n"], False, "broke off before its end"),
@@ -177,9 +177,9 @@ async def test_an_error_inside_a_stream_comes_after_the_text_before_it() -> None
         ([b"<html>Bad gateway</html>"], False, "broke off before its end"),
     ],
 )
-async def test_a_reply_that_does_not_end_is_an_error(parts: list[bytes], abort: bool, says: str) -> None:
+async def test_a_reply_that_does_not_end_is_an_error(parts: list[bytes], abort: bool, expected_text: str) -> None:
     async with serving(parts, abort=abort) as endpoint:
-        with pytest.raises(ModelError, match=says):
+        with pytest.raises(ModelError, match=expected_text):
             await streamed_text(endpoint)
 
 
@@ -246,18 +246,18 @@ async def speaking(words: bytes | None) -> AsyncIterator[OpenAIClient]:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "expected_text"),
     [
         (b"", "big: the connection failed"),
         (None, "big did not answer in time"),
         (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "big: the connection failed"),
     ],
 )
-async def test_a_closed_connection_is_no_time_out_and_silence_is_one(words: bytes | None, says: str) -> None:
+async def test_a_closed_connection_is_no_time_out_and_silence_is_one(words: bytes | None, expected_text: str) -> None:
     async with speaking(words) as endpoint:
-        with pytest.raises(ModelError, match=says):
+        with pytest.raises(ModelError, match=expected_text):
             await endpoint.complete(ASK)
-        with pytest.raises(ModelError, match=says):
+        with pytest.raises(ModelError, match=expected_text):
             await streamed_text(endpoint)
 
 
@@ -314,7 +314,7 @@ async def test_two_hundred_conversations_at_once_do_not_mix() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content_type", "body", "says"),
+    ("content_type", "body", "expected_text"),
     [
         ("text/html", "<html>maintenance</html>", "text/html instead of JSON"),
         ("application/json", '"later"', "a reply that is no object but str"),
@@ -329,9 +329,11 @@ async def test_two_hundred_conversations_at_once_do_not_mix() -> None:
         ("application/json", '{"data": []}', "sent 0 vectors for 1 texts"),
     ],
 )
-async def test_what_is_no_embedding_is_an_error_of_the_endpoint(content_type: str, body: str, says: str) -> None:
+async def test_what_is_no_embedding_is_an_error_of_the_endpoint(
+    content_type: str, body: str, expected_text: str
+) -> None:
     async with embedding(body.encode(), content_type) as endpoint:
-        with pytest.raises(EmbeddingError, match=re.escape(says)):
+        with pytest.raises(EmbeddingError, match=re.escape(expected_text)):
             await endpoint.embed("m", ["text"])
 
 
@@ -368,7 +370,7 @@ async def test_the_numbers_of_many_vectors_are_not_read_on_the_event_loop() -> N
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "expected_text"),
     [
         (b'{"data": [' + b'"' + b"x" * (MAX_DIMENSION * MAX_NUMBER_BYTES) + b'"]}', "a reply of more than 640 kB"),
         (b"[" + b"[]," * (2 * MAX_DIMENSION) + b"[]]", "a reply of more than 16384 values"),
@@ -376,14 +378,14 @@ async def test_the_numbers_of_many_vectors_are_not_read_on_the_event_loop() -> N
         ("{}".encode("utf-16"), "sent 0 vectors for 1 texts"),
     ],
 )
-async def test_a_reply_to_a_text_has_a_longest_length(body: bytes, says: str) -> None:
+async def test_a_reply_to_a_text_has_a_longest_length(body: bytes, expected_text: str) -> None:
     async with embedding(body) as endpoint:
-        with pytest.raises(EmbeddingError, match=re.escape(says)):
+        with pytest.raises(EmbeddingError, match=re.escape(expected_text)):
             await endpoint.embed("m", ["text"])
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "expected_text"),
     [
         (b'{"choices": [{"message": {"content": "' + b"x" * MAX_COMPLETION_BYTES + b'"}}]}', "more than 4096 kB"),
         (b'{"choices": [' + b"{}," * 200_000 + b"{}]}", "more than 100000 values"),
@@ -391,9 +393,9 @@ async def test_a_reply_to_a_text_has_a_longest_length(body: bytes, says: str) ->
         (b"\xff\xfe", "instead of JSON"),
     ],
 )
-async def test_a_whole_completion_has_a_longest_length(body: bytes, says: str) -> None:
+async def test_a_whole_completion_has_a_longest_length(body: bytes, expected_text: str) -> None:
     async with embedding(body) as endpoint:
-        with pytest.raises(ModelError, match=re.escape(says)):
+        with pytest.raises(ModelError, match=re.escape(expected_text)):
             await endpoint.complete(ASK)
 
 

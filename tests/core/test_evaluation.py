@@ -123,9 +123,11 @@ def test_what_is_not_defined_is_none() -> None:
 
 
 async def test_an_answer_without_marks_is_tried_with_all_passages(tmp_path: Path) -> None:
-    plain = {**GOOD, "answer": "The server listens on port 8000."}
-    wrong = {**GOOD, "id": "b", "answer": "The server listens on port 9 [x, y].", "cited": []}
-    measurement = await evaluate_citations(read(tmp_path / "data.jsonl", plain, wrong), parts(InMemoryLibrary()))
+    uncited_case = {**GOOD, "answer": "The server listens on port 8000."}
+    wrong_case = {**GOOD, "id": "b", "answer": "The server listens on port 9 [x, y].", "cited": []}
+    measurement = await evaluate_citations(
+        read(tmp_path / "data.jsonl", uncited_case, wrong_case), parts(InMemoryLibrary())
+    )
     assert measurement.cases == 2
     assert measurement.citations["unchecked"].counts == Counts(1, 3, 0)
     # Without vectors nothing tells that boats have nothing to do with it.

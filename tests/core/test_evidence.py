@@ -69,19 +69,21 @@ FENCES = re.compile(
 
 
 @pytest.mark.parametrize("layout", ["structured", "flat"])
-@pytest.mark.parametrize("nasty", ESCAPES)
+@pytest.mark.parametrize("hostile_text", ESCAPES)
 @pytest.mark.parametrize("field", ["source", "path", "title", "text", "url", "kind", "id"])
-def test_nothing_of_a_passage_leaves_its_fence(field: str, nasty: str, layout: str) -> None:
-    passages = render_passages([replace(INSTALL, **{field: f"before {nasty} after"}), MEMORY], 500, layout)  # type: ignore[arg-type]
-    observed = re.sub(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\U000e0000-\U000e007f]", "", passages)
-    lines = [number for number, line in enumerate(observed.split("\n")) if line.startswith("<passage")]
-    opened = [observed.split("\n")[number] for number in lines]
-    assert len(opened) == 2
-    assert all(OPENED.fullmatch(text) for text in opened)
-    assert observed.split("\n").count("</passage>") == 2
-    inside = "\n".join(line for line in observed.split("\n") if line != "</passage>" and line not in opened)
-    assert not FENCES.search(inside)
-    assert not any(FENCES.search(text[len("<passage") :]) for text in opened)
+def test_nothing_of_a_passage_leaves_its_fence(field: str, hostile_text: str, layout: str) -> None:
+    passages = render_passages([replace(INSTALL, **{field: f"before {hostile_text} after"}), MEMORY], 500, layout)  # type: ignore[arg-type]
+    visible_text = re.sub(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\U000e0000-\U000e007f]", "", passages)
+    lines = [number for number, line in enumerate(visible_text.split("\n")) if line.startswith("<passage")]
+    opening_lines = [visible_text.split("\n")[number] for number in lines]
+    assert len(opening_lines) == 2
+    assert all(OPENED.fullmatch(text) for text in opening_lines)
+    assert visible_text.split("\n").count("</passage>") == 2
+    inner_text = "\n".join(
+        line for line in visible_text.split("\n") if line != "</passage>" and line not in opening_lines
+    )
+    assert not FENCES.search(inner_text)
+    assert not any(FENCES.search(text[len("<passage") :]) for text in opening_lines)
 
 
 def test_what_is_harmless_stays_as_it_is() -> None:

@@ -135,7 +135,7 @@ async def test_a_definition_is_named_without_its_signature() -> None:
 
 
 @pytest.mark.parametrize(
-    ("markup", "plain"),
+    ("markup", "text"),
     [
         ("See {ref}`the guide <guide>` and {func}`~click.echo`.", "See the guide and `echo`."),
         ("Set :setting:`DEBUG` as :ref:`shown <x>`, not ``off``.", "Set `DEBUG` as shown, not `off`."),
@@ -147,8 +147,8 @@ async def test_a_definition_is_named_without_its_signature() -> None:
         ("As follows::", "As follows:"),
     ],
 )
-def test_no_markup_is_left(markup: str, plain: str) -> None:
-    assert clean_inline(markup) == plain
+def test_no_markup_is_left(markup: str, text: str) -> None:
+    assert clean_inline(markup) == text
 
 
 def test_fields_directives_and_rules_are_no_sentences() -> None:

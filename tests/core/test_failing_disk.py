@@ -112,7 +112,7 @@ async def test_answers_of_the_future_count_for_nothing(tmp_path: Path) -> None:
         await journal.mark_answered(replace(MESSAGE, id=str(number)), Reply("So."))
     history, message = ChatHistory(journal.database), replace(MESSAGE, id="new")
     assert await history.count_answers_to(message, 600) == 3
-    later = {"received_at": NOW + timedelta(days=1), "settled_at": NOW + timedelta(days=1)}
-    await journal.database.write(update(messages).values(later))
+    later_times = {"received_at": NOW + timedelta(days=1), "settled_at": NOW + timedelta(days=1)}
+    await journal.database.write(update(messages).values(later_times))
     assert await history.count_answers_to(message, 600) == 0
     await journal.close()

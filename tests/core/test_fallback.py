@@ -31,7 +31,7 @@ NOBODY = "http://127.0.0.1:9/v1"
 
 
 @asynccontextmanager
-async def opened(
+async def open_models(
     *addresses: LanguageModelPeer | str, circuit: dict[str, float] | None = None, **main: Any
 ) -> AsyncIterator[RoleChatModel]:
     """Open the addresses as the main model and its fallbacks, in this order."""
@@ -101,7 +101,7 @@ class TestMovingOn:
     ) -> None:
         model_peer, two, _ = peers
         model_peer.hang = True
-        async with opened(model_peer, two, first_token_s=0.5) as models:
+        async with open_models(model_peer, two, first_token_s=0.5) as models:
             time_budget, first_token = budget(), 0.0
             async for _piece in models.stream("", ASK, role="main", budget=time_budget):
                 first_token = first_token or time_budget.elapsed_ms()
@@ -116,7 +116,7 @@ class TestMovingOn:
     ) -> None:
         model_peer, two, _ = peers
         model_peer.hang = two.hang = True
-        async with opened(*peers, first_token_s=60) as models:
+        async with open_models(*peers, first_token_s=60) as models:
             time_budget = budget(3)
             assert await streamed(models, time_budget) == "I am three."
         assert time_budget.remaining() > 0
@@ -141,12 +141,12 @@ class TestMovingOn:
     ) -> None:
         model_peer, two, _ = peers
         misbehave(model_peer, **fault)
-        async with opened(model_peer, two, first_token_s=0.2) as models:
+        async with open_models(model_peer, two, first_token_s=0.2) as models:
             assert await streamed(models) == "I am two."
             await idle(peers)
 
     async def test_an_unreachable_address_and_one_that_is_none(self, peers: list[LanguageModelPeer]) -> None:
-        async with opened(NOBODY, "http://[::1", peers[2]) as models:
+        async with open_models(NOBODY, "http://[::1", peers[2]) as models:
             assert await streamed(models) == await completed(models) == "I am three."
 
     @pytest.mark.parametrize("fault", [{"status": 503}, {"hang": True}], ids=str)
@@ -155,20 +155,20 @@ class TestMovingOn:
     ) -> None:
         model_peer, two, _ = peers
         misbehave(model_peer, **fault)
-        async with opened(model_peer, two, whole_s=0.2) as models:
+        async with open_models(model_peer, two, whole_s=0.2) as models:
             assert await completed(models) == "I am two."
             await idle(peers)
 
     async def test_the_last_endpoint_is_waited_for_to_the_deadline(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         model_peer.status, two.ttft_s = 500, 0.6
-        async with opened(model_peer, two, first_token_s=0.1) as models:
+        async with open_models(model_peer, two, first_token_s=0.1) as models:
             assert await streamed(models) == "I am two."
 
     async def test_all_fail_is_one_error_that_names_them_all(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         model_peer.status, two.hang = 500, True
-        async with opened(model_peer, two, NOBODY, first_token_s=0.2, whole_s=0.2) as models:
+        async with open_models(model_peer, two, NOBODY, first_token_s=0.2, whole_s=0.2) as models:
             for call in (streamed, completed):
                 with pytest.raises(ModelError) as caught:
                     await call(models)
@@ -178,7 +178,7 @@ class TestMovingOn:
     async def test_nothing_is_started_again_after_the_first_token(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         model_peer.drop_after = 2
-        async with opened(model_peer, two) as models:
+        async with open_models(model_peer, two) as models:
             got, error = await until_it_breaks(models, budget())
         assert "model-0" in error
         assert got == "I am"
@@ -187,7 +187,7 @@ class TestMovingOn:
     async def test_a_silence_in_the_middle_ends_the_reply(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         model_peer.stall_after = 2
-        async with opened(model_peer, two, stall_s=0.5) as models:
+        async with open_models(model_peer, two, stall_s=0.5) as models:
             time_budget = budget()
             got, error = await until_it_breaks(models, time_budget)
             await idle(peers)
@@ -197,7 +197,7 @@ class TestMovingOn:
         assert two.requests == []
 
     async def test_a_slow_reader_is_not_taken_for_a_silent_endpoint(self, peers: list[LanguageModelPeer]) -> None:
-        async with opened(peers[0], stall_s=0.3) as models:
+        async with open_models(peers[0], stall_s=0.3) as models:
             text = ""
             async for piece in models.stream("", ASK, role="main", budget=budget()):
                 text += piece
@@ -212,7 +212,7 @@ class TestCircuit:
         model_peer, two, _ = peers
         model_peer.hang = True
         circuit = {"failures": 2, "rest_s": 3}
-        async with opened(model_peer, two, first_token_s=1.5, circuit=circuit) as models:
+        async with open_models(model_peer, two, first_token_s=1.5, circuit=circuit) as models:
             for _ in range(2):
                 assert await streamed(models) == "I am two."
             started_at = time.monotonic()
@@ -226,7 +226,7 @@ class TestCircuit:
     async def test_rests_again_after_a_failed_probe(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         model_peer.status = 500
-        async with opened(model_peer, two, circuit={"failures": 1, "rest_s": 1.5}) as models:
+        async with open_models(model_peer, two, circuit={"failures": 1, "rest_s": 1.5}) as models:
             await completed(models)
             await asyncio.sleep(1.6)
             for _ in range(4):
@@ -236,7 +236,7 @@ class TestCircuit:
     async def test_lets_one_probe_through_at_a_time(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         model_peer.status = 500
-        async with opened(model_peer, two, first_token_s=1, circuit={"failures": 1, "rest_s": 0.2}) as models:
+        async with open_models(model_peer, two, first_token_s=1, circuit={"failures": 1, "rest_s": 0.2}) as models:
             await streamed(models)
             misbehave(model_peer, status=0, hang=True)
             await asyncio.sleep(0.3)
@@ -246,7 +246,7 @@ class TestCircuit:
     async def test_a_probe_that_is_cancelled_lets_another_one_through(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         model_peer.status = 500
-        async with opened(model_peer, two, circuit={"failures": 1, "rest_s": 0.1}) as models:
+        async with open_models(model_peer, two, circuit={"failures": 1, "rest_s": 0.1}) as models:
             await completed(models)
             misbehave(model_peer, status=0, hang=True)
             await asyncio.sleep(0.2)
@@ -258,7 +258,7 @@ class TestCircuit:
     async def test_a_stream_that_nobody_wants_any_more_opens_none(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         model_peer.ttft_s = 5.0
-        async with opened(model_peer, two, circuit={"failures": 1, "rest_s": 60}) as models:
+        async with open_models(model_peer, two, circuit={"failures": 1, "rest_s": 60}) as models:
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(streamed(models), TIMEOUT_GRACE_S + 0.2)
             model_peer.ttft_s = 0.0
@@ -267,7 +267,7 @@ class TestCircuit:
     async def test_with_all_open_the_least_recently_failed_is_asked(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         model_peer.status = two.status = 500
-        async with opened(model_peer, two, circuit={"failures": 1, "rest_s": 60}) as models:
+        async with open_models(model_peer, two, circuit={"failures": 1, "rest_s": 60}) as models:
             with pytest.raises(ModelError):
                 await completed(models)
             model_peer.status = two.status = 0
@@ -277,7 +277,7 @@ class TestCircuit:
     async def test_an_only_endpoint_is_asked_whatever_its_circuit(self, peers: list[LanguageModelPeer]) -> None:
         model_peer = peers[0]
         model_peer.api_key = "another"
-        async with opened(model_peer, circuit={"failures": 1, "rest_s": 60}) as models:
+        async with open_models(model_peer, circuit={"failures": 1, "rest_s": 60}) as models:
             for _ in range(3):
                 with pytest.raises(ModelError, match="API key"):
                     await completed(models)
@@ -287,14 +287,14 @@ class TestCircuit:
     async def test_a_refused_request_is_no_failure_of_the_endpoint(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         model_peer.status, model_peer.failures = 400, 6
-        async with opened(model_peer, two, circuit={"failures": 1, "rest_s": 60}) as models:
+        async with open_models(model_peer, two, circuit={"failures": 1, "rest_s": 60}) as models:
             replies = [await completed(models) for _ in range(7)]
         assert replies == ["I am two."] * 6 + ["I am one."]
 
     async def test_breaks_in_the_middle_count(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         model_peer.drop_after = 1
-        async with opened(model_peer, two, circuit={"failures": 2, "rest_s": 60}) as models:
+        async with open_models(model_peer, two, circuit={"failures": 2, "rest_s": 60}) as models:
             for _ in range(2):
                 with pytest.raises(ModelError):
                     await streamed(models)
@@ -303,7 +303,7 @@ class TestCircuit:
     async def test_calls_that_a_stage_gave_up_count_after_a_fair_chance(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         model_peer.hang = True
-        async with opened(model_peer, two, whole_s=4, circuit={"failures": 1, "rest_s": 60}) as models:
+        async with open_models(model_peer, two, whole_s=4, circuit={"failures": 1, "rest_s": 60}) as models:
             for patience_s, request_count in ((TIMEOUT_GRACE_S / 2, 1), (TIMEOUT_GRACE_S + 0.2, 2)):
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(completed(models), patience_s)
@@ -319,7 +319,7 @@ class TestCircuit:
         model_peer, two, _ = peers
         model_peer.status = 500
         main: dict[str, Any] = {"api_key": {"env": "TEST_KEY"}}
-        async with opened(model_peer, two, circuit={"failures": 1, "rest_s": 0.1}, **main) as models:
+        async with open_models(model_peer, two, circuit={"failures": 1, "rest_s": 0.1}, **main) as models:
             await completed(models)
             model_peer.status = 0
             await asyncio.sleep(0.2)
@@ -328,7 +328,7 @@ class TestCircuit:
         places = [
             log.index(event) for event in ("circuit.opened", "model.failed_over", "circuit.probed", "circuit.closed")
         ]
-        assert all(before < after for before, after in pairwise(places))
+        assert all(earlier_place < later_place for earlier_place, later_place in pairwise(places))
         assert f"model-0 at {model_peer.base_url}" in log
         assert "hush" not in log
         assert "treasure" not in log
@@ -338,7 +338,7 @@ class TestHedging:
     async def test_is_off_unless_configured(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         model_peer.ttft_s = 0.4
-        async with opened(model_peer, two) as models:
+        async with open_models(model_peer, two) as models:
             assert await streamed(models) == "I am one."
         assert two.requests == []
 
@@ -346,7 +346,7 @@ class TestHedging:
     async def test_the_second_wins_when_the_first_is_slow(self, peers: list[LanguageModelPeer], call: Any) -> None:
         model_peer, two, _ = peers
         model_peer.ttft_s = 30.0
-        async with opened(model_peer, two, hedge_after_s=0.1) as models:
+        async with open_models(model_peer, two, hedge_after_s=0.1) as models:
             time_budget = budget()
             assert await call(models, time_budget) == "I am two."
             await idle(peers)
@@ -357,7 +357,7 @@ class TestHedging:
     async def test_the_first_wins_when_the_second_is_slower(self, peers: list[LanguageModelPeer], call: Any) -> None:
         model_peer, two, _ = peers
         model_peer.ttft_s, two.hang = 1.0, True
-        async with opened(model_peer, two, hedge_after_s=0.1) as models:
+        async with open_models(model_peer, two, hedge_after_s=0.1) as models:
             assert await call(models) == "I am one."
             await idle(peers)
         assert len(two.requests) == 1
@@ -365,7 +365,7 @@ class TestHedging:
     async def test_an_only_endpoint_is_asked_twice(self, peers: list[LanguageModelPeer]) -> None:
         model_peer = peers[0]
         model_peer.hang = True
-        async with opened(model_peer, hedge_after_s=1) as models:
+        async with open_models(model_peer, hedge_after_s=1) as models:
             task = asyncio.create_task(streamed(models))
             while not model_peer.requests:
                 await asyncio.sleep(0.005)
@@ -378,7 +378,7 @@ class TestHedging:
     async def test_a_fast_failure_needs_no_hedge(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         model_peer.status = 500
-        async with opened(model_peer, two, hedge_after_s=30) as models:
+        async with open_models(model_peer, two, hedge_after_s=30) as models:
             time_budget = budget()
             assert await streamed(models, time_budget) == "I am two."
         assert time_budget.elapsed_ms() < 20_000
@@ -387,7 +387,7 @@ class TestHedging:
         model_peer, two, _ = peers
         model_peer.hang = True
         two.status = 500
-        async with opened(*peers, hedge_after_s=0.1, first_token_s=0.8) as models:
+        async with open_models(*peers, hedge_after_s=0.1, first_token_s=0.8) as models:
             assert await streamed(models) == "I am three."
             await idle(peers)
         assert [len(peer.requests) for peer in peers] == [1, 1, 1]
@@ -395,7 +395,7 @@ class TestHedging:
     async def test_slowness_alone_opens_no_circuit(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         circuit = {"failures": 1, "rest_s": 60}
-        async with opened(model_peer, two, hedge_after_s=0.1, circuit=circuit) as models:
+        async with open_models(model_peer, two, hedge_after_s=0.1, circuit=circuit) as models:
             # The first is cancelled later than a fair chance takes.
             model_peer.ttft_s, two.ttft_s = 4.0, 1.0
             assert await completed(models) == "I am two."
@@ -406,7 +406,7 @@ class TestHedging:
         model_peer, two, _ = peers
         # Whoever is given up for the second one has reached the first one by then.
         model_peer.ttft_s = 1.5
-        async with opened(model_peer, two, hedge_after_s=0.7, hedge_share=0.1) as models:
+        async with open_models(model_peer, two, hedge_after_s=0.7, hedge_share=0.1) as models:
             await asyncio.gather(*(completed(models) for _ in range(30)))
         assert len(model_peer.requests) == 30
         assert 1 <= len(two.requests) <= 4
@@ -414,7 +414,7 @@ class TestHedging:
     async def test_a_call_is_hedged_once(self, peers: list[LanguageModelPeer]) -> None:
         for peer in peers:
             peer.hang = True
-        async with opened(*peers, hedge_after_s=0.05, hedge_share=1, first_token_s=0.6) as models:
+        async with open_models(*peers, hedge_after_s=0.05, hedge_share=1, first_token_s=0.6) as models:
             with pytest.raises(ModelError):
                 await streamed(models, budget(1.8))
             await idle(peers)
@@ -423,15 +423,15 @@ class TestHedging:
     async def test_a_start_that_comes_second_in_the_same_moment_is_let_go(self) -> None:
         settings = ModelSettings(base_url=NOBODY, model="none", hedge_after_s=0.02)
         target = Deployment(OpenAIClient.open(NOBODY, "", 1), settings, CircuitBreaker("none", CircuitSettings()))
-        start_event, dropped, together = list[int](), list[int](), asyncio.Event()
+        start_event, dropped, both_started = list[int](), list[int](), asyncio.Event()
 
         async def start(attempt: Attempt) -> int:
             start_event.append(len(start_event))
-            mine = start_event[-1]
+            own_event = start_event[-1]
             if len(start_event) == 2:
-                together.set()
-            await together.wait()
-            return mine
+                both_started.set()
+            await both_started.wait()
+            return own_event
 
         async def drop(number: int) -> None:
             dropped.append(number)
@@ -447,7 +447,7 @@ class TestRetry:
     ) -> None:
         model_peer = peers[0]
         misbehave(model_peer, status=429, failures=1, retry_after=0.4)
-        async with opened(model_peer) as models:
+        async with open_models(model_peer) as models:
             for call in (streamed, completed):
                 model_peer.failures, time_budget = 1, budget()
                 assert await call(models, time_budget) == "I am one."
@@ -457,7 +457,7 @@ class TestRetry:
     async def test_a_server_error_is_retried_once(self, peers: list[LanguageModelPeer]) -> None:
         model_peer = peers[0]
         model_peer.status = 503
-        async with opened(model_peer) as models:
+        async with open_models(model_peer) as models:
             with pytest.raises(ModelError, match="status 503"):
                 await streamed(models)
             assert len(model_peer.requests) == 2
@@ -467,7 +467,7 @@ class TestRetry:
     async def test_a_wait_that_does_not_fit_the_budget_is_not_begun(self, peers: list[LanguageModelPeer]) -> None:
         model_peer = peers[0]
         misbehave(model_peer, status=429, retry_after=20)
-        async with opened(model_peer) as models:
+        async with open_models(model_peer) as models:
             time_budget = budget(30)
             with pytest.raises(ModelError, match="status 429"):
                 await streamed(models, time_budget)
@@ -478,7 +478,7 @@ class TestRetry:
     async def test_a_refusal_is_not_retried(self, peers: list[LanguageModelPeer], status: int) -> None:
         model_peer = peers[0]
         model_peer.status = status
-        async with opened(model_peer) as models:
+        async with open_models(model_peer) as models:
             with pytest.raises(ModelError):
                 await completed(models)
         assert len(model_peer.requests) == 1
@@ -486,7 +486,7 @@ class TestRetry:
     async def test_with_a_fallback_nobody_waits(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         misbehave(model_peer, status=429, retry_after=20)
-        async with opened(model_peer, two) as models:
+        async with open_models(model_peer, two) as models:
             time_budget = budget()
             assert await streamed(models, time_budget) == "I am two."
         assert time_budget.elapsed_ms() < 15_000
@@ -515,7 +515,7 @@ class TestPrices:
         assert second.cost == {"writer": pytest.approx(3 * 0.5 / 1e6)}
 
     async def test_an_unknown_price_costs_nothing(self, peers: list[LanguageModelPeer]) -> None:
-        async with opened(peers[0]) as models:
+        async with open_models(peers[0]) as models:
             time_budget = budget()
             await completed(models, time_budget)
         assert time_budget.tokens["main.prompt"] > 0
@@ -535,7 +535,7 @@ async def test_a_reader_who_leaves_takes_the_connection_along(peers: list[Langua
     model_peer = peers[0]
     model_peer.tokens_per_s = 1
     arrived = list[str]()
-    async with opened(model_peer, peers[1], hedge_after_s=30) as models:
+    async with open_models(model_peer, peers[1], hedge_after_s=30) as models:
         with suppress(TimeoutError):
             async with (
                 asyncio.timeout(0.7),

@@ -87,15 +87,15 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
     await journal.close()
 
 
-async def cited(question: Question, sink: Sink) -> Reply:
+async def answer_with_citation(question: Question, sink: Sink) -> Reply:
     reply = Reply(f"With pip [1]. {len(question.history)}", CITED, trace=Trace(question.text, "single", ("docs",), {}))
     await sink.finish(reply)
     return reply
 
 
-def pressed(choice: str, number: str, person: str = "42", about: str = "1", chat: str = "room") -> Message:
+def pressed(choice: str, number: str, person: str = "42", question_id: str = "1", chat: str = "room") -> Message:
     return to_press(
-        Message(number, ConversationKey("test", chat), person, person, "", datetime.now(UTC)), choice, about
+        Message(number, ConversationKey("test", chat), person, person, "", datetime.now(UTC)), choice, question_id
     )
 
 
@@ -103,12 +103,12 @@ async def deliver(
     journal: Journal,
     *messages: Message,
     room: RecordingAdapter | None = None,
-    says: AnswerFunction = cited,
+    answer: AnswerFunction = answer_with_citation,
     **changes: object,
 ) -> RecordingAdapter:
     """Let each message be settled before the next one arrives."""
     room = room or RecordingAdapter()
-    processor = make_processor(settings(**changes), journal, says)
+    processor = make_processor(settings(**changes), journal, answer)
     for message in messages:
         await processor.handler_for(room)(message)
         while processor._tasks:
@@ -116,8 +116,8 @@ async def deliver(
     return room
 
 
-async def counts(journal: Journal, about: str = "1", person: str = "42") -> tuple[str, str, int, int]:
-    rating = await FeedbackRepository(journal.database).get_rating(pressed("up", "-", person), about)
+async def counts(journal: Journal, question_id: str = "1", person: str = "42") -> tuple[str, str, int, int]:
+    rating = await FeedbackRepository(journal.database).get_rating(pressed("up", "-", person), question_id)
     return rating.verdict, rating.reason, rating.up, rating.down
 
 
@@ -189,7 +189,7 @@ async def test_a_press_left_half_done_by_a_crash_is_not_undone_by_the_next_start
     half = pressed("up", "a")
     await journal.record_message(half)
     await FeedbackRepository(journal.database).rate(half, "1", "up")
-    room, processor = RecordingAdapter(), make_processor(settings(), journal, cited)
+    room, processor = RecordingAdapter(), make_processor(settings(), journal, answer_with_citation)
     await processor.resume(room)
     assert await processor.drain(60) == 0
     assert await counts(journal) == ("up", "", 1, 0)
@@ -206,14 +206,15 @@ async def test_a_press_that_cannot_be_acknowledged_counts_all_the_same(journal: 
 
 
 @pytest.mark.parametrize(
-    "forged", [pressed("up", "a", about="99"), pressed("up", "a", chat="elsewhere"), pressed("up", "a", about="2")]
+    "forged",
+    [pressed("up", "a", question_id="99"), pressed("up", "a", chat="elsewhere"), pressed("up", "a", question_id="2")],
 )
 async def test_a_press_under_no_answer_of_ours_says_so_and_changes_nothing(journal: Journal, forged: Message) -> None:
     silent_message, helped = (
         replace(MESSAGE, id="2", addressed=False),
         replace(MESSAGE, id="3", command="help", text=""),
     )
-    room = await deliver(journal, MESSAGE, silent_message, helped, forged, pressed("up", "b", about="3"))
+    room = await deliver(journal, MESSAGE, silent_message, helped, forged, pressed("up", "b", question_id="3"))
     assert room.sinks["a"].failures == [ENGLISH.unknown_answer]
     assert room.sinks["b"].failures == [ENGLISH.unknown_answer]
     assert await rows(journal, "SELECT * FROM feedback") == []
@@ -225,7 +226,7 @@ async def test_a_press_neither_waits_for_an_answer_nor_counts_as_something_said(
     async def slowly(question: Question, sink: Sink) -> Reply:
         if question.text == "Slow?":
             await event.wait()
-        return await cited(question, sink)
+        return await answer_with_citation(question, sink)
 
     room = await deliver(journal, MESSAGE)
     processor = make_processor(settings(run={"workers": 1}), journal, slowly)
@@ -270,15 +271,15 @@ async def test_the_asker_has_it_answered_once_more_knowing_that_it_did_not_help(
 
     async def noted(question: Question, sink: Sink) -> Reply:
         questions.append(question)
-        return await cited(question, sink)
+        return await answer_with_citation(question, sink)
 
     presses = [
         pressed("outdated", "a"),
         pressed("again", "b"),
         pressed("again", "c"),
-        pressed("again", "d", about="1~2"),
+        pressed("again", "d", question_id="1~2"),
     ]
-    room = await deliver(journal, MESSAGE, *presses, says=noted)
+    room = await deliver(journal, MESSAGE, *presses, answer=noted)
     second_question = questions[1]
     assert len(questions) == 2
     assert isinstance(second_question, RetryQuestion)
@@ -296,7 +297,7 @@ async def test_the_asker_has_it_answered_once_more_knowing_that_it_did_not_help(
     assert room.get_reply("b") == ENGLISH.retrying
     assert [room.sinks[number].failures for number in "cd"] == [[ENGLISH.already_retried], [ENGLISH.already_retried]]
     assert room.made_for["1~2"].reply_options.has_rating_buttons, "the second answer is rated as well"
-    room = await deliver(journal, pressed("down", "e", about="1~2"))
+    room = await deliver(journal, pressed("down", "e", question_id="1~2"))
     assert room.choices("e") == ["wrong", "outdated", "other", "unclear"]
 
 
@@ -333,7 +334,7 @@ async def test_another_try_survives_a_kill(journal: Journal) -> None:
         await start_event.wait()
     await processor.drain(0)
     room = RecordingAdapter()
-    second_processor = make_processor(settings(), journal, cited)
+    second_processor = make_processor(settings(), journal, answer_with_citation)
     await second_processor.resume(room)
     assert await second_processor.drain(60) == 0
     assert room.get_reply("1~2").startswith("With pip")
@@ -357,7 +358,7 @@ async def test_days_and_labels(journal: Journal) -> None:
     presses = [
         pressed("up", "a"),
         pressed("wrong", "b", "43"),
-        pressed("wrong", "c", about="2"),
+        pressed("wrong", "c", question_id="2"),
         pressed("up", "d", "44"),
     ]
     await deliver(journal, MESSAGE, second, *presses)
@@ -375,11 +376,11 @@ async def test_days_and_labels(journal: Journal) -> None:
 
 async def test_more_effort_means_time_strategy_and_other_passages() -> None:
     question = to_retry_question(Question("How?"), (), ["install"], "wrong")
-    changed = with_more_effort(
+    stronger_deps = with_more_effort(
         parts(configuration=settings(budget={"deadline_s": 10}, feedback={"effort": 3})), question
     )
-    assert (changed.settings.budget.deadline_s, changed.settings.strategies.allowed) == (30, ("planning",))
-    assert changed.settings.strategies.iterations == 9
+    assert (stronger_deps.settings.budget.deadline_s, stronger_deps.settings.strategies.allowed) == (30, ("planning",))
+    assert stronger_deps.settings.strategies.iterations == 9
     unseen = ExcludingLibrary(InMemoryLibrary(), frozenset(["install"]))
     assert [result.id for result in await unseen.search("docs", "install memory package", 5)] == [MEMORY.id]
     assert [result.id for result in await unseen.search("docs", "pip", 5)] == [INSTALL.id], (
@@ -397,15 +398,17 @@ async def test_what_did_not_satisfy_is_answered_by_planning_over_other_passages(
         model = models(peer)
         try:
             answering = AnswerService(parts(InMemoryLibrary((INSTALL, MEMORY)), model))
-            before = (Turn("user", "install the memory package"), Turn("assistant", "With pip."))
-            question = to_retry_question(Question("install the memory package"), before, ["install"], "wrong")
+            history = (Turn("user", "install the memory package"), Turn("assistant", "With pip."))
+            question = to_retry_question(Question("install the memory package"), history, ["install"], "wrong")
             reply = await answering.answer(question, MemorySink())
-            plain = await answer(Question("install the memory package"), MemorySink(), parts(InMemoryLibrary(), model))
+            plain_reply = await answer(
+                Question("install the memory package"), MemorySink(), parts(InMemoryLibrary(), model)
+            )
         finally:
             await model.close()
     assert reply.trace.strategy == "planning"
     assert [passage.id for passage in reply.passages] == ["memory"]
-    assert plain.trace.strategy == "single"
+    assert plain_reply.trace.strategy == "single"
     assert ENGLISH.complaints["wrong"] in str(peer.sent("write")[0]["messages"])
 
 

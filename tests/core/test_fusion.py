@@ -29,8 +29,8 @@ def test_both_sides_are_weighted() -> None:
 def test_a_score_does_not_depend_on_what_else_was_found() -> None:
     searched = [passage("a", 0.8, 0.3), passage("b", 0.5, 0.9), passage("c", -0.3, 0.2), passage("d", 0.1, 0)]
     assert scores(*searched[:2]).items() <= scores(*searched).items()
-    again = fuse([*fuse(searched[:2], 0.5, 1), *fuse(searched[2:], 0.5)], 0.5)
-    assert {item.id: item.score for item in again}.items() <= scores(*searched).items()
+    fused_passages = fuse([*fuse(searched[:2], 0.5, 1), *fuse(searched[2:], 0.5)], 0.5)
+    assert {item.id: item.score for item in fused_passages}.items() <= scores(*searched).items()
 
 
 def test_without_vectors_words_count_alone() -> None:

@@ -121,9 +121,9 @@ async def test_an_answer_without_evidence_calls_by_itself_where_that_is_configur
         await sink.finish(created)
         return created
 
-    room = await deliver(journal, MESSAGE, says=empty, handoff=HELPER)
+    room = await deliver(journal, MESSAGE, answer=empty, handoff=HELPER)
     assert "1~h" not in room.sinks
-    room = await deliver(journal, replace(MESSAGE, id="2"), says=empty, handoff={**HELPER, "when": ["nothing_found"]})
+    room = await deliver(journal, replace(MESSAGE, id="2"), answer=empty, handoff={**HELPER, "when": ["nothing_found"]})
     assert room.get_reply("2~h") == CALL
     room = await deliver(journal, replace(MESSAGE, id="3"), handoff={**HELPER, "when": ["nothing_found"]})
     assert "3~h" not in room.sinks, "a cited answer helps"
@@ -162,10 +162,12 @@ async def test_learn_keeps_any_message_with_its_question(journal: Journal) -> No
     message = replace(MESSAGE, addressed=False, text="Which port is it?")
     notice = replace(message, id="2", author_id="8", author="Cleo", text="8000.", reply_to="1")
     learn = replace(MESSAGE, id="3", command="learn", text="", reply_to="2", quoted="8000.", author_id="7")
-    again, untrusted = replace(learn, id="4"), replace(learn, id="5", author_id="9")
+    repeated_command, untrusted = replace(learn, id="4"), replace(learn, id="5", author_id="9")
     lone_message = replace(learn, id="6", reply_to="99", quoted="By bus.", text="How do I get there?")
-    nothing = replace(learn, id="7", reply_to="", quoted="")
-    room = await deliver(journal, message, notice, learn, again, untrusted, lone_message, nothing, handoff=TRUSTED)
+    empty_command = replace(learn, id="7", reply_to="", quoted="")
+    room = await deliver(
+        journal, message, notice, learn, repeated_command, untrusted, lone_message, empty_command, handoff=TRUSTED
+    )
     assert await lessons(journal) == [
         ("Which port is it?", "8000.", "pending"),
         ("How do I get there?", "By bus.", "pending"),
@@ -188,15 +190,15 @@ async def test_the_question_of_what_is_learned_is_what_it_replies_to_or_what_its
     message = replace(first, id=f"{LONG}02", key=thread, author_id="8", text="It is 8000.")
     by_link = replace(MESSAGE, id="3", command="learn", text=f"https://chat.example/room/{LONG}02", author_id="7")
     # The message itself came with the command, and was not seen before.
-    chosen = replace(by_link, id="4", text="", reply_to="99", quoted="Port 8000.", parent_id="1")
-    in_thread = replace(chosen, id="5", key=thread, reply_to="98", quoted="8000!", parent_id="")
-    await deliver(journal, first, message, by_link, chosen, in_thread, handoff=TRUSTED)
+    menu_command = replace(by_link, id="4", text="", reply_to="99", quoted="Port 8000.", parent_id="1")
+    in_thread = replace(menu_command, id="5", key=thread, reply_to="98", quoted="8000!", parent_id="")
+    await deliver(journal, first, message, by_link, menu_command, in_thread, handoff=TRUSTED)
     answers = ["It is 8000.", "Port 8000.", "8000!"]
     assert await lessons(journal) == [("Which port is it?", answer, "pending") for answer in answers]
 
 
 async def test_a_link_into_a_closed_thread_or_another_chat_teaches_nothing(journal: Journal) -> None:
-    closed = replace(
+    restricted_message = replace(
         MESSAGE,
         id=f"{LONG}01",
         key=replace(CHAT, thread="9"),
@@ -210,9 +212,9 @@ async def test_a_link_into_a_closed_thread_or_another_chat_teaches_nothing(journ
     learn = replace(MESSAGE, id="3", command="learn", text=f"https://chat.example/room/{LONG}01 Why?", author_id="7")
     other = replace(learn, id="4", text=f"https://chat.example/hall/{LONG}02 Why?")
     ours = replace(learn, id="5", text=f"https://chat.example/room/{LONG}77")
-    await deliver(journal, closed, other_chat_message)
-    await journal.mark_posted(closed, f"{LONG}77")
-    await journal.mark_answered(closed, Reply("A secret answer."))
+    await deliver(journal, restricted_message, other_chat_message)
+    await journal.mark_posted(restricted_message, f"{LONG}77")
+    await journal.mark_answered(restricted_message, Reply("A secret answer."))
     room = await deliver(journal, learn, other, ours, handoff=TRUSTED)
     assert [room.sinks[name].failures for name in ("3", "4", "5")] == [[ENGLISH.learn_usage]] * 3
     assert await lessons(journal) == []
@@ -261,14 +263,14 @@ async def test_a_persons_correction_of_our_answer_is_learned(journal: Journal) -
     assert await lessons(journal) == [(MESSAGE.text, "No, with apt.", "pending")]
 
 
-async def taught(journal: Journal, count: int = 1) -> None:
+async def teach(journal: Journal, count: int = 1) -> None:
     for number in range(1, count + 1):
         lesson = replace(MESSAGE, id=f"l{number}", author="Ben", author_id="7")
         await TaughtAnswerRepository(journal.database).submit(lesson, "42", f"Question {number}?", f"Answer {number}.")
 
 
 async def test_review_by_commands_needs_the_right_and_is_audited(journal: Journal) -> None:
-    await taught(journal, 2)
+    await teach(journal, 2)
     boss = replace(MESSAGE, command="faq", author_id="9", author="Boss")
     texts = ["", "approve 1", "edit 2 A better one.", "reject 2", "approve 7", "approve"]
     orders = [replace(boss, id=f"o{number}", text=text) for number, text in enumerate(texts)]
@@ -301,7 +303,7 @@ async def test_who_looks_after_one_chat_reviews_what_was_taught_there(journal: J
 
 async def test_what_is_approved_becomes_documents_and_what_is_rejected_leaves(journal: Journal, tmp_path: Path) -> None:
     source = TaughtAnswers("learned", tmp_path, JournalSettings())
-    await taught(journal, 3)
+    await teach(journal, 3)
     book = TaughtAnswerRepository(journal.database)
     await book.decide(1, "approved", "Boss")
     await book.decide(2, "rejected", "Boss")
@@ -319,17 +321,17 @@ async def test_what_is_approved_becomes_documents_and_what_is_rejected_leaves(jo
 
 
 async def test_who_asked_is_forgotten_in_what_waits_for_a_review(journal: Journal) -> None:
-    await taught(journal)
+    await teach(journal)
     await deliver(journal, replace(MESSAGE, id="9", command="forget"))
     assert await lessons(journal) == []
-    await taught(journal)
+    await teach(journal)
     await TaughtAnswerRepository(journal.database).decide(2, "approved", "Boss")
     await deliver(journal, replace(MESSAGE, id="10", command="forget"))
     assert len(await lessons(journal)) == 1, "what became knowledge stays, without who asked"
 
 
 async def test_what_was_never_approved_is_forgotten_in_time(journal: Journal) -> None:
-    await taught(journal, 2)
+    await teach(journal, 2)
     await TaughtAnswerRepository(journal.database).decide(1, "approved", "Boss")
     async with journal.database.transaction() as connection:
         await connection.execute(text("UPDATE taught_answers SET at = '2020-01-01 00:00:00.000000'"))

@@ -119,26 +119,26 @@ async def _no_version(_sources: Collection[str], _oldest_s: float) -> Mapping[st
     return {}
 
 
-def _everything(allowed: Sequence[str], **changes: object) -> Settings:
+def _everything(strategies: Sequence[str], **changes: object) -> Settings:
     agents = {name: {"sources": [name], "compression": "model", "rewrites": ["keyword"]} for name in ("docs", "other")}
     return settings(
         budget={"deadline_s": EVERY_S},
         sources={name: {"kind": "faq", "path": "faq.yaml"} for name in ("docs", "other")},
         agents=agents,
-        strategies={"allowed": list(allowed), "default": allowed[-1]},
+        strategies={"allowed": list(strategies), "default": strategies[-1]},
         **changes,
     )
 
 
 async def _answer_question(
-    peer: ScriptedPeer, question: Question, allowed: Sequence[str], database: Database | None, *, stuck: bool = True
+    peer: ScriptedPeer, question: Question, strategies: Sequence[str], database: Database | None, *, stuck: bool = True
 ) -> Reply:
     """Ask with everything stuck around the model, or with nothing; what of the model hangs is up to the peer."""
     library = Stuck((INSTALL, MEMORY, OTHER))
     library.stages = frozenset(("route", "search", "similarity") if stuck else ())
     sink = StuckSink() if stuck else MemorySink()
     images = {"main": {"base_url": peer.base_url, "model": "test-model", "images": True}}
-    configuration = _everything(allowed, models=images)
+    configuration = _everything(strategies, models=images)
     chat_model = models(peer, images=True)
     await chat_model.warm_up()
     line = parts(library, chat_model, configuration, OrderKeeper(60 if stuck else 0))
@@ -213,19 +213,19 @@ async def test_one_that_hangs_is_the_one_that_is_cut(
     assert left_behind() == []
 
 
-def _expected(strategy: str, allowed: Sequence[str]) -> set[str]:
+def _expected(strategy: str, strategies: Sequence[str]) -> set[str]:
     """Return the stages that hang in every case of a kind, however the times fall."""
     stages = {"route", "search", "look_back", "open"}
     if strategy != "conversation":
         stages |= {"vision"} if strategy == "picture" else {"look_up"}
     by_strategy = {"single": {"compress"}, "parallel": {"split"}, "planning": {"plan"}, "react": {"react"}}
-    stages |= by_strategy.get(allowed[-1], set())
-    if allowed[-1] != "simple":
+    stages |= by_strategy.get(strategies[-1], set())
+    if strategies[-1] != "simple":
         stages |= {"rewrite_keyword"}
         stages |= {"context"} if strategy != "look-up" else set()
     # A choice that needs another query cancels the single search that was made ahead of it.
-    stages |= {"rewrite"} if strategy != "look-up" and allowed[-1] in ("single", "planning") else set()
-    return stages | ({"choose"} if len(allowed) > 1 else set())
+    stages |= {"rewrite"} if strategy != "look-up" and strategies[-1] in ("single", "planning") else set()
+    return stages | ({"choose"} if len(strategies) > 1 else set())
 
 
 async def test_the_trace_says_why_something_was_cut(peer: ScriptedPeer) -> None:
@@ -241,11 +241,11 @@ async def test_the_trace_says_why_something_was_cut(peer: ScriptedPeer) -> None:
     await chat_model.warm_up()
     reply = await answer(FOLLOW_UP, MemorySink(), parts(library, chat_model, configuration))
     await chat_model.close()
-    why = reply.trace.why_cut
-    assert set(why) == set(reply.trace.cut)
+    reasons = reply.trace.why_cut
+    assert set(reasons) == set(reply.trace.cut)
     expected = {"rewrite": "late", "context": "failed", "choose": "unreadable", "search": "failed"}
-    assert expected.items() <= why.items()
-    assert why["look_back"] == "failed"
+    assert expected.items() <= reasons.items()
+    assert reasons["look_back"] == "failed"
 
 
 async def test_an_answer_given_up_leaves_nothing_behind(peer: ScriptedPeer) -> None:
@@ -305,23 +305,23 @@ ALONE = Question(
 )
 
 
-@pytest.mark.parametrize(("selected", "written"), [("1, 2", 1), ("1, 2, 3, 4", 2)])
+@pytest.mark.parametrize(("selected_positions", "count"), [("1, 2", 1), ("1, 2, 3, 4", 2)])
 async def test_a_question_that_stands_alone_is_begun_on_a_guess_of_what_matters(
-    peer: ScriptedPeer, selected: str, written: int
+    peer: ScriptedPeer, selected_positions: str, count: int
 ) -> None:
     peer.ttft_s = 1.0
-    peer.replies["context"] = f"{selected}\nWhich database it needs."
+    peer.replies["context"] = f"{selected_positions}\nWhich database it needs."
     chat_model = models(peer)
     await chat_model.warm_up()
     configuration = settings(budget={"context": 0.2})
     reply = await answer(ALONE, MemorySink(), parts(Stuck((INSTALL, MEMORY)), chat_model, configuration))
     await chat_model.close()
     assert "rewrite" not in peer.agents
-    assert peer.agents.count("write") == written
+    assert peer.agents.count("write") == count
     # The prompt that the answer was written from holds what was selected, guessed or not.
-    assert ("bill" in str(peer.sent("write")[-1]["messages"])) == (written == 2)
+    assert ("bill" in str(peer.sent("write")[-1]["messages"])) == (count == 2)
     # One after the other, the two calls need 2 s to the first token.
-    assert (reply.trace.timings_ms["first_token"] < 1980) == (written == 1)
+    assert (reply.trace.timings_ms["first_token"] < 1980) == (count == 1)
     assert reply.trace.cut == ()
 
 

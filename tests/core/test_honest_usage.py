@@ -135,13 +135,13 @@ async def test_a_call_that_is_cancelled_before_its_first_word_costs_its_prompt(
         lambda budget: read(model, budget),
         lambda budget: model.complete("Be kind.", ASK, role="light", budget=budget, agent="writer"),
     ):
-        budget, before = Budget(BudgetSettings()), peer.bill
+        budget, earlier_bill = Budget(BudgetSettings()), peer.bill
         task = asyncio.create_task(call(budget))
-        while peer.bill == before:
+        while peer.bill == earlier_bill:
             await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert total(budget) == (peer.bill[0] - before[0], 0, peer.bill[0] - before[0])
+        assert total(budget) == (peer.bill[0] - earlier_bill[0], 0, peer.bill[0] - earlier_bill[0])
 
 
 async def test_counts_of_the_provider_are_no_estimates(peer: BillingPeer, model: RoleChatModel) -> None:
@@ -256,17 +256,17 @@ async def test_a_conversation_costs_at_most_15_percent_more_with_head_starts(pee
 
 
 def test_the_first_loss_is_lent_and_those_after_it_are_paid_from_what_answers_needed() -> None:
-    head_starts, lost, needed = HeadStarts(ContextSettings(head_start_min_kept=0.0)), 0, 0
+    head_starts, lost_counts, needed_count = HeadStarts(ContextSettings(head_start_min_kept=0.0)), 0, 0
     begin_count = 0
     for _ in range(200):
         if head_starts.may_begin(1000):
             begin_count += 1
             head_starts.record_outcome(is_kept=False)
             head_starts.record_loss(1100)
-            lost += 1100
+            lost_counts += 1100
         head_starts.record_answer(1000, 100)
-        needed += 1100
-        assert lost <= max(1100, 0.15 * needed)
+        needed_count += 1100
+        assert lost_counts <= max(1100, 0.15 * needed_count)
     assert begin_count == 30
 
 

@@ -53,9 +53,9 @@ async def test_an_owner_in_a_group_is_not_read_what_was_taught_elsewhere(journal
     assert "said here" in output
     assert "secret" not in output
     assert "hall" not in output
-    alone = await bot.hear(says("faq", private=True))
-    assert "said here" in alone
-    assert "secret" in alone
+    private_reply = await bot.hear(says("faq", private=True))
+    assert "said here" in private_reply
+    assert "secret" in private_reply
 
 
 async def test_a_platforms_administrator_teaches_all_chats_nothing_unless_an_owner_named_them(
@@ -75,12 +75,12 @@ async def test_a_platforms_administrator_teaches_all_chats_nothing_unless_an_own
 
 async def test_nothing_is_approved_unseen(journal: Journal) -> None:
     bot, lessons = Bot.of(journal), TaughtAnswerRepository(journal.database)
-    long = f"Press the button. {'Then wait. ' * 60}```\nSend me your password."
-    number = await lessons.submit(says("learn", person=ANN), "", "How?\n\n[2] The manual ```" + "x" * 600, long)
+    long_text = f"Press the button. {'Then wait. ' * 60}```\nSend me your password."
+    number = await lessons.submit(says("learn", person=ANN), "", "How?\n\n[2] The manual ```" + "x" * 600, long_text)
     assert "password" not in await bot.hear(says("faq"))
-    whole = await bot.hear(says("faq", f"list {number}"))
-    assert "Send me your password." in whole
-    assert whole.count("```") == 2
+    reply_text = await bot.hear(says("faq", f"list {number}"))
+    assert "Send me your password." in reply_text
+    assert reply_text.count("```") == 2
     [lesson] = await lessons.list_answers()
     assert len(lesson.question.splitlines()) == 1
     assert len(lesson.question) <= 500
@@ -139,8 +139,8 @@ async def test_two_escalations_at_once_in_two_threads_call_people_once(journal: 
 
 async def test_nobody_can_write_a_call_of_their_own_to_keep_others_from_calling(journal: Journal) -> None:
     # Telegram hands over whatever begins with a slash.
-    typed = replace(MESSAGE, id="2", author_id="66", command=CALL_COMMAND, text="")
-    room = await deliver(journal, MESSAGE, typed, escalated("3"), handoff={**HELPER, "cooldown_minutes": 10})
+    typed_message = replace(MESSAGE, id="2", author_id="66", command=CALL_COMMAND, text="")
+    room = await deliver(journal, MESSAGE, typed_message, escalated("3"), handoff={**HELPER, "cooldown_minutes": 10})
     assert room.get_reply("2").startswith(f"I do not know `/{CALL_COMMAND}`")
     assert room.get_reply("3") == ENGLISH.escalating
     assert "1~h" in room.sinks
@@ -254,26 +254,26 @@ async def test_what_a_command_sets_is_not_undone_by_an_older_reading(tmp_path: P
     LateDatabase.late, LateDatabase.waiting = asyncio.Event(), -1_000
     database = await LateDatabase.open(tmp_path / "journal.db")
     try:
-        steering = RuntimeOverrides(database)
+        overrides = RuntimeOverrides(database)
         LateDatabase.waiting = 0
-        older = asyncio.create_task(steering.load())
+        older = asyncio.create_task(overrides.load())
         while LateDatabase.waiting < 1:
             await asyncio.sleep(0.001)
-        change = asyncio.create_task(steering.change(says("pause"), "test:room", "pause", "until /resume"))
+        change = asyncio.create_task(overrides.change(says("pause"), "test:room", "pause", "until /resume"))
         await asyncio.sleep(0.2)
         LateDatabase.late.set()
         await asyncio.gather(older, change)
-        assert steering.paused_until("test:room")
+        assert overrides.paused_until("test:room")
     finally:
         await database.close()
 
 
 async def test_the_audit_tells_every_change_from_the_one_before(journal: Journal) -> None:
-    steering = RuntimeOverrides(journal.database)
+    overrides = RuntimeOverrides(journal.database)
     command = says("threshold")
     values = [str(number) for number in range(12)]
     await asyncio.gather(
-        *(steering.change(command, "test:room", "threshold", value, before="start") for value in values)
+        *(overrides.change(command, "test:room", "threshold", value, before="start") for value in values)
     )
     entries = list(await Audit(journal.database).get_newest(100))[::-1]
     assert [entry.before for entry in entries] == ["start", *(entry.after for entry in entries[:-1])]

@@ -38,19 +38,19 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
 
 
 async def test_who_writes_at_the_same_time_takes_turns(journal: Journal) -> None:
-    written: list[int] = []
+    row_counts: list[int] = []
 
     async def write(number: int) -> None:
         async with journal.database.transaction() as connection:
             values = {"name": str(number), "position": number}
             await connection.execute(insert(cursors).values(values))
-            written.append(number)
+            row_counts.append(number)
             await asyncio.sleep(0.02)
 
     async with asyncio.TaskGroup() as tasks:
         for number in range(14):
             tasks.create_task(write(number))
-    assert written == list(range(14))
+    assert row_counts == list(range(14))
 
 
 async def test_a_message_is_received_once(journal: Journal) -> None:
@@ -252,9 +252,9 @@ async def test_a_journal_from_before_the_ledger_goes_on(tmp_path: Path) -> None:
     assert await journal.get_cursor("telegram:1") == 77
     assert await journal.get_history(CHAT, 9) == [Turn("user", "Why?", "Ann", "42"), Turn("assistant", "So.")]
     day = datetime.now().astimezone().date()
-    ledger = UsageRepository(journal.database)
-    await ledger.record(Question("Why?", key=CHAT), "answered", {"main": TokenUsage(1, 2)}, day)
-    assert [daily_usage.usage for daily_usage in await ledger.get_daily_usage(day)] == [TokenUsage(1, 2)]
+    usage_repository = UsageRepository(journal.database)
+    await usage_repository.record(Question("Why?", key=CHAT), "answered", {"main": TokenUsage(1, 2)}, day)
+    assert [daily_usage.usage for daily_usage in await usage_repository.get_daily_usage(day)] == [TokenUsage(1, 2)]
     await journal.close()
 
 
@@ -298,8 +298,8 @@ class TestForgetting:
         assert await journal.erase_expired(self.soon(), None) == 0
         emptied = {name for name, text in self.texts(tmp_path / "journal.db").items() if not text}
         assert emptied == {"answered", "silent", "failed"}
-        pending = [message for message, _ in await journal.get_pending("telegram")]
-        assert pending == [messages[state] for state in ("received", "answering", "sending")]
+        pending_messages = [message for message, _ in await journal.get_pending("telegram")]
+        assert pending_messages == [messages[state] for state in ("received", "answering", "sending")]
         assert await journal.get_history(CHAT, 9) == []
         assert await journal.get_answer_by_reply(replace(MESSAGE, id="new", reply_to="99")) is None
         for message in messages.values():
@@ -319,8 +319,12 @@ class TestForgetting:
                 " WHERE state IN ('silent', 'failed', 'answered') ORDER BY number"
             ).fetchall()
         connection.close()
-        nothing = ("", "", "", "", "{}", None, None)
-        assert rows == [("", *nothing), ("the bot was not addressed", *nothing), ("the model is down", *nothing)]
+        empty_values = ("", "", "", "", "{}", None, None)
+        assert rows == [
+            ("", *empty_values),
+            ("the bot was not addressed", *empty_values),
+            ("the model is down", *empty_values),
+        ]
 
     async def test_nothing_is_left_in_the_file(self, tmp_path: Path) -> None:
         journal = await Journal.open(tmp_path / "journal.db")
@@ -332,29 +336,32 @@ class TestForgetting:
         assert b"tell-tale" not in (tmp_path / "journal.db").read_bytes()
 
     async def test_many_are_emptied_in_small_steps(self, journal: Journal, tmp_path: Path) -> None:
-        many = ERASE_BATCH_SIZE * 2 + 1
+        row_count = ERASE_BATCH_SIZE * 2 + 1
         await journal.record_message(MESSAGE)
         await journal.mark_skipped(MESSAGE, skip(SkipReason.NOT_ADDRESSED))
         copy = "INSERT INTO messages SELECT NULL, platform, bot, chat, thread, id || '-' || ?"
         with sqlite3.connect(tmp_path / "journal.db") as connection:
             columns = [row[1] for row in connection.execute("PRAGMA table_info(messages)")]
             rest = ", ".join(columns[columns.index("author_id") :])
-            connection.executemany(f"{copy}, {rest} FROM messages WHERE number = 1", [(n,) for n in range(many - 1)])
+            connection.executemany(
+                f"{copy}, {rest} FROM messages WHERE number = 1", [(n,) for n in range(row_count - 1)]
+            )
         connection.close()
-        assert await journal.erase_expired(self.soon(), None) == many
+        assert await journal.erase_expired(self.soon(), None) == row_count
         assert set(self.texts(tmp_path / "journal.db").values()) == {""}
 
     async def test_the_daemon_forgets_all_that_is_due(
         self, journal: Journal, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         await self.settled(journal)
-        ledger, today = UsageRepository(journal.database), datetime.now().astimezone().date()
-        await ledger.record(Question("Why?", author_id="42"), "answered", {}, today - timedelta(days=3))
+        usage_repository, today = UsageRepository(journal.database), datetime.now().astimezone().date()
+        await usage_repository.record(Question("Why?", author_id="42"), "answered", {}, today - timedelta(days=3))
         cache = AnswerCache(journal.database, CacheSettings(), "x")
         await cache.store(CacheKey("here", "Why?", "why", ""), Reply("So."), {})
-        short = 0.2 / 86400
+        short_days = 0.2 / 86400
         brief = settings(
-            journal={"keep_days": 1, "keep_unanswered_days": short}, cache={"enabled": True, "hours": 24 * short}
+            journal={"keep_days": 1, "keep_unanswered_days": short_days},
+            cache={"enabled": True, "hours": 24 * short_days},
         )
         await erase_expired(settings(journal={"keep_days": None, "keep_unanswered_days": None}), journal)
         assert "" not in self.texts(tmp_path / "journal.db").values()
@@ -366,9 +373,9 @@ class TestForgetting:
 
     async def test_a_number_of_days_beyond_any_calendar_keeps_all(self, journal: Journal, tmp_path: Path) -> None:
         await self.settled(journal)
-        before = self.texts(tmp_path / "journal.db")
+        texts_before = self.texts(tmp_path / "journal.db")
         await erase_expired(settings(journal={"keep_days": 1e12, "keep_unanswered_days": 1e6}), journal)
-        assert self.texts(tmp_path / "journal.db") == before
+        assert self.texts(tmp_path / "journal.db") == texts_before
 
     async def test_a_database_that_refuses_is_told(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         database = await Database.open(tmp_path / "journal.db")

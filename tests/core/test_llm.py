@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("time_lapse")
 ASK = [Turn("user", "Hello?")]
 
 
-def opened(peer: LanguageModelPeer, **light: object) -> RoleChatModel:
+def open_models(peer: LanguageModelPeer, **light: object) -> RoleChatModel:
     main = {"base_url": peer.base_url, "model": "big", "api_key": {"env": "TEST_KEY"}, "temperature": 0.2}
     settings = {"main": main, **({"light": {**main, "model": "small", **light}} if light else {})}
     models = RoleChatModel.open(ModelsSettings.model_validate(settings))
@@ -40,12 +40,12 @@ async def test_no_model_is_configured_means_none() -> None:
 
 async def test_each_role_goes_to_its_model_and_tokens_are_counted() -> None:
     async with LanguageModelPeer(reply="Good day to you.", api_key="right") as peer:
-        models, budget = opened(peer, max_tokens=50), Budget(BudgetSettings())
+        models, budget = open_models(peer, max_tokens=50), Budget(BudgetSettings())
         peer.tokens_per_s = 50
         pieces = [piece async for piece in models.stream("Be kind.", ASK, role="main", budget=budget)]
-        whole = await models.complete("Be kind.", ASK, role="light", budget=budget)
+        reply_text = await models.complete("Be kind.", ASK, role="light", budget=budget)
         await models.close()
-    assert "".join(pieces) == whole == "Good day to you."
+    assert "".join(pieces) == reply_text == "Good day to you."
     assert len(pieces) > 1
     assert [body["model"] for body in peer.requests] == ["big", "small"]
     assert peer.requests[0]["messages"][0] == {"role": "system", "content": "Be kind."}
@@ -68,7 +68,7 @@ async def test_an_answer_is_read_in_groups_and_its_socket_is_not_watched_meanwhi
     monkeypatch.setattr(client, "_find_transport", record)
     reply = " ".join(f"word{number}" for number in range(50))
     async with LanguageModelPeer(reply=reply, api_key="right") as peer:
-        models, budget = opened(peer, max_tokens=50), Budget(BudgetSettings())
+        models, budget = open_models(peer, max_tokens=50), Budget(BudgetSettings())
         peer.tokens_per_s = 50
         pieces = [piece async for piece in models.stream("", ASK, role="main", budget=budget)]
         pause_count = len(transports)
@@ -82,7 +82,7 @@ async def test_an_answer_is_read_in_groups_and_its_socket_is_not_watched_meanwhi
 
 async def test_neighbours_of_one_role_become_one_message() -> None:
     async with LanguageModelPeer(api_key="right") as peer:
-        models = opened(peer)
+        models = open_models(peer)
         turns = [Turn("user", "Quoted."), Turn("user", "Why?"), Turn("assistant", "So."), Turn("user", "Really?")]
         await models.complete("", turns, role="main", budget=Budget(BudgetSettings()))
         await models.close()
@@ -91,7 +91,7 @@ async def test_neighbours_of_one_role_become_one_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "says"),
+    ("fault", "expected_text"),
     [
         ({"status": 500}, "status 500"),
         ({"status": 429}, "status 429"),
@@ -100,12 +100,12 @@ async def test_neighbours_of_one_role_become_one_message() -> None:
         ({"drop_after": 2}, "big"),
     ],
 )
-async def test_failures_are_model_errors_that_name_the_endpoint(fault: dict[str, object], says: str) -> None:
+async def test_failures_are_model_errors_that_name_the_endpoint(fault: dict[str, object], expected_text: str) -> None:
     async with LanguageModelPeer() as peer:
         for name, value in fault.items():
             setattr(peer, name, value)
-        models = opened(peer)
-        with pytest.raises(ModelError, match=says) as caught:
+        models = open_models(peer)
+        with pytest.raises(ModelError, match=expected_text) as caught:
             async for _ in models.stream("", ASK, role="main", budget=Budget(BudgetSettings())):
                 pass
         await models.close()
@@ -114,18 +114,18 @@ async def test_failures_are_model_errors_that_name_the_endpoint(fault: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("fault", "says"),
+    ("fault", "expected_text"),
     [({"hang": True}, "did not answer in time"), ({"stall_after": 2}, "did not finish in time")],
 )
-async def test_silence_ends_with_the_budget(fault: dict[str, object], says: str) -> None:
+async def test_silence_ends_with_the_budget(fault: dict[str, object], expected_text: str) -> None:
     async with LanguageModelPeer() as peer:
         for name, value in fault.items():
             setattr(peer, name, value)
-        models = opened(peer)
+        models = open_models(peer)
         # Loading the client takes longer than this budget.
         await models.warm_up()
         started_at = time.monotonic()
-        with pytest.raises(ModelError, match=says):
+        with pytest.raises(ModelError, match=expected_text):
             async for _ in models.stream("", ASK, role="main", budget=Budget(BudgetSettings(deadline_s=0.7))):
                 pass
         await models.close()
@@ -144,11 +144,11 @@ async def test_an_unreachable_endpoint_is_named() -> None:
 async def test_embeddings_come_in_order() -> None:
     async with LanguageModelPeer(dimension=4) as peer:
         endpoint = OpenAIClient.open(peer.base_url, "", 5)
-        together = await endpoint.embed("vectors", ["one", "two"])
+        vectors = await endpoint.embed("vectors", ["one", "two"])
         single_vector = await endpoint.embed("vectors", ["two"])
         await endpoint.close()
-    assert [len(vector) for vector in together] == [4, 4]
-    assert together[1] == single_vector[0]
+    assert [len(vector) for vector in vectors] == [4, 4]
+    assert vectors[1] == single_vector[0]
 
 
 async def test_an_endpoint_that_refuses_stream_options_still_streams() -> None:

@@ -42,12 +42,12 @@ class Terminal(io.StringIO):
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
     root = logging.getLogger()
-    before = root.level, list(root.handlers), {name: logging.getLogger(name).level for name in OWN_PACKAGES}
+    state_before = root.level, list(root.handlers), {name: logging.getLogger(name).level for name in OWN_PACKAGES}
     yield
     logging.captureWarnings(False)
-    root.setLevel(before[0])
-    root.handlers = before[1]
-    for name, level in before[2].items():
+    root.setLevel(state_before[0])
+    root.handlers = state_before[1]
+    for name, level in state_before[2].items():
         logging.getLogger(name).setLevel(level)
 
 
@@ -95,8 +95,8 @@ async def test_bound_keys_stay_with_their_message() -> None:
 
     await asyncio.gather(answer("one"), answer("two"))
     get_logger("core").info("outside")
-    observed = sorted((line["event"], line.get("question_id")) for line in lines(stream)[:-1])
-    assert observed == [("deeper", "one"), ("deeper", "two"), ("inside", "one"), ("inside", "two")]
+    events = sorted((line["event"], line.get("question_id")) for line in lines(stream)[:-1])
+    assert events == [("deeper", "one"), ("deeper", "two"), ("inside", "one"), ("inside", "two")]
     assert "question_id" not in lines(stream)[-1]
 
 
@@ -323,9 +323,9 @@ def test_the_last_lines_are_kept_without_secrets() -> None:
     lines = log_buffer.lines_after()
     assert len(lines) == MAX_BUFFERED_LINES
     assert [number for number, _ in lines] == list(range(6, MAX_BUFFERED_LINES + 6))
-    leak, long = (json.loads(line) for _, line in log_buffer.lines_after(last))
-    assert leak["value"] == "[redacted]"
-    assert "pw" not in leak["address"]
-    assert "abc" not in leak["address"]
-    assert long["event"].startswith('{"text"')
-    assert len(long["event"]) < 2 * MAX_BUFFERED_CHARS
+    leak_line, long_line = (json.loads(line) for _, line in log_buffer.lines_after(last))
+    assert leak_line["value"] == "[redacted]"
+    assert "pw" not in leak_line["address"]
+    assert "abc" not in leak_line["address"]
+    assert long_line["event"].startswith('{"text"')
+    assert len(long_line["event"]) < 2 * MAX_BUFFERED_CHARS

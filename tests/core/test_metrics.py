@@ -62,10 +62,10 @@ def metrics() -> PrometheusMetrics:
 
 
 def scraped(
-    metrics: PrometheusMetrics, standing: DaemonStatus = STANDING
+    metrics: PrometheusMetrics, status: DaemonStatus = STANDING
 ) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """Return every sample by its name and labels, as Prometheus reads it."""
-    text = metrics.render(standing).decode()
+    text = metrics.render(status).decode()
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -167,9 +167,9 @@ def test_nothing_of_an_address_is_told_but_host_and_port(metrics: PrometheusMetr
 
 
 def test_an_endpoint_of_two_roles_is_one_and_open_where_either_is(metrics: PrometheusMetrics) -> None:
-    same = CircuitState("small", "http://a/v1", is_open=True)
-    standing = DaemonStatus(circuits=[same, replace(same, is_open=False)])
-    assert scraped(metrics, standing)["kimas_circuit_open", frozenset({("model", "small"), ("endpoint", "a")})] == 1
+    circuit = CircuitState("small", "http://a/v1", is_open=True)
+    status = DaemonStatus(circuits=[circuit, replace(circuit, is_open=False)])
+    assert scraped(metrics, status)["kimas_circuit_open", frozenset({("model", "small"), ("endpoint", "a")})] == 1
 
 
 async def test_a_name_cannot_break_the_format(metrics: PrometheusMetrics) -> None:
@@ -185,30 +185,30 @@ async def test_each_end_of_an_answer_is_counted_once(metrics: PrometheusMetrics)
         "extractive": Reply("Yes.", is_extractive=True, trace=replace(TRACE, timings_ms={"search": 40.0})),
         "cached": Reply("Yes.", trace=replace(TRACE, cached=True)),
     }
-    faults: Mapping[str, Exception] = {
+    errors: Mapping[str, Exception] = {
         "refused": UsageError("today's limit is used up"),
         "withheld": CommentSuppressed(skip(SkipReason.BEFORE_RESTART)),
         "failed": ModelError("the endpoint is away"),
     }
 
     async def answer(question: Question, sink: Sink) -> Reply:
-        if question.text in faults:
-            raise faults[question.text]
+        if question.text in errors:
+            raise errors[question.text]
         if question.text == "gone":
             raise MessageDeleted("the question was deleted")
         if question.text == "cancelled":
             await asyncio.Event().wait()
         return replies[question.text]
 
-    counted = metrics.answering(answer)
+    answer_function = metrics.answering(answer)
     for name, reply in replies.items():
-        assert await counted(Question(name), MemorySink()) is reply
-    for name, exception in faults.items():
+        assert await answer_function(Question(name), MemorySink()) is reply
+    for name, exception in errors.items():
         with pytest.raises(type(exception)):
-            await counted(Question(name), MemorySink())
+            await answer_function(Question(name), MemorySink())
     with pytest.raises(MessageDeleted):
-        await counted(Question("gone"), MemorySink())
-    waiting_task = asyncio.create_task(counted(Question("cancelled"), MemorySink()))
+        await answer_function(Question("gone"), MemorySink())
+    waiting_task = asyncio.create_task(answer_function(Question("cancelled"), MemorySink()))
     await asyncio.sleep(0)
     assert value(metrics, "kimas_answers_in_progress") == 1
     waiting_task.cancel()
@@ -380,10 +380,10 @@ async def test_counting_costs_next_to_nothing(metrics: PrometheusMetrics) -> Non
         return reply
 
     reply = Reply("Yes.", trace=replace(TRACE, timings_ms={f"stage-{number}": 1.0 for number in range(12)}))
-    counted, question, sink, times = metrics.answering(answer), Question("How?"), MemorySink(), 500
+    answer_function, question, sink, times = metrics.answering(answer), Question("How?"), MemorySink(), 500
     started_at = time.thread_time()
     for _ in range(times):
-        await counted(question, sink)
+        await answer_function(question, sink)
         metrics.record_message("telegram", "answered")
         for _ in range(4):
             metrics.record_model_call("small", "http://127.0.0.1:8000/v1", "ok", 0.2)

@@ -73,13 +73,13 @@ async def test_a_journal_of_the_last_version_is_upgraded_and_keeps_every_row(old
     await (await Database.open(old_journal)).close()
     messages = [(*row, *NEW_COLUMNS) for row in contents_before["messages"]]
     # Nothing was estimated or begun early before revision 0003, and models have names since 0006.
-    counted = {
+    counts = {
         "answers": [(*row, 0, 0, 0) for row in contents_before["answers"]],
         "spending": [(*row, 0, "") for row in contents_before["spending"]],
     }
     new = {"messages": messages, "leases": [], "alembic_version": [(HEAD,)]}
     new |= {"taught_answers": contents_before.pop("learned"), "sqlite_sequence": [("taught_answers", 2)]}
-    assert contents(old_journal) == {**contents_before, **counted, **new}
+    assert contents(old_journal) == {**contents_before, **counts, **new}
 
 
 async def test_labels_of_silences_get_their_new_names(old_journal: Path) -> None:
@@ -90,7 +90,7 @@ async def test_labels_of_silences_get_their_new_names(old_journal: Path) -> None
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "0007")
-        silent = text(
+        silent_row = text(
             "INSERT INTO messages (number, id, detail, platform, bot, chat, thread, author_id, author, text, command, "
             "reply_to, quoted, private, addressed, reference, sent_at, received_at, state, reason, reply_id, reply) "
             "SELECT :number, :id, :detail, platform, bot, chat, thread, author_id, author, text, command, reply_to, "
@@ -99,7 +99,7 @@ async def test_labels_of_silences_get_their_new_names(old_journal: Path) -> None
         )
         for number, label in enumerate(old_labels):
             row = {"number": number + 10, "id": f"silent {number}", "detail": label}
-            connection.execute(silent, row)
+            connection.execute(silent_row, row)
     engine.dispose()
     await (await Database.open(old_journal)).close()
     with closing(sqlite3.connect(old_journal)) as database:
@@ -206,9 +206,9 @@ async def test_every_repository_reads_what_the_last_version_wrote(old_journal: P
         Turn("user", "How do I install it?", "Ann", "42"),
         Turn("assistant", "Run `pip install kimas` [1]."),
     ]
-    ((pending, reply_id),) = await journal.get_pending("telegram")
-    assert (pending.id, pending.sent_at, reply_id) == ("4", datetime(2026, 1, 2, 8, 30, tzinfo=UTC), "")
-    assert pending.attachments == (Attachment("picture", "error.png", 1200, {"file_id": "file-1"}),)
+    ((pending_message, reply_id),) = await journal.get_pending("telegram")
+    assert (pending_message.id, pending_message.sent_at, reply_id) == ("4", datetime(2026, 1, 2, 8, 30, tzinfo=UTC), "")
+    assert pending_message.attachments == (Attachment("picture", "error.png", 1200, {"file_id": "file-1"}),)
     assert await journal.get_cursor("telegram:9") == 77
     (usage,) = await UsageRepository(database).get_daily_usage(date(2026, 1, 1))
     assert (usage.day, usage.answers, usage.usage) == ("2026-01-02", 1, TokenUsage(900, 40, 0.002))

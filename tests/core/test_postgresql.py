@@ -45,7 +45,7 @@ async def database(postgres_journal: JournalSettings) -> AsyncIterator[Database]
     await database.close()
 
 
-async def filled(database: Database) -> Journal:
+async def fill(database: Database) -> Journal:
     """Put rows into most tables."""
     journal = Journal(database)
     for number in range(1, 4):
@@ -89,7 +89,7 @@ class TestSchema:
     async def test_an_older_schema_is_upgraded_and_a_newer_one_refused(
         self, database: Database, postgres_journal: JournalSettings
     ) -> None:
-        journal = await filled(database)
+        journal = await fill(database)
         rows_before = await rows(database)
         # The oldest schema that was ever on a server.
         columns = ("delivery", "visible_sources", "detail", "owner")
@@ -175,7 +175,7 @@ class TestErrors:
 async def test_a_restart_of_the_server_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KIMAS_TEST_DB", PASSWORD)
     with run_server("fsync=off") as server:
-        journal = await filled(await Database.open_server(server.settings(server.create_database())))
+        journal = await fill(await Database.open_server(server.settings(server.create_database())))
         server.stop()
         with pytest.raises(JournalError):
             await journal.get_cursor("telegram:9")
@@ -196,7 +196,7 @@ class TestCopying:
     async def test_every_row_arrives_and_numbers_go_on(
         self, database: Database, postgres_journal: JournalSettings, tmp_path: Path
     ) -> None:
-        file_journal = await filled(await Database.open(tmp_path / "journal.db"))
+        file_journal = await fill(await Database.open(tmp_path / "journal.db"))
         async with open_leases(database, 60) as leases:
             assert leases is not None
             assert await leases.acquire("bot:1")
@@ -215,12 +215,12 @@ class TestCopying:
         self, database: Database, postgres_journal: JournalSettings, tmp_path: Path
     ) -> None:
         data = tmp_path / "data"
-        await (await filled(await Database.open(data / "journal.db"))).close()
+        await (await fill(await Database.open(data / "journal.db"))).close()
         deployment = Deployment(tmp_path, {"journal": json.loads(postgres_journal.model_dump_json(exclude_none=True))})
         report = await asyncio.to_thread(deployment.json, "journal", "copy", "--to", "postgresql")
         assert (report["to"], report["rows"]["messages"]) == ("postgresql", 3)
-        refusal = await asyncio.to_thread(deployment.call, "journal", "copy", "--to", "postgresql", code=2)
-        assert "not empty" in refusal.output
+        result = await asyncio.to_thread(deployment.call, "journal", "copy", "--to", "postgresql", code=2)
+        assert "not empty" in result.output
         rows_before = await rows(database)
         (data / "journal.db").unlink()
         back = await asyncio.to_thread(deployment.call, "journal", "copy", "--to", "sqlite")
@@ -239,7 +239,7 @@ class TestCopying:
         assert "there is nothing to copy" in output
 
     async def test_a_dry_run_works_on_a_copy(self, postgres_journal: JournalSettings, tmp_path: Path) -> None:
-        journal = await filled(await Database.open_server(postgres_journal))
+        journal = await fill(await Database.open_server(postgres_journal))
         settings = Settings(data_dir=tmp_path, journal=postgres_journal)
         copy = await open_journal_copy(settings)
         await copy.mark_failed(replace(MESSAGE, id="2"), "tried")
@@ -259,7 +259,7 @@ async def test_check_names_the_journal(postgres_journal: JournalSettings, tmp_pa
     url = (postgres_journal.url or "").replace(f"{USER}@", "[redacted]@")
     assert texts[0] == f"PostgreSQL: {url}, reached with --live only"
     assert texts[1].startswith("PostgreSQL 18")
-    plain = (await asyncio.to_thread(Deployment(tmp_path, {}).json, "check"))["findings"]
-    assert [finding["text"] for finding in plain if finding["subject"] == "journal"] == [
+    plain_findings = (await asyncio.to_thread(Deployment(tmp_path, {}).json, "check"))["findings"]
+    assert [finding["text"] for finding in plain_findings if finding["subject"] == "journal"] == [
         f"SQLite: {tmp_path / 'data' / 'journal.db'}"
     ]

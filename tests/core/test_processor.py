@@ -136,9 +136,9 @@ async def test_silence_has_a_recorded_reason(
     message = replace(MESSAGE, **changes)  # type: ignore[arg-type]
     room = await deliver(journal, echo, message, **configuration)
     assert room.sinks == {}
-    state, why = await get_state(journal, message)
+    state, reason_text = await get_state(journal, message)
     assert state == "silent"
-    assert reason in why
+    assert reason in reason_text
 
 
 @pytest.mark.parametrize(
@@ -157,16 +157,16 @@ async def test_commands(journal: Journal, command: str, text: str, expected_text
 
 
 @pytest.mark.parametrize(
-    ("fault", "apology"),
+    ("error", "apology"),
     [
         (UsageError("The question is empty."), "The question is empty."),
         (ServiceError("http://secret-host is down"), "ask again in a few minutes"),
         (ValueError("a bug with details"), "The people who run me can find the reason in the log"),
     ],
 )
-async def test_a_failure_is_told_plainly_without_internals(journal: Journal, fault: Exception, apology: str) -> None:
+async def test_a_failure_is_told_plainly_without_internals(journal: Journal, error: Exception, apology: str) -> None:
     async def fail(question: Question, sink: Sink) -> Reply:
-        raise fault
+        raise error
 
     room = await deliver(journal, fail, MESSAGE)
     assert apology in room.sinks["1"].failures[0]
@@ -190,13 +190,13 @@ async def test_who_knows_of_a_limit_is_not_told_again_except_after_a_command(
 
 
 @pytest.mark.parametrize(
-    ("fault", "state"), [(MessageDeleted("gone"), "silent"), (PlatformError("kicked out"), "failed")]
+    ("error", "state"), [(MessageDeleted("gone"), "silent"), (PlatformError("kicked out"), "failed")]
 )
 async def test_a_reply_that_cannot_be_posted_is_closed_with_its_reason(
-    journal: Journal, fault: Exception, state: str
+    journal: Journal, error: Exception, state: str
 ) -> None:
     async def refuse(question: Question, sink: Sink) -> Reply:
-        raise fault
+        raise error
 
     room = await deliver(journal, refuse, MESSAGE)
     assert room.sinks["1"].failures == []
@@ -391,8 +391,11 @@ async def test_an_answer_knows_whether_anybody_asked_the_bot(journal: Journal) -
         return await echo(question, sink)
 
     room, processor = automatic(journal, note)
-    unasked, asked = asked_now(1), asked_now(2, "What is memory?", addressed=True, author_id="43", author="Bob")
-    for message in (unasked, asked):
+    unprompted_message, addressed_message = (
+        asked_now(1),
+        asked_now(2, "What is memory?", addressed=True, author_id="43", author="Bob"),
+    )
+    for message in (unprompted_message, addressed_message):
         await processor.handler_for(room)(message)
         await settled(journal, message)
     assert [question.is_unprompted for question in questions] == [True, False]
@@ -401,13 +404,16 @@ async def test_an_answer_knows_whether_anybody_asked_the_bot(journal: Journal) -
 
 async def test_while_it_leaves_a_question_to_people_others_are_answered(journal: Journal) -> None:
     room, processor = automatic(journal, echo, wait_s=3)
-    waiting, addressed = asked_now(1), asked_now(2, "What is memory?", addressed=True, author_id="43", author="Bob")
+    waiting_message, addressed_message = (
+        asked_now(1),
+        asked_now(2, "What is memory?", addressed=True, author_id="43", author="Bob"),
+    )
     human = asked_now(3, "Just use pip, it is on the index", author_id="44", author="Eve")
-    for message in (waiting, addressed, human):
+    for message in (waiting_message, addressed_message, human):
         await processor.handler_for(room)(message)
-    assert await settled(journal, addressed) == [("answered", "")]
-    assert (await get_state(journal, waiting))[0] == "received"
-    waiting_state, human_state = await settled(journal, waiting, human)
+    assert await settled(journal, addressed_message) == [("answered", "")]
+    assert (await get_state(journal, waiting_message))[0] == "received"
+    waiting_state, human_state = await settled(journal, waiting_message, human)
     assert waiting_state == ("silent", "a human replied")
     assert human_state[0] == "silent"
     assert human_state[1].startswith("not sure enough to help")
@@ -423,34 +429,34 @@ async def test_a_stop_leaves_waiting_questions_to_the_next_start(journal: Journa
     async with asyncio.timeout(30):
         assert await processor.drain(60) == 0
     assert (await get_state(journal, message))[0] == "received"
-    _, again = automatic(journal, echo, wait_s=0)
-    await again.resume(room)
+    _, next_processor = automatic(journal, echo, wait_s=0)
+    await next_processor.resume(room)
     assert await settled(journal, message) == [("answered", "")]
-    assert await again.drain(60) == 0
+    assert await next_processor.drain(60) == 0
 
 
-@pytest.mark.parametrize("addressed", [True, False])
-@pytest.mark.parametrize("begun", [True, False])
-async def test_who_did_not_ask_is_not_told_of_a_failure(journal: Journal, addressed: bool, begun: bool) -> None:
+@pytest.mark.parametrize("is_addressed", [True, False])
+@pytest.mark.parametrize("is_begun", [True, False])
+async def test_who_did_not_ask_is_not_told_of_a_failure(journal: Journal, is_addressed: bool, is_begun: bool) -> None:
     async def fail(question: Question, sink: Sink) -> Reply:
-        if begun:
+        if is_begun:
             await room.deliveries["1"].mark_posting()
             await room.deliveries["1"].mark_posted("77")
         raise UsageError("Today's limit is used up.")
 
     room, processor = automatic(journal, fail, wait_s=0)
-    message = asked_now(1, addressed=addressed)
+    message = asked_now(1, addressed=is_addressed)
     await processor.handler_for(room)(message)
     assert await settled(journal, message) == [("failed", "Today's limit is used up.")]
-    assert room.sinks["1"].failures == (["Today's limit is used up."] if addressed or begun else [])
+    assert room.sinks["1"].failures == (["Today's limit is used up."] if is_addressed or is_begun else [])
     assert await processor.drain(60) == 0
 
 
-@pytest.mark.parametrize("fault", [MessageDeleted("gone"), UsageError("Today's limit is used up."), None])
-async def test_only_what_was_said_unasked_is_followed_by_quiet(journal: Journal, fault: Exception | None) -> None:
+@pytest.mark.parametrize("error", [MessageDeleted("gone"), UsageError("Today's limit is used up."), None])
+async def test_only_what_was_said_unasked_is_followed_by_quiet(journal: Journal, error: Exception | None) -> None:
     async def answer(question: Question, sink: Sink) -> Reply:
-        if fault and question.author_id == NOW_ASKED.author_id:
-            raise fault
+        if error and question.author_id == NOW_ASKED.author_id:
+            raise error
         return await echo(question, sink)
 
     room, processor = automatic(journal, answer, wait_s=0, cooldown_s=600)
@@ -460,7 +466,7 @@ async def test_only_what_was_said_unasked_is_followed_by_quiet(journal: Journal,
         await processor.handler_for(room)(message)
         await settled(journal, message)
     [(state, reason)] = await settled(journal, other)
-    assert (state, "gate.cooldown_s" in reason) == (("answered", False) if fault else ("silent", True))
+    assert (state, "gate.cooldown_s" in reason) == (("answered", False) if error else ("silent", True))
     assert await processor.drain(60) == 0
 
 
@@ -521,12 +527,12 @@ async def test_what_a_locked_journal_holds_up_is_answered_once_it_is_free(
     lockable: tuple[Journal, sqlite3.Connection], moment: str
 ) -> None:
     journal, other = lockable
-    answered = []
+    answered_ids = []
 
     async def answer(question: Question, sink: Sink) -> Reply:
-        answered.append(question.text)
+        answered_ids.append(question.text)
         reply = await echo(question, sink)
-        if moment == "after the answer" and len(answered) == 1:
+        if moment == "after the answer" and len(answered_ids) == 1:
             other.execute("BEGIN IMMEDIATE")
         return reply
 
@@ -537,11 +543,11 @@ async def test_what_a_locked_journal_holds_up_is_answered_once_it_is_free(
     for _ in range(50):
         await asyncio.sleep(0.2)
     assert processor.in_flight == 1
-    assert bool(answered) == (moment == "after the answer")
+    assert bool(answered_ids) == (moment == "after the answer")
     other.execute("ROLLBACK")
     async with asyncio.timeout(600):
         await processor.join()
-    assert len(answered) == 1
+    assert len(answered_ids) == 1
     assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
     assert await get_state(journal, MESSAGE) == ("answered", "")
     later_message = replace(MESSAGE, id="2")
@@ -562,7 +568,7 @@ async def test_a_stop_does_not_wait_for_a_locked_journal(lockable: tuple[Journal
 
 
 async def test_half_a_character_blocks_no_message(journal: Journal) -> None:
-    broken = replace(MESSAGE, author="A\ud83d", text="How\udc00?", quoted="\ud800")
-    room = await deliver(journal, echo, broken)
+    surrogate_message = replace(MESSAGE, author="A\ud83d", text="How\udc00?", quoted="\ud800")
+    room = await deliver(journal, echo, surrogate_message)
     assert [reply.text for reply in room.sinks["1"].replies] == ["1: How\ufffd?"]
     assert await get_state(journal, MESSAGE) == ("answered", "")

@@ -59,11 +59,11 @@ def test_a_translation_has_the_same_places() -> None:
 
 
 def test_templates_of_ones_own(tmp_path: Path) -> None:
-    mine = tmp_path / "mine.md"
-    mine.write_text("Answer as {{name}} would.", "utf-8")
+    own_file = tmp_path / "mine.md"
+    own_file.write_text("Answer as {{name}} would.", "utf-8")
     french = tmp_path / "french.md"
     french.write_text("Réponds.", "utf-8")
-    prompts = Prompts.read({"summarizer": mine, "talk-fr": french}, {"code": {"compress": mine}})
+    prompts = Prompts.read({"summarizer": own_file, "talk-fr": french}, {"code": {"compress": own_file}})
     assert prompts.fill("summarizer", name="Ann") == "Answer as Ann would."
     # A template of one's own is not replaced by the translation of another.
     assert prompts.for_language("zh").fill("summarizer", name="Ann") == "Answer as Ann would."

@@ -44,7 +44,7 @@ VISIBLE = {
 }
 
 
-def joined(pieces: list[str], *, starts_inside: bool = False) -> str:
+def remove_from_stream(pieces: list[str], *, starts_inside: bool = False) -> str:
     reasoning_filter, text = ReasoningFilter(starts_inside=starts_inside), ""
     for piece in pieces:
         text = append_visible(text, reasoning_filter.feed(piece))
@@ -54,9 +54,9 @@ def joined(pieces: list[str], *, starts_inside: bool = False) -> str:
 @pytest.mark.parametrize("reply", VISIBLE)
 def test_a_reply_is_the_same_however_it_is_split(reply: str) -> None:
     assert remove_reasoning(reply) == VISIBLE[reply]
-    assert joined(list(reply)) == VISIBLE[reply]
+    assert remove_from_stream(list(reply)) == VISIBLE[reply]
     for start, end in itertools.combinations_with_replacement(range(len(reply) + 1), 2):
-        assert joined([reply[:start], reply[start:end], reply[end:]]) == VISIBLE[reply]
+        assert remove_from_stream([reply[:start], reply[start:end], reply[end:]]) == VISIBLE[reply]
 
 
 def test_any_text_is_the_same_however_it_is_split() -> None:
@@ -67,12 +67,12 @@ def test_any_text_is_the_same_however_it_is_split() -> None:
         reply = "".join(generator.choices(words, k=generator.randrange(1, 14)))
         cuts = sorted(generator.choices(range(len(reply) + 1), k=generator.randrange(4)))
         pieces = [reply[start:end] for start, end in itertools.pairwise([0, *cuts, len(reply)])]
-        assert joined(pieces) == remove_reasoning(reply), (reply, pieces)
+        assert remove_from_stream(pieces) == remove_reasoning(reply), (reply, pieces)
 
 
 def test_what_is_visible_of_a_block_that_the_template_opened() -> None:
-    assert joined(["Hm", ".</th", "ink>\n\nUse pip."], starts_inside=True) == "Use pip."
-    assert joined(["Hm.", " It never ends"], starts_inside=True) == ""
+    assert remove_from_stream(["Hm", ".</th", "ink>\n\nUse pip."], starts_inside=True) == "Use pip."
+    assert remove_from_stream(["Hm.", " It never ends"], starts_inside=True) == ""
 
 
 def test_content_in_parts_leaves_out_those_with_reasoning() -> None:
@@ -95,8 +95,10 @@ def test_a_tool_call_survives_reasoning_that_ends_in_the_content() -> None:
 @pytest.mark.parametrize("reply", [text for text in VISIBLE if "Use pip" in VISIBLE[text]])
 async def test_no_reasoning_is_posted_cited_or_kept(reply: str) -> None:
     """The replies come token by token, as they do from a real endpoint."""
-    cited = reply.replace("Use pip", "Use pip [p1]", 1) if "[p1]" not in reply else reply
-    async with ScriptedPeer(write=cited, choose='<think>{"strategy": "none"}</think>{"strategy": "single"}') as peer:
+    cited_reply = reply.replace("Use pip", "Use pip [p1]", 1) if "[p1]" not in reply else reply
+    async with ScriptedPeer(
+        write=cited_reply, choose='<think>{"strategy": "none"}</think>{"strategy": "single"}'
+    ) as peer:
         peer.tokens_per_s = 400
         model, sink = models(peer), MemorySink()
         configuration = settings(strategies={"allowed": ["none", "single"]})

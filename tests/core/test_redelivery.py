@@ -156,9 +156,9 @@ async def test_it_is_delivered_by_the_next_start_too(journal: Journal) -> None:
     platform.failures = []
     second_journal = Journal(journal.database)
     answers = Answers()
-    resumed = make_processor(settings(), second_journal, answers)
-    await resumed.resume(platform)
-    await resumed.join()
+    next_processor = make_processor(settings(), second_journal, answers)
+    await next_processor.resume(platform)
+    await next_processor.join()
     assert (platform.posts, answers.count) == (["1: How?"], 0), "the same text, not another answer"
     assert await get_outcome(journal) == ("answered", "")
 
@@ -176,9 +176,9 @@ async def test_in_the_end_it_is_given_up_and_the_journal_says_why(journal: Journ
 
 async def restart(journal: Journal, platform: Platform) -> Answers:
     answers = Answers()
-    resumed = make_processor(settings(), Journal(journal.database), answers)
-    await resumed.resume(platform)
-    await resumed.join()
+    next_processor = make_processor(settings(), Journal(journal.database), answers)
+    await next_processor.resume(platform)
+    await next_processor.join()
     return answers
 
 
@@ -238,15 +238,15 @@ async def test_an_answer_that_alone_is_not_taken_holds_up_the_others_for_a_while
             pass
 
     await fail()
-    later = asyncio.create_task(succeed())
+    success_task = asyncio.create_task(succeed())
     outcomes = []
     for _ in range(6):
         await asyncio.sleep(2.5)
-        outcomes.append(later.done())
+        outcomes.append(success_task.done())
         await fail()
     assert outcomes == ([False] * 6 if is_away else [False, False, False, True, True, True])
     conversation.leave(first)
-    await later
+    await success_task
 
 
 @pytest.mark.parametrize(

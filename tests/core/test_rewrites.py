@@ -537,8 +537,8 @@ async def test_a_rewrite_that_leads_nowhere_leaves_what_the_question_found(peer:
 
 async def test_of_several_queries_one_may_fail_or_hang(peer: RewritePeer) -> None:
     peer.replies["decompose"] = REPLIES["decompose"]
-    broken, slow = EXPECTED_QUERIES["decompose"][1][0], EXPECTED_QUERIES["decompose"][2][0]
-    library = SplitLibrary(SHELF, broken_queries={broken}, slow_queries={slow})
+    broken_query, slow_query = EXPECTED_QUERIES["decompose"][1][0], EXPECTED_QUERIES["decompose"][2][0]
+    library = SplitLibrary(SHELF, broken_queries={broken_query}, slow_queries={slow_query})
     search_result, budget = await look_up(agent("decompose", deadline_s=8), peer, library)
     assert {item.id for item in search_result.passages} >= {"memory"}
     assert budget.degraded == ["search"]
@@ -565,8 +565,8 @@ async def test_every_agent_rewrites_in_its_own_way(peer: RewritePeer) -> None:
         sources={name: {"kind": "faq", "path": "faq.yaml"} for name in ("docs", "code")},
         agents={"docs": {"sources": ["docs"], "rewrites": ["keyword"]}, "code": {"sources": ["code"]}},
     )
-    shelf = (*SHELF, replace(MEMORY, id="code", source="code"))
-    library = SplitLibrary(shelf)
+    passages = (*SHELF, replace(MEMORY, id="code", source="code"))
+    library = SplitLibrary(passages)
     search_result, _ = await look_up(configuration, peer, library)
     assert search_result.agents == ("code", "docs")
     assert sorted(library.search_queries) == sorted([(QUERY, QUERY)] * 2 + EXPECTED_QUERIES["keyword"])
@@ -578,9 +578,9 @@ async def test_a_template_of_the_agents_own(peer: RewritePeer, tmp_path: Path) -
     peer.replies["keyword"] = REPLIES["keyword"]
     configuration, model = agent("keyword"), models(peer)
     prompts = Prompts.read({}, {"docs": {"rewrite_keyword": own}})
-    wired = replace(parts(SplitLibrary(SHELF), model, configuration), prompts=prompts)
+    deps = replace(parts(SplitLibrary(SHELF), model, configuration), prompts=prompts)
     try:
-        await search(QUERY, wired, Budget(configuration.budget))
+        await search(QUERY, deps, Budget(configuration.budget))
     finally:
         await model.close()
     assert peer.request("keyword").startswith("You pick the key terms for docs of our house. Data: {{nothing}}")
@@ -630,31 +630,31 @@ async def test_a_question_of_blanks_is_taken_apart_in_no_time() -> None:
 # Joining
 
 
-def scored(name: str, similarity: float, lexical: float, score: float) -> Passage:
+def make_scored(name: str, similarity: float, lexical: float, score: float) -> Passage:
     return replace(passage(name, name), similarity=similarity, lexical=lexical, score=score)
 
 
 def test_every_query_keeps_its_best_and_no_passage_comes_twice() -> None:
     query_results = QueryResults(Query("one two"), ())
     first = QueryResults(
-        Query("one two"), [scored("a", 0.5, 4, 1.0), scored("b", 0.4, 3, 0.8), scored("c", 0.3, 2, 0.6)]
+        Query("one two"), [make_scored("a", 0.5, 4, 1.0), make_scored("b", 0.4, 3, 0.8), make_scored("c", 0.3, 2, 0.6)]
     )
-    second = QueryResults(Query("two three"), [scored("d", 0.9, 1, 1.0), scored("a", 0.6, 2, 0.7)])
+    second = QueryResults(Query("two three"), [make_scored("d", 0.9, 1, 1.0), make_scored("a", 0.6, 2, 0.7)])
     merged = merge(query_results, [first, second], 3)
     assert [item.id for item in merged] == ["a", "d", "b"]
     assert (merged[0].similarity, merged[0].lexical, merged[0].score) == (0.6, 4, 1.0)
 
 
 def test_an_imagined_passage_makes_nothing_look_closer() -> None:
-    query_results = QueryResults(Query("memory"), [scored("a", 0.4, 4, 1.0)])
+    query_results = QueryResults(Query("memory"), [make_scored("a", 0.4, 4, 1.0)])
     imagined = QueryResults(
-        Query("memory", dense="Memory is kept."), [scored("b", 0.8, 4, 1.0), scored("c", 0.6, 4, 0.5)]
+        Query("memory", dense="Memory is kept."), [make_scored("b", 0.8, 4, 1.0), make_scored("c", 0.6, 4, 0.5)]
     )
     assert [item.similarity for item in merge(query_results, [imagined], 5)] == pytest.approx([0.4, 0.3])
-    weak = QueryResults(Query("memory", dense="Memory is kept."), [scored("b", 0.2, 4, 1.0)])
+    weak = QueryResults(Query("memory", dense="Memory is kept."), [make_scored("b", 0.2, 4, 1.0)])
     assert merge(query_results, [weak], 5)[0].similarity == 0.2
-    nothing = QueryResults(Query("memory"), ())
-    assert merge(nothing, [imagined], 5)[0].similarity == 0.8
+    empty_results = QueryResults(Query("memory"), ())
+    assert merge(empty_results, [imagined], 5)[0].similarity == 0.8
 
 
 # Strategies of other packages
@@ -726,7 +726,7 @@ async def many(queries, context):
 
 
 @pytest.fixture
-def broken(packages: Path) -> Path:
+def broken_plugin(packages: Path) -> Path:
     names = ("raises", "hangs", "talks", "silent", "counts", "plain", "empty", "many", "missing", "nothing", "numbers")
     install(packages, "broken_rewrites", BROKEN, **{f"broken-{name}": name for name in names})
     return packages
@@ -739,20 +739,20 @@ def broken(packages: Path) -> Path:
         *(("silent", False), ("empty", False), ("nothing", True), ("numbers", True)),
     ],
 )
-async def test_one_that_breaks_leaves_the_queries_as_they_were(name: str, is_cut: bool, broken: Path) -> None:
+async def test_one_that_breaks_leaves_the_queries_as_they_were(name: str, is_cut: bool, broken_plugin: Path) -> None:
     results, budget = await queries(agent("rule", f"broken-{name}", deadline_s=10, requery=0.1))
     assert results == RULED["rule"]
     assert budget.degraded == ([f"rewrite_broken-{name}"] if is_cut else [])
 
 
-async def test_one_that_makes_many_queries_is_bounded(broken: Path) -> None:
+async def test_one_that_makes_many_queries_is_bounded(broken_plugin: Path) -> None:
     results, _ = await queries(agent("broken-many"))
     assert results == [(f"memory {number}",) * 2 for number in range(MAX_QUERIES)]
 
 
-def test_an_unknown_name_is_a_fault_that_lists_the_known(broken: Path) -> None:
-    file = broken / "kimas.yaml"
-    (broken / "faq.yaml").write_text("- question: a\n  answer: b\n", "utf-8")
+def test_an_unknown_name_is_a_fault_that_lists_the_known(broken_plugin: Path) -> None:
+    file = broken_plugin / "kimas.yaml"
+    (broken_plugin / "faq.yaml").write_text("- question: a\n  answer: b\n", "utf-8")
     lines = "sources:\n  docs: {kind: faq, path: faq.yaml}\nagents:\n  docs:\n    sources: [docs]\n    rewrites: [%s]\n"
     file.write_text(lines % "rule, keywords", "utf-8")
     with pytest.raises(ConfigurationError) as caught:

@@ -118,18 +118,20 @@ async def test_the_trace_is_shown_with_its_reasons_and_what_was_consumed(peer: S
     assert "`look_back` (it failed)" in text
     assert "`memory module`; the evidence was poor, for: `no disks`" in text
     assert f"- Consumed: {prompt} tokens read, {completion} written, cost 0.0" in text
-    out = StringIO()
+    output = StringIO()
 
     async def answered(_question: Question, sink: Sink) -> Reply:
         await sink.finish(reply)
         return reply
 
-    async with Conversation(settings(data_dir=str(tmp_path)), answered, Console(file=out, width=1000)) as conversation:
+    async with Conversation(
+        settings(data_dir=str(tmp_path)), answered, Console(file=output, width=1000)
+    ) as conversation:
         await conversation.process_line(QUESTION.text)
-        out.truncate(0)
-        out.seek(0)
+        output.truncate(0)
+        output.seek(0)
         await conversation.process_line("/why")
-    assert out.getvalue().strip() == text
+    assert output.getvalue().strip() == text
 
 
 def test_without_a_model_nothing_was_consumed() -> None:

@@ -31,10 +31,10 @@ async def test_without_a_model_the_answer_says_that_nothing_was_found() -> None:
 
 
 async def test_with_a_model_it_writes_from_no_evidence() -> None:
-    observed: list[Body] = []
+    requests: list[Body] = []
 
     def reply_without_evidence(body: Body) -> str:
-        observed.append(body)
+        requests.append(body)
         return "I found nothing about that."
 
     library = NobodyKnows()
@@ -47,6 +47,6 @@ async def test_with_a_model_it_writes_from_no_evidence() -> None:
     assert library.queries == []
     assert reply.text.startswith("I found nothing")
     assert (reply.passages, reply.citations) == ((), ())
-    text = str(observed[-1]["messages"])
+    text = str(requests[-1]["messages"])
     assert "pip install" not in text
     assert "<passage" not in text

@@ -39,7 +39,7 @@ SATURDAY = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("cron", "zone", "following"),
+    ("cron", "zone", "next_times"),
     [
         ("0 8 * * *", "UTC", "2026-11-22T08:00"),
         ("1 8 * * *", "UTC", "2026-11-21T08:01"),
@@ -55,9 +55,9 @@ SATURDAY = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
         ("0 0 29 2 *", "UTC", "2028-02-29T00:00"),
     ],
 )
-def test_cron_means_what_it_means_to_cron(cron: str, zone: str, following: str) -> None:
+def test_cron_means_what_it_means_to_cron(cron: str, zone: str, next_times: str) -> None:
     time = RefreshSchedule(cron=cron, timezone=zone, jitter=0).next_after(SATURDAY)
-    assert time == datetime.fromisoformat(following).replace(tzinfo=UTC)
+    assert time == datetime.fromisoformat(next_times).replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ def test_cron_means_what_it_means_to_cron(cron: str, zone: str, following: str) 
 )
 def test_no_run_is_lost_when_the_clock_is_changed(cron: str, zone: str, first: str, times: list[str]) -> None:
     table = RefreshSchedule(cron=cron, timezone=zone, jitter=0)
-    following, results = datetime.fromisoformat(first).replace(tzinfo=UTC) - timedelta(seconds=1), list[str]()
+    next_time, results = datetime.fromisoformat(first).replace(tzinfo=UTC) - timedelta(seconds=1), list[str]()
     for _ in times:
-        following = table.next_after(following) or pytest.fail("it never comes again")
-        results.append(f"{following:%dT%H:%M}")
+        next_time = table.next_after(next_time) or pytest.fail("it never comes again")
+        results.append(f"{next_time:%dT%H:%M}")
     assert results == times
 
 
@@ -92,13 +92,13 @@ def test_the_next_time_is_always_later(cron: str, zone: str) -> None:
     for day in (45, 46, 65, 66, 79, 80, 86, 87, 93, 94, 275, 276, 296, 297, 303, 304):
         for hour in (0, 1, 6, 7, 15):
             last = datetime(2026, 1, 1, hour, 15, tzinfo=UTC) + timedelta(days=day)
-            following = table.next_after(last)
-            assert following is not None
-            assert last < following <= last + timedelta(days=8)
+            next_time = table.next_after(last)
+            assert next_time is not None
+            assert last < next_time <= last + timedelta(days=8)
 
 
 @pytest.mark.parametrize(
-    ("schedule_values", "says"),
+    ("schedule_values", "expected_text"),
     [
         ({"cron": "61 * * * *"}, "61"),
         ({"cron": "* * *"}, "five fields"),
@@ -113,9 +113,9 @@ def test_the_next_time_is_always_later(cron: str, zone: str) -> None:
     ],
 )
 def test_a_plan_that_makes_no_sense_is_a_fault_of_the_configuration(
-    schedule_values: dict[str, object], says: str
+    schedule_values: dict[str, object], expected_text: str
 ) -> None:
-    with pytest.raises(ValidationError, match=says):
+    with pytest.raises(ValidationError, match=expected_text):
         RefreshSettings.model_validate(schedule_values)
 
 

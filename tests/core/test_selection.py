@@ -28,7 +28,7 @@ def lines(start: int, end: int, name: str = "", **changes: object) -> Passage:
     return replace(created, **{"url": f"{LINK}#L{start}-L{end}", **changes})  # type: ignore[arg-type]
 
 
-def chosen(*passages: Passage, limit: int = 8, tokens: int = 4000, duplicates: float = 0.85) -> list[Passage]:
+def select_passages(*passages: Passage, limit: int = 8, tokens: int = 4000, duplicates: float = 0.85) -> list[Passage]:
     return select(passages, limit=limit, max_tokens=tokens, duplicate_threshold=duplicates)
 
 
@@ -39,9 +39,9 @@ def ids(passages: object) -> list[str]:
 def test_selection_keeps_order_limit_budget_and_drops_repeated_text() -> None:
     long_passage = passage("long", "word " * 400)
     copy = passage("copy", "  " + INSTALL.text.upper())
-    assert ids(chosen(INSTALL, copy, MEMORY)) == ["install", "memory"]
-    assert ids(chosen(INSTALL, long_passage, MEMORY, tokens=140)) == ["install", "memory"]
-    assert ids(chosen(INSTALL, MEMORY, limit=1)) == ["install"]
+    assert ids(select_passages(INSTALL, copy, MEMORY)) == ["install", "memory"]
+    assert ids(select_passages(INSTALL, long_passage, MEMORY, tokens=140)) == ["install", "memory"]
+    assert ids(select_passages(INSTALL, MEMORY, limit=1)) == ["install"]
 
 
 def test_headers_count_and_flat_ones_less() -> None:
@@ -69,32 +69,32 @@ CHINESE = "燕鸥把所有设置保存在用户目录下面的一个文件里，
     ],
 )
 def test_near_copies_are_left_out(other: str, left_out: bool) -> None:
-    assert ids(chosen(passage("best", SENTENCE), passage("other", other), duplicates=0.75)) == (
+    assert ids(select_passages(passage("best", SENTENCE), passage("other", other), duplicates=0.75)) == (
         ["best"] if left_out else ["best", "other"]
     )
 
 
 def test_a_part_of_a_better_passage_is_left_out_but_a_whole_of_a_better_part_stays() -> None:
-    whole = passage("whole", f"{SENTENCE}. It may be moved with an option.")
+    whole_passage = passage("whole", f"{SENTENCE}. It may be moved with an option.")
     part = passage("part", SENTENCE)
-    assert ids(chosen(whole, part)) == ["whole"]
-    assert ids(chosen(part, whole)) == ["part", "whole"]
+    assert ids(select_passages(whole_passage, part)) == ["whole"]
+    assert ids(select_passages(part, whole_passage)) == ["part", "whole"]
 
 
 def test_another_number_is_another_passage() -> None:
-    old, new = (passage(name, f"{SENTENCE}, in version {name}") for name in ("1.4", "2.0"))
-    assert ids(chosen(old, new)) == ["1.4", "2.0"]
+    old_passage, new_passage = (passage(name, f"{SENTENCE}, in version {name}") for name in ("1.4", "2.0"))
+    assert ids(select_passages(old_passage, new_passage)) == ["1.4", "2.0"]
 
 
 def test_chinese_near_copies_are_left_out() -> None:
-    near = CHINESE.replace("的时候", "时")
-    assert ids(chosen(passage("a", CHINESE), passage("b", near), duplicates=0.75)) == ["a"]
-    assert ids(chosen(passage("a", CHINESE), passage("b", f"没有{CHINESE}"), duplicates=0.75)) == ["a", "b"]
+    similar_text = CHINESE.replace("的时候", "时")
+    assert ids(select_passages(passage("a", CHINESE), passage("b", similar_text), duplicates=0.75)) == ["a"]
+    assert ids(select_passages(passage("a", CHINESE), passage("b", f"没有{CHINESE}"), duplicates=0.75)) == ["a", "b"]
 
 
 def test_with_a_threshold_of_one_only_copies_are_left_out() -> None:
     other = passage("other", SENTENCE.replace("whenever", "when"))
-    assert ids(chosen(passage("best", SENTENCE), other, passage("copy", f"{SENTENCE} "), duplicates=1)) == [
+    assert ids(select_passages(passage("best", SENTENCE), other, passage("copy", f"{SENTENCE} "), duplicates=1)) == [
         "best",
         "other",
     ]
@@ -102,33 +102,33 @@ def test_with_a_threshold_of_one_only_copies_are_left_out() -> None:
 
 def test_neighbours_become_one_with_the_better_ones_id_and_a_link_to_both() -> None:
     better, other = lines(11, 20, score=0.9), lines(5, 10, score=0.4)
-    [joined] = chosen(better, other)
+    [joined] = select_passages(better, other)
     assert (joined.id, joined.score, joined.start_line, joined.end_line) == ("11-20", 0.9, 5, 20)
     assert joined.text == lines(5, 20).text
     assert joined.url == f"{LINK}#L5-L20"
 
 
 def test_overlapping_lines_come_once() -> None:
-    [joined] = chosen(lines(1, 10), lines(8, 14))
+    [joined] = select_passages(lines(1, 10), lines(8, 14))
     assert joined.text == lines(1, 14).text
 
 
 def test_blank_lines_between_neighbours_are_kept_and_a_gap_of_text_parts_them() -> None:
-    [joined] = chosen(lines(1, 4), lines(6, 9))
+    [joined] = select_passages(lines(1, 4), lines(6, 9))
     assert joined.text == f"{lines(1, 4).text}\n\n{lines(6, 9).text}"
     assert len(joined.text.split("\n")) == joined.end_line - joined.start_line + 1
-    assert len(chosen(lines(1, 4), lines(8, 9))) == 2
+    assert len(select_passages(lines(1, 4), lines(8, 9))) == 2
 
 
 def test_a_passage_between_two_joins_all_three_at_the_best_place() -> None:
-    passages = chosen(passage("first", "Something else entirely."), lines(1, 4), lines(9, 12), lines(5, 8))
+    passages = select_passages(passage("first", "Something else entirely."), lines(1, 4), lines(9, 12), lines(5, 8))
     assert ids(passages) == ["first", "1-4"]
     assert passages[1].text == lines(1, 12).text
 
 
 def test_a_neighbour_takes_no_place_of_its_own() -> None:
-    assert ids(chosen(lines(1, 4), MEMORY, lines(5, 8), INSTALL, limit=2)) == ["1-4", "memory"]
-    assert ids(chosen(lines(1, 4), lines(5, 8), MEMORY, limit=2)) == ["1-4", "memory"]
+    assert ids(select_passages(lines(1, 4), MEMORY, lines(5, 8), INSTALL, limit=2)) == ["1-4", "memory"]
+    assert ids(select_passages(lines(1, 4), lines(5, 8), MEMORY, limit=2)) == ["1-4", "memory"]
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_what_is_no_neighbour_stays_apart(other: Passage) -> None:
     ],
 )
 def test_links_of_every_host_cover_the_lines_or_stay(link: str, joined: str) -> None:
-    whole = merge_adjacent(lines(1, 4, url=link), lines(5, 8))
-    assert whole is not None
-    assert whole.url == joined
+    merged_passages = merge_adjacent(lines(1, 4, url=link), lines(5, 8))
+    assert merged_passages is not None
+    assert merged_passages.url == joined
 
 
 @pytest.mark.parametrize(
@@ -198,9 +198,9 @@ def test_the_best_stand_at_both_ends() -> None:
 
 def test_without_a_limit_the_room_is_filled() -> None:
     passages = [passage(f"p{number}", f"word{number} " * 40) for number in range(40)]
-    selected = select(passages, max_tokens=2000)
-    assert len(selected) > 8
-    assert 2000 * 0.85 < sum(estimate_tokens(item.text) + 30 for item in selected) < 2000 * 1.15
+    selected_passages = select(passages, max_tokens=2000)
+    assert len(selected_passages) > 8
+    assert 2000 * 0.85 < sum(estimate_tokens(item.text) + 30 for item in selected_passages) < 2000 * 1.15
     assert ids(select(passages, max_tokens=2000, limit=3)) == ["p0", "p1", "p2"]
 
 
@@ -208,8 +208,8 @@ def test_every_agent_keeps_its_best_two_among_the_first() -> None:
     docs = [replace(passage(f"docs{number}", str(number)), source="docs") for number in range(10)]
     code = [replace(passage(f"code{number}", str(number)), source="code") for number in range(4)]
     ranked = [*docs, *code]
-    selected = keep_best_of_groups(ranked, [["docs"], ["code", "other"], ["nothing"]], top=5)
-    assert ids(selected) == ["docs0", "docs1", "docs2", "code0", "code1", *ids(docs[3:]), "code2", "code3"]
+    selected_passages = keep_best_of_groups(ranked, [["docs"], ["code", "other"], ["nothing"]], top=5)
+    assert ids(selected_passages) == ["docs0", "docs1", "docs2", "code0", "code1", *ids(docs[3:]), "code2", "code3"]
     assert keep_best_of_groups(ranked, [["docs"]]) == ranked, "nothing moves where they are there already"
     assert keep_best_of_groups([], [["docs"]]) == []
 

@@ -113,7 +113,7 @@ class TestLeases:
         leading = asyncio.create_task(first.leases.lead("bot:1", lambda: work("first")))
         while not led:
             await asyncio.sleep(0.01)
-        following = asyncio.create_task(second.leases.lead("bot:1", lambda: work("second")))
+        lead_task = asyncio.create_task(second.leases.lead("bot:1", lambda: work("second")))
         # Nobody renews the first one's leases.
         started_at = asyncio.get_running_loop().time()
         while len(led) < 2:
@@ -124,9 +124,9 @@ class TestLeases:
         renewing = asyncio.create_task(first.leases.run())
         while "bot:1" in first.leases._lost_events:
             await asyncio.sleep(0.01)
-        for task in (leading, following, renewing):
+        for task in (leading, lead_task, renewing):
             task.cancel()
-        await asyncio.gather(leading, following, renewing, return_exceptions=True)
+        await asyncio.gather(leading, lead_task, renewing, return_exceptions=True)
 
     async def test_the_end_of_the_work_gives_the_lease_back(self, join: Join) -> None:
         first, second = await join(), await join()

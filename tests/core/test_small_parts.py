@@ -48,22 +48,22 @@ async def test_a_failed_group_does_not_confuse_the_time_out_around_it() -> None:
 
 
 async def test_heavy_steps_begin_in_order_with_a_round_of_the_loop_between_them() -> None:
-    turns, rounds, begun = CpuTurnstile(), 0, []
+    turns, rounds, start_order = CpuTurnstile(), 0, []
 
     async def count() -> None:
         nonlocal rounds
-        while len(begun) < 8:
+        while len(start_order) < 8:
             rounds += 1
             await asyncio.sleep(0)
 
     async def step(number: int) -> None:
         await turns.yield_turn()
-        begun.append((rounds, number))
+        start_order.append((rounds, number))
 
     async with asyncio.timeout(60):
         await asyncio.gather(count(), *map(step, range(8)))
-    assert [number for _, number in begun] == list(range(8))
-    assert len({at for at, _ in begun}) == 8, "no two of them began in the same round"
+    assert [number for _, number in start_order] == list(range(8))
+    assert len({at for at, _ in start_order}) == 8, "no two of them began in the same round"
 
 
 async def test_who_is_cancelled_holds_up_no_turn() -> None:
@@ -79,13 +79,13 @@ async def test_who_is_cancelled_holds_up_no_turn() -> None:
 
 
 async def test_longer_steps_are_done_one_at_a_time_also_when_nobody_waits_for_them() -> None:
-    turns, at_work, most, result = CpuTurnstile(), 0, 0, []
+    turns, at_work, max_at_work, result = CpuTurnstile(), 0, 0, []
     may_end = threading.Event()
 
     def work(number: int) -> int:
-        nonlocal at_work, most
+        nonlocal at_work, max_at_work
         at_work += 1
-        most = max(most, at_work)
+        max_at_work = max(max_at_work, at_work)
         assert may_end.wait(60)
         at_work -= 1
         result.append(number)
@@ -101,7 +101,7 @@ async def test_longer_steps_are_done_one_at_a_time_also_when_nobody_waits_for_th
     may_end.set()
     async with asyncio.timeout(60):
         assert (await steps[1], await steps[3]) == (1, 3)
-    assert (result, most) == ([0, 1, 3], 1), "the first one worked on, and the next one waited for it"
+    assert (result, max_at_work) == ([0, 1, 3], 1), "the first one worked on, and the next one waited for it"
     assert [step.cancelled() for step in steps] == [True, False, True, False]
 
 
@@ -148,8 +148,8 @@ async def test_work_without_an_interval_runs_once() -> None:
 
 def test_templates_are_filled_in_one_pass() -> None:
     prompts = Prompts({"greet": "Hello {{name}}, {{unknown}} it is {{now}}."})
-    filled = prompts.fill("greet", name="{{now}}")
-    assert filled.startswith("Hello {{now}}, {{unknown}} it is ")
+    prompt_text = prompts.fill("greet", name="{{now}}")
+    assert prompt_text.startswith("Hello {{now}}, {{unknown}} it is ")
 
 
 def test_every_agent_has_its_prompt() -> None:
@@ -194,9 +194,9 @@ async def test_a_short_answer_of_a_faq_is_quoted_whole() -> None:
 
 
 async def test_marks_of_a_source_are_not_taken_for_ours() -> None:
-    cited = passage("paper", "The method was proposed by Smith [2] and improved later [p3].")
+    cited_passage = passage("paper", "The method was proposed by Smith [2] and improved later [p3].")
     assert "by Smith (2) and improved later (p3). [p1]" in await extract_answer(
-        "Who proposed the method?", [cited], InMemoryLibrary()
+        "Who proposed the method?", [cited_passage], InMemoryLibrary()
     )
 
 

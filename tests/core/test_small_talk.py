@@ -69,7 +69,7 @@ async def peer() -> AsyncIterator[ScriptedPeer]:
         yield model_peer
 
 
-def named(**changes: object) -> Settings:
+def named_settings(**changes: object) -> Settings:
     agents = {"guide": {"sources": ["docs"], "description": KNOWLEDGE}}
     return settings(name="KIMAs helper", agents=agents, **changes)
 
@@ -89,7 +89,9 @@ async def ask(text: str, peer: ScriptedPeer | None, configuration: Settings, lib
 async def test_a_courtesy_is_answered_from_the_configuration(text: str, has_model: bool, peer: ScriptedPeer) -> None:
     for strategy in get_args(Strategy):
         library = InMemoryLibrary()
-        reply = await ask(text, peer if has_model else None, named(strategies={"allowed": [strategy]}), library)
+        reply = await ask(
+            text, peer if has_model else None, named_settings(strategies={"allowed": [strategy]}), library
+        )
         assert COURTESIES[text] in reply.text
         assert (reply.citations, reply.passages, reply.trace.query, library.queries) == ((), (), "", [])
         assert reply.shortfall is None
@@ -98,9 +100,9 @@ async def test_a_courtesy_is_answered_from_the_configuration(text: str, has_mode
 
 @pytest.mark.parametrize("text", ["hello", "who are you?", "what can you do?", "help", "你好", "你会什么"])
 async def test_what_the_sources_know_is_told(text: str) -> None:
-    reply = await ask(text, None, named(), InMemoryLibrary())
+    reply = await ask(text, None, named_settings(), InMemoryLibrary())
     assert f"- **guide**: {KNOWLEDGE}" in reply.text
-    assert f"- **guide**: {KNOWLEDGE}" in help_text(named())
+    assert f"- **guide**: {KNOWLEDGE}" in help_text(named_settings())
 
 
 @pytest.mark.parametrize("text", QUESTIONS)

@@ -116,10 +116,10 @@ async def test_what_is_written_stays_and_says_that_it_was_stopped(journal: Journ
         assert get_rating_buttons(question, reply) == ()
         assert question.reply_options.stop_button
         assert read_button(question.reply_options.stop_button.data) == (STOP, "1")
-    answered, press = await bot.row("1"), await bot.row("2")
-    assert (answered.state, answered.reply) == ("answered", reply.text)
-    assert '"why_cut": {"write": "stopped"}' in answered.trace
-    assert (press.state, press.detail, press.reason) == ("silent", "stopped", "the answer to 1 is stopped")
+    answer_row, press_row = await bot.row("1"), await bot.row("2")
+    assert (answer_row.state, answer_row.reply) == ("answered", reply.text)
+    assert '"why_cut": {"write": "stopped"}' in answer_row.trace
+    assert (press_row.state, press_row.detail, press_row.reason) == ("silent", "stopped", "the answer to 1 is stopped")
     assert list(bot.room.sinks) == ["1", "2"], "nobody is called for help"
 
 
@@ -187,7 +187,7 @@ async def test_a_second_try_that_is_stopped_does_not_say_that_the_first_answer_s
         await bot.until(lambda: bot.get_reply("1"))
         assert await bot.press("3", choice=RETRY) == ENGLISH.retrying
         await bot.until(lambda: bot.peer.active == 1)
-        await bot.processor.handler_for(bot.room)(pressed(STOP, "4", about="1~2"))
+        await bot.processor.handler_for(bot.room)(pressed(STOP, "4", question_id="1~2"))
         await bot.until(lambda: bot.get_reply("1~2"))
         assert bot.get_reply("4") == ENGLISH.stopping
         assert bot.get_reply("1~2").endswith(ENGLISH.answer_stopped)

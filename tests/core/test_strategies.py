@@ -158,16 +158,16 @@ async def test_a_search_that_is_not_needed_may_fail(peer: ScriptedPeer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("allowed", "used"),
+    ("strategies", "used"),
     [
         *((("parallel",), "parallel"), (("planning",), "planning"), (("react",), "react"), (("simple",), "simple")),
         *((("none", "planning", "single"), "single"), (("none", "react", "simple"), "simple")),
         *((("none", "planning", "parallel"), "planning"), (("none",), "single")),
     ],
 )
-async def test_without_a_model_there_is_no_choice(allowed: tuple[str, ...], used: str) -> None:
+async def test_without_a_model_there_is_no_choice(strategies: tuple[str, ...], used: str) -> None:
     """One search, by the name of what is allowed; where that is `none` alone, the sources are quoted all the same."""
-    configuration = allowing(*allowed, limits={"default": allowed[-1]})
+    configuration = allowing(*strategies, limits={"default": strategies[-1]})
     reply = await answer(HOW, MemorySink(), parts(configuration=configuration))
     assert reply.trace.strategy == used
     assert reply.is_extractive
@@ -582,8 +582,8 @@ async def test_an_injection_changes_no_action(peer: ScriptedPeer, strategy: str,
         "react": gullible("[retrieve_knowledge: memory module]"),
         "compress": gullible("p1: memory"),
     }
-    nasty = passage("memory", f"The memory module. {injection}")
-    library = InMemoryLibrary([nasty, VECTOR])
+    hostile_passage = passage("memory", f"The memory module. {injection}")
+    library = InMemoryLibrary([hostile_passage, VECTOR])
     question = Question(f"memory module? {injection}", (Turn("user", f"memory {injection}"), Turn("assistant", "Yes.")))
     agents = {"docs": {"sources": ["docs"], "compression": "model"}}
     reply = await ask(question, peer, allowing(strategy, agents=agents), library)
@@ -623,11 +623,11 @@ async def test_a_preset_answers_from_end_to_end(peer: ScriptedPeer, name: str) -
 
 
 def test_the_presets_are_two_settings_of_one_router() -> None:
-    allowed = {
+    allowed_names = {
         name: load_settings([ROOT / f"config/presets/{name}.yaml"], (), {}).strategies.allowed
         for name in ("three-agents", "srsa", "simple", "react")
     }
-    assert allowed == {
+    assert allowed_names == {
         "three-agents": ("none", "single", "planning"),
         "srsa": ("single", "parallel", "planning"),
         "simple": ("simple",),

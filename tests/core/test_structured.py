@@ -167,8 +167,8 @@ async def test_there_is_no_repair_without_calls_or_time() -> None:
             await decided(peer, make_request(call_budget=CallBudget(1)), Budget(BudgetSettings()))
         ).reason == "default"
         peer.ttft_s = 0.5
-        short = Budget(BudgetSettings(deadline_s=8, step=0.1))
-        assert (await decided(peer, make_request(), short)).reason == "default"
+        short_budget = Budget(BudgetSettings(deadline_s=8, step=0.1))
+        assert (await decided(peer, make_request(), short_budget)).reason == "default"
         assert peer.agents == ["decide", "decide"]
 
 

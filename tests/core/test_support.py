@@ -348,9 +348,9 @@ async def test_the_labelled_set_keeps_its_figures(
     looked_back: float,
 ) -> None:
     start = {"choose": "", "confirm": "b-", "last": "c-"}
-    mine = [case for case in cases if (case.id[:2] if case.id[1] == "-" else "") == start[split]]
-    assert len(mine) == size
-    measurement = await evaluate_citations(mine, parts(vectors))
+    own_cases = [case for case in cases if (case.id[:2] if case.id[1] == "-" else "") == start[split]]
+    assert len(own_cases) == size
+    measurement = await evaluate_citations(own_cases, parts(vectors))
     checked = measurement.citations["checked"]
     assert checked.precision.value is not None
     assert checked.recall.value is not None
@@ -378,15 +378,15 @@ async def test_what_is_quoted_word_for_word_is_never_refused() -> None:
     quoted = 0
     for page in sorted((ROOT / "docs").glob("*.md")):
         pieces = chunk(Document(page.name, page.read_text("utf-8"), "markdown", "", ""))
-        shelf = [Passage(str(at), "docs", page.name, piece.title, piece.text) for at, piece in enumerate(pieces)]
-        for at, message in enumerate(shelf):
-            near = shelf[max(0, at - 2) : at + 3]
+        passages = [Passage(str(at), "docs", page.name, piece.title, piece.text) for at, piece in enumerate(pieces)]
+        for at, message in enumerate(passages):
+            neighbours = passages[max(0, at - 2) : at + 3]
             paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n|\n\s*(?=[-|#]|\d+\.)", message.text)]
             sentences = [sentence for part in paragraphs for sentence in split_sentences(part) if "[" not in sentence]
             text = "\n\n".join(
-                f"{sentence.rstrip('.')} [{passage_ref(near.index(message))}]." for sentence in sentences[:5]
+                f"{sentence.rstrip('.')} [{passage_ref(neighbours.index(message))}]." for sentence in sentences[:5]
             )
-            check = await find_unsupported(text, near, None)
+            check = await find_unsupported(text, neighbours, None)
             assert check.rejections == frozenset(), (page.name, text)
             quoted += len(sentences[:5])
     assert quoted > 200
@@ -422,29 +422,29 @@ async def test_an_unsupported_sentence_loses_its_citation_and_numbers_close_up(p
 
 
 async def test_the_model_reads_the_best_at_both_ends_and_ids_follow_what_it_reads(peer: ScriptedPeer) -> None:
-    shelf = [
+    passages = [
         passage(f"pip{rank}", f"pip {'install package virtual environment'.rsplit(' ', rank)[0]} fact{rank}")
         for rank in range(4)
     ]
     peer.replies["write"] = "All of it is about pip install package [p4]."
-    reply = await ask(peer, InMemoryLibrary(shelf))
+    reply = await ask(peer, InMemoryLibrary(passages))
     assert [item.id for item in reply.passages] == ["pip0", "pip2", "pip3", "pip1"]
     assert [citation.passage_id for citation in reply.citations] == ["pip1"]
     prompt = peer.sent("write")[0]["messages"][-1]["content"]
     assert [prompt.index(f"fact{rank}") for rank in (0, 2, 3, 1)] == sorted(
         prompt.index(f"fact{rank}") for rank in range(4)
     )
-    ranked = await ask(peer, InMemoryLibrary(shelf), settings(evidence={"order": "ranked"}))
+    ranked = await ask(peer, InMemoryLibrary(passages), settings(evidence={"order": "ranked"}))
     assert [item.id for item in ranked.passages] == ["pip0", "pip1", "pip2", "pip3"]
 
 
 async def test_a_weight_brings_a_source_forward(peer: ScriptedPeer) -> None:
-    shelf = [passage("docs", "Install the package with pip"), passage("forum", "pip fact", source="forum")]
+    passages = [passage("docs", "Install the package with pip"), passage("forum", "pip fact", source="forum")]
     configuration = settings(
         sources={name: {"kind": "faq", "path": "faq.yaml"} for name in ("docs", "forum")},
         evidence={"weights": {"forum": 9.0}},
     )
-    reply = await ask(peer, InMemoryLibrary(shelf), configuration)
+    reply = await ask(peer, InMemoryLibrary(passages), configuration)
     assert [item.id for item in reply.passages] == ["forum", "docs"]
 
 
@@ -487,9 +487,9 @@ async def test_out_of_time_citations_are_kept() -> None:
 def test_refused_marks_leave_no_gap() -> None:
     text = "A [p1, p2] and B [p2]."
     assert [mark.positions for mark in find_markers(text)] == [(0, 1), (1,)]
-    cited = resolve_markers(text, [INSTALL, MEMORY], {(0, 0), (1, 1)})
-    assert (cited.text, cited.dropped_count) == ("A [1] and B.", 2)
-    assert [citation.passage_id for citation in cited.citations] == ["memory"]
+    cited_answer = resolve_markers(text, [INSTALL, MEMORY], {(0, 0), (1, 1)})
+    assert (cited_answer.text, cited_answer.dropped_count) == ("A [1] and B.", 2)
+    assert [citation.passage_id for citation in cited_answer.citations] == ["memory"]
 
 
 def test_looking_back_by_words_refuses_other_numbers() -> None:
@@ -498,8 +498,8 @@ def test_looking_back_by_words_refuses_other_numbers() -> None:
 
 
 def test_a_chinese_sentence_is_found_by_its_names_and_numbers() -> None:
-    shelf = [INSTALL, Passage("p", "docs", "a", "", "Tern 3.2 listens on port 8123.")]
-    assert find_support_by_overlap("Tern 默认监听 8123 端口。", shelf) == {0: [1]}
+    passages = [INSTALL, Passage("p", "docs", "a", "", "Tern 3.2 listens on port 8123.")]
+    assert find_support_by_overlap("Tern 默认监听 8123 端口。", passages) == {0: [1]}
 
 
 MEMORY_TABLE = """\

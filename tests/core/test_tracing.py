@@ -121,9 +121,9 @@ async def test_a_span_that_fails_names_the_kind_of_error_alone() -> None:
             raise ValueError(SECRET_TEXT)
         with span("next"):
             pass
-    [failed], [later] = collector.named("stage"), collector.named("next")
-    assert _attributes(failed) == {"error": "ValueError"}
-    assert later.parent_span_id == b""
+    [failed_span], [next_span] = collector.named("stage"), collector.named("next")
+    assert _attributes(failed_span) == {"error": "ValueError"}
+    assert next_span.parent_span_id == b""
     assert SECRET_TEXT.encode() not in collector.raw
 
 

@@ -78,11 +78,11 @@ class QueryKeeper(OrderKeeper):
 
 
 async def test_rerankers_read_the_question_and_its_translation(peer: ScriptedPeer) -> None:
-    keeper = QueryKeeper()
-    await ask(peer, ForeignLibrary(), reranker=keeper)
-    assert keeper.queries == ("怎么安装？\nHow do I install the package?",)
-    await ask(peer, ForeignLibrary(), "How do I install the package?", reranker=keeper)
-    assert keeper.queries[1:] == ("How do I install the package?",)
+    library = QueryKeeper()
+    await ask(peer, ForeignLibrary(), reranker=library)
+    assert library.queries == ("怎么安装？\nHow do I install the package?",)
+    await ask(peer, ForeignLibrary(), "How do I install the package?", reranker=library)
+    assert library.queries[1:] == ("How do I install the package?",)
     peer.replies["rerank"] = '{"order": ["p1"]}'
     await ask(peer, ForeignLibrary((INSTALL, OTHER)), knowledge={"search": {"rerank": "model"}})
     question = peer.sent("rerank")[0]["messages"][-1]["content"]

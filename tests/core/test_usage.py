@@ -49,7 +49,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-def ledger(database: Database) -> UsageRepository:
+def usage_repository(database: Database) -> UsageRepository:
     return UsageRepository(database)
 
 
@@ -89,24 +89,28 @@ def test_what_a_trace_holds_is_told_apart_by_agent() -> None:
     }
 
 
-async def test_days_and_agents_are_summed(ledger: UsageRepository) -> None:
+async def test_days_and_agents_are_summed(usage_repository: UsageRepository) -> None:
     for day in (DAY, DAY, DAY + timedelta(days=1)):
-        await ledger.record(HOW, "answered", {"rewrite": TokenUsage(10, 1, 0.25), "main": TokenUsage(100, 20)}, day)
-    await ledger.record(HOW, "cached", {}, DAY)
-    await ledger.record(HOW, "failed", {"main": TokenUsage(50, 0)}, DAY)
-    first, second = await ledger.get_daily_usage(DAY)
+        await usage_repository.record(
+            HOW, "answered", {"rewrite": TokenUsage(10, 1, 0.25), "main": TokenUsage(100, 20)}, day
+        )
+    await usage_repository.record(HOW, "cached", {}, DAY)
+    await usage_repository.record(HOW, "failed", {"main": TokenUsage(50, 0)}, DAY)
+    first, second = await usage_repository.get_daily_usage(DAY)
     assert (first.day, first.answers, first.usage) == ("2026-03-05", 1, TokenUsage(110, 21, 0.25))
     assert (second.answers, second.cached, second.failed) == (4, 1, 1)
     assert second.usage == TokenUsage(270, 42, 0.5)
-    assert await ledger.get_agent_usage(DAY) == [
+    assert await usage_repository.get_agent_usage(DAY) == [
         AgentUsage("main", 4, TokenUsage(350, 60)),
         AgentUsage("rewrite", 3, TokenUsage(30, 3, 0.75)),
     ]
-    assert [daily_usage.day for daily_usage in await ledger.get_daily_usage(DAY + timedelta(days=1))] == ["2026-03-05"]
-    assert await ledger.get_agent_usage(DAY + timedelta(days=2)) == []
+    assert [daily_usage.day for daily_usage in await usage_repository.get_daily_usage(DAY + timedelta(days=1))] == [
+        "2026-03-05"
+    ]
+    assert await usage_repository.get_agent_usage(DAY + timedelta(days=2)) == []
 
 
-async def test_chats_and_people_are_counted_apart(ledger: UsageRepository) -> None:
+async def test_chats_and_people_are_counted_apart(usage_repository: UsageRepository) -> None:
     thread = replace(HOW, key=replace(GROUP, thread="9"))
     for question, tokens in (
         (HOW, 10),
@@ -115,30 +119,30 @@ async def test_chats_and_people_are_counted_apart(ledger: UsageRepository) -> No
         (replace(HOW, key=OTHER), 1000),
         (replace(HOW, key=replace(GROUP, platform="slack")), 10_000),
     ):
-        await ledger.record(question, "answered", consumed(tokens), DAY)
-    spent = await ledger.get_totals(DAY, HOW)
+        await usage_repository.record(question, "answered", consumed(tokens), DAY)
+    spent = await usage_repository.get_totals(DAY, HOW)
     assert (spent.overall.total_tokens, spent.chat.total_tokens, spent.user.total_tokens) == (11_130, 130, 1030)
-    assert (await ledger.get_totals(DAY + timedelta(days=1), HOW)).overall == TokenUsage()
+    assert (await usage_repository.get_totals(DAY + timedelta(days=1), HOW)).overall == TokenUsage()
 
 
-async def test_what_is_usual_is_the_average_of_the_last_answers(ledger: UsageRepository) -> None:
-    assert await ledger.get_average() is None
-    await ledger.record(HOW, "answered", consumed(1_000_000), DAY)
+async def test_what_is_usual_is_the_average_of_the_last_answers(usage_repository: UsageRepository) -> None:
+    assert await usage_repository.get_average() is None
+    await usage_repository.record(HOW, "answered", consumed(1_000_000), DAY)
     for _ in range(50):
-        await ledger.record(HOW, "answered", consumed(100, 0.5), DAY)
-        await ledger.record(HOW, "cached", {}, DAY)
-    assert await ledger.get_average() == TokenUsage(99, 1, 0.5)
+        await usage_repository.record(HOW, "answered", consumed(100, 0.5), DAY)
+        await usage_repository.record(HOW, "cached", {}, DAY)
+    assert await usage_repository.get_average() == TokenUsage(99, 1, 0.5)
 
 
 async def test_an_answer_is_written_down_once_with_what_its_trace_says(
-    database: Database, ledger: UsageRepository, model: RoleChatModel, tmp_path: Path
+    database: Database, usage_repository: UsageRepository, model: RoleChatModel, tmp_path: Path
 ) -> None:
     reply = await answering(database, model).answer(HOW, MemorySink())
-    (day,) = await ledger.get_daily_usage(today())
+    (day,) = await usage_repository.get_daily_usage(today())
     assert (day.answers, day.failed) == (1, 0)
     assert day.usage.total_tokens == sum(reply.trace.tokens.values()) > 0
     assert {
-        agent_usage.agent: agent_usage.usage for agent_usage in await ledger.get_agent_usage(today())
+        agent_usage.agent: agent_usage.usage for agent_usage in await usage_repository.get_agent_usage(today())
     } == group_by_agent(reply.trace.tokens, reply.trace.cost)
     with sqlite3.connect(tmp_path / "journal.db") as connection:
         row = connection.execute("SELECT platform, chat, author_id, question_id, outcome FROM answers").fetchall()
@@ -154,30 +158,30 @@ class GoneSink(MemorySink):
 
 
 async def test_an_answer_that_could_not_be_shown_has_consumed_all_the_same(
-    database: Database, ledger: UsageRepository, model: RoleChatModel
+    database: Database, usage_repository: UsageRepository, model: RoleChatModel
 ) -> None:
     with pytest.raises(PlatformError):
         await answering(database, model).answer(HOW, GoneSink())
-    (day,) = await ledger.get_daily_usage(today())
+    (day,) = await usage_repository.get_daily_usage(today())
     assert day.failed == 1
     assert day.usage.total_tokens > 0
 
 
 async def test_a_refused_question_is_no_answer(
-    database: Database, ledger: UsageRepository, model: RoleChatModel
+    database: Database, usage_repository: UsageRepository, model: RoleChatModel
 ) -> None:
     with pytest.raises(UsageError, match="empty"):
         await answering(database, model).answer(Question("  "), MemorySink())
-    assert await ledger.get_daily_usage(today()) == []
+    assert await usage_repository.get_daily_usage(today()) == []
 
 
-async def test_without_a_model_nothing_is_written_down(database: Database, ledger: UsageRepository) -> None:
+async def test_without_a_model_nothing_is_written_down(database: Database, usage_repository: UsageRepository) -> None:
     await answering(database, None, limits={"daily_tokens": 1}).answer(HOW, MemorySink())
-    assert await ledger.get_daily_usage(today()) == []
+    assert await usage_repository.get_daily_usage(today()) == []
 
 
 @pytest.mark.parametrize(
-    ("limits", "allowed", "refused", "says"),
+    ("limits", "allowed_question", "refused_question", "expected_text"),
     [
         ({"daily_tokens": 100}, None, replace(HOW, key=OTHER, author_id="1"), "Today's limit is used up (100 tokens)"),
         ({"daily_tokens_per_chat": 100}, replace(HOW, key=OTHER), replace(HOW, author_id="1"), "limit for this chat"),
@@ -189,30 +193,30 @@ async def test_without_a_model_nothing_is_written_down(database: Database, ledge
 )
 async def test_at_a_limit_the_asker_is_told(
     limits: dict[str, float],
-    allowed: Question | None,
-    refused: Question,
-    says: str,
+    allowed_question: Question | None,
+    refused_question: Question,
+    expected_text: str,
     database: Database,
-    ledger: UsageRepository,
+    usage_repository: UsageRepository,
     model: RoleChatModel,
     peer: ScriptedPeer,
 ) -> None:
     line = answering(database, model, limits=limits)
-    await ledger.record(HOW, "answered", consumed(99, 1.4), today())
-    await ledger.record(HOW, "answered", consumed(1000, 1000.0), today() - timedelta(days=1))
-    await ledger.record(HOW, "answered", consumed(1, 0.1), today())
+    await usage_repository.record(HOW, "answered", consumed(99, 1.4), today())
+    await usage_repository.record(HOW, "answered", consumed(1000, 1000.0), today() - timedelta(days=1))
+    await usage_repository.record(HOW, "answered", consumed(1, 0.1), today())
     with pytest.raises(UsageError) as error_info:
-        await line.answer(refused, MemorySink())
-    assert says in str(error_info.value)
+        await line.answer(refused_question, MemorySink())
+    assert expected_text in str(error_info.value)
     midnight = today() + timedelta(days=1)
     assert f"ask again after midnight ({midnight} 00:00" in str(error_info.value)
     assert peer.requests == []
-    if allowed:
-        assert (await line.answer(allowed, MemorySink())).citations
+    if allowed_question:
+        assert (await line.answer(allowed_question, MemorySink())).citations
 
 
 @pytest.mark.parametrize(
-    ("limits", "says"),
+    ("limits", "expected_text"),
     [
         ({"daily_tokens": 100}, "今天的用量已达上限（100 个 token）"),
         ({"daily_tokens_per_chat": 100}, "今天本聊天的用量已达上限（100 个 token）"),
@@ -220,13 +224,17 @@ async def test_at_a_limit_the_asker_is_told(
     ],
 )
 async def test_at_a_limit_the_asker_is_told_in_their_language(
-    limits: dict[str, float], says: str, database: Database, ledger: UsageRepository, model: RoleChatModel
+    limits: dict[str, float],
+    expected_text: str,
+    database: Database,
+    usage_repository: UsageRepository,
+    model: RoleChatModel,
 ) -> None:
-    await ledger.record(HOW, "answered", consumed(100, 1.5), today())
+    await usage_repository.record(HOW, "answered", consumed(100, 1.5), today())
     with pytest.raises(UsageError) as error_info:
         await answering(database, model, limits=limits).answer(replace(HOW, text="如何安装这个软件包？"), MemorySink())
     text = str(error_info.value)
-    assert text.startswith(says)
+    assert text.startswith(expected_text)
     assert f"请在午夜（{today() + timedelta(days=1)} 00:00" in text
     assert text.endswith("分钟。")
 
@@ -276,21 +284,21 @@ def test_limits_that_are_configured_hold_each_for_itself() -> None:
 
 
 async def test_a_member_is_stopped_by_the_default_limit(
-    database: Database, ledger: UsageRepository, model: RoleChatModel, peer: ScriptedPeer
+    database: Database, usage_repository: UsageRepository, model: RoleChatModel, peer: ScriptedPeer
 ) -> None:
     priced = {"base_url": peer.base_url, "model": "peer", "price_prompt": 1.0, "price_completion": 1.0}
     line = answering(database, model, models={"main": priced})
-    await ledger.record(HOW, "answered", consumed(30 * 10_048), today())
+    await usage_repository.record(HOW, "answered", consumed(30 * 10_048), today())
     with pytest.raises(QuotaExceeded, match=r"limit for you is used up \(301,440 tokens\)"):
         await line.answer(HOW, MemorySink())
     assert (await line.answer(replace(HOW, author_id="1"), MemorySink())).citations
 
 
 async def test_who_was_told_is_not_told_again_that_day(
-    database: Database, ledger: UsageRepository, model: RoleChatModel
+    database: Database, usage_repository: UsageRepository, model: RoleChatModel
 ) -> None:
     line = answering(database, model, limits={"daily_tokens": 100})
-    await ledger.record(HOW, "answered", consumed(100), today())
+    await usage_repository.record(HOW, "answered", consumed(100), today())
 
     async def refuse(question: Question) -> bool:
         with pytest.raises(QuotaExceeded) as error_info:
@@ -303,9 +311,9 @@ async def test_who_was_told_is_not_told_again_that_day(
     assert [await refuse(Question("How?")) for _ in range(2)] == [False, False], "the terminal is always answered"
 
 
-async def test_an_answer_counts_while_it_is_made_by_what_it_consumes(ledger: UsageRepository) -> None:
+async def test_an_answer_counts_while_it_is_made_by_what_it_consumes(usage_repository: UsageRepository) -> None:
     """One that plans takes many calls, and a second answer with more effort is expected to."""
-    limits = QuotaLimiter(LiveSettings(settings(limits={"daily_tokens": 1000})), ledger, TokenUsage(300, 100))
+    limits = QuotaLimiter(LiveSettings(settings(limits={"daily_tokens": 1000})), usage_repository, TokenUsage(300, 100))
     budget = Budget(BudgetSettings())
     async with limits.reserve(HOW, budget):
         async with limits.reserve(HOW):
@@ -321,19 +329,19 @@ async def test_an_answer_counts_while_it_is_made_by_what_it_consumes(ledger: Usa
 
 
 async def test_the_terminal_has_neither_chat_nor_name(
-    database: Database, ledger: UsageRepository, model: RoleChatModel
+    database: Database, usage_repository: UsageRepository, model: RoleChatModel
 ) -> None:
     line = answering(database, model, limits={"daily_tokens_per_chat": 1, "daily_tokens_per_user": 1})
-    await ledger.record(Question("How?"), "answered", consumed(100), today())
+    await usage_repository.record(Question("How?"), "answered", consumed(100), today())
     assert (await line.answer(Question(HOW.text), MemorySink())).citations
 
 
 async def test_a_limit_is_logged_once_a_day(
-    database: Database, ledger: UsageRepository, model: RoleChatModel, caplog: pytest.LogCaptureFixture
+    database: Database, usage_repository: UsageRepository, model: RoleChatModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = answering(database, model, limits={"daily_tokens_per_user": 100})
     for person in ("42", "43"):
-        await ledger.record(replace(HOW, author_id=person), "answered", consumed(100), today())
+        await usage_repository.record(replace(HOW, author_id=person), "answered", consumed(100), today())
     with caplog.at_level(logging.WARNING):
         for person in ("42", "43", "42", "42"):
             with pytest.raises(UsageError):
@@ -342,10 +350,10 @@ async def test_a_limit_is_logged_once_a_day(
 
 
 async def test_many_at_once_do_not_go_far_beyond_a_limit(
-    database: Database, ledger: UsageRepository, model: RoleChatModel, peer: ScriptedPeer
+    database: Database, usage_repository: UsageRepository, model: RoleChatModel, peer: ScriptedPeer
 ) -> None:
     await answering(database, model).answer(HOW, MemorySink())
-    total_tokens = (await ledger.get_daily_usage(today()))[0].usage.total_tokens
+    total_tokens = (await usage_repository.get_daily_usage(today()))[0].usage.total_tokens
     # All twelve ask while the first are in progress.
     peer.ttft_s = 1.5
     line = answering(database, model, limits={"daily_tokens": 4 * total_tokens})
@@ -355,24 +363,24 @@ async def test_many_at_once_do_not_go_far_beyond_a_limit(
     refused_calls = [outcome for outcome in outcomes if isinstance(outcome, UsageError)]
     assert len(refused_calls) == 12 - 3
     assert all("reserved for answers in progress" in str(usage_error) for usage_error in refused_calls)
-    assert (await ledger.get_daily_usage(today()))[0].usage.total_tokens == 4 * total_tokens
+    assert (await usage_repository.get_daily_usage(today()))[0].usage.total_tokens == 4 * total_tokens
     with pytest.raises(UsageError, match="is used up"):
         await line.answer(HOW, MemorySink())
 
 
-async def test_an_answer_made_while_another_reads_the_ledger_is_counted(ledger: UsageRepository) -> None:
-    limits = QuotaLimiter(LiveSettings(settings(limits={"daily_tokens": 1000})), ledger, TokenUsage(300, 100))
+async def test_an_answer_made_while_another_reads_the_ledger_is_counted(usage_repository: UsageRepository) -> None:
+    limits = QuotaLimiter(LiveSettings(settings(limits={"daily_tokens": 1000})), usage_repository, TokenUsage(300, 100))
 
     async def ask(number: int) -> None:
         question = replace(HOW, id=str(number))
         async with limits.reserve(question):
             await asyncio.sleep(0.01)
-            await ledger.record(question, "answered", {"write": TokenUsage(100)}, today())
+            await usage_repository.record(question, "answered", {"write": TokenUsage(100)}, today())
 
     for crowd in range(5):
         outcomes = await asyncio.gather(*(ask(60 * crowd + number) for number in range(60)), return_exceptions=True)
         assert all(outcome is None or isinstance(outcome, UsageError) for outcome in outcomes)
-    (day,) = await ledger.get_daily_usage(today())
+    (day,) = await usage_repository.get_daily_usage(today())
     assert day.usage.total_tokens == 1000
 
 
@@ -390,15 +398,15 @@ async def test_the_first_answers_of_all_are_bounded_too(
 
 
 async def test_what_several_calls_of_an_agent_consumed_is_added_up(model: RoleChatModel) -> None:
-    budget, counted = Budget(BudgetSettings()), [0]
+    budget, counts = Budget(BudgetSettings()), [0]
     for _ in range(2):
         await model.complete("Answer.", [Turn("user", "Hello?")], role="main", budget=budget, agent="write")
-        counted.append(sum(budget.tokens.values()))
-    assert group_by_agent(budget.tokens, budget.cost)["write"].total_tokens == counted[2] == 2 * counted[1] > 0
+        counts.append(sum(budget.tokens.values()))
+    assert group_by_agent(budget.tokens, budget.cost)["write"].total_tokens == counts[2] == 2 * counts[1] > 0
 
 
 async def test_an_answer_that_is_given_up_frees_its_place(
-    database: Database, ledger: UsageRepository, model: RoleChatModel, peer: ScriptedPeer
+    database: Database, usage_repository: UsageRepository, model: RoleChatModel, peer: ScriptedPeer
 ) -> None:
     line = answering(database, model, limits={"daily_tokens": 5000})
     peer.hanging = {"write"}
@@ -425,13 +433,14 @@ async def test_a_ledger_that_refuses_does_not_take_the_answer_back(
     assert any("usage.not_recorded" in message for message in caplog.messages)
 
 
-async def test_who_used_what_is_forgotten_and_the_sums_stay(ledger: UsageRepository, tmp_path: Path) -> None:
-    await ledger.record(HOW, "answered", consumed(100), today() - timedelta(days=5))
-    await ledger.record(HOW, "answered", consumed(10), today() - timedelta(days=1))
-    assert await ledger.anonymize(today(), 3) == 1
-    assert await ledger.anonymize(today(), 3) == 0
+async def test_who_used_what_is_forgotten_and_the_sums_stay(usage_repository: UsageRepository, tmp_path: Path) -> None:
+    await usage_repository.record(HOW, "answered", consumed(100), today() - timedelta(days=5))
+    await usage_repository.record(HOW, "answered", consumed(10), today() - timedelta(days=1))
+    assert await usage_repository.anonymize(today(), 3) == 1
+    assert await usage_repository.anonymize(today(), 3) == 0
     assert [
-        daily_usage.usage.total_tokens for daily_usage in await ledger.get_daily_usage(today() - timedelta(days=9))
+        daily_usage.usage.total_tokens
+        for daily_usage in await usage_repository.get_daily_usage(today() - timedelta(days=9))
     ] == [10, 100]
     with sqlite3.connect(tmp_path / "journal.db") as connection:
         rows = connection.execute("SELECT chat, author_id, question_id FROM answers ORDER BY number").fetchall()
@@ -442,8 +451,8 @@ async def test_who_used_what_is_forgotten_and_the_sums_stay(ledger: UsageReposit
 async def test_the_command_shows_days_and_agents(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, {})
     ask = asyncio.to_thread
-    nothing = (await ask(deployment.call, "usage")).stdout
-    assert "nothing has been answered" in nothing
+    empty_output = (await ask(deployment.call, "usage")).stdout
+    assert "nothing has been answered" in empty_output
     assert not (tmp_path / "data").exists(), "looking makes nothing"
     database = await Database.open(tmp_path / "data" / "journal.db")
     await UsageRepository(database).record(HOW, "answered", {"main": TokenUsage(1200, 34, 0.5)}, today())

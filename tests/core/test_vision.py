@@ -37,10 +37,10 @@ async def peer() -> AsyncIterator[ScriptedPeer]:
         yield peer
 
 
-def picture(data: bytes = b"", fault: Exception | None = None) -> ImageLoader:
+def picture(data: bytes = b"", error: Exception | None = None) -> ImageLoader:
     async def fetch() -> bytes:
-        if fault:
-            raise fault
+        if error:
+            raise error
         return data or png()
 
     return fetch
@@ -101,11 +101,11 @@ async def test_no_more_pictures_than_allowed_are_shown(peer: ScriptedPeer) -> No
 KEY = ConversationKey("telegram", "-100")
 
 
-async def flood(peer: ScriptedPeer, texts: Sequence[str], fetched: list[str], **limits: int) -> list[MemorySink]:
+async def flood(peer: ScriptedPeer, texts: Sequence[str], fetched_names: list[str], **limits: int) -> list[MemorySink]:
     """Send a message with four pictures for each text, one after the other; `fetched` gets what was downloaded."""
 
     async def fetch() -> bytes:
-        fetched.append("picture")
+        fetched_names.append("picture")
         return png()
 
     configuration, sinks = configured(peer), []
@@ -124,10 +124,10 @@ async def flood(peer: ScriptedPeer, texts: Sequence[str], fetched: list[str], **
 
 
 async def test_a_flood_of_pictures_is_bounded_and_its_sender_is_told(peer: ScriptedPeer) -> None:
-    fetched: list[str] = []
+    fetched_names: list[str] = []
     texts = ["What is this?", "And how do I install it?", "And what is this?", ""]
-    sinks = await flood(peer, texts, fetched, images_per_message=2, images_per_hour=3)
-    assert len(fetched) == 3
+    sinks = await flood(peer, texts, fetched_names, images_per_message=2, images_per_hour=3)
+    assert len(fetched_names) == 3
     replies = [sink.replies[0].text for sink in sinks]
     assert replies[0].endswith("*I looked at the first 2 of 4 pictures.*")
     assert replies[1].endswith("*I looked at the first 1 of 4 pictures.*")
@@ -197,13 +197,13 @@ async def test_other_attachments_are_named_as_unread(peer: ScriptedPeer) -> None
     assert sink.replies[0].text.endswith(ENGLISH.attachment_unsupported)
 
 
-@pytest.mark.parametrize("bad", [picture(SVG), picture(fault=PlatformError("the file is gone"))])
-async def test_what_cannot_be_looked_at_is_left_out(peer: ScriptedPeer, bad: ImageLoader) -> None:
-    sink = await ask(Question("How do I install it?", image_loaders=(bad,)), configured(peer))
+@pytest.mark.parametrize("unusable_image", [picture(SVG), picture(error=PlatformError("the file is gone"))])
+async def test_what_cannot_be_looked_at_is_left_out(peer: ScriptedPeer, unusable_image: ImageLoader) -> None:
+    sink = await ask(Question("How do I install it?", image_loaders=(unusable_image,)), configured(peer))
     assert sink.replies[0].text == f"Install it [1].\n\n{ENGLISH.image_failed_text_only}"
     assert sink.replies[0].trace.cut == ("vision",)
     assert peer.sent("see") == []
-    sink = await ask(Question("Both?", image_loaders=(bad, picture())), configured(peer))
+    sink = await ask(Question("Both?", image_loaders=(unusable_image, picture())), configured(peer))
     assert sink.replies[0].image_description == IMAGE_DESCRIPTION
 
 

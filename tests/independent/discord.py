@@ -126,8 +126,8 @@ def converse(place: Place, bot: Bot, *, is_streamed: bool) -> None:
     answer = wait_for(
         lambda: (message := place.find(ANSWER)) and get_buttons(message) and message, "and thumbs below it"
     )
-    again = place.write(FOLLOW_UP, reply_to=answer["id"])
-    wait_for(lambda: place.find(SECOND_ANSWER, reply_to=again), "so is a follow-up that replies to the bot")
+    follow_up = place.write(FOLLOW_UP, reply_to=answer["id"])
+    wait_for(lambda: place.find(SECOND_ANSWER, reply_to=follow_up), "so is a follow-up that replies to the bot")
     place.ask_by_command("What if I lose a key?")
     wait_for(lambda: place.find(SECOND_ANSWER, reply_to="-"), "a slash command is answered")
     rate(place, bot, answer)

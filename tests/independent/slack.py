@@ -64,11 +64,11 @@ class Server:
         entries = call(f"{self._address}/_control/log")["log"]
         return sum("socket connected" in entry["summary"] for entry in entries)
 
-    def find(self, text: str, *, thread_ts: str = "", hidden: bool = False) -> Json | None:
+    def find(self, text: str, *, thread_ts: str = "", is_hidden: bool = False) -> Json | None:
         """Return the bot's message that holds a text, in a thread; a hidden one is shown to one person only."""
         for message in call(f"{self._address}/_control/messages/{CHANNEL}")["messages"]:
             is_there = message["user"] == BOT and thread_ts in ("", message.get("thread_ts"))
-            if is_there and hidden == (message.get("subtype") == "ephemeral") and text in message["text"]:
+            if is_there and is_hidden == (message.get("subtype") == "ephemeral") and text in message["text"]:
                 candidate: Json = message
                 return candidate
         return None
@@ -97,7 +97,7 @@ def converse(server: Server, bot: Bot, *, is_streamed: bool) -> None:
     server.act("message", text=FOLLOW_UP, thread_ts=question_ts)
     wait_for(lambda: find(SECOND_ANSWER), "so is a follow-up in the thread, without a mention")
     server.act("command", command="/kimas", text="help")
-    wait_for(lambda: server.find("sources", hidden=True), "a slash command is answered, to one person only")
+    wait_for(lambda: server.find("sources", is_hidden=True), "a slash command is answered, to one person only")
     rate(server, bot, (find(ANSWER) or {})["ts"], thumbs_up)
 
 
@@ -105,7 +105,7 @@ def rate(server: Server, bot: Bot, answer_ts: str, thumbs_up: Json) -> None:
     """Press a thumb, and react with another."""
     server.act("interact", messageTs=answer_ts, action=thumbs_up)
     wait_for(lambda: bot.count_ratings() == (1, 0), "a press of thumbs up is counted")
-    wait_for(lambda: server.find("👍", hidden=True), "who pressed is told so")
+    wait_for(lambda: server.find("👍", is_hidden=True), "who pressed is told so")
     server.act("reaction", user=BOB, ts=answer_ts, name="-1")
     wait_for(lambda: bot.count_ratings() == (1, 1), "a reaction with thumbs down is counted")
     server.act("reaction", user=BOB, ts=answer_ts, name="-1", present=False)

@@ -82,12 +82,12 @@ def wait_for(find: Callable[[], T | None], description: str) -> T:
     return result
 
 
-def wait_until_streamed(read: Callable[[], str], end: str) -> None:
+def wait_until_streamed(read_text: Callable[[], str], end: str) -> None:
     """Wait until a text with `end` is there, and was seen growing before. Raises `SystemExit` otherwise."""
     texts: list[str] = []
 
     def grow() -> bool:
-        text = read()
+        text = read_text()
         if text and text not in texts:
             texts.append(text)
         return end in text

@@ -300,8 +300,8 @@ def test_a_question_and_its_answer_stay_together() -> None:
     document = Document("faq.yaml#x", "How?\n\n" + "Like this. " * 60, "faq", "How?")
     (piece,) = chunk(document)
     assert (piece.title, piece.start_line, piece.end_line) == ("How?", 1, 3)
-    long = Document("faq.yaml#y", "How?\n\n" + ("Like this. " * 30 + "\n\n") * 10, "faq", "How?")
-    pieces = chunk(long)
+    long_document = Document("faq.yaml#y", "How?\n\n" + ("Like this. " * 30 + "\n\n") * 10, "faq", "How?")
+    pieces = chunk(long_document)
     assert len(pieces) > 3
     assert {piece.title for piece in pieces} == {"How?"}
 

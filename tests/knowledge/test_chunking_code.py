@@ -91,11 +91,11 @@ def test_what_does_not_parse_is_split_as_text() -> None:
 
 
 def test_parsing_leaves_warnings_alone_in_threads() -> None:
-    before = list(warnings.filters)
+    filters_before = list(warnings.filters)
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda _: python("def f():\n    return '\\d' is 3\n"), range(40)))
     assert all(titles(result) == ["module.py > f"] for result in results)
-    assert list(warnings.filters) == before
+    assert list(warnings.filters) == filters_before
 
 
 TUTORIAL = '''

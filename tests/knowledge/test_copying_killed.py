@@ -102,7 +102,7 @@ async def _copied_until(origin: StoreLocation, target: StoreLocation, moment: tu
     return process.returncode == -signal.SIGKILL
 
 
-async def _filled(place: StoreLocation) -> Mapping[str, StoredDocument]:
+async def _fill(place: StoreLocation) -> Mapping[str, StoredDocument]:
     """Fill the origin; return what it holds."""
     async with opened(place) as origin:
         rows = random_rows(DOCUMENTS * EACH, per_document=EACH)
@@ -118,8 +118,8 @@ async def _outdated(target: Store) -> Mapping[str, StoredDocument]:
         for random_row in random_rows(DOCUMENTS * 2, seed=7, per_document=EACH // 2)
         if int(random_row.passage.path.removeprefix("p").removesuffix(".md")) < DOCUMENTS // 4
     ]
-    gone = [PassageRow(_of("gone.md", number), "old", "word1", unit(number)) for number in range(3)]
-    await target.replace("docs", {row.passage.path for row in (*rows, *gone)}, [*rows, *gone])
+    deleted_rows = [PassageRow(_of("gone.md", number), "old", "word1", unit(number)) for number in range(3)]
+    await target.replace("docs", {row.passage.path for row in (*rows, *deleted_rows)}, [*rows, *deleted_rows])
     return await target.manifest("docs")
 
 
@@ -132,13 +132,15 @@ async def _search_all(store: Store) -> dict[str, tuple[str, float, float]]:
     return {passage.id: (passage.text, passage.similarity, passage.lexical) for passage in passages}
 
 
-async def _honest(target: Store, before: Mapping[str, StoredDocument], expected: Mapping[str, StoredDocument]) -> None:
+async def _honest(
+    target: Store, stored_before: Mapping[str, StoredDocument], expected: Mapping[str, StoredDocument]
+) -> None:
     """Check that every document in the target is its old or its new edition, and as long as the target says."""
-    retained = await target.manifest("docs")
-    for path, stored_document in retained.items():
-        assert stored_document in (before.get(path), expected.get(path)), path
-    counted = Counter(result.path for result in await target.search(WORDS, unit(4), ["docs"], 1000))
-    assert counted == Counter({path: item.passage_count for path, item in retained.items() if item.passage_count})
+    manifest = await target.manifest("docs")
+    for path, stored_document in manifest.items():
+        assert stored_document in (stored_before.get(path), expected.get(path)), path
+    counts = Counter(result.path for result in await target.search(WORDS, unit(4), ["docs"], 1000))
+    assert counts == Counter({path: item.passage_count for path, item in manifest.items() if item.passage_count})
 
 
 async def _killed_over_and_over(
@@ -148,16 +150,16 @@ async def _killed_over_and_over(
 
     Return how many were still at work when they were killed. `words`: how far BM25 scores may differ.
     """
-    expected_documents = await _filled(origin)
+    expected_documents = await _fill(origin)
     async with opened(origin) as store:
         answers = await _search_all(store)
     async with opened(target) as store:
-        before = await _outdated(store)
-    killed = 0
+        stored_before = await _outdated(store)
+    killed_count = 0
     for moment in moments:
-        killed += await _copied_until(origin, target, moment)
+        killed_count += await _copied_until(origin, target, moment)
         async with opened(target) as store:
-            await _honest(store, before, expected_documents)
+            await _honest(store, stored_before, expected_documents)
         async with opened(origin) as store:
             assert (await store.manifest("docs"), await _search_all(store)) == (expected_documents, answers)
     async with opened(origin) as item, opened(target) as other:
@@ -178,7 +180,7 @@ async def _killed_over_and_over(
             assert results[name][1] == pytest.approx(cosine, rel=1e-4, abs=1e-6), name
             assert results[name][2] == pytest.approx(lexical, rel=words, abs=1e-6), name
         assert (await copy_source(item, other, "docs")).copied == 0
-    return killed
+    return killed_count
 
 
 async def test_files_to_files(tmp_path: Path) -> None:
@@ -245,8 +247,8 @@ async def test_the_command(tmp_path: Path, server: WeaviateSettings) -> None:
     assert await asyncio.to_thread(deployment.json, *question) == state_before
     assert (await _command(deployment, None))[0] == 0
     for provider in ("sqlite", "weaviate"):
-        chosen = ("--set", f"knowledge.store.provider={provider}")
-        assert await asyncio.to_thread(deployment.json, *chosen, *question) == state_before, provider
+        options = ("--set", f"knowledge.store.provider={provider}")
+        assert await asyncio.to_thread(deployment.json, *options, *question) == state_before, provider
 
 
 if __name__ == "__main__":

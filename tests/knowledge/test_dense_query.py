@@ -60,20 +60,22 @@ async def test_hyde_changes_the_dense_side_alone(library: KnowledgeLibrary, embe
     configuration = settings("hyde")
     async with ScriptedPeer(rewrite_hyde=f'{{"passage": "{PASSAGE}"}}') as peer:
         model = models(peer)
-        wired = AnswerDependencies(
+        deps = AnswerDependencies(
             configuration, library, make_reranker(configuration.knowledge.search), model, Prompts.read(), REWRITES
         )
         try:
-            search_result = await search(QUESTION, wired, Budget(configuration.budget))
-            before = await search(QUESTION, wired, Budget(configuration.budget), with_rewrites=False)
+            search_result = await search(QUESTION, deps, Budget(configuration.budget))
+            search_before = await search(QUESTION, deps, Budget(configuration.budget), with_rewrites=False)
         finally:
             await model.close()
     assert PASSAGE in embedder.embedded
-    after, plain = ({passage.path: passage for passage in result.passages} for result in (search_result, before))
-    assert max(after.values(), key=lambda passage: passage.similarity).path == "refund.md"
-    assert max(plain.values(), key=lambda passage: passage.similarity).path == "ledger.md"
-    assert (
-        max(passage.similarity for passage in after.values())
-        <= max(passage.similarity for passage in plain.values()) + 1e-6
+    refreshed_passages, passages = (
+        {passage.path: passage for passage in result.passages} for result in (search_result, search_before)
     )
-    assert after["ledger.md"].lexical == plain["ledger.md"].lexical
+    assert max(refreshed_passages.values(), key=lambda passage: passage.similarity).path == "refund.md"
+    assert max(passages.values(), key=lambda passage: passage.similarity).path == "ledger.md"
+    assert (
+        max(passage.similarity for passage in refreshed_passages.values())
+        <= max(passage.similarity for passage in passages.values()) + 1e-6
+    )
+    assert refreshed_passages["ledger.md"].lexical == passages["ledger.md"].lexical

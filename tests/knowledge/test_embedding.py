@@ -184,7 +184,7 @@ async def test_questions_overtake_an_ingest_and_it_can_be_cancelled(local: Local
         await local.embed(["How do agents exchange messages?"])
         return time.perf_counter() - started_at
 
-    alone = float(np.median([await measure_query() for _ in range(5)]))
+    alone_s = float(np.median([await measure_query() for _ in range(5)]))
     passage = "Agents exchange messages through a hub that broadcasts to each of its participants. " * 12
     ingest = asyncio.create_task(local.embed([f"{number} {passage}" for number in range(500)]))
     await asyncio.sleep(0.2)
@@ -194,7 +194,7 @@ async def test_questions_overtake_an_ingest_and_it_can_be_cancelled(local: Local
         await asyncio.sleep(0.02)
     assert not ingest.done()
     # The whole ingest would take a thousand times as long as a question.
-    assert float(np.median(waits)) < 20 * alone + 0.05
+    assert float(np.median(waits)) < 20 * alone_s + 0.05
     ingest.cancel()
     with pytest.raises(asyncio.CancelledError):
         await ingest

@@ -60,8 +60,8 @@ async def test_the_model_is_fetched_from_a_hub(tmp_path: Path, weights: Path) ->
     async with ModelHubPeer(weights, REVISION) as hub:
         code, out, err = await open_model(tmp_path, hub.url)
         assert code == 0, err
-        fetched = {path.rpartition("/")[2] for path in hub.paths if path.startswith("GET")}
-        assert fetched == set(CHECKSUMS)
+        fetched_names = {path.rpartition("/")[2] for path in hub.paths if path.startswith("GET")}
+        assert fetched_names == set(CHECKSUMS)
         # The second time it is there.
         hub.paths.clear()
         assert (await open_model(tmp_path, NOWHERE))[:2] == (0, out)

@@ -56,14 +56,14 @@ def write(path: Path, *lines: str) -> Path:
 class TestMeasures:
     def test_are_those_of_the_books(self) -> None:
         rankings = [["a", "x", "b", "y"], ["x", "y", "z", "c"], [], ["d"]]
-        rated = compute_metrics(rankings, [{"a", "b"}, {"c"}, {"d"}, {"d", "e", "f"}])
-        assert set(rated) == set(METRICS)
-        assert rated["recall@5"].tolist() == [1, 1, 0, pytest.approx(1 / 3)]
-        assert rated["MRR"].tolist() == [1, 0.25, 0, 1]
-        assert rated["hit@1"].tolist() == [1, 0, 0, 1]
-        assert rated["hit@3"].tolist() == [1, 0, 0, 1]
+        metrics = compute_metrics(rankings, [{"a", "b"}, {"c"}, {"d"}, {"d", "e", "f"}])
+        assert set(metrics) == set(METRICS)
+        assert metrics["recall@5"].tolist() == [1, 1, 0, pytest.approx(1 / 3)]
+        assert metrics["MRR"].tolist() == [1, 0.25, 0, 1]
+        assert metrics["hit@1"].tolist() == [1, 0, 0, 1]
+        assert metrics["hit@3"].tolist() == [1, 0, 0, 1]
         ideal = 1 + 1 / math.log2(3)
-        assert rated["nDCG@10"].tolist() == pytest.approx(
+        assert metrics["nDCG@10"].tolist() == pytest.approx(
             [1.5 / ideal, 1 / math.log2(5), 0, 1 / (ideal + 0.5)], abs=1e-6
         )
 
@@ -71,16 +71,16 @@ class TestMeasures:
         assert compute_metrics([["z", "a"], ["a", "z"]], [{"a"}, {"z"}])["MRR"].tolist() == [0.5, 0.5]
 
     def test_means_have_intervals_that_shrink(self) -> None:
-        few, many = (mean_with_interval(np.array([0.0, 1.0] * times)) for times in (10, 1000))
-        assert few.value == many.value == 0.5
-        assert few.low is not None
-        assert few.high is not None
-        assert few.low < 0.5 < few.high
-        assert many.low is not None
-        assert many.low > few.low
+        wide_mean, narrow_mean = (mean_with_interval(np.array([0.0, 1.0] * times)) for times in (10, 1000))
+        assert wide_mean.value == narrow_mean.value == 0.5
+        assert wide_mean.low is not None
+        assert wide_mean.high is not None
+        assert wide_mean.low < 0.5 < wide_mean.high
+        assert narrow_mean.low is not None
+        assert narrow_mean.low > wide_mean.low
         # Of 20 coins: 0.5 give or take about 1.96 * 0.5 / sqrt(20).
-        assert few.low == pytest.approx(0.28, abs=0.06)
-        assert mean_with_interval(np.array([0.0, 1.0] * 10)) == few, "the same at every run"
+        assert wide_mean.low == pytest.approx(0.28, abs=0.06)
+        assert mean_with_interval(np.array([0.0, 1.0] * 10)) == wide_mean, "the same at every run"
         assert mean_with_interval(np.array([np.nan, 1.0])).value == 1
         assert mean_with_interval(np.array([np.nan])).value is None
 
@@ -154,8 +154,8 @@ class TestCorpora:
         source = {"kind": "files", "path": "/nowhere"}
         agents = {"cook": {"sources": ["fruit"], "scale": 2}}
         settings = Settings.model_validate({"sources": {"fruit": source, "web": source}, "agents": agents})
-        same = with_corpus(settings, [CorpusDocument("a", "x", source="fruit")])
-        assert (set(same.sources), same.retrieval_agents()["cook"].scale) == ({"fruit"}, 2)
+        corpus_settings = with_corpus(settings, [CorpusDocument("a", "x", source="fruit")])
+        assert (set(corpus_settings.sources), corpus_settings.retrieval_agents()["cook"].scale) == ({"fruit"}, 2)
         other = with_corpus(
             settings, [CorpusDocument("a", "x", source="fruit"), CorpusDocument("b", "x", source="tools")]
         )
@@ -164,14 +164,14 @@ class TestCorpora:
 
 class TestRouting:
     def test_is_rated_by_hand(self) -> None:
-        chosen = [["a", "b"], ["b"], [], ["c"], []]
+        chosen_agents = [["a", "b"], ["b"], [], ["c"], []]
         expected_agents = [frozenset("a"), frozenset("ab"), frozenset("a"), frozenset(), frozenset()]
-        rated = compute_routing_metrics(chosen, expected_agents, 4)
-        assert rated["accuracy"].tolist() == [1, 1, 0, 0, 1]
-        assert rated["saved"].tolist() == [0.5, 0.75, 1, 0.75, 1]
-        assert rated["coverage"][:3].tolist() == [1, 0.5, 0]
-        assert np.isnan(rated["coverage"][3:]).all()
-        assert rated["irrelevant"][3:].tolist() == [0, 1]
+        metrics = compute_routing_metrics(chosen_agents, expected_agents, 4)
+        assert metrics["accuracy"].tolist() == [1, 1, 0, 0, 1]
+        assert metrics["saved"].tolist() == [0.5, 0.75, 1, 0.75, 1]
+        assert metrics["coverage"][:3].tolist() == [1, 0.5, 0]
+        assert np.isnan(metrics["coverage"][3:]).all()
+        assert metrics["irrelevant"][3:].tolist() == [0, 1]
 
     def test_a_scale_that_is_wrong_is_found(self) -> None:
         dice = np.random.default_rng(3)
@@ -182,11 +182,11 @@ class TestRouting:
         weights = tune_scales_and_threshold(scores, expected_agents, 1)
 
         def accuracy(weights: RoutingWeights) -> float:
-            chosen = select_agent_columns(scores, weights, 1)
-            return float(np.mean([bool(item) and expected_agents[case, item[0]] for case, item in enumerate(chosen)]))
+            columns = select_agent_columns(scores, weights, 1)
+            return float(np.mean([bool(item) and expected_agents[case, item[0]] for case, item in enumerate(columns)]))
 
-        plain = RoutingWeights(np.ones(3), -1.0)
-        assert accuracy(plain) < 0.8
+        default_weights = RoutingWeights(np.ones(3), -1.0)
+        assert accuracy(default_weights) < 0.8
         assert accuracy(weights) > 0.93
         assert weights.scales[2] > 1.25 * weights.scales[0]
 
@@ -198,9 +198,9 @@ class TestRouting:
         scores[:100, 0] += 0.4
         weights = tune_scales_and_threshold(scores, expected_agents, 2)
         assert 0.15 < weights.threshold < 0.45
-        chosen = select_agent_columns(scores, weights, 2)
-        assert all(item == [0] for item in chosen[:100])
-        assert sum(map(bool, chosen[100:])) <= 2
+        columns = select_agent_columns(scores, weights, 2)
+        assert all(item == [0] for item in columns[:100])
+        assert sum(map(bool, columns[100:])) <= 2
 
     def test_where_nothing_is_to_be_gained_the_scales_stay(self) -> None:
         dice = np.random.default_rng(5)
@@ -215,8 +215,8 @@ class TestFits:
         assert sorted(np.concatenate(folds).tolist()) == list(range(23))
         assert {len(fold) for fold in folds} == {4, 5}
 
-        def rated(observed: set[int], fold: object) -> dict[str, np.ndarray]:
-            return {"unseen": np.array([number not in observed for number in fold], float)}  # type: ignore[attr-defined]
+        def rated(rows: set[int], fold: object) -> dict[str, np.ndarray]:
+            return {"unseen": np.array([number not in rows for number in fold], float)}  # type: ignore[attr-defined]
 
         values = cross_validate(23, lambda cases: set(cases.tolist()), rated)
         assert values["unseen"].tolist() == [1] * 23
@@ -261,17 +261,17 @@ class TestMixes:
         kinds[:, :, MIX_IN_KINDS.index("examples")] = 0.3 + 0.25 * expected_agents + dice.normal(0, 0.04, size=(240, 3))
         cosines = Cosines(0.3 + noise, kinds)
         configured = MixWeights(np.full(3, 0.3), np.ones((3, len(MIX_IN_KINDS))))
-        fitted = tune_all(cosines, expected_agents, configured, 1)
-        assert fitted.mix is not None
-        assert fitted.mix.mix_in[0] > 0.6, "the passages say nothing here"
-        assert fitted.mix.kinds[0, 0] < 0.7, "descriptions say nothing either"
-        assert fitted.mix.kinds[0, 1] == 1
+        tuning = tune_all(cosines, expected_agents, configured, 1)
+        assert tuning.mix is not None
+        assert tuning.mix.mix_in[0] > 0.6, "the passages say nothing here"
+        assert tuning.mix.kinds[0, 0] < 0.7, "descriptions say nothing either"
+        assert tuning.mix.kinds[0, 1] == 1
 
         def accuracy(mix: MixWeights, weights: RoutingWeights) -> float:
-            chosen = select_agent_columns(cosines.mix_scores(mix), weights, 1)
-            return float(np.mean([bool(item) and expected_agents[case, item[0]] for case, item in enumerate(chosen)]))
+            columns = select_agent_columns(cosines.mix_scores(mix), weights, 1)
+            return float(np.mean([bool(item) and expected_agents[case, item[0]] for case, item in enumerate(columns)]))
 
-        assert accuracy(fitted.mix, fitted) > accuracy(configured, RoutingWeights(np.ones(3), -1.0)) + 0.2
+        assert accuracy(tuning.mix, tuning) > accuracy(configured, RoutingWeights(np.ones(3), -1.0)) + 0.2
 
     def test_where_nothing_is_mixed_in_the_mix_stays(self) -> None:
         cosines = Cosines(np.random.default_rng(9).random((30, 2)), np.full((30, 2, len(MIX_IN_KINDS)), np.nan))

@@ -98,7 +98,7 @@ async def test_the_pooling_of_the_folder_counts(folder: Path, tmp_path: Path) ->
     first = await open_embedder(settings(path=folder, model="first"), tmp_path)
     assert first.name == "fastembed-first"
     [pooled], [of_first], [apple] = [
-        await opened.embed([text]) for opened, text in ((mean, "apple saw"), (first, "apple saw"), (first, "apple"))
+        await embedder.embed([text]) for embedder, text in ((mean, "apple saw"), (first, "apple saw"), (first, "apple"))
     ]
     assert of_first == pytest.approx(apple, abs=1e-5)
     assert pooled != pytest.approx(apple, abs=1e-2)
@@ -141,9 +141,9 @@ async def test_without_the_extra_the_way_out_is_named(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "fastembed" else find(name))
     with pytest.raises(EmbeddingError, match=r"pip install 'kimas\[fastembed\]'"):
         await open_embedder(settings(path=folder), tmp_path)
-    named = SearchSettings.model_validate({"rerank": "fastembed", "reranker": {"model": "nobody/nothing"}})
+    search = SearchSettings.model_validate({"rerank": "fastembed", "reranker": {"model": "nobody/nothing"}})
     with pytest.raises(ConfigurationError, match=r"pip install 'kimas\[fastembed\]'"):
-        make_reranker(named)
+        make_reranker(search)
 
 
 def test_the_settings_need_a_model() -> None:
@@ -154,8 +154,8 @@ def test_the_settings_need_a_model() -> None:
 
 
 async def test_a_named_reranker_that_is_unknown_leaves_the_fused_order(tmp_path: Path) -> None:
-    named = SearchSettings.model_validate({"rerank": "fastembed", "reranker": {"model": "nobody/nothing"}})
-    reranker = make_reranker(named, tmp_path)
+    search = SearchSettings.model_validate({"rerank": "fastembed", "reranker": {"model": "nobody/nothing"}})
+    reranker = make_reranker(search, tmp_path)
     passages = [Passage(str(number), "docs", "a.md", "", "apple", similarity=number / 10) for number in range(3)]
     with pytest.raises(ServiceError, match="fastembed has to know it"):
         await reranker.rerank("apple", passages)

@@ -66,7 +66,7 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def lance_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a data directory as an earlier version left it."""
     data_dir = tmp_path_factory.mktemp("data")
     labels = {"embedder": "test", "dimension": "16", "format": "1"}
@@ -86,15 +86,15 @@ async def opened_in_a_process(*places: tuple[Path, str]) -> str:
     return output.decode()
 
 
-async def test_they_are_copied_once_and_the_old_files_stay(written: Path, tmp_path: Path) -> None:
+async def test_they_are_copied_once_and_the_old_files_stay(lance_dir: Path, tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
-    await asyncio.to_thread(shutil.copytree, written, data_dir)
+    await asyncio.to_thread(shutil.copytree, lance_dir, data_dir)
     (data_dir / "passages" / lance_import.UNFINISHED_FOLDER).mkdir()
     (data_dir / "passages" / lance_import.UNFINISHED_FOLDER / "passages.db").write_text("of a killed import")
     outputs = await asyncio.gather(*(opened_in_a_process((data_dir, "test")) for _ in range(2)))
     assert outputs == ["", ""]
     assert {path.name for path in (data_dir / "passages").iterdir()} == {"passages.db", "passages.lance"}
-    old_files = {path.relative_to(written): path.stat().st_size for path in written.rglob("*") if path.is_file()}
+    old_files = {path.relative_to(lance_dir): path.stat().st_size for path in lance_dir.rglob("*") if path.is_file()}
     assert (
         old_files.items()
         <= {path.relative_to(data_dir): path.stat().st_size for path in data_dir.rglob("*") if path.is_file()}.items()
@@ -108,11 +108,15 @@ async def test_they_are_copied_once_and_the_old_files_stay(written: Path, tmp_pa
         }
         assert await store.manifest("other") == {"b'c.md": StoredDocument("print", 1)}
         passages = await store.search("n4", unit(3), ["it's", "other"], 1)
-        best = {passage.id: passage for passage in passages}
-        assert best.keys() == {"n3", "n4"}
-        assert best["n3"].similarity == pytest.approx(1, abs=1e-6)
-        assert best["n4"].lexical > 0
-        assert (best["n4"].title, best["n4"].text, best["n4"].end_line) == ("Title of n4", "Text of n4 ü", 9)
+        passages_by_id = {passage.id: passage for passage in passages}
+        assert passages_by_id.keys() == {"n3", "n4"}
+        assert passages_by_id["n3"].similarity == pytest.approx(1, abs=1e-6)
+        assert passages_by_id["n4"].lexical > 0
+        assert (passages_by_id["n4"].title, passages_by_id["n4"].text, passages_by_id["n4"].end_line) == (
+            "Title of n4",
+            "Text of n4 ü",
+            9,
+        )
         (row,) = await store.rows("other", ["b'c.md"])
         assert (row.tokens, row.vector.tolist()) == ("apple other", pytest.approx(unit(9).tolist()))
     finally:
@@ -120,11 +124,11 @@ async def test_they_are_copied_once_and_the_old_files_stay(written: Path, tmp_pa
 
 
 async def test_what_cannot_be_copied_is_said_with_the_way_out(
-    written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lance_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data_dir, damaged_dir = tmp_path / "data", tmp_path / "damaged"
     for folder in (data_dir, damaged_dir):
-        await asyncio.to_thread(shutil.copytree, written, folder)
+        await asyncio.to_thread(shutil.copytree, lance_dir, folder)
     for path in (damaged_dir / "passages" / "passages.lance" / "data").iterdir():
         path.write_bytes(b"damaged")
     output = await opened_in_a_process((data_dir, "another"), (damaged_dir, "test"))

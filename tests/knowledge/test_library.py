@@ -34,7 +34,7 @@ def settings(**changes: object) -> Settings:
 
 
 @pytest.fixture
-async def filled(store: Store, embedder: WordEmbedder) -> Store:
+async def filled_store(store: Store, embedder: WordEmbedder) -> Store:
     for name, texts in (("fruit", FRUIT), ("tools", TOOLS), ("chinese", CHINESE)):
         await refresh(DictSource(name, dict(texts)), store, embedder, SyncOptions(200))
     embedder.embedded.clear()
@@ -42,8 +42,8 @@ async def filled(store: Store, embedder: WordEmbedder) -> Store:
 
 
 @pytest.fixture
-async def library(filled: Store, embedder: WordEmbedder) -> KnowledgeLibrary:
-    library = KnowledgeLibrary(settings(), filled, embedder)
+async def library(filled_store: Store, embedder: WordEmbedder) -> KnowledgeLibrary:
+    library = KnowledgeLibrary(settings(), filled_store, embedder)
     await library.load()
     return library
 
@@ -59,14 +59,14 @@ async def test_questions_find_their_agents(library: KnowledgeLibrary) -> None:
     assert scores == sorted(scores, reverse=True)
 
 
-async def test_agents_know_the_languages_of_their_sources(filled: Store, embedder: WordEmbedder) -> None:
+async def test_agents_know_the_languages_of_their_sources(filled_store: Store, embedder: WordEmbedder) -> None:
     agents = {
         "cook": {"sources": ["fruit"]},
         "chinese": {"sources": ["chinese"]},
         "told": {"sources": ["tools"], "language": "German"},
         "empty": {"sources": ["nothing"]},
     }
-    knowledge_library = KnowledgeLibrary(settings(agents=agents), filled, embedder)
+    knowledge_library = KnowledgeLibrary(settings(agents=agents), filled_store, embedder)
     assert knowledge_library.languages() == {}
     await knowledge_library.load()
     assert knowledge_library.languages() == {"cook": ("en",), "chinese": ("zh",), "told": ("de",)}
@@ -79,25 +79,29 @@ def test_texts_of_two_languages_have_both() -> None:
     assert identify_languages(["x = 1"]) == ()
 
 
-async def test_the_limit_and_the_threshold_hold(filled: Store, embedder: WordEmbedder) -> None:
+async def test_the_limit_and_the_threshold_hold(filled_store: Store, embedder: WordEmbedder) -> None:
     knowledge_library = KnowledgeLibrary(
-        settings(knowledge={"routing": {"agents": 1, "threshold": -1}}), filled, embedder
+        settings(knowledge={"routing": {"agents": 1, "threshold": -1}}), filled_store, embedder
     )
     await knowledge_library.load()
     assert len(await knowledge_library.route("pear")) == len(await knowledge_library.route("安装")) == 1
-    strict = KnowledgeLibrary(settings(knowledge={"routing": {"threshold": 0.99}}), filled, embedder)
+    strict = KnowledgeLibrary(settings(knowledge={"routing": {"threshold": 0.99}}), filled_store, embedder)
     await strict.load()
     assert await strict.route("pear") == []
 
 
-async def test_an_agent_without_knowledge_is_asked_only_for_its_mix_in(filled: Store, embedder: WordEmbedder) -> None:
-    silent = {"cook": {"sources": ["fruit"]}, "mute": {"sources": ["nothing"]}}
-    library = KnowledgeLibrary(settings(agents=silent), filled, embedder)
+async def test_an_agent_without_knowledge_is_asked_only_for_its_mix_in(
+    filled_store: Store, embedder: WordEmbedder
+) -> None:
+    agents = {"cook": {"sources": ["fruit"]}, "mute": {"sources": ["nothing"]}}
+    library = KnowledgeLibrary(settings(agents=agents), filled_store, embedder)
     await library.load()
     assert await names(library, "weather tomorrow pear") == ["cook"]
     assert await names(library, "number 3") == ["cook"]
-    described = silent | {"mute": {"sources": ["nothing"], "description": "weather", "examples": ["rain tomorrow?"]}}
-    library = KnowledgeLibrary(settings(agents=described), filled, embedder)
+    described_agents = agents | {
+        "mute": {"sources": ["nothing"], "description": "weather", "examples": ["rain tomorrow?"]}
+    }
+    library = KnowledgeLibrary(settings(agents=described_agents), filled_store, embedder)
     await library.load()
     assert (await names(library, "weather tomorrow"))[0] == "mute"
     assert list(await library.search("mute", "weather", 5)) == []
@@ -114,8 +118,8 @@ async def test_search_finds_in_the_agents_sources_only(library: KnowledgeLibrary
     assert passages[0].lexical > 0
 
 
-async def test_an_agent_with_several_sources(filled: Store, embedder: WordEmbedder) -> None:
-    library = KnowledgeLibrary(settings(agents={"all": {"sources": ["fruit", "tools"]}}), filled, embedder)
+async def test_an_agent_with_several_sources(filled_store: Store, embedder: WordEmbedder) -> None:
+    library = KnowledgeLibrary(settings(agents={"all": {"sources": ["fruit", "tools"]}}), filled_store, embedder)
     await library.load()
     passages = await library.search("all", "number 3", 2)
     assert {passage.path for passage in passages} == {"fruit3.md", "tool3.md"}
@@ -126,8 +130,8 @@ async def test_an_unknown_agent_is_named_with_the_known_ones(library: KnowledgeL
         await library.search("baker", "bread", 5)
 
 
-async def test_without_agents_every_source_is_one(filled: Store, embedder: WordEmbedder) -> None:
-    library = KnowledgeLibrary(settings(agents={}), filled, embedder)
+async def test_without_agents_every_source_is_one(filled_store: Store, embedder: WordEmbedder) -> None:
+    library = KnowledgeLibrary(settings(agents={}), filled_store, embedder)
     await library.load()
     assert (await names(library, "sweet fruit"))[0] == "fruit"
     assert "nothing" not in await names(library, "sweet fruit")
@@ -140,18 +144,18 @@ async def test_a_language_the_embedder_does_not_know_goes_by_words(
     passages = await library.search("chinese", "怎么安装？", 5)
     assert [passage.path for passage in passages] == ["guide.md"]
     assert passages[0].similarity == 0
-    near, far = await library.similarity("安装程序", ["运行安装程序。", "记忆"])
-    assert near > 0.9
-    assert far == 0
+    near_score, far_score = await library.similarity("安装程序", ["运行安装程序。", "记忆"])
+    assert near_score > 0.9
+    assert far_score == 0
     assert embedder.embedded == []
     assert await library.route("完全无关") == [], "no passage has a word of it"
 
 
 async def test_similarity_is_the_cosine(library: KnowledgeLibrary, embedder: WordEmbedder) -> None:
-    near, far = await library.similarity("sweet pear", ["a sweet pear", "hammer"])
+    near_score, far_score = await library.similarity("sweet pear", ["a sweet pear", "hammer"])
     expected = (await embedder.embed(["a sweet pear", "hammer"])) @ (await embedder.embed(["sweet pear"]))[0]
-    np.testing.assert_allclose([near, far], expected, atol=1e-6)
-    assert near > far
+    np.testing.assert_allclose([near_score, far_score], expected, atol=1e-6)
+    assert near_score > far_score
     assert list(await library.similarity("sweet pear", [])) == []
 
 
@@ -181,8 +185,10 @@ async def test_the_memory_of_queries_is_bounded(library: KnowledgeLibrary, embed
     assert embedder.embedded == ["query 0"]
 
 
-async def test_a_failed_embedding_leads_to_words_and_is_not_remembered(filled: Store, embedder: WordEmbedder) -> None:
-    library = KnowledgeLibrary(settings(), filled, embedder, embedder_cooldown_s=0)
+async def test_a_failed_embedding_leads_to_words_and_is_not_remembered(
+    filled_store: Store, embedder: WordEmbedder
+) -> None:
+    library = KnowledgeLibrary(settings(), filled_store, embedder, embedder_cooldown_s=0)
     await library.load()
     embedder.broken, embedder.delay = True, 0.01
     agents, passages = await asyncio.gather(library.route("pear"), library.search("cook", "pear", 5))
@@ -262,32 +268,32 @@ def agent_settings(**of_mute: object) -> dict[str, object]:
     return {"cook": {"sources": ["fruit"]}, "mute": {"sources": ["nothing"], **of_mute}}
 
 
-async def scores(filled: Store, embedder: WordEmbedder, query: str, **changes: object) -> dict[str, float]:
-    library = KnowledgeLibrary(settings(**changes), filled, embedder)
+async def scores(filled_store: Store, embedder: WordEmbedder, query: str, **changes: object) -> dict[str, float]:
+    library = KnowledgeLibrary(settings(**changes), filled_store, embedder)
     await library.load()
     return {agent.name: agent.score for agent in await library.route(query)}
 
 
-async def test_each_kind_of_mix_in_has_its_weight(filled: Store, embedder: WordEmbedder) -> None:
+async def test_each_kind_of_mix_in_has_its_weight(filled_store: Store, embedder: WordEmbedder) -> None:
     every = {"routing": {"threshold": -1}}
     pair = {"question": "which umbrella?", "answer": "the large one"}
     texts: dict[str, object] = {"description": "weather reports", "examples": ["rain tomorrow?"], "pairs": [pair]}
     queries = {"description": "weather reports", "examples": "rain tomorrow?", "pairs": "which umbrella?"}
     for kind, query in queries.items():
-        plain = await scores(filled, embedder, query, agents=agent_settings(**texts), knowledge=every)
-        assert plain["mute"] == pytest.approx(1, abs=1e-5)
+        scores_without = await scores(filled_store, embedder, query, agents=agent_settings(**texts), knowledge=every)
+        assert scores_without["mute"] == pytest.approx(1, abs=1e-5)
         for weight in (0.5, 0.0):
             weighed = agent_settings(**texts, mix_in_weights={kind: weight})
-            results = await scores(filled, embedder, query, agents=weighed, knowledge=every)
+            results = await scores(filled_store, embedder, query, agents=weighed, knowledge=every)
             assert results["mute"] < 0.75, "what is left is another text, or this one for half"
         only = agent_settings(**{kind: texts[kind]}, mix_in_weights={kind: 0})
-        assert "mute" not in await scores(filled, embedder, query, agents=only, knowledge=every)
-    whole = "which umbrella? the large one"
-    answered = await scores(filled, embedder, whole, agents=agent_settings(pairs=[pair]), knowledge=every)
-    assert answered["mute"] == pytest.approx(1, abs=1e-5)
+        assert "mute" not in await scores(filled_store, embedder, query, agents=only, knowledge=every)
+    pair_query = "which umbrella? the large one"
+    pair_scores = await scores(filled_store, embedder, pair_query, agents=agent_settings(pairs=[pair]), knowledge=every)
+    assert pair_scores["mute"] == pytest.approx(1, abs=1e-5)
 
 
-async def test_scales_are_by_agent_and_by_kind_of_source(filled: Store, embedder: WordEmbedder) -> None:
+async def test_scales_are_by_agent_and_by_kind_of_source(filled_store: Store, embedder: WordEmbedder) -> None:
     kinds = {"fruit": "files", "tools": "git", "chinese": "files", "nothing": "faq"}
     sources = {
         name: {"kind": kind, **({"url": "/nowhere"} if kind == "git" else {"path": "/nowhere/a.csv"})}
@@ -303,12 +309,14 @@ async def test_scales_are_by_agent_and_by_kind_of_source(filled: Store, embedder
 
     async def score_agents(scales: dict[str, float]) -> dict[str, float]:
         knowledge = {"routing": {"kind_scales": scales, "threshold": -1, "agents": 9}}
-        return await scores(filled, embedder, "is a pear sweet?", sources=sources, agents=agents, knowledge=knowledge)
+        return await scores(
+            filled_store, embedder, "is a pear sweet?", sources=sources, agents=agents, knowledge=knowledge
+        )
 
-    plain, scaled = await score_agents({}), await score_agents({"files": 0.5, "faq": 2})
-    assert scaled["cook"] == pytest.approx(plain["cook"] / 2, rel=1e-4)
-    assert scaled["smith"] == pytest.approx(plain["smith"], rel=1e-4)
-    assert scaled["mute"] == pytest.approx(plain["mute"] * 2, rel=1e-4)
+    default_scores, scaled = await score_agents({}), await score_agents({"files": 0.5, "faq": 2})
+    assert scaled["cook"] == pytest.approx(default_scores["cook"] / 2, rel=1e-4)
+    assert scaled["smith"] == pytest.approx(default_scores["smith"], rel=1e-4)
+    assert scaled["mute"] == pytest.approx(default_scores["mute"] * 2, rel=1e-4)
     # Each kind has its own centroids now: those of the fruit or those of the tools count half.
     for entry in (await score_agents({"files": 0.5}), await score_agents({"git": 0.5})):
         assert entry["both"] == pytest.approx(max(entry["fruiterer"], entry["smith"]), rel=1e-4)
@@ -339,39 +347,39 @@ class Watched:
         return await self.store.search(tokens, vector, sources, limit)
 
 
-async def test_only_the_agents_of_refreshed_sources_are_reloaded(filled: Store, embedder: WordEmbedder) -> None:
-    watched_library = Watched(filled)
+async def test_only_the_agents_of_refreshed_sources_are_reloaded(filled_store: Store, embedder: WordEmbedder) -> None:
+    watched_library = Watched(filled_store)
     library = KnowledgeLibrary(settings(), watched_library, embedder)  # type: ignore[arg-type]
     await library.load()
     assert sorted(watched_library.read) == ["chinese", "fruit", "tools"]
     watched_library.read.clear()
-    await refresh(DictSource("fruit", {"new.md": "The plum is purple."}), filled, embedder, SyncOptions(200))
+    await refresh(DictSource("fruit", {"new.md": "The plum is purple."}), filled_store, embedder, SyncOptions(200))
     await library.reload(["fruit", "nothing"])
     assert watched_library.read == ["fruit"]
     assert (await names(library, "purple plum"))[0] == "cook"
     assert (await names(library, "a saw or a hammer?"))[0] == "smith"
 
 
-async def test_of_reloads_at_once_the_newest_counts(filled: Store, embedder: WordEmbedder) -> None:
-    watched_library = Watched(filled)
+async def test_of_reloads_at_once_the_newest_counts(filled_store: Store, embedder: WordEmbedder) -> None:
+    watched_library = Watched(filled_store)
     watched_library.ready.clear()
     library = KnowledgeLibrary(settings(agents={"cook": {"sources": ["fruit"]}}), watched_library, embedder)  # type: ignore[arg-type]
-    old = asyncio.create_task(library.load())
+    old_load = asyncio.create_task(library.load())
     while not watched_library.read:
         await asyncio.sleep(0.001)
-    await refresh(DictSource("fruit", {}), filled, embedder, SyncOptions(200))
+    await refresh(DictSource("fruit", {}), filled_store, embedder, SyncOptions(200))
     new = asyncio.create_task(library.reload())
     await asyncio.sleep(0.01)
     watched_library.ready.set()
-    await asyncio.gather(old, new)
+    await asyncio.gather(old_load, new)
     assert library.is_empty
 
 
 async def test_a_question_for_nobody_is_not_searched_and_the_answer_says_so(
-    filled: Store, embedder: WordEmbedder
+    filled_store: Store, embedder: WordEmbedder
 ) -> None:
     configuration = settings(knowledge={"routing": {"threshold": 0.4}})
-    watched_library = Watched(filled)
+    watched_library = Watched(filled_store)
     library = KnowledgeLibrary(configuration, watched_library, embedder)  # type: ignore[arg-type]
     await library.load()
     parts = AnswerDependencies(configuration, library, OrderKeeper(), None, Prompts.read(), REWRITES)
@@ -391,9 +399,9 @@ async def test_a_score_is_the_same_for_every_limit_and_query_length(library: Kno
         first_result[0].lexical / await max_score(library, "pear number 3")
     )
     # All that a short query asks for counts as much as all that a long one does.
-    short = (await library.search("cook", "number 3", 1))[0]
-    assert short.lexical_share == pytest.approx(first_result[0].lexical_share, abs=0.15)
-    assert short.lexical < first_result[0].lexical * 0.9
+    short_result = (await library.search("cook", "number 3", 1))[0]
+    assert short_result.lexical_share == pytest.approx(first_result[0].lexical_share, abs=0.15)
+    assert short_result.lexical < first_result[0].lexical * 0.9
 
 
 async def max_score(library: KnowledgeLibrary, query: str) -> float:
@@ -408,32 +416,38 @@ async def test_words_that_no_passage_has_count_half(library: KnowledgeLibrary) -
     assert both == pytest.approx(known_share * pear_weight / (pear_weight + unknown_weight / 2))
 
 
-async def test_a_store_that_cannot_count_words_gives_shares_too(filled: Store, embedder: WordEmbedder) -> None:
+async def test_a_store_that_cannot_count_words_gives_shares_too(filled_store: Store, embedder: WordEmbedder) -> None:
     class Uncounted(Watched):
         async def term_weights(self, tokens: str, sources: object = None) -> dict[str, float]:
             return {}
 
-    library = KnowledgeLibrary(settings(), Uncounted(filled), embedder)  # type: ignore[arg-type]
+    library = KnowledgeLibrary(settings(), Uncounted(filled_store), embedder)  # type: ignore[arg-type]
     await library.load()
     passages = await library.search("cook", "pear number 3", 12)
     assert passages[0].path == "fruit3.md"
     assert all(0 < passage.lexical_share <= 1 for passage in passages if passage.lexical)
 
 
-async def test_a_near_passage_is_found_though_no_centroid_is_near(filled: Store, embedder: WordEmbedder) -> None:
-    library = KnowledgeLibrary(settings(knowledge={"routing": {"centroids": 1, "threshold": 0.4}}), filled, embedder)
+async def test_a_near_passage_is_found_though_no_centroid_is_near(filled_store: Store, embedder: WordEmbedder) -> None:
+    library = KnowledgeLibrary(
+        settings(knowledge={"routing": {"centroids": 1, "threshold": 0.4}}), filled_store, embedder
+    )
     await library.load()
     assert await names(library, "zeppelin balloon") == []
-    await refresh(DictSource("fruit", FRUIT | {"odd.md": "A zeppelin balloon."}), filled, embedder, SyncOptions(200))
+    await refresh(
+        DictSource("fruit", FRUIT | {"odd.md": "A zeppelin balloon."}), filled_store, embedder, SyncOptions(200)
+    )
     await library.reload()
     assert await names(library, "zeppelin balloon") == ["cook"]
 
 
-async def test_words_in_another_sense_bring_no_agent(filled: Store, embedder: WordEmbedder) -> None:
+async def test_words_in_another_sense_bring_no_agent(filled_store: Store, embedder: WordEmbedder) -> None:
     embedder.directions["ballast"] = np.eye(1, embedder.dimension, dtype=np.float32)[0] * 1000
     odd = {"odd.md": "A zeppelin balloon. Zeppelin, balloon, ballast."}
-    await refresh(DictSource("fruit", FRUIT | odd), filled, embedder, SyncOptions(200))
-    library = KnowledgeLibrary(settings(knowledge={"routing": {"centroids": 1, "threshold": 0.4}}), filled, embedder)
+    await refresh(DictSource("fruit", FRUIT | odd), filled_store, embedder, SyncOptions(200))
+    library = KnowledgeLibrary(
+        settings(knowledge={"routing": {"centroids": 1, "threshold": 0.4}}), filled_store, embedder
+    )
     await library.load()
     assert (await library.search("cook", "zeppelin balloon", 1))[0].lexical_share > 0.5
     assert await names(library, "zeppelin balloon") == []
@@ -457,15 +471,15 @@ async def test_a_named_identifier_brings_its_definition_first(store: Store, embe
     assert plain_passages[0].lexical_share < passages[0].lexical_share
 
 
-async def test_by_words_a_threshold_leaves_out_those_without_any(filled: Store, embedder: WordEmbedder) -> None:
+async def test_by_words_a_threshold_leaves_out_those_without_any(filled_store: Store, embedder: WordEmbedder) -> None:
     strict = {"routing": {"threshold": 0.2}}
-    assert list(await scores(filled, embedder, "安装", knowledge=strict)) == ["chinese"]
-    assert len(await scores(filled, embedder, "安装", knowledge={"routing": {"threshold": 0}})) == 3
-    assert await scores(filled, embedder, "完全无关", knowledge=strict) == {}
+    assert list(await scores(filled_store, embedder, "安装", knowledge=strict)) == ["chinese"]
+    assert len(await scores(filled_store, embedder, "安装", knowledge={"routing": {"threshold": 0}})) == 3
+    assert await scores(filled_store, embedder, "完全无关", knowledge=strict) == {}
 
 
-async def test_a_query_without_a_usable_vector_goes_by_words(filled: Store, embedder: WordEmbedder) -> None:
-    library = KnowledgeLibrary(settings(), filled, embedder)
+async def test_a_query_without_a_usable_vector_goes_by_words(filled_store: Store, embedder: WordEmbedder) -> None:
+    library = KnowledgeLibrary(settings(), filled_store, embedder)
     await library.load()
     embedder.directions["pear"] = np.full(32, np.nan, np.float32)
     passages = await library.search("cook", "pear", 5)

@@ -169,7 +169,7 @@ async def test_a_query_is_asked_once_within_its_time(web: WebPeer) -> None:
 
 async def test_a_query_stays_a_value(web: WebPeer) -> None:
     """What the asker wrote can neither add a parameter, a header or a path, nor reach the key."""
-    nasty = "x&format=html {api_key} {{limit}}\r\nX-Evil: 1/../admin?\u2603"
+    hostile_query = "x&format=html {api_key} {{limit}}\r\nX-Evil: 1/../admin?\u2603"
     source = api(
         web,
         url=web.url("/searxng/search"),
@@ -177,10 +177,10 @@ async def test_a_query_stays_a_value(web: WebPeer) -> None:
         headers={"X-Query": "{query}"},
         api_key={"env": "SEARCH_KEY"},
     )
-    await source.search(nasty.replace("\u2603", ""))
+    await source.search(hostile_query.replace("\u2603", ""))
     await source.close()
     request = web.requests[-1]
-    assert request.query["q"] == nasty.replace("\u2603", "")
+    assert request.query["q"] == hostile_query.replace("\u2603", "")
     assert request.query.getall("format") == ["json"]
     assert "X-Evil" not in request.headers
     assert KEY not in request.path_qs + str(dict(request.headers))
@@ -251,17 +251,17 @@ async def test_of_several_sources_those_that_answer_count(web: WebPeer) -> None:
     async def no_vectors(query: str, texts: object) -> list[float]:
         return [0.5] * len(list(texts))  # type: ignore[call-overload]
 
-    broken = parsed(kind="http_api", url=web.url("/nowhere"))
-    sources = {"news": service(web, "brave"), "broken": broken, "docs": parsed_files()}
-    live = LiveSources(sources, no_vectors)
-    passages = await live.search(("docs", "news", "broken"), "rocket router")
+    broken_source = parsed(kind="http_api", url=web.url("/nowhere"))
+    sources = {"news": service(web, "brave"), "broken": broken_source, "docs": parsed_files()}
+    live_sources = LiveSources(sources, no_vectors)
+    passages = await live_sources.search(("docs", "news", "broken"), "rocket router")
     assert {passage.source for passage in passages} == {"news"}
     assert passages[0].lexical > passages[2].lexical
     assert passages[0].similarity == 0.5
-    assert await live.search(("docs",), "rocket") == []
+    assert await live_sources.search(("docs",), "rocket") == []
     with pytest.raises(SourceError, match="status 404"):
-        await live.search(("broken",), "rocket")
-    await live.close()
+        await live_sources.search(("broken",), "rocket")
+    await live_sources.close()
 
 
 def parsed_files() -> SourceSettings:
@@ -274,17 +274,17 @@ def deployment(web: WebPeer, **agents: Any) -> Settings:
 
 
 @pytest.fixture
-async def filled(store: Store, embedder: WordEmbedder) -> Store:
+async def filled_store(store: Store, embedder: WordEmbedder) -> Store:
     texts = {f"{name}.md": f"The {name} is a sweet fruit." for name in ("apple", "pear", "plum")}
     await refresh(DictSource("fruit", texts), store, embedder, SyncOptions(200))
     return store
 
 
 async def test_live_and_stored_passages_are_ranked_together(
-    web: WebPeer, filled: Store, embedder: WordEmbedder
+    web: WebPeer, filled_store: Store, embedder: WordEmbedder
 ) -> None:
     web.hits.append(Hit("Fruit news", "https://news.example.org/fruit", "The pear is this year's best fruit."))
-    library = KnowledgeLibrary(deployment(web, all={"sources": ["fruit", "news"]}), filled, embedder)
+    library = KnowledgeLibrary(deployment(web, all={"sources": ["fruit", "news"]}), filled_store, embedder)
     await library.load()
     passages = await library.search("all", "is the pear a fruit?", 10)
     assert {passage.source for passage in passages} == {"fruit", "news"}
@@ -299,10 +299,10 @@ async def test_live_and_stored_passages_are_ranked_together(
 
 
 async def test_an_agent_of_live_sources_is_asked_when_nothing_is_said_about_it(
-    web: WebPeer, filled: Store, embedder: WordEmbedder
+    web: WebPeer, filled_store: Store, embedder: WordEmbedder
 ) -> None:
-    silent = {"cook": {"sources": ["fruit"]}, "reporter": {"sources": ["news"]}}
-    library = KnowledgeLibrary(deployment(web, **silent), filled, embedder)
+    agents = {"cook": {"sources": ["fruit"]}, "reporter": {"sources": ["news"]}}
+    library = KnowledgeLibrary(deployment(web, **agents), filled_store, embedder)
     await library.load()
     assert not library.is_empty
     for query, names in (("a sweet pear", {"cook", "reporter"}), ("完全未知", {"reporter"})):
@@ -311,9 +311,9 @@ async def test_an_agent_of_live_sources_is_asked_when_nothing_is_said_about_it(
     with pytest.raises(SourceError, match="source news"):
         await library.search("reporter", "a sweet pear", 5)
     await library.close()
-    data = silent | {"reporter": {"sources": ["news"], "description": "weather tomorrow"}}
+    data = agents | {"reporter": {"sources": ["news"], "description": "weather tomorrow"}}
     chooses = deployment(web, **data).model_dump() | {"knowledge": {"routing": {"agents": 1}}}
-    library = KnowledgeLibrary(Settings.model_validate(chooses), filled, embedder)
+    library = KnowledgeLibrary(Settings.model_validate(chooses), filled_store, embedder)
     await library.load()
     assert [agent.name for agent in await library.route("a sweet pear")] == ["cook"]
     assert [agent.name for agent in await library.route("weather tomorrow")] == ["reporter"]
@@ -358,7 +358,12 @@ async def test_a_result_that_is_deep_is_none_or_refused(web: WebPeer, depth: int
 
 @pytest.mark.parametrize("kind", ["env", "file"])
 async def test_a_key_that_went_away_is_a_failure_of_the_source(
-    web: WebPeer, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filled: Store, embedder: WordEmbedder
+    web: WebPeer,
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    filled_store: Store,
+    embedder: WordEmbedder,
 ) -> None:
     """The stored passages still answer, and the key is back as soon as it is there again."""
     file = tmp_path / "key"
@@ -367,7 +372,7 @@ async def test_a_key_that_went_away_is_a_failure_of_the_source(
     news = service(web, "brave").model_dump() | {"api_key": key, "cache_s": 0}
     sources = {"fruit": {"kind": "files", "path": "/nowhere"}, "news": news}
     agents = {"all": {"sources": ["fruit", "news"]}}
-    library = KnowledgeLibrary(Settings.model_validate({"sources": sources, "agents": agents}), filled, embedder)
+    library = KnowledgeLibrary(Settings.model_validate({"sources": sources, "agents": agents}), filled_store, embedder)
     await library.load()
     monkeypatch.delenv("SEARCH_KEY")
     file.unlink()

@@ -71,10 +71,10 @@ def test_what_follows_code_is_looked_at() -> None:
 
 def test_every_line_keeps_its_number() -> None:
     text = f"one\n<script>\nevil()\n</script>\nfive <!--\n--> six\n<img\nonerror='\nx'>\n\n{BAD}last"
-    retained = strip_hidden_markup(text, keep_line_numbers=True)
-    assert retained.count("\n") == text.count("\n")
-    assert [retained.split("\n").index(line) for line in ("one", "last")] == [0, 10]
-    assert "evil" not in retained
+    clean_text = strip_hidden_markup(text, keep_line_numbers=True)
+    assert clean_text.count("\n") == text.count("\n")
+    assert [clean_text.split("\n").index(line) for line in ("one", "last")] == [0, 10]
+    assert "evil" not in clean_text
 
 
 def test_documents_of_files_lose_it_and_keep_their_lines() -> None:

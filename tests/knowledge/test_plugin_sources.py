@@ -239,7 +239,7 @@ READS = {
 
 
 @pytest.fixture
-def broken(packages: Path) -> Path:
+def broken_plugin(packages: Path) -> Path:
     names = ("Good", "Iterator", "Changed", *LISTS, *READS)
     install(packages, "broken_sources", BROKEN, **{name.lower(): name for name in names})
     return packages
@@ -251,7 +251,7 @@ def own(plugin: str) -> OwnSource:
 
 @pytest.mark.parametrize(("plugin", "words"), (LISTS | READS).items())
 async def test_one_that_breaks_is_named_and_loses_nothing(
-    plugin: str, words: str, broken: Path, update: Update, store: Store
+    plugin: str, words: str, broken_plugin: Path, update: Update, store: Store
 ) -> None:
     await update(own("Good"))
     started_at = time.monotonic()
@@ -267,7 +267,7 @@ async def test_one_that_breaks_is_named_and_loses_nothing(
     assert report.unchanged == 2
 
 
-async def test_a_refresh_that_is_stopped_is_no_fault_of_the_plug_in(broken: Path, update: Update) -> None:
+async def test_a_refresh_that_is_stopped_is_no_fault_of_the_plug_in(broken_plugin: Path, update: Update) -> None:
     refreshing = asyncio.create_task(update(own("Hangs").model_copy(update={"timeout_s": 30})))
     await asyncio.sleep(0.1)
     refreshing.cancel()
@@ -276,7 +276,7 @@ async def test_a_refresh_that_is_stopped_is_no_fault_of_the_plug_in(broken: Path
 
 
 @pytest.mark.parametrize("plugin", ["Good", "Iterator"])
-async def test_one_that_works_has_a_folder_of_its_own(plugin: str, broken: Path, tmp_path: Path) -> None:
+async def test_one_that_works_has_a_folder_of_its_own(plugin: str, broken_plugin: Path, tmp_path: Path) -> None:
     source: Source = open_source("own", own(plugin), tmp_path / "data")
     assert not (tmp_path / "data").exists()
     listing = await source.listing()
@@ -284,8 +284,8 @@ async def test_one_that_works_has_a_folder_of_its_own(plugin: str, broken: Path,
     assert (tmp_path / "data/own/own/state").exists()
 
 
-async def test_a_name_that_nobody_offers_is_told_with_the_known(broken: Path, tmp_path: Path) -> None:
-    file = broken / "kimas.yaml"
+async def test_a_name_that_nobody_offers_is_told_with_the_known(broken_plugin: Path, tmp_path: Path) -> None:
+    file = broken_plugin / "kimas.yaml"
     file.write_text("sources:\n  terms: {kind: own, plugin: wiki}\n")
     settings = load_settings([file], (), {}).sources["terms"]
     source = open_source("terms", settings, tmp_path)

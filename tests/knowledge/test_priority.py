@@ -15,14 +15,14 @@ def niceness() -> int:
 
 
 def of_a_thread_of_its_own() -> int:
-    with ThreadPoolExecutor(1) as below:
-        return below.submit(niceness).result()
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(niceness).result()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="priorities by thread are Linux's")
 def test_a_thread_gives_way_with_those_it_starts_and_nobody_else_does() -> None:
-    before = niceness()
+    niceness_before = niceness()
     with ThreadPoolExecutor(1, initializer=lower_thread_priority) as humble:
-        assert humble.submit(niceness).result() == max(NICENESS, before)
-        assert humble.submit(of_a_thread_of_its_own).result() == max(NICENESS, before)
-    assert niceness() == before
+        assert humble.submit(niceness).result() == max(NICENESS, niceness_before)
+        assert humble.submit(of_a_thread_of_its_own).result() == max(NICENESS, niceness_before)
+    assert niceness() == niceness_before

@@ -31,13 +31,13 @@ class CountingStore:
 
 
 @pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     moment = [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: moment[0])
     return moment
 
 
-async def test_the_same_search_is_made_once_for_a_moment(now: list[float]) -> None:
+async def test_the_same_search_is_made_once_for_a_moment(clock: list[float]) -> None:
     store = CountingStore()
     searches = RecentSearches(cast(Store, store))
     first = await searches.search("memory", VECTOR, {"docs"}, 5)
@@ -47,11 +47,11 @@ async def test_the_same_search_is_made_once_for_a_moment(now: list[float]) -> No
         assert await searches.search(*other) != first
     assert await searches.search("memory", VECTOR, {"docs", "more"}, 5) != first
     assert await searches.search("memory", VECTOR, {"docs"}, 6) != first
-    now[0] += MAX_AGE_S
+    clock[0] += MAX_AGE_S
     assert await searches.search("memory", VECTOR, {"docs"}, 5) != first
 
 
-@pytest.mark.usefixtures("now")
+@pytest.mark.usefixtures("clock")
 async def test_after_a_refresh_nothing_is_remembered_and_no_failure_ever() -> None:
     store = CountingStore()
     searches = RecentSearches(cast(Store, store))

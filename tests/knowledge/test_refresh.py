@@ -75,28 +75,28 @@ async def test_questions_find_the_first_batch_of_a_source_that_is_still_read(
 ) -> None:
     library = KnowledgeLibrary(settings(), store, embedder)
     await library.load()
-    observed: list[tuple[int, list[str]]] = []
+    reports: list[tuple[int, list[str]]] = []
 
     async def first_batch() -> None:
         await library.reload()
-        observed.append((len(await store.manifest("fruit")), [agent.name for agent in await library.route("apple")]))
+        reports.append((len(await store.manifest("fruit")), [agent.name for agent in await library.route("apple")]))
 
     fruit = DictSource("fruit", {f"{number}.md": f"An apple, number {number}." for number in range(600)})
     for _ in range(2):
         await refresh(fruit, store, embedder, SyncOptions(200, on_first_batch=first_batch, batch_passages=200))
         fruit.texts["0.md"] += " It is red."
-    assert len(observed) == 1, "once, and only for a source that held nothing"
-    documents, agents = observed[0]
+    assert len(reports) == 1, "once, and only for a source that held nothing"
+    documents, agents = reports[0]
     assert 0 < documents < 600
     assert agents == ["cook"]
 
 
-@pytest.mark.parametrize("below", ["", "data"])
-def test_a_data_directory_that_is_a_file_or_below_one_is_named(tmp_path: Path, below: str) -> None:
+@pytest.mark.parametrize("subfolder", ["", "data"])
+def test_a_data_directory_that_is_a_file_or_below_one_is_named(tmp_path: Path, subfolder: str) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"data_dir .*file.* cannot be used: .*choose a folder"):
-        make_data_dir(tmp_path / "file" / below)
-    with pytest.raises(StoreError, match="data_dir"), refresh_lock(tmp_path / "file" / below):
+        make_data_dir(tmp_path / "file" / subfolder)
+    with pytest.raises(StoreError, match="data_dir"), refresh_lock(tmp_path / "file" / subfolder):
         pytest.fail("locked nothing")
 
 

@@ -64,9 +64,9 @@ class KnowledgeFolder:
             await library.reload(names)
             self.notifications.append(sorted(names))
 
-        keeper = RefreshScheduler(settings, self.work(settings), self.record, news, **pace)
-        async with keeper.run():
-            yield keeper
+        scheduler = RefreshScheduler(settings, self.work(settings), self.record, news, **pace)
+        async with scheduler.run():
+            yield scheduler
 
     async def tries(self, name: str) -> int:
         entry = await self.record.get_state(name)
@@ -102,13 +102,13 @@ def feed(web: WebPeer, **extra_fields: object) -> dict[str, Any]:
     return {"kind": "feed", "url": web.url("/feed"), "allow_private": ["127.0.0.1"], "timeout_s": 30, **extra_fields}
 
 
-async def get_state(keeper: SourceRefresher, name: str) -> SourceState:
-    return next(state for state in await keeper.states() if state.name == name)
+async def get_state(scheduler: SourceRefresher, name: str) -> SourceState:
+    return next(state for state in await scheduler.states() if state.name == name)
 
 
-async def until(keeper: SourceRefresher, name: str, holds: Callable[[SourceState], object]) -> SourceState:
+async def until(scheduler: SourceRefresher, name: str, holds: Callable[[SourceState], object]) -> SourceState:
     async with asyncio.timeout(SOON_S):
-        while not holds(state := await get_state(keeper, name)):
+        while not holds(state := await get_state(scheduler, name)):
             await asyncio.sleep(0.02)
     return state
 
@@ -123,8 +123,8 @@ async def test_a_new_source_is_read_at_once_and_a_restart_does_not_read_it_again
     knowledge_folder: KnowledgeFolder,
 ) -> None:
     settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple", b="banana")})
-    async with knowledge_folder.keeper(settings) as keeper:
-        state = await until(keeper, "fruit", lambda source_state: source_state.last_success)
+    async with knowledge_folder.keeper(settings) as scheduler:
+        state = await until(scheduler, "fruit", lambda source_state: source_state.last_success)
         assert (state.documents, state.passages, state.error) == (2, 2, "")
         assert state.last_success
         assert state.next_run
@@ -139,10 +139,12 @@ async def test_a_new_source_is_read_at_once_and_a_restart_does_not_read_it_again
 
 async def test_changed_settings_and_lost_passages_make_a_source_due(knowledge_folder: KnowledgeFolder) -> None:
     fruit = knowledge_folder.files("fruit", a="apple", b="banana")
-    async with knowledge_folder.keeper(knowledge_folder.settings({"fruit": fruit})) as keeper:
-        await until(keeper, "fruit", lambda source_state: source_state.documents == 2)
-    async with knowledge_folder.keeper(knowledge_folder.settings({"fruit": fruit | {"exclude": ["b.md"]}})) as keeper:
-        await until(keeper, "fruit", lambda source_state: source_state.documents == 1)
+    async with knowledge_folder.keeper(knowledge_folder.settings({"fruit": fruit})) as scheduler:
+        await until(scheduler, "fruit", lambda source_state: source_state.documents == 2)
+    async with knowledge_folder.keeper(
+        knowledge_folder.settings({"fruit": fruit | {"exclude": ["b.md"]}})
+    ) as scheduler:
+        await until(scheduler, "fruit", lambda source_state: source_state.documents == 1)
     await knowledge_folder.store.replace("fruit", ["a.md"], [])
     async with knowledge_folder.keeper(knowledge_folder.settings({"fruit": fruit | {"exclude": ["b.md"]}})):
         async with asyncio.timeout(SOON_S):
@@ -153,9 +155,9 @@ async def test_changed_settings_and_lost_passages_make_a_source_due(knowledge_fo
 
 async def test_a_start_forgets_the_sources_that_were_removed(knowledge_folder: KnowledgeFolder) -> None:
     fruit, trees = knowledge_folder.files("fruit", a="apple"), knowledge_folder.files("trees", a="oak", b="elm")
-    async with knowledge_folder.keeper(knowledge_folder.settings({"fruit": fruit, "trees": trees})) as keeper:
+    async with knowledge_folder.keeper(knowledge_folder.settings({"fruit": fruit, "trees": trees})) as scheduler:
         for name in ("fruit", "trees"):
-            await until(keeper, name, lambda source_state: source_state.last_success)
+            await until(scheduler, name, lambda source_state: source_state.last_success)
     clone = knowledge_folder.folder / "git" / "trees-0"
     clone.mkdir(parents=True)
     write_state(clone, CloneState("https://example.org/trees", followers={"trees": ["main"]}))
@@ -174,10 +176,10 @@ async def test_a_start_forgets_the_sources_that_were_removed(knowledge_folder: K
 
 async def test_by_interval_one_run_at_a_time(knowledge_folder: KnowledgeFolder, web: WebPeer) -> None:
     settings = knowledge_folder.settings({"news": feed(web, refresh={"minutes": 0.1 / 60, "jitter": 0})})
-    async with knowledge_folder.keeper(settings) as keeper:
+    async with knowledge_folder.keeper(settings) as scheduler:
         await true(lambda: len(web.requests) >= 4)
         web.fault = "slow"
-        await until(keeper, "news", lambda source_state: source_state.running)
+        await until(scheduler, "news", lambda source_state: source_state.running)
         so_far = len(web.requests)
         await asyncio.sleep(0.5)
         assert len(web.requests) <= so_far + 1
@@ -189,20 +191,20 @@ async def test_asked_for_during_a_run_means_one_more_and_no_third(
     settings = knowledge_folder.settings({"news": feed(web)})
     knowledge_folder.embedder = gated = GatedEmbedder()
     gated.gate.set()
-    async with knowledge_folder.keeper(settings) as keeper:
-        await until(keeper, "news", lambda source_state: source_state.last_success and not source_state.running)
+    async with knowledge_folder.keeper(settings) as scheduler:
+        await until(scheduler, "news", lambda source_state: source_state.last_success and not source_state.running)
         assert len(web.requests) == 1
         gated.gate.clear()
         web.pages["/feed"] = rss(("two", "Rocket 2 is out.", 0))
-        await keeper.refresh(["news"])
+        await scheduler.refresh(["news"])
         await true(lambda: len(web.requests) == 2)
-        await until(keeper, "news", lambda source_state: source_state.running)
+        await until(scheduler, "news", lambda source_state: source_state.running)
         for _ in range(5):
-            await keeper.refresh(["news"])
+            await scheduler.refresh(["news"])
         web.pages["/feed"] = rss(("three", "Rocket 3 is out.", 0))
         gated.gate.set()
         await true(lambda: len(web.requests) == 3)
-        await until(keeper, "news", lambda source_state: not source_state.running and source_state.documents == 3)
+        await until(scheduler, "news", lambda source_state: not source_state.running and source_state.documents == 3)
         await asyncio.sleep(0.3)
     assert len(web.requests) == 3
 
@@ -211,66 +213,66 @@ async def test_pause_survives_a_restart_and_resume_makes_up_once(
     knowledge_folder: KnowledgeFolder, web: WebPeer
 ) -> None:
     settings = knowledge_folder.settings({"news": feed(web, refresh={"minutes": 0.2 / 60, "jitter": 0})})
-    async with knowledge_folder.keeper(settings) as keeper:
-        await until(keeper, "news", lambda source_state: source_state.last_success)
-        await keeper.pause("news")
+    async with knowledge_folder.keeper(settings) as scheduler:
+        await until(scheduler, "news", lambda source_state: source_state.last_success)
+        await scheduler.pause("news")
         await until(
-            keeper,
+            scheduler,
             "news",
             lambda source_state: source_state.paused and not source_state.running and source_state.next_run is None,
         )
     paused_at = len(web.requests)
-    async with knowledge_folder.keeper(settings) as keeper:
+    async with knowledge_folder.keeper(settings) as scheduler:
         await asyncio.sleep(0.6)
         assert len(web.requests) == paused_at
-        assert (await get_state(keeper, "news")).paused
-        await keeper.refresh(["news"])
+        assert (await get_state(scheduler, "news")).paused
+        await scheduler.refresh(["news"])
         await true(lambda: len(web.requests) == paused_at + 1)
         await asyncio.sleep(0.4)
         assert len(web.requests) == paused_at + 1
-        await keeper.resume("news")
+        await scheduler.resume("news")
         await true(lambda: len(web.requests) > paused_at + 2)
     with pytest.raises(UsageError, match="'nothing'"):
-        await keeper.pause("nothing")
+        await scheduler.pause("nothing")
     with pytest.raises(UsageError, match="'nothing'"):
-        await keeper.refresh(["news", "nothing"])
+        await scheduler.refresh(["news", "nothing"])
 
 
 async def test_slow_servers_hold_nobody_up(knowledge_folder: KnowledgeFolder, web: WebPeer) -> None:
     web.fault = "slow"
-    slow = {f"slow-{number}": feed(web) for number in range(5)}
-    settings = knowledge_folder.settings({**slow, "fruit": knowledge_folder.files("fruit", a="apple")})
-    async with knowledge_folder.keeper(settings) as keeper:
+    slow_feeds = {f"slow-{number}": feed(web) for number in range(5)}
+    settings = knowledge_folder.settings({**slow_feeds, "fruit": knowledge_folder.files("fruit", a="apple")})
+    async with knowledge_folder.keeper(settings) as scheduler:
         await true(lambda: len(web.requests) >= 5)
-        await until(keeper, "fruit", lambda source_state: source_state.last_success)
-        states = {state.name: state for state in await keeper.states()}
-        assert all(states[name].running for name in slow)
+        await until(scheduler, "fruit", lambda source_state: source_state.last_success)
+        states = {state.name: state for state in await scheduler.states()}
+        assert all(states[name].running for name in slow_feeds)
 
 
 async def test_who_waits_for_its_turn_is_looked_at_again_when_it_comes(
     knowledge_folder: KnowledgeFolder, web: WebPeer
 ) -> None:
     web.fault = "slow"
-    slow = {f"slow-{number}": feed(web, timeout_s=5) for number in range(FETCH_CONCURRENCY)}
+    slow_feeds = {f"slow-{number}": feed(web, timeout_s=5) for number in range(FETCH_CONCURRENCY)}
     sources = {
-        **slow,
+        **slow_feeds,
         "fruit": knowledge_folder.files("fruit", a="apple"),
         "trees": knowledge_folder.files("trees", a="oak"),
     }
     settings = knowledge_folder.settings(sources)
     for name in ("fruit", "trees"):
         await refresh_source(knowledge_folder.work(settings), name)
-    async with knowledge_folder.keeper(settings) as keeper:
+    async with knowledge_folder.keeper(settings) as scheduler:
         await true(lambda: len(web.requests) >= FETCH_CONCURRENCY)
         await knowledge_folder.record.mark_invalidated(["fruit"])
-        await keeper.resume("fruit")
-        await keeper.refresh(["trees"])
+        await scheduler.resume("fruit")
+        await scheduler.refresh(["trees"])
         await asyncio.sleep(0.2)
-        await keeper.pause("fruit")
+        await scheduler.pause("fruit")
         await refresh_source(knowledge_folder.work(settings), "trees")
         result = [await knowledge_folder.tries(name) for name in ("fruit", "trees")]
-        for name in slow:
-            await until(keeper, name, lambda source_state: source_state.error)
+        for name in slow_feeds:
+            await until(scheduler, name, lambda source_state: source_state.error)
         await asyncio.sleep(0.2)
     assert [await knowledge_folder.tries(name) for name in ("fruit", "trees")] == result, (
         "paused, and refreshed, meanwhile"
@@ -281,30 +283,30 @@ async def test_a_failing_source_keeps_its_knowledge_and_is_tried_again_sooner(
     knowledge_folder: KnowledgeFolder, web: WebPeer
 ) -> None:
     settings = knowledge_folder.settings({"news": feed(web), "fruit": knowledge_folder.files("fruit", a="apple")})
-    async with knowledge_folder.keeper(settings) as keeper:
-        good = await until(keeper, "news", lambda source_state: source_state.last_success)
+    async with knowledge_folder.keeper(settings) as scheduler:
+        good_state = await until(scheduler, "news", lambda source_state: source_state.last_success)
         web.status = 500
-        await keeper.refresh()
-        bad = await until(keeper, "news", lambda source_state: source_state.error)
-        assert "500" in bad.error
-        assert (bad.last_success, bad.documents) == (good.last_success, 1)
-        assert bad.next_run
-        assert bad.last_try
-        assert bad.next_run - bad.last_try < timedelta(minutes=2)
-        assert (await get_state(keeper, "fruit")).error == ""
+        await scheduler.refresh()
+        failed_state = await until(scheduler, "news", lambda source_state: source_state.error)
+        assert "500" in failed_state.error
+        assert (failed_state.last_success, failed_state.documents) == (good_state.last_success, 1)
+        assert failed_state.next_run
+        assert failed_state.last_try
+        assert failed_state.next_run - failed_state.last_try < timedelta(minutes=2)
+        assert (await get_state(scheduler, "fruit")).error == ""
         assert await knowledge_folder.store.manifest("news")
         web.status = 0
-        await keeper.refresh(["news"])
-        healed = await until(keeper, "news", lambda source_state: not source_state.error)
+        await scheduler.refresh(["news"])
+        healed = await until(scheduler, "news", lambda source_state: not source_state.error)
         assert healed.last_success
-        assert healed.last_success > good.last_success  # type: ignore[operator]
+        assert healed.last_success > good_state.last_success  # type: ignore[operator]
 
 
 async def test_what_another_process_did_is_seen_and_its_lock_respected(knowledge_folder: KnowledgeFolder) -> None:
     settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple")})
     often = timedelta(seconds=0.05)
-    async with knowledge_folder.keeper(settings, poll_interval=often, retry_delay=often) as keeper:
-        await until(keeper, "fruit", lambda source_state: source_state.last_success)
+    async with knowledge_folder.keeper(settings, poll_interval=often, retry_delay=often) as scheduler:
+        await until(scheduler, "fruit", lambda source_state: source_state.last_success)
         await true(lambda: knowledge_folder.notifications)
         knowledge_folder.files("fruit", b="banana")
         so_far = len(knowledge_folder.notifications)
@@ -312,7 +314,7 @@ async def test_what_another_process_did_is_seen_and_its_lock_respected(knowledge
         await true(lambda: len(knowledge_folder.notifications) > so_far)
         async with source_lock(knowledge_folder.folder, "fruit"):
             tries_before = await knowledge_folder.tries("fruit")
-            await keeper.refresh(["fruit"])
+            await scheduler.refresh(["fruit"])
             await asyncio.sleep(0.3)
             assert await knowledge_folder.tries("fruit") == tries_before
         async with asyncio.timeout(SOON_S):
@@ -323,47 +325,47 @@ async def test_what_another_process_did_is_seen_and_its_lock_respected(knowledge
 async def test_what_a_stop_broke_off_goes_on_at_the_next_start(knowledge_folder: KnowledgeFolder) -> None:
     settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple")})
     knowledge_folder.embedder.delay = 30
-    async with knowledge_folder.keeper(settings) as keeper:
-        await until(keeper, "fruit", lambda source_state: source_state.running)
+    async with knowledge_folder.keeper(settings) as scheduler:
+        await until(scheduler, "fruit", lambda source_state: source_state.running)
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
     assert (await knowledge_folder.record.get_state("fruit")).failures == 0
     knowledge_folder.embedder.delay = 0
-    async with knowledge_folder.keeper(settings) as keeper:
-        await until(keeper, "fruit", lambda source_state: source_state.last_success)
+    async with knowledge_folder.keeper(settings) as scheduler:
+        await until(scheduler, "fruit", lambda source_state: source_state.last_success)
 
 
 async def test_what_was_asked_for_of_a_paused_source_survives_a_stop_in_the_middle(
     knowledge_folder: KnowledgeFolder,
 ) -> None:
     settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple")})
-    async with knowledge_folder.keeper(settings) as keeper:
-        await until(keeper, "fruit", lambda source_state: source_state.last_success)
-        await keeper.pause("fruit")
+    async with knowledge_folder.keeper(settings) as scheduler:
+        await until(scheduler, "fruit", lambda source_state: source_state.last_success)
+        await scheduler.pause("fruit")
         knowledge_folder.embedder.delay = 30
         knowledge_folder.files("fruit", b="banana")
-        await keeper.refresh(["fruit"])
-        await until(keeper, "fruit", lambda source_state: source_state.running)
+        await scheduler.refresh(["fruit"])
+        await until(scheduler, "fruit", lambda source_state: source_state.running)
     knowledge_folder.embedder.delay = 0
-    async with knowledge_folder.keeper(settings) as keeper:
-        state = await until(keeper, "fruit", lambda source_state: source_state.documents == 2)
+    async with knowledge_folder.keeper(settings) as scheduler:
+        state = await until(scheduler, "fruit", lambda source_state: source_state.documents == 2)
         assert state.paused
-        await until(keeper, "fruit", lambda source_state: source_state.next_run is None and not source_state.running)
+        await until(scheduler, "fruit", lambda source_state: source_state.next_run is None and not source_state.running)
 
 
 async def test_what_was_asked_for_by_a_clock_that_was_ahead_happens_once(knowledge_folder: KnowledgeFolder) -> None:
     settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple")})
-    async with knowledge_folder.keeper(settings) as keeper:
-        await until(keeper, "fruit", lambda source_state: source_state.last_success)
+    async with knowledge_folder.keeper(settings) as scheduler:
+        await until(scheduler, "fruit", lambda source_state: source_state.last_success)
     await knowledge_folder.record._upsert("fruit", asked_at=datetime.now(UTC) + timedelta(days=1000))
     tries_before = await knowledge_folder.tries("fruit")
-    async with knowledge_folder.keeper(settings) as keeper:
-        ahead = timedelta(hours=2)
+    async with knowledge_folder.keeper(settings) as scheduler:
+        offset = timedelta(hours=2)
         await until(
-            keeper, "fruit", lambda source_state: source_state.next_run and source_state.next_run > datetime.now(UTC)
+            scheduler, "fruit", lambda source_state: source_state.next_run and source_state.next_run > datetime.now(UTC)
         )
-        state = await get_state(keeper, "fruit")
+        state = await get_state(scheduler, "fruit")
         assert state.next_run
-        assert state.next_run < datetime.now(UTC) + ahead
+        assert state.next_run < datetime.now(UTC) + offset
     assert await knowledge_folder.tries("fruit") > tries_before
 
 
@@ -374,32 +376,32 @@ async def test_questions_see_the_old_knowledge_or_the_new_while_it_is_swapped(
         {"fruit": knowledge_folder.files("fruit", **{f"f{n}": f"apple {n} edition one" for n in range(40)})}
     )
     library = KnowledgeLibrary(settings, knowledge_folder.store, knowledge_folder.embedder)
-    keeper = RefreshScheduler(settings, knowledge_folder.work(settings), knowledge_folder.record, library.reload)
-    observed: set[tuple[bool, bool]] = set()
+    scheduler = RefreshScheduler(settings, knowledge_folder.work(settings), knowledge_folder.record, library.reload)
+    states: set[tuple[bool, bool]] = set()
 
     async def ask() -> None:
         while True:
             passages = await library.search("fruit", "apple edition", 100)
             words = " ".join(passage.text for passage in passages)
-            observed.add(("one" in words, "two" in words))
+            states.add(("one" in words, "two" in words))
             assert len(passages) == 40
             await asyncio.sleep(0.005)
 
-    async with keeper.run():
-        await until(keeper, "fruit", lambda source_state: source_state.last_success)
+    async with scheduler.run():
+        await until(scheduler, "fruit", lambda source_state: source_state.last_success)
         async with asyncio.timeout(SOON_S):
             while len(await library.search("fruit", "apple edition", 100)) < 40:
                 await asyncio.sleep(0.02)
         ask_task = asyncio.create_task(ask())
-        await true(lambda: observed)
+        await true(lambda: states)
         knowledge_folder.files("fruit", **{f"f{n}": f"apple {n} edition two" for n in range(40)})
         tries_before = await knowledge_folder.tries("fruit")
-        await keeper.refresh()
+        await scheduler.refresh()
         async with asyncio.timeout(SOON_S):
-            while (False, True) not in observed and not ask_task.done():
+            while (False, True) not in states and not ask_task.done():
                 await asyncio.sleep(0.02)
         ask_task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await ask_task
     assert await knowledge_folder.tries("fruit") > tries_before
-    assert observed == {(True, False), (False, True)}, "one commit: never a mix, never nothing"
+    assert states == {(True, False), (False, True)}, "one commit: never a mix, never nothing"

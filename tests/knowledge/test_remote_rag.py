@@ -281,10 +281,10 @@ async def test_check_asks_once(service: RagPeer, tmp_path: Path) -> None:
 async def test_a_name_stays_a_name_and_a_query_a_value(service: RagPeer) -> None:
     service.bases = {"../admin?x=1": [hit("Found.", 1)]}
     source = rag(service, {"../admin?x=1": 1.0})
-    nasty = 'x", "limit": 99, {api_key}\r\n'
-    assert await texts(source, nasty) == ["Found."]
+    hostile_query = 'x", "limit": 99, {api_key}\r\n'
+    assert await texts(source, hostile_query) == ["Found."]
     assert service.requests[-1].raw_path == "/v1/bases/..%2Fadmin%3Fx=1/retrieve"
-    assert service.bodies[-1]["query"] == nasty
+    assert service.bodies[-1]["query"] == hostile_query
 
 
 async def test_a_query_is_asked_once_within_its_time(service: RagPeer) -> None:
@@ -308,10 +308,10 @@ async def test_its_results_are_scored_like_those_of_other_live_sources(service: 
 
     settings = parsed(service)
     assert is_live(settings)
-    live = LiveSources({"elsewhere": settings}, even)
-    passages = await live.search(("elsewhere",), "setup tool")
+    live_sources = LiveSources({"elsewhere": settings}, even)
+    passages = await live_sources.search(("elsewhere",), "setup tool")
     assert max(passages, key=lambda passage: passage.lexical).text == "Install with the setup tool."
-    await live.close()
+    await live_sources.close()
 
 
 @pytest.mark.parametrize("bases", [{}, {"a": 0}, {"a": -1}])

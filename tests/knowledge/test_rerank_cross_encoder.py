@@ -50,39 +50,39 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def opened(folder: Path, **changes: object) -> CrossEncoderReranker:
-    chosen = {"rerank": "cross_encoder", "reranker": {"path": folder, **changes}}
-    reranker = make_reranker(SearchSettings.model_validate(chosen))
+def open_reranker(folder: Path, **changes: object) -> CrossEncoderReranker:
+    search = {"rerank": "cross_encoder", "reranker": {"path": folder, **changes}}
+    reranker = make_reranker(SearchSettings.model_validate(search))
     assert isinstance(reranker, CrossEncoderReranker)
     return reranker
 
 
 async def test_every_pair_is_scored_whatever_its_length(folder: Path) -> None:
-    reranker = opened(folder)
+    reranker = open_reranker(folder)
     ranked_passages = await reranker.rerank("low high high", PASSAGES)
     assert [passage.id for passage in ranked_passages] == ["high 12", "high 1", "middle 1", "low 3", "low 1"]
     scores = [passage.score for passage in ranked_passages]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
-    many = [Passage(f"n{n}", "docs", "a.md", "", "low " * (n + 1)) for n in range(40)]
-    ranked_passages = await reranker.rerank("low", many)
-    assert sorted(passage.id for passage in ranked_passages) == sorted(passage.id for passage in many)
-    best = max(int(passage.id[1:]) for passage in sorted(many, key=lambda passage: passage.id)[:24])
-    assert ranked_passages[0].id == f"n{best}", "among those that are scored the longest is first"
+    passages = [Passage(f"n{n}", "docs", "a.md", "", "low " * (n + 1)) for n in range(40)]
+    ranked_passages = await reranker.rerank("low", passages)
+    assert sorted(passage.id for passage in ranked_passages) == sorted(passage.id for passage in passages)
+    best_number = max(int(passage.id[1:]) for passage in sorted(passages, key=lambda passage: passage.id)[:24])
+    assert ranked_passages[0].id == f"n{best_number}", "among those that are scored the longest is first"
     assert [passage.id for passage in await reranker.rerank(" ", PASSAGES[:1])] == ["high 1"]
     await reranker.close()
     await reranker.close()
 
 
 async def test_only_the_best_are_scored(folder: Path) -> None:
-    reranker = opened(folder, top_n=2)
+    reranker = open_reranker(folder, top_n=2)
     ranked_passages = await reranker.rerank("low", PASSAGES)
     assert [passage.id for passage in ranked_passages] == ["high 12", "low 1", "middle 1", "low 3", "high 1"]
     await reranker.close()
 
 
 async def test_who_is_cut_off_leaves_the_model_to_the_next(folder: Path) -> None:
-    reranker = opened(folder)
+    reranker = open_reranker(folder)
     first = asyncio.create_task(reranker.rerank("low", PASSAGES))
     await asyncio.sleep(0)
     first.cancel()
@@ -93,7 +93,7 @@ async def test_who_is_cut_off_leaves_the_model_to_the_next(folder: Path) -> None
 
 async def test_a_damaged_model_is_a_failure_of_its_service(folder: Path) -> None:
     (folder / "onnx" / "model.onnx").write_bytes(MODEL[:50])
-    reranker = opened(folder)
+    reranker = open_reranker(folder)
     for _ in range(2):
         with pytest.raises(ServiceError, match="cannot be loaded"):
             await reranker.rerank("low", PASSAGES)
@@ -105,16 +105,16 @@ async def test_a_damaged_model_is_a_failure_of_its_service(folder: Path) -> None
 def test_what_has_to_be_installed_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(ConfigurationError, match=r"needs the package onnxruntime: pip install 'kimas\[fastembed\]'"):
-        opened(folder)
+        open_reranker(folder)
 
 
 def test_what_is_missing_in_the_folder_is_named(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
     with pytest.raises(ConfigurationError, match=r"holds no tokenizer\.json"):
-        opened(folder)
+        open_reranker(folder)
     (folder / "onnx" / "model.onnx").unlink()
     with pytest.raises(ConfigurationError, match=r"holds none of model\.onnx, onnx/model\.onnx"):
-        opened(folder)
+        open_reranker(folder)
     with pytest.raises(ValueError, match=r"rerank cross_encoder needs reranker\.path"):
         SearchSettings(rerank="cross_encoder")
 
@@ -130,8 +130,8 @@ async def test_a_model_of_fastembed_is_taken_from_its_cache(folder: Path, tmp_pa
     for name in ("config.json", "tokenizer_config.json", "special_tokens_map.json"):
         content = {"pad_token_id": 0, "pad_token": "[PAD]", "model_max_length": 64} if name != SPECIAL else {}
         (snapshot / name).write_text(json.dumps(content))
-    chosen = {"rerank": "fastembed", "reranker": {"model": "tests/adder"}}
-    reranker = make_reranker(SearchSettings.model_validate(chosen), tmp_path / "models")
+    search = {"rerank": "fastembed", "reranker": {"model": "tests/adder"}}
+    reranker = make_reranker(SearchSettings.model_validate(search), tmp_path / "models")
     ranked_passages = await reranker.rerank("low high high", PASSAGES)
     assert [passage.id for passage in ranked_passages] == ["high 12", "high 1", "middle 1", "low 3", "low 1"]
     await reranker.close()

@@ -58,11 +58,11 @@ def test_the_same_input_gives_the_same_centroids() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "most", "expected"), [(0, 16, 0), (1, 16, 1), (2, 16, 2), (50, 32, 20), (600, 16, 16)]
+    ("size", "max_count", "expected"), [(0, 16, 0), (1, 16, 1), (2, 16, 2), (50, 32, 20), (600, 16, 16)]
 )
-def test_the_number_of_centroids_follows_the_size(size: int, most: int, expected: int) -> None:
+def test_the_number_of_centroids_follows_the_size(size: int, max_count: int, expected: int) -> None:
     vectors = unit(*np.random.default_rng(0).standard_normal((size, 8))) if size else np.empty((0, 8), np.float32)
-    assert cluster(vectors, most).shape == (expected, 8)
+    assert cluster(vectors, max_count).shape == (expected, 8)
 
 
 def test_equal_vectors_make_one_cluster() -> None:
@@ -180,6 +180,6 @@ def test_a_score_tells_what_it_is_made_of() -> None:
     assert routing_score.mix_in_cosine == pytest.approx(0.6)
     assert routing_score.mix_in_contribution == pytest.approx(2 * 0.25 * 0.6)
     assert routing_score.score - 2 * 0.75 * 0.8 == pytest.approx(routing_score.mix_in_contribution)
-    alone = score_agent(query, AgentIndex("a", NONE, mix_in, 0.25, 2.0, messages))
-    assert alone.mix_in_contribution == alone.score == pytest.approx(1.2)
+    messages_score = score_agent(query, AgentIndex("a", NONE, mix_in, 0.25, 2.0, messages))
+    assert messages_score.mix_in_contribution == messages_score.score == pytest.approx(1.2)
     assert score_agent(query, index("a", unit([1, 0]))).mix_in_contribution is None

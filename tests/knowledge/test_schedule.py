@@ -19,9 +19,9 @@ HOURLY = RefreshSchedule(60, jitter=0)
 FRESH = RefreshState(last_try=NOW - HOUR / 2, ended_at=NOW - HOUR / 2, last_success=NOW - HOUR / 2, fingerprint="same")
 
 
-def when(entry: RefreshState, table: RefreshSchedule = HOURLY, started: datetime | None = None) -> timedelta | None:
+def when(entry: RefreshState, table: RefreshSchedule = HOURLY, started_at: datetime | None = None) -> timedelta | None:
     """Return how long after the last try a source is due; what is due by now is "0"."""
-    time = next_refresh_at("docs", entry, table, "same", now=NOW, started_at=started)
+    time = next_refresh_at("docs", entry, table, "same", now=NOW, started_at=started_at)
     if time is None:
         return None
     return timedelta() if time <= NOW else time - (entry.last_try or time)
@@ -63,20 +63,20 @@ def test_failures_are_tried_again_ever_more_slowly_but_never_later_than_planned(
 
 
 def test_what_kills_its_process_is_not_tried_at_once_for_ever() -> None:
-    killed = replace(FRESH, last_try=NOW, unfinished=True, ended_at=None)
-    assert when(replace(killed, failures=1)) == timedelta()
-    assert when(replace(killed, failures=2)) == MINUTE
-    assert when(replace(killed, failures=5)) == 8 * MINUTE
+    killed_state = replace(FRESH, last_try=NOW, unfinished=True, ended_at=None)
+    assert when(replace(killed_state, failures=1)) == timedelta()
+    assert when(replace(killed_state, failures=2)) == MINUTE
+    assert when(replace(killed_state, failures=5)) == 8 * MINUTE
     # A bot that knows nothing yet is not left so for long.
-    first = replace(killed, last_success=None)
+    first = replace(killed_state, last_success=None)
     assert [when(replace(first, failures=failures)) for failures in (1, 2, 5)] == [timedelta(), MINUTE, 2 * MINUTE]
 
 
 def test_at_each_start_only() -> None:
     once = RefreshSchedule(0)
     assert when(FRESH, once) is None
-    assert when(FRESH, once, started=NOW) == timedelta()
-    assert when(FRESH, once, started=NOW - HOUR) is None
+    assert when(FRESH, once, started_at=NOW) == timedelta()
+    assert when(FRESH, once, started_at=NOW - HOUR) is None
 
 
 def test_the_delay_is_the_same_for_whoever_asks_and_another_for_each_source() -> None:

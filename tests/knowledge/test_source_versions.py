@@ -10,7 +10,7 @@ from tests.knowledge.conftest import DictSource, WordEmbedder
 
 
 async def test_a_version_changes_with_any_document(source: DictSource, store: Store, embedder: WordEmbedder) -> None:
-    observed = []
+    version_requests = []
     for texts in (
         {"a.md": "One."},
         {"a.md": "Two."},
@@ -20,9 +20,9 @@ async def test_a_version_changes_with_any_document(source: DictSource, store: St
     ):
         source.texts = texts
         await refresh(source, store, embedder, SyncOptions(100))
-        observed.append((await SourceVersions(store).get_versions([source.name], 0))[source.name])
-    assert len(set(observed)) == 4
-    assert observed[0] == observed[4], "the same documents are the same version, on every machine"
+        version_requests.append((await SourceVersions(store).get_versions([source.name], 0))[source.name])
+    assert len(set(version_requests)) == 4
+    assert version_requests[0] == version_requests[4], "the same documents are the same version, on every machine"
 
 
 async def test_a_source_that_holds_nothing_has_none(store: Store) -> None:

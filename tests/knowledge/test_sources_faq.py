@@ -40,12 +40,16 @@ async def read(path: Path, link: str = "") -> tuple[list[Document], dict[str, in
 
 @pytest.mark.parametrize("name", FORMATS)
 async def test_all_formats_say_the_same(name: str, tmp_path: Path) -> None:
-    (how, why), skipped = await read(write(tmp_path, name, FORMATS[name]))
-    assert (how.title, how.text, how.kind) == ("How?", "How?\n\nSo.\n\nTags: one, two", "faq")
-    assert (why.title, why.text, why.url) == ("Why?", "Why?\n\n42", "")
-    assert how.url == "https://x.example"
-    assert how.path.startswith(f"{name}#how-")
-    assert skipped == {}
+    (first_document, second_document), skipped_counts = await read(write(tmp_path, name, FORMATS[name]))
+    assert (first_document.title, first_document.text, first_document.kind) == (
+        "How?",
+        "How?\n\nSo.\n\nTags: one, two",
+        "faq",
+    )
+    assert (second_document.title, second_document.text, second_document.url) == ("Why?", "Why?\n\n42", "")
+    assert first_document.url == "https://x.example"
+    assert first_document.path.startswith(f"{name}#how-")
+    assert skipped_counts == {}
 
 
 async def test_a_mapping_is_questions_with_answers(tmp_path: Path) -> None:
@@ -75,10 +79,10 @@ async def test_incomplete_and_repeated_entries_are_counted(tmp_path: Path) -> No
     text += (
         "- {question: 'Why?'}\n- {answer: So.}\n- {question: ' ', answer: So.}\n- text\n- {question: [a], answer: b}\n"
     )
-    documents, skipped = await read(write(tmp_path, "a.yaml", text))
+    documents, skipped_counts = await read(write(tmp_path, "a.yaml", text))
     assert [document.text for document in documents] == ["How?\n\nSo.", "How?\n\nOtherwise."]
     assert len({document.path for document in documents}) == 2
-    assert skipped == {"incomplete entry": 5, "duplicate": 1}
+    assert skipped_counts == {"incomplete entry": 5, "duplicate": 1}
 
 
 async def test_paths_only_depend_on_the_question(tmp_path: Path) -> None:

@@ -57,11 +57,11 @@ class Refusing(ThreadParser):
 
 
 def parsed(forge: ForgePeer, kind: str, **changes: Any) -> Any:
-    where = {
+    address = {
         "github": {"repository": REPOSITORY, "api_url": forge.url("/api/v3")},
         "gitlab": {"project": PROJECT, "api_url": forge.url("/api/v4")},
     }[kind]
-    values = {"kind": kind, **where, "allow_private": ["127.0.0.1"], "token": {"env": "FORGE_TOKEN"}, **changes}
+    values = {"kind": kind, **address, "allow_private": ["127.0.0.1"], "token": {"env": "FORGE_TOKEN"}, **changes}
     return TypeAdapter[SourceSettings](SourceSettings).validate_python(values)
 
 
@@ -374,8 +374,8 @@ async def test_a_refusal_is_said_without_the_token(forge: ForgePeer, tmp_path: P
 
 
 async def test_a_wrong_token_is_never_shown(forge: ForgePeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for wrong in ("wrong-secret", "wrong\r\nX-Evil: secret"):
-        monkeypatch.setenv("FORGE_TOKEN", wrong)
+    for wrong_token in ("wrong-secret", "wrong\r\nX-Evil: secret"):
+        monkeypatch.setenv("FORGE_TOKEN", wrong_token)
         with pytest.raises(SourceError) as error_info:
             await project(forge, tmp_path).listing()
         chain: BaseException | None = error_info.value
@@ -484,8 +484,8 @@ async def test_passages_lead_to_the_very_item(
     report = await refresh(project(forge, tmp_path), store, embedder, SyncOptions(200))
     assert (report.added, report.stale) == (5, "")
     passages = await store.search(query_tokens("it crashes when I start it"), None, ["tickets"], 5)
-    best = max(passages, key=lambda passage: passage.lexical)
-    assert (best.path, best.url) == ("issues/1", f"https://github.example/{REPOSITORY}/issues/1")
+    best_passage = max(passages, key=lambda passage: passage.lexical)
+    assert (best_passage.path, best_passage.url) == ("issues/1", f"https://github.example/{REPOSITORY}/issues/1")
     forge.tickets[1].body, forge.tickets[1].age = "When I stop it.", 1
     second_report = await refresh(project(forge, tmp_path), store, embedder, SyncOptions(200))
     assert (second_report.updated, second_report.unchanged, second_report.deleted) == (1, 4, 0)
@@ -499,10 +499,10 @@ async def test_another_choice_is_another_record(forge: ForgePeer, tmp_path: Path
 
 async def test_a_text_that_is_missing_is_read_again(forge: ForgePeer, tmp_path: Path) -> None:
     source = project(forge, tmp_path)
-    before = await read(source)
+    documents_before = await read(source)
     next(tmp_path.glob("*.md")).unlink()
     (tmp_path / "half.new").write_text("x", "utf-8")
-    assert await read(source) == before
+    assert await read(source) == documents_before
     assert not (tmp_path / "half.new").exists()
 
 

@@ -163,9 +163,9 @@ async def read(folder: Path, **changes: object) -> tuple[dict[str, Document], di
 async def test_a_document_is_read(name: str, tmp_path: Path) -> None:
     data, expected = FILES[name]
     (tmp_path / name).write_bytes(data)
-    documents, skipped = await read(tmp_path)
+    documents, skipped_counts = await read(tmp_path)
     document = documents[name]
-    assert skipped == {}
+    assert skipped_counts == {}
     assert document.kind == "markdown"
     for part in expected:
         assert part in document.text
@@ -177,8 +177,8 @@ async def test_a_document_is_read(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["half", "noise", "other"])
 async def test_a_damaged_document_stops_nothing(name: str, damage: str, tmp_path: Path) -> None:
     data = FILES[name][0]
-    broken = {"half": data[: len(data) // 2], "noise": b"\x00\xff" * 300, "other": b"PK\x03\x04 nothing"}[damage]
-    (tmp_path / name).write_bytes(broken)
+    contents = {"half": data[: len(data) // 2], "noise": b"\x00\xff" * 300, "other": b"PK\x03\x04 nothing"}[damage]
+    (tmp_path / name).write_bytes(contents)
     (tmp_path / "good.md").write_text("Good.")
     documents, _ = await read(tmp_path)
     assert documents["good.md"].text == "Good."
@@ -219,21 +219,21 @@ def test_a_scan_is_left_out() -> None:
 async def test_their_size_has_its_own_limit(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(FILES["a.pdf"][0])
     (tmp_path / "good.md").write_text("Good.")
-    documents, skipped = await read(tmp_path, max_file_kb=1, max_document_kb=2)
+    documents, skipped_counts = await read(tmp_path, max_file_kb=1, max_document_kb=2)
     assert set(documents) == {"a.pdf", "good.md"}
     (tmp_path / "a.pdf").write_bytes(FILES["a.pdf"][0] + b" " * 3000)
-    documents, skipped = await read(tmp_path, max_document_kb=2)
+    documents, skipped_counts = await read(tmp_path, max_document_kb=2)
     assert set(documents) == {"good.md"}
-    assert skipped == {"too large": 1}
+    assert skipped_counts == {"too large": 1}
 
 
 @pytest.mark.parametrize(
     "text", ["openapi: 3", "openapi: [", '{"openapi": "3", "paths": 3}', "swagger: 2\npaths:\n  /x: 7\n", "a: b"]
 )
 def test_what_is_no_api_stays_as_it_is(text: str) -> None:
-    described, kind = read_document("x.yaml", "text", text.encode())
-    assert described == text or described.startswith("# API")
-    assert kind == "text" or described.startswith("# API")
+    markdown, kind = read_document("x.yaml", "text", text.encode())
+    assert markdown == text or markdown.startswith("# API")
+    assert kind == "text" or markdown.startswith("# API")
 
 
 BODY = {
@@ -325,7 +325,7 @@ def test_what_is_sent_and_comes_back_is_read() -> None:
 
 
 def test_the_body_of_an_older_description_is_read() -> None:
-    described = {
+    description = {
         "swagger": "2.0",
         "consumes": ["application/json"],
         "definitions": {"Pet": {"properties": {"name": {"type": "string", "description": "how it is called"}}}},
@@ -344,7 +344,7 @@ def test_the_body_of_an_older_description_is_read() -> None:
             }
         },
     }
-    text, _ = read_document("x.json", "text", json.dumps(described).encode())
+    text, _ = read_document("x.json", "text", json.dumps(description).encode())
     for part in (
         "| id | path | Which (integer, required) |",
         "Request body (required)\n\nAs `application/json`: Pet\n\n",
@@ -372,8 +372,8 @@ def test_references_that_go_round_or_nowhere_end(reference: object) -> None:
     }
     content = {"content": {"a/b": {"schema": {"$ref": "#/components/b"}}}}
     paths = {"/x": {"get": operation, "put": {"requestBody": content, "summary": "There"}}, "/y": entry}
-    described = {"openapi": "3.1", "paths": paths, "components": round_about}
-    text, kind = read_document("x.json", "text", json.dumps(described).encode())
+    description = {"openapi": "3.1", "paths": paths, "components": round_about}
+    text, kind = read_document("x.json", "text", json.dumps(description).encode())
     assert kind == "markdown"
     assert "## GET /x\n\nHere" in text
     assert "## PUT /x\n\nThere" in text
@@ -385,17 +385,17 @@ async def test_a_long_description_of_an_api_is_read_and_other_data_is_not(tmp_pa
         for number in range(900)
     }
     # With its keys in order, as some tools write it, the mark of what it is comes last.
-    described = json.dumps({"paths": paths, "swagger": "2.0"})
-    assert 64_000 < len(described) < 1_000_000
-    (tmp_path / "api.json").write_text(described)
+    description = json.dumps({"paths": paths, "swagger": "2.0"})
+    assert 64_000 < len(description) < 1_000_000
+    (tmp_path / "api.json").write_text(description)
     (tmp_path / "data.json").write_text(json.dumps({"values": list(range(30_000))}))
     (tmp_path / "small.json").write_text('{"openapi": "is only a word here"}')
-    documents, skipped = await read(tmp_path)
-    assert skipped == {}
+    documents, skipped_counts = await read(tmp_path)
+    assert skipped_counts == {}
     assert documents["api.json"].kind == "markdown"
     assert "## GET /thing899\n\nThing 899" in documents["api.json"].text
     assert documents["data.json"].text == ""
     assert documents["small.json"].text == '{"openapi": "is only a word here"}'
-    documents, skipped = await read(tmp_path, max_file_kb=16)
+    documents, skipped_counts = await read(tmp_path, max_file_kb=16)
     assert set(documents) == {"small.json"}
-    assert skipped == {"too large": 2}
+    assert skipped_counts == {"too large": 2}

@@ -129,8 +129,8 @@ async def test_what_is_skipped_is_counted(repository: Path, tmp_path: Path) -> N
 
 async def test_pointers_of_large_files_and_unreadable_names_are_skipped(repository: Path, tmp_path: Path) -> None:
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 12345\n"
-    about = f"# About pointers\n\n{pointer}" + "more words " * 200
-    commit(repository, {"a.md": pointer, "a.pdf": pointer, "about.md": about})
+    text = f"# About pointers\n\n{pointer}" + "more words " * 200
+    commit(repository, {"a.md": pointer, "a.pdf": pointer, "about.md": text})
     (repository / os.fsdecode(b"caf\xe9.md")).write_text("x")
     git(repository, "add", "-A")
     git(repository, "commit", "-qm", "odd")
@@ -154,16 +154,16 @@ async def test_submodules_are_left_alone_and_the_log_says_so(
 
 async def test_content_is_looked_at_once(repository: Path, tmp_path: Path) -> None:
     commit(repository, {"a.md": b"a\0b", "b.md": " \n"})
-    skipped = (await source(repository, tmp_path).listing()).skipped
+    skipped_counts = (await source(repository, tmp_path).listing()).skipped
     memory = tmp_path / "git/docs.json"
     data = json.loads(memory.read_text())
     assert {key: len(blobs) for key, blobs in data["faults"].items()} == {"": 2, "binary": 1, "empty": 1}
-    written = memory.stat().st_mtime_ns
-    assert (await source(repository, tmp_path).listing()).skipped == skipped
-    assert memory.stat().st_mtime_ns == written
+    modified_at = memory.stat().st_mtime_ns
+    assert (await source(repository, tmp_path).listing()).skipped == skipped_counts
+    assert memory.stat().st_mtime_ns == modified_at
     for damage in ("{", "[]", '{"format": 0}', '{"format": 1, "faults": 3}'):
         memory.write_text(damage)
-        assert (await source(repository, tmp_path).listing()).skipped == skipped
+        assert (await source(repository, tmp_path).listing()).skipped == skipped_counts
         assert json.loads(memory.read_text()) == data
 
 
@@ -203,8 +203,8 @@ async def test_branches_and_tags(repository: Path, tmp_path: Path) -> None:
     newest = commit(repository, {"feature.md": "x"})
     git(repository, "checkout", "-q", "main")
     for make in (
-        lambda **more: source(repository, tmp_path, **more),
-        lambda **more: remote(repository, tmp_path, **more),
+        lambda **changes: source(repository, tmp_path, **changes),
+        lambda **changes: remote(repository, tmp_path, **changes),
     ):
         assert (await make(branch="feature/x").listing()).revision == newest
         assert "feature.md" not in (await make(branch="v1").listing()).fingerprints
@@ -292,10 +292,10 @@ async def test_a_remote_is_cloned_once_and_fetched_after(repository: Path, tmp_p
     assert git(clone, "rev-list", "--count", "refs/kimas/default") == "1"
     inode = clone.stat().st_ino
     revision = commit(repository, {"README.md": "# New\n", "src/a.py": None, "b.md": "b\n"})
-    for again in (item, remote(repository, tmp_path)):
-        listing = await again.listing()
+    for repository_source in (item, remote(repository, tmp_path)):
+        listing = await repository_source.listing()
         assert (listing.revision, listing.stale, clone.stat().st_ino) == (revision, "", inode)
-        assert {path: document.text for path, document in (await read(again, listing)).items()} == {
+        assert {path: document.text for path, document in (await read(repository_source, listing)).items()} == {
             "README.md": "# New\n",
             "b.md": "b\n",
         }
@@ -326,9 +326,9 @@ async def test_an_unreachable_remote_leaves_the_old_state_and_says_so(repository
 
 
 async def test_nothing_cloned_and_unreachable_names_the_address_without_credentials(tmp_path: Path) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        url = f"http://user:s3cret@127.0.0.1:{closed.getsockname()[1]}/o/r.git?private_token=s3cret"
+    with socket.socket() as closed_socket:
+        closed_socket.bind(("127.0.0.1", 0))
+        url = f"http://user:s3cret@127.0.0.1:{closed_socket.getsockname()[1]}/o/r.git?private_token=s3cret"
         with pytest.raises(SourceError) as caught:
             await source(url, tmp_path, timeout_s=20).listing()
     message = str(caught.value)
@@ -447,13 +447,13 @@ def unpack(clone: Path) -> None:
 
 async def test_a_local_repository_may_lack_files(repository: Path, tmp_path: Path) -> None:
     blob = git(repository, "rev-parse", "HEAD:README.md")
-    lost = repository / ".git/objects" / blob[:2] / blob[2:]
-    lost.rename(tmp_path / "blob")
+    object_file = repository / ".git/objects" / blob[:2] / blob[2:]
+    object_file.rename(tmp_path / "blob")
     item = source(repository, tmp_path)
     listing = await item.listing()
     assert (set(listing.fingerprints), listing.skipped) == ({"src/a.py"}, {"not in the repository": 1})
-    lost.parent.mkdir(exist_ok=True)
-    (tmp_path / "blob").rename(lost)
+    object_file.parent.mkdir(exist_ok=True)
+    (tmp_path / "blob").rename(object_file)
     assert set((await item.listing()).fingerprints) == {"README.md", "src/a.py"}
 
 

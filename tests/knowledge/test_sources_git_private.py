@@ -62,7 +62,7 @@ def everything_said(error: BaseException) -> str:
     return text
 
 
-def written(folder: Path) -> bytes:
+def read_all_bytes(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file())
 
 
@@ -81,7 +81,7 @@ async def test_a_token_opens_the_repository_and_is_written_nowhere(
         assert isinstance(token, GitRepository)
         assert await token.latest_commit() == revision
     assert server.tokens
-    assert TOKEN.encode() not in written(tmp_path / "data")
+    assert TOKEN.encode() not in read_all_bytes(tmp_path / "data")
     assert not helper.exists()
     assert TOKEN not in (get_clone(tmp_path) / "config").read_text()
     assert TOKEN not in caplog.text
@@ -91,10 +91,10 @@ async def test_a_token_opens_the_repository_and_is_written_nowhere(
 
 async def test_a_token_stands_in_no_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_TOKEN", TOKEN)
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}/r.git"
+    with socket.socket() as silent_socket:
+        silent_socket.bind(("127.0.0.1", 0))
+        silent_socket.listen()
+        url = f"http://127.0.0.1:{silent_socket.getsockname()[1]}/r.git"
         task = asyncio.create_task(with_token(url, tmp_path).listing())
         async with asyncio.timeout(60):
             while "git-remote-http" not in processes() or url not in processes():
@@ -146,10 +146,10 @@ async def test_a_redirect_inward_keeps_what_was_known(server: GitServer, tmp_pat
     server.token = ""
     item = source(server.url("r.git"), tmp_path)
     listing_before = await item.listing()
-    with GitServer(tmp_path / "served").running() as inside:
-        server.redirect_to = f"http://127.0.0.1:{inside.port}"
+    with GitServer(tmp_path / "served").running() as inner_server:
+        server.redirect_to = f"http://127.0.0.1:{inner_server.port}"
         listing = await item.listing()
-        assert inside.requests == []
+        assert inner_server.requests == []
     assert listing.fingerprints == listing_before.fingerprints
     assert "redirects to another host" in listing.stale
 
@@ -207,10 +207,10 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
     """Return a function that puts a stand-in for ssh first on the path; it returns where the arguments are kept."""
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
 
-    def put(refusal: str = "") -> Path:
+    def put(error_text: str = "") -> Path:
         program = tmp_path / "bin/ssh"
         program.parent.mkdir(exist_ok=True)
-        program.write_text(STAND_IN.format(log=tmp_path / "arguments", refusal=refusal))
+        program.write_text(STAND_IN.format(log=tmp_path / "arguments", refusal=error_text))
         program.chmod(0o755)
         return tmp_path / "arguments"
 

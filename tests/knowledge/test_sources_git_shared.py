@@ -118,13 +118,13 @@ print(len(asyncio.run(one.listing()).fingerprints))
 
 async def test_processes_at_once_share_the_transfer(server: GitServer, tmp_path: Path) -> None:
     arguments = [server.url("r.git"), str(tmp_path / "data")]
-    running = [
+    refresh_tasks = [
         await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", PROCESS, name, *arguments), cwd=ROOT, stdout=subprocess.PIPE
         )
         for name in ("a", "b")
     ]
-    outputs = [(await process.communicate())[0] for process in running]
+    outputs = [(await process.communicate())[0] for process in refresh_tasks]
     assert [int(output) for output in outputs] == [4, 4]
     assert len(server.transfers) == 1
 
@@ -170,7 +170,9 @@ async def test_a_branch_that_is_gone_hurts_its_own_source_only(
 
 @pytest.mark.parametrize("form", ["served", "local"])
 async def test_several_branches_in_one_source(form: str, server: GitServer, repository: Path, tmp_path: Path) -> None:
-    old = commit(repository, {"docs/b.md": "# B, version one\n", "pkg/__init__.py": "x = 1\n", "plain.txt": "one\n"})
+    old_commit = commit(
+        repository, {"docs/b.md": "# B, version one\n", "pkg/__init__.py": "x = 1\n", "plain.txt": "one\n"}
+    )
     git(repository, "branch", "v1")
     new = commit(repository, {"docs/b.md": "# B, version two\n", "docs/a.md": None, "plain.txt": "two\n"})
     url = server.url("r.git") if form == "served" else str(repository)
@@ -185,7 +187,7 @@ async def test_several_branches_in_one_source(form: str, server: GitServer, repo
     documents = await read(item, listing)
     assert documents["main:docs/b.md"].text == "# B, version two\n"
     assert documents["v1:docs/b.md"].text == "# B, version one\n"
-    assert documents["v1:docs/b.md"].url == f"https://x.example/{old}/docs/b.md#L{{start}}"
+    assert documents["v1:docs/b.md"].url == f"https://x.example/{old_commit}/docs/b.md#L{{start}}"
     assert documents["main:docs/b.md"].url == f"https://x.example/{new}/docs/b.md#L{{start}}"
     assert (documents["v1:plain.txt"].title, documents["v1:plain.txt"].edition) == ("plain.txt", "v1")
     inner = documents["main:pkg/__init__.py"]
@@ -199,7 +201,7 @@ async def test_several_branches_in_one_source(form: str, server: GitServer, repo
         await store.close()
     assert {passage.path for passage in passages} >= {"main:docs/b.md", "v1:docs/b.md"}
     assert {passage.url for passage in passages if passage.path == "v1:docs/b.md"} == {
-        f"https://x.example/{old}/docs/b.md#L1"
+        f"https://x.example/{old_commit}/docs/b.md#L1"
     }
 
 
@@ -267,14 +269,14 @@ async def test_a_clone_that_another_is_writing_to_is_waited_for(server: GitServe
 
 async def test_the_preset_clones_once(server: GitServer, tmp_path: Path) -> None:
     settings = load_settings([ROOT / "config/presets/agentscope-qa.yaml"], (), {}, require_secrets=False)
-    addressed = {
+    addresses = {
         name: item.model_copy(update={"url": server.url("r.git")})
         for name, item in settings.sources.items()
         if isinstance(item, GitSource)
     }
     assert len({clone_name(item.url) for item in settings.sources.values() if isinstance(item, GitSource)}) == 1
     listings = [
-        await open_source(name, git_source, tmp_path / "data").listing() for name, git_source in addressed.items()
+        await open_source(name, git_source, tmp_path / "data").listing() for name, git_source in addresses.items()
     ]
     assert [len(listing.fingerprints) for listing in listings] == [2, 1, 1]
     assert (len(server.transfers), len(clones(tmp_path))) == (1, 1)
@@ -297,19 +299,19 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_state_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    fetched = {"main": {"round": 3, "at": 17.5}}
-    state = {"remote": "https://x.example/r", "round": 3, "present": ["docs"], "fetched": fetched, "followers": {}}
+    branches = {"main": {"round": 3, "at": 17.5}}
+    state = {"remote": "https://x.example/r", "round": 3, "present": ["docs"], "fetched": branches, "followers": {}}
     (tmp_path / "kimas.json").write_text(json.dumps(state), "utf-8")
     fetches = {"main": BranchFetch(3, 17.5)}
     assert read_state(tmp_path) == CloneState("https://x.example/r", 3, ["docs"], fetches, {})
 
 
 def test_addresses_of_one_repository_share_a_clone_name() -> None:
-    same = ["https://x.example/o/r.git", "https://x.example/o/r", "https://u:p@x.example/o/r.git/"]
-    assert len(set(map(clone_name, same))) == 1
+    equal_urls = ["https://x.example/o/r.git", "https://x.example/o/r", "https://u:p@x.example/o/r.git/"]
+    assert len(set(map(clone_name, equal_urls))) == 1
     other = ["https://x.example/o/s", "https://y.example/o/r", "ssh://a@x.example/~/r", "ssh://b@x.example/~/r"]
-    assert len({*map(clone_name, other), clone_name(same[0])}) == 5
-    assert all("p@" not in clone_name(url) for url in same)
+    assert len({*map(clone_name, other), clone_name(equal_urls[0])}) == 5
+    assert all("p@" not in clone_name(url) for url in equal_urls)
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ COUNT = SEGMENT_SIZE + 700
 
 
 def rows(count: int, path: str, first: int = 0, source: str = "docs", edition: str = "1") -> list[PassageRow]:
-    drawn = np.random.default_rng(first + 1).standard_normal((count, DIMENSION)).astype(np.float32)
-    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    numbers = np.random.default_rng(first + 1).standard_normal((count, DIMENSION)).astype(np.float32)
+    numbers /= np.linalg.norm(numbers, axis=1, keepdims=True)
     return [
         PassageRow(
             Passage(
@@ -43,7 +43,7 @@ def rows(count: int, path: str, first: int = 0, source: str = "docs", edition: s
             f"common word{number % 50}",
             vector,
         )
-        for number, vector in enumerate(drawn, first)
+        for number, vector in enumerate(numbers, first)
     ]
 
 
@@ -64,9 +64,9 @@ async def test_many_who_ask_at_once_get_what_each_gets_alone(store: SqliteStore)
     await store.replace("docs", ["a.md"], ours)
     vectors = np.array([row.vector for row in ours])
     questions = [vectors[number * 100] for number in range(40)]
-    for many in (questions[:1], questions[:3], questions):
-        together = await asyncio.gather(*(store.search("word3", vector, ["docs"], 10) for vector in many))
-        for vector, passages in zip(many, together, strict=True):
+    for batch in (questions[:1], questions[:3], questions):
+        results = await asyncio.gather(*(store.search("word3", vector, ["docs"], 10) for vector in batch))
+        for vector, passages in zip(batch, results, strict=True):
             cosines = vectors @ vector
             nearest = {ours[place].passage.id for place in np.argsort(-cosines)[:10]}
             assert nearest <= found_ids(passages)
@@ -119,12 +119,12 @@ async def test_a_compact_index_finds_what_an_exact_one_does(tmp_path: Path) -> N
     draw = np.random.default_rng(5)
     topics = draw.standard_normal((12, DIMENSION)).astype(np.float32)
     ours = [*rows(COUNT, "a.md"), *rows(50, "b.md", COUNT, "small")]
-    near = [
+    near_ids = [
         PassageRow(row.passage, row.fingerprint, row.tokens, topics[number % 12] / 10 + row.vector)
         for number, row in enumerate(ours)
     ]
     exact = await open_sqlite(tmp_path / "passages", "test", DIMENSION)
-    await exact.replace("docs", ["a.md"], near)
+    await exact.replace("docs", ["a.md"], near_ids)
     compact = await open_sqlite(tmp_path / "passages", "test", DIMENSION, memory_bytes=0)
     try:
         found_count, expected_count = 0, 0

@@ -68,8 +68,8 @@ class World:
             "cache_s": 0,
         }
         private = {"allow_private": ["127.0.0.1"]}
-        standing = {"kind": "standing", "of": "web", "queries": [LATEST, OPEN], **self.standing}
-        sources = {"web": {**web, **private, **self.live}, "common": standing}
+        standing_source = {"kind": "standing", "of": "web", "queries": [LATEST, OPEN], **self.standing}
+        sources = {"web": {**web, **private, **self.live}, "common": standing_source}
         agents = {"online": {"sources": ["common", "web"]}}
         return Settings.model_validate({"data_dir": self.data, "sources": sources, "agents": agents, **self.more})
 
@@ -154,8 +154,8 @@ async def test_a_result_that_comes_again_is_not_embedded_again(world: World) -> 
     report = await world.refresh()
     assert (report.unchanged, report.added, report.updated, report.deleted) == (2, 0, 0, 0)
     assert len(world.embedder.embedded) == embedded
-    observed = [result.found_at for result in load_record(get_record_folder(world.data, "common")).results.values()]
-    assert observed == [world.now] * 2
+    found_times = [result.found_at for result in load_record(get_record_folder(world.data, "common")).results.values()]
+    assert found_times == [world.now] * 2
     (release,) = (text for text in await world.texts() if "Rocket" in text)
     assert "(dated 5 hours ago)\n(found " in release
     assert "2 hours" not in release
@@ -280,10 +280,10 @@ async def test_the_library_never_shows_what_has_expired(world: World) -> None:
 
 async def test_an_answer_made_from_it_is_not_given_again_either(world: World) -> None:
     await world.refresh()
-    before = await SourceVersions(world.open_filter()).get_versions(["common"], 0)
-    assert await SourceVersions(world.open_filter()).get_versions(["common"], 0) == before
+    versions_before = await SourceVersions(world.open_filter()).get_versions(["common"], 0)
+    assert await SourceVersions(world.open_filter()).get_versions(["common"], 0) == versions_before
     world.now += 49 * HOUR
-    assert await SourceVersions(world.open_filter()).get_versions(["common"], 0) == {"common": ""} != before
+    assert await SourceVersions(world.open_filter()).get_versions(["common"], 0) == {"common": ""} != versions_before
 
 
 async def test_expired_passages_take_no_place_from_other_sources(world: World) -> None:
@@ -314,14 +314,17 @@ def test_of_two_sides_the_more_similar_one_stays_whole() -> None:
     def make_passage(name: str, source: str, url: str, similarity: float) -> Passage:
         return Passage(name, source, name, "Title", "text", url, similarity=similarity)
 
-    stored = [make_passage("a", "common", "https://x.org/a", 0.5), make_passage("b", "common", "https://x.org/a", 0.3)]
-    live = [make_passage("c", "web", "https://x.org/a", 0.4), make_passage("d", "web", "https://x.org/d", 0.1)]
+    stored_passages = [
+        make_passage("a", "common", "https://x.org/a", 0.5),
+        make_passage("b", "common", "https://x.org/a", 0.3),
+    ]
+    live_passages = [make_passage("c", "web", "https://x.org/a", 0.4), make_passage("d", "web", "https://x.org/d", 0.1)]
     site = make_passage("e", "site", "https://x.org/a", 0.2)
-    passages = deduplicate([*stored, site], live, {"common": "web"})
+    passages = deduplicate([*stored_passages, site], live_passages, {"common": "web"})
     assert {passage.id for passage in passages} == {"a", "b", "d", "e"}
     nearer = [make_passage("c", "web", "https://x.org/a", 0.6)]
-    assert {passage.id for passage in deduplicate(stored, nearer, {"common": "web"})} == {"c"}
-    assert len(deduplicate(stored, nearer, {})) == 3
+    assert {passage.id for passage in deduplicate(stored_passages, nearer, {"common": "web"})} == {"c"}
+    assert len(deduplicate(stored_passages, nearer, {})) == 3
     odd = [make_passage("f", "common", "http://[x", 0.1), make_passage("g", "web", "http://[x", 0.2)]
     assert [passage.id for passage in deduplicate(odd[:1], odd[1:], {"common": "web"})] == ["g"]
 

@@ -193,13 +193,13 @@ async def test_a_failed_write_keeps_the_batches_before_it(
     source.texts = {f"{number}.md": markdown("apple", "pear") for number in range(300)}
     with pytest.raises(StoreError, match="no space"):
         await refresh(source, Interrupted(store, 3, full), embedder, SyncOptions(200, batch_passages=150))
-    retained = await store.manifest("docs")
-    per_document = {stored_document.passage_count for stored_document in retained.values()}
-    assert 0 < len(retained) < 300
+    manifest = await store.manifest("docs")
+    per_document = {stored_document.passage_count for stored_document in manifest.values()}
+    assert 0 < len(manifest) < 300
     assert len(per_document) == 1
     report = await run(source, store, embedder)
-    assert counts(report) == (300 - len(retained), 0, 0, len(retained))
-    assert len(embedder.embedded) == (300 - len(retained)) * per_document.pop()
+    assert counts(report) == (300 - len(manifest), 0, 0, len(manifest))
+    assert len(embedder.embedded) == (300 - len(manifest)) * per_document.pop()
     assert report.passages == len(await store.vectors("docs"))
 
 
@@ -212,11 +212,11 @@ async def test_a_cancelled_refresh_leaves_whole_documents(
     tasks.append(asyncio.create_task(refresh(source, interrupted, embedder, SyncOptions(200, batch_passages=150))))
     with pytest.raises(asyncio.CancelledError):
         await tasks[0]
-    retained = await store.manifest("docs")
-    assert 0 < len(retained) < 300
-    assert len({stored_document.passage_count for stored_document in retained.values()}) == 1
+    manifest = await store.manifest("docs")
+    assert 0 < len(manifest) < 300
+    assert len({stored_document.passage_count for stored_document in manifest.values()}) == 1
     report = await run(source, store, embedder)
-    assert (report.added, report.passages) == (300 - len(retained), len(await store.vectors("docs")))
+    assert (report.added, report.passages) == (300 - len(manifest), len(await store.vectors("docs")))
 
 
 async def test_a_broken_embedder_keeps_the_old_knowledge(
@@ -250,10 +250,10 @@ def test_the_lock_is_held_by_one_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_daemon_and_a_refresh_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    with daemon_lock(tmp_path), refresh_lock(tmp_path), pytest.raises(StoreLocked) as refusal, daemon_lock(tmp_path):
+    with daemon_lock(tmp_path), refresh_lock(tmp_path), pytest.raises(StoreLocked) as error_info, daemon_lock(tmp_path):
         pytest.fail("two daemons")
-    assert str(tmp_path / DAEMON_LOCK) in str(refusal.value)
-    assert "its own data_dir" in str(refusal.value)
+    assert str(tmp_path / DAEMON_LOCK) in str(error_info.value)
+    assert "its own data_dir" in str(error_info.value)
     with daemon_lock(tmp_path):
         pass
 

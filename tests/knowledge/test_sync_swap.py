@@ -109,11 +109,11 @@ async def test_a_refresh_that_fails_before_the_swap_leaves_the_old_edition_whole
         source = edition("banana", range(60))
         with pytest.raises(StoreError, match="disk"):
             await refresh(source, Counted(store, fail_after=1), embedder, SyncOptions(50, batch_passages=200))
-        retained = await store.manifest("docs")
-        assert 20 < len(retained) < 60, "what is new stays"
+        manifest = await store.manifest("docs")
+        assert 20 < len(manifest) < 60, "what is new stays"
         embedder.embedded.clear()
         report = await refresh(source, store, embedder, SyncOptions(50, batch_passages=200))
-        assert (report.added, report.updated) == (60 - len(retained), 20)
+        assert (report.added, report.updated) == (60 - len(manifest), 20)
         await asyncio.sleep(1.1)
         assert set(await seen_in(store)) == {"banana"}
     finally:

@@ -65,7 +65,7 @@ async def opened(
 
 
 @asynccontextmanager
-async def connected(settings: WeaviateSettings) -> AsyncIterator[Cluster]:
+async def connect_cluster(settings: WeaviateSettings) -> AsyncIterator[Cluster]:
     cluster = await connect(settings)
     try:
         yield cluster
@@ -145,10 +145,12 @@ class TestWithoutServer:
             with pytest.raises(StoreError, match=r"version 1\.30\.4: it needs 1\.33 or newer"):
                 await open_weaviate(settings, "test", DIMENSION)
 
-    @pytest.mark.parametrize("wrong", [{"collection": "small"}, {"tenant": "a b"}, {"batch": 0}, {"grpc_port": 8080}])
-    def test_wrong_settings(self, wrong: dict[str, object]) -> None:
+    @pytest.mark.parametrize(
+        "invalid_settings", [{"collection": "small"}, {"tenant": "a b"}, {"batch": 0}, {"grpc_port": 8080}]
+    )
+    def test_wrong_settings(self, invalid_settings: dict[str, object]) -> None:
         with pytest.raises(ValidationError):
-            WeaviateSettings.model_validate(wrong)
+            WeaviateSettings.model_validate(invalid_settings)
 
     async def test_files_are_the_default(self, tmp_path: Path) -> None:
         store = await open_store(StoreSettings(), tmp_path, "test", DIMENSION)
@@ -162,10 +164,10 @@ class TestCompose:
 
     @pytest.fixture
     def service(self) -> dict[str, Any]:
-        read = read_yaml(Path(__file__).parents[2] / "config" / "compose.yaml").data
-        assert set(read) == {"services", "volumes"}
-        service: dict[str, Any] = read["services"]["weaviate"]
-        assert {mount.split(":")[0] for mount in service["volumes"]} == set(read["volumes"])
+        compose = read_yaml(Path(__file__).parents[2] / "config" / "compose.yaml").data
+        assert set(compose) == {"services", "volumes"}
+        service: dict[str, Any] = compose["services"]["weaviate"]
+        assert {mount.split(":")[0] for mount in service["volumes"]} == set(compose["volumes"])
         return service
 
     def test_ports_are_those_of_the_settings_and_of_this_machine(self, service: dict[str, Any]) -> None:
@@ -198,7 +200,7 @@ class TestRows:
         results = list(slot_ranges(total, 500))
         assert results[0][0] == 0
         assert results[-1][1] == SLOT_COUNT
-        assert all(before[1] == after[0] for before, after in pairwise(results))
+        assert all(earlier_result[1] == later_result[0] for earlier_result, later_result in pairwise(results))
         assert len(results) == -(-total // 500)
 
     def test_slots_are_spread_evenly(self) -> None:
@@ -260,7 +262,7 @@ class TestTenants:
 
 
 async def _forget_collections(settings: WeaviateSettings) -> None:
-    async with connected(settings) as cluster:
+    async with connect_cluster(settings) as cluster:
         for name in (PASSAGES, DOCUMENTS):
             await cluster._client.collections.delete(settings.collection + name)
 
@@ -269,7 +271,7 @@ class TestWriters:
     async def test_what_a_dead_writer_left_is_not_seen_and_goes(self, settings: WeaviateSettings) -> None:
         rows = [row("a", "a.md", tokens="apple", seed=1), row("b", "b.md", tokens="apple", seed=2)]
         half = [row("new", "a.md", tokens="apple", seed=3, print_="2")]
-        async with opened(settings) as store, connected(settings) as cluster:
+        async with opened(settings) as store, connect_cluster(settings) as cluster:
             await put(store, rows)
             await cluster.put(PASSAGES, list(make_passage_objects(half, "docs", 2)))
             await cluster.put(DOCUMENTS, list(make_document_objects(half, {}, "docs", 2)))
@@ -281,7 +283,7 @@ class TestWriters:
 
     async def test_what_was_replaced_is_not_seen_before_it_is_deleted(self, settings: WeaviateSettings) -> None:
         newer = [row("a", "a.md", tokens="newer", seed=5, print_="2")]
-        async with opened(settings) as store, connected(settings) as cluster:
+        async with opened(settings) as store, connect_cluster(settings) as cluster:
             await put(store, [row("a", "a.md", tokens="older"), row("a2", "a.md"), row("b", "b.md", tokens="older")])
             # The same as `replace` until it is killed right behind its commit.
             await cluster.put(PASSAGES, list(make_passage_objects(newer, "docs", 2)))
@@ -300,7 +302,7 @@ class TestWriters:
             assert len(objects) == 2
 
     async def test_one_source_has_one_writer(self, settings: WeaviateSettings) -> None:
-        async with opened(settings) as store, connected(settings) as cluster:
+        async with opened(settings) as store, connect_cluster(settings) as cluster:
             async with hold_lease(cluster, "docs", 60):
                 with pytest.raises(StoreLocked, match="another process is writing source docs"):
                     await put(store, [row("a", "a.md")])
@@ -309,14 +311,14 @@ class TestWriters:
             assert len(await store.manifest("docs")) == 1
 
     async def test_the_claim_of_a_dead_writer_runs_out(self, settings: WeaviateSettings) -> None:
-        async with opened(settings) as store, connected(settings) as cluster:
+        async with opened(settings) as store, connect_cluster(settings) as cluster:
             soon = int((time.time() + 0.5) * 1000)
             assert await cluster.create(NewObject(lease_key("docs"), {"owner": "dead", "until": soon}))
             await put(store, [row("a", "a.md")])
             assert await cluster.get([lease_key("docs")]) == {}
 
     async def test_a_writer_that_lost_its_claim_commits_nothing(self, settings: WeaviateSettings) -> None:
-        async with opened(settings) as store, connected(settings) as cluster:
+        async with opened(settings) as store, connect_cluster(settings) as cluster:
             async with hold_lease(cluster, "docs", 60) as claim:
                 await cluster.put(DOCUMENTS, [NewObject(lease_key("docs"), {"owner": "new", "until": 1})])
                 with pytest.raises(StoreLocked, match="took over"):
@@ -325,16 +327,18 @@ class TestWriters:
             assert await store.manifest("docs") == {}
 
     async def test_refused_objects_are_counted(self, settings: WeaviateSettings) -> None:
-        async with opened(settings), connected(settings) as cluster:
-            good, bad = (NewObject(commit_key(name), {"passages": value}) for name, value in (("x", 1), ("y", "many")))
+        async with opened(settings), connect_cluster(settings) as cluster:
+            valid_commit, invalid_commit = (
+                NewObject(commit_key(name), {"passages": value}) for name, value in (("x", 1), ("y", "many"))
+            )
             with pytest.raises(StoreError, match=r"refused 1 of 2 objects, the first: .*passages"):
-                await cluster.put(DOCUMENTS, [good, bad])
+                await cluster.put(DOCUMENTS, [valid_commit, invalid_commit])
             with pytest.raises(StoreError, match="refused all of 1 objects"):
-                await cluster.put(DOCUMENTS, [bad])
+                await cluster.put(DOCUMENTS, [invalid_commit])
 
     async def test_a_server_that_takes_nothing_more(self, settings: WeaviateSettings) -> None:
         """What a server does whose disk is nearly full: it makes its shards read-only."""
-        async with opened(settings) as store, connected(settings) as cluster:
+        async with opened(settings) as store, connect_cluster(settings) as cluster:
             await put(store, [row("a", "a.md", tokens="apple")])
             for name in (PASSAGES, DOCUMENTS):
                 await cluster._collections[name].config.update_shards(status="READONLY")
@@ -360,9 +364,9 @@ class TestWriters:
         async with opened(settings) as store:
             await put(store, rows)
             assert len(await store.manifest("docs")) == 1200
-            read = await store.vectors("docs")
+            vectors = await store.vectors("docs")
         expected = np.array([passage_row.vector for passage_row in rows])
-        np.testing.assert_allclose(np.sort(read, axis=0), np.sort(expected, axis=0), rtol=1e-6)
+        np.testing.assert_allclose(np.sort(vectors, axis=0), np.sort(expected, axis=0), rtol=1e-6)
 
 
 async def test_a_rebuild_with_the_same_model_is_noticed(settings: WeaviateSettings) -> None:
@@ -396,8 +400,8 @@ class TestCopying:
             0,
         )
         await origin.replace("docs", ["p0.md", "p1.md"], [row("new", "p0.md", print_="2")])
-        changed = await copy_source(origin, target, "docs")
-        assert (changed.copied, changed.deleted, changed.unchanged, changed.passages) == (1, 1, 19, 1)
+        report = await copy_source(origin, target, "docs")
+        assert (report.copied, report.deleted, report.unchanged, report.passages) == (1, 1, 19, 1)
         await same(origin, target)
         await origin.close()
         await target.close()
@@ -440,9 +444,11 @@ async def same(item: Store, other: Store) -> None:
     for store in (item, other):
         await store.optimize()
         passages = await store.search("word1 word5 word9", unit(4), ["docs"], 100)
-        plain = {passage.id: (passage.text, passage.title, passage.url, passage.start_line) for passage in passages}
+        values_by_id = {
+            passage.id: (passage.text, passage.title, passage.url, passage.start_line) for passage in passages
+        }
         scores = {passage.id: (passage.similarity, passage.lexical) for passage in passages}
-        result.append((plain, scores))
+        result.append((values_by_id, scores))
     assert result[0][0] == result[1][0]
     for name, pair in result[0][1].items():
         assert pair == pytest.approx(result[1][1][name], rel=1e-4, abs=1e-6)

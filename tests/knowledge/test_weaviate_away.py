@@ -27,7 +27,7 @@ REPLIES = {
 
 
 @asynccontextmanager
-async def listening(reply: bytes | None) -> AsyncIterator[int]:
+async def serve_bytes(reply: bytes | None) -> AsyncIterator[int]:
     """Listen on a port: each connection gets these bytes and ends, or nothing ever."""
     writers = []
 
@@ -49,7 +49,7 @@ async def listening(reply: bytes | None) -> AsyncIterator[int]:
 
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
 async def test_a_server_that_is_away_is_told_from_one_that_refuses(reply: bytes | None) -> None:
-    async with listening(reply) as http_port, listening(reply) as grpc_port:
+    async with serve_bytes(reply) as http_port, serve_bytes(reply) as grpc_port:
         settings = WeaviateSettings(
             host="127.0.0.1", http_port=http_port, grpc_port=grpc_port, read_timeout_s=1, write_timeout_s=1
         )

@@ -33,7 +33,7 @@ KEY = "WEAVIATE_KEY_FOR_TESTS"
 
 
 @asynccontextmanager
-async def opened(settings: WeaviateSettings) -> AsyncIterator[WeaviateStore]:
+async def open_store(settings: WeaviateSettings) -> AsyncIterator[WeaviateStore]:
     store = await open_weaviate(settings, "test", DIMENSION, lease_duration_s=1)
     try:
         yield store
@@ -72,7 +72,7 @@ async def _check_keys(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
         await open_weaviate(node.settings(api_key=Secret(env=KEY)), "test", DIMENSION)
     assert "wrong-key" not in str(error_info.value)
     monkeypatch.setenv(KEY, "right-key")
-    async with opened(node.settings(api_key=Secret(env=KEY))) as store:
+    async with open_store(node.settings(api_key=Secret(env=KEY))) as store:
         await put(store, random_rows(100))
 
 
@@ -88,7 +88,7 @@ async def _check_tls(node: Node, folder: Path, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(StoreError, match=r"not-there\.pem"):
             await open_weaviate(secure, "test", DIMENSION)
         monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
-        async with opened(secure) as store:
+        async with open_store(secure) as store:
             assert len(await search_ids(store)) > 50
             await put(store, [row("a", "a.md", tokens="word1")])
             assert "a" in await search_ids(store)
@@ -99,7 +99,7 @@ async def _check_tls(node: Node, folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 async def _check_going_away(node: Node) -> set[str]:
     """Check what is said while the server is away; return what is found when it is back."""
-    async with opened(node.settings(api_key=Secret(env=KEY), read_timeout_s=3)) as store:
+    async with open_store(node.settings(api_key=Secret(env=KEY), read_timeout_s=3)) as store:
         searches = [asyncio.create_task(search_ids(store)) for _ in range(20)]
         await asyncio.sleep(0.02)
         await node.stop()
@@ -143,7 +143,7 @@ async def test_a_full_disk(tmp_path: Path) -> None:
         (tmp_path / "docs").mkdir()
         (tmp_path / "docs" / "rocket.md").write_text("# Rocket\n\nIt flies to the moon.\n", "utf-8")
         await asyncio.to_thread(deployment.call, "ingest")
-        await _filled(tmp_path, node, limit)
+        await _fill_disk(tmp_path, node, limit)
         (tmp_path / "docs" / "rocket.md").write_text("# Rocket\n\nIt flies to Mars.\n", "utf-8")
         (tmp_path / "docs" / "new.md").write_text("# New\n\nIt stays here.\n", "utf-8")
         result = await asyncio.to_thread(deployment.call, "ingest", code=1)
@@ -172,7 +172,7 @@ def _missing(folder: Path, limit: int) -> int:
     return max(0, int((limit - _used(folder)) / 100 * disk.f_blocks * disk.f_frsize)) + (16 << 20)
 
 
-async def _filled(folder: Path, node: Node, limit: int) -> None:
+async def _fill_disk(folder: Path, node: Node, limit: int) -> None:
     """Fill the disk until the server takes nothing more. Others may free some of it meanwhile."""
     async with asyncio.timeout(90):
         while "Set READONLY" not in await asyncio.to_thread((node.folder / "log").read_text):
@@ -201,12 +201,12 @@ async def test_replicas(tmp_path: Path) -> None:
             StoreError, match=r"too few of its machines are up for knowledge\.store\.weaviate\.replicas"
         ):
             await open_weaviate(first.settings(replicas=4, collection="Four"), "test", DIMENSION)
-        async with opened(first.settings(replicas=3, write_timeout_s=20)) as store:
+        async with open_store(first.settings(replicas=3, write_timeout_s=20)) as store:
             await put(store, random_rows(100))
             await third.stop()
             await put(store, random_rows(100, seed=2))
             assert {name.split("-")[1] for name in await search_ids(store)} == {"2"}
-            async with opened(second.settings(replicas=3)) as other:
+            async with open_store(second.settings(replicas=3)) as other:
                 assert {name.split("-")[1] for name in await search_ids(other)} == {"2"}
             await third.start()
             await third.ready()
@@ -220,6 +220,6 @@ async def test_replicas(tmp_path: Path) -> None:
 
 
 async def _catches_up(node: Node) -> None:
-    async with opened(node.settings(replicas=3, consistency="one")) as store, asyncio.timeout(90):
+    async with open_store(node.settings(replicas=3, consistency="one")) as store, asyncio.timeout(90):
         while {name.split("-")[1] for name in await search_ids(store)} != {"2"}:
             await asyncio.sleep(0.5)

@@ -72,9 +72,9 @@ async def client() -> AsyncIterator[WebClient]:
     ],
 )
 async def test_an_address_that_is_not_public_is_refused(url: str) -> None:
-    with pytest.raises(SourceError) as refusal:
+    with pytest.raises(SourceError) as error_info:
         check_url(url, ())
-    assert "secret" not in str(refusal.value)
+    assert "secret" not in str(error_info.value)
     async with WebClient() as client:
         with pytest.raises(SourceError):
             await client.fetch(Request(url, timeout_s=2))
@@ -150,10 +150,10 @@ async def test_a_secret_does_not_follow_to_another_host(web: WebPeer, client: We
 async def test_a_body_does_not_follow_to_another_host(web: WebPeer, client: WebClient, status: int) -> None:
     web.pages["/away"] = Page(status=status, headers={"Location": web.url("/there", "localhost")})
     web.pages["/there"] = Page("there")
-    with pytest.raises(SourceError, match="the body of a request is not sent") as refusal:
+    with pytest.raises(SourceError, match="the body of a request is not sent") as error_info:
         await client.fetch(Request(web.url("/away"), "POST", body={"api_key": "secret"}))
     assert [request.path for request in web.requests] == ["/away"]
-    assert "secret" not in str(refusal.value)
+    assert "secret" not in str(error_info.value)
 
 
 async def test_another_port_of_the_same_host_is_another_host(web: WebPeer, client: WebClient) -> None:

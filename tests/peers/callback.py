@@ -124,11 +124,11 @@ class CallbackPeer:
         if text == "slow":
             await asyncio.Event().wait()
         if text == "drop":
-            return _broken(request)
+            return _drop_connection(request)
         answer = self._respond(request.headers["Idempotency-Key"], json.loads(body))
         if self.watch:
             await self.watch(state, "after")
-        return _broken(request) if text == "lost" else answer
+        return _drop_connection(request) if text == "lost" else answer
 
     def _wrong(self, request: web.Request, body: bytes) -> str:
         timestamp = request.headers.get("X-Kimas-Timestamp", "")
@@ -147,8 +147,8 @@ class CallbackPeer:
         if key not in self._responses_by_key:
             place = (payload["chat"], payload["thread"])
             if payload["state"] == "final" and US not in self.texts[place]:
-                most = payload.get("bot_replies_below")
-                if self.compares and most is not None and len(self.texts[place]) >= most:
+                max_replies = payload.get("bot_replies_below")
+                if self.compares and max_replies is not None and len(self.texts[place]) >= max_replies:
                     return web.json_response({"error": "too many replies"}, status=412)
                 self.texts[place].append(US)
             self.callbacks.append(payload)
@@ -158,7 +158,7 @@ class CallbackPeer:
         return web.json_response({"id": self._responses_by_key[key]} if self.own_ids else {})
 
 
-def _broken(request: web.Request) -> web.Response:
+def _drop_connection(request: web.Request) -> web.Response:
     assert request.transport is not None
     request.transport.abort()
     return web.Response()

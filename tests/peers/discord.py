@@ -267,8 +267,10 @@ class DiscordPeer:
     async def thread(self, parent: str) -> str:
         """Open a thread and tell."""
         number = self.channel(parent=parent)
-        opened = {**self.channels[number].object(), "newly_created": True}
-        await self.gateway.emit("THREAD_CREATE", opened, lambda intents: opened if intents & GUILDS else None)
+        channel_object = {**self.channels[number].object(), "newly_created": True}
+        await self.gateway.emit(
+            "THREAD_CREATE", channel_object, lambda intents: channel_object if intents & GUILDS else None
+        )
         return number
 
     async def say(
@@ -295,8 +297,13 @@ class DiscordPeer:
 
     async def write(self, channel: str, author: Author | None = None) -> None:
         """Begin to write in a server's channel, as others see it; it fades after ten seconds."""
-        person, where = author or Author(), self.channels[channel]
-        event = {"channel_id": channel, "guild_id": where.guild, "user_id": person.id, "timestamp": int(time.time())}
+        person, target_channel = author or Author(), self.channels[channel]
+        event = {
+            "channel_id": channel,
+            "guild_id": target_channel.guild,
+            "user_id": person.id,
+            "timestamp": int(time.time()),
+        }
         event["member"] = {"user": person.user(), "roles": []}
         await self.gateway.emit("TYPING_START", event, lambda intents: event if intents & GUILD_TYPING else None)
 
@@ -308,10 +315,14 @@ class DiscordPeer:
 
     async def delete(self, channel: str, message: str) -> None:
         """Delete a message and tell."""
-        where = self.channels[channel]
-        del where.messages[message]
-        gone = {"id": message, "channel_id": channel, **({"guild_id": where.guild} if where.guild else {})}
-        await self.gateway.emit("MESSAGE_DELETE", gone)
+        target_channel = self.channels[channel]
+        del target_channel.messages[message]
+        deletion = {
+            "id": message,
+            "channel_id": channel,
+            **({"guild_id": target_channel.guild} if target_channel.guild else {}),
+        }
+        await self.gateway.emit("MESSAGE_DELETE", deletion)
 
     async def command(
         self, channel: str, name: str, author: Author | None = None, *, permissions: int = 0, **option_values: str
@@ -336,23 +347,23 @@ class DiscordPeer:
         return await self._ask(channel, data, author, permissions)
 
     async def _ask(self, channel: str, data: Json, author: Author | None, permissions: int) -> Interaction:
-        where = self.channels[channel]
+        target_channel = self.channels[channel]
         command = Interaction(
             self.snowflake(), f"aW50ZXJhY3Rpb246{len(self.interactions_by_token)}-secret", channel, time.monotonic()
         )
         self.interactions_by_token[command.token] = command
         user = (author or Author()).user()
         event: Json = {"id": command.id, "application_id": self.application, "type": 2, "token": command.token}
-        event.update(channel_id=channel, channel=where.object(), data={"id": "1", **data})
+        event.update(channel_id=channel, channel=target_channel.object(), data={"id": "1", **data})
         event.update(
-            {"guild_id": where.guild, "member": {"user": user, "roles": [], "permissions": str(permissions)}}
-            if where.guild
+            {"guild_id": target_channel.guild, "member": {"user": user, "roles": [], "permissions": str(permissions)}}
+            if target_channel.guild
             else {"user": user}
         )
         await self.gateway.emit("INTERACTION_CREATE", event)
         return command
 
-    async def typing(self, channel: str, name: str, option: str, typed: str) -> Interaction:
+    async def typing(self, channel: str, name: str, option: str, typed_text: str) -> Interaction:
         """Begin to type an option that is completed by the bot."""
         results = next(entry for entry in self.commands if entry["name"] == name)
         assert next(entry for entry in results["options"] if entry["name"] == option).get("autocomplete")
@@ -361,7 +372,7 @@ class DiscordPeer:
         )
         command.typing = True
         self.interactions_by_token[command.token] = command
-        focused = {"name": option, "type": STRING, "value": typed, "focused": True}
+        focused = {"name": option, "type": STRING, "value": typed_text, "focused": True}
         event: Json = {"id": command.id, "application_id": self.application, "type": TYPING, "token": command.token}
         event.update(channel_id=channel, channel=self.channels[channel].object(), user=Author().user())
         event["data"] = {"id": "1", "name": name, "type": 1, "options": [focused]}
@@ -376,7 +387,7 @@ class DiscordPeer:
         The data need not be that of a button, as a client that was tampered with may send. With a `value` it is the
         list of this name where that is chosen. `permissions` are the person's in the channel.
         """
-        where = self.channels[message.channel]
+        target_channel = self.channels[message.channel]
         command = Interaction(
             self.snowflake(), f"cHJlc3M6{len(self.interactions_by_token)}-secret", message.channel, time.monotonic()
         )
@@ -384,11 +395,11 @@ class DiscordPeer:
         self.interactions_by_token[command.token] = command
         user = (author or Author()).user()
         event: Json = {"id": command.id, "application_id": self.application, "type": PRESSED, "token": command.token}
-        event.update(channel_id=where.id, channel=where.object(), message=self._object(message))
-        chosen = {"component_type": SELECT, "values": [value]} if value else {"component_type": BUTTON}
-        event["data"] = {"custom_id": data, **chosen}
+        event.update(channel_id=target_channel.id, channel=target_channel.object(), message=self._object(message))
+        component = {"component_type": SELECT, "values": [value]} if value else {"component_type": BUTTON}
+        event["data"] = {"custom_id": data, **component}
         member = {"user": user, "roles": [], "permissions": str(permissions)}
-        event.update({"guild_id": where.guild, "member": member} if where.guild else {"user": user})
+        event.update({"guild_id": target_channel.guild, "member": member} if target_channel.guild else {"user": user})
         await self.gateway.emit("INTERACTION_CREATE", event)
         return command
 
@@ -410,8 +421,8 @@ class DiscordPeer:
         """Put a file on the server; return it as a message's attachment."""
         self.files[name] = content
         url = self.api_url.removesuffix("/api/v10") + f"/attachments/{name}"
-        about = {"filename": name, "size": len(content), "content_type": media_type, "url": url, "proxy_url": url}
-        return {"id": self.snowflake(), **about}
+        file_fields = {"filename": name, "size": len(content), "content_type": media_type, "url": url, "proxy_url": url}
+        return {"id": self.snowflake(), **file_fields}
 
     # What can be observed.
 
@@ -456,16 +467,16 @@ class DiscordPeer:
         return {"user": self.me.user(), "guilds": guilds, "application": {"id": self.application, "flags": flags}}
 
     def _welcome(self) -> list[tuple[str, Json]]:
-        inside = [channel for channel in self.channels.values() if channel.guild]
+        guild_channels = [channel for channel in self.channels.values() if channel.guild]
         own = {"id": self.role, "name": "KIMAs", "managed": True, "tags": {"bot_id": self.me.id}}
         guild: Json = {"id": self.guild, "name": "Team", "joined_at": self.joined_at, "unavailable": False}
         guild["roles"] = [{"id": self.guild, "name": "@everyone", "managed": False}, own]
         guild["channels"] = [
             {key: value for key, value in channel.object().items() if key != "guild_id"}
-            for channel in inside
+            for channel in guild_channels
             if not channel.parent
         ]
-        guild["threads"] = [channel.object() for channel in inside if channel.parent]
+        guild["threads"] = [channel.object() for channel in guild_channels if channel.parent]
         return [("GUILD_CREATE", guild)]
 
     async def _tell(self, kind: str, message: PostedMessage) -> None:
@@ -474,15 +485,15 @@ class DiscordPeer:
 
     async def tell(self, kind: str, message: PostedMessage) -> None:
         """Tell this bot of a message."""
-        where = self.channels[message.channel]
+        target_channel = self.channels[message.channel]
         event = self._object(message)
-        if where.guild:
-            event["guild_id"] = where.guild
+        if target_channel.guild:
+            event["guild_id"] = target_channel.guild
             if not message.webhook and message.author.id != self.me.id:
                 event["member"] = {"nick": None, "roles": []}
 
         def to_event(intents: int) -> Json | None:
-            if not intents & (GUILD_MESSAGES if where.guild else DIRECT_MESSAGES):
+            if not intents & (GUILD_MESSAGES if target_channel.guild else DIRECT_MESSAGES):
                 return None
             return event if self._readable(message, intents) else {**event, "content": "", "embeds": []}
 
@@ -496,14 +507,18 @@ class DiscordPeer:
         return bool(intents & MESSAGE_CONTENT) or own or mentioned or not self.channels[message.channel].guild
 
     def _object(self, message: PostedMessage, *, deep: bool = True) -> Json:
-        where = self.channels[message.channel]
+        target_channel = self.channels[message.channel]
         names = {Author().id: Author(), **{bot.me.id: bot.me for bot in self.bots}}
         users = [
             names.get(item, Author(item, f"user{item}", f"User {item}"))
             for item in re.findall(r"<@!?(\d+)>", message.content)
         ]
-        answered = where.messages.get(message.reply_to)
-        if answered is not None and answered.author.id == self.me.id and message.author.id != self.me.id:
+        referenced_message = target_channel.messages.get(message.reply_to)
+        if (
+            referenced_message is not None
+            and referenced_message.author.id == self.me.id
+            and message.author.id != self.me.id
+        ):
             users.append(self.me)
         number = (int(message.id) >> 22) + EPOCH_MS
         result: Json = {
@@ -525,7 +540,9 @@ class DiscordPeer:
             result["webhook_id"] = "9001"
         if message.reply_to and deep:
             result["message_reference"] = {"message_id": message.reply_to, "channel_id": message.channel}
-            result["referenced_message"] = self._object(answered, deep=False) if answered is not None else None
+            result["referenced_message"] = (
+                self._object(referenced_message, deep=False) if referenced_message is not None else None
+            )
         return {**result, **message.more}
 
     # The server: requests.
@@ -700,24 +717,24 @@ class DiscordPeer:
         self.commands = body["items"]
         return [{**command, "id": str(800 + number)} for number, command in enumerate(self.commands)]
 
-    def _get_visible_channel(self, channel: str, *needed: str) -> Channel:
+    def _get_visible_channel(self, channel: str, *needed_permissions: str) -> Channel:
         results = self.channels.get(channel)
         if results is None:
             raise Refusal(404, 10003, "Unknown Channel")
         if "view" in results.lacking:
             raise Refusal(403, 50001, "Missing Access")
-        if set(needed) - {"history"} & results.lacking:
+        if set(needed_permissions) - {"history"} & results.lacking:
             raise Refusal(403, 50013, "Missing Permissions")
         return results
 
     def _history(self, channel: Channel, request: web.Request) -> object:
-        limit, after = int(request.query.get("limit", "50")), int(request.query.get("after", "0"))
+        limit, after_id = int(request.query.get("limit", "50")), int(request.query.get("after", "0"))
         if not 1 <= limit <= 100:
             raise form("limit", "NUMBER_TYPE_MAX", "int value should be less than or equal to 100.")
         if "history" in channel.lacking:
             return []
         messages = sorted(
-            (message for message in channel.messages.values() if int(message.id) > after),
+            (message for message in channel.messages.values() if int(message.id) > after_id),
             key=lambda message: int(message.id),
         )
         intents = self.gateway.granted
@@ -726,9 +743,9 @@ class DiscordPeer:
             for message in reversed(messages[:limit])
         ]
 
-    def _checked(self, body: Json, allowed: set[str]) -> str:
-        if set(body) - allowed:
-            raise form("body", "UNKNOWN", f"unknown fields {set(body) - allowed}")
+    def _checked(self, body: Json, allowed_fields: set[str]) -> str:
+        if set(body) - allowed_fields:
+            raise form("body", "UNKNOWN", f"unknown fields {set(body) - allowed_fields}")
         content = body.get("content", "")
         if not isinstance(content, str) or not content.strip():
             raise Refusal(400, 50006, "Cannot send an empty message")
@@ -756,20 +773,26 @@ class DiscordPeer:
         nonce = str(body.get("nonce", ""))
         if len(nonce) > NONCE:
             raise form("nonce", "NONCE_TYPE_TOO_LONG", "nonce too long")
-        mine = (item for item in channel.messages.values() if item.author.id == self.me.id)
-        twin = next((item for item in mine if nonce and item.nonce == nonce), None)
+        own_messages = (item for item in channel.messages.values() if item.author.id == self.me.id)
+        twin = next((item for item in own_messages if nonce and item.nonce == nonce), None)
         if twin is not None and body.get("enforce_nonce") and self.remembers_nonces:
             return self._object(twin)
         reference = body.get("message_reference") or {}
-        answered = str(reference.get("message_id", ""))
-        if answered and "history" in channel.lacking:
+        referenced_id = str(reference.get("message_id", ""))
+        if referenced_id and "history" in channel.lacking:
             raise Refusal(400, 160002, "Cannot reply without permission to read message history")
-        if answered and answered not in channel.messages and reference.get("fail_if_not_exists", True):
+        if referenced_id and referenced_id not in channel.messages and reference.get("fail_if_not_exists", True):
             raise form("message_reference", "REPLIES_UNKNOWN_MESSAGE", "Unknown message")
-        if answered and body.get("allowed_mentions", {"replied_user": True}).get("replied_user"):
+        if referenced_id and body.get("allowed_mentions", {"replied_user": True}).get("replied_user"):
             self.rung.append("replied")
         message = PostedMessage(
-            self.snowflake(), channel.id, content, self.me, 19 if answered else 0, reply_to=answered, nonce=nonce
+            self.snowflake(),
+            channel.id,
+            content,
+            self.me,
+            19 if referenced_id else 0,
+            reply_to=referenced_id,
+            nonce=nonce,
         )
         message.components = _components(body)
         return await self._show(channel, message, body)

@@ -228,10 +228,10 @@ class Gateway:
         if session.connection is not None:
             await session.connection.send(text)
 
-    async def emit(self, kind: str, event: object, observed: Callable[[int], object | None] | None = None) -> None:
+    async def emit(self, kind: str, event: object, make_event: Callable[[int], object | None] | None = None) -> None:
         """Send an event to every session; `seen` returns what intents allow to see of it, None for nothing."""
         for session in list(self.sessions.values()):
-            output = event if observed is None else observed(session.intents)
+            output = event if make_event is None else make_event(session.intents)
             if output is not None:
                 await self._dispatch(session, kind, output)
 

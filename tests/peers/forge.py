@@ -120,9 +120,9 @@ class ForgePeer(WebPeer):
         if self.holds and request.path == self.holds:
             self.hold_event.set()
             await asyncio.Event().wait()
-        refused = self._refused(request)
-        response = self._noted(refused or self._routed(request))
-        if self.remaining is not None and not refused and response.status != 304:
+        error_response = self._refused(request)
+        response = self._noted(error_response or self._routed(request))
+        if self.remaining is not None and not error_response and response.status != 304:
             self.remaining -= 1
         self._limits(request, response)
         return response
@@ -180,8 +180,10 @@ class ForgePeer(WebPeer):
         if rest == "":
             return json_response({"full_name": "example/renamed" if self.renamed else REPOSITORY})
         if rest == "/issues":
-            refused = wrong(request, {"state", "sort", "direction", "since"})
-            return refused or self._paged(request, [self._issue(item) for item in self._changed(request, "since")])
+            error_response = wrong(request, {"state", "sort", "direction", "since"})
+            return error_response or self._paged(
+                request, [self._issue(item) for item in self._changed(request, "since")]
+            )
         if rest == "/releases":
             return wrong(request, set()) or self._paged(request, [self._release(version) for version in self.versions])
         match = re.fullmatch(r"/issues/(\d+)/comments", rest)
@@ -192,11 +194,11 @@ class ForgePeer(WebPeer):
 
     def _changed(self, request: web.Request, since: str) -> list[Ticket]:
         state = {"opened": "open"}.get(request.query.get("state", "all"), request.query.get("state", "all"))
-        after = request.query.get(since, "")
+        since_text = request.query.get(since, "")
         tickets = [
             ticket
             for ticket in self.tickets.values()
-            if state in ("all", ticket.state) and (not after or ticket.updated >= after)
+            if state in ("all", ticket.state) and (not since_text or ticket.updated >= since_text)
         ]
         return sorted(tickets, key=lambda ticket: ticket.updated, reverse=True)
 
@@ -260,7 +262,7 @@ class ForgePeer(WebPeer):
         info = {"hasNextPage": end < len(talks), "endCursor": base64.b64encode(str(end).encode()).decode()}
         return json_response({"data": {"repository": {"discussions": {"pageInfo": info, "nodes": nodes}}}})
 
-    def _talk(self, talk: Ticket, most: int) -> dict[str, Any]:
+    def _talk(self, talk: Ticket, max_comments: int) -> dict[str, Any]:
         comments = [self._to_comment(remark, f"{talk.number}-{place}") for place, remark in enumerate(talk.remarks)]
         answers = [node for node, remark in zip(comments, talk.remarks, strict=True) if remark.accepted]
         return {
@@ -274,7 +276,7 @@ class ForgePeer(WebPeer):
             "author": talk.author and {"login": talk.author, "__typename": "User"},
             "labels": {"nodes": [{"name": name} for name in talk.labels]},
             "answer": answers[0] if answers else None,
-            "comments": {"totalCount": len(comments), "nodes": comments[:most]},
+            "comments": {"totalCount": len(comments), "nodes": comments[:max_comments]},
         }
 
     def _to_comment(self, remark: Remark, name: str) -> dict[str, Any]:
@@ -293,9 +295,9 @@ class ForgePeer(WebPeer):
         if rest == "":
             return json_response({"path_with_namespace": PROJECT})
         if rest == "/issues":
-            refused = wrong(request, {"scope", "state", "order_by", "sort", "updated_after"})
-            changed = self._changed(request, "updated_after")
-            return refused or self._paged(request, [self._request(item) for item in changed])
+            error_response = wrong(request, {"scope", "state", "order_by", "sort", "updated_after"})
+            changed_items = self._changed(request, "updated_after")
+            return error_response or self._paged(request, [self._request(item) for item in changed_items])
         if rest == "/releases":
             return wrong(request, set()) or self._paged(
                 request, [self._published(version) for version in self.versions]
@@ -304,8 +306,8 @@ class ForgePeer(WebPeer):
         ticket = self.tickets.get(int(match[1])) if match else None
         if ticket is None:
             return json_response({"message": "404 Not found"}, 404)
-        refused = wrong(request, {"sort", "order_by", "activity_filter"})
-        return refused or self._paged(request, [self._note(remark) for remark in ticket.remarks])
+        error_response = wrong(request, {"sort", "order_by", "activity_filter"})
+        return error_response or self._paged(request, [self._note(remark) for remark in ticket.remarks])
 
     def _request(self, ticket: Ticket) -> dict[str, Any]:
         return {
@@ -353,10 +355,10 @@ class ForgePeer(WebPeer):
         if request.headers.get("If-None-Match") == headers["ETag"]:
             return web.Response(status=304, headers=headers)
         if page * size < len(results):
-            following = urlencode({**request.query, "page": page + 1})
+            next_query = urlencode({**request.query, "page": page + 1})
             # As behind a proxy that the server knows nothing of.
             place = f"http://internal.example{request.raw_path.split('?')[0]}"
-            headers["Link"] = f'<{place}?page=1>; rel="first", <{place}?{following}>; rel="next"'
+            headers["Link"] = f'<{place}?page=1>; rel="first", <{place}?{next_query}>; rel="next"'
         return json_response(part, headers=headers)
 
 

@@ -86,12 +86,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         peer, authorization = self.server_state, self.headers.get("Authorization", "")
         body = self._body()
-        plain = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
-        peer.requests.append(GitRequest(self.path, authorization, plain))
+        request_body = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
+        peer.requests.append(GitRequest(self.path, authorization, request_body))
         if peer.redirect_to:
             # Git repeats such words to whoever runs it.
             self._reply(302, {"Location": peer.redirect_to + self.path, "Content-Type": "text/plain"}, b"Found")
-        elif text := next((old for old in peer.moved if self.path.startswith(old)), ""):
+        elif text := next((old_path for old_path in peer.moved if self.path.startswith(old_path)), ""):
             self._reply(301, {"Location": self.path.replace(text, peer.moved[text])}, b"")
         elif peer.allowed(authorization):
             self._run(body)

@@ -62,10 +62,10 @@ def _problem(service: str, body: Body) -> str:
     known_fields: dict[str, type] = {"query": str, "documents": list, "top_n": int, "model": str}
     if service == "tei":
         known_fields = {"query": str, "texts": list, "truncate": bool, "raw_scores": bool, "return_text": bool}
-    wrong = [name for name, value in body.items() if not isinstance(value, known_fields.get(name, type(None)))]
-    needed = {"query", "texts"} if service == "tei" else {"query", "documents", "model"}
-    missing = sorted(needed - body.keys())
-    return f"unknown or wrong: {wrong}, missing: {missing}" if wrong or missing else ""
+    wrong_names = [name for name, value in body.items() if not isinstance(value, known_fields.get(name, type(None)))]
+    needed_fields = {"query", "texts"} if service == "tei" else {"query", "documents", "model"}
+    missing_fields = sorted(needed_fields - body.keys())
+    return f"unknown or wrong: {wrong_names}, missing: {missing_fields}" if wrong_names or missing_fields else ""
 
 
 PATHS = {

@@ -35,24 +35,26 @@ def to_rewrite_reply(question: str, completed: str) -> str:
     'Who may change the cache?'
     """
     words, completed_words = question.split(), completed.split()
-    matcher = SequenceMatcher(None, [_plain(word) for word in words], [_plain(word) for word in completed_words])
+    matcher = SequenceMatcher(
+        None, [_to_plain_word(word) for word in words], [_to_plain_word(word) for word in completed_words]
+    )
     changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
     added = [word for _, _, _, start, end in changes for word in completed_words[start:end]]
-    lost = [_plain(word) for _, start, end, _, _ in changes for word in words[start:end]]
+    lost_words = [_to_plain_word(word) for _, start, end, _, _ in changes for word in words[start:end]]
     if not changes:
         return "SAME"
-    missing = _to_key_words(added)
-    is_shorter = 0 < len(missing) < len(completed_words)
-    return f"+ {' '.join(missing).rstrip('?.!,')}" if is_shorter and not set(lost) - POINTERS else completed
+    missing_words = _to_key_words(added)
+    is_shorter = 0 < len(missing_words) < len(completed_words)
+    return f"+ {' '.join(missing_words).rstrip('?.!,')}" if is_shorter and not set(lost_words) - POINTERS else completed
 
 
 def _to_key_words(words: Sequence[str]) -> list[str]:
     """Return words without articles, and without others in front that say nothing: at the end they end a name."""
-    key_words = [word for word in words if _plain(word) not in ARTICLES]
+    key_words = [word for word in words if _to_plain_word(word) not in ARTICLES]
     while key_words and not content_words(key_words[0]):
         key_words.pop(0)
     return key_words
 
 
-def _plain(word: str) -> str:
+def _to_plain_word(word: str) -> str:
     return _EDGES.sub("", word).lower()

@@ -240,8 +240,8 @@ class SlackPeer:
         message = self._messages[channel, ts]
         message.text = text
         inner = {name: value for name, value in self._event(message).items() if not name.startswith("channel")}
-        edited = {"user": message.user, "ts": self._tick()}
-        self._notice(channel, "message_changed", message={**inner, "edited": edited}, ts=self._tick())
+        edit_mark = {"user": message.user, "ts": self._tick()}
+        self._notice(channel, "message_changed", message={**inner, "edited": edit_mark}, ts=self._tick())
 
     def delete(self, channel: str, ts: str) -> None:
         """Delete a message."""
@@ -479,8 +479,8 @@ class SlackPeer:
         if file not in self.files:
             raise Refusal("file_not_found")
         url = f"http://{self._root}/files-pri/{file}"
-        about = {"name": f"{file}.png", "size": len(self.files[file]), "mode": "hosted", "url_private": url}
-        return {"id": file, **about, "url_private_download": url}
+        file_fields = {"name": f"{file}.png", "size": len(self.files[file]), "mode": "hosted", "url_private": url}
+        return {"id": file, **file_fields, "url_private_download": url}
 
     async def _hand_over(self, request: web.Request) -> web.Response:
         # Without the token or its scope Slack shows a page to log in, with status 200.
@@ -494,15 +494,15 @@ class SlackPeer:
         if not user.startswith("U"):
             raise Refusal("user_not_found")
         team = "T0999" if user in self.guests else TEAM
-        about = {"id": user, "team_id": team, "name": "ann", "is_bot": user == self.bot, "deleted": False}
-        return {"user": {**about, "is_admin": user in self.administrators}}
+        profile = {"id": user, "team_id": team, "name": "ann", "is_bot": user == self.bot, "deleted": False}
+        return {"user": {**profile, "is_admin": user in self.administrators}}
 
     def _limit(self, method: str) -> None:
-        most, seconds = self.limits.get(method, (1 << 30, 1.0))
+        max_calls, seconds = self.limits.get(method, (1 << 30, 1.0))
         call_times, now = self._call_times[method], time.monotonic()
         while call_times and call_times[0] <= now - seconds:
             call_times.popleft()
-        if len(call_times) >= most:
+        if len(call_times) >= max_calls:
             raise Refusal("ratelimited", 429, max(1, round(call_times[0] + seconds - now + 0.5)))
         call_times.append(now)
 
@@ -579,15 +579,17 @@ class SlackPeer:
         ]
         if not thread:
             messages += [message for place, message in self._public_responses if place == channel]
-        after = [
+        later_messages = [
             message for message in messages if message["ts"] > params.get("oldest", "0") or message["ts"] == thread
         ]
         if latest := params.get("latest"):
-            after = [message for message in after if message["ts"] < latest or message["ts"] == thread]
-        ordered = sorted(after, key=lambda message: str(message["ts"]), reverse=not thread)
+            later_messages = [
+                message for message in later_messages if message["ts"] < latest or message["ts"] == thread
+            ]
+        ordered = sorted(later_messages, key=lambda message: str(message["ts"]), reverse=not thread)
         start, limit = int(params.get("cursor") or 0), int(params.get("limit", "100"))
-        following = str(start + limit) if len(ordered) > start + limit else ""
-        return {"messages": ordered[start : start + limit], "response_metadata": {"next_cursor": following}}
+        next_cursor = str(start + limit) if len(ordered) > start + limit else ""
+        return {"messages": ordered[start : start + limit], "response_metadata": {"next_cursor": next_cursor}}
 
     def _update(self, params: Json) -> Json:
         message, text = self._own(params), params["text"]
@@ -698,10 +700,10 @@ class SlackPeer:
         return {"view": params["view"]}
 
     def _open_view(self, params: Json) -> Json:
-        error, opened = self.views.open(params)
+        error, view = self.views.open(params)
         if error:
             raise Refusal(error)
-        return opened
+        return view
 
     def _reacted(self, params: Json) -> PostedMessage:
         message = self._messages.get((self._place(params), params["timestamp"]))
@@ -745,11 +747,11 @@ class SlackPeer:
             _blocks(body, self.lacking)
         except Refusal as error:
             return web.Response(status=400, text=error.error)
-        fault = next((item for item in self._faults if item.method == "response_url" and item.times > 0), None)
-        if fault:
-            fault.times -= 1
-        if fault and fault.drop != "after":
-            return web.Response(status=fault.status, text=fault.error)
+        refusal = next((item for item in self._faults if item.method == "response_url" and item.times > 0), None)
+        if refusal:
+            refusal.times -= 1
+        if refusal and refusal.drop != "after":
+            return web.Response(status=refusal.status, text=refusal.error)
         if self.watch:
             await self.watch("response_url", "before")
         self.responses.append({"trigger": trigger, **body})
@@ -759,7 +761,7 @@ class SlackPeer:
             self._public_responses.append((self._command_channels.get(trigger, ""), {**message, "ts": self._tick()}))
         if self.watch:
             await self.watch("response_url", "after")
-        if fault and request.transport is not None:
+        if refusal and request.transport is not None:
             request.transport.abort()
         return web.Response(text="ok")
 
@@ -831,19 +833,19 @@ def _piece(params: Json) -> str:
     return "".join(pieces)
 
 
-def _streamed_blocks(params: Json, lacking: set[str]) -> list[Json]:
+def _streamed_blocks(params: Json, missing_methods: set[str]) -> list[Json]:
     """Return the blocks among the chunks of a stream."""
     blocks = [block for chunk in params.get("chunks") or () for block in chunk.get("blocks", ())]
-    if blocks and "blocks in streams" in lacking:
+    if blocks and "blocks in streams" in missing_methods:
         raise Refusal("invalid_blocks")
-    _check_blocks(blocks, lacking)
+    _check_blocks(blocks, missing_methods)
     return blocks
 
 
-def _blocks(params: Json, lacking: set[str]) -> list[Json]:
+def _blocks(params: Json, missing_methods: set[str]) -> list[Json]:
     """Return the blocks of a message, which are shown in the place of its text. Raises a refusal for bad ones."""
     blocks: list[Json] = params.get("blocks") or []
-    _check_blocks(blocks, lacking)
+    _check_blocks(blocks, missing_methods)
     output = "".join(block["text"]["text"] for block in blocks if block["type"] == "section")
     # A code block that two sections share is closed and opened again.
     message, expected_text = (re.sub(r"[\s`]", "", text) for text in (output, str(params["text"])))
@@ -852,7 +854,7 @@ def _blocks(params: Json, lacking: set[str]) -> list[Json]:
     return blocks
 
 
-def _check_blocks(blocks: list[Json], lacking: set[str]) -> None:
+def _check_blocks(blocks: list[Json], missing_methods: set[str]) -> None:
     names: list[str] = []
     for block in blocks:
         match block.get("type"):
@@ -864,7 +866,7 @@ def _check_blocks(blocks: list[Json], lacking: set[str]) -> None:
                     _hold(set(button) == {"type", "text", "value", "action_id"} and button["type"] == "button")
                     _check_button(button)
             case "context_actions":
-                _hold("feedback_buttons" not in lacking)
+                _hold("feedback_buttons" not in missing_methods)
                 _hold(set(block) == {"type", "elements"} and 1 <= len(block["elements"]) <= 5)
                 for element in block["elements"]:
                     _hold(set(element) == {"type", "action_id", "positive_button", "negative_button"})

@@ -78,9 +78,9 @@ class View:
             self.open = False
             return
         errors = answer.get("errors")
-        good = set(answer) == {"response_action", "errors"} and answer["response_action"] == "errors"
+        is_valid = set(answer) == {"response_action", "errors"} and answer["response_action"] == "errors"
         block_ids = {entry["block_id"] for entry in self.inputs()}
-        if not good or not isinstance(errors, dict) or not errors or set(errors) - block_ids:
+        if not is_valid or not isinstance(errors, dict) or not errors or set(errors) - block_ids:
             self.trouble = True
             return
         self.trouble = not all(isinstance(error, str) and 1 <= len(error) <= 2000 for error in errors.values())
@@ -145,7 +145,7 @@ def check(view: Json) -> None:
     _require(view.get("type") == "modal", "a view is of the type modal")
     for name in ("title", "submit", "close"):
         if name in view or name == "title":
-            _text(view.get(name), 24, plain=True)
+            _text(view.get(name), 24, is_plain=True)
     _require(len(view.get("private_metadata", "")) <= 3000, "private_metadata is too long")
     _require(len(view.get("callback_id", "")) <= 255, "callback_id is too long")
     blocks = _blocks(view)
@@ -174,9 +174,9 @@ def _block(block: Any) -> None:
         _text(block.get("text"), 3000)
     if block["type"] != "input":
         return
-    _text(block.get("label"), 2000, plain=True)
+    _text(block.get("label"), 2000, is_plain=True)
     if "hint" in block:
-        _text(block["hint"], 2000, plain=True)
+        _text(block["hint"], 2000, is_plain=True)
     element = block.get("element")
     _require(isinstance(element, dict) and element.get("type") in ELEMENTS, "an unknown element")
     assert isinstance(element, dict)
@@ -191,20 +191,23 @@ def _block(block: Any) -> None:
     assert isinstance(options, list)
     for option in options:
         _check_known(option, {"text", "value", "description"}, "an option")
-        _text(option.get("text"), 75, plain=True)
+        _text(option.get("text"), 75, is_plain=True)
         _require(isinstance(option.get("value"), str) and 1 <= len(option["value"]) <= 150, "the value of an option")
     values = [entry["value"] for entry in options]
     _require(len(set(values)) == len(values), "two options have one value")
     _require("initial_option" not in element or element["initial_option"] in options, "initial_option is no option")
 
 
-def _text(text: Any, most: int, *, plain: bool = False) -> None:
+def _text(text: Any, max_length: int, *, is_plain: bool = False) -> None:
     _require(isinstance(text, dict), "a text is missing")
     _check_known(
         text, {"type", "text", "emoji"} if text.get("type") == "plain_text" else {"type", "text", "verbatim"}, "text"
     )
-    _require(text.get("type") in (("plain_text",) if plain else ("plain_text", "mrkdwn")), "the type of a text")
-    _require(isinstance(text.get("text"), str) and 1 <= len(text["text"]) <= most, f"a text of 1 to {most} characters")
+    _require(text.get("type") in (("plain_text",) if is_plain else ("plain_text", "mrkdwn")), "the type of a text")
+    _require(
+        isinstance(text.get("text"), str) and 1 <= len(text["text"]) <= max_length,
+        f"a text of 1 to {max_length} characters",
+    )
 
 
 def _check_known(results: Json, known_fields: set[str], subject: str) -> None:

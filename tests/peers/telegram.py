@@ -275,20 +275,20 @@ class TelegramPeer:
         **extra_fields: Any,
     ) -> int:
         """Write a message and return its id. `more` goes into the update's message as it is."""
-        where = self.chat(chat)
-        person = author or (Author(chat, "Ann") if where.private else Author())
-        message = self._add(where, text, find_entities(text), text, person, thread=thread, reply_to=reply_to)
-        for bot in [self] if where.private else self.bots:
-            bot.inject({"message": {**self._message(where, message), **extra_fields}})
+        target_chat = self.chat(chat)
+        person = author or (Author(chat, "Ann") if target_chat.private else Author())
+        message = self._add(target_chat, text, find_entities(text), text, person, thread=thread, reply_to=reply_to)
+        for bot in [self] if target_chat.private else self.bots:
+            bot.inject({"message": {**self._message(target_chat, message), **extra_fields}})
         return message.id
 
     def edit(self, chat: int, message_id: int, text: str) -> None:
         """Edit somebody's message."""
-        where = self.chats[chat]
-        message = where.messages[message_id]
+        target_chat = self.chats[chat]
+        message = target_chat.messages[message_id]
         message.text, message.entities = text, find_entities(text)
         message.history.append((time.monotonic(), text))
-        self.inject({"edited_message": {**self._message(where, message), "edit_date": int(time.time())}})
+        self.inject({"edited_message": {**self._message(target_chat, message), "edit_date": int(time.time())}})
 
     def delete(self, chat: int, message_id: int) -> None:
         """Delete a message: the bot is not told."""
@@ -300,14 +300,14 @@ class TelegramPeer:
         The data need not be that of a button, as a client that was tampered with may send. The bot no longer sees an
         `old` message.
         """
-        where = self.chats[chat]
+        target_chat = self.chats[chat]
         number = str(4_000_000_000_000 + len(self.pressed))
         self.pressed[number] = time.monotonic()
-        message = where.messages[message_id]
-        thread_message = self._message(where, message)
+        message = target_chat.messages[message_id]
+        thread_message = self._message(target_chat, message)
         if old:
             thread_message = {"chat": thread_message["chat"], "message_id": message_id, "date": 0}
-        person = (author or (Author(chat, "Ann") if where.private else Author())).user()
+        person = (author or (Author(chat, "Ann") if target_chat.private else Author())).user()
         query = {"id": number, "from": person, "chat_instance": "1", "message": thread_message, "data": data}
         self.inject({"callback_query": query})
         return number
@@ -329,10 +329,10 @@ class TelegramPeer:
     def chat(self, chat: int) -> Chat:
         """Return a chat, opening it when it is new."""
         if chat not in self.chats:
-            opened = Chat(chat)
+            new_chat = Chat(chat)
             # A group is one for all bots; in a private chat a person writes to one of them.
             for bot in self.bots if chat < 0 else [self]:
-                bot.chats[chat] = opened
+                bot.chats[chat] = new_chat
         return self.chats[chat]
 
     def add_bot(self, token: str, username: str) -> TelegramPeer:
@@ -346,9 +346,9 @@ class TelegramPeer:
 
     def forum(self, chat: int, *topics: int) -> Chat:
         """Open a supergroup with topics."""
-        where = self.chat(chat)
-        where.topics.update(dict.fromkeys(topics, True))
-        return where
+        target_chat = self.chat(chat)
+        target_chat.topics.update(dict.fromkeys(topics, True))
+        return target_chat
 
     def upgrade(self, chat: int, to: int) -> Chat:
         """Upgrade a group to a supergroup with another id."""
@@ -438,7 +438,7 @@ class TelegramPeer:
                     return web.Response(status=error.status, text=error.body)
                 extra_sources = {"retry_after": error.retry_after} if error.retry_after else {}
                 raise Refusal(error.status, error.description, **extra_sources)
-            body: Json = {"ok": True, "result": await self._call(name, _typed(name, raw))}
+            body: Json = {"ok": True, "result": await self._call(name, _parse_parameters(name, raw))}
             status = 200
         except Refusal as rejection:
             body, status = rejection.body, rejection.status
@@ -496,8 +496,8 @@ class TelegramPeer:
                 path = f"files/{params['file_id']}"
                 return {"file_id": params["file_id"], "file_unique_id": params["file_id"], "file_path": path}
             case "getWebhookInfo":
-                pending = len(self._updates)
-                return {"url": self.webhook, "has_custom_certificate": False, "pending_update_count": pending}
+                pending_count = len(self._updates)
+                return {"url": self.webhook, "has_custom_certificate": False, "pending_update_count": pending_count}
             case "deleteWebhook":
                 self.webhook = ""
                 if params.get("drop_pending_updates"):
@@ -571,14 +571,14 @@ class TelegramPeer:
         offset, limit = params.get("offset", 0), params.get("limit", 100)
         self._confirm(offset)
         deadline = time.monotonic() + params.get("timeout", 0)
-        self._poller = mine = asyncio.get_running_loop().create_future()
+        self._poller = own_poll = asyncio.get_running_loop().create_future()
         while not self._updates and time.monotonic() < deadline:
-            await self._news(mine, deadline)
-            if mine.done():
+            await self._news(own_poll, deadline)
+            if own_poll.done():
                 raise Refusal(
                     409, "terminated by other getUpdates request; make sure that only one bot instance is running"
                 )
-        mine.cancel()
+        own_poll.cancel()
         return [self._updates[number] for number in sorted(self._updates)][:limit]
 
     def _confirm(self, offset: int) -> None:
@@ -591,9 +591,9 @@ class TelegramPeer:
         self.confirmed += sorted(updates)
         self._notify()
 
-    async def _news(self, mine: asyncio.Future[None], deadline: float) -> None:
+    async def _news(self, own_poll: asyncio.Future[None], deadline: float) -> None:
         # Short naps: the peer serves tests, and several waiters share its one event.
-        await asyncio.wait({mine}, timeout=min(0.01, max(0, deadline - time.monotonic())))
+        await asyncio.wait({own_poll}, timeout=min(0.01, max(0, deadline - time.monotonic())))
 
     def _writable(self, params: Json) -> Chat:
         chat = self.chats.get(params["chat_id"])
@@ -613,11 +613,11 @@ class TelegramPeer:
     def _limited(self, chat: Chat) -> None:
         if self.limit_per_chat is None:
             return
-        most, seconds = self.limit_per_chat
+        max_calls, seconds = self.limit_per_chat
         now = time.monotonic()
         while chat.sent_at and chat.sent_at[0] <= now - seconds:
             chat.sent_at.popleft()
-        if len(chat.sent_at) >= most:
+        if len(chat.sent_at) >= max_calls:
             wait = max(1, round(chat.sent_at[0] + seconds - now + 0.5))
             raise Refusal(429, f"Too Many Requests: retry after {wait}", retry_after=wait)
         chat.sent_at.append(now)
@@ -777,7 +777,7 @@ def _without_reply(message: PostedMessage) -> PostedMessage:
     return dataclasses.replace(message, reply_to=None, history=[], buttons=[])
 
 
-def _typed(method: str, raw: Json) -> Json:
+def _parse_parameters(method: str, raw: Json) -> Json:
     """Check the names and the types of a request's parameters and return their values."""
     known_parameters = {name.rstrip("!"): kind for name, kind in METHODS[method].items()}
     for name in raw:
@@ -795,12 +795,12 @@ def _value(name: str, value: object, kind: type) -> Any:
             raise Refusal(400, f"wrong type of {name}")
         return value
     try:
-        read = json.loads(value)
+        parsed_value = json.loads(value)
     except json.JSONDecodeError:
         raise Refusal(400, f"can't parse {name} JSON object") from None
-    if not isinstance(read, kind) or (kind is int and isinstance(read, bool)):
+    if not isinstance(parsed_value, kind) or (kind is int and isinstance(parsed_value, bool)):
         raise Refusal(400, f"wrong type of {name}")
-    return read
+    return parsed_value
 
 
 def _buttons(params: Json) -> list[list[Json]]:

@@ -330,7 +330,7 @@ class _Drawing:
 
     def _draw_table(self, rows: Sequence[Sequence[Json]]) -> None:
         """Draw the columns below each other."""
-        texts = [[_plain(cell.get("text", "")) for cell in row] for row in rows]
+        texts = [[_to_plain_text(cell.get("text", "")) for cell in row] for row in rows]
         widths = [max(len(row[column]) for row in texts if column < len(row)) for column in range(len(texts[0]))]
         for number, row in enumerate(rows):
             self._add("\n" if number else "")
@@ -364,9 +364,9 @@ class _Drawing:
         self.entities.append({"type": kind, "offset": start, "length": self._length - start, **attributes})
 
 
-def _plain(text: Any) -> str:
+def _to_plain_text(text: Any) -> str:
     if isinstance(text, str):
         return text
     if isinstance(text, list):
-        return "".join(map(_plain, text))
-    return _plain(text.get("text", text.get("expression", "")))
+        return "".join(map(_to_plain_text, text))
+    return _to_plain_text(text.get("text", text.get("expression", "")))

@@ -74,7 +74,7 @@ def parse_html(html: str) -> tuple[str, list[Entity]]:
                         entity.update(language=entities.pop().get("language", ""))
                     entities.append(entity)
             else:
-                stack.append((*_opened(results, stack, at), length))
+                stack.append((*_open_tag(results, stack, at), length))
             continue
         reference = _REFERENCE.match(html, position)
         piece = unescape(reference[0]) if reference else html[position]
@@ -86,7 +86,7 @@ def parse_html(html: str) -> tuple[str, list[Entity]]:
     return "".join(text), sorted(entities, key=lambda entry: (entry["offset"], -entry["length"]))
 
 
-def _opened(
+def _open_tag(
     results: re.Match[str], stack: list[tuple[str, dict[str, str], int]], at: int
 ) -> tuple[str, dict[str, str]]:
     tag = results[2].lower()
@@ -97,14 +97,14 @@ def _opened(
         raise ParseError(f'Unexpected attributes of "{tag}" at byte offset {at}: {sorted(attributes)}')
     if tag == "a" and not attributes.get("href", "").startswith(("http://", "https://")):
         raise ParseError(f"A link without an http address at byte offset {at}")
-    inside = [name for name, _, _ in stack]
-    if tag == "blockquote" and tag in inside:
+    open_tags = [name for name, _, _ in stack]
+    if tag == "blockquote" and tag in open_tags:
         raise ParseError(f"Nested blockquote at byte offset {at}")
-    if tag in ("pre", "a") and tag in inside:
+    if tag in ("pre", "a") and tag in open_tags:
         raise ParseError(f'Nested "{tag}" at byte offset {at}')
-    if inside and inside[-1] == "code":
+    if open_tags and open_tags[-1] == "code":
         raise ParseError(f'"{tag}" within code at byte offset {at}')
-    if tag != "code" and "pre" in inside:
+    if tag != "code" and "pre" in open_tags:
         raise ParseError(f'"{tag}" within pre at byte offset {at}')
     return tag, attributes
 
@@ -116,9 +116,9 @@ def _get_code(entity: Entity) -> Entity:
 def _close(stack: list[tuple[str, dict[str, str], int]], tag: str, length: int, at: int) -> list[Entity]:
     if not stack:
         raise ParseError(f"Unexpected end tag at byte offset {at}")
-    opened, attributes, start = stack.pop()
-    if opened != tag:
-        raise ParseError(f'Unmatched end tag at byte offset {at}, expected "</{opened}>", found "</{tag}>"')
+    open_tag, attributes, start = stack.pop()
+    if open_tag != tag:
+        raise ParseError(f'Unmatched end tag at byte offset {at}, expected "</{open_tag}>", found "</{tag}>"')
     entity: Entity = {"type": _KINDS[tag], "offset": start, "length": length - start}
     if tag == "a":
         entity["url"] = attributes["href"]

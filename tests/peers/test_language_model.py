@@ -53,9 +53,9 @@ async def test_streams_the_reply_with_usage_at_its_end() -> None:
 
 async def test_replies_whole_by_a_function_of_the_request_within_max_tokens() -> None:
     async with LanguageModelPeer(reply=lambda body: body["messages"][-1]["content"]) as peer, chat(peer) as client:
-        whole = await client.chat.completions.create(model="m", messages=QUESTION)
+        completion = await client.chat.completions.create(model="m", messages=QUESTION)
         cut = await client.chat.completions.create(model="m", messages=QUESTION, max_tokens=2)
-    assert whole.choices[0].message.content == "What is it?"
+    assert completion.choices[0].message.content == "What is it?"
     assert (cut.choices[0].message.content, cut.choices[0].finish_reason) == ("What is", "length")
 
 
@@ -116,21 +116,21 @@ async def test_refuses_wrong_keys_models_paths_and_bodies() -> None:
         async with chat(peer, "right") as client:
             assert [model.id async for model in client.models.list()] == ["m"]
             assert (await streamed(client))[0] == REPLY
-        good = {"headers": {"Authorization": "Bearer right"}}
+        valid_options = {"headers": {"Authorization": "Bearer right"}}
         assert (await post(peer, "/chat/completions", {}))[0] == 401
-        assert (await post(peer, "/chat/completions", {"model": "n", "messages": QUESTION}, **good))[0] == 404
-        assert (await post(peer, "/completions", {}, **good))[0] == 404
-        assert (await post(peer, "/models", {}, **good))[0] == 405
-        assert (await post(peer, "/chat/completions", [1], **good))[0] == 400
+        assert (await post(peer, "/chat/completions", {"model": "n", "messages": QUESTION}, **valid_options))[0] == 404
+        assert (await post(peer, "/completions", {}, **valid_options))[0] == 404
+        assert (await post(peer, "/models", {}, **valid_options))[0] == 405
+        assert (await post(peer, "/chat/completions", [1], **valid_options))[0] == 400
 
 
 async def test_answers_with_the_status_it_is_told_as_often_as_told() -> None:
     async with LanguageModelPeer() as peer, chat(peer) as client:
         peer.status, peer.failures, peer.retry_after = 429, 1, 7
-        with pytest.raises(APIStatusError) as refusal:
+        with pytest.raises(APIStatusError) as error_info:
             await streamed(client)
-        assert refusal.value.status_code == 429
-        assert refusal.value.response.headers["retry-after"] == "7"
+        assert error_info.value.status_code == 429
+        assert error_info.value.response.headers["retry-after"] == "7"
         assert (await streamed(client))[0] == REPLY
         peer.status, peer.failures = 500, None
         for _ in range(2):
@@ -205,9 +205,9 @@ async def test_serves_hundreds_of_streams_at_once() -> None:
             async with session.post(peer.base_url + "/chat/completions", json=body) as reply:
                 return await reply.read()
 
-        before, started_at = time.thread_time(), time.monotonic()
+        cpu_before, started_at = time.thread_time(), time.monotonic()
         replies = await asyncio.gather(*(read_reply() for _ in range(300)))
-        took, worked = time.monotonic() - started_at, time.thread_time() - before
+        took, worked = time.monotonic() - started_at, time.thread_time() - cpu_before
     assert all(reply.endswith(b"data: [DONE]\n\n") for reply in replies)
     assert took < 30
     assert worked < 8

@@ -23,8 +23,8 @@ def authority(folder: Path) -> tuple[Path, ssl.SSLContext]:
     leaf = _certificate("127.0.0.1", "Test authority", theirs, ours, authority=False)
     trusted, path = folder / "authority.pem", folder / "server.pem"
     trusted.write_bytes(root.public_bytes(serialization.Encoding.PEM))
-    plain = serialization.NoEncryption()
-    key = theirs.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    no_encryption = serialization.NoEncryption()
+    key = theirs.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, no_encryption)
     path.write_bytes(leaf.public_bytes(serialization.Encoding.PEM) + key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path)

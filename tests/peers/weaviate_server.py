@@ -55,10 +55,10 @@ class Node:
             assert time.monotonic() < until, (self.folder / "log").read_text()[-2000:]
             await asyncio.sleep(0.1)
 
-    async def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
+    async def stop(self, stop_signal: signal.Signals = signal.SIGKILL) -> None:
         """End it and wait for its end."""
         if self.process is not None and self.process.returncode is None:
-            self.process.send_signal(how)
+            self.process.send_signal(stop_signal)
             await self.process.wait()
 
     def settings(self, **changes: object) -> WeaviateSettings:

@@ -36,16 +36,16 @@ def parts() -> dict[str, ModuleType]:
     return {name: module for name, module in modules.items() if hasattr(module, "measure")}
 
 
-def build(mirror: Path, selected: dict[str, ModuleType]) -> None:
+def build(mirror: Path, parts: dict[str, ModuleType]) -> None:
     """Write the data of each part into `.cache/quality/PART`; name the repositories that are missing and go on."""
-    for name, part in selected.items():
-        missing = [
+    for name, part in parts.items():
+        missing_repositories = [
             repository
             for repository in part.REPOSITORIES
             if not (mirror / repository.replace("/", "+") / "repo").is_dir()
         ]
-        if missing:
-            print(f"{name}: not built; missing in {mirror}: {', '.join(missing)}", file=sys.stderr)
+        if missing_repositories:
+            print(f"{name}: not built; missing in {mirror}: {', '.join(missing_repositories)}", file=sys.stderr)
             continue
         data = DATA / name
         data.mkdir(parents=True, exist_ok=True)
@@ -54,10 +54,10 @@ def build(mirror: Path, selected: dict[str, ModuleType]) -> None:
         print(f"{name}: built in {data}")
 
 
-def run(selected: dict[str, ModuleType], *, save: bool) -> None:
+def run(parts: dict[str, ModuleType], *, save: bool) -> None:
     """Measure every part whose data is built, print the table and draw the pictures."""
     measured: dict[str, list[Figure]] = {}
-    for name, part in selected.items():
+    for name, part in parts.items():
         if part.REPOSITORIES and not (DATA / name / "built").exists():
             print(f"{name}: not measured; build its data first (python -m tests.quality build)", file=sys.stderr)
             continue
@@ -76,10 +76,10 @@ def run(selected: dict[str, ModuleType], *, save: bool) -> None:
 
 def _table(measured: dict[str, list[Figure]]) -> Table:
     table = Table("part", "figure", "value", "goal", "BM25 alone", "committed", "", box=None, header_style="bold")
-    before = committed()
+    committed_figures = committed()
     for name, figures in measured.items():
         for figure in figures:
-            last = before.get(name, {}).get(figure.name)
+            last = committed_figures.get(name, {}).get(figure.name)
             mark = "" if figure.goal is None else "[green]ok[/]" if figure.reaches_goal() else "[red]short[/]"
             table.add_row(
                 name, figure.name, f"{figure.value:.3f}", *map(_cell, (figure.goal, figure.baseline, last)), mark
@@ -98,19 +98,19 @@ def main() -> None:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("repositories")
-    building, running = commands.add_parser("build"), commands.add_parser("run")
-    building.add_argument("mirror", type=Path)
-    running.add_argument("--save", action="store_true", help="keep the figures and the pictures for the next commit")
-    for command in (building, running):
+    build_parser, run_parser = commands.add_parser("build"), commands.add_parser("run")
+    build_parser.add_argument("mirror", type=Path)
+    run_parser.add_argument("--save", action="store_true", help="keep the figures and the pictures for the next commit")
+    for command in (build_parser, run_parser):
         command.add_argument("parts", nargs="*", choices=[*all_parts, []], help="all of them unless named")
     options = parser.parse_args()
-    selected = {name: all_parts[name] for name in getattr(options, "parts", []) or all_parts}
+    selected_parts = {name: all_parts[name] for name in getattr(options, "parts", []) or all_parts}
     if options.command == "repositories":
         print("\n".join(sorted({repository for part in all_parts.values() for repository in part.REPOSITORIES})))
     elif options.command == "build":
-        build(options.mirror, selected)
+        build(options.mirror, selected_parts)
     else:
-        run(selected, save=options.save)
+        run(selected_parts, save=options.save)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def write_statements(file: Path, mirror: Path, data: Path) -> None:
     """Write the statements of a file with the texts of their passages."""
     records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     files: dict[tuple[str, str, str], list[str]] = {}
-    with (data / "statements.jsonl").open("w", encoding="utf-8") as out:
+    with (data / "statements.jsonl").open("w", encoding="utf-8") as output_file:
         for record in records:
             place = record["repository"], record["commit"], record["path"]
             if place not in files:
@@ -66,7 +66,7 @@ def write_statements(file: Path, mirror: Path, data: Path) -> None:
                 files[place] = text.split("\n")
             first, last = record["lines"]
             record["text"] = "\n".join(files[place][first - 1 : last])
-            out.write(json.dumps(record, ensure_ascii=False) + "\n")
+            output_file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def read_statements(data: Path) -> list[dict[str, Any]]:
@@ -76,13 +76,15 @@ def read_statements(data: Path) -> list[dict[str, Any]]:
 def measure(data: Path) -> list[Figure]:
     """Check every statement as the answer of a model would be."""
     statements = asyncio.run(check_all(read_statements(data)))
-    lost = [f"{item.id} {item.text}" for item in statements if item.is_removed is item.is_true and not item.is_held_out]
-    (data / "mistakes.txt").write_text("\n".join(lost), "utf-8")
+    wrong_statements = [
+        f"{item.id} {item.text}" for item in statements if item.is_removed is item.is_true and not item.is_held_out
+    ]
+    (data / "mistakes.txt").write_text("\n".join(wrong_statements), "utf-8")
     figures = []
     for name, selects in HALVES.items():
-        selected = [item for item in statements if item.language != "cross" and selects(item)]
-        true = [item.is_removed for item in selected if item.is_true]
-        false = [item.is_removed for item in selected if not item.is_true]
+        selected_statements = [item for item in statements if item.language != "cross" and selects(item)]
+        true = [item.is_removed for item in selected_statements if item.is_true]
+        false = [item.is_removed for item in selected_statements if not item.is_true]
         is_whole = name == "all"
         figures += [
             Figure(f"true citations lost, {name}", _share(true), 0.02 if is_whole else None, lower_is_better=True),

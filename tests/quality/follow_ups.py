@@ -80,14 +80,14 @@ def _topic_pairs(half: str, topic: dict, resolved: dict[str, str]) -> Iterable[P
             f"{topic['number']}_{turn['number']}", question
         )
         if texts:
-            needed = tuple(sorted(_stems(complete) - _stems(question)))
+            needed_stems = tuple(sorted(_stems(complete) - _stems(question)))
             yield Pair(
                 half,
                 "en",
                 tuple(text for earlier_text in texts for text in (earlier_text, "")),
                 question,
-                bool(needed),
-                needed,
+                bool(needed_stems),
+                needed_stems,
             )
         texts.append(question)
 
@@ -98,8 +98,8 @@ def _dialogue_pairs(dialogues: Sequence[list[str]]) -> Iterable[Pair]:
         if half is None:
             continue
         if QUESTION.search(question):
-            needed = tuple(sorted(set(HAN.findall(complete)) - set(HAN.findall(question))))
-            yield Pair(half, "zh", (first, second), question, bool(needed), needed)
+            needed_stems = tuple(sorted(set(HAN.findall(complete)) - set(HAN.findall(question))))
+            yield Pair(half, "zh", (first, second), question, bool(needed_stems), needed_stems)
         if QUESTION.search(first) and len(HAN.findall(first)) > 6:
             yield Pair(half, "zh", ("今天天气怎么样", "不错"), first, False, ())
 
@@ -117,10 +117,10 @@ def _sets(data: Path) -> dict[str, list[Pair]]:
 
 
 def _figures(name: str, pairs: Sequence[Pair], half: str) -> list[Figure]:
-    selected = [pair for pair in pairs if pair.half == half]
+    selected_pairs = [pair for pair in pairs if pair.half == half]
     is_own = name.startswith("own")
-    predicted = [pair for pair in selected if depends_on_history(pair.question)]
-    leaning = [pair for pair in selected if pair.leans]
+    predicted = [pair for pair in selected_pairs if depends_on_history(pair.question)]
+    leaning = [pair for pair in selected_pairs if pair.leans]
     right = sum(pair.leans for pair in predicted)
     coverage = [_coverage(pair) for pair in leaning]
     figures = [
@@ -128,13 +128,15 @@ def _figures(name: str, pairs: Sequence[Pair], half: str) -> list[Figure]:
         Figure(f"{name}: recall", right / max(1, len(leaning)), goal=0.8 if is_own else None),
         Figure(
             f"{name}: left alone of what stands alone",
-            1 - (len(predicted) - right) / max(1, len(selected) - len(leaning)),
+            1 - (len(predicted) - right) / max(1, len(selected_pairs) - len(leaning)),
         ),
         Figure(f"{name}: needed words in the query", sum(coverage) / max(1, len(coverage))),
     ]
     if is_own:
-        clean = [pair for pair in selected if not _wrong_words(pair)]
-        figures.append(Figure(f"{name}: no other words in the query", len(clean) / max(1, len(selected)), goal=0.9))
+        clean = [pair for pair in selected_pairs if not _wrong_words(pair)]
+        figures.append(
+            Figure(f"{name}: no other words in the query", len(clean) / max(1, len(selected_pairs)), goal=0.9)
+        )
     return figures
 
 
@@ -151,8 +153,8 @@ def _wrong_words(pair: Pair) -> set[str]:
     added = expand_with_history(pair.question, pair.turns()).removeprefix(pair.question)
     for word in sorted((*pair.needed, *pair.optional), key=len, reverse=True):
         added = re.sub(re.escape(word), " ", added, flags=re.IGNORECASE)
-    allowed = _stems(" ".join((*pair.needed, *pair.optional)))
-    return {word for word in added.lower().split() if stem(word) not in allowed}
+    allowed_stems = _stems(" ".join((*pair.needed, *pair.optional)))
+    return {word for word in added.lower().split() if stem(word) not in allowed_stems}
 
 
 def _stems(text: str) -> set[str]:

@@ -154,7 +154,7 @@ class MeasuredSet:
 
     @property
     def labels(self) -> list[bool]:
-        return [scored.case.should_answer for scored in self.cases]
+        return [scored_case.case.should_answer for scored_case in self.cases]
 
     @property
     def labelled(self) -> LabelledSet:
@@ -176,10 +176,10 @@ async def score_set(name: str, messages: Path, documents: Path) -> MeasuredSet:
         corpus_store(corpus, embedder, chunk_tokens=settings.knowledge.chunking.tokens) as store,
         open_app(settings, embedder=embedder, store=store, with_answers=False) as app,
     ):
-        scored = await score_cases(cases, app.library, app.settings)
+        scored_cases = await score_cases(cases, app.library, app.settings)
         matches = [await measure_relevance(case.text, app.library, app.settings) for case in cases]
     bm25 = [max((passage.lexical for passage in match.passages), default=0.0) for match in matches]
-    return MeasuredSet(name, scored, bm25)
+    return MeasuredSet(name, scored_cases, bm25)
 
 
 def score_all(data: Path) -> dict[str, MeasuredSet]:
@@ -200,13 +200,15 @@ def measure(data: Path) -> list[Figure]:
         current = measured[name]
         other_sets = [other.labelled for other in measured.values() if other is not current]
         unseen = fit_model(other_sets).model
-        fitted = evaluate_gate(current.cases, name, unseen, 0.5, unseen).cross_validated
+        fitted_scores = evaluate_gate(current.cases, name, unseen, 0.5, unseen).cross_validated
         (shipped_f1, precision, recall), doubtful, doubtful_chatter = shipped_figures(current, other_sets)
         bm25_f1, bm25_auc = baseline(current)
-        unseen_auc = auc([scored.confidence(unseen) for scored in current.cases], current.labels)
+        unseen_auc = auc([scored_set.confidence(unseen) for scored_set in current.cases], current.labels)
         figures += [
-            Figure(f"{name}: F1, fitted to other folds", fitted.scores.f1.value or 0.0, set_goals["F1"], bm25_f1),
-            Figure(f"{name}: AUC, fitted to other folds", fitted.auc or 0.0, set_goals["AUC"], bm25_auc),
+            Figure(
+                f"{name}: F1, fitted to other folds", fitted_scores.scores.f1.value or 0.0, set_goals["F1"], bm25_f1
+            ),
+            Figure(f"{name}: AUC, fitted to other folds", fitted_scores.auc or 0.0, set_goals["AUC"], bm25_auc),
             Figure(f"{name}: AUC as shipped, without its labels", unseen_auc or 0.0, set_goals["unseen"], bm25_auc),
             Figure(f"{name}: precision as shipped, at 0.5, without its fold", precision, 0.8),
             Figure(f"{name}: recall as shipped, at 0.5, without its fold", recall),
@@ -228,7 +230,7 @@ def shipped_figures(
     probabilities = [0.0] * len(current.cases)
     for fold in split_folds(current.labels):
         held_out = set(fold)
-        training_cases = [scored for index, scored in enumerate(current.cases) if index not in held_out]
+        training_cases = [scored_case for index, scored_case in enumerate(current.cases) if index not in held_out]
         model = fit_model([*other_sets, to_labelled_set(training_cases, current.name)]).model
         for index in fold:
             probabilities[index] = current.cases[index].confidence(model)
@@ -243,7 +245,7 @@ def shipped_figures(
 def baseline(current: MeasuredSet) -> tuple[float, float]:
     """Return F1 and AUC of the best passage's BM25 score alone, its threshold fitted to the other folds."""
     labels, bm25 = current.labels, np.array(current.bm25)
-    speaks = [False] * len(labels)
+    is_speaking = [False] * len(labels)
     for fold in split_folds(labels):
         rest = np.setdiff1d(np.arange(len(labels)), fold)
         thresholds = np.unique(bm25[rest])
@@ -253,14 +255,14 @@ def baseline(current: MeasuredSet) -> tuple[float, float]:
         ]
         threshold = thresholds[:: max(1, len(thresholds) // 50)][int(np.argmax(f1))]
         for index in fold:
-            speaks[index] = bool(bm25[index] >= threshold)
-    return classification_scores(speaks, labels).f1.value or 0.0, auc(bm25.tolist(), labels) or 0.0
+            is_speaking[index] = bool(bm25[index] >= threshold)
+    return classification_scores(is_speaking, labels).f1.value or 0.0, auc(bm25.tolist(), labels) or 0.0
 
 
 def ship(data: Path) -> None:
     """Fit the shipped model on all sets, and write it into the package."""
-    fitted = fit_model([measured.labelled for measured in score_all(data).values()])
-    SHIPPED.write_text(fitted.model.to_json(), "utf-8")
+    fitted_model = fit_model([scored_set.labelled for scored_set in score_all(data).values()])
+    SHIPPED.write_text(fitted_model.model.to_json(), "utf-8")
     print(f"{SHIPPED}: fitted {load_model().describe()}")
 
 

@@ -37,8 +37,8 @@ def build(mirror: Path, data: Path) -> None:
             question, document, _ = line.split("\t")
             relevant.setdefault(question, []).append(document)
     tasks = [json.loads(line) for line in _read(mirror, "mtragun-human/generation_tasks/reference.jsonl").splitlines()]
-    judged = json.loads(_read(mirror, "mtrag-human/evaluations/reference_subset_with_human_evaluations.json"))
-    passages = [passage for task in tasks for passage in task["contexts"]] + judged["documents"]
+    records = json.loads(_read(mirror, "mtrag-human/evaluations/reference_subset_with_human_evaluations.json"))
+    passages = [passage for task in tasks for passage in task["contexts"]] + records["documents"]
     texts = {passage["document_id"]: passage["text"] for passage in passages if passage["text"].strip()}
     questions = [_question(task, relevant[task["task_id"]]) for task in tasks if task["task_id"] in relevant]
     _write(data / "corpus.jsonl", [{"id": name, "text": text} for name, text in texts.items()])

@@ -133,10 +133,10 @@ def _answer_figures(answers: Answers) -> list[Figure]:
     ]
 
 
-def _gate_figures(scored: Sequence[ScoredCase]) -> list[Figure]:
+def _gate_figures(scored_cases: Sequence[ScoredCase]) -> list[Figure]:
     model, threshold = load_model(), Settings.model_validate({}).gate.threshold
-    labels = [item.case.should_answer for item in scored]
-    confidences = [item.confidence(model) for item in scored]
+    labels = [item.case.should_answer for item in scored_cases]
+    confidences = [item.confidence(model) for item in scored_cases]
     scores = classification_scores([confidence >= threshold for confidence in confidences], labels)
     return [
         Figure("gate: precision as shipped", scores.precision.value or 0.0, 0.8),

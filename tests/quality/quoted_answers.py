@@ -167,9 +167,9 @@ def judge(question: QuotedQuestion, reply: Reply) -> Judgement:
     """Return which facts are missing in a reply, and which of its quotes have nothing to do with the question."""
     quotes = _END_OF_QUOTE.split(reply.text.strip())[:-1] if reply.citations else []
     relevant = re.compile("|".join([*question.facts, question.topic]) or r"(?!)", re.IGNORECASE)
-    missing = tuple(fact for fact in question.facts if not any(re.search(fact, quote) for quote in quotes))
+    missing_facts = tuple(fact for fact in question.facts if not any(re.search(fact, quote) for quote in quotes))
     irrelevant = tuple(quote for quote in quotes if not relevant.search(quote))
-    return Judgement(question, reply.text, missing, irrelevant, tuple(page.path for page in reply.nearest_pages))
+    return Judgement(question, reply.text, missing_facts, irrelevant, tuple(page.path for page in reply.nearest_pages))
 
 
 def _to_report(judgement: Judgement) -> str:
@@ -179,5 +179,5 @@ def _to_report(judgement: Judgement) -> str:
 
 
 def _share(values: Iterable[bool]) -> float:
-    listed = list(values)
-    return sum(listed) / max(1, len(listed))
+    value_list = list(values)
+    return sum(value_list) / max(1, len(value_list))

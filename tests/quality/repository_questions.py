@@ -145,7 +145,7 @@ async def measure_retrieval(
     """Read every project anew, and ask each its questions and what is about something else."""
     outcomes: list[Outcome] = []
     counts: list[tuple[int, int]] = []
-    refused: list[bool] = []
+    is_refused: list[bool] = []
     embedder = await RememberingEmbedder.open(data)
     try:
         for name, project in projects.items():
@@ -159,7 +159,7 @@ async def measure_retrieval(
                         outcomes.append(await _ask(case, app))
                         agents = await app.library.route(rule_based_query(case.question))
                         counts.append((len(agents), len(project.sources)))
-                refused += [not await app.library.route(question) for question in off_topic]
+                is_refused += [not await app.library.route(question) for question in off_topic]
     finally:
         await embedder.close()
     (data / "outcomes.json").write_text(
@@ -167,7 +167,7 @@ async def measure_retrieval(
     )
     return [
         *_figures(outcomes),
-        Figure("off-topic questions that reach no source", sum(refused) / len(refused), 0.9),
+        Figure("off-topic questions that reach no source", sum(is_refused) / len(is_refused), 0.9),
         Figure("right questions that reach a source", sum(count > 0 for count, _ in counts) / len(counts), 0.97),
         Figure("searches saved on right questions", 1 - sum(n for n, _ in counts) / sum(n for _, n in counts)),
     ]

@@ -24,12 +24,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kimas-pictures-") as folder:
         deployment = Deployment(Path(folder), {"sources": {"guide": documents}})
         deployment.kimas("ingest")
-        drawn = asyncio.run(exchange(deployment))
+        pictures = asyncio.run(exchange(deployment))
         del deployment.settings["telegram"]
-        drawn |= {"discord": asyncio.run(discord(deployment)), "slack": asyncio.run(slack(deployment))}
+        pictures |= {"discord": asyncio.run(discord(deployment)), "slack": asyncio.run(slack(deployment))}
         photographs = asyncio.run(photograph(Path(folder)))
-        drawn["ask"], transcript = demo(Path(folder) / "demo")
-    for name, picture in drawn.items():
+        pictures["ask"], transcript = demo(Path(folder) / "demo")
+    for name, picture in pictures.items():
         (PICTURES / f"{name}.svg").write_text(picture, "utf-8")
     for name, photograph_png in photographs.items():
         (PICTURES / f"{name}.png").write_bytes(photograph_png)

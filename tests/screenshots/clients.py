@@ -134,36 +134,36 @@ IN_SLACK = re.compile(
 )
 
 
-def to_runs(text: str, marks: re.Pattern[str], read: Callable[[str], str] = str) -> list[Run]:
+def to_runs(text: str, marks: re.Pattern[str], read_run: Callable[[str], str] = str) -> list[Run]:
     """Return the text of a message as runs; lines that begin with > are quotations, `read` undoes escapes."""
     runs: list[Run] = []
     for number, line in enumerate(text.split("\n")):
         quoted = frozenset({"blockquote"}) if line.startswith("> ") else frozenset()
         if number:
             runs.append(Run("\n"))
-        runs += _line(line.removeprefix("> "), marks, read, quoted)
+        runs += _line(line.removeprefix("> "), marks, read_run, quoted)
     return [run for run in runs if run.text]
 
 
-def _line(line: str, marks: re.Pattern[str], read: Callable[[str], str], quoted: frozenset[str]) -> list[Run]:
+def _line(line: str, marks: re.Pattern[str], read_run: Callable[[str], str], quoted: frozenset[str]) -> list[Run]:
     runs, at = [], 0
     for results in marks.finditer(line):
         kind = str(results.lastgroup)
-        text = f"@{'KIMAs' if kind == 'mention' else ''}" if kind == "mention" else read(results[kind])
+        text = f"@{'KIMAs' if kind == 'mention' else ''}" if kind == "mention" else read_run(results[kind])
         kinds = quoted if kind == "plain" else quoted | {kind}
-        runs += [Run(read(line[at : results.start()]), quoted), Run(text, kinds)]
+        runs += [Run(read_run(line[at : results.start()]), quoted), Run(text, kinds)]
         at = results.end()
-    return [*runs, Run(read(line[at:]), quoted)]
+    return [*runs, Run(read_run(line[at:]), quoted)]
 
 
-def drawn(posts: Sequence[Post], look: Look, about: str) -> str:
+def drawn(posts: Sequence[Post], look: Look, description: str) -> str:
     """Return messages as an SVG document that can be read on light and on dark pages; `about` says what it shows."""
     y, body = MARGIN, []
     for post in posts:
         marks, height = _post(post, look, y)
         body += marks
         y += height + GAP
-    height, title = y - GAP + MARGIN, escape(about)
+    height, title = y - GAP + MARGIN, escape(description)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" '
         f'aria-label="{title}">\n<title>{title}</title>\n<style>{look.style}</style>\n'
@@ -270,20 +270,20 @@ def demo(folder: Path) -> tuple[str, str]:
 
 def terminal(question: str, reply: Reply) -> str:
     """Return the picture of a terminal in which a question was answered."""
-    out = Console(record=True, file=StringIO(), force_terminal=True, width=COLUMNS, highlight=False)
-    out.print(f'[bold green]$[/] kimas ask "{question}"')
-    out.print()
-    asyncio.run(ConsoleSink(out).finish(reply))
+    console = Console(record=True, file=StringIO(), force_terminal=True, width=COLUMNS, highlight=False)
+    console.print(f'[bold green]$[/] kimas ask "{question}"')
+    console.print()
+    asyncio.run(ConsoleSink(console).finish(reply))
     # Nothing from elsewhere: the fonts of the reader.
     form = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.S).replace("Fira Code, monospace", FONT)
-    return re.sub(r"<!--.*?-->", "", out.export_svg(title="kimas ask", code_format=form, unique_id="kimas"))
+    return re.sub(r"<!--.*?-->", "", console.export_svg(title="kimas ask", code_format=form, unique_id="kimas"))
 
 
 def printed(reply: Reply) -> str:
     """Return what an answer looks like in a file, in lines that a page takes."""
-    out = StringIO()
-    asyncio.run(ConsoleSink(Console(file=out, width=COLUMNS)).finish(reply))
-    lines = (textwrap.wrap(line, 120, break_on_hyphens=False) or [""] for line in out.getvalue().splitlines())
+    output = StringIO()
+    asyncio.run(ConsoleSink(Console(file=output, width=COLUMNS)).finish(reply))
+    lines = (textwrap.wrap(line, 120, break_on_hyphens=False) or [""] for line in output.getvalue().splitlines())
     return "\n".join(piece for line in lines for piece in line) + "\n"
 
 

@@ -63,8 +63,8 @@ async def picture(repository: Path, folder: Path) -> str:
         async with deployment.daemon():
             peer.say(GROUP, f"@{peer.username} {QUESTION}", author=YOU)
             await peer.wait_until(lambda: any(message.buttons for message in peer.messages(GROUP)), PATIENCE_S)
-        about = "A question about Click in a Telegram group, and an answer with links to Click's documentation"
-        return draw(bubbles(peer.chat(GROUP)), about)
+        description = "A question about Click in a Telegram group, and an answer with links to Click's documentation"
+        return draw(bubbles(peer.chat(GROUP)), description)
 
 
 def main() -> None:

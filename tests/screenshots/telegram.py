@@ -73,8 +73,8 @@ def bubbles(chat: Chat) -> list[Bubble]:
         replied = chat.messages.get(message.reply_to or 0)
         rows = [[str(button["text"]) for button in row] for row in message.buttons]
         reply_to = (replied.author.first_name, replied.text) if replied else None
-        mine = not message.from_bot
-        output.append(Bubble(message.author.first_name, message.text, message.entities, mine, reply_to, rows))
+        is_own = not message.from_bot
+        output.append(Bubble(message.author.first_name, message.text, message.entities, is_own, reply_to, rows))
     return output
 
 
@@ -119,14 +119,14 @@ def _unfinished(line: list[Run]) -> list[Run]:
     return moved_words
 
 
-def draw(chat: Sequence[Bubble], about: str) -> str:
+def draw(chat: Sequence[Bubble], description: str) -> str:
     """Return the chat as an SVG document that can be read on light and on dark pages; `about` says what it shows."""
     y, body = MARGIN, []
     for bubble in chat:
-        drawn, height = _drawn(bubble, y)
-        body += drawn
+        bubble_lines, height = _draw_bubble(bubble, y)
+        body += bubble_lines
         y += height + GAP
-    height, title = y - GAP + MARGIN, escape(about)
+    height, title = y - GAP + MARGIN, escape(description)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" '
         f'aria-label="{title}">\n<title>{title}</title>\n<style>{STYLE}</style>\n'
@@ -134,7 +134,7 @@ def draw(chat: Sequence[Bubble], about: str) -> str:
     )
 
 
-def _drawn(bubble: Bubble, top: int) -> tuple[list[str], int]:
+def _draw_bubble(bubble: Bubble, top: int) -> tuple[list[str], int]:
     """Return the marks of a message, and how high it is with its buttons."""
     lines = to_lines(runs_in(bubble.text, bubble.entities), BUBBLE - 2 * INSIDE - 12)
     width = min(BUBBLE, max(sum(run.width for run in line) for line in lines) + 2 * INSIDE + 12)
@@ -168,15 +168,15 @@ def _drawn(bubble: Bubble, top: int) -> tuple[list[str], int]:
 
 
 def _buttons(row: Sequence[str], left: float, y: int, width: float) -> Iterator[str]:
-    each = (width - 4 * (len(row) - 1)) / len(row)
+    button_width = (width - 4 * (len(row) - 1)) / len(row)
     for number, label in enumerate(row):
-        x = left + number * (each + 4)
-        yield f'<rect class="button" x="{x:.1f}" y="{y}" width="{each:.1f}" height="{BUTTON}" rx="8"/>'
+        x = left + number * (button_width + 4)
+        yield f'<rect class="button" x="{x:.1f}" y="{y}" width="{button_width:.1f}" height="{BUTTON}" rx="8"/>'
         if label in SIGNS:
             sign = SIGNS[label].format(THUMB)
-            yield f'<g transform="translate({x + each / 2 - 10:.1f} {y + 7})"><title>{label}</title>{sign}</g>'
+            yield f'<g transform="translate({x + button_width / 2 - 10:.1f} {y + 7})"><title>{label}</title>{sign}</g>'
             continue
-        yield f'<text x="{x + each / 2:.1f}" y="{y + 22}" text-anchor="middle">{escape(label)}</text>'
+        yield f'<text x="{x + button_width / 2:.1f}" y="{y + 22}" text-anchor="middle">{escape(label)}</text>'
 
 
 def written(x: float, y: float, line: Sequence[Run]) -> str:
@@ -214,8 +214,10 @@ async def exchange(deployment: Deployment) -> dict[str, str]:
             await peer.wait_until(lambda: any(message.buttons for message in peer.messages(GROUP)), PATIENCE_S)
             answer = peer.messages(GROUP)[-1]
             question = draw(bubbles(peer.chat(GROUP)), "A question in a Telegram group, and the bot's answer")
-            rows, below = len(answer.buttons), answer.buttons
-            peer.press(GROUP, answer.id, below[0][1]["callback_data"], author=YOU)
+            rows, buttons = len(answer.buttons), answer.buttons
+            peer.press(GROUP, answer.id, buttons[0][1]["callback_data"], author=YOU)
             await peer.wait_until(lambda: len(peer.messages(GROUP)[-1].buttons) > rows, PATIENCE_S)
-            pressed = draw(bubbles(peer.chat(GROUP))[1:], "The bot's answer after thumbs down: buttons that ask why")
-    return {"group": question, "feedback": pressed}
+            pressed_drawing = draw(
+                bubbles(peer.chat(GROUP))[1:], "The bot's answer after thumbs down: buttons that ask why"
+            )
+    return {"group": question, "feedback": pressed_drawing}

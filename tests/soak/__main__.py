@@ -63,10 +63,12 @@ def judge_growth(samples: Sequence[Sample]) -> list[str]:
     early, late = samples[quarter : 2 * quarter], samples[-quarter:]
     growing = []
     for (name, (share, least)), field in zip(TOLERANCES.items(), ("memory", "threads", "descriptors"), strict=True):
-        before, after = (statistics.median(getattr(sample, field) for sample in part) for part in (early, late))
-        print(f"{name}: {before:.0f} in the second quarter, {after:.0f} in the last one")
-        if after > before + max(share * before, least):
-            growing.append(f"{name}: {before:.0f}, then {after:.0f}")
+        early_median, late_median = (
+            statistics.median(getattr(sample, field) for sample in part) for part in (early, late)
+        )
+        print(f"{name}: {early_median:.0f} in the second quarter, {late_median:.0f} in the last one")
+        if late_median > early_median + max(share * early_median, least):
+            growing.append(f"{name}: {early_median:.0f}, then {late_median:.0f}")
     sizes = [_bytes_per_question(part) for part in (samples[: 2 * quarter], samples[2 * quarter :])]
     print(f"journal: {sizes[0]:.0f} bytes for each question in the first half, {sizes[1]:.0f} in the second one")
     slack = LOG_BYTES / max(1, samples[-1].questions - samples[2 * quarter].questions)
@@ -101,9 +103,9 @@ class Faults:
     async def cause(self) -> None:
         """Let something go wrong for a while."""
         kinds = (self._outage, self._lost_responses, self._slow_model, self._broken_model, self._locked, self._full)
-        fault = self._world.chance.choice((*kinds, self._stopped))
-        self.counts[fault.__name__.strip("_")] += 1
-        await fault()
+        action = self._world.chance.choice((*kinds, self._stopped))
+        self.counts[action.__name__.strip("_")] += 1
+        await action()
 
     async def _outage(self) -> None:
         platform = self._world.chance.choice(list(self._world.places))
@@ -158,7 +160,7 @@ class Faults:
 
 async def soak(world: World, seconds: float) -> tuple[list[Sample], Counter[str]]:
     """Ask, disturb and kill for so long; return what the last process took, and what happened how often."""
-    faults, samples = Faults(world), list[Sample]()
+    kinds, samples = Faults(world), list[Sample]()
     started_at = time.monotonic()
 
     async def repeat(every_s: float, until_s: float, call: Callable[[], Awaitable[object]]) -> None:
@@ -167,7 +169,7 @@ async def soak(world: World, seconds: float) -> tuple[list[Sample], Counter[str]
             await call()
 
     async def kill() -> None:
-        faults.counts["kill"] += 1
+        kinds.counts["kill"] += 1
         await world.daemon.kill(world.chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)))
         await world.daemon.start()
 
@@ -185,9 +187,9 @@ async def soak(world: World, seconds: float) -> tuple[list[Sample], Counter[str]
         tasks.create_task(repeat(SAMPLE_EVERY_S, seconds, sample))
         # A fault that waits for a process that is just being killed has none to disturb.
         tasks.create_task(repeat(KILL_EVERY_S, KILLED_SHARE * seconds, kill))
-        tasks.create_task(repeat(FAULT_EVERY_S, seconds, faults.cause))
+        tasks.create_task(repeat(FAULT_EVERY_S, seconds, kinds.cause))
     await asyncio.gather(*ask_tasks)
-    return samples, faults.counts
+    return samples, kinds.counts
 
 
 def take_sample(world: World) -> Sample:
@@ -204,14 +206,14 @@ async def run(folder: Path, minutes: float, seed: int) -> bool:
     async with open_world(folder, seed) as world:
         samples, counts = await soak(world, 60 * minutes)
         await world.settle(SETTLE_S)
-        unfinished = world.unfinished()
+        unfinished_ids = world.unfinished()
         # What is left of the journal after it was read back is counted with the rest.
         samples.append(take_sample(world))
-        print(f"{len(world.questions)} questions, {dict(counts)}, {unfinished} not settled")
+        print(f"{len(world.questions)} questions, {dict(counts)}, {unfinished_ids} not settled")
         is_right = report(world)
         growing = judge_growth(samples)
     print(*(f"does not level off: {description}" for description in growing), sep="\n")
-    return is_right and not growing and not unfinished
+    return is_right and not growing and not unfinished_ids
 
 
 def main() -> None:

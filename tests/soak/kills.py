@@ -130,13 +130,13 @@ async def kill_again_and_again(world: World, aims: Sequence[Aim]) -> int:
 
 def report(world: World) -> bool:
     """Print what became of the answers; return whether all are as they should be."""
-    counts, faults = world.judge()
+    counts, problems = world.judge()
     verdicts = ("whole", APOLOGIZED, "lost", "cut off", "twice", "orphaned", NEVER_TAKEN)
     print(f"{'':10}", *(f"{verdict:>12}" for verdict in verdicts))
     for platform in world.places:
         print(f"{platform:10}", *(f"{counts[platform, verdict]:12}" for verdict in verdicts))
-    print(*faults, sep="\n")
-    return not [fault for fault in faults if not fault.startswith(NEVER_TAKEN)]
+    print(*problems, sep="\n")
+    return not [problem for problem in problems if not problem.startswith(NEVER_TAKEN)]
 
 
 async def run(folder: Path, kills: int, seed: int) -> bool:

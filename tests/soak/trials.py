@@ -119,8 +119,8 @@ async def daemon(world: World) -> None:
     for name, method in POSTS.items():
         at_post = asyncio.Event()
 
-        async def watch(called: str, phase: str, method: str = method, at_post: asyncio.Event = at_post) -> None:
-            if called == method and phase == "after" and not at_post.is_set():
+        async def watch(method_name: str, phase: str, method: str = method, at_post: asyncio.Event = at_post) -> None:
+            if method_name == method and phase == "after" and not at_post.is_set():
                 at_post.set()
                 os.kill(world.daemon.pid, signal.SIGSTOP)
 

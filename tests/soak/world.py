@@ -223,8 +223,8 @@ class World:
             if APOLOGY in message.text
         ]
         # The network over HTTP is told of a failure in a state of its own; each event counts once.
-        failed = {(item["chat"], item["event_id"]) for item in self._callbacks if item["state"] == "failed"}
-        return Counter([*posts, *(("http", chat) for chat, _ in failed)])
+        failed_ids = {(item["chat"], item["event_id"]) for item in self._callbacks if item["state"] == "failed"}
+        return Counter([*posts, *(("http", chat) for chat, _ in failed_ids)])
 
     @property
     def _callbacks(self) -> Sequence[Mapping[str, str]]:
@@ -236,7 +236,7 @@ class World:
 
         A message of the bot that is no part of any answer is "orphaned".
         """
-        outcomes, counts, faults = self.outcomes(), Counter[tuple[str, str]](), list[str]()
+        outcomes, counts, problems = self.outcomes(), Counter[tuple[str, str]](), list[str]()
         apologies = self._count_apologies()
         for item in self.questions:
             platform = item.chat.platform
@@ -251,7 +251,7 @@ class World:
                 part_numbers = [
                     re.findall(rf"{item.marker} part (\d\d)", text) for text in texts if item.marker in text
                 ]
-                faults.append(
+                problems.append(
                     f"{verdict}: {platform} {item.chat.id} {item.marker} {item.id} {state} {reason} {part_numbers}"
                 )
         for platform, chats in self.chats.items():
@@ -260,8 +260,8 @@ class World:
                     if len(message.text) < MAX_STUB_CHARS and not MARKER.search(message.text):
                         counts[platform, "orphaned"] += 1
                         if platform != "telegram":
-                            faults.append(f"orphaned: {platform} {chat.id} {message.text[:80]!r}")
-        return counts, faults
+                            problems.append(f"orphaned: {platform} {chat.id} {message.text[:80]!r}")
+        return counts, problems
 
 
 @asynccontextmanager
