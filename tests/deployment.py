@@ -125,11 +125,12 @@ class Deployment:
     def json(self, *arguments: str) -> Any:
         return json.loads(self.call(*arguments, "--json").stdout)
 
-    def kimas(self, *arguments: str, code: int = 0, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Run the command line as its own process."""
+    def kimas(self, *arguments: str, code: int = 0, stdin: str | int | None = None) -> subprocess.CompletedProcess[str]:
+        """Run the command line as its own process. Its input is a text or the descriptor of an open file."""
         if forked.Server.address:
             result = forked.run(self.arguments(*arguments), self.folder, self.variables(), stdin)
         else:
+            input_options: dict[str, Any] = {"stdin": stdin} if isinstance(stdin, int) else {"input": stdin}
             result = subprocess.run(
                 self.command(*arguments),
                 check=False,
@@ -138,7 +139,7 @@ class Deployment:
                 timeout=600,
                 cwd=self.folder,
                 env=self.variables(),
-                input=stdin,
+                **input_options,
             )
         assert result.returncode == code, f"exit code {result.returncode}\n{result.stdout}\n{result.stderr}"
         return result

@@ -243,15 +243,17 @@ async def start(
 
 
 def run(
-    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: str | None = None
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: str | int | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run `kimas` to its end, as `subprocess.run` does."""
+    """Run `kimas` to its end, as `subprocess.run` does. Its input is a text or the descriptor of an open file."""
     with tempfile.TemporaryFile() as input_file, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        input_file.write((stdin or "").encode())
-        files = [input_file, output, errors]
-        for file in files:
-            file.seek(0)
-        with _request(arguments, folder, environment, [file.fileno() for file in files]) as connection:
+        input_descriptor = input_file.fileno()
+        if isinstance(stdin, int):
+            input_descriptor = stdin
+        elif stdin:
+            os.pwrite(input_descriptor, stdin.encode(), 0)
+        descriptors = [input_descriptor, output.fileno(), errors.fileno()]
+        with _request(arguments, folder, environment, descriptors) as connection:
             connection.settimeout(600)
             with connection.makefile("r") as lines:
                 _, code = lines.readline(), int(lines.readline())

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import pty
-import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -132,19 +131,9 @@ def _at_a_terminal(deployment: Deployment, keys: Sequence[str], *arguments: str)
     """Run the command at a pseudo-terminal, and type the keys, each with Enter."""
     controller, terminal = pty.openpty()
     try:
-        process = subprocess.Popen(
-            deployment.command("eval", "make", *arguments),
-            stdin=terminal,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=deployment.folder,
-            env=deployment.variables(),
-            text=True,
-        )
         os.write(controller, "".join(f"{key}\n" for key in keys).encode())
-        output, _ = process.communicate(timeout=120)
-        assert process.returncode == 0
-        return output
+        result = deployment.kimas("eval", "make", *arguments, stdin=terminal)
+        return result.stderr + result.stdout
     finally:
         os.close(controller)
         os.close(terminal)
