@@ -53,7 +53,7 @@ from core.settings.limits import (
 from core.settings.loader import get_secret_values
 from core.text.formatting import pluralize
 from core.types import Question
-from knowledge.embedding.fastembed_models import find_fault
+from knowledge.embedding.fastembed_models import unusable_reason
 from knowledge.embedding.local import choose_runtime, find_package_dir, get_model_dir
 from knowledge.live import open_live_source
 from knowledge.sources.factory import open_source
@@ -276,7 +276,7 @@ def _check_embedding(settings: Settings) -> Finding:
     if embedding.provider == "openai":
         return _check_address(subject, embedding.model, embedding.base_url)
     if embedding.provider == "fastembed":
-        if error := find_fault(embedding):
+        if error := unusable_reason(embedding):
             return Finding("error", subject, error)
         return Finding("ok", subject, embedding.model or str(embedding.path))
     if folder := embedding.path or find_package_dir():

@@ -21,9 +21,9 @@ class OverriddenLibrary:
 
     def restricted_to(self, sources: Collection[str]) -> OverriddenLibrary:
         """Restrict the wrapped library."""
-        restricted = copy(self)
-        restricted._library = self._library.restricted_to(sources)
-        return restricted
+        restricted_library = copy(self)
+        restricted_library._library = self._library.restricted_to(sources)
+        return restricted_library
 
     async def route(self, query: str) -> Sequence[AgentScore]:
         """Return the agents to ask, best first, without those whose sources are all off."""

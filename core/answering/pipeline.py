@@ -48,23 +48,23 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
                 inputs = await _prepare(image_description.question, deps, budget, tasks)
                 await wait_for_open(opening, budget)
             # 5 write
-            written = await write_answer(inputs, sink, deps, budget)
+            draft = await write_answer(inputs, sink, deps, budget)
     except AnswerStopped:
         return await _finish_unwritten(sink, deps, budget)
     retrieval, question_text = inputs.retrieval, image_description.question.text
-    if written.is_extractive:
-        cited_answer = resolve_markers(written.text, retrieval.passages)
+    if draft.is_extractive:
+        cited_answer = resolve_markers(draft.text, retrieval.passages)
     else:
         # 6 cite
-        cited_answer = await verify_citations(written.text, retrieval.passages, deps, budget, question=question_text)
+        cited_answer = await verify_citations(draft.text, retrieval.passages, deps, budget, question=question_text)
         # 7 look back
         if budget.degrade_reasons.get("write") != "stopped":
             cited_answer = await look_back(cited_answer, retrieval.passages, deps, budget, question=question_text)
     trace = retrieval.to_trace(budget, cited_answer.dropped_count)
     reply_text, images = image_description.with_note(cited_answer.text), image_description.description
     reply = Reply(
-        *(reply_text, cited_answer.citations, retrieval.passages, written.is_extractive, trace, images),
-        nearest_pages=written.nearest_pages,
+        *(reply_text, cited_answer.citations, retrieval.passages, draft.is_extractive, trace, images),
+        nearest_pages=draft.nearest_pages,
     )
     await sink.finish(reply)
     return reply

@@ -148,8 +148,8 @@ class QuotaLimiter:
                 limit_name = f"daily_{kind}{suffix}"
                 quota = self._live.limit(limit_name)
                 if quota is not None:
-                    reserved = sum(estimate[index] for estimate in estimates)
-                    yield _QuotaUsage(limit_name, scope, subject, quota, amount, len(reservations), reserved)
+                    reserved_amount = sum(estimate[index] for estimate in estimates)
+                    yield _QuotaUsage(limit_name, scope, subject, quota, amount, len(reservations), reserved_amount)
 
     def _refuse(
         self, quota_usage: _QuotaUsage, reservation: _Reservation, question: Question, now: datetime

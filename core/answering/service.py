@@ -57,13 +57,14 @@ class AnswerService:
 
         A question of a conversation that does not say it is an outsider's.
         """
-        sources, visible = self.deps.settings.sources, question.visible_sources
-        if visible is None:
+        sources, visible_sources = self.deps.settings.sources, question.visible_sources
+        if visible_sources is None:
             audiences = Audiences.from_settings(self.deps.settings)
-            visible = frozenset(sources) if question.key is None else audiences.visible_sources(None)
-        if visible.issuperset(sources):
+            visible_sources = frozenset(sources) if question.key is None else audiences.visible_sources(None)
+        if visible_sources.issuperset(sources):
             return self, question
-        return replace(self, deps=self.deps.restricted_to(visible)), replace(question, visible_sources=visible)
+        service = replace(self, deps=self.deps.restricted_to(visible_sources))
+        return service, replace(question, visible_sources=visible_sources)
 
     async def _answer_again(self, question: RetryQuestion, sink: Sink) -> Reply:
         """Answer with more effort; if that finds nothing better or fails, say that the first answer remains."""

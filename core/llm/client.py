@@ -283,15 +283,15 @@ async def _read_reply(
 
 def _without(body: dict[str, Any], names: AbstractSet[str]) -> dict[str, Any]:
     """Return a body without some parameters; without tools, earlier calls of a tool are text."""
-    remaining = {name: value for name, value in body.items() if name not in names}
-    if "tools" in remaining:
-        return remaining
+    remaining_body = {name: value for name, value in body.items() if name not in names}
+    if "tools" in remaining_body:
+        return remaining_body
     messages = []
-    for message in remaining["messages"]:
+    for message in remaining_body["messages"]:
         is_result = message["role"] == "tool"
         text_message = {name: message[name] for name in message if name not in ("tool_calls", "tool_call_id")}
         messages.append({**text_message, "role": "user"} if is_result else text_message)
-    return {**remaining, "messages": messages}
+    return {**remaining_body, "messages": messages}
 
 
 def _make_error(

@@ -168,14 +168,14 @@ def map_to_fields(data: Mapping[Any, Any], schema: DecisionSchema, depth: int = 
     implied_values: dict[str, object] = {}
     for key, value in data.items():
         schema_field, choice = schema.find_field(str(key)), choices_by_alias.get(normalize_key(str(key)))
-        nested = _parse_nested(value) if depth < MAX_DEPTH else None
-        if schema_field and not (nested is not None and schema_field.kind in ("choice", "text")):
+        nested_value = _parse_nested(value) if depth < MAX_DEPTH else None
+        if schema_field and not (nested_value is not None and schema_field.kind in ("choice", "text")):
             if value not in (None, "", []) or schema_field.kind in ("ids", "texts"):
                 values.setdefault(schema_field.name, value)
         elif choice and not schema_field and value not in (None, "", [], {}):
             implied_values = implied_values or _imply_values(choice, value, schema)
-        if nested is not None:
-            nested_objects.append(nested)
+        if nested_value is not None:
+            nested_objects.append(nested_value)
     for mapping in nested_objects:
         for name, value in map_to_fields(mapping, schema, depth + 1).items():
             values.setdefault(name, value)

@@ -181,8 +181,8 @@ class FailoverClient:
                 attempt_tasks.append(
                     tasks.create_task(self._run_attempt(call, deployment, alternatives, budget, attempts))
                 )
-                done, _ = await asyncio.wait(attempt_tasks, timeout=hedge_after_s)
-                if not done and self._take_hedge_credit():
+                done_tasks, _ = await asyncio.wait(attempt_tasks, timeout=hedge_after_s)
+                if not done_tasks and self._take_hedge_credit():
                     backup = alternatives[0] if alternatives else deployment
                     get_logger(__name__).info(
                         "model.hedged", endpoint=backup.client.base_url, model=backup.settings.model
@@ -248,8 +248,10 @@ class FailoverClient:
 
 def _choose_deployment(candidates: Sequence[Deployment]) -> tuple[Deployment, Sequence[Deployment]]:
     """Return the endpoints to try now, and those that could still take over."""
-    available = [deployment for deployment in candidates if deployment.circuit_breaker.is_available()]
-    deployments = available or sorted(candidates, key=lambda deployment: deployment.circuit_breaker.last_failure_at)
+    available_deployments = [deployment for deployment in candidates if deployment.circuit_breaker.is_available()]
+    deployments = available_deployments or sorted(
+        candidates, key=lambda deployment: deployment.circuit_breaker.last_failure_at
+    )
     return deployments[0], deployments[1:]
 
 
@@ -266,10 +268,10 @@ async def _wait_before_retry(error: ModelError, budget: RequestBudget) -> bool:
 
 async def _first_success(attempt_tasks: Sequence[asyncio.Task[_Success[T] | _Failure]]) -> _Success[T] | _Failure:
     """Return the first successful outcome, or all failures as one."""
-    pending, errors = set(attempt_tasks), list[ModelError]()
-    while pending:
-        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-        for task in sorted(done, key=attempt_tasks.index):
+    pending_tasks, errors = set(attempt_tasks), list[ModelError]()
+    while pending_tasks:
+        done_tasks, pending_tasks = await asyncio.wait(pending_tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in sorted(done_tasks, key=attempt_tasks.index):
             outcome = task.result()
             if isinstance(outcome, _Success):
                 return outcome
@@ -294,9 +296,9 @@ def _combine_errors(errors: Sequence[ModelError]) -> ModelError:
     if len(errors) == 1:
         return errors[0]
     message = "; ".join(dict.fromkeys(str(error) for error in errors))
-    combined = ModelError(message, status=errors[-1].status, retry_after=errors[-1].retry_after)
-    combined.__cause__ = errors[-1]
-    return combined
+    combined_error = ModelError(message, status=errors[-1].status, retry_after=errors[-1].retry_after)
+    combined_error.__cause__ = errors[-1]
+    return combined_error
 
 
 class CircuitBreaker:

@@ -111,8 +111,8 @@ def _find_mentions(word: str, text: str) -> Iterable[re.Match[str]]:
     boundaries = r"(?<![a-z\d])", r"(?![a-z\d])" if len(word) < 6 else r""
     pattern = f"{boundaries[0]}{re.escape(word)}{boundaries[1]}" if word.isascii() else re.escape(word)
     for match in re.finditer(pattern, text):
-        before, after = text[max(0, match.start() - 40) : match.start()], text[match.end() : match.end() + 24]
-        if not _NEGATED_BEFORE.search(before) and not _NEGATED_AFTER.match(after):
+        text_before, text_after = text[max(0, match.start() - 40) : match.start()], text[match.end() : match.end() + 24]
+        if not _NEGATED_BEFORE.search(text_before) and not _NEGATED_AFTER.match(text_after):
             yield match
 
 
@@ -377,8 +377,8 @@ class _LenientParser:
         )
 
     def _is_in_object(self) -> bool:
-        before = self.text[: self.position]
-        return max(before.rfind("{"), before.rfind("｛")) > max(before.rfind("["), before.rfind("［"))
+        prefix = self.text[: self.position]
+        return max(prefix.rfind("{"), prefix.rfind("｛")) > max(prefix.rfind("["), prefix.rfind("［"))
 
 
 def _unescape(text: str) -> str:

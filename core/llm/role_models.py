@@ -75,11 +75,11 @@ class RoleChatModel:
         reasoning_filter = ReasoningFilter(starts_inside=model_stream.starts_in_reasoning)
         try:
             while model_stream.text:
-                if visible := reasoning_filter.feed(model_stream.text):
-                    yield visible
+                if visible_text := reasoning_filter.feed(model_stream.text):
+                    yield visible_text
                 await model_stream.advance(settings.stall_s)
-            if visible := reasoning_filter.flush():
-                yield visible
+            if visible_text := reasoning_filter.flush():
+                yield visible_text
         finally:
             model_stream.learn(reasoning_filter)
             await model_stream.close()

@@ -72,7 +72,7 @@ class ModelDependencies(Protocol):
 
 def parse_structured_reply(reply: str, schema: DecisionSchema, accept: Callable[[ParsedReply], T | None]) -> T | None:
     """Return the first reading of a reply that `accept` accepts, or None. Never raises for any text."""
-    results = (accept(parsed) for parsed in iter_parsed_replies(reply, schema))
+    results = (accept(parsed_reply) for parsed_reply in iter_parsed_replies(reply, schema))
     return next((result for result in results if result is not None), None)
 
 

@@ -126,7 +126,7 @@ def get_model_languages(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_LANGUAGE_NAME_CODES[name] for name in _LANGUAGE_NAME.findall(description)))
 
 
-def find_fault(settings: EmbeddingSettings) -> str:
+def unusable_reason(settings: EmbeddingSettings) -> str:
     """Return why a model cannot be opened, as far as its files tell; empty when nothing is wrong."""
     if importlib.util.find_spec("fastembed") is None:
         return f"the package fastembed is missing: {INSTALL_HINT}"
@@ -139,11 +139,11 @@ def find_fault(settings: EmbeddingSettings) -> str:
 
 
 def _check_folder(folder: Path) -> None:
-    missing = [name for name in NEEDED_FILES if not (folder / name).is_file()]
+    missing_files = [name for name in NEEDED_FILES if not (folder / name).is_file()]
     if not any((folder / name).is_file() for name in MODEL_FILES):
-        missing.insert(0, MODEL_FILES[0])
-    if missing:
-        raise EmbeddingError(f"knowledge.embedding.path: {folder} holds no {', '.join(missing)}")
+        missing_files.insert(0, MODEL_FILES[0])
+    if missing_files:
+        raise EmbeddingError(f"knowledge.embedding.path: {folder} holds no {', '.join(missing_files)}")
 
 
 def _register_folder(library: Any, name: str, folder: Path) -> None:

@@ -220,7 +220,7 @@ async def test_at_a_limit_the_asker_is_told(
     [
         ({"daily_tokens": 100}, "今天的用量已达上限（100 个 token）"),
         ({"daily_tokens_per_chat": 100}, "今天本聊天的用量已达上限（100 个 token）"),
-        ({"daily_cost_per_user": 1.5}, "今天您的用量已达上限（1.5）"),
+        ({"daily_cost_per_user": 1.5}, "今天你的用量已达上限（1.5）"),
     ],
 )
 async def test_at_a_limit_the_asker_is_told_in_their_language(

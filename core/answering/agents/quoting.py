@@ -51,10 +51,15 @@ async def quote_passages(
         if quotes := await extract_answer(text, passages, deps.library, timeout_s):
             return WrittenAnswer(f"{quotes}\n\n{note or messages.extractive}", is_extractive=True)
     if has_match:
-        nearest = (to_comparable_query(query, passages, budget), passages, deps.library, min_similarity + NEAR_MARGIN)
-        if quotes := await extract_similar(*nearest, timeout_s):
+        nearest_arguments = (
+            to_comparable_query(query, passages, budget),
+            passages,
+            deps.library,
+            min_similarity + NEAR_MARGIN,
+        )
+        if quotes := await extract_similar(*nearest_arguments, timeout_s):
             return WrittenAnswer(f"{quotes}\n\n{note or messages.extractive}", is_extractive=True)
-        if not inputs.question.is_unprompted and (pages := await find_nearest_pages(*nearest, timeout_s)):
+        if not inputs.question.is_unprompted and (pages := await find_nearest_pages(*nearest_arguments, timeout_s)):
             links = tuple(to_citation(passages[page.position], number) for number, page in enumerate(pages, 1))
             lines = "\n".join(map(_format_page, pages, links))
             return WrittenAnswer(messages.nearest_pages.format(pages=lines), True, links)

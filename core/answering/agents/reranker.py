@@ -97,16 +97,16 @@ class LLMReranker:
     async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         """Return the passages best first; their fused scores are dealt anew in that order."""
         search_settings = self._deps.settings.knowledge.search
-        fused = fuse(passages, search_settings.alpha)
-        candidates = fused[: search_settings.reranker.top_n]
+        fused_passages = fuse(passages, search_settings.alpha)
+        candidates = fused_passages[: search_settings.reranker.top_n]
         order = await self._order(query, candidates) if len(candidates) > 1 and query.strip() else ()
-        remaining_positions = [position for position in range(len(fused)) if position not in order]
+        remaining_positions = [position for position in range(len(fused_passages)) if position not in order]
         # Only fused scores of different searches compare: by rank alone, the best of each search would score 1.
-        reordered = [
-            replace(fused[position], score=fused[rank].score)
+        reordered_passages = [
+            replace(fused_passages[position], score=fused_passages[rank].score)
             for rank, position in enumerate((*order, *remaining_positions))
         ]
-        return apply_kind_weights(reordered, search_settings.kind_weights)
+        return apply_kind_weights(reordered_passages, search_settings.kind_weights)
 
     async def _order(self, query: str, passages: Sequence[Passage]) -> tuple[int, ...]:
         def accept(parsed_reply: ParsedReply) -> tuple[int, ...] | None:

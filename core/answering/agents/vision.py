@@ -102,9 +102,9 @@ def sanitize_description(reply: str) -> str:
     return text if len(text) <= MAX_DESCRIPTION_CHARS else f"{text[:MAX_DESCRIPTION_CHARS]} …"
 
 
-async def _fetch_images(pictures: Sequence[ImageLoader]) -> list[Image]:
+async def _fetch_images(image_loaders: Sequence[ImageLoader]) -> list[Image]:
     async with task_group() as tasks:
-        image_tasks = [tasks.create_task(_fetch_image(fetch)) for fetch in pictures]
+        image_tasks = [tasks.create_task(_fetch_image(fetch)) for fetch in image_loaders]
     return [image for image_task in image_tasks if (image := image_task.result())]
 
 

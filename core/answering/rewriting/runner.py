@@ -125,26 +125,26 @@ class QueryResults:
     passages: Sequence[Passage]
 
 
-def merge(original: QueryResults, results: Sequence[QueryResults], limit: int) -> list[Passage]:
+def merge(original_results: QueryResults, results: Sequence[QueryResults], limit: int) -> list[Passage]:
     """Return at most `limit` passages: the best of each query, then the second of each, none twice.
 
-    `original` holds the original question and its passages. They set the scale of the scores and are not part of the
-    result. A passage that several queries found gets the highest of its scores.
+    `original_results` holds the original question and its passages. They set the scale of the scores and are not part
+    of the result. A passage that several queries found gets the highest of its scores.
     """
     passages_by_id: dict[str, Passage] = {}
     for passage in chain.from_iterable(
-        zip_longest(*(_rescale_scores(original, query_results) for query_results in results))
+        zip_longest(*(_rescale_scores(original_results, query_results) for query_results in results))
     ):
         if passage is not None:
             passages_by_id[passage.id] = merge_scores(passages_by_id.get(passage.id, passage), passage)
     return list(passages_by_id.values())[:limit]
 
 
-def _rescale_scores(original: QueryResults, query_results: QueryResults) -> list[Passage]:
+def _rescale_scores(original_results: QueryResults, query_results: QueryResults) -> list[Passage]:
     """Return a query's passages with the similarities to a written answer (HyDE) on the scale of the question's."""
-    if query_results.query == original.query:
+    if query_results.query == original_results.query:
         return list(query_results.passages)
-    original_max = max((passage.similarity for passage in original.passages), default=0.0)
+    original_max = max((passage.similarity for passage in original_results.passages), default=0.0)
     query_max = max((passage.similarity for passage in query_results.passages), default=0.0)
     dense_factor = original_max / query_max if query_results.query.dense and 0 < original_max < query_max else 1.0
     return [replace(passage, similarity=passage.similarity * dense_factor) for passage in query_results.passages]
