@@ -53,10 +53,9 @@ async def complete_question(question: Question, model: ChatModel | None, prompts
     is streamed and used as soon as the first line is complete. Rules write it otherwise, and whenever the model fails,
     is too slow, writes too much, or writes about neither the question nor the conversation.
     """
-    rule_query = rule_based_query(question)
     if model is None or not needs_model(question, model):
         budget.timings_ms.setdefault("rewrite", 0.0)
-        return rule_query
+        return rule_based_query(question)
     history_turns = relevant_turns(question)
     system = prompts.fill("rewrite")
     request = (
@@ -65,7 +64,7 @@ async def complete_question(question: Question, model: ChatModel | None, prompts
     )
     chunks = model.stream(system, [Turn("user", request)], role="light", budget=budget, agent="rewrite")
     reply = await budget.run_stage("rewrite", _read_query_line(chunks), lambda: "")
-    return apply_rewrite(reply, question, history_turns) or rule_query
+    return apply_rewrite(reply, question, history_turns) or rule_based_query(question)
 
 
 def apply_rewrite(reply: str, question: Question, history_turns: Sequence[Turn]) -> str:
