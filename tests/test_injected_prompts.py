@@ -53,16 +53,16 @@ async def ask_second_opinion(model: RoleChatModel, text: str, folder: Path) -> N
 
 
 async def ask_rewrites(model: RoleChatModel, text: str, folder: Path) -> None:
-    own = {"sources": ["docs"], "rewrites": [name for name in BUILT_IN_REWRITES if name != "rule"], "language": "de"}
-    configuration = settings(agents={"docs": own}, budget={"deadline_s": 600, "requery": 0.9})
+    agent = {"sources": ["docs"], "rewrites": [name for name in BUILT_IN_REWRITES if name != "rule"], "language": "de"}
+    configuration = settings(agents={"docs": agent}, budget={"deadline_s": 600, "requery": 0.9})
     library = InMemoryLibrary((INSTALL,))
     await search(f"{QUESTION} {text}", parts(library, model, configuration), Budget(configuration.budget))
 
 
 async def ask_judge(model: RoleChatModel, text: str, folder: Path) -> None:
     """Show the judge an attempt as the question, the reference, the answer and its evidence."""
-    own = ModelSettings(base_url="http://127.0.0.1", model="judge")
-    judge = Judge(model, own, settings().budget, Prompts.read())
+    judge_settings = ModelSettings(base_url="http://127.0.0.1", model="judge")
+    judge = Judge(model, judge_settings, settings().budget, Prompts.read())
     passages = (passage("p1", text),)
     reply = Reply(f"It is blue [1]. {text}", (Citation(1, "p1", "docs", text, "a.md", ""),), passages=passages)
     verdicts = await judge_answers(judge, [(Question(f"{QUESTION} {text}"), text, reply)])
@@ -80,8 +80,8 @@ async def peer() -> AsyncIterator[ScriptedPeer]:
 
 @pytest.mark.parametrize("caller", CALLERS)
 async def test_an_attempt_stays_inside_its_fence(caller: str, peer: ScriptedPeer, tmp_path: Path) -> None:
-    own = ModelSettings(base_url=peer.base_url, model="judge")
-    model = RoleChatModel.open_judge(own, settings().models.circuit) if caller == "judge" else models(peer)
+    judge_settings = ModelSettings(base_url=peer.base_url, model="judge")
+    model = RoleChatModel.open_judge(judge_settings, settings().models.circuit) if caller == "judge" else models(peer)
     for number, text in enumerate(TEXTS):
         peer.requests.clear()
         folder = tmp_path / str(number)

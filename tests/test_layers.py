@@ -133,8 +133,8 @@ def test_vendors_stay_in_their_place(file: Path) -> None:
 
 
 def test_every_vendor_of_the_table_is_used() -> None:
-    used = {module.split(".")[0] for file in FILES for _, module in imports(get_tree(file))}
-    assert sorted(set(VENDORS) - used) == []
+    used_packages = {module.split(".")[0] for file in FILES for _, module in imports(get_tree(file))}
+    assert sorted(set(VENDORS) - used_packages) == []
 
 
 @pytest.mark.parametrize(

@@ -81,27 +81,39 @@ async def parrot() -> AsyncIterator[Parrot]:
 
 
 def sources(url: str) -> dict[str, Any]:
-    own = {"allow_private": ["127.0.0.1"]}
+    connection = {"allow_private": ["127.0.0.1"]}
     host = url.removeprefix("http://")
     planted = PLANTED
     return {
         "docs": {"kind": "files", "path": "docs"},
-        "search": {"kind": "search_api", "provider": "brave", "base_url": url, "api_key": secret("SEARCH_API"), **own},
+        "search": {
+            "kind": "search_api",
+            "provider": "brave",
+            "base_url": url,
+            "api_key": secret("SEARCH_API"),
+            **connection,
+        },
         "api": {
-            **{"kind": "http_api", "url": f"{url}/find?q={{query}}&token={{api_key}}", **own},
+            **{"kind": "http_api", "url": f"{url}/find?q={{query}}&token={{api_key}}", **connection},
             **{"api_key": secret("HTTP_API_QUERY")},
         },
         "head": {
-            **{"kind": "http_api", "url": f"{url}/find", "headers": {"X-Own": "{api_key}"}, **own},
+            **{"kind": "http_api", "url": f"{url}/find", "headers": {"X-Own": "{api_key}"}, **connection},
             **{"api_key": secret("HTTP_API_HEADER")},
         },
-        "rag": {"kind": "remote_rag", "base_url": url, "bases": {"b": 1}, "api_key": secret("REMOTE_RAG"), **own},
-        "hub": {"kind": "github", "repository": "a/b", "api_url": url, "token": secret("GITHUB"), **own},
-        "lab": {"kind": "gitlab", "project": "a/b", "api_url": url, "token": secret("GITLAB"), **own},
+        "rag": {
+            "kind": "remote_rag",
+            "base_url": url,
+            "bases": {"b": 1},
+            "api_key": secret("REMOTE_RAG"),
+            **connection,
+        },
+        "hub": {"kind": "github", "repository": "a/b", "api_url": url, "token": secret("GITHUB"), **connection},
+        "lab": {"kind": "gitlab", "project": "a/b", "api_url": url, "token": secret("GITLAB"), **connection},
         "code": {"kind": "git", "url": "https://127.0.0.1:9/a.git", "token": secret("GIT_TOKEN")},
         "fork": {"kind": "git", "url": f"http://bot:{planted['GIT_URL']}@{host}/b.git"},
-        "news": {"kind": "feed", "url": f"{url}/news?access_token={planted['FEED_QUERY']}", **own},
-        "site": {"kind": "website", "url": f"{url}/site?key={planted['SITE_QUERY']}", **own},
+        "news": {"kind": "feed", "url": f"{url}/news?access_token={planted['FEED_QUERY']}", **connection},
+        "site": {"kind": "website", "url": f"{url}/site?key={planted['SITE_QUERY']}", **connection},
     }
 
 
@@ -250,10 +262,10 @@ async def test_a_daemon_shows_none(deployment: Deployment, parrot: Parrot) -> No
             "prompts": str([body["messages"] for body in model.requests]),
             "posts": str(telegram.calls),
         }
-    own = re.compile("|".join(map(re.escape, (telegram.token, READER, OWNER))))
+    own_secrets = re.compile("|".join(map(re.escape, (telegram.token, READER, OWNER))))
     assert collector.raw
     assert "message.answered" in outputs["log"]
     assert outputs["prompts"] != "[]"
     for place, text in outputs.items():
         assert leaks(text) == set(), f"{place}: {text}"
-        assert not own.search(text), f"{place}: {text}"
+        assert not own_secrets.search(text), f"{place}: {text}"

@@ -344,7 +344,7 @@ async def _say(lines: Sequence[Line], places: dict[str, Platform], chance: rando
         line.id = await place.say(line.chat, line.text, line.author, line.below.id if line.below else "")
         if chance is not None and chance.random() < 0.125:
             await asyncio.sleep(chance.uniform(0, 6))
-            await place.again(line.chat, line.id)
+            await place.deliver_again(line.chat, line.id)
 
     async with asyncio.TaskGroup() as tasks:
         for line in lines:

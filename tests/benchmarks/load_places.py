@@ -87,7 +87,7 @@ class Platform(ABC):
         """Let somebody write, where it is possible in the thread `below` a message, and return the message's id."""
 
     @abstractmethod
-    async def again(self, chat: Chat, message: str) -> None:
+    async def deliver_again(self, chat: Chat, message: str) -> None:
         """Deliver a message that was delivered before."""
 
     @abstractmethod
@@ -133,7 +133,7 @@ class Telegram(Platform):
         number = int(chat.id) if chat.private else 5000 + author
         return str(self.peer.say(int(chat.id), text, author=telegram.Author(number, f"P{author}", f"person_{author}")))
 
-    async def again(self, chat: Chat, message: str) -> None:
+    async def deliver_again(self, chat: Chat, message: str) -> None:
         peer_chat = self.peer.chat(int(chat.id))
         self.peer.inject({"message": self.peer._message(peer_chat, peer_chat.messages[int(message)])})
 
@@ -178,7 +178,7 @@ class Discord(Platform):
     async def say(self, chat: Chat, text: str, author: int, parent_id: str = "") -> str:
         return await self.peer.say(chat.id, text, author=discord.Author(str(6000 + author), f"p{author}", f"P{author}"))
 
-    async def again(self, chat: Chat, message: str) -> None:
+    async def deliver_again(self, chat: Chat, message: str) -> None:
         await self.peer._tell("MESSAGE_CREATE", self.peer.channels[chat.id].messages[message])
 
     def drop(self, chance: random.Random) -> None:
@@ -228,7 +228,7 @@ class Slack(Platform):
     async def say(self, chat: Chat, text: str, author: int, parent_id: str = "") -> str:
         return self.peer.say(chat.id, text, user=f"U{7000 + author}", thread=parent_id)
 
-    async def again(self, chat: Chat, message: str) -> None:
+    async def deliver_again(self, chat: Chat, message: str) -> None:
         for envelope in list(self.peer.deliveries.envelopes):
             event = envelope.payload.get("event") if isinstance(envelope.payload, dict) else None
             if isinstance(event, dict) and (event.get("channel"), event.get("ts")) == (chat.id, message):
@@ -294,8 +294,8 @@ class Network(callback.CallbackPeer):
         return answer
 
     def get_calls(self, chat: str) -> list[tuple[float, dict[str, Any]]]:
-        both = zip(self.times, self.callbacks, strict=True)
-        return [(at, entry) for at, entry in both if entry["chat"] == chat]
+        pairs = zip(self.times, self.callbacks, strict=True)
+        return [(at, entry) for at, entry in pairs if entry["chat"] == chat]
 
 
 class Http(Platform):
@@ -352,7 +352,7 @@ class Http(Platform):
                 return
             await asyncio.sleep(0.2)
 
-    async def again(self, chat: Chat, message: str) -> None:
+    async def deliver_again(self, chat: Chat, message: str) -> None:
         await self._send(message)
 
     def drop(self, chance: random.Random) -> None:

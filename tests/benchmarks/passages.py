@@ -51,8 +51,8 @@ class Topics:
 
     def near(self, topic: int, count: int) -> Vectors:
         """Return vectors near a topic, shape (count, dimension)."""
-        own = self._random.standard_normal((count, self._centres.shape[1]), np.float32) * np.float32(OWN_PART)
-        vectors: Vectors = self._centres[topic % TOPICS] + own
+        noise = self._random.standard_normal((count, self._centres.shape[1]), np.float32) * np.float32(OWN_PART)
+        vectors: Vectors = self._centres[topic % TOPICS] + noise
         unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         return unit
 

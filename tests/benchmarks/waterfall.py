@@ -157,12 +157,12 @@ async def _run(case: Case, parts: AnswerDependencies) -> Waterfall:
 
 
 def _figures(case: Case, run: Waterfall) -> list[Figure]:
-    own = run.first_token_ms - TTFT_S * 1000
+    own_ms = run.first_token_ms - TTFT_S * 1000
     limit = 20 if case.name == "single" else None
     earlier_bars = [bar for bar in run.bars if bar.of_model and bar.start_ms < run.first_token_ms]
     name = f"waterfall {case.name}"
     return [
-        Figure(f"{name}: first token less the answering model's", own, "ms", limit),
+        Figure(f"{name}: first token less the answering model's", own_ms, "ms", limit),
         Figure(f"{name}: model calls before and including the answer", len(earlier_bars), "calls"),
         Figure(f"{name}: time before the first token without any call", run.without_model_ms(), "ms"),
     ]

@@ -55,7 +55,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
-        self.again: list[str] = []
+        self.repeated_ids: list[str] = []
         self.refusals = 0
 
     @property
@@ -68,7 +68,7 @@ class Inbox:
             raise StoreError("the journal is locked")
         is_known = any((item.id, item.key.chat) == (message.id, message.key.chat) for item in self.messages)
         if is_known and not message.is_edit:
-            self.again.append(message.id)
+            self.repeated_ids.append(message.id)
         else:
             self.messages.append(message)
 

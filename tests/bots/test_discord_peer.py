@@ -118,9 +118,9 @@ async def test_the_gateway_closes_for_mistakes(peer: DiscordPeer, call: Caller, 
 async def test_the_gateway_identifies_resumes_and_hides(peer: DiscordPeer, call: Caller) -> None:
     room = peer.channel()
     identify = {"op": 2, "d": {"token": peer.token, "properties": PROPERTIES, "intents": 1 | 1 << 9}}
-    got, _ = await hold(peer, call, {"op": 1, "d": None}, identify)
-    assert [entry["op"] for entry in got] == [10, 11, 0, 0]
-    session = got[2]["d"]["session_id"]
+    payloads, _ = await hold(peer, call, {"op": 1, "d": None}, identify)
+    assert [entry["op"] for entry in payloads] == [10, 11, 0, 0]
+    session = payloads[2]["d"]["session_id"]
     await peer.say(room, "secret")
     await peer.say(room, f"{peer.mention} open")
     resume = {"op": 6, "d": {"token": peer.token, "session_id": session, "seq": 2}}

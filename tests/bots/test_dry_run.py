@@ -141,8 +141,8 @@ async def test_a_source_that_a_dry_run_lacks_is_not_forgotten(
         monkeypatch.setenv("T", telegram.token)
         settings = {"telegram": {"token": {"env": "T"}, "api_url": telegram.api_url}}
         source = {"kind": "files", "path": "docs"}
-        both = Deployment(tmp_path, {**settings, "sources": {"rocket": source, "more": source}})
-        await asyncio.to_thread(both.call, "ingest")
+        full_deployment = Deployment(tmp_path, {**settings, "sources": {"rocket": source, "more": source}})
+        await asyncio.to_thread(full_deployment.call, "ingest")
         deployment = Deployment(tmp_path, {**settings, "sources": {"rocket": source}})
         async with daemon(deployment, dry=True):
             telegram.say(7, QUESTION_TEXT)

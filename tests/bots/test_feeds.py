@@ -447,8 +447,8 @@ async def test_a_broken_feed_is_told_once_and_stops_no_other(
     place = await network("http", stack, journal, tmp_path)
     web.pages["/other"] = Page("<html>no feed")
     feed = {"chat": place.chat, "every_minutes": 1, "allow_private": ["127.0.0.1"]}
-    both = {"games": {**feed, "url": web.url("/feed")}, "other": {**feed, "url": web.url("/other")}}
-    async with followed(settings(auto_comment={"feeds": both, "deadline_s": 30}), place, journal, poll_count=4):
+    feeds = {"games": {**feed, "url": web.url("/feed")}, "other": {**feed, "url": web.url("/other")}}
+    async with followed(settings(auto_comment={"feeds": feeds, "deadline_s": 30}), place, journal, poll_count=4):
         await until(lambda: events(log, "feed.poll_failed"))
         assert [entry["feed"] for entry in events(log, "feed.poll_failed")] == ["other"]
         web.pages["/feed"] = rss(Item(2), Item(1), Item(0))
@@ -657,12 +657,12 @@ def test_a_chat_is_written_as_its_platform_numbers_it(tmp_path: Path, chat: str)
 async def test_a_chat_may_name_the_bot_that_writes(
     web: WebPeer, stack: AsyncExitStack, journal: Journal, tmp_path: Path
 ) -> None:
-    own = await network("http", stack, journal, tmp_path)
-    forum = NamespacedAdapter("forum", own.adapter)
+    place = await network("http", stack, journal, tmp_path)
+    forum = NamespacedAdapter("forum", place.adapter)
     section = {"secret": {"env": "S"}, "callback_url": "http://127.0.0.1/"}
     for chat, adapters, writes in (
-        ("http:room@forum", (own.adapter, forum), ("http", "room@forum", "room")),
-        ("http:room", (own.adapter, forum), ("http", "room", "room")),
+        ("http:room@forum", (place.adapter, forum), ("http", "room@forum", "room")),
+        ("http:room", (place.adapter, forum), ("http", "room", "room")),
         ("http:room", (forum,), ("http", "room@forum", "room")),
     ):
         configuration = make_feed_settings(web, chat).model_copy(

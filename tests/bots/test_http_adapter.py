@@ -146,8 +146,8 @@ MALFORMED: list[tuple[object, int, str]] = [
 async def test_malformed_events_are_refused_with_the_reason(tmp_path: Path) -> None:
     async with open_harness(tmp_path) as harness:
         for body, status, error in MALFORMED:
-            got, data = await harness.peer.send(harness.adapter.port, body)
-            assert (got, data["error"]) == (status, error), body
+            response_status, data = await harness.peer.send(harness.adapter.port, body)
+            assert (response_status, data["error"]) == (status, error), body
             assert data["reason"]
         # None of them stands in the way of the next one.
         assert await harness.send(event()) == [202]

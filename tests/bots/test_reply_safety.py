@@ -47,8 +47,8 @@ def test_a_source_whose_title_names_another_host_is_shown_with_its_own(render: R
     """Whoever writes a page or an issue chooses its title."""
     citation = Citation(1, "1", "docs", title, "a.md", "https://evil.example/x")
     _, sources = "\n".join(render("It is so [1].", [citation])).split("Sources")
-    shown, own = sources.find("bank"), sources.find("evil.example/x")
-    assert -1 < shown < own
+    shown_offset, own_offset = sources.find("bank"), sources.find("evil.example/x")
+    assert -1 < shown_offset < own_offset
     assert "](" not in sources
     assert all(url == shown_url for url, shown_url in re.findall(r'<a href="([^"]*)">([^<]*)</a>', sources))
 

@@ -421,10 +421,10 @@ class TestWhoSpeaks:
         assert await list_pending(journal, *a, *b) == ["", *["another bot of ours was addressed"] * 2, ""]
 
     async def test_both_where_both_are_named_and_one_where_none_is(self, journal: Journal) -> None:
-        both = [
+        messages = [
             message("1", bot, addressed=True, text=f"@{other} why?") for bot, other in (("42", "two"), ("43", "one"))
         ]
-        assert await list_pending(journal, *both) == ["", ""]
+        assert await list_pending(journal, *messages) == ["", ""]
         command = [message("2", bot, addressed=True, text="", command="status") for bot in ("42", "43")]
         assert await list_pending(journal, *command) == ["", "another bot of ours took it first"]
         # In a thread where both have answered, both are meant by what names nobody, and one by what names it.
@@ -621,13 +621,15 @@ class TestConfiguration:
         bots = {
             name: {"telegram": {"token": {"env": name.upper()}, "api_url": first.api_url}} for name in ("one", "two")
         }
-        both = Settings.model_validate({"data_dir": tmp_path, "bots": bots})
-        texts = {finding.subject: finding.text for finding in await check(both, live=True, probes=make_probes(both))}
+        settings = Settings.model_validate({"data_dir": tmp_path, "bots": bots})
+        texts = {
+            finding.subject: finding.text for finding in await check(settings, live=True, probes=make_probes(settings))
+        }
         assert texts["bots.one.telegram"] == "the token belongs to @kimas_bot"
         assert texts["bots.two.telegram"] == "the token belongs to @second_bot"
         assert "bots" not in texts
         monkeypatch.setenv("TWO", first.token)
-        texts = {finding.subject: finding.text for finding in await check(both, live=False)}
+        texts = {finding.subject: finding.text for finding in await check(settings, live=False)}
         assert "every bot needs its own" in texts["bots"]
         assert first.token not in str(texts)
 

@@ -69,7 +69,7 @@ async def test_a_mention_that_arrives_twice_is_one_message(
     await wait_until_settled(peer)
     assert (message.id, message.text, message.addressed) == (ts, "what is this (https://a.example/x) & that?", True)
     assert message.key == ConversationKey("slack", "C1", ts)
-    assert inbox.again == [ts]
+    assert inbox.repeated_ids == [ts]
     assert peer.deliveries.unknown_acknowledgements == []
     assert max(envelope.acknowledged_after for envelope in peer.deliveries.envelopes) < 10
 
@@ -114,7 +114,7 @@ async def test_a_mention_in_a_thread_of_others_quotes_what_it_is_about(
 async def test_a_thread_that_began_before_the_bot_did_is_read_on_a_mention(peer: SlackPeer, tmp_path: Path) -> None:
     root = peer.write("C1", "the build fails with E12").ts
     peer.write("C1", "since when?", root)
-    peer.write("C1", "a robot's word", root).more = {"bot_id": "B2"}
+    peer.write("C1", "a robot's word", root).extra_fields = {"bot_id": "B2"}
     peer.write("C1", "since 2.1", root)
     inbox = Inbox()
     async with listening(SlackAdapter(settings(peer, tmp_path), Threads().answered_in, PACE), inbox):
@@ -279,7 +279,7 @@ async def test_over_http_signed_requests_are_taken(peer: SlackPeer, over_http: S
     await wait_until_settled(peer)
     assert {message.text for message in inbox.messages} == {"what is it?", "What is it?"}
     assert envelope.answer == "Looking it up…"
-    assert len(inbox.again) == 1
+    assert len(inbox.repeated_ids) == 1
     challenge = json.dumps({"type": "url_verification", "challenge": "c-1", "token": "old"})
     status, answer = await peer.deliveries.request(challenge, **{"Content-Type": "application/json"})
     assert (status, json.loads(answer)) == (200, {"challenge": "c-1"})
@@ -357,12 +357,12 @@ async def test_long_messages_of_members_hide_no_thread_and_no_answer(
         peer.say("C1", letter * 39_000, thread=root)
         peer.say("C1", letter * 39_000)
     client = adapter._get_client()
-    own = [await client.post("C1", thread, "So.", label="k/1") for thread in (root, None)]
+    own_posts = [await client.post("C1", thread, "So.", label="k/1") for thread in (root, None)]
     began_at = time.thread_time()
     timestamps = [await client.find_own("C1", thread, root, "k/1") for thread in (root, None)]
-    messages = await client.read_thread("C1", root, own[0])
+    messages = await client.read_thread("C1", root, own_posts[0])
     assert time.thread_time() - began_at < 3.0, "the peer's time is in it, which writes all that is read"
-    assert timestamps == own
+    assert timestamps == own_posts
     assert (messages[0]["ts"], len(messages)) == (root, 31)
     limits = {int(call.parameters["limit"]) for call in peer.calls if call.method.startswith("conversations.")}
     assert (min(limits) < 200) is (letter == "\u4e2d"), "four megabytes are read at once"

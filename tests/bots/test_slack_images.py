@@ -24,8 +24,8 @@ async def test_a_question_in_a_thread_is_about_the_picture_that_it_began_with(tm
             assert peer.fetched == ["F1"]
             # A picture of its own comes first; what is no picture, or is gone, is not brought up again.
             other = peer.say("C1", "Me too", files=[peer.attached("F2", png())], **share)
-            own = [peer.attached("F3", png())]
-            peer.say("C1", "<@UBOT> and this?", thread=other, user="U2", files=own, **share)
+            own_files = [peer.attached("F3", png())]
+            peer.say("C1", "<@UBOT> and this?", thread=other, user="U2", files=own_files, **share)
             await peer.wait_for_reply("C1", 30, count=2, containing="Install")
             log = peer.say("C1", "A log", files=[peer.attached("F4", b"", "text/plain")], **share)
             deleted_message = peer.say("C1", "Not this", files=[peer.attached("F5", png())], **share)

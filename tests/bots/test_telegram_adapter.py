@@ -234,16 +234,16 @@ async def test_a_webhook_is_removed_and_pending_updates_stay(peer: TelegramPeer,
 async def test_an_update_is_confirmed_only_after_it_was_received(
     peer: TelegramPeer, make: Make, offsets: Offsets
 ) -> None:
-    entered, leave = asyncio.Event(), asyncio.Event()
+    entered_event, leave = asyncio.Event(), asyncio.Event()
 
     async def slow(message: Message) -> None:
-        entered.set()
+        entered_event.set()
         await leave.wait()
 
     async with listen(make(), slow):
         peer.say(GROUP, "@kimas_bot hello")
         (number,) = peer.pending()
-        await entered.wait()
+        await entered_event.wait()
         await asyncio.sleep(0.1)
         assert (peer.pending(), offsets.saved) == ([number], [])
         leave.set()
@@ -256,15 +256,15 @@ async def test_an_update_is_confirmed_only_after_it_was_received(
 
 
 async def test_killed_while_receiving_it_is_delivered_again(peer: TelegramPeer, make: Make) -> None:
-    entered = asyncio.Event()
+    entered_event = asyncio.Event()
 
     async def hanging(message: Message) -> None:
-        entered.set()
+        entered_event.set()
         await asyncio.Event().wait()
 
     peer.say(GROUP, "@kimas_bot hello")
     async with listen(make(), hanging):
-        await entered.wait()
+        await entered_event.wait()
     inbox = Inbox()
     async with listen(make(), inbox.receive):
         await inbox.until(1)

@@ -298,13 +298,13 @@ async def test_nothing_at_all_is_an_error_with_the_place(make_world: Callable[[]
         # Before anybody taught anything, that is so; and what was rejected is to be forgotten.
         assert (await world.open().listing()).fingerprints == {}
         return
-    with pytest.raises(SourceError, match="docs") as caught:
+    with pytest.raises(SourceError, match="docs") as error_info:
         await world.open().listing()
-    assert world.place in str(caught.value)
+    assert world.place in str(error_info.value)
     await world.write({})
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(SourceError) as error_info:
         await world.open().listing()
-    assert world.place in str(caught.value)
+    assert world.place in str(error_info.value)
 
 
 async def test_what_is_gone_is_an_error_and_can_come_back(make_world: Callable[[], World]) -> None:

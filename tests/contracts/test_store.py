@@ -479,10 +479,10 @@ async def test_damage_is_reported_with_the_way_out(directory: Path, damage: str,
             with closing(sqlite3.connect(file)) as connection:
                 connection.execute("DELETE FROM vectors WHERE row_number % 2")
                 connection.commit()
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(StoreError) as error_info:
         await use(directory, memory_bytes)
-    assert str(directory) in str(caught.value)
-    assert "damaged: `kimas ingest --rebuild`" in str(caught.value)
+    assert str(directory) in str(error_info.value)
+    assert "damaged: `kimas ingest --rebuild`" in str(error_info.value)
     async with opened(directory, rebuild=True) as store:
         await put(store, random_rows(50))
         assert len(await store.search("word1", unit(1), ["docs"], 5)) > 0

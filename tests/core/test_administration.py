@@ -374,14 +374,14 @@ async def test_a_mention_holds_an_id(journal: Journal, user: str) -> None:
 
 
 async def test_platform_administrators_count_when_allowed(journal: Journal) -> None:
-    strict, lenient = Bot.of(journal), Bot.of(journal, administration={"platform_admins": True})
-    assert (await strict.hear(says("pause", person=BOSS))).startswith("Only")
-    assert strict.room.looked_up == []
-    assert "silent" in await lenient.hear(says("pause", person=BOSS))
-    assert (await lenient.hear(says("resume", person=ANN))).startswith("Only")
-    assert lenient.room.looked_up == [BOSS, ANN]
-    await lenient.hear(says("help", person=BOSS))
-    assert lenient.room.looked_up == [BOSS, ANN]
+    strict_bot, lenient_bot = Bot.of(journal), Bot.of(journal, administration={"platform_admins": True})
+    assert (await strict_bot.hear(says("pause", person=BOSS))).startswith("Only")
+    assert strict_bot.room.looked_up == []
+    assert "silent" in await lenient_bot.hear(says("pause", person=BOSS))
+    assert (await lenient_bot.hear(says("resume", person=ANN))).startswith("Only")
+    assert lenient_bot.room.looked_up == [BOSS, ANN]
+    await lenient_bot.hear(says("help", person=BOSS))
+    assert lenient_bot.room.looked_up == [BOSS, ANN]
 
 
 async def test_who_cannot_be_looked_up_may_nothing(journal: Journal) -> None:
@@ -823,9 +823,9 @@ async def test_without_a_refresher_that_is_said(journal: Journal) -> None:
 async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Journal) -> None:
     code_passage = passage("setup", "Install the package from its code.", source="code", similarity=0.5)
     passages_library = InMemoryLibrary((INSTALL, MEMORY, code_passage))
-    both = {name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "code")}
+    sources = {name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "code")}
     configuration = configured(
-        sources=both, agents={"all": {"sources": ["docs", "code"]}, "docs": {"sources": ["docs"]}}
+        sources=sources, agents={"all": {"sources": ["docs", "code"]}, "docs": {"sources": ["docs"]}}
     )
 
     class AllOfIt(InMemoryLibrary):

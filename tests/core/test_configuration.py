@@ -29,9 +29,9 @@ def write(folder: Path, text: str, name: str = "kimas.yaml") -> Path:
 def find_problems(
     *files: Path, overrides: tuple[str, ...] = (), environment: dict[str, str] | None = None
 ) -> list[str]:
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError) as error_info:
         load_settings(files, overrides, environment or {})
-    return list(caught.value.errors)
+    return list(error_info.value.errors)
 
 
 def test_nothing_configured_is_valid() -> None:

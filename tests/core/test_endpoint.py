@@ -162,9 +162,9 @@ async def test_an_error_inside_a_stream_comes_after_the_text_before_it() -> None
     async with serving([f"data: {token('So far')}\n\nevent: error\ndata: {error}\n\n".encode()]) as endpoint:
         pieces = endpoint.stream(ASK)
         assert await anext(pieces) == StreamChunk("So far", events=1)
-        with pytest.raises(ModelError, match="out of memory") as caught:
+        with pytest.raises(ModelError, match="out of memory") as error_info:
             await anext(pieces)
-    assert caught.value.status == 503
+    assert error_info.value.status == 503
 
 
 @pytest.mark.parametrize(
@@ -267,9 +267,9 @@ async def test_a_refusal_keeps_its_status_and_its_wish(status: int, retry_after:
         peer.status, peer.retry_after = status, 2.5
         endpoint = OpenAIClient.open(peer.base_url, "", 60)
         for call in (endpoint.complete(ASK), streamed_text(endpoint)):
-            with pytest.raises(ModelError) as caught:
+            with pytest.raises(ModelError) as error_info:
                 await call
-            assert (caught.value.status, caught.value.retry_after) == (status, retry_after)
+            assert (error_info.value.status, error_info.value.retry_after) == (status, retry_after)
         await endpoint.close()
 
 

@@ -170,18 +170,18 @@ class TestMovingOn:
         model_peer.status, two.hang = 500, True
         async with open_models(model_peer, two, NOBODY, first_token_s=0.2, whole_s=0.2) as models:
             for call in (streamed, completed):
-                with pytest.raises(ModelError) as caught:
+                with pytest.raises(ModelError) as error_info:
                     await call(models)
                 for address in (model_peer.base_url, two.base_url, NOBODY):
-                    assert address in str(caught.value)
+                    assert address in str(error_info.value)
 
     async def test_nothing_is_started_again_after_the_first_token(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         model_peer.drop_after = 2
         async with open_models(model_peer, two) as models:
-            got, error = await until_it_breaks(models, budget())
+            received_text, error = await until_it_breaks(models, budget())
         assert "model-0" in error
-        assert got == "I am"
+        assert received_text == "I am"
         assert two.requests == []
 
     async def test_a_silence_in_the_middle_ends_the_reply(self, peers: list[LanguageModelPeer]) -> None:
@@ -189,10 +189,10 @@ class TestMovingOn:
         model_peer.stall_after = 2
         async with open_models(model_peer, two, stall_s=0.5) as models:
             time_budget = budget()
-            got, error = await until_it_breaks(models, time_budget)
+            received_text, error = await until_it_breaks(models, time_budget)
             await idle(peers)
         assert "model-0 stopped for 0.5 s" in error
-        assert got == "I am"
+        assert received_text == "I am"
         assert time_budget.elapsed_ms() < 20_000
         assert two.requests == []
 

@@ -91,9 +91,9 @@ def test_another_members_follow_up_is_completed_with_the_first_speakers_question
     question = Question("怎么关闭它？", ANN, author="Bob", author_id="2")
     assert relevant_turns(question) == list(ANN)
     assert "记忆模块" in rule_based_query(question)
-    own = Question("怎么读取密码？", ANN, author="Bob", author_id="2")
-    assert relevant_turns(own) == []
-    assert rule_based_query(own) == own.text
+    own_question = Question("怎么读取密码？", ANN, author="Bob", author_id="2")
+    assert relevant_turns(own_question) == []
+    assert rule_based_query(own_question) == own_question.text
 
 
 def test_an_asker_with_a_conversation_follows_up_on_that() -> None:

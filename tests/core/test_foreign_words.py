@@ -95,8 +95,8 @@ def test_no_line_of_a_message_passes_for_another_speaker(newline: str) -> None:
 
 
 def test_the_course_of_the_searches_is_one_line_each() -> None:
-    tried = (SearchAttempt("hi\nsearched: all (kept: 9) nothing is missing", 0, "not\nplanned: to stop"),)
-    course = SearchProgress((), tried, ("one\nmissing: nothing",), "a\nsearched: b").search_log()
+    attempts = (SearchAttempt("hi\nsearched: all (kept: 9) nothing is missing", 0, "not\nplanned: to stop"),)
+    course = SearchProgress((), attempts, ("one\nmissing: nothing",), "a\nsearched: b").search_log()
     assert [line.split(":")[0] for line in course.splitlines()] == ["planned", "searched", "missing"]
 
 

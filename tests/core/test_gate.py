@@ -124,12 +124,12 @@ async def test_modes(journal: Journal, mode: str, changes: dict[str, object], is
 
 
 async def test_one_chat_may_have_its_own_mode_and_threshold(journal: Journal) -> None:
-    own = Group.of(journal, mode="mention", modes={"test:room": "auto"}, thresholds={"test:other": 1})
-    assert (await own.judged(message(1))).should_speak
+    own_group = Group.of(journal, mode="mention", modes={"test:room": "auto"}, thresholds={"test:other": 1})
+    assert (await own_group.judged(message(1))).should_speak
     other_chat_message = replace(message(2), key=ConversationKey("test", "other"))
-    assert "not addressed" in str((await own.judged(other_chat_message)).reason)
-    strict = Group.of(journal, threshold=0.1, thresholds={"test:other": 1})
-    assert "threshold 1.00" in str((await strict.judged(replace(other_chat_message, id="3"))).reason)
+    assert "not addressed" in str((await own_group.judged(other_chat_message)).reason)
+    strict_group = Group.of(journal, threshold=0.1, thresholds={"test:other": 1})
+    assert "threshold 1.00" in str((await strict_group.judged(replace(other_chat_message, id="3"))).reason)
     group = Group.of(journal, modes={"test:room": "off"})
     assert "switched off" in str((await group.judged(message(4, private=True, addressed=True))).reason)
 
@@ -480,8 +480,8 @@ async def test_where_every_message_has_a_thread_of_its_own_the_channel_is_one_pl
     request = message(1, key=replace(CHAT, thread="1"), in_main_chat=True)
     verdict = await group.judged(request)
     assert verdict.wait_s > 4
-    own = {"key": replace(CHAT, thread="2"), "in_main_chat": True} if "key" not in later_fields else {}
-    await group.silent(message(2, **{**own, **later_fields}))
+    own_fields = {"key": replace(CHAT, thread="2"), "in_main_chat": True} if "key" not in later_fields else {}
+    await group.silent(message(2, **{**own_fields, **later_fields}))
     confirmed = await group.gate.recheck(request, verdict)
     assert confirmed.should_speak is not bool(reason)
     assert reason in str(confirmed.reason or "")

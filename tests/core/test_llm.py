@@ -105,12 +105,12 @@ async def test_failures_are_model_errors_that_name_the_endpoint(fault: dict[str,
         for name, value in fault.items():
             setattr(peer, name, value)
         models = open_models(peer)
-        with pytest.raises(ModelError, match=expected_text) as caught:
+        with pytest.raises(ModelError, match=expected_text) as error_info:
             async for _ in models.stream("", ASK, role="main", budget=Budget(BudgetSettings())):
                 pass
         await models.close()
-    assert peer.base_url in str(caught.value)
-    assert "right" not in str(caught.value)
+    assert peer.base_url in str(error_info.value)
+    assert "right" not in str(error_info.value)
 
 
 @pytest.mark.parametrize(

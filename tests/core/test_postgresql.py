@@ -118,9 +118,9 @@ class TestErrors:
     """Each says what to do, and none has the password."""
 
     async def refusal(self, settings: JournalSettings) -> str:
-        with pytest.raises(StoreError) as caught:
+        with pytest.raises(StoreError) as error_info:
             await Database.open_server(settings)
-        message = str(caught.value)
+        message = str(error_info.value)
         assert PASSWORD not in message
         return message
 
@@ -167,9 +167,9 @@ class TestErrors:
 
     async def test_a_row_is_not_quoted(self, database: Database) -> None:
         await database.write(text("ALTER TABLE cursors ADD CHECK (position < 9)"))
-        with pytest.raises(JournalError, match="refuses to be written") as caught:
+        with pytest.raises(JournalError, match="refuses to be written") as error_info:
             await Journal(database).set_cursor("tell-tale", 10)
-        assert "tell-tale" not in str(caught.value)
+        assert "tell-tale" not in str(error_info.value)
 
 
 async def test_a_restart_of_the_server_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,10 +111,10 @@ async def test_order_is_kept_within_a_conversation_and_history_grows(journal: Jo
 
 
 async def test_conversations_do_not_wait_for_each_other(journal: Journal) -> None:
-    both = asyncio.Barrier(2)
+    barrier = asyncio.Barrier(2)
 
     async def meet(question: Question, sink: Sink) -> Reply:
-        await asyncio.wait_for(both.wait(), 60)
+        await asyncio.wait_for(barrier.wait(), 60)
         return await echo(question, sink)
 
     other_thread_message = replace(MESSAGE, id="2", key=replace(CHAT, thread="side"))

@@ -89,15 +89,15 @@ def test_what_cannot_be_a_template_is_named(tmp_path: Path) -> None:
 
 async def test_any_template_may_have_versions_in_languages(tmp_path: Path) -> None:
     """As docs/rewriting.md has it: by the script of the question, and Latin letters get those without an ending."""
-    own = {}
+    own_prompts = {}
     for name in ("summarizer-ja", "rewrite_keyword-ja", "summarizer-fr"):
-        own[name] = tmp_path / f"{name}.md"
-        own[name].write_text(f"This is {name}.", "utf-8")
+        own_prompts[name] = tmp_path / f"{name}.md"
+        own_prompts[name].write_text(f"This is {name}.", "utf-8")
     configuration = settings(agents={"docs": {"sources": ["docs"], "rewrites": ["keyword"]}})
     message = {}
     async with ScriptedPeer() as peer:
         model = models(peer)
-        line = replace(parts(model=model, configuration=configuration), prompts=Prompts.read(own))
+        line = replace(parts(model=model, configuration=configuration), prompts=Prompts.read(own_prompts))
         for text in (
             "pip でどうやってインストールしますか？",
             "Comment installer le package avec pip ?",

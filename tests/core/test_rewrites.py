@@ -115,8 +115,8 @@ async def peer() -> AsyncIterator[RewritePeer]:
 
 
 def agent(*rewrites: str, deadline_s: float = 30, requery: float = 0.15, **changes: object) -> Settings:
-    own = {"sources": ["docs"], "rewrites": list(rewrites), **changes}
-    return settings(agents={"docs": own}, budget={"deadline_s": deadline_s, "requery": requery})
+    agent_data = {"sources": ["docs"], "rewrites": list(rewrites), **changes}
+    return settings(agents={"docs": agent_data}, budget={"deadline_s": deadline_s, "requery": requery})
 
 
 async def look_up(
@@ -473,17 +473,17 @@ async def test_a_list_goes_through_what_comes_after(peer: RewritePeer) -> None:
 
 
 async def test_keyword_and_hyde_run_at_once(peer: RewritePeer) -> None:
-    both = asyncio.Event()
+    both_started = asyncio.Event()
 
     def note(body: Body) -> str:
         if {"keyword", "hyde"} <= set(peer.rewrites):
-            both.set()
+            both_started.set()
         return REPLIES[get_strategy(body)]
 
     peer.replies |= {"keyword": note, "hyde": note}
     peer.ttft_s = 1.2
     results, budget = await queries(agent("hyde", "keyword"), peer)
-    assert both.is_set()
+    assert both_started.is_set()
     assert 1200 <= budget.timings_ms["requery"] < 2390
     assert results == [(EXPECTED_QUERIES["keyword"][0][0], EXPECTED_QUERIES["hyde"][0][1])]
 
@@ -573,11 +573,11 @@ async def test_every_agent_rewrites_in_its_own_way(peer: RewritePeer) -> None:
 
 
 async def test_a_template_of_the_agents_own(peer: RewritePeer, tmp_path: Path) -> None:
-    own = tmp_path / "keyword.md"
-    own.write_text("You pick the key terms for {{agent}} of our house. Data: {{nothing}}", "utf-8")
+    own_file = tmp_path / "keyword.md"
+    own_file.write_text("You pick the key terms for {{agent}} of our house. Data: {{nothing}}", "utf-8")
     peer.replies["keyword"] = REPLIES["keyword"]
     configuration, model = agent("keyword"), models(peer)
-    prompts = Prompts.read({}, {"docs": {"rewrite_keyword": own}})
+    prompts = Prompts.read({}, {"docs": {"rewrite_keyword": own_file}})
     deps = replace(parts(SplitLibrary(SHELF), model, configuration), prompts=prompts)
     try:
         await search(QUERY, deps, Budget(configuration.budget))
@@ -755,9 +755,9 @@ def test_an_unknown_name_is_a_fault_that_lists_the_known(broken_plugin: Path) ->
     (broken_plugin / "faq.yaml").write_text("- question: a\n  answer: b\n", "utf-8")
     lines = "sources:\n  docs: {kind: faq, path: faq.yaml}\nagents:\n  docs:\n    sources: [docs]\n    rewrites: [%s]\n"
     file.write_text(lines % "rule, keywords", "utf-8")
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError) as error_info:
         load_settings([file], (), {})
-    (error,) = caught.value.errors
+    (error,) = error_info.value.errors
     assert error.startswith(f"{file}:6: agents.docs.rewrites.1: no rewrite is named 'keywords'")
     assert all(name in error for name in (*BUILT_IN_REWRITES, "broken-raises"))
     file.write_text(lines % "rule, broken-raises", "utf-8")

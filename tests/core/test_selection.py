@@ -172,8 +172,8 @@ def test_links_of_every_host_cover_the_lines_or_stay(link: str, joined: str) -> 
     ],
 )
 def test_signs_make_another_text(text: str, other_text: str) -> None:
-    both = [passage("one", text), passage("other", other_text)]
-    assert select(both, limit=5, max_tokens=500) == both
+    passages = [passage("one", text), passage("other", other_text)]
+    assert select(passages, limit=5, max_tokens=500) == passages
 
 
 def test_weights_change_the_order_and_the_scores() -> None:

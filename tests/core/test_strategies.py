@@ -158,18 +158,18 @@ async def test_a_search_that_is_not_needed_may_fail(peer: ScriptedPeer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategies", "used"),
+    ("strategies", "expected_strategy"),
     [
         *((("parallel",), "parallel"), (("planning",), "planning"), (("react",), "react"), (("simple",), "simple")),
         *((("none", "planning", "single"), "single"), (("none", "react", "simple"), "simple")),
         *((("none", "planning", "parallel"), "planning"), (("none",), "single")),
     ],
 )
-async def test_without_a_model_there_is_no_choice(strategies: tuple[str, ...], used: str) -> None:
+async def test_without_a_model_there_is_no_choice(strategies: tuple[str, ...], expected_strategy: str) -> None:
     """One search, by the name of what is allowed; where that is `none` alone, the sources are quoted all the same."""
     configuration = allowing(*strategies, limits={"default": strategies[-1]})
     reply = await answer(HOW, MemorySink(), parts(configuration=configuration))
-    assert reply.trace.strategy == used
+    assert reply.trace.strategy == expected_strategy
     assert reply.is_extractive
     assert reply.citations[0].passage_id == "install"
     assert reply.trace.cut == ()

@@ -182,8 +182,8 @@ async def test_terms_are_not_searched_where_they_would_mislead(text: str, codes:
 
 
 async def test_terms_are_not_searched_where_the_question_finds_its_own_language() -> None:
-    own = passage("own", "用 pip 安装这个软件包。")
-    library = ForeignLibrary((own, INSTALL))
+    own_passage = passage("own", "用 pip 安装这个软件包。")
+    library = ForeignLibrary((own_passage, INSTALL))
     reply = await ask_without_model(library, "怎么安装这个软件包？")
     assert library.queries == ["怎么安装这个软件包？"]
     assert [citation.passage_id for citation in reply.citations] == ["own"]
@@ -221,10 +221,10 @@ async def test_a_question_of_which_a_part_is_unknown_is_searched_but_not_quoted(
 def test_a_name_makes_the_known_terms_comparable(query: str, comparable: str) -> None:
     budget = Budget(settings().budget)
     assert to_comparable_query(query, [INSTALL], budget) == comparable
-    own = passage("own", "这个软件包用 pip 安装，需要 Python 3.11 或更高的版本。")
-    assert to_comparable_query(query, [own], budget) == query
+    own_passage = passage("own", "这个软件包用 pip 安装，需要 Python 3.11 或更高的版本。")
+    assert to_comparable_query(query, [own_passage], budget) == query
     budget.translations[query] = "translation"
-    assert to_comparable_query(query, [own], budget) == "translation"
+    assert to_comparable_query(query, [own_passage], budget) == "translation"
 
 
 @pytest.mark.parametrize(

@@ -120,8 +120,8 @@ async def test_chats_and_people_are_counted_apart(usage_repository: UsageReposit
         (replace(HOW, key=replace(GROUP, platform="slack")), 10_000),
     ):
         await usage_repository.record(question, "answered", consumed(tokens), DAY)
-    spent = await usage_repository.get_totals(DAY, HOW)
-    assert (spent.overall.total_tokens, spent.chat.total_tokens, spent.user.total_tokens) == (11_130, 130, 1030)
+    totals = await usage_repository.get_totals(DAY, HOW)
+    assert (totals.overall.total_tokens, totals.chat.total_tokens, totals.user.total_tokens) == (11_130, 130, 1030)
     assert (await usage_repository.get_totals(DAY + timedelta(days=1), HOW)).overall == TokenUsage()
 
 

@@ -86,10 +86,10 @@ async def test_vectors_stay_close_to_float32(local: LocalEmbedder, runtime: Runt
 
 async def test_a_vector_does_not_depend_on_its_batch(local: LocalEmbedder) -> None:
     texts = ["", "a", "short text", "a text of some more words " * 3, "long " * 40]
-    alone = np.concatenate([await local.embed([text]) for text in texts])
+    single_vectors = np.concatenate([await local.embed([text]) for text in texts])
     # What CTranslate2 rounds to int8 depends on the whole batch.
-    assert np.sum(alone * await local.embed(texts), axis=1).min() > 0.98
-    assert float(alone[0] @ alone[4]) < 0.9
+    assert np.sum(single_vectors * await local.embed(texts), axis=1).min() > 0.98
+    assert float(single_vectors[0] @ single_vectors[4]) < 0.9
 
 
 def test_numpy_serves_where_ctranslate2_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,9 +113,9 @@ class TestCases:
             '{"id": "2", "question": "How?", "relevant": ["a"], "history": [{"role": "bot", "text": "Hi"}]}',
             '{"id": "3", "question": "", "relevant": "a", "history": "x"}',
         )
-        with pytest.raises(UsageError) as caught:
+        with pytest.raises(UsageError) as error_info:
             read_cases(data, read_retrieval, RETRIEVAL_LINE_FORMAT)
-        message = str(caught.value)
+        message = str(error_info.value)
         assert "line 1: relevant must be a list with at least one document" in message
         assert "line 2: history[0].role must be user or assistant" in message
         assert "line 3: history must be a list of objects" in message

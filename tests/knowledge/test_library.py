@@ -85,9 +85,9 @@ async def test_the_limit_and_the_threshold_hold(filled_store: Store, embedder: W
     )
     await knowledge_library.load()
     assert len(await knowledge_library.route("pear")) == len(await knowledge_library.route("安装")) == 1
-    strict = KnowledgeLibrary(settings(knowledge={"routing": {"threshold": 0.99}}), filled_store, embedder)
-    await strict.load()
-    assert await strict.route("pear") == []
+    strict_library = KnowledgeLibrary(settings(knowledge={"routing": {"threshold": 0.99}}), filled_store, embedder)
+    await strict_library.load()
+    assert await strict_library.route("pear") == []
 
 
 async def test_an_agent_without_knowledge_is_asked_only_for_its_mix_in(
@@ -412,8 +412,8 @@ async def test_words_that_no_passage_has_count_half(library: KnowledgeLibrary) -
     known_share = (await library.search("cook", "pear", 1))[0].lexical_share
     unknown_weight = (await library.match_words("zeppelin", 1)).unknown_weight
     pear_weight = (await library.term_weights("pear"))["pear"]
-    both = (await library.search("cook", "pear zeppelin", 1))[0].lexical_share
-    assert both == pytest.approx(known_share * pear_weight / (pear_weight + unknown_weight / 2))
+    lexical_share = (await library.search("cook", "pear zeppelin", 1))[0].lexical_share
+    assert lexical_share == pytest.approx(known_share * pear_weight / (pear_weight + unknown_weight / 2))
 
 
 async def test_a_store_that_cannot_count_words_gives_shares_too(filled_store: Store, embedder: WordEmbedder) -> None:
@@ -443,8 +443,8 @@ async def test_a_near_passage_is_found_though_no_centroid_is_near(filled_store: 
 
 async def test_words_in_another_sense_bring_no_agent(filled_store: Store, embedder: WordEmbedder) -> None:
     embedder.directions["ballast"] = np.eye(1, embedder.dimension, dtype=np.float32)[0] * 1000
-    odd = {"odd.md": "A zeppelin balloon. Zeppelin, balloon, ballast."}
-    await refresh(DictSource("fruit", FRUIT | odd), filled_store, embedder, SyncOptions(200))
+    odd_documents = {"odd.md": "A zeppelin balloon. Zeppelin, balloon, ballast."}
+    await refresh(DictSource("fruit", FRUIT | odd_documents), filled_store, embedder, SyncOptions(200))
     library = KnowledgeLibrary(
         settings(knowledge={"routing": {"centroids": 1, "threshold": 0.4}}), filled_store, embedder
     )
@@ -460,8 +460,8 @@ async def test_words_that_only_ask_send_no_chinese_question_anywhere(store: Stor
 
 
 async def test_a_named_identifier_brings_its_definition_first(store: Store, embedder: WordEmbedder) -> None:
-    used = "def use():\n    pears = [make_pear(), make_pear()]\n    return what(pears)"
-    files = {"a.py": used, "b.py": "def make_pear():\n    return Pear()"}
+    code_text = "def use():\n    pears = [make_pear(), make_pear()]\n    return what(pears)"
+    files = {"a.py": code_text, "b.py": "def make_pear():\n    return Pear()"}
     await refresh(DictSource("tools", files, kind="python"), store, embedder, SyncOptions(200))
     library = KnowledgeLibrary(settings(), store, embedder)
     await library.load()
@@ -472,10 +472,10 @@ async def test_a_named_identifier_brings_its_definition_first(store: Store, embe
 
 
 async def test_by_words_a_threshold_leaves_out_those_without_any(filled_store: Store, embedder: WordEmbedder) -> None:
-    strict = {"routing": {"threshold": 0.2}}
-    assert list(await scores(filled_store, embedder, "安装", knowledge=strict)) == ["chinese"]
+    strict_settings = {"routing": {"threshold": 0.2}}
+    assert list(await scores(filled_store, embedder, "安装", knowledge=strict_settings)) == ["chinese"]
     assert len(await scores(filled_store, embedder, "安装", knowledge={"routing": {"threshold": 0}})) == 3
-    assert await scores(filled_store, embedder, "完全无关", knowledge=strict) == {}
+    assert await scores(filled_store, embedder, "完全无关", knowledge=strict_settings) == {}
 
 
 async def test_a_query_without_a_usable_vector_goes_by_words(filled_store: Store, embedder: WordEmbedder) -> None:

@@ -256,11 +256,11 @@ async def test_one_that_breaks_is_named_and_loses_nothing(
     await update(own("Good"))
     started_at = time.monotonic()
     step = "listing" if plugin in LISTS else "reading"
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(SourceError) as error_info:
         await update(own(plugin))
     assert time.monotonic() - started_at < 30
-    assert str(caught.value).startswith(f"source own: its plug-in '{plugin.lower()}' failed in {step}: ")
-    assert words in str(caught.value)
+    assert str(error_info.value).startswith(f"source own: its plug-in '{plugin.lower()}' failed in {step}: ")
+    assert words in str(error_info.value)
     passages = await store.search("good", None, ["own"], 9)
     assert {passage.path for passage in passages} == {"a", "b"}
     report = await update(own("Good"))
@@ -291,7 +291,7 @@ async def test_a_name_that_nobody_offers_is_told_with_the_known(broken_plugin: P
     source = open_source("terms", settings, tmp_path)
     with pytest.raises(
         SourceError, match=r"'wiki' failed in listing: no installed package offers 'wiki' .*good"
-    ) as caught:
+    ) as error_info:
         await source.listing()
-    assert "under kimas.sources" in str(caught.value)
+    assert "under kimas.sources" in str(error_info.value)
     assert find_plugin("good").name == "good"

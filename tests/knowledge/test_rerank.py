@@ -32,9 +32,9 @@ async def test_the_scores_of_two_agents_become_comparable() -> None:
 
 
 async def test_the_settings_weight_the_sides() -> None:
-    both = [passage("near", 0.9, 0, 0), passage("worded", 0.1, 9, 0)]
+    passages = [passage("near", 0.9, 0, 0), passage("worded", 0.1, 9, 0)]
     for alpha, best_id in ((0.9, "near"), (0.1, "worded")):
-        assert (await make_reranker(SearchSettings(alpha=alpha)).rerank("question", both))[0].id == best_id
+        assert (await make_reranker(SearchSettings(alpha=alpha)).rerank("question", passages))[0].id == best_id
 
 
 async def test_none_keeps_the_order() -> None:

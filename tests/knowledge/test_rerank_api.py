@@ -118,9 +118,9 @@ async def test_a_service_that_misbehaves_is_a_failure(peer: RerankPeer, fault: s
 async def test_a_refused_key_is_told_without_the_key(peer: RerankPeer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RERANK_KEY", "another-key")
     async with reranker(peer) as client:
-        with pytest.raises(ServiceError, match="status 401") as caught:
+        with pytest.raises(ServiceError, match="status 401") as error_info:
             await client.rerank("why?", PASSAGES)
-    assert "another-key" not in str(caught.value)
+    assert "another-key" not in str(error_info.value)
 
 
 async def test_one_passage_or_none_costs_no_request(peer: RerankPeer) -> None:

@@ -464,8 +464,8 @@ async def test_a_damaged_record_is_made_anew(forge: ForgePeer, tmp_path: Path, d
     source = project(forge, tmp_path)
     listing_before = await source.listing()
     file = tmp_path / "items.json"
-    odd = json.loads(file.read_text("utf-8")) | {"cursors": {"issues": "now"}, "tags": {"issues": 7}}
-    file.write_text(json.dumps(odd) if damage == "odd" else damage, "utf-8")
+    odd_state = json.loads(file.read_text("utf-8")) | {"cursors": {"issues": "now"}, "tags": {"issues": 7}}
+    file.write_text(json.dumps(odd_state) if damage == "odd" else damage, "utf-8")
     assert (await source.listing()).fingerprints == listing_before.fingerprints
 
 

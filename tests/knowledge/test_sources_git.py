@@ -329,12 +329,12 @@ async def test_nothing_cloned_and_unreachable_names_the_address_without_credenti
     with socket.socket() as closed_socket:
         closed_socket.bind(("127.0.0.1", 0))
         url = f"http://user:s3cret@127.0.0.1:{closed_socket.getsockname()[1]}/o/r.git?private_token=s3cret"
-        with pytest.raises(SourceError) as caught:
+        with pytest.raises(SourceError) as error_info:
             await source(url, tmp_path, timeout_s=20).listing()
-    message = str(caught.value)
+    message = str(error_info.value)
     assert "127.0.0.1" in message
     assert "Check url, the network and the access rights" in message
-    chain: BaseException | None = caught.value
+    chain: BaseException | None = error_info.value
     while chain is not None:
         assert "s3cret" not in str(chain)
         chain = chain.__cause__ or chain.__context__

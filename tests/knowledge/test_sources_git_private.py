@@ -115,9 +115,9 @@ async def test_a_token_stands_in_no_command_line(tmp_path: Path, monkeypatch: py
 async def test_a_wrong_login_says_what_to_do(
     settings: dict[str, object], words: str, server: GitServer, tmp_path: Path
 ) -> None:
-    with pytest.raises(SourceError, match=words) as caught:
+    with pytest.raises(SourceError, match=words) as error_info:
         await with_token(server.url("r.git"), tmp_path, **settings).listing()
-    assert TOKEN not in everything_said(caught.value)
+    assert TOKEN not in everything_said(error_info.value)
 
 
 async def test_a_token_that_ran_out_keeps_what_was_known(server: GitServer, tmp_path: Path) -> None:
@@ -134,11 +134,11 @@ async def test_a_redirect_to_another_host_is_not_followed(server: GitServer, tmp
     # The same machine under another name: to git it is another host, as it is with another port.
     with GitServer(tmp_path / "served", "anything").running() as other:
         server.redirect_to = f"http://localhost:{other.port}"
-        with pytest.raises(SourceError, match="redirects to another host") as caught:
+        with pytest.raises(SourceError, match="redirects to another host") as error_info:
             await with_token(server.url("r.git"), tmp_path).listing()
-        assert f"localhost:{other.port}" in str(caught.value)
+        assert f"localhost:{other.port}" in str(error_info.value)
         assert other.requests == []
-    assert TOKEN not in everything_said(caught.value)
+    assert TOKEN not in everything_said(error_info.value)
 
 
 async def test_a_redirect_inward_keeps_what_was_known(server: GitServer, tmp_path: Path) -> None:
@@ -276,11 +276,11 @@ def test_a_key_that_ssh_would_refuse_is_named(key: Path, tmp_path: Path) -> None
         source("git@h:o/r.git", tmp_path, ssh_key=tmp_path / "none")
     with pytest.raises(SourceError, match="cannot be read: Is a directory"):
         source("git@h:o/r.git", tmp_path, ssh_key=tmp_path)
-    odd = tmp_path / 'a"b'
-    shutil.copy(key, odd)
-    odd.chmod(0o600)
+    odd_folder = tmp_path / 'a"b'
+    shutil.copy(key, odd_folder)
+    odd_folder.chmod(0o600)
     with pytest.raises(SourceError, match="cannot be told to ssh"):
-        source("git@h:o/r.git", tmp_path, ssh_key=odd)
+        source("git@h:o/r.git", tmp_path, ssh_key=odd_folder)
 
 
 def test_the_real_ssh_understands_the_options(key: Path, tmp_path: Path) -> None:

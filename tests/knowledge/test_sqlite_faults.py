@@ -21,9 +21,9 @@ from tests.contracts.test_store import opened, put, row
 
 
 def explained(path: Path, error: Exception) -> str:
-    with pytest.raises(StoreError) as caught, map_errors(PassageFile(path / "passages.db"), "read"):
+    with pytest.raises(StoreError) as error_info, map_errors(PassageFile(path / "passages.db"), "read"):
         raise error
-    return str(caught.value)
+    return str(error_info.value)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ class World:
     now: float = field(default_factory=time.time)
     live: dict[str, Any] = field(default_factory=dict)
     standing: dict[str, Any] = field(default_factory=dict)
-    more: dict[str, Any] = field(default_factory=dict)
+    extra_settings: dict[str, Any] = field(default_factory=dict)
 
     def finds(self, **results: list[Mapping[str, str]]) -> None:
         """Let the service answer the first query with `latest`, the second with `hours`, all others with `else`."""
@@ -71,7 +71,9 @@ class World:
         standing_source = {"kind": "standing", "of": "web", "queries": [LATEST, OPEN], **self.standing}
         sources = {"web": {**web, **private, **self.live}, "common": standing_source}
         agents = {"online": {"sources": ["common", "web"]}}
-        return Settings.model_validate({"data_dir": self.data, "sources": sources, "agents": agents, **self.more})
+        return Settings.model_validate(
+            {"data_dir": self.data, "sources": sources, "agents": agents, **self.extra_settings}
+        )
 
     def source(self) -> StandingQueries:
         settings = self.settings().sources
@@ -290,10 +292,10 @@ async def test_expired_passages_take_no_place_from_other_sources(world: World) -
     await world.refresh()
     docs = DictSource("docs", {"shed.md": "The rocket shed is behind the house, where all the tools are."})
     await refresh(docs, world.store, world.embedder, SyncOptions(200))
-    both = ["common", "docs"]
-    assert [result.source for result in await world.open_filter().search("rocket", None, both, 1)] == ["common"]
+    names = ["common", "docs"]
+    assert [result.source for result in await world.open_filter().search("rocket", None, names, 1)] == ["common"]
     world.now += 49 * HOUR
-    assert [result.source for result in await world.open_filter().search("rocket", None, both, 1)] == ["docs"]
+    assert [result.source for result in await world.open_filter().search("rocket", None, names, 1)] == ["docs"]
 
 
 async def test_live_and_stored_results_come_together_and_each_page_once(world: World) -> None:
@@ -325,13 +327,13 @@ def test_of_two_sides_the_more_similar_one_stays_whole() -> None:
     nearer = [make_passage("c", "web", "https://x.org/a", 0.6)]
     assert {passage.id for passage in deduplicate(stored_passages, nearer, {"common": "web"})} == {"c"}
     assert len(deduplicate(stored_passages, nearer, {})) == 3
-    odd = [make_passage("f", "common", "http://[x", 0.1), make_passage("g", "web", "http://[x", 0.2)]
-    assert [passage.id for passage in deduplicate(odd[:1], odd[1:], {"common": "web"})] == ["g"]
+    odd_passages = [make_passage("f", "common", "http://[x", 0.1), make_passage("g", "web", "http://[x", 0.2)]
+    assert [passage.id for passage in deduplicate(odd_passages[:1], odd_passages[1:], {"common": "web"})] == ["g"]
 
 
 async def test_stored_results_answer_when_the_live_search_is_too_slow(world: World) -> None:
     await world.refresh()
-    world.more = {"budget": {"deadline_s": 16}}  # 4 s for a search, 3.2 s of it for what is live
+    world.extra_settings = {"budget": {"deadline_s": 16}}  # 4 s for a search, 3.2 s of it for what is live
     world.web.fault = "slow"
     library = await world.library()
     started_at = time.monotonic()
@@ -459,7 +461,7 @@ def test_what_they_ask_has_to_be_there(world: World) -> None:
 
 
 def test_without_agents_they_belong_to_what_they_ask(world: World) -> None:
-    world.more = {"agents": {}}
+    world.extra_settings = {"agents": {}}
     agents = world.settings().retrieval_agents()
     assert {name: set(agent.sources) for name, agent in agents.items()} == {"web": {"web", "common"}}
 

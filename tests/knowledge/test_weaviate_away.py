@@ -96,6 +96,6 @@ async def test_a_server_that_goes_on_starting_is_a_service_that_is_away(monkeypa
     """So that the asker reads that something is not available right now, and not that something broke."""
     monkeypatch.setattr(store, "STARTING_RETRY_S", 0.01)
     monkeypatch.setattr(store, "STARTING_S", 0.1)
-    with pytest.raises(StoreError, match="it is starting, or its collections were deleted") as caught:
+    with pytest.raises(StoreError, match="it is starting, or its collections were deleted") as error_info:
         await make_store(StartingCluster(10**9)).search("word", None, ["docs"], 5)
-    assert isinstance(caught.value, ServiceError)
+    assert isinstance(error_info.value, ServiceError)

@@ -87,7 +87,7 @@ class PostedMessage:
     edited: bool = False
     thinking: bool = False
     nonce: str = ""
-    more: Json = field(default_factory=dict)
+    extra_fields: Json = field(default_factory=dict)
     components: list[Json] = field(default_factory=list)
     history: list[tuple[float, str]] = field(default_factory=list)
 
@@ -290,7 +290,7 @@ class DiscordPeer:
             self.snowflake(at), channel, content, author or Author(), reply_to=reply_to, webhook=webhook
         )
         message.kind = (19 if reply_to else 0) if kind is None else kind
-        message.more = extra_fields
+        message.extra_fields = extra_fields
         self.channels[channel].messages[message.id] = message
         await self._tell("MESSAGE_CREATE", message)
         return message.id
@@ -468,9 +468,9 @@ class DiscordPeer:
 
     def _welcome(self) -> list[tuple[str, Json]]:
         guild_channels = [channel for channel in self.channels.values() if channel.guild]
-        own = {"id": self.role, "name": "KIMAs", "managed": True, "tags": {"bot_id": self.me.id}}
+        own_role = {"id": self.role, "name": "KIMAs", "managed": True, "tags": {"bot_id": self.me.id}}
         guild: Json = {"id": self.guild, "name": "Team", "joined_at": self.joined_at, "unavailable": False}
-        guild["roles"] = [{"id": self.guild, "name": "@everyone", "managed": False}, own]
+        guild["roles"] = [{"id": self.guild, "name": "@everyone", "managed": False}, own_role]
         guild["channels"] = [
             {key: value for key, value in channel.object().items() if key != "guild_id"}
             for channel in guild_channels
@@ -503,8 +503,8 @@ class DiscordPeer:
     def _readable(self, message: PostedMessage, intents: int) -> bool:
         """Say whether the bot gets the text of a message."""
         mentioned = self.me.id in [mention["id"] for mention in self._object(message)["mentions"]]
-        own = message.author.id == self.me.id
-        return bool(intents & MESSAGE_CONTENT) or own or mentioned or not self.channels[message.channel].guild
+        is_own = message.author.id == self.me.id
+        return bool(intents & MESSAGE_CONTENT) or is_own or mentioned or not self.channels[message.channel].guild
 
     def _object(self, message: PostedMessage, *, deep: bool = True) -> Json:
         target_channel = self.channels[message.channel]
@@ -543,7 +543,7 @@ class DiscordPeer:
             result["referenced_message"] = (
                 self._object(referenced_message, deep=False) if referenced_message is not None else None
             )
-        return {**result, **message.more}
+        return {**result, **message.extra_fields}
 
     # The server: requests.
 

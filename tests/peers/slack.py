@@ -91,7 +91,7 @@ class PostedMessage:
     blocks: list[Json] = field(default_factory=list)
     metadata: Json = field(default_factory=dict)
     # What the platform says of it besides.
-    more: Json = field(default_factory=dict)
+    extra_fields: Json = field(default_factory=dict)
 
     def buttons(self) -> list[Json]:
         """Return the buttons below the text, Slack's own thumbs as two of them."""
@@ -153,12 +153,12 @@ class SlackPeer:
     """
 
     def __init__(self, bot: str = BOT, *, other_peer: SlackPeer | None = None) -> None:
-        self.bot, own = bot, "" if bot == BOT else f"-{bot}"
-        self.bot_id = f"{BOT_ID}{own}"
+        self.bot, suffix = bot, "" if bot == BOT else f"-{bot}"
+        self.bot_id = f"{BOT_ID}{suffix}"
         self.bots: list[SlackPeer] = other_peer.bots if other_peer else []
         self.bots.append(self)
         self.bot_token, self.app_token, self.signing_secret = (
-            f"{kind}{own}" for kind in ("xoxb-for-tests", "xapp-for-tests", "a-signing-secret")
+            f"{kind}{suffix}" for kind in ("xoxb-for-tests", "xapp-for-tests", "a-signing-secret")
         )
         self.api_url = ""
         self.lacking: set[str] = set()
@@ -222,7 +222,7 @@ class SlackPeer:
     def say(self, channel: str, text: str, *, user: str = ANN, thread: str = "", **extra_fields: Any) -> str:
         """Write a message and return its timestamp. A mention in a channel is delivered twice, as Slack does."""
         message = self._add(channel, text, user, thread)
-        message.more = extra_fields
+        message.extra_fields = extra_fields
         event = self._event(message)
         for app in self._who_is_in(channel):
             app.event(event)
@@ -795,7 +795,7 @@ class SlackPeer:
             "team": TEAM,
             **place,
             **thread,
-            **message.more,
+            **message.extra_fields,
         }
 
     def _notice(self, channel: str, subtype: str, **extra_fields: Any) -> None:

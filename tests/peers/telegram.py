@@ -625,8 +625,8 @@ class TelegramPeer:
     def _send_message(self, params: Json) -> Json:
         chat = self._writable(params)
         self._limited(chat)
-        rich = _rich(params)
-        text, entities = (rich.text, rich.entities) if rich else _text(params, "message is too long")
+        rich_text = _rich(params)
+        text, entities = (rich_text.text, rich_text.entities) if rich_text else _text(params, "message is too long")
         reply = _checked(params.get("reply_parameters", {}), REPLY_PARAMETERS, "ReplyParameters")
         _checked(params.get("link_preview_options", {}), LINK_PREVIEW, "LinkPreviewOptions")
         reply_to = reply.get("message_id")
@@ -638,9 +638,9 @@ class TelegramPeer:
             reply_to = None
         thread = params.get("message_thread_id")
         buttons = _buttons(params)
-        html = params["rich_message"]["html"] if rich else params["text"]
+        html = params["rich_message"]["html"] if rich_text else params["text"]
         message = self._add(chat, text, entities, html, self.bot, thread=thread, reply_to=reply_to)
-        message.buttons, message.blocks = buttons, rich.blocks if rich else []
+        message.buttons, message.blocks = buttons, rich_text.blocks if rich_text else []
         return self._message(chat, message)
 
     def _edit_buttons(self, params: Json) -> Json:
@@ -671,10 +671,10 @@ class TelegramPeer:
             raise Refusal(400, "TEXTDRAFT_PEER_INVALID")
         if params["draft_id"] == 0:
             raise Refusal(400, "RANDOM_ID_INVALID")
-        rich = _rich(params)
+        rich_text = _rich(params)
         text = _text(params, "MESSAGE_TOO_LONG")[0] if params.get("text") else ""
-        visible_text = rich.text if rich else text
-        can_stop, is_rich = params.get("can_stop", False), rich is not None
+        visible_text = rich_text.text if rich_text else text
+        can_stop, is_rich = params.get("can_stop", False), rich_text is not None
         self.drafts.append(Draft(chat.id, params["draft_id"], visible_text, time.monotonic(), is_rich, can_stop))
         return True
 
@@ -686,9 +686,9 @@ class TelegramPeer:
         if message.author is not self.bot:
             raise Refusal(400, "message can't be edited")
         # An older server does not look at what it does not know.
-        rich = _rich(params) if self.has_rich else None
-        text, entities = (rich.text, rich.entities) if rich else _text(params, "MESSAGE_TOO_LONG")
-        buttons, blocks = _buttons(params), rich.blocks if rich else []
+        rich_text = _rich(params) if self.has_rich else None
+        text, entities = (rich_text.text, rich_text.entities) if rich_text else _text(params, "MESSAGE_TOO_LONG")
+        buttons, blocks = _buttons(params), rich_text.blocks if rich_text else []
         old_content = (message.text, message.entities, message.buttons, message.blocks)
         if (text, entities, buttons, blocks) == old_content:
             raise Refusal(
@@ -697,7 +697,7 @@ class TelegramPeer:
                 "current content and reply markup of the message",
             )
         self._limited(chat)
-        html = params["rich_message"]["html"] if rich else params["text"]
+        html = params["rich_message"]["html"] if rich_text else params["text"]
         message.text, message.entities, message.html, message.buttons = text, entities, html, buttons
         message.blocks = blocks
         message.history.append((time.monotonic(), text))
@@ -832,12 +832,12 @@ def _rich(params: Json) -> RichContent | None:
     if sum(name in message for name in ("html", "markdown", "blocks")) != 1 or params.get("text"):
         raise Refusal(400, "exactly one of html, markdown, and blocks must be specified")
     try:
-        rich = parse_rich_html(message["html"])
+        rich_text = parse_rich_html(message["html"])
     except ParseError as error:
         raise Refusal(400, f"can't parse rich message: {error}") from error
     if message.get("skip_entity_detection"):
-        return rich
-    return dataclasses.replace(rich, entities=[*rich.entities, *find_entities(rich.text)])
+        return rich_text
+    return dataclasses.replace(rich_text, entities=[*rich_text.entities, *find_entities(rich_text.text)])
 
 
 def _text(params: Json, too_long: str) -> tuple[str, list[Entity]]:

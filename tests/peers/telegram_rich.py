@@ -274,8 +274,8 @@ def _count(value: Any) -> int:
     """Count blocks, items and rows."""
     if isinstance(value, list):
         return sum(map(_count, value))
-    own = len(value.get("cells", ())) + 1
-    return own + _count(value.get("blocks", [])) + _count(value.get("items", []))
+    column_count = len(value.get("cells", ())) + 1
+    return column_count + _count(value.get("blocks", [])) + _count(value.get("items", []))
 
 
 def _get_depth(value: Any) -> int:

@@ -124,7 +124,7 @@ async def weaviate_servers(folder: Path, count: int = 1, **environment: str) -> 
 
 
 def _environment(at: int, ports: list[dict[str, int]], folder: Path) -> dict[str, str]:
-    own, first = ports[at], ports[0]
+    own_port, first = ports[at], ports[0]
     return {
         "PERSISTENCE_DATA_PATH": str(folder / f"node{at}" / "data"),
         "AUTHENTICATION_ANONYMOUS_ACCESS_ENABLED": "true",
@@ -133,13 +133,13 @@ def _environment(at: int, ports: list[dict[str, int]], folder: Path) -> dict[str
         "CLUSTER_HOSTNAME": f"node{at}",
         "CLUSTER_IN_LOCALHOST": "true",
         "CLUSTER_ADVERTISE_ADDR": "127.0.0.1",
-        "CLUSTER_GOSSIP_BIND_PORT": str(own["gossip"]),
-        "CLUSTER_DATA_BIND_PORT": str(own["data"]),
-        "RAFT_PORT": str(own["raft"]),
-        "RAFT_INTERNAL_RPC_PORT": str(own["rpc"]),
+        "CLUSTER_GOSSIP_BIND_PORT": str(own_port["gossip"]),
+        "CLUSTER_DATA_BIND_PORT": str(own_port["data"]),
+        "RAFT_PORT": str(own_port["raft"]),
+        "RAFT_INTERNAL_RPC_PORT": str(own_port["rpc"]),
         "RAFT_BOOTSTRAP_EXPECT": str(len(ports)),
         "RAFT_JOIN": ",".join(f"node{number}:{port['raft']}" for number, port in enumerate(ports)),
-        "GRPC_PORT": str(own["grpc"]),
+        "GRPC_PORT": str(own_port["grpc"]),
         "DISABLE_TELEMETRY": "true",
         "GO_PROFILING_DISABLE": "true",
         "GOMAXPROCS": "1",

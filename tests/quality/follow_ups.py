@@ -110,8 +110,8 @@ def measure(data: Path) -> list[Figure]:
 
 
 def _sets(data: Path) -> dict[str, list[Pair]]:
-    own = _load(PAIRS)
-    sets = {f"own {language}": [pair for pair in own if pair.language == language] for language in ("en", "zh")}
+    own_pairs = _load(PAIRS)
+    sets = {f"own {language}": [pair for pair in own_pairs if pair.language == language] for language in ("en", "zh")}
     names = {"CAsT en": data / "cast.jsonl", "dialogues zh": data / "dialogues.jsonl"}
     return sets | {name: _load(path) for name, path in names.items() if path.exists()}
 
