@@ -44,7 +44,7 @@ VENDORS = {
     "jinja2": ["bots/operator_page/render.py"],
     "jmespath": ["knowledge/live/http_api.py"],
     "lancedb": ["knowledge/stores/lance_import.py"],
-    "lxml": ["knowledge/sources/feed/", "knowledge/sources/website/", "knowledge/sources/formats/html.py"],
+    "lxml": ["knowledge/sources/feed/", "knowledge/sources/website/", "knowledge/sources/formats/"],
     "markdown_it": [
         *("bots/common/markdown.py", "bots/common/markdown_parser.py", "bots/console/render.py"),
         # The nodes' type alone.
@@ -78,7 +78,6 @@ VENDORS = {
         *("knowledge/embedding/local.py", "knowledge/embedding/ctranslate2_model.py"),
         "knowledge/reranking/cross_encoder.py",
     ],
-    "trafilatura": ["knowledge/sources/formats/html.py"],
     "weaviate": ["knowledge/stores/weaviate/"],
     "yaml": ["core/settings/yaml_file.py"],
     "yarl": ["knowledge/web/addresses.py"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -20,6 +21,10 @@ from packaging.utils import canonicalize_name
 from hatch_build import add_namespace
 from tests.deployment import ROOT
 
+# As docs/install.md promises, with what `python -m venv` brings on Python 3.11: pip and setuptools with bytecode.
+MAX_MB, ENVIRONMENT_MB, ENVIRONMENT_PACKAGES = 400, 26, ("pip", "setuptools")
+# Files take whole blocks. Bytecode is a little bigger than its source, by a comparison with `du` after pip.
+BLOCK_BYTES, BYTECODE_SHARE = 4096, 1.2
 HEAVY = re.compile(r"torch|triton|nvidia-|cuda|sentence-transformers|transformers|tensorflow|jax")
 # Without the machinery that reads .pth files: nothing can be imported from the repository.
 ISOLATED = [sys.executable, "-S", "-P", "-W", "error"]
@@ -102,17 +107,15 @@ def test_no_text_names_a_module_of_ours() -> None:
     assert requirements == []
 
 
-def heavy_requirements(requirements: Iterable[str]) -> set[str]:
-    """Return the heavy packages among all that these requirements bring, by what the packages themselves declare."""
-    heavy, visited, waiting = set(), set(), [Requirement(text) for text in requirements]
+def resolve_requirements(requirements: Iterable[str]) -> set[str]:
+    """Return the names of all packages that these requirements bring, by what the packages themselves declare."""
+    visited, waiting = set(), [Requirement(text) for text in requirements]
     while waiting:
         requirement = waiting.pop()
         name, extras = canonicalize_name(requirement.name), frozenset(requirement.extras)
         if (name, extras) in visited:
             continue
         visited.add((name, extras))
-        if HEAVY.match(name):
-            heavy.add(name)
         try:
             declared = [Requirement(text) for text in distribution(name).requires or ()]
         except PackageNotFoundError:
@@ -123,14 +126,47 @@ def heavy_requirements(requirements: Iterable[str]) -> set[str]:
             for further in declared
             if further.marker is None or any(further.marker.evaluate(environment) for environment in environments)
         ]
-    return heavy
+    return {name for name, _ in visited}
 
 
-def test_it_brings_no_torch(wheel: Path) -> None:
+def heavy_requirements(requirements: Iterable[str]) -> set[str]:
+    return {name for name in resolve_requirements(requirements) if HEAVY.match(name)}
+
+
+def estimate_megabytes(files: Iterable[tuple[str, int]]) -> float:
+    """Return what these files (name and bytes) take on a disk, with their bytecode."""
+    blocks = [(name, BLOCK_BYTES * math.ceil(size / BLOCK_BYTES)) for name, size in files if not name.endswith(".pyc")]
+    return sum(size * (1 + BYTECODE_SHARE * name.endswith(".py")) for name, size in blocks) / (1 << 20)
+
+
+def list_files(name: str) -> list[tuple[str, int]]:
+    package = distribution(name)
+    paths = [(str(file), Path(str(package.locate_file(file)))) for file in package.files or ()]
+    return [(file, path.stat().st_size) for file, path in paths if path.is_file()]
+
+
+@pytest.fixture(scope="module")
+def always(wheel: Path) -> list[str]:
+    """The requirements of the wheel without extras."""
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA"))
     requirements = re.findall(r"^Requires-Dist: (.+)$", metadata, re.MULTILINE)
-    always = [text for text in requirements if "extra ==" not in text]
+    return [text for text in requirements if "extra ==" not in text]
+
+
+def test_it_stays_small(wheel: Path, always: list[str]) -> None:
+    names = {name for name in resolve_requirements(always) if name not in ENVIRONMENT_PACKAGES}
+    assert {"numpy", "aiogram", "hf-xet"} <= names
+    with zipfile.ZipFile(wheel) as archive:
+        files = [(entry.filename, entry.file_size) for entry in archive.infolist()]
+    sizes = {name: estimate_megabytes(list_files(name)) for name in names} | {"kimas": estimate_megabytes(files)}
+    biggest = sorted(sizes.items(), key=lambda item: -item[1])[:10]
+    assert sum(sizes.values()) + ENVIRONMENT_MB < MAX_MB, biggest
+    # What an extra brings would be noticed.
+    assert sum(sizes.values()) + ENVIRONMENT_MB + estimate_megabytes(list_files("ctranslate2")) > MAX_MB
+
+
+def test_it_brings_no_torch(always: list[str]) -> None:
     assert len(always) > 40
     assert heavy_requirements(always) == set()
     # Each of them is installed here, so that its requirements were looked at.

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urldefrag, urljoin, urlsplit
 
-_ESCAPED = re.compile(r"\\([_*`\[\]<>#])")
-# Left to itself, the extraction takes the menu of a short page for a part of it.
-NON_CONTENT_XPATHS = [
-    "//nav",
-    "//footer",
-    "//aside",
-    "//*[@role='navigation']",
-    "//form",
-    "//iframe",
-    "//svg",
-    "//noscript",
-]
+from knowledge.sources.formats.html_markdown import iter_texts, render_markdown
+from knowledge.sources.formats.main_content import find_main_content
+
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 
 
@@ -50,34 +41,17 @@ def read_page(html: bytes, url: str) -> WebPage:
         if "nofollow" in robots_rules
         else _resolve_links(tree.xpath("//a[not(contains(@rel,'nofollow'))]/@href"), base)
     )
-    text = "" if "noindex" in robots_rules else _extract_main_text(tree)
+    text = "" if "noindex" in robots_rules else render_markdown(*find_main_content(tree))
     title = " ".join(" ".join(tree.xpath("(//h1)[1]//text()") or tree.xpath("//title//text()")).split())
     canonical = next(iter(tree.xpath("//link[@rel='canonical']/@href")), "")
     own_url = _keep_same_host(urljoin(url, canonical), url) if canonical else ""
     return WebPage(text, title[:300], own_url, links, _extract_plain_text(tree))
 
 
-def _extract_main_text(tree: object) -> str:
-    import trafilatura
-
-    extracted_text = trafilatura.extract(
-        tree,
-        output_format="markdown",
-        include_comments=False,
-        include_tables=True,
-        include_formatting=True,
-        favor_recall=True,
-        prune_xpath=NON_CONTENT_XPATHS,
-    )
-    # Names with underscores are what is searched for: they must stay as they are written.
-    return _ESCAPED.sub(r"\1", extracted_text or "").strip()
-
-
-def _extract_plain_text(tree: object) -> str:
-    from lxml import html as parser
-
-    parts = parser.HtmlElement.xpath(tree, "//body//text()[not(parent::script or parent::style)]")
-    return "\n".join(filter(None, (" ".join(str(part).split()) for part in parts)))
+def _extract_plain_text(tree: Any) -> str:
+    bodies = tree.iter("body")
+    parts = (part for body in bodies for part in iter_texts(body, lambda element: element.tag in ("script", "style")))
+    return "\n".join(filter(None, (" ".join(part.split()) for part in parts)))
 
 
 def _resolve_links(hrefs: list[str], base: str) -> tuple[str, ...]:

@@ -1,0 +1,203 @@
+"""HTML elements as Markdown: headings, paragraphs, lists, tables and code. Links keep their text only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from knowledge.sources.formats.office import format_table
+
+HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
+_BLOCK_TAGS = (
+    "address article aside blockquote body center dd details div dl dt fieldset figcaption figure footer form header "
+    "hgroup hr legend main p section summary table tbody td tfoot th thead tr"
+)
+BLOCK_TAGS = frozenset(_BLOCK_TAGS.split())
+CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
+# What a table holds that is used for layout, or whose cells do not fit on a line.
+NOT_IN_TABLES = ("table", "pre", "h1", "h2", "h3", "ul", "ol")
+LINE_NUMBER_CLASSES = frozenset(("gutter", "line-numbers", "line-numbers-rows", "linenodiv", "lineno", "linenos"))
+_LANGUAGE = re.compile(r"\b(?:language|lang|highlight-source|highlight)-([a-z0-9+#]{1,20})\b")
+NO_LANGUAGES = ("default", "none", "notranslate", "plaintext", "text")
+# The elements around code whose classes may name its language.
+MAX_LANGUAGE_DEPTH = 3
+# The sign beside a heading that links to it: one without letters and digits.
+_SIGN = re.compile(r"[\W_]{0,3}")
+_TICKS = re.compile("`+")
+_LINE_BREAK = "\v"
+INDENT = "    "
+
+
+class _Writer:
+    """Collects blocks; the text of a paragraph waits until the next block begins."""
+
+    def __init__(self) -> None:
+        self._blocks: list[str] = []
+        self._inline: list[str] = []
+        # The last number of each open list, none for one without numbers; and the mark of an item that has no text yet.
+        self._lists: list[int | None] = []
+        self._mark = ""
+        self._is_after_item = False
+
+    def get_text(self) -> str:
+        self.end_paragraph()
+        return "".join(self._blocks)
+
+    def write(self, text: str | None) -> None:
+        if text:
+            self._inline.append(text)
+
+    def end_paragraph(self, prefix: str = "") -> None:
+        lines = (" ".join(line.split()) for line in "".join(self._inline).split(_LINE_BREAK))
+        self._inline.clear()
+        if text := "\n".join(filter(None, lines)):
+            self.add(prefix + text)
+
+    def open_list(self, is_ordered: bool) -> None:
+        self.end_paragraph()
+        self._lists.append(0 if is_ordered else None)
+
+    def close_list(self) -> None:
+        self.end_paragraph()
+        if self._lists:
+            self._lists.pop()
+        self._mark = ""
+
+    def open_item(self) -> None:
+        self.end_paragraph()
+        number = self._lists[-1] if self._lists else None
+        if number is not None:
+            self._lists[-1] = number + 1
+        self._mark = "- " if number is None else f"{number + 1}. "
+
+    def add(self, text: str) -> None:
+        """Add a block, in its place in the lists that are open. Items of a list follow without an empty line."""
+        is_item = bool(self._mark)
+        indent = INDENT * (len(self._lists) - 1 if is_item else len(self._lists))
+        lines = text.split("\n")
+        rest = INDENT * len(self._lists)
+        block = "\n".join([indent + self._mark + lines[0], *(rest + line if line else "" for line in lines[1:])])
+        if self._blocks:
+            self._blocks.append("\n" if is_item and self._is_after_item else "\n\n")
+        self._blocks.append(block)
+        self._is_after_item, self._mark = is_item, ""
+
+
+def render_markdown(root: Any, skipped: Collection[Any] = ()) -> str:
+    """Return the content of an element as Markdown, without the elements in `skipped`."""
+    from lxml import etree
+
+    writer = _Writer()
+    # Without recursion: elements may be nested deeply.
+    walker = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
+    for event, element in walker:
+        if event == "start":
+            if element in skipped or _write_whole(element, writer):
+                walker.skip_subtree()
+            else:
+                _open(element, writer)
+        else:
+            if event == "end" and element not in skipped:
+                _close(element.tag, writer)
+            if element is not root:
+                writer.write(element.tail)
+    return writer.get_text()
+
+
+def _write_whole(element: Any, writer: _Writer) -> bool:
+    """Write an element whose content is not walked through; false for any other."""
+    tag = element.tag
+    if tag == "pre":
+        _write_code(element, writer)
+    elif tag == "table" and (rows := _read_rows(element)):
+        writer.end_paragraph()
+        writer.add(format_table(rows))
+    elif tag in CODE_TAGS:
+        text = " ".join("".join(iter_texts(element)).split())
+        writer.write(f"`{text}`" if text and "`" not in text else text)
+    elif tag in HEADINGS:
+        writer.end_paragraph()
+        writer.write(_read_heading(element))
+        writer.end_paragraph(HEADINGS[tag])
+    else:
+        return False
+    return True
+
+
+def _open(element: Any, writer: _Writer) -> None:
+    if element.tag in ("ul", "ol"):
+        writer.open_list(element.tag == "ol")
+    elif element.tag == "li":
+        writer.open_item()
+    elif element.tag == "br":
+        writer.write(_LINE_BREAK)
+    elif element.tag in BLOCK_TAGS:
+        writer.end_paragraph()
+    writer.write(element.text)
+
+
+def _close(tag: str, writer: _Writer) -> None:
+    if tag in ("ul", "ol"):
+        writer.close_list()
+    elif tag == "li" or tag in BLOCK_TAGS:
+        writer.end_paragraph()
+
+
+def iter_texts(root: Any, is_skipped: Callable[[Any], bool] = lambda _element: False) -> Iterator[str]:
+    """Yield the pieces of text in an element, a line break for `br`, without those in the elements that are skipped."""
+    from lxml import etree
+
+    walker = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
+    for event, element in walker:
+        if event != "start":
+            yield element.tail or "" if element is not root else ""
+        elif is_skipped(element):
+            walker.skip_subtree()
+        else:
+            yield "\n" if element.tag == "br" else element.text or ""
+
+
+def _read_heading(element: Any) -> str:
+    """Return a heading without the sign that links to it."""
+    return "".join(iter_texts(element, _is_heading_sign))
+
+
+def _is_heading_sign(element: Any) -> bool:
+    return element.tag == "a" and _SIGN.fullmatch("".join(iter_texts(element))) is not None
+
+
+def _has_line_numbers(element: Any) -> bool:
+    return not LINE_NUMBER_CLASSES.isdisjoint(element.get("class", "").split())
+
+
+def _write_code(element: Any, writer: _Writer) -> None:
+    """Write code as it is, without the numbers of its lines."""
+    writer.end_paragraph()
+    if code := "".join(iter_texts(element, _has_line_numbers)).strip("\n").rstrip():
+        fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(code)), default=0))
+        writer.add(f"{fence}{_find_language(element)}\n{code}\n{fence}")
+
+
+def _find_language(element: Any) -> str:
+    """Return the language that the classes of code name, or of what holds it."""
+    holders = [*element.iterchildren("code"), element]
+    holders += [holder for _, holder in zip(range(MAX_LANGUAGE_DEPTH), element.iterancestors(), strict=False)]
+    for holder in holders:
+        if match := _LANGUAGE.search(holder.get("class", "").lower()):
+            return "" if match[1] in NO_LANGUAGES else match[1]
+    return ""
+
+
+def _read_rows(table: Any) -> list[list[str]]:
+    """Return the cells of a table, or nothing if it is one of layout."""
+    if next(table.iterdescendants(*NOT_IN_TABLES), None) is not None:
+        return []
+    rows = [[_read_cell(cell) for cell in row.iterchildren("td", "th")] for row in table.iterdescendants("tr")]
+    rows = [row for row in rows if any(row)]
+    width = max(map(len, rows), default=0)
+    return [row + [""] * (width - len(row)) for row in rows] if width > 1 else []
+
+
+def _read_cell(cell: Any) -> str:
+    return " ".join(render_markdown(cell).split())

@@ -1,0 +1,164 @@
+"""Finds the main content of a web page: what is not content is left out, then the part is taken that holds the rest.
+
+Pages of documentation nearly always say which part that is (`main`, `article`). Elsewhere it is the smallest part with
+most of the text. The tree stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+# What holds no text of the page, and what HTML itself names as surroundings. Tabs that are not shown are content.
+SKIPPED_XPATH = "|".join(
+    (
+        *(".//script", ".//style", ".//template", ".//noscript", ".//nav", ".//iframe", ".//svg", ".//math"),
+        *(".//button", ".//select", ".//input", ".//textarea", ".//label", ".//dialog", ".//canvas", ".//object"),
+        ".//*[@role='navigation' or @role='banner' or @role='contentinfo' or @role='search' or @role='complementary']",
+        ".//*[(@hidden or @aria-hidden='true') and not(@role='tabpanel')]",
+        ".//footer[not(descendant::main or descendant::article)]",
+        ".//header[not(ancestor::main or ancestor::article or ancestor::section or ancestor::*[@role='main'])]",
+    )
+)
+# Words in the classes and ids of surroundings, and in those of an `aside` that is a note in the text.
+_SURROUNDINGS = (
+    "ad ads advert advertisement author banner breadcrumb breadcrumbs byline comments cookie cookies disqus footer "
+    "masthead menu modal nav navbar navigation newsletter outbrain pager pagination popup promo recommended related "
+    "respond share sharing sidebar skip social sponsor sponsored subscribe taboola teaser teasers toc widget"
+)
+_NOTES = "admonition alert callout caution danger footnote hint important info note tip warning"
+SURROUNDINGS, NOTES = frozenset(_SURROUNDINGS.split()), frozenset(_NOTES.split())
+NAMED_TAGS = ("div", "section", "ul", "ol", "aside", "p", "span", "table", "header", "form")
+LIST_TAGS = ("ul", "ol", "div", "section", "table", "p")
+PARAGRAPH_TAGS = ("p", "pre", "td", "blockquote", "li", "dd")
+_WORDS = re.compile(r"[a-z]+")
+
+# Surroundings have at most this share of a page's text; a form around a whole page has more.
+MAX_SURROUNDINGS_SHARE = 0.4
+# What a page names as its main part has at least this share of the text, or so many characters.
+MIN_MAIN_SHARE, MIN_MAIN_CHARS = 0.3, 400
+MIN_ARTICLE_SHARE = 0.6
+# A list of so many links, with little other text, leads elsewhere; where such lists are most of a page, they are it.
+MIN_LINKS, MIN_LINK_SHARE, MAX_LISTS_SHARE = 3, 0.7, 0.5
+MIN_DENSE_SHARE, MIN_PARAGRAPH_CHARS, MAX_PARAGRAPH_LINK_SHARE = 0.8, 25, 0.5
+
+
+@dataclass(slots=True)
+class _Size:
+    chars: int = 0
+    link_chars: int = 0
+    links: int = 0
+    # Of paragraphs that are not links.
+    paragraph_chars: int = 0
+
+
+_Sizes = dict[Any, _Size]
+
+
+def find_main_content(tree: Any) -> tuple[Any, set[Any]]:
+    """Return the element of a parsed page that holds its content, and the elements in it that are none."""
+    body = tree.find(".//body")
+    body = tree if body is None else body
+    skipped = set(body.xpath(SKIPPED_XPATH))
+    skipped |= {aside for aside in body.iter("aside") if not _get_names(aside) & NOTES}
+    sizes = _measure(body, skipped)
+    limit = MAX_SURROUNDINGS_SHARE * sizes[body].chars
+    skipped |= {
+        element
+        for element in body.iter(*NAMED_TAGS)
+        if element in sizes and sizes[element].chars <= limit and _is_surroundings(element)
+    }
+    main = _choose_main(body, _measure(body, skipped))
+    return main, skipped | _find_link_lists(main, _measure(main, skipped))
+
+
+def _get_names(element: Any) -> set[str]:
+    return set(_WORDS.findall(f"{element.get('class', '')} {element.get('id', '')}".lower()))
+
+
+def _is_surroundings(element: Any) -> bool:
+    if element.tag == "form":
+        return True
+    # The id of a section of a text comes from its heading, which may be "Cookies".
+    is_section = element.tag == "section" or "section" in element.get("class", "").split()
+    return not is_section and not _get_names(element).isdisjoint(SURROUNDINGS)
+
+
+def _measure(root: Any, skipped: set[Any]) -> _Sizes:
+    """Return the amount of text in each element that is not skipped nor in one that is."""
+    from lxml import etree
+
+    sizes: _Sizes = {root: _Size()}
+    walker = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
+    for event, element in walker:
+        if event == "start":
+            if element in skipped and element is not root:
+                walker.skip_subtree()
+            else:
+                sizes[element] = _Size(len((element.text or "").strip()))
+        elif element is not root:
+            above = sizes[element.getparent()]
+            above.chars += len((element.tail or "").strip())
+            if event == "end" and element in sizes:
+                _add_size(element, sizes[element], above)
+    return sizes
+
+
+def _add_size(element: Any, size: _Size, above: _Size) -> None:
+    if element.tag == "a":
+        size.link_chars, size.links = size.chars, 1
+    if element.tag in PARAGRAPH_TAGS and size.chars >= MIN_PARAGRAPH_CHARS:
+        is_text = size.link_chars <= MAX_PARAGRAPH_LINK_SHARE * size.chars
+        size.paragraph_chars = size.chars if is_text else 0
+    above.chars += size.chars
+    above.link_chars += size.link_chars
+    above.links += size.links
+    above.paragraph_chars += size.paragraph_chars
+
+
+def _choose_main(body: Any, sizes: _Sizes) -> Any:
+    enough = min(MIN_MAIN_SHARE * sizes[body].chars, MIN_MAIN_CHARS)
+    main = _find_largest(body.xpath(".//main|.//*[@role='main']"), enough, sizes)
+    around = body if main is None else main
+    articles = around.xpath(".//article|.//*[@itemprop='articleBody']")
+    article = _find_largest(articles, MIN_ARTICLE_SHARE * sizes[around].chars, sizes)
+    if article is not None:
+        return article
+    return _find_dense(body, sizes) if main is None else main
+
+
+def _find_largest(elements: Iterable[Any], min_chars: float, sizes: _Sizes) -> Any | None:
+    candidates = [element for element in elements if element in sizes and sizes[element].chars >= max(1, min_chars)]
+    return max(candidates, key=_get_chars(sizes), default=None)
+
+
+def _find_dense(body: Any, sizes: _Sizes) -> Any:
+    """Return the smallest part that holds most of the text in paragraphs."""
+    enough = max(1, MIN_DENSE_SHARE * sizes[body].paragraph_chars)
+    candidates = (
+        element
+        for element, size in sizes.items()
+        if size.paragraph_chars >= enough and element.tag not in PARAGRAPH_TAGS
+    )
+    return min(candidates, key=_get_chars(sizes), default=body)
+
+
+def _get_chars(sizes: _Sizes) -> Callable[[Any], int]:
+    return lambda element: sizes[element].chars
+
+
+def _find_link_lists(main: Any, sizes: _Sizes) -> set[Any]:
+    """Return the parts that are mostly links, unless they are most of the page, as in a table of contents."""
+    lists = {
+        element
+        for element in main.iter(*LIST_TAGS)
+        if element in sizes
+        and element is not main
+        and sizes[element].links >= MIN_LINKS
+        and sizes[element].link_chars > MIN_LINK_SHARE * sizes[element].chars
+    }
+    outer_lists = [element for element in lists if lists.isdisjoint(element.iterancestors())]
+    share = sum(sizes[element].chars for element in outer_lists) / max(1, sizes[main].chars)
+    return lists if share < MAX_LISTS_SHARE else set()

@@ -1,0 +1,113 @@
+"""What is read of a web page: its main content as Markdown, and nothing of what surrounds it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from knowledge.sources.formats.html import read_page
+
+TEXT = "A rocket needs fuel, and the fuel has to be cold when the tank is filled. " * 4
+SURROUNDINGS = """
+<header><a href="/">Rocket Inc.</a></header><nav>Home Blog</nav>
+{main}
+<aside>Our sponsors</aside><footer>All rights reserved</footer>
+"""
+
+
+def read(main: str) -> str:
+    """Read a page with this main part, or whole if it has a body."""
+    html = main if "<body" in main else f"<html><body>{SURROUNDINGS.format(main=main)}</body></html>"
+    return read_page(html.encode(), "https://example.org/").text
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ('<h2>Fuel<a class="headerlink" href="#fuel">¶</a></h2>', "## Fuel"),
+        ('<h3><a href="#x">#</a> <a href="/tank">The tank</a></h3>', "### The tank"),
+        ("<p>Call <code>fill_the_tank()</code>,\n  then <b>wait</b>.</p>", "Call `fill_the_tank()`, then wait."),
+        ("<p>one<br>two</p>three<div>four</div>", "one\ntwo\n\nthree\n\nfour"),
+        ("<ul><li>a<ul><li>b</li></ul></li><li><p>c</p><p>d</p></li></ul>", "- a\n    - b\n- c\n\n    d"),
+        ("<ol><li>a</li><li>b</li></ol><p>c</p>", "1. a\n2. b\n\nc"),
+        ("<ol><li>Run<pre>fill</pre></li></ol>", "1. Run\n\n    ```\n    fill\n    ```"),
+        ("<table><tr><th>k</th><th>is</th></tr><tr><td>a|b</td></tr></table>", "| k | is |\n|---|---|\n| a\\|b |  |"),
+        ("<table><tr><td><pre>x = 1</pre></td><td>note</td></tr></table>", "```\nx = 1\n```\n\nnote"),
+        ("<dl><dt>port</dt><dd>where it listens</dd></dl>", "port\n\nwhere it listens"),
+        ("<p>a <!-- hidden --> b</p>", "a b"),
+        ("<h2>a<!-- hidden -->b</h2><code>c<!-- hidden -->d</code>", "## ab\n\n`cd`"),
+        ('<div hidden>x</div><div role="tabpanel" hidden>y</div>', "y"),
+        ('<aside class="note">Keep it cold.</aside><aside>Sponsors</aside>', "Keep it cold."),
+    ],
+)  # fmt: skip
+def test_elements_become_markdown(html: str, expected: str) -> None:
+    assert read(f"<main>{html}</main>") == expected
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ('<pre><code class="language-python">a\n\n  b  </code></pre>', "```python\na\n\n  b\n```"),
+        ('<div class="highlight-yaml x"><div class="highlight"><pre>a: 1\n</pre></div></div>', "```yaml\na: 1\n```"),
+        ('<div class="highlight-default"><pre>x</pre></div>', "```\nx\n```"),
+        ('<pre><span class="linenos">1</span>x\n<span class="linenos">2</span>y</pre>', "```\nx\ny\n```"),
+        ("<pre>a<br>b</pre>", "```\na\nb\n```"),
+        ("<pre>a ``` b</pre>", "````\na ``` b\n````"),
+    ],
+)  # fmt: skip
+def test_code_stays_as_it_is(html: str, expected: str) -> None:
+    assert read(f"<main>{html}</main>") == expected
+
+
+@pytest.mark.parametrize(
+    "main",
+    [
+        "<main>{text}</main>",
+        '<div role="main">{text}</div>',
+        "<article>{text}</article>",
+        "<main><div>Menu</div><article>{text}</article></main>",
+        '<div class="page"><div class="sidebar">Menu</div><div class="text">{text}</div></div>',
+        '<body><form id="page"><div class="menu">Menu</div>{text}<form>Search</form></form></body>',
+        '<body><div><a href="/1">News</a> <a href="/2">Shop</a> <a href="/3">Jobs</a></div><div>{text}</div></body>',
+    ],
+)
+def test_what_surrounds_the_text_is_left_out(main: str) -> None:
+    assert read(main.format(text=f"<p>{TEXT}</p>")) == TEXT.strip()
+
+
+def test_sections_of_a_text_are_no_surroundings() -> None:
+    section = '<div class="section" id="cookies"><h2>Cookies</h2><p>They are kept.</p></div>'
+    assert "They are kept." in read(f"<main><p>{TEXT}</p>{section}</main>")
+    assert "They are kept." not in read(f"<main><p>{TEXT}</p>{section.replace('section', 'box')}</main>")
+
+
+def test_links_elsewhere_are_left_out_unless_they_are_the_page() -> None:
+    links = "<ul>" + "".join(f'<li><a href="/{name}">{name}</a></li>' for name in ("tank", "valve", "pump")) + "</ul>"
+    assert "valve" not in read(f"<main><p>{TEXT}</p>{links}</main>")
+    assert read(f"<main><h1>Contents</h1>{links}</main>") == "# Contents\n\n- tank\n- valve\n- pump"
+
+
+def test_a_page_that_must_not_be_indexed_has_no_text() -> None:
+    html = b'<html><head><meta name="robots" content="noindex"></head><body>secret</body></html>'
+    page = read_page(html, "https://example.org/")
+    assert (page.text, page.plain_text) == ("", "secret")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("<div><ul><li>x", "<nav></nav>x", "<table><tr><td>x", "<pre><code>x", "<b>x</b> ", "<h1><a>x", "<!-- x -->y"),
+        *('<div class="menu">x</div>', "<article>x", "<main>x</main>", '<a href="/x">x</a>', "<ul><li><a>x</a>"),
+        *("<form>x", "<header>x", "<footer>x", "<br>", "<pre>x</pre>", '<span class="toc">x</span>'),
+    ],
+)
+def test_the_time_grows_with_the_page(part: str) -> None:
+    def measure(count: int) -> float:
+        html = f"<html><body>{part * count}</body></html>".encode()
+        started_at = time.process_time()
+        read_page(html, "https://example.org/")
+        return time.process_time() - started_at
+
+    # Four times the page takes four times as long; sixteen, if each element were compared with each other.
+    assert min(measure(16000) for _ in range(2)) < 8 * min(measure(4000) for _ in range(2)) + 0.1
