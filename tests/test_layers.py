@@ -11,9 +11,12 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[1]
+# Modules, each of which imports the next one.
+MAX_CHAIN = 14
 PACKAGES = ("kimas", "bots", "core", "knowledge")
 FILES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
 
@@ -161,3 +164,22 @@ def test_nothing_grows_too_long(file: Path) -> None:
         and (length := (node.end_lineno or 0) - node.lineno + 1) > LONGEST_FUNCTION
     }
     assert long_functions == {}
+
+
+def longest_chain(graph: grimp.ImportGraph) -> list[str]:
+    """Return the longest chain of modules in which each imports the next one."""
+
+    @cache
+    def follow(module: str) -> list[str]:
+        imported = graph.find_modules_directly_imported_by(module)
+        return [module, *max((follow(name) for name in imported), key=len, default=[])]
+
+    return max((follow(module) for module in graph.modules), key=len)
+
+
+def test_who_reads_an_import_is_soon_at_its_end() -> None:
+    graph = grimp.build_graph("bots", "core", "knowledge", exclude_type_checking_imports=True, cache_dir=None)
+    modules = longest_chain(graph)
+    assert len(modules) <= MAX_CHAIN, " > ".join(modules)
+    graph.add_import(importer=modules[-1], imported="core.added")
+    assert len(longest_chain(graph)) == len(modules) + 1

@@ -12,9 +12,8 @@ from datetime import UTC, datetime, timedelta
 from bots.daemon.monitor import Monitor
 from bots.daemon.posting import find_chat_error, find_posting_adapter, make_reference, resolve_chat
 from core.errors import StoreError, UsageError
-from core.messaging.processor import MessageProcessor
 from core.observability.logs import get_logger, make_redactor
-from core.ports import Adapter
+from core.ports import Adapter, MessageHandler
 from core.runtime.timers import run_periodically
 from core.settings import Settings
 from core.settings.audience import Audiences
@@ -133,11 +132,12 @@ class AlertRules:
 class AlertSender:
     """Posts problems and their end. The journal knows what was posted today, also after a restart.
 
-    `adapters` are those of the daemon, each with the task that opens it.
+    `handler_for` returns what processes the messages of an adapter. `adapters` are those of the daemon, each with the
+    task that opens it.
     """
 
     settings: Settings
-    processor: MessageProcessor
+    handler_for: Callable[[Adapter], MessageHandler]
     adapters: Mapping[Adapter, asyncio.Task[None]]
     active: dict[str, str] = field(default_factory=dict)
 
@@ -192,7 +192,7 @@ class AlertSender:
                 reference=make_reference(platform, native_chat),
                 purpose="alert",
             )
-            await self.processor.handler_for(adapter)(message)
+            await self.handler_for(adapter)(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,13 +232,13 @@ def make_alerts(
     live: LiveSettings,
     database: Database,
     monitor: Monitor,
-    processor: MessageProcessor,
+    handler_for: Callable[[Adapter], MessageHandler],
     adapters: Mapping[Adapter, asyncio.Task[None]],
 ) -> Alerts:
     """Return the alerts of a daemon."""
     states = monitor.get_source_states, monitor.get_connections, monitor.get_endpoints
     watched = Watched(*states, live, UsageRepository(database), ActivityRepository(database))
-    return Alerts(AlertRules(live.settings, watched), AlertSender(live.settings, processor, adapters))
+    return Alerts(AlertRules(live.settings, watched), AlertSender(live.settings, handler_for, adapters))
 
 
 def find_alert_errors(settings: Settings) -> Sequence[str]:

@@ -382,10 +382,10 @@ async def open_daemon(
     processor = make_message_processor(
         journal, monitor.instrument_answer(app.answer), dispatcher, library=library, service=app.answer_service
     )
-    sharing = await stack.enter_async_context(share_work(leases, processor, journal.database))
+    sharing = await stack.enter_async_context(share_work(leases, processor.share, journal.database))
     stack.push_async_callback(processor.drain, 0)
     monitor.attach(platform_adapters, processor, scheduler, app.models)
-    alerts = make_alerts(live, journal.database, monitor, processor, startup_task.result())
+    alerts = make_alerts(live, journal.database, monitor, processor.handler_for, startup_task.result())
     parts = (app, alerts.sender.adapters, feed_followers, processor, journal, scheduler, monitor, alerts)
     return Daemon(*parts, sharing)
 

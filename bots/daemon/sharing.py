@@ -11,7 +11,6 @@ from typing import Any
 from bots.daemon.feeds import FeedFollower
 from core.errors import StoreError, UsageError
 from core.messaging.claiming import ClaimQueue
-from core.messaging.processor import MessageProcessor
 from core.observability.logs import get_logger
 from core.ports import Adapter, ConnectionStatus
 from core.settings import Settings
@@ -84,15 +83,18 @@ async def _check_store(settings: Settings, leases: Leases) -> None:
 
 @asynccontextmanager
 async def share_work(
-    leases: Leases | None, processor: MessageProcessor, database: Database
+    leases: Leases | None, share: Callable[[ClaimRepository], ClaimQueue], database: Database
 ) -> AsyncIterator[Sharing | None]:
-    """Take part in the work for the length of the block; what is unfinished at its end is left to the others."""
+    """Take part in the work for the length of the block; what is unfinished at its end is left to the others.
+
+    `share` is that of the message processor.
+    """
     if leases is None:
         yield None
         return
     claims = ClaimRepository(database)
     try:
-        yield Sharing(leases, processor.share(claims))
+        yield Sharing(leases, share(claims))
     finally:
         try:
             await claims.release_all()

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from core.settings import LimitsSettings
+from core.settings.limits import LimitsSettings
 from core.types import Question
 
 WINDOW_S = 3600.0

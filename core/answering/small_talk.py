@@ -5,12 +5,10 @@ No source is searched and no model is called, so such a reply cites nothing and 
 
 from __future__ import annotations
 
-from itertools import chain, zip_longest
-
+from core.answering.introduction import describe_agents
 from core.settings import Settings
 from core.text.catalogue import Messages
 from core.text.courtesies import find_courtesy
-from core.text.question_detection import ends_with_question_mark
 from core.types import Question
 
 
@@ -23,30 +21,8 @@ def courtesy_reply(question: Question, settings: Settings, texts: Messages) -> s
         return texts.you_are_welcome
     if kind == "farewell":
         return texts.goodbye
-    sources = describe_sources(settings, texts)
+    sources = describe_agents(settings.retrieval_agents(), texts)
     if kind == "greeting":
         return texts.greeting.format(name=settings.name, sources=sources)
     intro = texts.help_intro.format(name=settings.name)
     return texts.self_description.format(intro=intro, sources=sources, how_to_ask=texts.help_how_to_ask)
-
-
-def describe_sources(settings: Settings, texts: Messages) -> str:
-    """Return what the bot answers from, a Markdown line for each retrieval agent with its description."""
-    lines = (
-        f"- **{name}**" + (f": {agent.description}" if agent.description else "")
-        for name, agent in settings.retrieval_agents().items()
-    )
-    return "\n".join(lines) or texts.help_no_sources
-
-
-# Platforms show about so many suggestions, and none of more characters.
-MAX_SUGGESTIONS, MAX_SUGGESTION_CHARS = 4, 150
-
-
-def suggest_questions(settings: Settings, texts: Messages) -> list[str]:
-    """Return questions to begin with: the configured examples of agents, of each in turn, and what the bot can do."""
-    by_agent = (agent.examples for agent in settings.retrieval_agents().values())
-    examples = [text.strip() for text in chain.from_iterable(zip_longest(*by_agent, fillvalue=""))]
-    questions = [text for text in examples if ends_with_question_mark(text) and len(text) <= MAX_SUGGESTION_CHARS]
-    examples_shown = list(dict.fromkeys(questions))[: MAX_SUGGESTIONS - 1]
-    return [*examples_shown, texts.what_can_you_do]

@@ -179,7 +179,7 @@ async def _return_nothing() -> None:
 
 def _sender(bot: Bot) -> AlertSender:
     settings = Settings.model_validate({"alerts": {"chats": [f"{bot.platform}:{bot.group().place}"]}})
-    return AlertSender(settings, bot.processor, {bot.adapter: asyncio.create_task(_return_nothing())})
+    return AlertSender(settings, bot.processor.handler_for, {bot.adapter: asyncio.create_task(_return_nothing())})
 
 
 async def _get_texts(bot: Bot) -> list[str]:
@@ -255,7 +255,7 @@ async def test_a_chat_is_told_of_the_sources_alone_that_it_may_see() -> None:
             "alerts": {"chats": ["telegram:-1", "telegram:-2", "telegram:7"]},
         }
     )
-    sender = AlertSender(settings, adapter, {adapter: asyncio.create_task(_return_nothing())})
+    sender = AlertSender(settings, adapter.handler_for, {adapter: asyncio.create_task(_return_nothing())})
     for problems, chats in (({"source secret": "It fails."}, ["-2", "7"]), ({"source docs": "So."}, ["-1", "-2", "7"])):
         adapter.chats.clear()
         sender.active = {}

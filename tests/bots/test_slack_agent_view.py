@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import func, select
 
 from bots.slack.adapter import SlackAdapter
-from core.answering.small_talk import suggest_questions
+from core.answering.introduction import suggest_questions
 from core.messaging.event_limit import MAX_EVENTS
 from core.messaging.feedback.rating_buttons import with_answer_buttons
 from core.messaging.processor import MessageProcessor
@@ -190,8 +190,13 @@ def test_questions_are_suggested_of_each_agent_in_turn() -> None:
         "a": {"sources": ["docs"], "examples": ["One?", "A passage.", "Two?", f"{'long' * 40}?"]},
         "b": {"sources": ["docs"], "examples": ["一？", "One?", "Three?"]},
     }
-    assert suggest_questions(settings(agents=sources), ENGLISH) == ["One?", "一？", "Two?", ENGLISH.what_can_you_do]
-    assert suggest_questions(settings(), CHINESE) == [CHINESE.what_can_you_do]
+    assert suggest_questions(settings(agents=sources).retrieval_agents(), ENGLISH) == [
+        "One?",
+        "一？",
+        "Two?",
+        ENGLISH.what_can_you_do,
+    ]
+    assert suggest_questions(settings().retrieval_agents(), CHINESE) == [CHINESE.what_can_you_do]
     assert [find_courtesy(texts.what_can_you_do) for texts in (ENGLISH, CHINESE)] == ["help", "help"]
 
 

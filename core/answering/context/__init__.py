@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from core.answering.head_starts import HeadStarts
 from core.answering.image_quota import ImageQuota
-from core.answering.small_talk import describe_sources
+from core.answering.introduction import describe_agents
 from core.llm.prompts import Prompts
 from core.observability.logs import get_logger
 from core.ports import ChatModel, Library, Reranker
@@ -60,7 +60,7 @@ class AnswerDependencies:
 
     def describe_knowledge(self) -> str:
         """Return what the sources know, one line for each retrieval agent, for the prompts that choose and plan."""
-        return describe_sources(self.settings, messages_for(self.prompts.language))
+        return describe_agents(self.settings.retrieval_agents(), messages_for(self.prompts.language))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from importlib.metadata import PackageNotFoundError, version
 
-from core.answering.small_talk import describe_sources, suggest_questions
+from core.answering.introduction import describe_agents, suggest_questions
 from core.messaging.commands.context import DEFAULT_DAYS, CommandContext, CommandRequest
 from core.messaging.policy.command_table import help_text
 from core.storage.overrides import GLOBAL_SCOPE, AuditEntry, override_key
@@ -108,11 +108,13 @@ async def show_help(context: CommandContext, request: CommandRequest) -> str:
     spell = adapter.spell_command if adapter else "`/{}`".format
     if request.message.purpose == "prompts":
         if adapter:
-            await adapter.show_prompts(request.message, texts.prompts_title, suggest_questions(settings, texts))
+            await adapter.show_prompts(
+                request.message, texts.prompts_title, suggest_questions(settings.retrieval_agents(), texts)
+            )
         return ""
     if request.message.purpose != "welcome":
         return help_text(settings, request.role, texts, spell)
-    sources = describe_sources(settings, texts)
+    sources = describe_agents(settings.retrieval_agents(), texts)
     paragraphs = [texts.greeting.format(name=settings.name, sources=sources), texts.help_how_to_ask]
     if setting := adapter.privacy_setting if adapter else "":
         paragraphs.append(texts.welcome_privacy.format(setting=setting))

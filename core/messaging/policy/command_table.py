@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from core.answering.small_talk import describe_sources
+from core.answering.introduction import describe_agents
 from core.errors import UsageError
 from core.settings import Settings
 from core.settings.limits import DAILY_LIMITS
@@ -277,7 +277,8 @@ def help_text(
         if command.name != "start" and has_role(role, command.required_role)
     )
     intro = texts.help_intro.format(name=settings.name)
-    paragraphs = (intro, describe_sources(settings, texts), texts.help_how_to_ask, texts.help_commands, commands)
+    agents = describe_agents(settings.retrieval_agents(), texts)
+    paragraphs = (intro, agents, texts.help_how_to_ask, texts.help_commands, commands)
     return "\n\n".join(paragraphs)
 
 
