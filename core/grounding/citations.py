@@ -61,6 +61,9 @@ def find_markers(text: str, *, allow_bare: bool = True) -> list[CitationMarker]:
 
     With `allow_bare`, bare numbers are markers in a text that has no passage ids.
     """
+    # The beginning of an answer mostly has none, and is searched whenever more of it is shown.
+    if not _OPENING_BRACKET.search(text):
+        return []
     matches = _find_in_prose(_MARKER, text)
     if allow_bare and not matches:
         matches = _find_in_prose(_BARE_MARKER, text)

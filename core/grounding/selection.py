@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice, takewhile
 
 from core.grounding.evidence import MIN_PASSAGE_TOKENS, Layout, render_header
@@ -13,6 +14,8 @@ from core.text.tokens import CJK_CHARACTERS, estimate_tokens
 from core.types import Passage
 
 _SHINGLE_SIZE = 3
+# An answer in a conversation selects twice among nearly the same passages, and the next answer often among them again.
+_MAX_KEPT_TEXTS = 128
 _MAX_BLANK_LINES = 2
 TITLE_SEPARATOR = " > "
 MAX_JOINED_NAMES_CHARS = 60
@@ -54,12 +57,7 @@ class _ShingledPassage:
 
     @classmethod
     def from_passage(cls, passage: Passage) -> _ShingledPassage:
-        text = passage.text.lower()
-        words = (_ASCII_WORD if text.isascii() else _WORD).findall(text) or [text.strip()]
-        word_shingles = (
-            zip(words, words[1:], words[2:], strict=False) if len(words) >= _SHINGLE_SIZE else (tuple(words),)
-        )
-        return cls(passage, frozenset(word_shingles))
+        return cls(passage, _make_shingles(passage.text))
 
     def covers(self, other: _ShingledPassage, threshold: float) -> bool:
         """Say whether this passage contains what the other says. Other numbers or negations make it different."""
@@ -73,6 +71,14 @@ class _ShingledPassage:
             extract_numbers(other_text) <= extract_numbers(own_text)
             and count_negations(other_text) == count_negations(own_text)
         )
+
+
+@lru_cache(maxsize=_MAX_KEPT_TEXTS)
+def _make_shingles(text: str) -> frozenset[tuple[str, ...]]:
+    lower_text = text.lower()
+    words = (_ASCII_WORD if lower_text.isascii() else _WORD).findall(lower_text) or [lower_text.strip()]
+    word_shingles = zip(words, words[1:], words[2:], strict=False) if len(words) >= _SHINGLE_SIZE else (tuple(words),)
+    return frozenset(word_shingles)
 
 
 def select(
