@@ -35,7 +35,9 @@ from tests.comparison.contract import DIMENSION, EMBEDDING_MODEL, MODEL, RATE, R
 from tests.peers.language_model import BODY, Body, LanguageModelPeer, ToolCall, split_pieces
 from tests.peers.rewriting import REWRITE_MARK, to_rewrite_reply
 
-DENIALS = frozenset({"no", "not", "nor", "never", "none", "nothing", "without", "neither", "cannot"})
+MIN_STATEMENT_WORDS = 4
+STATEMENT_END = re.compile(r"[.!?:;]\s")
+DENIAL = re.compile(r"\b(?:no|not|nor|never|none|nothing|without|neither|cannot)\b|n[’']t\b", re.IGNORECASE)
 PLAIN_TEXT = "the answer is in the guide and it says what to set where it stands and why it is there"
 # What asks for a complete question: our prompt, that of KIMAs, that of LlamaIndex.
 REWRITES = (REWRITE_PROMPT, REWRITE_MARK, "to be a standalone question")
@@ -124,16 +126,26 @@ def _text(message: Body) -> str:
 def _answer(texts: Sequence[str]) -> str:
     """Return an answer of `TOKENS` tokens: with a citation that holds, where passages are numbered for citations.
 
-    It says the longest line of the first passage again and again. Without its signs, a longer text would say something
-    else than the passage; so would a line that denies something.
+    It says the longest statement of the first passage again and again, or the longest cell of a table where there is
+    nothing else. The words of a whole passage, or of a denial, would say something else without their signs.
     """
     cited = PASSAGE.search("\n".join(texts))
-    lines = [re.findall(r"[A-Za-z]{2,}", line) for line in cited[1].splitlines()] if cited else []
-    affirmations = [line for line in lines if DENIALS.isdisjoint(word.lower() for word in line)]
-    words = (max(affirmations or lines, key=len, default=[]) or PLAIN_TEXT.split()) * TOKENS
+    lines = cited[1].splitlines() if cited else []
+    prose = " ".join(line for line in lines if not line.lstrip().startswith(("|", "#")))
+    cells = [cell for line in lines for cell in line.split("|")]
+    cell_texts = [text for cell in cells for text in STATEMENT_END.split(cell)]
+    words = _longest_statement(STATEMENT_END.split(prose)) or _longest_statement(cell_texts) or PLAIN_TEXT.split()
+    words *= TOKENS
     end = " [p1]." if cited else " indeed."
     pieces = split_pieces(" ".join(words[:TOKENS]))[: TOKENS - len(split_pieces(end))]
     return "".join(pieces) + end
+
+
+def _longest_statement(texts: Sequence[str]) -> list[str]:
+    """Return the words of the longest text that denies nothing; none for a text of a word or two."""
+    statements = [re.findall(r"[A-Za-z]{2,}", text) for text in texts if not DENIAL.search(text)]
+    longest = max(statements, key=len, default=[])
+    return longest if len(longest) >= MIN_STATEMENT_WORDS else []
 
 
 class EmbedderPeer(LanguageModelPeer):
