@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.errors import EmbeddingError, ModelError, ServiceError
@@ -15,15 +14,14 @@ from core.observability.logs import get_logger
 from core.runtime.foreign_json import MAX_JSON_VALUES, JsonTooComplex, read_json
 
 if TYPE_CHECKING:
-    from httpx2 import AsyncClient, Response
-    from openai import APIStatusError, AsyncOpenAI
+    from httpx2 import Response
+    from openai import AsyncOpenAI
 
 # The client requires a key; local servers do not.
 PLACEHOLDER_API_KEY = "none"
 # Request parameters that some endpoints do not support, and the statuses with which they reject them.
 OPTIONAL_PARAMETERS = frozenset({"response_format", "tools"})
 UNSUPPORTED_STATUSES = frozenset({400, 422, 501})
-UNAUTHORIZED_STATUS = 401
 NO_LIST_STATUSES = frozenset({404, 405, 501})
 CHAT_COMPLETIONS_PATH = "/chat/completions"
 EMBEDDINGS_PATH = "/embeddings"
@@ -45,15 +43,6 @@ MAX_INLINE_BYTES = 40 << 10
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
-class _LoadedClient:
-    """The client of the openai package, the HTTP client below it, and the headers that it sends."""
-
-    api: AsyncOpenAI
-    http: AsyncClient
-    headers: Mapping[str, str]
-
-
 class OpenAIClient:
     """Calls one endpoint. Open it, call it as often as needed, close it."""
 
@@ -61,7 +50,7 @@ class OpenAIClient:
         self.base_url = base_url
         self._api_key = api_key
         self._timeout_s = timeout_s
-        self._client_task: asyncio.Task[_LoadedClient] | None = None
+        self._client_task: asyncio.Task[AsyncOpenAI] | None = None
         self._unsupported_parameters: set[str] = set()
         self._active_streams = 0
         # Learned from replies: the chat template opens a block of reasoning that only its end is sent of.
@@ -80,7 +69,7 @@ class OpenAIClient:
             # The first call raises the error again, to its caller.
             get_logger(__name__).error("endpoint.unusable", error=str(error))
 
-    async def _client(self) -> _LoadedClient:
+    async def _client(self) -> AsyncOpenAI:
         if self._client_task is None:
             self._client_task = asyncio.create_task(asyncio.to_thread(self._load))
         # Shielded: a caller that is cancelled must not cancel the loading for the others.
@@ -89,10 +78,8 @@ class OpenAIClient:
         except Exception as error:
             raise ServiceError(f"{self.base_url}: no client can be made for it: {error}") from error
 
-    def _load(self) -> _LoadedClient:
+    def _load(self) -> AsyncOpenAI:
         from openai import AsyncOpenAI, DefaultAioHttpClient
-
-        http_client = DefaultAioHttpClient(timeout=self._timeout_s)
 
         # The caller decides on retries: it knows the remaining budget. With aiohttp a token takes a quarter of the
         # time, which determines how many conversations can run at once.
@@ -101,12 +88,11 @@ class OpenAIClient:
             api_key=self._api_key or PLACEHOLDER_API_KEY,
             timeout=self._timeout_s,
             max_retries=0,
-            http_client=http_client,
+            http_client=DefaultAioHttpClient(),
         )
-        headers = {**client.default_headers, **client.auth_headers}
-        return _LoadedClient(
-            client, http_client, {name: value for name, value in headers.items() if isinstance(value, str)}
-        )
+        # Its resources are loaded on first access: here, not on the event loop.
+        _ = client.chat.completions, client.embeddings
+        return client
 
     async def stream(self, request: Mapping[str, Any], *, pause_s: float = 0.0) -> AsyncGenerator[StreamChunk]:
         """Yield the chunks of a chat completion. `request` is the body without `stream`. Raises `ModelError`.
@@ -158,41 +144,30 @@ class OpenAIClient:
             if transport:
                 transport.resume_reading()
 
-    async def _open_stream(self, client: _LoadedClient, request: Mapping[str, Any]) -> Response:
+    async def _open_stream(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
         """Start a stream, with token counts if the endpoint supports them; a rejection is remembered."""
         import openai
 
         body = {**request, "stream": True}
         if "stream_options" not in self._unsupported_parameters:
             try:
-                return await self._post_chat(client, {**body, "stream_options": {"include_usage": True}})
+                return await self._post(client, {**body, "stream_options": {"include_usage": True}})
             except openai.APIStatusError as error:
                 if error.status_code not in UNSUPPORTED_STATUSES:
                     raise
-        response = await self._post_chat(client, body)
+        response = await self._post(client, body)
         self._unsupported_parameters.add("stream_options")
         return response
 
-    async def _post_chat(self, client: _LoadedClient, request: Mapping[str, Any]) -> Response:
+    async def _post(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
         """Post the body of a chat completion; its response is not read yet."""
+        import httpx2
+
         body = {**request, **(request.get("extra_body") or {})}
         body.pop("extra_body", None)
-        return await self._post(client, CHAT_COMPLETIONS_PATH, body)
-
-    async def _post(self, client: _LoadedClient, path: str, body: Mapping[str, Any]) -> Response:
-        """Post a body; its response is not read yet. Raises `openai.APIStatusError`, and what the HTTP client raises.
-
-        Not with a method of openai's client: it would validate the whole prompt, and take as long to copy options,
-        headers and addresses as everything else takes.
-        """
-        url = f"{self.base_url.rstrip('/')}{path}"
-        response = await client.http.send(
-            client.http.build_request("POST", url, json=body, headers=client.headers), stream=True
-        )
-        if response.is_success:
-            return response
-        async with aclosing(response):
-            raise _to_status_error(response, await response.aread())
+        # Not the typed method, which would validate the whole prompt.
+        response: Response = await client.post(CHAT_COMPLETIONS_PATH, cast_to=httpx2.Response, body=body, stream=True)
+        return response
 
     async def complete(self, request: Mapping[str, Any]) -> StreamChunk:
         """Return a whole chat completion with its token counts. Raises `ModelError`.
@@ -205,17 +180,17 @@ class OpenAIClient:
             response = await self._post_completion(client, request)
             return await _read_reply(response, parse_completion, MAX_COMPLETION_BYTES)
 
-    async def _post_completion(self, client: _LoadedClient, request: Mapping[str, Any]) -> Response:
+    async def _post_completion(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
         import openai
 
         body = _without({**request}, self._unsupported_parameters)
         optional_names = OPTIONAL_PARAMETERS & body.keys()
         try:
-            return await self._post_chat(client, body)
+            return await self._post(client, body)
         except openai.APIStatusError as error:
             if not optional_names or error.status_code not in UNSUPPORTED_STATUSES:
                 raise
-        response = await self._post_chat(client, _without(body, optional_names))
+        response = await self._post(client, _without(body, optional_names))
         # Only now is it certain that the endpoint rejected the optional parameters.
         self._unsupported_parameters |= optional_names
         return response
@@ -225,7 +200,7 @@ class OpenAIClient:
         client = await self._client()
         try:
             with self._map_errors(ModelError, "the list of models"):
-                return [model.id async for model in client.api.models.list()]
+                return [model.id async for model in client.models.list()]
         except ModelError as error:
             if error.status in NO_LIST_STATUSES:
                 return []
@@ -233,10 +208,13 @@ class OpenAIClient:
 
     async def embed(self, model: str, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per text, in order. Raises `EmbeddingError`."""
+        import httpx2
+
         client = await self._client()
         body = {"model": model, "input": list(texts), "encoding_format": "float"}
         with self._map_errors(EmbeddingError, model):
-            response = await self._post(client, EMBEDDINGS_PATH, body)
+            # Not the typed method, which hands on whatever a proxy answers in place of JSON.
+            response: Response = await client.post(EMBEDDINGS_PATH, cast_to=httpx2.Response, body=body, stream=True)
             max_numbers = MAX_DIMENSION * len(texts)
             vectors = await _read_reply(response, parse_embeddings, max_numbers * MAX_NUMBER_BYTES, max_numbers)
         if len(vectors) != len(texts):
@@ -247,7 +225,7 @@ class OpenAIClient:
         """Close the connections. Idempotent."""
         if self._client_task is not None:
             with suppress(ServiceError):
-                await (await self._client()).api.close()
+                await (await self._client()).close()
 
     @contextmanager
     def _map_errors(self, error_class: type[ServiceError], model: object) -> Iterator[None]:
@@ -260,7 +238,7 @@ class OpenAIClient:
             yield
         except openai.APIStatusError as error:
             message = f"{prefix}: status {error.status_code}: {error.message[:300]}"
-            if error.status_code == UNAUTHORIZED_STATUS:
+            if isinstance(error, openai.AuthenticationError):
                 message = f"{self.base_url}: the API key was refused; check api_key for {model}"
             raise _make_error(
                 error_class, message, error.status_code, _parse_retry_after(error.response.headers)
@@ -280,8 +258,7 @@ class OpenAIClient:
                 unconnected_errors = aiohttp.ClientConnectorError, httpx2.ConnectError, httpx2.ConnectTimeout
                 service_error.is_unsent = any(isinstance(link, unconnected_errors) for link in _chain(error))
             raise service_error from error
-        # A client that is closed meanwhile raises `RuntimeError`.
-        except (openai.OpenAIError, httpx2.HTTPError, ValueError, RuntimeError) as error:
+        except (openai.OpenAIError, httpx2.HTTPError, ValueError, RecursionError) as error:
             raise error_class(f"{prefix}: {type(error).__name__}: {str(error)[:300]}") from error
 
 
@@ -325,19 +302,6 @@ def _make_error(
         if error_class is ModelError
         else error_class(message)
     )
-
-
-def _to_status_error(response: Response, content: bytes) -> APIStatusError:
-    """Return the error that openai's client would raise: only the message of a reply may be shown."""
-    import openai
-
-    message, body = f"Error code: {response.status_code}", None
-    with suppress(ValueError, RecursionError):
-        body = json.loads(content)
-    details = body.get("error", body) if isinstance(body, Mapping) else None
-    if isinstance(details, Mapping) and isinstance(details.get("message"), str):
-        message += f" - {details['message']}"
-    return openai.APIStatusError(message, response=response, body=details)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
