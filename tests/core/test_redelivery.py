@@ -70,8 +70,10 @@ class PlatformSink:
         self.platform.tries += 1
         await self.delivery.mark_posting()
         if self.platform.failures:
+            # Taken at once: the test may let all failures end while the journal is written.
+            failure = self.platform.failures.pop(0)
             await self.delivery.mark_rejected()
-            raise self.platform.failures.pop(0)
+            raise failure
         self.platform.posts.append(reply.text)
         await self.delivery.mark_posted(f"reply {self.platform.tries}")
 
