@@ -7,6 +7,7 @@ import time
 import pytest
 
 from knowledge.sources.formats.html import read_page
+from tests.growth import Growth, Text, find_growth
 
 TEXT = "A rocket needs fuel, and the fuel has to be cold when the tank is filled. " * 4
 SURROUNDINGS = """
@@ -111,3 +112,15 @@ def test_the_time_grows_with_the_page(part: str) -> None:
 
     # Four times the page takes four times as long; sixteen, if each element were compared with each other.
     assert min(measure(16000) for _ in range(2)) < 8 * min(measure(4000) for _ in range(2)) + 0.1
+
+
+def test_one_long_row_does_not_make_the_table_larger_than_its_page() -> None:
+    html = "<table><tr>" + "<td>a</td>" * 2000 + "</tr>" + "<tr><td>b</td></tr>" * 2000 + "</table>"
+    text = read(f"<main>{html}</main>")
+    assert text.count("a") == text.count("b") == 2000
+    assert len(text) < len(html)
+
+
+def test_comments_take_a_time_that_grows_with_their_number() -> None:
+    limits = Growth(quick_size=9, quick_s=0.0, size=720_000, min_s=0.2, max_s=10.0)
+    assert find_growth(read, [Text("", "<!--x-->y", "")], limits) == ""

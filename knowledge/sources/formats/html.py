@@ -31,7 +31,9 @@ def read_page(html: bytes, url: str) -> WebPage:
     from lxml import etree, html as parser
 
     try:
-        tree = parser.document_fromstring(html or b"<html/>", parser=parser.HTMLParser(encoding=_detect_charset(html)))
+        # Comments are no text, and a walk takes a time that grows with the square of their number.
+        page_parser = parser.HTMLParser(encoding=_detect_charset(html), remove_comments=True, remove_pis=True)
+        tree = parser.document_fromstring(html or b"<html/>", parser=page_parser)
     except (etree.LxmlError, ValueError):
         return WebPage("", "", "", ())
     robots_rules = " ".join(tree.xpath("//meta[translate(@name,'ROBTS','robts')='robots']/@content")).lower()

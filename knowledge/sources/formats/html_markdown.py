@@ -17,6 +17,8 @@ BLOCK_TAGS = frozenset(_BLOCK_TAGS.split())
 CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
 # What a table holds that is used for layout, or whose cells do not fit on a line.
 NOT_IN_TABLES = ("table", "pre", "h1", "h2", "h3", "ul", "ol")
+# So many times its cells a table may have when its rows are filled up.
+MAX_TABLE_GROWTH = 10
 LINE_NUMBER_CLASSES = frozenset(("gutter", "line-numbers", "line-numbers-rows", "linenodiv", "lineno", "linenos"))
 _LANGUAGE = re.compile(r"\b(?:language|lang|highlight-source|highlight)-([a-z0-9+#]{1,20})\b")
 NO_LANGUAGES = ("default", "none", "notranslate", "plaintext", "text")
@@ -85,12 +87,12 @@ class _Writer:
 
 
 def render_markdown(root: Any, skipped: Collection[Any] = ()) -> str:
-    """Return the content of an element as Markdown, without the elements in `skipped`."""
+    """Return the content of an element of a tree without comments as Markdown, without the elements in `skipped`."""
     from lxml import etree
 
     writer = _Writer()
     # Without recursion: elements may be nested deeply.
-    walker = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
+    walker = etree.iterwalk(root, events=("start", "end"))
     for event, element in walker:
         if event == "start":
             if element in skipped or _write_whole(element, writer):
@@ -98,7 +100,7 @@ def render_markdown(root: Any, skipped: Collection[Any] = ()) -> str:
             else:
                 _open(element, writer)
         else:
-            if event == "end" and element not in skipped:
+            if element not in skipped:
                 _close(element.tag, writer)
             if element is not root:
                 writer.write(element.tail)
@@ -148,7 +150,7 @@ def iter_texts(root: Any, is_skipped: Callable[[Any], bool] = lambda _element: F
     """Yield the pieces of text in an element, a line break for `br`, without those in the elements that are skipped."""
     from lxml import etree
 
-    walker = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
+    walker = etree.iterwalk(root, events=("start", "end"))
     for event, element in walker:
         if event != "start":
             yield element.tail or "" if element is not root else ""
@@ -196,7 +198,9 @@ def _read_rows(table: Any) -> list[list[str]]:
     rows = [[_read_cell(cell) for cell in row.iterchildren("td", "th")] for row in table.iterdescendants("tr")]
     rows = [row for row in rows if any(row)]
     width = max(map(len, rows), default=0)
-    return [row + [""] * (width - len(row)) for row in rows] if width > 1 else []
+    # One long row beside many short ones would make a table many times larger than the page.
+    is_ragged = width * len(rows) > MAX_TABLE_GROWTH * sum(map(len, rows))
+    return [] if width <= 1 or is_ragged else [row + [""] * (width - len(row)) for row in rows]
 
 
 def _read_cell(cell: Any) -> str:

@@ -91,7 +91,7 @@ def _measure(root: Any, skipped: set[Any]) -> _Sizes:
     from lxml import etree
 
     sizes: _Sizes = {root: _Size()}
-    walker = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
+    walker = etree.iterwalk(root, events=("start", "end"))
     for event, element in walker:
         if event == "start":
             if element in skipped and element is not root:
@@ -101,7 +101,7 @@ def _measure(root: Any, skipped: set[Any]) -> _Sizes:
         elif element is not root:
             above = sizes[element.getparent()]
             above.chars += len((element.tail or "").strip())
-            if event == "end" and element in sizes:
+            if element in sizes:
                 _add_size(element, sizes[element], above)
     return sizes
 
