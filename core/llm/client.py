@@ -9,7 +9,14 @@ from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.errors import EmbeddingError, ModelError, ServiceError
-from core.llm.sse import ChatStreamDecoder, InvalidReplyError, StreamChunk, parse_completion, parse_embeddings
+from core.llm.sse import (
+    ChatStreamDecoder,
+    InvalidReplyError,
+    StreamChunk,
+    Vector,
+    parse_completion,
+    parse_embeddings,
+)
 from core.observability.logs import get_logger
 from core.runtime.foreign_json import MAX_JSON_VALUES, JsonTooComplex, read_json
 
@@ -206,20 +213,43 @@ class OpenAIClient:
                 return []
             raise
 
-    async def embed(self, model: str, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector per text, in order. Raises `EmbeddingError`."""
-        import httpx2
+    async def embed(self, model: str, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector per text, in order. Raises `EmbeddingError`.
 
+        They are asked for in base64, a quarter of the bytes and quicker to read. Where that is rejected, in this call
+        and all later ones as numbers in JSON.
+        """
         client = await self._client()
-        body = {"model": model, "input": list(texts), "encoding_format": "float"}
+        max_numbers = MAX_DIMENSION * len(texts)
         with self._map_errors(EmbeddingError, model):
-            # Not the typed method, which hands on whatever a proxy answers in place of JSON.
-            response: Response = await client.post(EMBEDDINGS_PATH, cast_to=httpx2.Response, body=body, stream=True)
-            max_numbers = MAX_DIMENSION * len(texts)
+            response = await self._post_texts(client, {"model": model, "input": list(texts)})
             vectors = await _read_reply(response, parse_embeddings, max_numbers * MAX_NUMBER_BYTES, max_numbers)
         if len(vectors) != len(texts):
             raise EmbeddingError(f"{self.base_url}: {model} sent {len(vectors)} vectors for {len(texts)} texts")
         return vectors
+
+    async def _post_texts(self, client: AsyncOpenAI, body: Mapping[str, Any]) -> Response:
+        """Post the body of an embeddings request; its response is not read yet."""
+        import httpx2
+        import openai
+
+        async def post(encoding: str) -> Response:
+            # Not the typed method, which hands on whatever a proxy answers in place of JSON.
+            encoded_body = {**body, "encoding_format": encoding}
+            response: Response = await client.post(
+                EMBEDDINGS_PATH, cast_to=httpx2.Response, body=encoded_body, stream=True
+            )
+            return response
+
+        if "encoding_format" not in self._unsupported_parameters:
+            try:
+                return await post("base64")
+            except openai.APIStatusError as error:
+                if error.status_code not in UNSUPPORTED_STATUSES:
+                    raise
+        response = await post("float")
+        self._unsupported_parameters.add("encoding_format")
+        return response
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""

@@ -6,7 +6,10 @@ ten times as much: with many conversations at once, answers would wait for it.
 
 from __future__ import annotations
 
+import base64
 import json
+import sys
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +22,8 @@ REASONING_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
 MAX_TOKEN_COUNT = 1_000_000_000
 # An event holds a few words; all of an answer where the server does not really stream. It is parsed on the event loop.
 MAX_EVENT_BYTES = 256 << 10
+# Numbers as they came: a list, or the floats of base64 text.
+Vector = Sequence[float]
 
 
 class InvalidReplyError(ValueError):
@@ -132,18 +137,33 @@ def parse_completion(body: object) -> StreamChunk:
     return StreamChunk(text, usage.prompt_tokens, usage.completion_tokens)
 
 
-def parse_embeddings(body: object) -> list[list[float]]:
+def parse_embeddings(body: object) -> list[Vector]:
     """Return the vectors of a reply in the order of their texts. Raises `InvalidReplyError`."""
     items = _filter_mappings(_require_reply(body).get("data"))
-    vectors: list[tuple[int, list[float]]] = []
+    vectors: list[tuple[int, Vector]] = []
     for position, item in enumerate(items):
-        index, vector = item.get("index", position), item.get("embedding")
-        if not isinstance(index, int) or not isinstance(vector, list) or not vector:
-            raise InvalidReplyError("an embedding that is no list of numbers")
-        if not all(isinstance(value, int | float) for value in vector):
+        index, vector = item.get("index", position), _parse_vector(item.get("embedding"))
+        if not isinstance(index, int) or not vector:
             raise InvalidReplyError("an embedding that is no list of numbers")
         vectors.append((index, vector))
     return [vector for _, vector in sorted(vectors, key=lambda pair: pair[0])]
+
+
+def _parse_vector(value: object) -> Vector | None:
+    """Return the numbers of a vector, which is a list or the base64 of float32 values; None for anything else."""
+    if isinstance(value, list):
+        return value if all(isinstance(number, int | float) for number in value) else None
+    if not isinstance(value, str):
+        return None
+    numbers = array("f")
+    try:
+        numbers.frombytes(base64.b64decode(value, validate=True))
+    except ValueError:
+        return None
+    # They are little-endian in the reply.
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
 
 
 def _merge_texts(chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:

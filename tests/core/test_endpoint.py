@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -321,6 +321,9 @@ async def test_two_hundred_conversations_at_once_do_not_mix() -> None:
         ("application/json", '{"error": {"message": "no such model"}}', "no such model"),
         ("application/json", '{"data": [{"embedding": null}]}', "an embedding that is no list of numbers"),
         ("application/json", '{"data": [{"embedding": ["a"]}]}', "an embedding that is no list of numbers"),
+        ("application/json", '{"data": [{"embedding": "AAAA?AA="}]}', "an embedding that is no list of numbers"),
+        ("application/json", '{"data": [{"embedding": "AAAA"}]}', "an embedding that is no list of numbers"),
+        ("application/json", '{"data": [{"embedding": ""}]}', "an embedding that is no list of numbers"),
         (
             "application/json",
             '{"data": [{"embedding": [0.5], "index": "0"}]}',
@@ -344,15 +347,40 @@ async def embedding(body: bytes, content_type: str = "application/json") -> Asyn
     async def reply(request: web.Request) -> web.Response:
         return web.Response(body=body, content_type=content_type)
 
+    async with replying(reply) as endpoint:
+        yield endpoint
+
+
+@asynccontextmanager
+async def replying(handler: Callable[[web.Request], Awaitable[web.Response]]) -> AsyncIterator[OpenAIClient]:
+    """A server that lets a function answer every request for vectors or a whole completion."""
     application = web.Application()
-    application.router.add_post("/v1/embeddings", reply)
-    application.router.add_post("/v1/chat/completions", reply)
+    application.router.add_post("/v1/embeddings", handler)
+    application.router.add_post("/v1/chat/completions", handler)
     async with serve_application(application, "127.0.0.1", 0, section="test", error_class=PlatformError) as port:
         endpoint = OpenAIClient.open(f"http://127.0.0.1:{port}/v1", "key", 60)
         try:
             yield endpoint
         finally:
             await endpoint.close()
+
+
+@pytest.mark.parametrize("rejects_base64", [False, True])
+async def test_vectors_come_in_base64_unless_the_endpoint_rejects_it(rejects_base64: bool) -> None:
+    async def reply(request: web.Request) -> web.Response:
+        encoding = (await request.json())["encoding_format"]
+        encodings.append(encoding)
+        if encoding == "base64" and rejects_base64:
+            return web.json_response({"error": {"message": "encoding_format: only float"}}, status=422)
+        # 0.5 and -2 as float32.
+        value = "AAAAPwAAAMA=" if encoding == "base64" else [0.5, -2]
+        return web.json_response({"data": [{"index": 0, "embedding": value}]})
+
+    encodings: list[str] = []
+    async with replying(reply) as endpoint:
+        vectors = [await endpoint.embed("m", ["text"]) for _ in range(2)]
+    assert [list(vector) for (vector,) in vectors] == [[0.5, -2], [0.5, -2]]
+    assert encodings == (["base64", "float", "float"] if rejects_base64 else ["base64", "base64"])
 
 
 async def test_the_numbers_of_many_vectors_are_not_read_on_the_event_loop() -> None:
