@@ -42,7 +42,7 @@ class Growth:
 
 
 # A linear pattern takes some 20 ns a character; a quadratic one at least 0.3 ms for 800.
-PATTERN_LIMITS = Growth(800, 0.0001, 4000, 0.006)
+PATTERN_LIMITS = Growth(400, 0.00005, 4000, 0.006)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(600)
 SHARDS = 6
 BENIGN = Text("", "The cat sat on the mat, and it was fine. ", "")
 # A text is as long as what takes so much time when it is harmless.
-TARGET_S = 0.0004
+TARGET_S = 0.0002
 MIN_SIZE, MAX_SIZE = 200, 2000
 TYPICAL = ("How do I install_it 2.0, Ann? [1] `x` @here <b>", "1. 安装 pip，怎么办？呢", "- a: b\n```py\nx\n```")
 OURS = tuple(f"{ROOT / package}/" for package in ("bots", "core", "knowledge", "tests"))
