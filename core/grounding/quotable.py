@@ -14,7 +14,8 @@ from typing import Literal
 from core.text.tokens import CJK_CHARACTERS
 
 MAX_LIST_ITEMS, MAX_LIST_CHARS = 8, 700
-WINDOW_CHARS, MAX_PROSE_CHARS = 300, 500
+# A window has no more sentences than people write in so many characters.
+WINDOW_CHARS, WINDOW_SENTENCES, MAX_PROSE_CHARS = 300, 20, 500
 _OPEN_ENDS = (":", "：", "::")
 
 BlockKind = Literal["prose", "item", "row", "code", "heading", "break"]
@@ -78,7 +79,7 @@ _LEADING_CODE = re.compile(
 )
 # What a line of a block quote begins with, and the line that gives one its kind.
 _QUOTE_MARK = re.compile(
-    r"[ \t]*(?:>[ \t]++|>$)++(?:\[!(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*$)?", re.IGNORECASE
+    r"[ \t]*(?>(?:>[ \t]++|>$)+)(?:\[!(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*$)?", re.IGNORECASE
 )
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 
@@ -288,7 +289,7 @@ def _replace_role(match: re.Match[str]) -> str:
     return name.strip("~!")
 
 
-_BOUNDARY = re.compile(r"(?<=[.!?])[ ]+(?=[\"'(`*_A-Z0-9])|(?<=[。！？])")
+_BOUNDARY = re.compile(r"(?<=[.!?])[ ]+(?=[\"'(`*_A-Z0-9])|(?<=[。！？])(?![。！？])")
 
 
 def get_quotables(text: str, heading: str = "") -> list[Quotable]:
@@ -361,7 +362,8 @@ def _get_announced(following_blocks: Sequence[Block], is_open: bool) -> tuple[Bl
 def _get_window_end(sentences: Sequence[str], start: int) -> int:
     """Return where a window ends that starts with this sentence: after as many as fit."""
     end, length = start + 1, len(sentences[start])
-    while end < len(sentences) and length + len(sentences[end]) <= WINDOW_CHARS:
+    max_end = min(len(sentences), start + WINDOW_SENTENCES)
+    while end < max_end and length + len(sentences[end]) <= WINDOW_CHARS:
         length += len(sentences[end])
         end += 1
     return end

@@ -11,7 +11,7 @@ import pytest
 from core.grounding.citations import get_readable_title, resolve_markers
 from core.grounding.extractive import MAX_SIMILAR_QUOTES, extract_answer, extract_similar
 from core.grounding.nearest import MAX_LINE_CHARS, NearPage, find_nearest_pages
-from core.grounding.quotable import Block, clean_inline, get_quotables, parse_blocks
+from core.grounding.quotable import WINDOW_SENTENCES, Block, clean_inline, get_quotables, parse_blocks
 from core.grounding.subject import Subject
 from core.types import Passage
 from tests.core.fixtures import InMemoryLibrary, passage
@@ -226,6 +226,16 @@ def test_reading_blocks_is_linear() -> None:
         started_at = time.thread_time()
         get_quotables(text)
         assert time.thread_time() - started_at < 3, text[:20]
+
+
+def test_a_run_of_marks_ends_one_sentence() -> None:
+    assert [quotable.sentences for quotable in get_quotables("好。！！下一句。")] == [frozenset({0, 1})]
+
+
+def test_tiny_sentences_do_not_make_large_windows() -> None:
+    quotables = get_quotables("a。" * 500)
+    assert len(quotables) > 400
+    assert max(len(quotable.sentences) for quotable in quotables) == WINDOW_SENTENCES
 
 
 async def test_code_without_a_sentence_is_announced_by_its_heading_without_its_number() -> None:
