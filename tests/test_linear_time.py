@@ -253,6 +253,18 @@ def test_every_pattern_is_linear(patterns: Patterns, shard: int) -> None:
     assert {name: reason for name, reason in reasons.items() if reason} == {}
 
 
+def test_no_group_is_repeated_possessively() -> None:
+    """Before Python 3.11.5 such a group loses matches (python/cpython#106052). An atomic group means the same."""
+    repetition = re.compile(r"\)(?:[*+?]|\{\d*,?\d*\})\+")
+    texts = {
+        f"{module.__name__}: {node.value}"
+        for module in get_modules()
+        for node in ast.walk(ast.parse(Path(str(module.__file__)).read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and repetition.search(node.value)
+    }
+    assert texts == set()
+
+
 @pytest.mark.parametrize(
     ("pattern", "method"),
     [

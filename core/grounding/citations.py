@@ -175,7 +175,7 @@ def to_name(heading: str) -> str:
 
 
 _SIGNATURE = re.compile(
-    r"(?:(?:export|public|private|static|abstract|async|default)\s+)*+"
+    r"(?>(?:(?:export|public|private|static|abstract|async|default)\s+)*)"
     r"(?:(?:def|class|function|func|fn|struct|interface|enum|trait|impl|type)\s+([\w.$]+)|([\w.$]+)\()"
 )
 _PATH = re.compile(r"[\w.@+-]+(?:/[\w.@+-]+)+\.\w{1,8}")

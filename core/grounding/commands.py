@@ -15,13 +15,13 @@ from core.text.tokens import stem
 _CODE_SPAN = re.compile(r"(`{1,2})([^`\n]++)\1")
 # What may precede the name of a program: a prompt, variables, and programs that only start others.
 _LAUNCHERS = (
-    r"[ \t]*+(?:[$>!%#*-][ \t]*+)*+(?:[A-Za-z_]\w*+=\S*+[ \t]++)*+"
-    r"(?:(?:sudo|srun|npx|uvx|uv[ \t]run|poetry[ \t]run|python[\d.]*+[ \t]++-m)[ \t]++(?:\$\S++[ \t]++)*+)*+"
+    r"[ \t]*+(?>(?:[$>!%#*-][ \t]*+)*)(?>(?:[A-Za-z_]\w*+=\S*+[ \t]++)*)"
+    r"(?>(?:(?:sudo|srun|npx|uvx|uv[ \t]run|poetry[ \t]run|python[\d.]*+[ \t]++-m)[ \t]++(?>(?:\$\S++[ \t]++)*))*)"
 )
 _LAUNCHER = re.compile(_LAUNCHERS)
 # As opposed to a file, an address, a version, a placeholder or a number.
 _COMMAND_WORD = re.compile(r"[a-z][a-z_-]*+\d?[a-z_-]*+")
-_EXAMPLE = re.compile(r"(?:my|your|some|foo|bar|example)(?:[_-]?[a-z]+)*+")
+_EXAMPLE = re.compile(r"(?:my|your|some|foo|bar|example)(?>(?:[_-]?[a-z]+)*)")
 # What follows the first words are values.
 _MAX_WORDS = 4
 
@@ -81,9 +81,9 @@ def _split_command(code: str) -> tuple[str, ...]:
 
 def _iter_following(words: Sequence[str], text: str) -> Iterator[str]:
     """Yield what follows the first words of a command in the code of a text, options left out."""
-    command = r"[ \t]++(?:-\S*+[ \t]++)*+".join(map(re.escape, words))
+    command = r"[ \t]++(?>(?:-\S*+[ \t]++)*)".join(map(re.escape, words))
     begin = rf"(?:^{_LAUNCHERS}|`{_LAUNCHERS}|[;&|][ \t]*+)"
-    for match in re.finditer(rf"{begin}{command}[ \t]++(?:-[^\s`]*+[ \t]*+)*+([^\s`]++)", text, re.MULTILINE):
+    for match in re.finditer(rf"{begin}{command}[ \t]++(?>(?:-[^\s`]*+[ \t]*+)*)([^\s`]++)", text, re.MULTILINE):
         yield match[1]
 
 

@@ -48,7 +48,7 @@ _REFERRAL = re.compile(
 _HOW_TO = re.compile(r"\bhow\b|\bcommand\b|\bexample\b|怎么|怎样|如何|命令|示例", re.IGNORECASE)
 # A heading of one word is a name if it looks like code.
 _NAME = re.compile(
-    r"(?:--?)?[A-Za-z](?=\w*[._-]\w)\w*+(?:[.-]\w++)*+|[A-Za-z][a-z]*+[A-Z]\w*|[A-Z][A-Z0-9]{2,}|[a-z]\w*"
+    r"(?:--?)?[A-Za-z](?=\w*[._-]\w)\w*+(?>(?:[.-]\w++)*)|[A-Za-z][a-z]*+[A-Z]\w*|[A-Z][A-Z0-9]{2,}|[a-z]\w*"
 )
 _PROBLEM = re.compile(r"(?:the )?(?:problem|symptom|issue|question|error)s?\W?|问题(?:描述|现象)?|现象", re.IGNORECASE)
 _SOLUTION = re.compile(

@@ -16,7 +16,7 @@ METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", 
 HEAD_CHARS = 2000
 # References that lead to references, parts of `allOf`, and fields of one body: what is beyond is not followed or shown.
 MAX_STEPS, MAX_PARTS, MAX_FIELDS, MAX_VALUES = 20, 20, 100, 12
-_YAML_MARK = re.compile(r"""^(?:[^\S\n]|\{)*+["']?(openapi|swagger)["']?\s*:""", re.MULTILINE)
+_YAML_MARK = re.compile(r"""^(?>(?:[^\S\n]|\{)*)["']?(openapi|swagger)["']?\s*:""", re.MULTILINE)
 _JSON_MARK = re.compile(r'"(?:openapi|swagger)"\s*:')
 
 JsonObject = Mapping[Any, Any]
