@@ -53,10 +53,11 @@ def compute_metrics(
     require_package("ir_measures")
     import ir_measures
 
-    parsed_metrics = {
-        ir_measures.parse_measure(name.replace("recall", "R").replace("hit", "Success").replace("MRR", "RR")): name
-        for name in names
-    }
+    families = {"recall": ir_measures.R, "hit": ir_measures.Success, "nDCG": ir_measures.nDCG, "MRR": ir_measures.RR}
+    names_by_measure = {}
+    for name in names:
+        family, _, cutoff = name.partition("@")
+        names_by_measure[families[family] @ int(cutoff) if cutoff else families[family]] = name
     qrels = {str(case): dict.fromkeys(ids, 1) for case, ids in enumerate(relevant)}
     # Distinct scores keep the order: equal ones would be ordered by id.
     runs = {
@@ -64,8 +65,8 @@ def compute_metrics(
         for case, ranking in enumerate(rankings)
     }
     values = {name: np.zeros(len(rankings)) for name in names}
-    for metric in ir_measures.iter_calc(parsed_metrics, qrels, runs):
-        values[parsed_metrics[metric.measure]][int(metric.query_id)] = metric.value
+    for metric in ir_measures.iter_calc(names_by_measure, qrels, runs):
+        values[names_by_measure[metric.measure]][int(metric.query_id)] = metric.value
     return values
 
 

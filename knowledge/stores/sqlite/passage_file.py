@@ -134,7 +134,7 @@ class PassageFile:
 def _connect(path: Path) -> sqlite3.Connection:
     """Open a file, which must be there: SQLite would make one that everybody can read."""
     connection = sqlite3.connect(
-        f"{path.as_uri()}?mode=rw", BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, uri=True
+        f"{path.as_uri()}?mode=rw", timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, uri=True
     )
     try:
         connection.execute("PRAGMA synchronous = NORMAL")
