@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+from typing import TypeVar
 
 Run = Callable[[str], object]
+T = TypeVar("T")
 # For four times the text what is linear takes four times as long, and what is quadratic sixteen times.
 FACTOR, MAX_RATIO = 4, 9.0
 # What else runs on a processor slows this down as well: what is not linear is so every time.
@@ -112,7 +114,7 @@ def _measure_mean(run: Run, text: str) -> float:
     return total_s / runs
 
 
-def measure(run: Run, text: str, clock: Callable[[], float] = time.thread_time) -> float:
+def measure(run: Callable[[T], object], text: T, clock: Callable[[], float] = time.thread_time) -> float:
     """Return the processor time of one run, in seconds."""
     # A collection reads all that was ever imported: it would be blamed on the text during which it happens.
     gc.disable()

@@ -89,7 +89,7 @@ def _iter_following(words: Sequence[str], text: str) -> Iterator[str]:
 
 def _stands_in_code(word: str, text: str) -> bool:
     """Say whether a text has a word as code of its own, or as a heading."""
-    return bool(re.search(rf"`{re.escape(word)}`|^[#\s]*+{re.escape(word)}[ \t]*+$", text, re.MULTILINE))
+    return bool(re.search(rf"`{re.escape(word)}`|^[# \t]*+{re.escape(word)}[ \t]*+$", text, re.MULTILINE))
 
 
 def _has_word(word: str, stems: Collection[str]) -> bool:

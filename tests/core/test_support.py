@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -37,6 +36,7 @@ from knowledge.embedding.local import LocalEmbedder
 from knowledge.ports import Document
 from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, parts, passage, settings
 from tests.core.scripted import ScriptedPeer, models
+from tests.growth import FACTOR, MAX_RATIO, measure
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parent / "data" / "citations.jsonl"
@@ -279,23 +279,29 @@ def test_numbers_and_names_are_read_in_one_spelling() -> None:
     }
 
 
-HARD = "\n" * 20_000 + "1," * 10_000 + "[p1" + ", 1" * 50
+def hard_passage(share: float) -> Passage:
+    words = ("word ", 20_000), ("1.1.", 5_000), ("a_", 5_000), ("\\`", 5_000), ("\n", 20_000), ("1,", 10_000)
+    return passage("x", "".join(word * int(share * count) for word, count in words) + "[p1" + ", 1" * 50)
 
 
-def test_reading_is_linear() -> None:
-    features = PassageFeatures(passage("x", "word " * 20_000 + "1.1." * 5_000 + "a_" * 5_000 + "\\`" * 5_000 + HARD))
-    claims = (
-        "The word 1.1 and a_a are "
-        + "very " * 2_000
-        + "plain `word "
-        + "- $ " * 2_000
-        + "x` `word "
-        + "a" * 2_000
-        + "`"
-    )
-    started_at = time.thread_time()
+def hard_claims(share: float) -> str:
+    words = ("very ", 2_000), ("plain `word ", 1), ("- $ ", 2_000), ("x` `word ", 1), ("a", 2_000), ("`", 1)
+    return "The word 1.1 and a_a are " + "".join(word * max(1, int(share * count)) for word, count in words)
+
+
+def check_hard_text(passage: Passage, claims: str) -> None:
+    features = PassageFeatures(passage)
     check_support(claims, features, get_idf_weights([features]))
-    assert time.thread_time() - started_at < 3
+
+
+@pytest.mark.parametrize(("passage_share", "claims_share"), [(1 / FACTOR, 1), (1, 1 / FACTOR)])
+def test_reading_is_linear(passage_share: float, claims_share: float) -> None:
+    def check(share: float) -> None:
+        check_hard_text(hard_passage(max(passage_share, share)), hard_claims(max(claims_share, share)))
+
+    pairs = [(measure(check, 1.0), measure(check, 1 / FACTOR)) for _ in range(3)]
+    whole_s, part_s = (min(seconds) for seconds in zip(*pairs, strict=True))
+    assert whole_s < MAX_RATIO * part_s
 
 
 # What a mark stands behind
