@@ -3,20 +3,22 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import ssl
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
+import certifi
 import pytest
-from filelock import FileLock
 from sqlalchemy import Engine
 
 from core.settings.messaging import JournalSettings
 from core.storage.engine import Database
-from knowledge.embedding import batches, ctranslate2_model, local as embedding
+from knowledge.embedding import batches, local as embedding
 from tests.deployment import logging_as_it_was
+from tests.embedding_model import share_model
 from tests.forked import load_model_client, serving
 from tests.peers.postgresql import TEMPLATE, PostgresServer, run_server
 from tests.timelapse import run_fast
@@ -70,20 +72,6 @@ async def time_lapse(monkeypatch: pytest.MonkeyPatch) -> None:
     run_fast(monkeypatch)
 
 
-convert_model = ctranslate2_model.convert
-
-
-def convert_once(package_dir: Path, model_dir: Path, shared_dir: Path) -> None:
-    """Convert the local embedding model once per run: what comes later, in whichever worker, copies it."""
-    with FileLock(shared_dir.with_suffix(".lock")):
-        if not shared_dir.is_dir():
-            unfinished_folder = shared_dir.with_suffix(".unfinished")
-            unfinished_folder.mkdir(exist_ok=True)
-            convert_model(package_dir, unfinished_folder)
-            unfinished_folder.rename(shared_dir)
-    shutil.copytree(shared_dir, model_dir, dirs_exist_ok=True)
-
-
 open_database = vars(Database)["open"].__func__
 
 
@@ -131,14 +119,25 @@ def share_statements(engine: Engine, engines: list[Engine]) -> None:
     engine.dialect, engine._compiled_cache = engines[0].dialect, engines[0]._compiled_cache
 
 
+def share_authorities(patch: pytest.MonkeyPatch) -> None:
+    """Read the authorities that certifi knows once per process: aiogram reads them for each of its clients."""
+    make_context, read_once = ssl.create_default_context, lru_cache(ssl.create_default_context)
+    known = {"cafile": certifi.where()}
+    patch.setattr(
+        ssl,
+        "create_default_context",
+        lambda *args, **kwargs: (read_once if kwargs == known and not args else make_context)(*args, **kwargs),
+    )
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _made_once(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Convert the embedding model once per run, and make the tables of a journal once per process."""
+    """Make once what many tests only need to be there: a model, the tables of a journal, the known authorities."""
     base = tmp_path_factory.getbasetemp()
 
     with pytest.MonkeyPatch.context() as patch:
-        shared_dir = run_folder / "embedding-model"
-        patch.setattr(ctranslate2_model, "convert", partial(convert_once, shared_dir=shared_dir))
+        share_model(patch, run_folder / "embedding-model")
+        share_authorities(patch)
         patch.setattr(Database, "open", classmethod(partial(open_copy, template=base / "template.db", engines=[])))
         # With more workers than processors, what has a lower priority would hardly get its turn.
         for module in (batches, embedding):

@@ -31,9 +31,11 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, NoReturn
 
+import pytest
 import structlog
 
 from core.llm.client import OpenAIClient
+from tests.embedding_model import copy_converted_model
 
 MODULE = "bots.cli.main"
 # How often the server looks whether the run is still there.
@@ -67,7 +69,6 @@ def serving(folder: Path) -> Iterator[None]:
 
 def load_clients() -> None:
     """Load what a daemon loads, and no test module does."""
-    import knowledge.embedding.local  # noqa: F401
     from bots.discord.adapter import load_client as load_discord
     from bots.slack.adapter import _load_client as load_slack
     from bots.telegram.adapter import load_client as load_telegram
@@ -155,6 +156,7 @@ def _become(
         _forget_pytest()
         sys.stdin, sys.stdout, sys.stderr = _open_stream(0), _open_stream(1), _open_stream(2)
         sys.argv = [str(sys.modules[MODULE].__file__), *arguments]
+        copy_converted_model(pytest.MonkeyPatch())
         from bots.cli.main import main
 
         main(arguments, prog_name=f"python -m {MODULE}")
