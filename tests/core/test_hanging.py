@@ -331,7 +331,7 @@ async def test_the_head_start_can_be_switched_off(peer: ScriptedPeer) -> None:
     configuration = settings(context={"head_start": False})
     reply = await answer(FOLLOW_UP, MemorySink(), parts(Stuck((INSTALL, MEMORY)), chat_model, configuration))
     await chat_model.close()
-    assert reply.trace.timings_ms["first_token"] > 600
+    assert reply.trace.timings_ms["first_token"] >= 600
     assert peer.agents.count("write") == 1
 
 

