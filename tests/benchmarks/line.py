@@ -74,7 +74,7 @@ async def measure(folder: Path) -> list[Figure]:
         bare = await _bare(base_url)
     direct = TTFT_S * 1000
     return [
-        Figure("line: first token less the model's, p50", median(ours[5:]) - direct, "ms", 20),
+        Figure("line: first token less the model's, p50", median(ours[5:]) - direct, "ms", 15),
         Figure("line: the same, p95", percentile(ours[5:], 0.95) - direct, "ms"),
         Figure("line: a bare call of the same client, p50", median(bare[5:]) - direct, "ms"),
         Figure("line: first token less such a call, p50", median(ours[5:]) - median(bare[5:]), "ms"),
