@@ -18,7 +18,7 @@ from bots.cli.init_template import MODEL_KEY, TOKENS, Answers, check_is_new
 from bots.cli.options import import_by_path
 from bots.cli.probes import diagnose, probe_model
 from bots.cli.trial import guess_source
-from bots.common.diagnosis import ChatPlace, Diagnosis, Scope
+from bots.common.diagnosis import Diagnosis, FoundChat, Scope
 from core.errors import ConfigurationError, KimasError, PlatformError, SourceError, UsageError
 from core.llm.client import OpenAIClient
 from core.settings import BotSettings, PlatformSettings, Settings
@@ -134,14 +134,14 @@ def _find_telegram_group(answers: Answers) -> str:
             return ""
         click.echo(f"  waiting for up to {GROUP_WAIT_S:.0f} s ...")
         try:
-            place: ChatPlace | None = asyncio.run(find_chat(_make_section(answers), GROUP_WAIT_S))
+            chat: FoundChat | None = asyncio.run(find_chat(_make_section(answers), GROUP_WAIT_S))
         except PlatformError as error:
             _show_problem(str(error))
             continue
-        if place is None:
+        if chat is None:
             _show_problem("nothing arrived: is the bot in the group?")
-        elif click.confirm(f"  {place.title} ({place.id}): answer in this group only?", default=True):
-            return place.id
+        elif click.confirm(f"  {chat.title} ({chat.id}): answer in this group only?", default=True):
+            return chat.id
         else:
             return ""
 

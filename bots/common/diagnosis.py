@@ -31,7 +31,7 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, slots=True)
-class ChatPlace:
+class FoundChat:
     """A group: its id on the platform, and its name."""
 
     id: str

@@ -77,10 +77,10 @@ class MarkdownSplitter:
         parts: list[str] = []
         current = ""
 
-        def get_room() -> int:
+        def get_remaining() -> int:
             return limit - self.measure(current) - 2 if current else limit
 
-        for gap, piece in self._iter_pieces(text.strip("\n"), limit, get_room):
+        for gap, piece in self._iter_pieces(text.strip("\n"), limit, get_remaining):
             candidate = f"{current}{gap}{piece}" if current else piece
             if self.measure(candidate) <= limit:
                 current = candidate
@@ -89,18 +89,18 @@ class MarkdownSplitter:
             current = piece.lstrip("\n") if piece.strip() else ""
         return [part for part in (*parts, current.rstrip()) if part]
 
-    def _iter_pieces(self, text: str, limit: int, get_room: Callable[[], int]) -> Iterator[tuple[str, str]]:
+    def _iter_pieces(self, text: str, limit: int, get_remaining: Callable[[], int]) -> Iterator[tuple[str, str]]:
         """Yield (what stands before it, piece), each piece short enough for a part of its own.
 
-        `get_room` returns how much the part that is being filled still takes.
+        `get_remaining` returns how much the part that is being filled still takes.
         """
         position = 0
         for opening, body_end, end in _find_fences(text):
             yield from self._split_prose(text[position : opening.start()], limit)
             gap = "\n\n" if text.endswith("\n\n", 0, opening.start()) else "\n"
-            room = get_room()
+            remaining = get_remaining()
             # A few words before a long block say what it is: they stay with it.
-            first_limit = room if room > limit - limit // MIN_SHARE else limit
+            first_limit = remaining if remaining > limit - limit // MIN_SHARE else limit
             for piece in self._split_code(opening, text[opening.end() : body_end], first_limit, limit):
                 yield gap, piece
                 gap = "\n"

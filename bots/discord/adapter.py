@@ -209,7 +209,7 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
             self._me.application_id,
             reference["token"],
             acknowledged,
-            place=(str(reference["channel"]), str(reference["interaction"])),
+            location=(str(reference["channel"]), str(reference["interaction"])),
             is_ephemeral=is_ephemeral,
             # Discord says which command it answers, but not with which words.
             prefix=quote_prefix if is_ask_command(message.command) and not is_ephemeral else "",

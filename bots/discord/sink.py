@@ -161,7 +161,7 @@ class InteractionTarget:
     """The response to a slash command, which takes the place of its acknowledgement; works for 15 minutes.
 
     `acknowledged` becomes true when Discord took the acknowledgement; it is None after a restart, when that is unknown.
-    With `is_ephemeral` only the asker sees the response. `place` is the channel and the interaction's id.
+    With `is_ephemeral` only the asker sees the response. `location` is the channel and the interaction's id.
     """
 
     def __init__(
@@ -171,13 +171,13 @@ class InteractionTarget:
         token: str,
         acknowledged: asyncio.Future[bool] | None = None,
         *,
-        place: tuple[str, str],
+        location: tuple[str, str],
         is_ephemeral: bool = False,
         prefix: str = "",
     ) -> None:
         self.prefix = prefix
         self._is_ephemeral = is_ephemeral
-        self._place = place
+        self._location = location
         self._client = client
         self._application_id = application_id
         self._token = token
@@ -201,7 +201,7 @@ class InteractionTarget:
         """Look for a further part in the channel, by its text; the first one is written into its place once more."""
         if not part_number or self._is_ephemeral:
             return ""
-        return await find_own_message(self._client, *self._place, lambda message: message.get("content") == text)
+        return await find_own_message(self._client, *self._location, lambda message: message.get("content") == text)
 
     async def edit(self, reply_id: str, text: str, components: Components = ()) -> None:
         """Replace the first part."""

@@ -166,10 +166,10 @@ class HttpRatingSink(FinalTextSink):
 
     async def _show(self, reply: Reply, *, is_error: bool) -> None:
         event_id, chat, state = self._message.id, self._message.key.chat, "failed" if is_error else "noted"
-        offers = [_to_button_payload(button) for button in get_buttons(self._message)]
+        buttons = [_to_button_payload(button) for button in get_buttons(self._message)]
         payload = {
             **{"event_id": event_id, "chat": chat, "thread": "", "state": state, "text": reply.text},
-            **{"citations": [], "reply_id": "", "offers": offers},
+            **{"citations": [], "reply_id": "", "offers": buttons},
         }
         await self._retry.run(lambda: self._client.send(payload, make_idempotency_key(chat, event_id, state)))
 

@@ -115,7 +115,7 @@ async def show_unanswered(request: web.Request) -> web.StreamResponse:
 
 
 def _to_group(topic: Topic, questions: Sequence[ListedQuestion]) -> Mapping[str, Any]:
-    members = [questions[place] for place in topic.members]
+    members = [questions[index] for index in topic.members]
     reasons = Counter(question.detail or question.state for question in members)
     return {"words": topic.words, "typical": questions[topic.typical], "members": members, "reasons": reasons}
 

@@ -43,8 +43,8 @@ def from_agent_event(event: Mapping[str, Any], me: Identity, open_questions: Ope
         return _to_stop(event, me, open_questions)
     if kind == THREAD_STARTED:
         thread = event["assistant_thread"]
-        place = {"channel": thread["channel_id"], "thread_ts": thread["thread_ts"]}
-        return _to_request(event, me, "prompts", user=thread["user_id"], **place)
+        location = {"channel": thread["channel_id"], "thread_ts": thread["thread_ts"]}
+        return _to_request(event, me, "prompts", user=thread["user_id"], **location)
     if kind == HOME_OPENED and event.get("tab") == "home":
         return _to_request(event, me, "home", user=event["user"], channel=event["channel"])
     if kind == HOME_OPENED and event.get("tab") == "messages" and me.is_agent:
@@ -106,8 +106,8 @@ class AgentSession:
     def __init__(self, client: SlackClient, capabilities: MissingCapabilities, message: Message, me: Identity) -> None:
         self._client = client
         self._capabilities = capabilities
-        self._place = str(message.reference["channel"]), str(message.reference.get("thread_ts") or "")
-        self._is_used = me.is_agent and message.private and bool(self._place[1])
+        self._thread = str(message.reference["channel"]), str(message.reference.get("thread_ts") or "")
+        self._is_used = me.is_agent and message.private and bool(self._thread[1])
         self._title = " ".join(message.text.split())[:MAX_TITLE_CHARS]
         self._is_open = False
 
@@ -132,9 +132,9 @@ class AgentSession:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 if capability == "title":
-                    await self._client.set_title(*self._place, value)
+                    await self._client.set_title(*self._thread, value)
                 else:
-                    await self._client.set_session(*self._place, value, self._title)
+                    await self._client.set_session(*self._thread, value, self._title)
         except Refused as error:
             self._capabilities.mark_missing(capability, True, error)
         except (PlatformError, TimeoutError) as error:

@@ -65,7 +65,7 @@ class SlackSink(ReplySink):
         self._client, self._intervals = context.client, context.intervals
         self._channel, self._ts = str(message.reference["channel"]), str(message.reference["ts"])
         self._thread_ts: str | None = message.reference.get("thread_ts")
-        self._place = self._channel, self._thread_ts or ""
+        self._thread_key = self._channel, self._thread_ts or ""
         self._status_indicator = StatusIndicator(context.client, context.missing_capabilities, message)
         self._session = AgentSession(context.client, context.missing_capabilities, message, context.me)
         self._reply_ts = previous_reply_id
@@ -83,7 +83,7 @@ class SlackSink(ReplySink):
 
     async def open(self) -> None:
         """Show a first sign of life, and go on showing what `update` brings."""
-        self._context.open_questions[self._place] = self._message.id
+        self._context.open_questions[self._thread_key] = self._message.id
         await super().open()
 
     async def _run_preview(self) -> None:
@@ -91,8 +91,8 @@ class SlackSink(ReplySink):
         if not await self._status_indicator.show() and not self._reply_ts and not closed_event.is_set():
             self._is_streaming = False
             await self._try_show(lambda: self._show_preview(PLACEHOLDER))
-        is_untitled = self._place in self._context.untitled_threads
-        self._context.untitled_threads.pop(self._place, None)
+        is_untitled = self._thread_key in self._context.untitled_threads
+        self._context.untitled_threads.pop(self._thread_key, None)
         if not closed_event.is_set():
             await self._session.begin(is_untitled=is_untitled)
         await self._preview.run_updates(self._show_next_state)
@@ -185,8 +185,8 @@ class SlackSink(ReplySink):
         try:
             await super()._show_final(text, citations, buttons)
         finally:
-            if self._context.open_questions.get(self._place) == self._message.id:
-                del self._context.open_questions[self._place]
+            if self._context.open_questions.get(self._thread_key) == self._message.id:
+                del self._context.open_questions[self._thread_key]
             if not _is_cancelled():
                 await self._status_indicator.clear(posted=bool(self._reply_ts) and not self._is_resumed)
                 await self._session.end()

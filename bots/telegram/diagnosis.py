@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from bots.common.diagnosis import ChatPlace, Diagnosis, Problem, Scope
+from bots.common.diagnosis import Diagnosis, FoundChat, Problem, Scope
 from bots.telegram.adapter import connect
 from bots.telegram.connection import Conflict
 from core.errors import PlatformError
@@ -41,7 +41,7 @@ async def diagnose(settings: TelegramSettings, scope: Scope) -> Diagnosis:
     return Diagnosis(f"@{me.username}", invitation, tuple(problems))
 
 
-async def find_chat(settings: TelegramSettings, timeout_s: float) -> ChatPlace | None:
+async def find_chat(settings: TelegramSettings, timeout_s: float) -> FoundChat | None:
     """Wait until somebody writes in a group with the bot, or adds it to one; None after `timeout_s` seconds.
 
     Raises `PlatformError`.
@@ -52,8 +52,8 @@ async def find_chat(settings: TelegramSettings, timeout_s: float) -> ChatPlace |
             while True:
                 # Without an offset nothing is confirmed: the daemon gets these messages, too.
                 updates = await client.get_updates(None, POLL_S, ("my_chat_member",))
-                if place := _find_group(updates):
-                    return place
+                if chat := _find_group(updates):
+                    return chat
                 await asyncio.sleep(PAUSE_S)
     except TimeoutError:
         return None
@@ -77,14 +77,14 @@ async def _get_status(client: TelegramClient, chat: str, bot_id: int) -> str:
     )
 
 
-def _find_group(updates: Iterable[Any]) -> ChatPlace | None:
+def _find_group(updates: Iterable[Any]) -> FoundChat | None:
     """Return the group of the newest event in one."""
     admin_chats = []
     for update in updates:
         events = [update[name] for name in _EVENTS if name in update] if isinstance(update, Mapping) else []
         chat = events[0].get("chat") if events and isinstance(events[0], Mapping) else None
         if isinstance(chat, Mapping) and chat.get("type") in GROUP_KINDS and isinstance(chat.get("id"), int):
-            admin_chats.append(ChatPlace(str(chat["id"]), str(chat.get("title") or "")))
+            admin_chats.append(FoundChat(str(chat["id"]), str(chat.get("title") or "")))
     return admin_chats[-1] if admin_chats else None
 
 

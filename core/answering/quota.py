@@ -38,10 +38,10 @@ class _Reservation:
         """Return the tokens and the cost that this answer counts for."""
         from core.storage.usage import TokenUsage, total_usage
 
-        so_far = total_usage(self.budget.tokens, self.budget.cost) if self.budget else TokenUsage()
+        used_up = total_usage(self.budget.tokens, self.budget.cost) if self.budget else TokenUsage()
         return (
-            max(self.weight * average.total_tokens, so_far.total_tokens),
-            max(self.weight * average.cost, so_far.cost),
+            max(self.weight * average.total_tokens, used_up.total_tokens),
+            max(self.weight * average.cost, used_up.cost),
         )
 
 

@@ -198,10 +198,10 @@ class Settings(Section):
         return self.model_copy(update={"sources": kept_sources, "agents": agents})
 
 
-def _require_known(place: str, kind: str, name: str, known_names: Collection[str]) -> None:
+def _require_known(location: str, kind: str, name: str, known_names: Collection[str]) -> None:
     if name not in known_names:
         names = ", ".join(sorted(known_names)) or "none"
-        raise ValueError(f"{place}: no {kind} is named {name!r} (known: {names})")
+        raise ValueError(f"{location}: no {kind} is named {name!r} (known: {names})")
 
 
 def _secrets(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, Secret]]:

@@ -166,10 +166,10 @@ def _split_chat(entry: str) -> tuple[str, str]:
 
 def check_audiences(settings: RestrictedSettings) -> None:
     """Raise `ValueError` for an audience that names what is not there, or that could not be kept."""
-    for place, audience in _iter_audiences(settings):
+    for setting_path, audience in _iter_audiences(settings):
         for entry in audience:
             if problem := _find_problem(entry, audience, settings):
-                raise ValueError(f"{place}.audience: {problem}")
+                raise ValueError(f"{setting_path}.audience: {problem}")
     audiences = Audiences.from_settings(settings).by_source
     for name, source in settings.sources.items():
         live_name = getattr(source, "of", name)

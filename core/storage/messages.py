@@ -21,7 +21,7 @@ from core.errors import ClaimLost, JournalError
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
-from core.storage.answer_cache import in_chat
+from core.storage.answer_cache import is_in_chat
 from core.storage.engine import Database
 from core.storage.tables import (
     bot_values,
@@ -304,7 +304,7 @@ class Journal:
         async with self.database.transaction() as connection:
             # Cached answers contain the question too; they go first, while its text is there to compare.
             matches_question = replies.c.text.in_(select(columns.text).filter_by(**by_author))
-            await connection.execute(delete(replies).where(in_chat(message.key), matches_question))
+            await connection.execute(delete(replies).where(is_in_chat(message.key), matches_question))
             result = await connection.execute(erase_texts.values(_ERASED_VALUES))
             await _erase_person(connection, message)
             own_row = update(messages).filter_by(**identity_values(message))

@@ -32,8 +32,8 @@ class _Cluster:
     weights: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     squared_length: float = 0.0
 
-    def add(self, place: int, vector: Mapping[str, float]) -> None:
-        self.members.append(place)
+    def add(self, index: int, vector: Mapping[str, float]) -> None:
+        self.members.append(index)
         for word, weight in vector.items():
             self.squared_length += weight * (2 * self.weights[word] + weight)
             self.weights[word] += weight
@@ -59,7 +59,7 @@ def group_by_topic(questions: Sequence[str]) -> list[Topic]:
     [(0, 2), (1,)]
     """
     words_by_question = [_stem_words(question) for question in questions[:MAX_QUESTIONS]]
-    vectors = _weigh([Counter(words) for words in words_by_question])
+    vectors = _to_tf_idf([Counter(words) for words in words_by_question])
     clusters: list[_Cluster] = []
     for _ in range(2):
         clusters = _assign(vectors, clusters)
@@ -77,7 +77,7 @@ def _assign(vectors: Sequence[Mapping[str, float]], centres: Sequence[_Cluster])
     for number, centre in enumerate(centres):
         for word in centre.weights:
             seeds_by_word[word][number] = None
-    for place, vector in enumerate(vectors):
+    for index, vector in enumerate(vectors):
         products: defaultdict[int, float] = defaultdict(float)
         for word, weight in vector.items():
             for candidate in seeds_by_word[word]:
@@ -91,7 +91,7 @@ def _assign(vectors: Sequence[Mapping[str, float]], centres: Sequence[_Cluster])
             number = len(clusters)
             clusters.append(_Cluster())
             seeds.append(clusters[-1])
-        clusters[number].add(place, vector)
+        clusters[number].add(index, vector)
         if seeds[number] is clusters[number]:
             for word in vector:
                 seeds_by_word[word][number] = None
@@ -103,7 +103,7 @@ def _stem_words(question: str) -> Mapping[str, str]:
     return {stem(word): word for word in reversed(content_words(question[:MAX_QUESTION_CHARS])[:MAX_WORDS])}
 
 
-def _weigh(counts: Sequence[Counter[str]]) -> list[Mapping[str, float]]:
+def _to_tf_idf(counts: Sequence[Counter[str]]) -> list[Mapping[str, float]]:
     """Return the unit vectors of word counts, weighted by IDF."""
     document_counts = Counter(word for count in counts for word in count)
     vectors: list[Mapping[str, float]] = []
@@ -115,10 +115,10 @@ def _weigh(counts: Sequence[Counter[str]]) -> list[Mapping[str, float]]:
 
 
 def _to_topic(cluster: _Cluster, vectors: Sequence[Mapping[str, float]], words: Sequence[Mapping[str, str]]) -> Topic:
-    typical_place = max(cluster.members, key=lambda place: (cluster.similarity(vectors[place]), -place))
-    counts = Counter(word for place in cluster.members for word in words[place])
+    typical_index = max(cluster.members, key=lambda index: (cluster.similarity(vectors[index]), -index))
+    counts = Counter(word for index in cluster.members for word in words[index])
     best = sorted(cluster.weights, key=lambda word: (-counts[word], -cluster.weights[word], word))[:MAX_LABEL_WORDS]
-    spelling = {key: word for place in reversed(cluster.members) for key, word in words[place].items()}
+    spelling = {key: word for index in reversed(cluster.members) for key, word in words[index].items()}
     # Pairs of CJK characters are no words to read.
     label = tuple(spelling[word] for word in best if not count_cjk(word))
-    return Topic(label, typical_place, tuple(cluster.members))
+    return Topic(label, typical_index, tuple(cluster.members))

@@ -72,5 +72,5 @@ async def quote_passages(
 def _format_page(page: NearPage, link: Citation) -> str:
     title = format_link(link.title or link.path, link.url)
     # Nothing else would say where a page without an address is.
-    place = f" · {format_code(link.path)}" if link.title and not link.url else ""
-    return f"- **{title}**{place}" + (f"\n  {page.line}" if page.line else "")
+    location = f" · {format_code(link.path)}" if link.title and not link.url else ""
+    return f"- **{title}**{location}" + (f"\n  {page.line}" if page.line else "")

@@ -30,7 +30,7 @@ class RunningAnswers:
         stop = self._stop_events[_get_identity(question)] = asyncio.Event()
         watcher = None
         if self._repository.is_shared or is_resumed:
-            await self._look(question, stop)
+            await self._check_stopped(question, stop)
         if self._repository.is_shared:
             watcher = asyncio.create_task(self._watch(question, stop), name=f"stop of {question.id}")
         try:
@@ -48,9 +48,9 @@ class RunningAnswers:
 
     async def _watch(self, question: Message, stop: asyncio.Event) -> None:
         while not await wait_for(stop, POLL_S):
-            await self._look(question, stop)
+            await self._check_stopped(question, stop)
 
-    async def _look(self, question: Message, stop: asyncio.Event) -> None:
+    async def _check_stopped(self, question: Message, stop: asyncio.Event) -> None:
         try:
             if await self._repository.is_stopped(question):
                 stop.set()

@@ -124,8 +124,8 @@ class PassageIndex:
             scores = zip(cosines[indexes].tolist(), lexical_scores[indexes].tolist(), strict=True)
             documents = segment.document_numbers[segment_positions].tolist()
             for (identifier, *columns), document, pair in zip(records, documents, scores, strict=True):
-                place = segment.sources[document], segment.paths[document]
-                passages.append(Passage(*[identifier, *place, *columns, *pair]))
+                document_key = segment.sources[document], segment.paths[document]
+                passages.append(Passage(*[identifier, *document_key, *columns, *pair]))
         return passages
 
 

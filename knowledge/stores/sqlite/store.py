@@ -147,8 +147,8 @@ class SqliteStore:
         index = await self._latest_index()
         if index is None:
             return {}
-        weigh = partial(index.term_weights, tokens, sources)
-        return await run_in_executor(self._search_executor, weigh) if isinstance(index, CompactIndex) else weigh()
+        compute = partial(index.term_weights, tokens, sources)
+        return await run_in_executor(self._search_executor, compute) if isinstance(index, CompactIndex) else compute()
 
     async def vectors(self, source: str) -> Vectors:
         """Return all vectors of a source, shape (passages, dimension), float32."""

@@ -100,13 +100,13 @@ def replace_documents(
     documents: dict[tuple[str, str], list[PassageRow]] = {(source, path): [] for path in empty}
     for row in rows:
         documents.setdefault((row.passage.source, row.passage.path), []).append(row)
-    for place in {*((source, path) for path in paths), *documents}:
-        _delete_document(connection, *place)
+    for document_key in {*((source, path) for path in paths), *documents}:
+        _delete_document(connection, *document_key)
     (value,) = connection.execute("SELECT value FROM labels WHERE name = 'next_row'").fetchone()
     next_row, counter = int(value), WordCounter()
-    for place, document_rows in documents.items():
-        fingerprint = document_rows[-1].fingerprint if document_rows else empty[place[1]]
-        document = (next_row, len(document_rows), *place, fingerprint)
+    for document_key, document_rows in documents.items():
+        fingerprint = document_rows[-1].fingerprint if document_rows else empty[document_key[1]]
+        document = (next_row, len(document_rows), *document_key, fingerprint)
         connection.execute("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", document)
         _insert_rows(connection, next_row, document_rows, counter)
         next_row += max(1, len(document_rows))

@@ -135,8 +135,8 @@ class BM25Scorer:
         """Return the IDF of each word; that of a word in no passage, or in no eligible one, is the highest."""
         postings = (postings for postings, _ in self._find_postings(words))
         return {
-            word: self._idf(len(places) if eligible_mask is None or eligible_mask[places].any() else 0)
-            for word, places in zip(words, postings, strict=True)
+            word: self._idf(len(positions) if eligible_mask is None or eligible_mask[positions].any() else 0)
+            for word, positions in zip(words, postings, strict=True)
         }
 
     def _idf(self, count: int) -> float:
