@@ -102,8 +102,8 @@ def test_our_statements_and_questions_name_their_places() -> None:
 def test_the_questions_about_new_projects_are_of_no_other_part() -> None:
     cases = read_cases(new_projects.QUESTIONS)
     assert {case.project for case in cases} == set(new_projects.PROJECTS)
-    others = [part.REPOSITORIES for name, part in quality.parts().items() if name != "new_projects"]
-    assert not set(new_projects.REPOSITORIES) & set(chain.from_iterable(others))
+    repositories = [part.REPOSITORIES for name, part in quality.parts().items() if name != "new_projects"]
+    assert not set(new_projects.REPOSITORIES) & set(chain.from_iterable(repositories))
     assert len({case.id for case in cases}) == len(cases) == 60
     assert all(case.files and (case.translation or case.language == "en") for case in cases)
     statements = [json.loads(line) for line in new_projects.STATEMENTS.read_text("utf-8").splitlines()]

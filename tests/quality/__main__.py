@@ -80,9 +80,9 @@ def _table(measured: dict[str, list[Figure]]) -> Table:
     for name, figures in measured.items():
         for figure in figures:
             last = committed_figures.get(name, {}).get(figure.name)
-            mark = "" if figure.goal is None else "[green]ok[/]" if figure.reaches_goal() else "[red]short[/]"
+            symbol = "" if figure.goal is None else "[green]ok[/]" if figure.reaches_goal() else "[red]short[/]"
             table.add_row(
-                name, figure.name, f"{figure.value:.3f}", *map(_cell, (figure.goal, figure.baseline, last)), mark
+                name, figure.name, f"{figure.value:.3f}", *map(_cell, (figure.goal, figure.baseline, last)), symbol
             )
     return table
 

@@ -25,8 +25,8 @@ class RememberingEmbedder:
         self.name, self.dimension = embedder.name, embedder.dimension
         self._vectors: dict[str, Vectors] = {}
         if file.exists():
-            with np.load(file) as stored:
-                self._vectors = dict(zip(stored["keys"].tolist(), stored["vectors"], strict=True))
+            with np.load(file) as arrays:
+                self._vectors = dict(zip(arrays["keys"].tolist(), arrays["vectors"], strict=True))
 
     @classmethod
     async def open(cls, folder: Path) -> RememberingEmbedder:

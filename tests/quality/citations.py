@@ -58,14 +58,14 @@ def write_statements(file: Path, mirror: Path, data: Path) -> None:
     files: dict[tuple[str, str, str], list[str]] = {}
     with (data / "statements.jsonl").open("w", encoding="utf-8") as output_file:
         for record in records:
-            place = record["repository"], record["commit"], record["path"]
-            if place not in files:
+            record_key = record["repository"], record["commit"], record["path"]
+            if record_key not in files:
                 folder = mirror / record["repository"].replace("/", "+") / "repo"
                 command = ["git", "-C", str(folder), "show", f"{record['commit']}:{record['path']}"]
                 text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-                files[place] = text.split("\n")
+                files[record_key] = text.split("\n")
             first, last = record["lines"]
-            record["text"] = "\n".join(files[place][first - 1 : last])
+            record["text"] = "\n".join(files[record_key][first - 1 : last])
             output_file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
@@ -105,7 +105,7 @@ HALVES: Mapping[str, Callable[[Statement], bool]] = {
 
 async def check_all(records: Sequence[Mapping[str, Any]]) -> list[Statement]:
     """Return the statements with what the check did to their citations, beside other passages of the same project."""
-    passages = {_place(record): _to_passage(record) for record in records}
+    passages = {_record_key(record): _to_passage(record) for record in records}
     statements = []
     with tempfile.TemporaryDirectory(prefix="kimas-citations-") as folder:
         settings = Settings.model_validate({"data_dir": folder})
@@ -113,10 +113,12 @@ async def check_all(records: Sequence[Mapping[str, Any]]) -> list[Statement]:
         store = await open_sqlite(Path(folder) / "store", embedder.name, embedder.dimension)
         library = KnowledgeLibrary(settings, store, embedder)
         for record in records:
-            place = _place(record)
-            neighbours = [other for key, other in passages.items() if key[0] == place[0] and key != place][:NEIGHBOURS]
+            record_key = _record_key(record)
+            neighbours = [other for key, other in passages.items() if key[0] == record_key[0] and key != record_key][
+                :NEIGHBOURS
+            ]
             check = await find_unsupported(
-                f"{record['statement']} [p1]", [passages[place], *neighbours], library, TIMEOUT_S
+                f"{record['statement']} [p1]", [passages[record_key], *neighbours], library, TIMEOUT_S
             )
             statements.append(_to_statement(record, is_removed=bool(check.rejections)))
         await library.close()
@@ -126,12 +128,12 @@ async def check_all(records: Sequence[Mapping[str, Any]]) -> list[Statement]:
 
 
 def _to_statement(record: Mapping[str, Any], *, is_removed: bool) -> Statement:
-    is_held_out = hashlib.sha256(repr(_place(record)).encode()).digest()[0] % 2 == 1
+    is_held_out = hashlib.sha256(repr(_record_key(record)).encode()).digest()[0] % 2 == 1
     label, language = record["label"] == "true", record["language"]
     return Statement(record["id"], record["statement"], language, label, is_held_out, is_removed)
 
 
-def _place(record: Mapping[str, Any]) -> tuple[str, str, int]:
+def _record_key(record: Mapping[str, Any]) -> tuple[str, str, int]:
     return record["repository"], record["path"], record["lines"][0]
 
 

@@ -117,13 +117,13 @@ def _travel_messages(mirror: Path) -> Iterator[Mapping[str, object]]:
 
 def _travel_documents(mirror: Path) -> Iterator[Mapping[str, object]]:
     knowledge = json.loads(_git(mirror, TRAVEL, "show", "HEAD:data/knowledge.json"))
-    for domain, places in knowledge.items():
-        for place_id, place in places.items():
-            reviews = [" ".join(review["sentences"].values()) for review in place.get("reviews", {}).values()]
-            answers = [f"{faq['question']}\n{faq['answer']}" for faq in place.get("faqs", {}).values()]
+    for domain, entities in knowledge.items():
+        for entity_id, entity in entities.items():
+            reviews = [" ".join(review["sentences"].values()) for review in entity.get("reviews", {}).values()]
+            answers = [f"{faq['question']}\n{faq['answer']}" for faq in entity.get("faqs", {}).values()]
             for number, text in enumerate([*reviews, *answers]):
-                identifier = f"{domain}/{place_id}/{number}"
-                yield {"id": identifier, "title": place.get("name") or domain, "text": text, "source": domain}
+                identifier = f"{domain}/{entity_id}/{number}"
+                yield {"id": identifier, "title": entity.get("name") or domain, "text": text, "source": domain}
 
 
 class NoEmbedder:
@@ -237,7 +237,7 @@ def shipped_figures(
     threshold = settings.gate.threshold
     scores = classification_scores([probability >= threshold for probability in probabilities], current.labels)
     doubts = [is_in_doubt(probability, threshold, settings) for probability in probabilities]
-    chatter = [doubt for doubt, label in zip(doubts, current.labels, strict=True) if not label]
+    chatter = [is_doubtful for is_doubtful, label in zip(doubts, current.labels, strict=True) if not label]
     f1, precision, recall = (figure.value or 0.0 for figure in (scores.f1, scores.precision, scores.recall))
     return (f1, precision, recall), sum(doubts) / len(doubts), sum(chatter) / len(chatter)
 

@@ -173,9 +173,9 @@ def judge(question: QuotedQuestion, reply: Reply) -> Judgement:
 
 
 def _to_report(judgement: Judgement) -> str:
-    verdict = "useful" if judgement.is_useful else f"missing {judgement.missing}, irrelevant {judgement.irrelevant}"
+    summary = "useful" if judgement.is_useful else f"missing {judgement.missing}, irrelevant {judgement.irrelevant}"
     half = "held out" if judgement.question.is_held_out else "development"
-    return f"# {judgement.question.id} ({half}): {judgement.question.question}\n{verdict}\n\n{judgement.text}"
+    return f"# {judgement.question.id} ({half}): {judgement.question.question}\n{summary}\n\n{judgement.text}"
 
 
 def _share(values: Iterable[bool]) -> float:
