@@ -20,16 +20,16 @@ from core.llm.prompts import Prompts
 from core.text.keywords import content_words
 from core.types import Question, Turn
 from tests.comparison import report, worker
-from tests.comparison.contract import DIMENSION, EMBEDDING_MODEL, TOKENS, Place
+from tests.comparison.contract import DIMENSION, EMBEDDING_MODEL, TOKENS, SystemConfig
 from tests.comparison.environments import REQUIREMENTS, versions
 from tests.comparison.peers import ComparisonModel
 from tests.comparison.systems import OWN, SYSTEMS
-from tests.comparison.workload import Case, make_alone, make_documents, make_following
+from tests.comparison.workload import Case, make_documents, make_follow_ups, make_standalone
 from tests.deployment import ROOT
 from tests.peers.language_model import LanguageModelPeer, ToolCall, split_pieces
 
 CROWD = 2
-FOLLOWING = make_following(4)
+FOLLOW_UPS = make_follow_ups(4)
 
 
 @pytest.mark.parametrize("name", ["kimas", "bare"])
@@ -37,16 +37,18 @@ async def test_a_worker_measures_a_system(name: str, tmp_path: Path) -> None:
     """The contract: it indexes, answers alone, in conversations and in a crowd, and names what it retrieved."""
     documents = make_documents(30)
     (tmp_path / "documents.jsonl").write_text("\n".join(json.dumps(asdict(document)) for document in documents))
-    cases = [case.for_model() for case in FOLLOWING]
+    cases = [case.for_model() for case in FOLLOW_UPS]
     async with (
         ComparisonModel(cases, ttft_s=0, tokens_per_s=0) as model,
         LanguageModelPeer(dimension=DIMENSION, models=(EMBEDDING_MODEL,)) as embedder,
     ):
-        place = Place(tmp_path / "index", model.base_url, embedder.base_url)
-        standalone_queries, follow_up_queries = ([case.query for case in cases] for cases in (make_alone(2), FOLLOWING))
+        config = SystemConfig(tmp_path / "index", model.base_url, embedder.base_url)
+        standalone_queries, follow_up_queries = (
+            [case.query for case in cases] for cases in (make_standalone(2), FOLLOW_UPS)
+        )
         result, lines = tmp_path / "result.json", tmp_path / "documents.jsonl"
         job = worker.Job(
-            place, result, 0.0, lines, standalone_queries, follow_up_queries, [CROWD], rounds=1, spread_s=0.01
+            config, result, 0.0, lines, standalone_queries, follow_up_queries, [CROWD], rounds=1, spread_s=0.01
         )
         await worker.run(name, "index", job)
         await worker.run(name, "measure", job)
@@ -67,10 +69,10 @@ async def test_a_worker_measures_a_system(name: str, tmp_path: Path) -> None:
 
 
 def test_the_model_completes_calls_the_tool_and_answers_with_a_fixed_number_of_tokens() -> None:
-    case = FOLLOWING[0]
+    case = FOLLOW_UPS[0]
     turns: list[Any] = [{"role": role, "content": text} for role, text in case.query.history]
     turns.append({"role": "user", "content": case.query.question})
-    cases = [*make_alone(108), *FOLLOWING]
+    cases = [*make_standalone(108), *FOLLOW_UPS]
     model = ComparisonModel([case.for_model() for case in cases], ttft_s=0, tokens_per_s=0)
     system = {"role": "system", "content": "Given this, rephrase it to be a standalone question."}
     assert model.reply_to({"messages": [system, *turns]}) == case.completed
@@ -92,7 +94,7 @@ def test_the_model_completes_calls_the_tool_and_answers_with_a_fixed_number_of_t
 
 def test_the_model_completes_in_the_form_that_is_asked_for() -> None:
     """KIMAs wants what is missing, and gets of the same completion no less than that."""
-    cases = [*make_following(240), *make_alone(3)]
+    cases = [*make_follow_ups(240), *make_standalone(3)]
     model = ComparisonModel([case.for_model() for case in cases], ttft_s=0, tokens_per_s=0)
     system = {"role": "system", "content": Prompts.read().fill("rewrite")}
     for case in cases:
@@ -139,9 +141,9 @@ def test_documents_are_short_and_no_question_is_put_twice() -> None:
     documents = make_documents(300)
     assert len({document.id for document in documents}) == len(documents)
     assert all(0 < len(document.text) <= 500 for document in documents)
-    follow_up_cases = make_following(260)
+    follow_up_cases = make_follow_ups(260)
     assert len({case.query for case in follow_up_cases}) == 260 == len({case.for_model() for case in follow_up_cases})
-    assert len({case.query for case in make_alone(21)}) == 21
+    assert len({case.query for case in make_standalone(21)}) == 21
 
 
 def test_the_table_says_where_kimas_is_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from tests.quality import multi_turn
 def compare(names: list[str], *, is_quick: bool) -> tuple[dict[str, Report], bool]:
     """Measure the systems one after the other; return their reports, and whether all of them came to an end."""
     reports: dict[str, Report] = {}
-    latest_reports = kept_reports(is_quick=is_quick)
+    latest_reports = load_reports(is_quick=is_quick)
     with open_runner(QUICK if is_quick else FULL, CACHE) as runner:
         for name in names:
             print(f"{SYSTEMS[name].title} ...", file=sys.stderr, flush=True)
@@ -41,7 +41,7 @@ def compare(names: list[str], *, is_quick: bool) -> tuple[dict[str, Report], boo
     return reports, len(reports) == len(names)
 
 
-def kept_reports(*, is_quick: bool) -> dict[str, Report]:
+def load_reports(*, is_quick: bool) -> dict[str, Report]:
     """Return the last report of each system: quick ones and full ones are kept apart."""
     file = _file(is_quick=is_quick)
     values: dict[str, Report] = json.loads(file.read_text("utf-8")) if file.exists() else {}
@@ -93,7 +93,7 @@ def main() -> None:
     if options.quick and options.save:
         parser.error("a quick run is too short to be kept: --save wants a full one")
     reports, is_complete = compare(options.only, is_quick=options.quick)
-    show(kept_reports(is_quick=options.quick))
+    show(load_reports(is_quick=options.quick))
     if options.save:
         report.save(reports, results.describe_machine())
         results.PAGE.write_text(results.render(), "utf-8")

@@ -47,7 +47,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SystemConfig:
     """Where a system works: a folder of its own, and the addresses of the model and the embedder."""
 
     folder: Path

@@ -30,11 +30,11 @@ def make_environment(environment: str, folder: Path) -> Path:
     """Return the interpreter of an environment; make it first where it is missing or its pins have changed."""
     if environment == OWN:
         return Path(sys.executable)
-    place = folder / environment
-    python, stamp = place / "bin/python", place / "pins"
+    directory = folder / environment
+    python, stamp = directory / "bin/python", directory / "pins"
     expected_hash = hashlib.sha256(pins(environment).read_bytes()).hexdigest()
     if not stamp.exists() or stamp.read_text() != expected_hash:
-        subprocess.run((UV, "venv", "--quiet", "--clear", "--python", sys.executable, place), check=True)
+        subprocess.run((UV, "venv", "--quiet", "--clear", "--python", sys.executable, directory), check=True)
         install = ("pip", "install", "--quiet", "--compile-bytecode", "--python", python)
         subprocess.run((UV, *install, "--no-deps", "--requirement", pins(environment)), check=True)
         stamp.write_text(expected_hash)

@@ -129,14 +129,14 @@ def _answer(texts: Sequence[str]) -> str:
     It says the longest statement of the first passage again and again, or the longest cell of a table where there is
     nothing else. The words of a whole passage, or of a denial, would say something else without their signs.
     """
-    cited = PASSAGE.search("\n".join(texts))
-    lines = cited[1].splitlines() if cited else []
+    match = PASSAGE.search("\n".join(texts))
+    lines = match[1].splitlines() if match else []
     prose = " ".join(line for line in lines if not line.lstrip().startswith(("|", "#")))
     cells = [cell for line in lines for cell in line.split("|")]
     cell_texts = [text for cell in cells for text in STATEMENT_END.split(cell)]
     words = _longest_statement(STATEMENT_END.split(prose)) or _longest_statement(cell_texts) or PLAIN_TEXT.split()
     words *= TOKENS
-    end = " [p1]." if cited else " indeed."
+    end = " [p1]." if match else " indeed."
     pieces = split_pieces(" ".join(words[:TOKENS]))[: TOKENS - len(split_pieces(end))]
     return "".join(pieces) + end
 
@@ -160,8 +160,8 @@ class EmbedderPeer(LanguageModelPeer):
         self._embedder, self._file = embedder, file
         self._vectors_by_key: dict[str, Vectors] = {}
         if file.exists():
-            with np.load(file) as stored:
-                self._vectors_by_key = dict(zip(stored["keys"].tolist(), stored["vectors"], strict=True))
+            with np.load(file) as arrays:
+                self._vectors_by_key = dict(zip(arrays["keys"].tolist(), arrays["vectors"], strict=True))
 
     def make_app(self) -> web.Application:
         app = web.Application(client_max_size=64 * 2**20)

@@ -20,7 +20,7 @@ from typing import Any, TextIO
 from tests.comparison.contract import SPREAD_S, Document
 from tests.comparison.environments import make_environment, pins, versions
 from tests.comparison.systems import OWN, SYSTEMS
-from tests.comparison.workload import Case, make_alone, make_documents, make_following, read_judged
+from tests.comparison.workload import Case, make_documents, make_follow_ups, make_standalone, read_judged
 from tests.deployment import ROOT
 from tests.quality._retrieval import ndcg, recall
 
@@ -43,7 +43,7 @@ class Plan:
     """How much is measured."""
 
     passages: int = 5000
-    alone: int = 20
+    standalone_count: int = 20
     crowds: tuple[int, ...] = (16, 64)
     rounds: int = 3
     starts: int = 3
@@ -51,7 +51,7 @@ class Plan:
 
 
 FULL = Plan()
-QUICK = Plan(passages=1000, alone=5, crowds=(16, 64), rounds=1, starts=1, is_judged=False)
+QUICK = Plan(passages=1000, standalone_count=5, crowds=(16, 64), rounds=1, starts=1, is_judged=False)
 
 
 class WorkerFailedError(Exception):
@@ -70,10 +70,10 @@ class Runner:
 
     def run(self, name: str) -> Report:
         """Return everything that is measured of one system. Raises `WorkerFailedError`."""
-        alone = make_alone(self.plan.alone + 1)
-        following = make_following(self.plan.alone + self.plan.rounds * sum(self.plan.crowds))
+        standalone_cases = make_standalone(self.plan.standalone_count + 1)
+        follow_up_cases = make_follow_ups(self.plan.standalone_count + self.plan.rounds * sum(self.plan.crowds))
         documents = self._write_documents("documents", make_documents(self.plan.passages))
-        work = Work(self, name, "speed", documents, alone, following)
+        work = Work(self, name, "speed", documents, standalone_cases, follow_up_cases)
         work.index()
         ready = [work.call("start")["ready_s"] for _ in range(self.plan.starts)]
         report = {**work.call("measure"), "ready_s": median(ready), "passages": self.plan.passages}
@@ -109,8 +109,8 @@ class Work:
     name: str
     purpose: str
     documents: Path
-    alone: Sequence[Case]
-    following: Sequence[Case]
+    standalone_cases: Sequence[Case]
+    follow_up_cases: Sequence[Case]
 
     @property
     def folder(self) -> Path:
@@ -146,8 +146,8 @@ class Work:
             "embedder_url": self.runner.embedder_url,
             "result": str(result),
             "documents": str(self.documents),
-            "alone": [case.for_worker() for case in self.alone],
-            "following": [case.for_worker() for case in self.following],
+            "alone": [case.for_worker() for case in self.standalone_cases],
+            "following": [case.for_worker() for case in self.follow_up_cases],
             "crowds": self.runner.plan.crowds,
             "rounds": self.runner.plan.rounds,
             "spread_s": SPREAD_S,
@@ -171,7 +171,10 @@ class Work:
 
 def write_cases(folder: Path, plan: Plan) -> Path:
     """Write what the model has to know: how each question is completed."""
-    cases = [*make_alone(plan.alone + 1), *make_following(plan.alone + plan.rounds * sum(plan.crowds))]
+    cases = [
+        *make_standalone(plan.standalone_count + 1),
+        *make_follow_ups(plan.standalone_count + plan.rounds * sum(plan.crowds)),
+    ]
     judged = read_judged(JUDGED) if plan.is_judged else None
     cases += judged[1] if judged else []
     file = folder / "cases.json"

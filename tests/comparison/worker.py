@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.comparison.contract import Document, Place, Query, System
+from tests.comparison.contract import Document, Query, System, SystemConfig
 from tests.comparison.systems import SYSTEMS
 
 PROBE_S = 0.005
@@ -46,12 +46,12 @@ class Load:
 class Job:
     """What a worker has to do, as the runner wrote it."""
 
-    place: Place
+    config: SystemConfig
     result: Path
     started: float
     documents: Path
-    alone: list[Query]
-    following: list[Query]
+    standalone_queries: list[Query]
+    follow_up_queries: list[Query]
     crowds: list[int]
     rounds: int
     # The questions of a crowd arrive within this time, evenly.
@@ -60,9 +60,11 @@ class Job:
     @classmethod
     def read(cls, file: Path) -> Job:
         values = json.loads(file.read_text("utf-8"))
-        place = Place(Path(values["folder"]), values["model_url"], values["embedder_url"], values["head_starts"])
+        config = SystemConfig(
+            Path(values["folder"]), values["model_url"], values["embedder_url"], values["head_starts"]
+        )
         return cls(
-            place,
+            config,
             Path(values["result"]),
             values["started"],
             Path(values["documents"]),
@@ -99,17 +101,19 @@ async def retrieve(system: System, job: Job) -> Report:
         async with turn:
             return await system.retrieve(query)
 
-    retrieved = await asyncio.gather(*map(retrieve_query, job.following))
+    retrieved = await asyncio.gather(*map(retrieve_query, job.follow_up_queries))
     await _calls(job)
     return {"found": retrieved}
 
 
 async def measure(system: System, job: Job) -> Report:
     report = await start(system, job)
-    questions = iter(job.following)
-    report["cold_first_ms"] = (await _one_by_one(system, job, job.alone[:1])).first_ms[0]
-    report["alone"] = _summary(await _one_by_one(system, job, job.alone[1:]))
-    report["following"] = _summary(await _one_by_one(system, job, [next(questions) for _ in job.alone[1:]]))
+    questions = iter(job.follow_up_queries)
+    report["cold_first_ms"] = (await _one_by_one(system, job, job.standalone_queries[:1])).first_ms[0]
+    report["alone"] = _summary(await _one_by_one(system, job, job.standalone_queries[1:]))
+    report["following"] = _summary(
+        await _one_by_one(system, job, [next(questions) for _ in job.standalone_queries[1:]])
+    )
     report["memory_mib"] = _resident_mib()
     for size in job.crowds:
         loads = [await _crowd(system, job, [next(questions) for _ in range(size)]) for _ in range(job.rounds)]
@@ -179,7 +183,7 @@ async def _calls(job: Job) -> Report:
     """
 
     def ask() -> Report:
-        with urllib.request.urlopen(f"{job.place.model_url}/calls", timeout=30) as reply:  # noqa: S310  our own peer
+        with urllib.request.urlopen(f"{job.config.model_url}/calls", timeout=30) as reply:  # noqa: S310  our own peer
             report: Report = json.load(reply)
         return report
 
@@ -220,7 +224,7 @@ PHASES = {"index": index, "start": start, "measure": measure, "retrieve": retrie
 
 async def run(name: str, phase: str, job: Job) -> None:
     """Do one phase with one system and write its report."""
-    system = SYSTEMS[name].open(job.place)
+    system = SYSTEMS[name].open(job.config)
     try:
         report = await PHASES[phase](system, job)
     finally:

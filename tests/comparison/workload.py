@@ -75,10 +75,10 @@ def _passages() -> Iterator[str]:
     library = Path(sysconfig.get_paths()["stdlib"])
     sources = (path for path in sorted(library.rglob("*.py")) if "site-packages" not in path.parts)
     for path in (*sorted((ROOT / "docs").glob("*.md")), *sources):
-        yield from _cut(path.read_text("utf-8", "ignore"))
+        yield from _split_passages(path.read_text("utf-8", "ignore"))
 
 
-def _cut(text: str) -> Iterator[str]:
+def _split_passages(text: str) -> Iterator[str]:
     """Yield whole paragraphs, as many as fit; longer ones are cut at lines where there are any."""
     passage = ""
     for paragraph in text.split("\n\n"):
@@ -93,13 +93,13 @@ def _cut(text: str) -> Iterator[str]:
             passage = ""
 
 
-def make_alone(count: int) -> list[Case]:
+def make_standalone(count: int) -> list[Case]:
     """Return questions without a conversation."""
     texts = [form.format(subject) for form in FORMS for subject in SUBJECTS]
     return [Case(Query(text), text) for text in texts[:count]]
 
 
-def make_following(count: int) -> list[Case]:
+def make_follow_ups(count: int) -> list[Case]:
     """Return questions that depend on their conversation, no two alike: with another one, or after another one."""
     cases = [
         Case(Query(follow_up, _conversation(form, subject)), completed.format(subject))

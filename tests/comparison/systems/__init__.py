@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 
-from tests.comparison.contract import Place, System
+from tests.comparison.contract import System, SystemConfig
 
 OWN = "own"
 
@@ -21,10 +21,10 @@ class Entry:
     # Whether an answer may begin before it is certain what it is written from.
     has_head_starts: bool = False
 
-    def open(self, place: Place) -> System:
+    def open(self, config: SystemConfig) -> System:
         """Import the module and open the system; only in its environment."""
         module = importlib.import_module(f"{__name__}.{self.module}")
-        system: System = module.open_system(place, self.option)
+        system: System = module.open_system(config, self.option)
         return system
 
 

@@ -20,30 +20,30 @@ from agentscope.rag import ApproxTokenChunker, KnowledgeBase, QdrantStore, Secti
 from agentscope.state import AgentState
 from agentscope.tool import Toolkit
 
-from tests.comparison.contract import API_KEY, DIMENSION, EMBEDDING_MODEL, MODEL, TOP_K, Document, Place, Query
+from tests.comparison.contract import API_KEY, DIMENSION, EMBEDDING_MODEL, MODEL, TOP_K, Document, Query, SystemConfig
 
 NAME, COLLECTION = "assistant", "documents"
 SYSTEM_PROMPT = "You answer questions from the knowledge base, and say so when it does not contain the answer."
 SOURCE = re.compile(r"\(source: (\S+)\)")
 
 
-def open_system(place: Place, option: str) -> AgentScopeSystem:
-    return AgentScopeSystem(place, option)
+def open_system(config: SystemConfig, option: str) -> AgentScopeSystem:
+    return AgentScopeSystem(config, option)
 
 
 class AgentScopeSystem:
-    def __init__(self, place: Place, mode: str) -> None:
-        self._folder, self._mode = place.folder, mode
+    def __init__(self, config: SystemConfig, mode: str) -> None:
+        self._folder, self._mode = config.folder, mode
         self._model = OpenAIChatModel(
-            credential=OpenAICredential(api_key=API_KEY, base_url=place.model_url), model=MODEL, stream=True
+            credential=OpenAICredential(api_key=API_KEY, base_url=config.model_url), model=MODEL, stream=True
         )
         embedder = OpenAIEmbeddingModel(
-            credential=OpenAICredential(api_key=API_KEY, base_url=place.embedder_url),
+            credential=OpenAICredential(api_key=API_KEY, base_url=config.embedder_url),
             model=EMBEDDING_MODEL,
             dimensions=DIMENSION,
             pass_dimensions=False,
         )
-        self._store = QdrantStore(path=str(place.folder / "qdrant"))
+        self._store = QdrantStore(path=str(config.folder / "qdrant"))
         self._base = KnowledgeBase("guide", "The guide, and the library's source.", embedder, self._store, COLLECTION)
 
     async def index(self, documents: Sequence[Document]) -> None:

@@ -26,8 +26,8 @@ from tests.comparison.contract import (
     REWRITE_PROMPT,
     TOP_K,
     Document,
-    Place,
     Query,
+    SystemConfig,
 )
 
 K1, B = 1.5, 0.75
@@ -35,15 +35,15 @@ CANDIDATES, FUSION = 30, 60
 BATCH = 64
 
 
-def open_system(place: Place, option: str) -> BareLoop:
-    return BareLoop(place)
+def open_system(config: SystemConfig, option: str) -> BareLoop:
+    return BareLoop(config)
 
 
 class BareLoop:
-    def __init__(self, place: Place) -> None:
-        self._folder = place.folder
-        self._model = AsyncOpenAI(base_url=place.model_url, api_key=API_KEY)
-        self._embedder = AsyncOpenAI(base_url=place.embedder_url, api_key=API_KEY)
+    def __init__(self, config: SystemConfig) -> None:
+        self._folder = config.folder
+        self._model = AsyncOpenAI(base_url=config.model_url, api_key=API_KEY)
+        self._embedder = AsyncOpenAI(base_url=config.embedder_url, api_key=API_KEY)
         self._documents: list[Document] = []
         self._vectors = np.zeros((0, DIMENSION), np.float32)
         self._postings: dict[str, tuple[Any, Any]] = {}

@@ -33,22 +33,22 @@ from tests.comparison.contract import (
     REWRITE_PROMPT,
     TOP_K,
     Document,
-    Place,
     Query,
+    SystemConfig,
 )
 
 SPLIT_WORDS = 200
 PASSAGES = "{% for document in documents %}{{ document.content }}\n\n{% endfor %}"
 
 
-def open_system(place: Place, option: str) -> HaystackSystem:
-    return HaystackSystem(place)
+def open_system(config: SystemConfig, option: str) -> HaystackSystem:
+    return HaystackSystem(config)
 
 
 class HaystackSystem:
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._file = str(place.folder / "documents.json")
+    def __init__(self, config: SystemConfig) -> None:
+        self._config = config
+        self._file = str(config.folder / "documents.json")
 
     async def index(self, documents: Sequence[Document]) -> None:
         store = InMemoryDocumentStore()
@@ -59,7 +59,7 @@ class HaystackSystem:
             OpenAIDocumentEmbedder(
                 api_key=_key(),
                 model=EMBEDDING_MODEL,
-                api_base_url=self._place.embedder_url,
+                api_base_url=self._config.embedder_url,
                 batch_size=64,
                 progress_bar=False,
             ),
@@ -69,15 +69,18 @@ class HaystackSystem:
         pipeline.connect("embedder", "writer")
         contents = [HaystackDocument(content=item.text, meta={"document": item.id}) for item in documents]
         await pipeline.run_async({"splitter": {"documents": contents}})
-        self._place.folder.mkdir(parents=True, exist_ok=True)
+        self._config.folder.mkdir(parents=True, exist_ok=True)
         store.save_to_disk(self._file)
 
     async def start(self) -> None:
         store = InMemoryDocumentStore.load_from_disk(self._file)
         store.executor = ThreadPoolExecutor(os.cpu_count())
-        self._alone, self._following = self._pipeline(store), self._pipeline(store, with_rephrasing=True)
-        self._alone.warm_up()
-        self._following.warm_up()
+        self._standalone, self._follow_up = (
+            self._pipeline(store),
+            self._pipeline(store, with_rephrasing=True),
+        )
+        self._standalone.warm_up()
+        self._follow_up.warm_up()
 
     async def answer(self, query: Query) -> AsyncIterator[str]:
         pipeline, data = self._inputs(query)
@@ -104,14 +107,18 @@ class HaystackSystem:
         }
         if history:
             data["rephrase_prompt"] = {"template": [ChatMessage.from_system(REWRITE_PROMPT), *history, question]}
-            return self._following, data
-        return self._alone, {**data, "embedder": {"text": query.question}, "bm25": {"query": query.question}}
+            return self._follow_up, data
+        return self._standalone, {
+            **data,
+            "embedder": {"text": query.question},
+            "bm25": {"query": query.question},
+        }
 
     def _pipeline(self, store: InMemoryDocumentStore, *, with_rephrasing: bool = False) -> Pipeline:
         pipeline = Pipeline()
         pipeline.add_component(
             "embedder",
-            OpenAITextEmbedder(api_key=_key(), model=EMBEDDING_MODEL, api_base_url=self._place.embedder_url),
+            OpenAITextEmbedder(api_key=_key(), model=EMBEDDING_MODEL, api_base_url=self._config.embedder_url),
         )
         pipeline.add_component("bm25", InMemoryBM25Retriever(store, top_k=TOP_K))
         pipeline.add_component("vectors", InMemoryEmbeddingRetriever(store, top_k=TOP_K))
@@ -134,7 +141,7 @@ class HaystackSystem:
         return pipeline
 
     def _generator(self) -> OpenAIChatGenerator:
-        return OpenAIChatGenerator(api_key=_key(), model=MODEL, api_base_url=self._place.model_url)
+        return OpenAIChatGenerator(api_key=_key(), model=MODEL, api_base_url=self._config.model_url)
 
 
 def _key() -> Secret:

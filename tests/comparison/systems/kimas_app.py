@@ -13,11 +13,11 @@ from core.answering.agents.search import ranked_search
 from core.runtime.budget import Budget
 from core.settings import Settings
 from core.types import Question, Reply, Turn
-from tests.comparison.contract import DIMENSION, EMBEDDING_MODEL, MODEL, Document, Place, Query
+from tests.comparison.contract import DIMENSION, EMBEDDING_MODEL, MODEL, Document, Query, SystemConfig
 
 
-def open_system(place: Place, option: str) -> KimasSystem:
-    return KimasSystem(place, uses_own_embedder=option == "local")
+def open_system(config: SystemConfig, option: str) -> KimasSystem:
+    return KimasSystem(config, uses_own_embedder=option == "local")
 
 
 class StreamSink:
@@ -45,15 +45,15 @@ class StreamSink:
 
 
 class KimasSystem:
-    def __init__(self, place: Place, *, uses_own_embedder: bool) -> None:
-        documents = place.folder / "documents"
-        knowledge = {} if uses_own_embedder else {"embedding": _remote_embedder(place.embedder_url)}
+    def __init__(self, config: SystemConfig, *, uses_own_embedder: bool) -> None:
+        documents = config.folder / "documents"
+        knowledge = {} if uses_own_embedder else {"embedding": _remote_embedder(config.embedder_url)}
         values = {
-            "data_dir": place.folder / "data",
+            "data_dir": config.folder / "data",
             "sources": {"documents": {"kind": "files", "path": documents}},
-            "models": {"main": {"base_url": place.model_url, "model": MODEL}},
+            "models": {"main": {"base_url": config.model_url, "model": MODEL}},
             "knowledge": knowledge,
-            "context": {"head_start": place.head_starts},
+            "context": {"head_start": config.head_starts},
         }
         self._documents = documents
         self._settings = Settings.model_validate(json.loads(json.dumps(values, default=str)))

@@ -30,25 +30,25 @@ from tests.comparison.contract import (
     REWRITE_PROMPT,
     TOP_K,
     Document,
-    Place,
     Query,
+    SystemConfig,
 )
 
 CHUNK, OVERLAP = 1000, 200
 
 
-def open_system(place: Place, option: str) -> LangChainSystem:
-    return LangChainSystem(place)
+def open_system(config: SystemConfig, option: str) -> LangChainSystem:
+    return LangChainSystem(config)
 
 
 class LangChainSystem:
-    def __init__(self, place: Place) -> None:
-        self._folder = str(place.folder / "faiss")
-        self._model = ChatOpenAI(model=MODEL, base_url=place.model_url, api_key=API_KEY)
+    def __init__(self, config: SystemConfig) -> None:
+        self._folder = str(config.folder / "faiss")
+        self._model = ChatOpenAI(model=MODEL, base_url=config.model_url, api_key=API_KEY)
         # Another endpoint than OpenAI's takes texts, not its tokens.
         self._embedder = OpenAIEmbeddings(
             model=EMBEDDING_MODEL,
-            base_url=place.embedder_url,
+            base_url=config.embedder_url,
             api_key=API_KEY,
             check_embedding_ctx_length=False,
             chunk_size=64,

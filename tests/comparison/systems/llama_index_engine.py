@@ -19,21 +19,21 @@ from llama_index.llms.openai_like import OpenAILike
 from llama_index.retrievers.bm25 import BM25Retriever
 from llama_index.vector_stores.faiss import FaissVectorStore
 
-from tests.comparison.contract import API_KEY, DIMENSION, EMBEDDING_MODEL, MODEL, TOP_K, Document, Place, Query
+from tests.comparison.contract import API_KEY, DIMENSION, EMBEDDING_MODEL, MODEL, TOP_K, Document, Query, SystemConfig
 
 
-def open_system(place: Place, option: str) -> LlamaIndexSystem:
-    return LlamaIndexSystem(place)
+def open_system(config: SystemConfig, option: str) -> LlamaIndexSystem:
+    return LlamaIndexSystem(config)
 
 
 class LlamaIndexSystem:
-    def __init__(self, place: Place) -> None:
-        self._vectors, self._bm25 = str(place.folder / "vectors"), str(place.folder / "bm25")
+    def __init__(self, config: SystemConfig) -> None:
+        self._vectors, self._bm25 = str(config.folder / "vectors"), str(config.folder / "bm25")
         self._llm = OpenAILike(
-            model=MODEL, api_base=place.model_url, api_key=API_KEY, is_chat_model=True, context_window=32_000
+            model=MODEL, api_base=config.model_url, api_key=API_KEY, is_chat_model=True, context_window=32_000
         )
         self._embedder = OpenAILikeEmbedding(
-            model_name=EMBEDDING_MODEL, api_base=place.embedder_url, api_key=API_KEY, embed_batch_size=64
+            model_name=EMBEDDING_MODEL, api_base=config.embedder_url, api_key=API_KEY, embed_batch_size=64
         )
 
     async def index(self, documents: Sequence[Document]) -> None:
