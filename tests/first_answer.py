@@ -137,9 +137,9 @@ async def record_in(
         result.add(started_at, f"Ann, in the group: /ask {QUESTION}\n\nThe bot replies:\n{result.answer}")
         terminal.process.terminate()
         assert await terminal.end() == 0, terminal.output
-    places = {str(docs): DOCS, str(folder): "/home/ann/bot", group.api_url: "https://api.telegram.org"}
-    for place, output_text in places.items():
-        result.steps[:] = [step.replace(place, output_text) for step in result.steps]
+    replacements = {str(docs): DOCS, str(folder): "/home/ann/bot", group.api_url: "https://api.telegram.org"}
+    for original, output_text in replacements.items():
+        result.steps[:] = [step.replace(original, output_text) for step in result.steps]
 
 
 def _open(
@@ -173,13 +173,13 @@ def install(wheel: Path, folder: Path, result: Record) -> Path:
 
 async def record_installed(wheel: Path, group: Group | None = None) -> Record:
     """Install the wheel and go the whole way, on our own server if no group is given."""
-    with tempfile.TemporaryDirectory(prefix="kimas-first-answer-") as place:
-        result, home, folder = Record(), Path(place) / "home", Path(place) / "bot"
+    with tempfile.TemporaryDirectory(prefix="kimas-first-answer-") as directory:
+        result, home, folder = Record(), Path(directory) / "home", Path(directory) / "bot"
         home.mkdir()
         folder.mkdir()
-        kimas = [str(install(wheel.absolute(), Path(place) / "venv", result))]
+        kimas = [str(install(wheel.absolute(), Path(directory) / "venv", result))]
         environment = {"HOME": str(home), "PYTHONPATH": "", "PATH": os.environ["PATH"]}
-        docs = copy_docs(Path(place))
+        docs = copy_docs(Path(directory))
         if group is None:
             return await record(kimas, docs, folder, environment, result)
         await record_in(group, kimas, docs, folder, environment, result)

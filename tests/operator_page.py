@@ -248,15 +248,15 @@ async def fill(journal: Journal) -> None:
     text, author, key = ANSWERED[0]
     question = await answered(journal, make_message(number + 3, text, key, author))
     feedback = FeedbackRepository(journal.database)
-    for press_number, (verdict, reason) in enumerate([(UP, ""), (UP, ""), (DOWN, "outdated")]):
+    for press_number, (rating, reason) in enumerate([(UP, ""), (UP, ""), (DOWN, "outdated")]):
         press = make_message(900 + press_number, "", key)
-        await feedback.rate(replace(press, author_id=str(press_number)), question.id, verdict, reason)
+        await feedback.rate(replace(press, author_id=str(press_number)), question.id, rating, reason)
     await _spread(journal.database)
     usage = UsageRepository(journal.database)
     for days_ago in range(14):
-        for place, chat in enumerate((GROUP, CHANNEL)):
+        for index, chat in enumerate((GROUP, CHANNEL)):
             asked_question = Question("?", id=str(days_ago), author_id="1", key=chat)
-            amount = 9000 + 2600 * ((days_ago * 7 + place * 3) % 9)
+            amount = 9000 + 2600 * ((days_ago * 7 + index * 3) % 9)
             shares = {"answer": TokenUsage(amount, amount // 14, amount / 1.6e6), "rewrite": TokenUsage(900, 60, 2e-4)}
             day = (datetime.now(UTC) - timedelta(days=days_ago)).date()
             await usage.record(

@@ -153,7 +153,7 @@ class RecordingAdapter(Adapter):
 
 
 @dataclass(frozen=True)
-class Place:
+class Sender:
     """Where somebody writes, and who."""
 
     chat: str
@@ -163,16 +163,16 @@ class Place:
 
 
 INSIDERS = {
-    "member of the team's channel": Place(TEAM),
-    "owner in private": Place(OWNER, OWNER, is_private=True),
+    "member of the team's channel": Sender(TEAM),
+    "owner in private": Sender(OWNER, OWNER, is_private=True),
 }
 OUTSIDERS = {
-    "member of the public group": Place(PUBLIC),
-    "owner in the public group": Place(PUBLIC, OWNER),
-    "reader of the public channel": Place("-300"),
-    "stranger in private": Place(MEMBER, is_private=True),
-    "member of another platform": Place(OTHER_CHAT, platform="slack"),
-    "somebody in a chat of the team's number elsewhere": Place(TEAM, platform="slack"),
+    "member of the public group": Sender(PUBLIC),
+    "owner in the public group": Sender(PUBLIC, OWNER),
+    "reader of the public channel": Sender("-300"),
+    "stranger in private": Sender(MEMBER, is_private=True),
+    "member of another platform": Sender(OTHER_CHAT, platform="slack"),
+    "somebody in a chat of the team's number elsewhere": Sender(TEAM, platform="slack"),
 }
 
 
@@ -183,7 +183,7 @@ class Bot:
         self.app, self.journal, self.web, self.model = app, journal, web, model
         self.live = make_live_settings(app.settings, journal.database)
         self.adapters: dict[str, RecordingAdapter] = {}
-        self.fault = ""
+        self.reload_error = ""
         self.dispatcher = make_dispatcher(
             self.live,
             journal,
@@ -196,19 +196,19 @@ class Bot:
         )
 
     async def reload_settings(self) -> Settings:
-        if self.fault:
-            raise ConfigurationError([self.fault])
+        if self.reload_error:
+            raise ConfigurationError([self.reload_error])
         return self.app.settings
 
     def adapter(self, platform: str) -> RecordingAdapter:
         return self.adapters.setdefault(platform, RecordingAdapter(platform))
 
-    async def hear(self, place: Place, text: str = "", command: str = "", **changes: Any) -> Message:
+    async def deliver(self, sender: Sender, text: str = "", command: str = "", **changes: Any) -> Message:
         """Deliver a message, and wait until it is finished."""
-        key = ConversationKey(place.platform, place.chat)
-        message = Message(str(next(NUMBERS)), key, place.author, "Ann", text, datetime.now(UTC), command=command)
-        message = replace(message, private=place.is_private, **{"addressed": True, **changes})
-        await self.processor.handler_for(self.adapter(place.platform))(message)
+        key = ConversationKey(sender.platform, sender.chat)
+        message = Message(str(next(NUMBERS)), key, sender.author, "Ann", text, datetime.now(UTC), command=command)
+        message = replace(message, private=sender.is_private, **{"addressed": True, **changes})
+        await self.processor.handler_for(self.adapter(sender.platform))(message)
         await self.processor.join()
         return message
 
@@ -233,109 +233,109 @@ class Bot:
         return "\n".join(requests)
 
 
-Action = Callable[[Bot, Place], Awaitable[object]]
+Action = Callable[[Bot, Sender], Awaitable[object]]
 
 
-async def ask(bot: Bot, place: Place) -> None:
-    await bot.hear(place, QUESTION)
+async def ask(bot: Bot, sender: Sender) -> None:
+    await bot.deliver(sender, QUESTION)
 
 
-async def ask_by_command(bot: Bot, place: Place) -> None:
-    await bot.hear(place, QUESTION, "ask")
+async def ask_by_command(bot: Bot, sender: Sender) -> None:
+    await bot.deliver(sender, QUESTION, "ask")
 
 
-async def ask_for_names(bot: Bot, place: Place) -> None:
-    await bot.hear(place, "Which release date sources and agents do you know besides the launcher manual?")
+async def ask_for_names(bot: Bot, sender: Sender) -> None:
+    await bot.deliver(sender, "Which release date sources and agents do you know besides the launcher manual?")
 
 
-async def greet(bot: Bot, place: Place) -> None:
+async def greet(bot: Bot, sender: Sender) -> None:
     for text in ("hi", "who are you?", "what can you do?", "thanks"):
-        await bot.hear(place, text)
+        await bot.deliver(sender, text)
 
 
-async def ask_twice(bot: Bot, place: Place) -> None:
-    await ask(bot, place)
-    await bot.hear(place, f"  {QUESTION.lower()} ")
+async def ask_twice(bot: Bot, sender: Sender) -> None:
+    await ask(bot, sender)
+    await bot.deliver(sender, f"  {QUESTION.lower()} ")
 
 
-async def go_on(bot: Bot, place: Place) -> None:
-    await ask(bot, place)
-    await bot.hear(place, "And what else is known about it?")
+async def go_on(bot: Bot, sender: Sender) -> None:
+    await ask(bot, sender)
+    await bot.deliver(sender, "And what else is known about it?")
 
 
-async def press(bot: Bot, place: Place, choice: str, message: Message) -> None:
-    key = ConversationKey(place.platform, place.chat, rating_buttons.THREAD)
-    await bot.hear(place, choice, RATING_COMMAND, reply_to=message.id, key=key)
+async def press(bot: Bot, sender: Sender, choice: str, message: Message) -> None:
+    key = ConversationKey(sender.platform, sender.chat, rating_buttons.THREAD)
+    await bot.deliver(sender, choice, RATING_COMMAND, reply_to=message.id, key=key)
 
 
-async def ask_again(bot: Bot, place: Place) -> None:
-    message = await bot.hear(place, QUESTION)
+async def ask_again(bot: Bot, sender: Sender) -> None:
+    message = await bot.deliver(sender, QUESTION)
     bot.output()
-    await press(bot, place, DOWN, message)
-    await press(bot, place, RETRY, message)
+    await press(bot, sender, DOWN, message)
+    await press(bot, sender, RETRY, message)
 
 
-async def overhear(bot: Bot, place: Place) -> None:
-    message = await bot.hear(place, "Is the release date of the launcher the first of May?", addressed=False)
-    await bot.hear(place, message.id, "why")
+async def overhear(bot: Bot, sender: Sender) -> None:
+    message = await bot.deliver(sender, "Is the release date of the launcher the first of May?", addressed=False)
+    await bot.deliver(sender, message.id, "why")
 
 
-async def comment(bot: Bot, place: Place) -> None:
-    await bot.hear(place, QUESTION, addressed=False, is_post=True)
+async def comment(bot: Bot, sender: Sender) -> None:
+    await bot.deliver(sender, QUESTION, addressed=False, is_post=True)
 
 
-async def explain(bot: Bot, place: Place) -> None:
-    message = await bot.hear(place, QUESTION)
-    await bot.hear(place, "", "why")
-    await bot.hear(place, message.id, "why")
+async def explain(bot: Bot, sender: Sender) -> None:
+    message = await bot.deliver(sender, QUESTION)
+    await bot.deliver(sender, "", "why")
+    await bot.deliver(sender, message.id, "why")
 
 
-async def escalate(bot: Bot, place: Place) -> None:
-    await ask(bot, place)
-    await bot.hear(place, "When is the release date, please?", "escalate")
+async def escalate(bot: Bot, sender: Sender) -> None:
+    await ask(bot, sender)
+    await bot.deliver(sender, "When is the release date, please?", "escalate")
 
 
-async def open_page(purpose: str, bot: Bot, place: Place) -> None:
+async def open_page(purpose: str, bot: Bot, sender: Sender) -> None:
     """Open a page of the bot's own, such as App Home, or the place where somebody begins to write."""
-    await bot.hear(place, "", "help", purpose=purpose)
+    await bot.deliver(sender, "", "help", purpose=purpose)
 
 
-async def give(command: str, text: str, bot: Bot, place: Place) -> None:
-    await bot.hear(place, text, command)
+async def give(command: str, text: str, bot: Bot, sender: Sender) -> None:
+    await bot.deliver(sender, text, command)
 
 
-async def audit(bot: Bot, place: Place) -> None:
+async def audit(bot: Bot, sender: Sender) -> None:
     for text in ("off quokka", "on quokka"):
-        await bot.hear(replace(place, author=OWNER), text, "sources")
+        await bot.deliver(replace(sender, author=OWNER), text, "sources")
     # As it stands there from before the source was closed.
-    message = Message("a", ConversationKey(place.platform, place.chat), OWNER, "Ann", "quokka", datetime.now(UTC))
+    message = Message("a", ConversationKey(sender.platform, sender.chat), OWNER, "Ann", "quokka", datetime.now(UTC))
     await bot.live.overrides.change(message, "", "off.quokka", None)
     bot.output()
-    await bot.hear(place, "", "audit")
+    await bot.deliver(sender, "", "audit")
 
 
-async def settings_of_admin(bot: Bot, place: Place) -> None:
+async def settings_of_admin(bot: Bot, sender: Sender) -> None:
     """An administrator whom an owner has named sees notes in place of fields."""
-    await bot.hear(replace(place, author=OWNER), "add 55", "admins")
+    await bot.deliver(replace(sender, author=OWNER), "add 55", "admins")
     bot.output()
-    await bot.hear(replace(place, author="55"), "", "settings")
+    await bot.deliver(replace(sender, author="55"), "", "settings")
 
 
-async def reload(bot: Bot, place: Place) -> None:
-    bot.fault = "kimas.yaml:7: sources.quokka.path: is missing"
-    await bot.hear(place, "", "reload")
+async def reload(bot: Bot, sender: Sender) -> None:
+    bot.reload_error = "kimas.yaml:7: sources.quokka.path: is missing"
+    await bot.deliver(sender, "", "reload")
 
 
-async def learn(bot: Bot, place: Place) -> None:
+async def learn(bot: Bot, sender: Sender) -> None:
     """What was taught in the team's channel is asked for elsewhere."""
     question, answer = "How long is the launcher's countdown?", "The countdown of the launcher takes kultarr seconds."
     repository = TaughtAnswerRepository(bot.journal.database)
-    lesson = Message("9", ConversationKey("telegram", TEAM), "8", "Cleo", answer, datetime.now(UTC))
-    number = await repository.submit(lesson, MEMBER, question, answer)
-    await bot.hear(Place(TEAM, OWNER), f"approve {number}", "faq")
+    message = Message("9", ConversationKey("telegram", TEAM), "8", "Cleo", answer, datetime.now(UTC))
+    number = await repository.submit(message, MEMBER, question, answer)
+    await bot.deliver(Sender(TEAM, OWNER), f"approve {number}", "faq")
     await bot.app.refresh(["taught", "taught-team"])
     bot.output()
-    await bot.hear(place, question)
+    await bot.deliver(sender, question)
 
 
 ACTIONS: Mapping[str, Action] = {
@@ -412,30 +412,30 @@ def repeating_model(**replies: str) -> ScriptedPeer:
     return ScriptedPeer(**{"write": repeat, "talk": repeat, "look_back": repeat, **replies})
 
 
-def closed_words(text: str) -> set[str]:
-    return {place for place, word in WORDS.items() if word in text.lower()}
+def get_closed_texts(text: str) -> set[str]:
+    return {name for name, word in WORDS.items() if word in text.lower()}
 
 
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS.keys())
 async def test_nothing_of_a_closed_source_reaches_an_outsider(bot: Bot, action: Action) -> None:
     """One bot hears all outsiders: what one of them has asked is no way for the next one either."""
-    for name, place in OUTSIDERS.items():
-        await action(bot, place)
-        assert closed_words(bot.output()) == set(), name
+    for name, sender in OUTSIDERS.items():
+        await action(bot, sender)
+        assert get_closed_texts(bot.output()) == set(), name
         requests = bot.get_requests()
         if action is not learn:
-            assert closed_words(requests) == set(), f"{name}: the model is told, or the live source asked"
+            assert get_closed_texts(requests) == set(), f"{name}: the model is told, or the live source asked"
 
 
-@pytest.mark.parametrize("place", INSIDERS.values(), ids=INSIDERS.keys())
+@pytest.mark.parametrize("sender", INSIDERS.values(), ids=INSIDERS.keys())
 @pytest.mark.parametrize("action_name", [name for name in ACTIONS if name not in SILENT])
-async def test_an_insider_is_told(bot: Bot, action_name: str, place: Place) -> None:
-    if place.is_private and action_name in ("suggestion", "auto-comment", "/settings of an admin"):
+async def test_an_insider_is_told(bot: Bot, action_name: str, sender: Sender) -> None:
+    if sender.is_private and action_name in ("suggestion", "auto-comment", "/settings of an admin"):
         pytest.skip("in groups only: to speak unasked, and to have administrators")
     if action_name.startswith("/") and action_name not in ("/ask", "/why", "/help", "/start", "/sources"):
-        place = replace(place, author=OWNER)
-    await ACTIONS[action_name](bot, place)
-    assert closed_words(bot.output())
+        sender = replace(sender, author=OWNER)
+    await ACTIONS[action_name](bot, sender)
+    assert get_closed_texts(bot.output())
 
 
 REPLIES = {
@@ -456,18 +456,18 @@ async def test_no_prompt_tells_of_a_closed_source(tmp_path: Path, ingested: Path
     ):
         await ask(bot, OUTSIDERS["member of the public group"])
         assert "choose" in model.agents
-        assert closed_words(bot.get_requests()) | closed_words(bot.output()) == set()
+        assert get_closed_texts(bot.get_requests()) | get_closed_texts(bot.output()) == set()
         await ask(bot, INSIDERS["member of the team's channel"])
-        assert "description" in closed_words(bot.get_requests())
+        assert "description" in get_closed_texts(bot.get_requests())
 
 
-async def ask_on(bot: Bot, place: Place, first: Message) -> None:
+async def ask_on(bot: Bot, sender: Sender, first: Message) -> None:
     """Try what an earlier answer could be had from."""
-    await bot.hear(place, "And what else is known about it?")
-    await bot.hear(place, QUESTION)
-    await bot.hear(place, "", "why")
-    await bot.hear(place, first.id, "why")
-    await bot.hear(place, QUESTION, addressed=False)
+    await bot.deliver(sender, "And what else is known about it?")
+    await bot.deliver(sender, QUESTION)
+    await bot.deliver(sender, "", "why")
+    await bot.deliver(sender, first.id, "why")
+    await bot.deliver(sender, QUESTION, addressed=False)
 
 
 @pytest.mark.parametrize("before", [["everyone"], AUDIENCE], ids=["open", "for the team"])
@@ -475,27 +475,27 @@ async def ask_on(bot: Bot, place: Place, first: Message) -> None:
 async def test_what_was_said_before_a_source_was_closed_is_not_said_again(
     tmp_path: Path, ingested: Path, before: Sequence[str], has_model: bool
 ) -> None:
-    place = INSIDERS["member of the team's channel"]
+    sender = INSIDERS["member of the team's channel"]
     gate = {"mode": "auto", "threshold": 0, "repeated": "point", "wait_s": 0, "cooldown_s": 0}
     async with repeating_model() as peer:
         model = peer if has_model else None
         async with opened(tmp_path, ingested, model, audience=before, gate=gate) as bot:
-            first = await bot.hear(place, QUESTION)
-            assert "text" in closed_words(bot.output())
-            await ask_on(bot, place, first)
-            assert "text" in closed_words(bot.output())
+            first = await bot.deliver(sender, QUESTION)
+            assert "text" in get_closed_texts(bot.output())
+            await ask_on(bot, sender, first)
+            assert "text" in get_closed_texts(bot.output())
         peer.requests.clear()
         async with opened(tmp_path, ingested, model, audience=["owners"], gate=gate) as bot:
-            await ask_on(bot, place, first)
-            await press(bot, place, RETRY, first)
-            assert closed_words(bot.output()) | closed_words(bot.get_requests()) == set()
+            await ask_on(bot, sender, first)
+            await press(bot, sender, RETRY, first)
+            assert get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests()) == set()
 
 
 @pytest.mark.parametrize("audience", [["everyone"], AUDIENCE], ids=["open", "closed"])
 async def test_an_answer_of_the_last_run_is_delivered_only_where_it_may_still_be_told(
     tmp_path: Path, ingested: Path, audience: Sequence[str]
 ) -> None:
-    place = OUTSIDERS["member of the public group"]
+    sender = OUTSIDERS["member of the public group"]
     async with opened(tmp_path, ingested, None, audience=audience) as bot:
         message = Message("5", ConversationKey("telegram", PUBLIC), MEMBER, "Ann", QUESTION, datetime.now(UTC))
         message = replace(message, addressed=True)
@@ -503,7 +503,7 @@ async def test_an_answer_of_the_last_run_is_delivered_only_where_it_may_still_be
         await bot.journal.begin_answer(message)
         await bot.journal.mark_posted(message, "6")
         await bot.journal.mark_delivery(message, Reply("It is numbat, as of yesterday."), {})
-        await bot.processor.resume(bot.adapter(place.platform))
+        await bot.processor.resume(bot.adapter(sender.platform))
         await bot.processor.join()
         output = bot.output()
         assert ("as of yesterday" in output) == (audience == ["everyone"])
@@ -512,16 +512,16 @@ async def test_an_answer_of_the_last_run_is_delivered_only_where_it_may_still_be
 
 async def test_a_cached_answer_is_for_those_alone_who_may_see_as_much(tmp_path: Path, ingested: Path) -> None:
     """In one private chat: the right of an administrator comes and goes while the bot runs."""
-    place = OUTSIDERS["stranger in private"]
+    sender = OUTSIDERS["stranger in private"]
     async with opened(tmp_path, ingested, None, audience=["admins"]) as bot:
-        await ask(bot, place)
-        assert closed_words(bot.output()) == set()
-        await bot.hear(Place(PUBLIC, OWNER), f"add {MEMBER}", "admins")
-        await ask(bot, place)
-        assert "text" in closed_words(bot.output())
-        await bot.hear(Place(PUBLIC, OWNER), f"remove {MEMBER}", "admins")
-        await ask(bot, place)
-        assert closed_words(bot.output()) == set()
+        await ask(bot, sender)
+        assert get_closed_texts(bot.output()) == set()
+        await bot.deliver(Sender(PUBLIC, OWNER), f"add {MEMBER}", "admins")
+        await ask(bot, sender)
+        assert "text" in get_closed_texts(bot.output())
+        await bot.deliver(Sender(PUBLIC, OWNER), f"remove {MEMBER}", "admins")
+        await ask(bot, sender)
+        assert get_closed_texts(bot.output()) == set()
 
 
 async def test_who_forgets_to_say_who_asks_gets_what_is_for_everyone_and_the_terminal_gets_all(
@@ -529,11 +529,11 @@ async def test_who_forgets_to_say_who_asks_gets_what_is_for_everyone_and_the_ter
 ) -> None:
     async with opened(tmp_path, ingested, None) as bot:
         reply = await bot.app.answer(Question(QUESTION, key=ConversationKey("telegram", TEAM)), MemorySink())
-        assert closed_words(repr(reply)) == set()
+        assert get_closed_texts(repr(reply)) == set()
         reply = await bot.app.answer(Question(QUESTION), MemorySink())
-        assert "text" in closed_words(repr(reply))
-        await ask(bot, Place("group", platform="console"))
-        assert "text" in closed_words(bot.output())
+        assert "text" in get_closed_texts(repr(reply))
+        await ask(bot, Sender("group", platform="console"))
+        assert "text" in get_closed_texts(bot.output())
 
 
 async def test_the_gate_knows_no_more_of_an_outsider_s_message_than_without_the_source(
@@ -555,7 +555,7 @@ async def test_no_post_is_relevant_because_of_a_closed_source(tmp_path: Path, in
     comments = {"chats": ["telegram:-300", f"telegram:{TEAM}"], "min_relevance": 0.5, "deadline_s": 600}
     async with opened(tmp_path, ingested, None, auto_comment={**comments, "needs_citation": False}) as bot:
         for chat, is_relevant in (("-300", False), (TEAM, True)):
-            await bot.hear(Place(chat), "first May numbat bilby release date", addressed=False, is_post=True)
+            await bot.deliver(Sender(chat), "first May numbat bilby release date", addressed=False, is_post=True)
             assert bool(bot.adapter("telegram").sinks[-1].replies) == is_relevant
 
 
@@ -587,13 +587,13 @@ def read_example() -> tuple[Mapping[str, Any], dict[str, set[str]]]:
 
 
 EXAMPLE, PROMISED = read_example()
-EXAMPLE_PLACES = {
-    "a member of the public group": Place(PUBLIC),
-    "a member of the team, in the channel": Place("C0123456789", "U1ANN", "slack"),
-    "a member of the team, in private": Place("D5", "U1ANN", "slack", is_private=True),
-    "the owner, in private": Place("D6", "U0OWNER", "slack", is_private=True),
-    "the owner, in the public group": Place(PUBLIC, "U0OWNER"),
-    "the terminal": Place("terminal", platform="console"),
+EXAMPLE_SENDERS = {
+    "a member of the public group": Sender(PUBLIC),
+    "a member of the team, in the channel": Sender("C0123456789", "U1ANN", "slack"),
+    "a member of the team, in private": Sender("D5", "U1ANN", "slack", is_private=True),
+    "the owner, in private": Sender("D6", "U0OWNER", "slack", is_private=True),
+    "the owner, in the public group": Sender(PUBLIC, "U0OWNER"),
+    "the terminal": Sender("terminal", platform="console"),
 }
 
 
@@ -611,8 +611,8 @@ async def test_the_example_of_the_guide_is_true(tmp_path: Path, asker: str) -> N
     repository = TaughtAnswerRepository(journal.database)
     (tmp_path / "data").mkdir()
     for platform, chat, answer in (("telegram", PUBLIC, "from the community"), ("slack", "C0123456789", "of the team")):
-        lesson = Message("9", ConversationKey(platform, chat), "8", "Cleo", "", datetime.now(UTC))
-        number = await repository.submit(lesson, "7", "Who presses the button of the launcher?", f"Somebody {answer}.")
+        message = Message("9", ConversationKey(platform, chat), "8", "Cleo", "", datetime.now(UTC))
+        number = await repository.submit(message, "7", "Who presses the button of the launcher?", f"Somebody {answer}.")
         await repository.decide(number or 0, "approved", "Dan")
     await journal.close()
     shutil.copy(tmp_path / "journal.db", tmp_path / "data" / "journal.db")
@@ -620,10 +620,10 @@ async def test_the_example_of_the_guide_is_true(tmp_path: Path, asker: str) -> N
     async with WebPeer() as web, open_app(settings, embedder=WordEmbedder(), database=journal.database) as app:
         await app.refresh()
         bot = Bot(app, journal, web, None)
-        await bot.hear(EXAMPLE_PLACES[asker], "What do we know about the button of the launcher?")
-        [reply] = bot.adapter(EXAMPLE_PLACES[asker].platform).sinks[-1].replies
+        await bot.deliver(EXAMPLE_SENDERS[asker], "What do we know about the button of the launcher?")
+        [reply] = bot.adapter(EXAMPLE_SENDERS[asker].platform).sinks[-1].replies
         assert {passage.source for passage in reply.passages} == PROMISED[asker]
-        await bot.hear(EXAMPLE_PLACES[asker], "", "sources")
+        await bot.deliver(EXAMPLE_SENDERS[asker], "", "sources")
         output = bot.output()
         assert {name for name in settings.sources if f"**{name}**" in output} == PROMISED[asker]
     await journal.close()

@@ -43,7 +43,7 @@ TOP_FOLDERS = ("kimas", "bots", "core", "knowledge", "config", "tests", "systemd
 class Block:
     """A fenced block: where it starts, its language, and its text without the indentation of a list."""
 
-    place: str
+    location: str
     language: str
     text: str
 
@@ -72,7 +72,7 @@ def commands() -> list[Block]:
         for line in lines:
             match = re.match(r"(?:sudo (?:-u \S+ )?)?(?:[A-Z_]+=\S+ )*(?:\S*/)?kimas(?: ([^|<>&;]*)|$)", line)
             if match:
-                results.append(Block(block.place, block.language, match[1] or ""))
+                results.append(Block(block.location, block.language, match[1] or ""))
     return results
 
 
@@ -81,8 +81,8 @@ def _file_name(text: str) -> str:
     return Path(match[1]).name if match else ""
 
 
-def _place(block: Block) -> str:
-    return block.place
+def _location(block: Block) -> str:
+    return block.location
 
 
 def find_problems(files: list[Path]) -> tuple[str, ...]:
@@ -93,22 +93,22 @@ def find_problems(files: list[Path]) -> tuple[str, ...]:
     return ()
 
 
-@pytest.mark.parametrize("block", configurations(), ids=_place)
+@pytest.mark.parametrize("block", configurations(), ids=_location)
 def test_configurations_load(block: Block, tmp_path: Path) -> None:
     file = tmp_path / "kimas.yaml"
     file.write_text(block.text, "utf-8")
     # Sections may be shown without the sources that their agents name, and files need not exist here.
     data = read_yaml(file).data
     agents = (data.get("agents") or {}).values() if isinstance(data, dict) and "sources" not in data else ()
-    stand_in = "".join(f"  {name}: {{kind: files, path: .}}\n" for agent in agents for name in agent["sources"])
+    placeholders = "".join(f"  {name}: {{kind: files, path: .}}\n" for agent in agents for name in agent["sources"])
     files = [file]
-    if stand_in:
+    if placeholders:
         files.append(tmp_path / "sources.yaml")
-        files[-1].write_text("sources:\n" + stand_in, "utf-8")
+        files[-1].write_text("sources:\n" + placeholders, "utf-8")
     assert [error for error in find_problems(files) if "does not exist" not in error] == []
 
 
-@pytest.mark.parametrize("command", commands(), ids=lambda command: f"{command.place} {command.text}")
+@pytest.mark.parametrize("command", commands(), ids=lambda command: f"{command.location} {command.text}")
 def test_commands_exist(command: Block) -> None:
     words = shlex.split(command.text, comments=True)
     name = parse(words)

@@ -99,7 +99,7 @@ async def test_a_group_member_gets_a_streamed_cited_answer(
     async with connected_deployment.daemon() as process:
         telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
         await telegram.wait_for_reply(GROUP, READY_S, containing="rotate_keys")
-        await telegram.wait_until(lambda: bool(telegram.called("editMessageText")), READY_S)
+        await telegram.wait_until(lambda: bool(telegram.get_calls("editMessageText")), READY_S)
         reply = await telegram.wait_for_reply(GROUP, READY_S, containing="nobody is logged out")
         assert any("rocket" in link for link in reply.links())
         process.send_signal(signal.SIGTERM)

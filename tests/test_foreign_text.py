@@ -188,9 +188,9 @@ def test_the_parts_of_a_split_text_are_the_text(words: list[str]) -> None:
 
 @given(text=TEXTS)
 def test_citations_name_passages_that_are_there(text: str) -> None:
-    resolved = resolve_markers(text, PASSAGES)
-    assert [citation.n for citation in resolved.citations] == list(range(1, len(resolved.citations) + 1))
-    assert {citation.passage_id for citation in resolved.citations} <= {passage.id for passage in PASSAGES}
+    result = resolve_markers(text, PASSAGES)
+    assert [citation.n for citation in result.citations] == list(range(1, len(result.citations) + 1))
+    assert {citation.passage_id for citation in result.citations} <= {passage.id for passage in PASSAGES}
 
 
 @given(value=st.one_of(VALUES.map(lambda value: json.dumps(value, default=str)), TEXTS))

@@ -80,7 +80,7 @@ def gullible(normal: str) -> Callable[[Body], str]:
     return reply
 
 
-def calling(body: Body) -> str | None:
+def call_tool(body: Body) -> str | None:
     """Call the tool: as an attempt asks for, or else once for what was asked."""
     if CANARY in unfenced(body):
         return json.dumps({"query": CANARY})
@@ -103,7 +103,7 @@ REPLIES = {
 
 def gullible_peer() -> ScriptedPeer:
     peer = ScriptedPeer(**{agent: gullible(reply) for agent, reply in REPLIES.items()})
-    peer.tool_calls["react"] = calling
+    peer.tool_calls["react"] = call_tool
     return peer
 
 

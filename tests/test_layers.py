@@ -115,7 +115,7 @@ def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def is_allowed(vendor: str, name: str) -> bool:
-    return any(name.startswith(place) if place.endswith("/") else name == place for place in VENDORS.get(vendor, []))
+    return any(name.startswith(path) if path.endswith("/") else name == path for path in VENDORS.get(vendor, []))
 
 
 def misplaced(name: str, tree: ast.AST) -> list[str]:
@@ -124,8 +124,8 @@ def misplaced(name: str, tree: ast.AST) -> list[str]:
     for line, module in imports(tree):
         top = module.split(".")[0]
         if top not in PACKAGES and top not in sys.stdlib_module_names and not is_allowed(top, name):
-            allowed_places = ", ".join(VENDORS.get(top, [])) or "nowhere: add it to the table in this test first"
-            results.append(f"{name}:{line}: {module} may be imported in: {allowed_places}")
+            allowed_paths = ", ".join(VENDORS.get(top, [])) or "nowhere: add it to the table in this test first"
+            results.append(f"{name}:{line}: {module} may be imported in: {allowed_paths}")
     return results
 
 

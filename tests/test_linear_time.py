@@ -67,16 +67,16 @@ def collect_patterns() -> Patterns:
 def find_usage(nodes: Collection[ast.AST]) -> Usage:
     """Return by which methods a module uses a name; all, where it is used in another way."""
     usage: dict[str, set[str]] = {}
-    called: set[ast.AST] = set()
+    owners: set[ast.AST] = set()
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
             owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
             method = METHOD_ALIASES.get(node.attr, node.attr)
             if method in METHODS:
                 usage.setdefault(owner, set()).add(method)
-                called.add(node.value)
+                owners.add(node.value)
     for node in nodes:
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node not in called and node.id.isupper():
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node not in owners and node.id.isupper():
             usage.setdefault(node.id, set()).update(METHODS)
     return usage
 

@@ -31,26 +31,26 @@ from tests.peers.telegram import TelegramPeer
 
 GROUP = -100
 DEAD = "http://127.0.0.1:9"
-PLACES = (
+SECRET_NAMES = (
     *("TELEGRAM", "TELEGRAM_2", "DISCORD", "SLACK_BOT", "SLACK_APP", "SLACK_SIGNING", "HTTP_NETWORK", "CALLBACK_QUERY"),
     *("MODEL_MAIN", "MODEL_LIGHT", "MODEL_VISION", "MODEL_JUDGE", "MODEL_FALLBACK", "EMBEDDING", "RERANKER"),
     *("SEARCH_API", "HTTP_API_QUERY", "HTTP_API_HEADER", "REMOTE_RAG", "GITHUB", "GITLAB", "GIT_TOKEN", "GIT_URL"),
     *("FEED_QUERY", "SITE_QUERY", "TRACING_HEADER", "PAGE_READER", "PAGE_OWNER", "JOURNAL", "UNRELATED_VARIABLE"),
 )
-PLANTED = {place: f'{place.lower().replace("_", "")}-Zq{number:02}"wä' for number, place in enumerate(PLACES)}
+PLANTED = {name: f'{name.lower().replace("_", "")}-Zq{number:02}"wä' for number, name in enumerate(SECRET_NAMES)}
 # In an address they are written as it asks for; a header takes no other letters.
-PLANTED |= {place: f"{place.lower().replace('_', '')}Zq7wd" for place in PLACES if not place.endswith("VARIABLE")}
+PLANTED |= {name: f"{name.lower().replace('_', '')}Zq7wd" for name in SECRET_NAMES if not name.endswith("VARIABLE")}
 
 
-def secret(place: str) -> dict[str, str]:
-    return {"env": place}
+def secret(name: str) -> dict[str, str]:
+    return {"env": name}
 
 
 def leaks(text: str) -> set[str]:
     """Return the places whose secrets stand in a text, in whatever spelling."""
     return {
-        place
-        for place, value in PLANTED.items()
+        name
+        for name, value in PLANTED.items()
         if any(spelling in text for spelling in (value, quote(value, safe=""), repr(value)[1:-1]))
     }
 
@@ -118,8 +118,8 @@ def sources(url: str) -> dict[str, Any]:
 
 
 def make_models(url: str, main: str) -> dict[str, Any]:
-    def model(place: str, base_url: str = url) -> dict[str, Any]:
-        return {"base_url": base_url, "model": place.lower(), "api_key": secret(place), "timeout_s": 5}
+    def model(name: str, base_url: str = url) -> dict[str, Any]:
+        return {"base_url": base_url, "model": name.lower(), "api_key": secret(name), "timeout_s": 5}
 
     return {
         "main": {**model("MODEL_MAIN", main), "fallbacks": {"second": model("MODEL_FALLBACK")}},
@@ -131,8 +131,8 @@ def make_models(url: str, main: str) -> dict[str, Any]:
 def deployment(tmp_path: Path, parrot: Parrot, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "rocket.md").write_text(README, "utf-8")
-    for place, value in PLANTED.items():
-        monkeypatch.setenv(place, value)
+    for name, value in PLANTED.items():
+        monkeypatch.setenv(name, value)
     callback = f"{parrot.url}/replies?token={PLANTED['CALLBACK_QUERY']}"
     network = {"secret": secret("HTTP_NETWORK"), "callback_url": callback, "allow_private": ["127.0.0.1"]}
     settings = {
@@ -266,6 +266,6 @@ async def test_a_daemon_shows_none(deployment: Deployment, parrot: Parrot) -> No
     assert collector.raw
     assert "message.answered" in outputs["log"]
     assert outputs["prompts"] != "[]"
-    for place, text in outputs.items():
-        assert leaks(text) == set(), f"{place}: {text}"
-        assert not own_secrets.search(text), f"{place}: {text}"
+    for name, text in outputs.items():
+        assert leaks(text) == set(), f"{name}: {text}"
+        assert not own_secrets.search(text), f"{name}: {text}"

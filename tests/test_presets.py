@@ -26,7 +26,7 @@ PRESETS = sorted((ROOT / "config/presets").glob("*.yaml"))
 KEYS = ("OPENAI_API_KEY", "DASHSCOPE_API_KEY", "TAVILY_API_KEY")
 DECIDING = {
     "choose": '{"strategy": "single"}',
-    "rewrite_keyword": lambda body: f'{{"terms": ["{asked_of(body)}"]}}',
+    "rewrite_keyword": lambda body: f'{{"terms": ["{get_subject(body)}"]}}',
     "write": lambda body: quoting(body),  # noqa: PLW0108 (it is defined below)
     "rewrite_translation": '{"query": "model for Chinese speech recognition"}',
     "react": lambda body: (
@@ -35,7 +35,7 @@ DECIDING = {
 }
 
 
-def asked_of(body: Body) -> str:
+def get_subject(body: Body) -> str:
     """Return what a request asks about, as a model that picks key terms would: without the small words."""
     message = re.search(r"<(?:question|query)>\n?(.*?)</", body["messages"][-1]["content"], re.DOTALL)
     assert message is not None

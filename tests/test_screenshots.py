@@ -17,8 +17,8 @@ from tests.screenshots.clients import (
     IN_DISCORD,
     IN_SLACK,
     SLACK,
-    Look,
     Post,
+    Theme,
     drawn,
     printed,
     terminal,
@@ -130,27 +130,27 @@ def test_the_text_of_discord_and_of_slack_looks_as_it_does_there() -> None:
     ]
 
 
-@pytest.mark.parametrize("look", [DISCORD, SLACK])
-def test_a_window_holds_all_of_its_messages(look: Look) -> None:
+@pytest.mark.parametrize("theme", [DISCORD, SLACK])
+def test_a_window_holds_all_of_its_messages(theme: Theme) -> None:
     posts = [
         Post("You", to_runs("What is <this>?", IN_DISCORD)),
         Post("KIMAs", to_runs("> " + "An answer " * 40, IN_DISCORD), True, True, ("You", "What?"), ("👍", "👎")),
     ]
-    root = ElementTree.fromstring(drawn(posts, look, 'a "title"'))  # noqa: S314  our own picture
+    root = ElementTree.fromstring(drawn(posts, theme, 'a "title"'))  # noqa: S314  our own picture
     height = float(root.attrib["viewBox"].split()[3])
     for box in root.iter(f"{SVG}rect"):
         assert float(box.get("x", 0)) + float(box.attrib["width"]) <= WIDTH
         assert float(box.get("y", 0)) + float(box.attrib["height"]) <= height
     words = " ".join(root.itertext())
     assert "What is <this>?" in words
-    assert bare(words).count("Ananswer") == 40
+    assert strip_markup(words).count("Ananswer") == 40
 
 
 def test_the_first_picture_holds_the_scripted_answer_and_its_script_cites_by_heading() -> None:
     picture = (PICTURES / "hero.svg").read_text("utf-8")
-    words = bare("".join(ElementTree.fromstring(picture).itertext()))  # noqa: S314  our own picture
+    words = strip_markup("".join(ElementTree.fromstring(picture).itertext()))  # noqa: S314  our own picture
     for number, (statement, _) in enumerate(ANSWER, 1):
-        assert f"{bare(statement)}[{number}]" in words
+        assert f"{strip_markup(statement)}[{number}]" in words
     passages = [f'<passage id="p{number}">{heading}</passage>' for number, (_, heading) in enumerate(ANSWER, 4)]
     prompt = {"messages": [{"content": "\n".join(passages)}]}
     assert re.findall(r"\[(p\d+)\]", reply(prompt)) == ["p4", "p5", "p6"]
@@ -163,12 +163,12 @@ def test_the_demo_is_the_same_in_the_picture_and_in_the_text() -> None:
     output = BLOCK.search(page)
     assert output is not None
     picture = (PICTURES / "ask.svg").read_text("utf-8")
-    assert bare(output[0]) in bare("".join(ElementTree.fromstring(picture).itertext()))  # noqa: S314  our own picture
+    assert strip_markup(output[0]) in strip_markup("".join(ElementTree.fromstring(picture).itertext()))  # noqa: S314  our own picture
     assert "font-face" not in picture
     assert picture.count("http") == 1
 
 
-def bare(text: str) -> str:
+def strip_markup(text: str) -> str:
     """Return a text without blanks and without what Markdown or its rendering adds."""
     return re.sub(r"```\w*|[\s>▌*`]", "", text)
 
@@ -178,6 +178,6 @@ def test_an_answer_is_printed_as_it_is_drawn() -> None:
     lines = printed(reply)
     assert lines == "> Call `it`. [1]\n\n*Quoted.*\n\n[1] Keys > Old  docs: keys.md\n"
     picture = terminal("How?", reply)
-    assert bare(lines) in bare("".join(ElementTree.fromstring(picture).itertext()))  # noqa: S314  our own picture
+    assert strip_markup(lines) in strip_markup("".join(ElementTree.fromstring(picture).itertext()))  # noqa: S314  our own picture
     page = (ROOT / "README.md").read_text("utf-8")
     assert with_transcript(with_transcript(page, lines), BLOCK.search(page)[0]) == page  # type: ignore[index]

@@ -87,9 +87,9 @@ def main() -> None:
     table = Table("what", "measured", "promised", "", box=None, header_style="bold", pad_edge=False)
     all_figures, failed_names = asyncio.run(measure(options.suites or list(SUITES)))
     for figure in (figure for figures in all_figures.values() for figure in figures):
-        mark = "" if figure.limit is None else "[green]ok[/]" if figure.value <= figure.limit else "[red]over[/]"
+        symbol = "" if figure.limit is None else "[green]ok[/]" if figure.value <= figure.limit else "[red]over[/]"
         limit = "" if figure.limit is None else f"under {figure.limit:g} {figure.unit}"
-        table.add_row(figure.name, f"{figure.value:.4g} {figure.unit}", limit, mark)
+        table.add_row(figure.name, f"{figure.value:.4g} {figure.unit}", limit, symbol)
     Console().print(table)
     if options.save:
         results.save(all_figures)

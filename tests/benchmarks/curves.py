@@ -98,27 +98,27 @@ def _panel(curve: Curve, left: float, top: float) -> Iterator[str]:
     bottom, right = top + PANEL - BOTTOM, left + WIDTH / 2 - RIGHT
     is_log = min(xs) > 0 and max(xs) / min(xs) >= LOG_FROM
 
-    def place(x: float) -> float:
+    def to_x(x: float) -> float:
         low, at, high = (math.log(value) if is_log else value for value in (min(xs), x, max(xs)))
         return left + LEFT + (at - low) / (high - low) * (right - left - LEFT)
 
-    def rise(value: float) -> float:
+    def to_y(value: float) -> float:
         return bottom - value / largest * (PANEL - BOTTOM - 34)
 
     yield f'<text class="title" x="{left + 8:.0f}" y="{top + 14:.0f}">{escape(curve.title)}</text>'
     yield f'<line class="axis" x1="{left + LEFT:.0f}" y1="{bottom:.0f}" x2="{right:.0f}" y2="{bottom:.0f}"/>'
     if curve.has_ideal:
-        yield from _ideal(min(xs), min(max(xs), largest), place, rise)
-    line = " ".join(f"{place(x):.1f},{rise(value):.1f}" for x, value in points)
+        yield from _ideal(min(xs), min(max(xs), largest), to_x, to_y)
+    line = " ".join(f"{to_x(x):.1f},{to_y(value):.1f}" for x, value in points)
     yield f'<polyline class="curve" points="{line}"/>'
     for x, value in points:
-        yield f'<circle class="point" cx="{place(x):.1f}" cy="{rise(value):.1f}" r="3"/>'
-        yield f'<text x="{place(x):.1f}" y="{rise(value) - 8:.1f}" text-anchor="middle">{format_number(value)}</text>'
-        yield f'<text x="{place(x):.1f}" y="{bottom + 16:.0f}" text-anchor="middle">{format_number(x)}</text>'
+        yield f'<circle class="point" cx="{to_x(x):.1f}" cy="{to_y(value):.1f}" r="3"/>'
+        yield f'<text x="{to_x(x):.1f}" y="{to_y(value) - 8:.1f}" text-anchor="middle">{format_number(value)}</text>'
+        yield f'<text x="{to_x(x):.1f}" y="{bottom + 16:.0f}" text-anchor="middle">{format_number(x)}</text>'
 
 
-def _ideal(start: float, end: float, place: Any, rise: Any) -> Iterator[str]:
-    ends = (place(start), rise(start), place(end), rise(end))
+def _ideal(start: float, end: float, to_x: Any, to_y: Any) -> Iterator[str]:
+    ends = (to_x(start), to_y(start), to_x(end), to_y(end))
     yield '<line class="ideal" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>'.format(*ends)
 
 

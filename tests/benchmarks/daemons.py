@@ -43,7 +43,7 @@ class Shape:
     model_s: float = 1.0
     lease_s: float = 5.0
     kill_after_s: float | None = None
-    settle_s: float = 30.0
+    max_wait_s: float = 30.0
     question: str = "What is thing number {number}?"
     # What the daemons' configurations have besides; without sources they answer from the model alone.
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -94,10 +94,10 @@ class Fleet:
         await stack.enter_async_context(self.telegram)
         await stack.enter_async_context(self.model)
         for number in range(self.shape.daemons):
-            place = self.folder / f"daemon-{number}"
-            place.mkdir(parents=True)
+            directory = self.folder / f"daemon-{number}"
+            directory.mkdir(parents=True)
             environment = {"BOT_TOKEN": self.telegram.token, **self.server.environment}
-            self.deployments.append(Deployment(place, self._settings(), environment))
+            self.deployments.append(Deployment(directory, self._settings(), environment))
             self.processes.append(await stack.enter_async_context(self.deployments[-1].daemon()))
         async with asyncio.timeout(START_S):
             while not all("daemon.ready" in item.log() for item in self.deployments) or not self.telegram.offsets:
@@ -144,10 +144,10 @@ class Fleet:
                 await asyncio.sleep(LOOK_S)
         return leader_s, time.monotonic() - killed_at, unfinished_count
 
-    async def settle(self) -> None:
+    async def wait_until_finished(self) -> None:
         """Wait until everything is answered, or until no answer comes for `settle_s`: the rest is lost."""
         last_progress_at, open_count = time.monotonic(), self.shape.messages
-        while open_count and time.monotonic() - last_progress_at < self.shape.settle_s:
+        while open_count and time.monotonic() - last_progress_at < self.shape.max_wait_s:
             await asyncio.sleep(0.2)
             count = sum(not answers for answers in self.answers().values())
             if count < open_count:
@@ -203,7 +203,7 @@ async def run(folder: Path, shape: Shape, server: PostgresServer) -> Outcome:
             await asyncio.sleep(shape.kill_after_s)
             times = await fleet.kill_leader()
         await ask_task
-        await fleet.settle()
+        await fleet.wait_until_finished()
         outcome = fleet.outcome()
         outcome.leader_s, outcome.takeover_s, outcome.taken_over = times
     return outcome

@@ -32,7 +32,7 @@ class StoreContents:
     """What the store holds after a kill: editions by document, and what is wrong with them."""
 
     editions: dict[str, int]
-    faults: list[str]
+    errors: list[str]
 
 
 def sections(edition: int) -> int:
@@ -61,7 +61,7 @@ def deployment_in(folder: Path) -> Deployment:
     return Deployment(folder, {"sources": sources, "knowledge": {"chunking": {"tokens": 50}}})
 
 
-async def stored(folder: Path) -> StoreContents:
+async def read_store_contents(folder: Path) -> StoreContents:
     """Read all passages as they are on disk, and compare each document with the editions that it ever had."""
     texts, counts = defaultdict(list), dict[str, int]()
     for source, path, passage_count, text in await asyncio.to_thread(_read_texts, folder / "data" / "passages"):
@@ -136,15 +136,15 @@ async def measure(folder: Path) -> list[Figure]:
         kills += killed
         # The machine is not always as fast.
         usual = usual if killed else (usual + lasted) / 2
-        contents = await stored(deployment.folder)
-        torn += bool(contents.faults) or len(contents.editions) != SOURCES * DOCUMENTS
+        contents = await read_store_contents(deployment.folder)
+        torn += bool(contents.errors) or len(contents.editions) != SOURCES * DOCUMENTS
         mixed += len(set(contents.editions.values())) > 1
         hits = await asyncio.to_thread(deployment.json, "search", "rocket to the moon")
         unserved += not hits["passages"]
         if edition % 10 == 0:
             await ingested(deployment)
-            newest = await stored(deployment.folder)
-            torn += bool(newest.faults) or set(newest.editions.values()) != {edition}
+            newest = await read_store_contents(deployment.folder)
+            torn += bool(newest.errors) or set(newest.editions.values()) != {edition}
     return [
         Figure("kills: of a refresh with SIGKILL", kills, "kills"),
         Figure("kills: a document neither old nor new, or gone", torn, "times", 0.5),

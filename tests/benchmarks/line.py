@@ -71,17 +71,17 @@ async def measure(folder: Path) -> list[Figure]:
                 question = f"How does the session number {number} handle timeouts and retries of requests?"
                 await answer(Question(question), watch, app.deps)
                 ours.append(watch.first_ms)
-        bare = await _bare(base_url)
+        bare_ms = await _measure_bare_calls(base_url)
     direct = TTFT_S * 1000
     return [
         Figure("line: first token less the model's, p50", median(ours[5:]) - direct, "ms", 15),
         Figure("line: the same, p95", percentile(ours[5:], 0.95) - direct, "ms"),
-        Figure("line: a bare call of the same client, p50", median(bare[5:]) - direct, "ms"),
-        Figure("line: first token less such a call, p50", median(ours[5:]) - median(bare[5:]), "ms"),
+        Figure("line: a bare call of the same client, p50", median(bare_ms[5:]) - direct, "ms"),
+        Figure("line: first token less such a call, p50", median(ours[5:]) - median(bare_ms[5:]), "ms"),
     ]
 
 
-async def _bare(base_url: str) -> list[float]:
+async def _measure_bare_calls(base_url: str) -> list[float]:
     endpoint = OpenAIClient.open(base_url, "", 30)
     times: list[float] = []
     for number in range(QUESTIONS):

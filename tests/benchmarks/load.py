@@ -25,7 +25,17 @@ import psutil
 
 from tests.benchmarks.figures import Figure, percentile
 from tests.benchmarks.load_model import FORMS, Model, model_process
-from tests.benchmarks.load_places import SECRETS, BotMessage, Chat, Discord, Http, Platform, Slack, Telegram, free_port
+from tests.benchmarks.load_platforms import (
+    SECRETS,
+    BotMessage,
+    Chat,
+    Discord,
+    Http,
+    Platform,
+    Slack,
+    Telegram,
+    free_port,
+)
 from tests.deployment import ROOT, Deployment
 from tests.forked import ForkedProcess
 
@@ -84,7 +94,7 @@ class Shape:
     lives_s: float = 12.0
     seed: int = 20261121
     documents: Sequence[str] = ("docs",)
-    settle_s: float = 120.0
+    max_wait_s: float = 120.0
 
 
 FULL = Shape(1000, 200, 60, wait_s=5)
@@ -113,10 +123,10 @@ class Line:
 
 @dataclass(slots=True)
 class Outcome:
-    """What one run showed. `faults` are by the rule that was broken, a line each; all of them should be empty."""
+    """What one run showed. `violations` are by the rule that was broken, a line each; all of them should be empty."""
 
     lines: list[Line]
-    faults: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    violations: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     first_s: list[float] = field(default_factory=list)
     behind_s: list[float] = field(default_factory=list)
     answer_s: list[float] = field(default_factory=list)
@@ -134,7 +144,7 @@ class Outcome:
         return [line for line in self.lines if line.kind == kind and state in ("", line.state)]
 
     def figures(self, name: str) -> list[Figure]:
-        rules = [Figure(f"{name}: {rule}", len(self.faults[rule]), "times", 0.5) for rule in RULES]
+        rules = [Figure(f"{name}: {rule}", len(self.violations[rule]), "times", 0.5) for rule in RULES]
         killed = self.killed > 0
         return [
             *rules,
@@ -157,15 +167,15 @@ class Outcome:
         ]
 
 
-def planned(shape: Shape, places: Sequence[Platform], chance: random.Random) -> tuple[list[Line], list[Chat]]:
+def planned(shape: Shape, platforms: Sequence[Platform], chance: random.Random) -> tuple[list[Line], list[Chat]]:
     """Return what is said when, and the chats where the gate may speak unasked.
 
     In private chats nobody chats: whatever is said there is for the bot. Every third question to the bot follows at
     once upon another one in the same conversation.
     """
-    chats_per_place = shape.chats // len(places)
-    chats = [chat for place in places for chat in place.chats(chats_per_place, chats_per_place // 5)]
-    mention = {place.name: place.mention for place in places}
+    chats_per_platform = shape.chats // len(platforms)
+    chats = [chat for platform in platforms for chat in platform.chats(chats_per_platform, chats_per_platform // 5)]
+    mention = {platform.name: platform.mention for platform in platforms}
     groups = [chat for chat in chats if not chat.private]
     chance.shuffle(groups)
     auto, other = groups[: len(groups) // 3], groups[len(groups) // 3 :]
@@ -227,10 +237,10 @@ def _spread(chats: Sequence[Chat], chance: random.Random) -> Iterator[Chat]:
 async def measure(folder: Path) -> list[Figure]:
     figures: list[Figure] = []
     for name, shape in (("load", FULL), ("load with kills", KILLED)):
-        place = folder / name.replace(" ", "-")
-        place.mkdir()
-        outcome = await run(place, shape)
-        for rule, results in outcome.faults.items():
+        directory = folder / name.replace(" ", "-")
+        directory.mkdir()
+        outcome = await run(directory, shape)
+        for rule, results in outcome.violations.items():
             print(*(f"{name}: {rule}: {result}" for result in results[:12]), sep="\n", flush=True)
         figures += outcome.figures(name)
     return figures
@@ -240,25 +250,25 @@ async def run(folder: Path, shape: Shape) -> Outcome:
     """Let it all happen and return what it showed."""
     chance = random.Random(shape.seed)
     async with AsyncExitStack() as stack:
-        places: list[Platform] = [Telegram(), Discord(), Slack(), Http()]
-        for place in places:
-            await place.open(stack)
+        platforms: list[Platform] = [Telegram(), Discord(), Slack(), Http()]
+        for platform in platforms:
+            await platform.open(stack)
         model = await stack.enter_async_context(model_process(TTFT_S, RATE))
-        lines, auto = planned(shape, places, chance)
+        lines, auto = planned(shape, platforms, chance)
         port = free_port()
-        deployment = _deployment(folder, shape, places, auto, model, port)
+        deployment = _deployment(folder, shape, platforms, auto, model, port)
         await asyncio.to_thread(deployment.call, "ingest")
         outcome = Outcome(lines)
-        daemon = Daemon(deployment, places, port, outcome)
+        daemon = Daemon(deployment, platforms, port, outcome)
         await daemon.start()
         stack.push_async_callback(daemon.kill)
-        by_name = {place.name: place for place in places}
+        by_name = {platform.name: platform for platform in platforms}
         async with asyncio.TaskGroup() as tasks:
             watch_task = tasks.create_task(daemon.watch())
-            disturbing = tasks.create_task(_disturb(shape, daemon, places, chance))
+            disturbing = tasks.create_task(_disturb(shape, daemon, platforms, chance))
             await _say(lines, by_name, chance if shape.kills else None)
             await disturbing
-            await _wait_until_settled(folder, lines, shape.settle_s)
+            await _wait_until_finished(folder, lines, shape.max_wait_s)
             watch_task.cancel()
         outcome.killed = shape.kills
         judge(outcome, folder, by_name, model)
@@ -266,7 +276,7 @@ async def run(folder: Path, shape: Shape) -> Outcome:
 
 
 def _deployment(
-    folder: Path, shape: Shape, places: Sequence[Platform], auto: Sequence[Chat], model: Model, port: int
+    folder: Path, shape: Shape, platforms: Sequence[Platform], auto: Sequence[Chat], model: Model, port: int
 ) -> Deployment:
     sources = {Path(document).stem: {"kind": "files", "path": str(ROOT / document)} for document in shape.documents}
     modes = {f"{chat.platform}:{chat.id}": "auto" for chat in auto}
@@ -275,7 +285,7 @@ def _deployment(
         "models": {"main": {"base_url": model.base_url, "model": "peer"}},
         "gate": {"modes": modes, "wait_s": shape.wait_s},
         "metrics": {"port": port},
-        **{place.name: place.settings() for place in places},
+        **{platform.name: platform.settings() for platform in platforms},
     }
     return Deployment(folder, settings, SECRETS)
 
@@ -283,8 +293,8 @@ def _deployment(
 class Daemon:
     """The daemon's process, killed and started again."""
 
-    def __init__(self, deployment: Deployment, places: Sequence[Platform], port: int, outcome: Outcome) -> None:
-        self._deployment, self._places, self._port, self._outcome = deployment, places, port, outcome
+    def __init__(self, deployment: Deployment, platforms: Sequence[Platform], port: int, outcome: Outcome) -> None:
+        self._deployment, self._platforms, self._port, self._outcome = deployment, platforms, port, outcome
         self._running = AsyncExitStack()
         self._process: asyncio.subprocess.Process | ForkedProcess | None = None
 
@@ -294,7 +304,9 @@ class Daemon:
         process = await self._running.enter_async_context(self._deployment.daemon())
         self._process = process
         async with asyncio.timeout(60):
-            while not (await self._metric("kimas_ready") and all([await place.connected() for place in self._places])):
+            while not (
+                await self._metric("kimas_ready") and all([await platform.connected() for platform in self._platforms])
+            ):
                 assert process.returncode is None, self._deployment.log()[-3000:]
                 await asyncio.sleep(0.05)
         self._outcome.ready_s.append(time.monotonic() - started_at)
@@ -331,20 +343,20 @@ class Daemon:
         return float(result[1]) if result else 0.0
 
 
-async def _say(lines: Sequence[Line], places: dict[str, Platform], chance: random.Random | None) -> None:
+async def _say(lines: Sequence[Line], platforms: dict[str, Platform], chance: random.Random | None) -> None:
     """Let people write at their times. With `chance` every eighth message is delivered a second time."""
     started_at = time.monotonic()
 
     async def follow_line(line: Line) -> None:
-        place = places[line.chat.platform]
+        platform = platforms[line.chat.platform]
         line.said_at = time.monotonic()
         # Below a question that was written earlier: at most its delivery is still under way.
         while line.below is not None and not line.below.id:
             await asyncio.sleep(0.05)
-        line.id = await place.say(line.chat, line.text, line.author, line.below.id if line.below else "")
+        line.id = await platform.say(line.chat, line.text, line.author, line.below.id if line.below else "")
         if chance is not None and chance.random() < 0.125:
             await asyncio.sleep(chance.uniform(0, 6))
-            await place.deliver_again(line.chat, line.id)
+            await platform.deliver_again(line.chat, line.id)
 
     async with asyncio.TaskGroup() as tasks:
         for line in lines:
@@ -352,19 +364,19 @@ async def _say(lines: Sequence[Line], places: dict[str, Platform], chance: rando
             tasks.create_task(follow_line(line))
 
 
-async def _disturb(shape: Shape, daemon: Daemon, places: Sequence[Platform], chance: random.Random) -> None:
+async def _disturb(shape: Shape, daemon: Daemon, platforms: Sequence[Platform], chance: random.Random) -> None:
     """Break connections and kill the daemon at random moments, each some seconds after it was ready."""
     for _ in range(shape.kills):
         await asyncio.sleep(chance.uniform(0.1, 0.4) * shape.lives_s)
-        for place in places:
-            place.drop(chance)
+        for platform in platforms:
+            platform.drop(chance)
         await asyncio.sleep(chance.uniform(0.2, 0.6) * shape.lives_s)
         await daemon.kill()
         await daemon.start()
 
 
-async def _wait_until_settled(folder: Path, lines: Sequence[Line], seconds: float) -> None:
-    """Wait until the journal has settled every message, at most so long."""
+async def _wait_until_finished(folder: Path, lines: Sequence[Line], seconds: float) -> None:
+    """Wait until the journal has finished every message, at most so long."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         rows = await asyncio.to_thread(journalled, folder)
@@ -393,38 +405,38 @@ def _unknown(lines: Sequence[Line], rows: Mapping[tuple[str, str, str], object])
     return messages
 
 
-def judge(outcome: Outcome, folder: Path, places: dict[str, Platform], model: Model) -> None:
+def judge(outcome: Outcome, folder: Path, platforms: dict[str, Platform], model: Model) -> None:
     """Compare what was said with the journal, with what people saw, and with what the model was asked."""
-    rows, faults = journalled(folder), outcome.faults
+    rows, violations = journalled(folder), outcome.violations
     unknown = _unknown(outcome.lines, rows) if outcome.killed else []
     for line in outcome.lines:
         line.number, line.state, line.reason = rows.pop((line.chat.platform, line.chat.id, line.id), (0, "", ""))
         if line.kind != "chatter":
-            messages = places[line.chat.platform].get_messages(line.chat)
+            messages = platforms[line.chat.platform].get_messages(line.chat)
             line.posts = [message for message in messages if get_question(line) in MARK.sub("", message.text)]
-        place = places[line.chat.platform]
+        platform = platforms[line.chat.platform]
         line.unknown = any(line is message for message in unknown)
-        line.given_up = bool(outcome.killed) and not line.state and place.given_up(line.chat, line.id)
+        line.given_up = bool(outcome.killed) and not line.state and platform.given_up(line.chat, line.id)
         _judge_line(outcome, line)
-    faults["unsettled"] += [f"nobody said {row}" for row in rows]
-    _judge_chats(outcome, places)
+    violations["unsettled"] += [f"nobody said {row}" for row in rows]
+    _judge_chats(outcome, platforms)
     _judge_model(outcome, model)
-    outcome.limits = sum((place.broken() for place in places.values()), Counter())
+    outcome.limits = sum((platform.broken() for platform in platforms.values()), Counter())
     expected = AFTER_A_KILL if outcome.killed else ()
-    faults["limit"] += [
+    violations["limit"] += [
         f"{limit_name}: {count}" for limit_name, count in outcome.limits.items() if limit_name not in expected
     ]
-    _measure_times(outcome, places)
+    _measure_times(outcome, platforms)
 
 
-def _measure_times(outcome: Outcome, places: dict[str, Platform]) -> None:
+def _measure_times(outcome: Outcome, platforms: dict[str, Platform]) -> None:
     """Note how long it took to the first sign and to the whole answer of what was put to the bot.
 
     What is asked while another question of its conversation is being answered waits for its turn, and counts apart.
     """
     busy = defaultdict[Chat, float](float)
     for line in outcome.of("asked", "answered"):
-        signs = places[line.chat.platform].signs(line.chat, line.id)
+        signs = platforms[line.chat.platform].signs(line.chat, line.id)
         first = min((at for at in signs if at >= line.said_at), default=float("inf")) - line.said_at
         (outcome.behind_s if line.said_at < busy[line.chat] else outcome.first_s).append(first)
         for message in line.posts[:1]:
@@ -438,8 +450,8 @@ def get_question(line: Line) -> str:
 
 
 def _judge_line(outcome: Outcome, line: Line) -> None:
-    faults, description = (
-        outcome.faults,
+    violations, description = (
+        outcome.violations,
         f"{line.chat.platform} {line.chat.id}: {line.text!r}: {line.state} {line.reason}",
     )
     if line.unknown or line.given_up:
@@ -447,24 +459,24 @@ def _judge_line(outcome: Outcome, line: Line) -> None:
         outcome.given_up += line.given_up
         return
     if line.state not in SETTLED:
-        faults["unsettled"].append(description)
+        violations["unsettled"].append(description)
     if line.state == "silent" and not line.reason:
-        faults["unexplained"].append(description)
+        violations["unexplained"].append(description)
     if len(line.posts) > 1:
-        faults["twice"].append(description)
+        violations["twice"].append(description)
     if line.state == "answered" and line.kind != "chatter" and not line.posts:
-        faults["unseen"].append(description)
+        violations["unseen"].append(description)
     if line.state == "failed" and line.reason == IN_DOUBT and outcome.killed:
         outcome.in_doubt += 1
     elif line.state == "failed" or (line.kind == "asked" and line.state != "answered"):
-        faults["lost"].append(description)
+        violations["lost"].append(description)
     if line.kind == "chatter" and line.state != "silent":
-        faults["chatter"].append(description)
+        violations["chatter"].append(description)
     if line.state == "silent" and line.posts:
-        faults["twice"].append(f"shown although silent: {description}")
+        violations["twice"].append(f"shown although silent: {description}")
 
 
-def _judge_chats(outcome: Outcome, places: dict[str, Platform]) -> None:
+def _judge_chats(outcome: Outcome, platforms: dict[str, Platform]) -> None:
     """Look for messages of the bot that answer nothing, and for answers in another order than their questions."""
     by_chat = defaultdict[Chat, list[Line]](list)
     for line in outcome.lines:
@@ -472,13 +484,13 @@ def _judge_chats(outcome: Outcome, places: dict[str, Platform]) -> None:
     for chat, messages in by_chat.items():
         # Before a restart a later message may be delivered sooner: what counts is the order in which they came.
         lines = sorted(messages, key=lambda line: line.number) if outcome.killed else messages
-        outputs = places[chat.platform].get_messages(chat)
+        outputs = platforms[chat.platform].get_messages(chat)
         if outcome.killed and chat.platform == "telegram":
             outputs = [output for output in outputs if output.text != PLACEHOLDER]
         spoken = sum(line.state == "answered" or line.reason == IN_DOUBT for line in lines)
         if len(outputs) > spoken:
             texts = [output.text[:120] for output in outputs]
-            outcome.faults["twice"].append(
+            outcome.violations["twice"].append(
                 f"{chat.platform} {chat.id}: {len(outputs)} posts, {spoken} answers: {texts}"
             )
         # On Slack every question in a channel opens a conversation of its own.
@@ -486,7 +498,7 @@ def _judge_chats(outcome: Outcome, places: dict[str, Platform]) -> None:
             continue
         first = [line.posts[0].first_at for line in lines if line.kind == "asked" and line.posts]
         if first != sorted(first):
-            outcome.faults["out of order"].append(f"{chat.platform} {chat.id}")
+            outcome.violations["out of order"].append(f"{chat.platform} {chat.id}")
 
 
 def _judge_model(outcome: Outcome, model: Model) -> None:
@@ -500,9 +512,9 @@ def _judge_model(outcome: Outcome, model: Model) -> None:
         if request.purpose == "second_opinion":
             continue
         if request.question not in (questions if outcome.killed else answered_questions):
-            outcome.faults["chatter"].append(f"the model was asked to {request.purpose}: {request.question!r}")
+            outcome.violations["chatter"].append(f"the model was asked to {request.purpose}: {request.question!r}")
     write_counts = Counter(event.question for event in model.of("write"))
     # An answer may be begun on a guess, and once more when the light model knows better: `context.head_start`.
     guessed = {event.question for event in (*model.of("context"), *model.of("rewrite"))}
     repeated_names = [name for name, count in write_counts.items() if count > 1 + outcome.killed + (name in guessed)]
-    outcome.faults["twice"] += [f"written more than once: {question}" for question in repeated_names]
+    outcome.violations["twice"] += [f"written more than once: {question}" for question in repeated_names]

@@ -59,16 +59,16 @@ class Topics:
 
 def documents() -> Iterator[tuple[str, list[str]]]:
     """Yield documents of at most ten pieces of real text each, with their paths: some 150,000 pieces."""
-    for place in ("stdlib", "purelib"):
-        root = Path(sysconfig.get_paths()[place])
+    for path_name in ("stdlib", "purelib"):
+        root = Path(sysconfig.get_paths()[path_name])
         for path in sorted(root.rglob("*.py")):
             name = path.relative_to(root).as_posix()
-            if not SMALLEST < path.stat().st_size < LARGEST or (place == "stdlib" and "site-packages" in name):
+            if not SMALLEST < path.stat().st_size < LARGEST or (path_name == "stdlib" and "site-packages" in name):
                 continue
             text = path.read_text("utf-8", "ignore")
             pieces = [text[at : at + CHARACTERS] for at in range(0, len(text), CHARACTERS)]
             for start in range(0, len(pieces), PER_DOCUMENT):
-                yield f"{place}/{name}/{start}", pieces[start : start + PER_DOCUMENT]
+                yield f"{path_name}/{name}/{start}", pieces[start : start + PER_DOCUMENT]
 
 
 def _repeated() -> Iterator[tuple[str, list[str]]]:

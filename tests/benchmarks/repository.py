@@ -16,9 +16,9 @@ WORDS = ("handler", "session", "token", "cache", "worker", "queue", "index", "pa
 
 async def measure(folder: Path) -> list[Figure]:
     repository = await asyncio.to_thread(repository_of_10k_files, folder / "large")
-    place = folder / "large-deployment"
-    place.mkdir()
-    deployment = Deployment(place, {"sources": {"code": {"kind": "git", "url": f"file://{repository}"}}})
+    directory = folder / "large-deployment"
+    directory.mkdir()
+    deployment = Deployment(directory, {"sources": {"code": {"kind": "git", "url": f"file://{repository}"}}})
 
     def ingest() -> tuple[float, float, int]:
         """Return the seconds of the refresh, those of the whole process, and the documents that were read."""

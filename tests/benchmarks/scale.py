@@ -175,13 +175,13 @@ async def _measured(folder: Path) -> dict[str, float]:
     changed_source = Changed(SOURCES[0], manifest, _texts(list(manifest)[:CHANGED]))
     for name, lanes in (("refresh alone", 1), ("refresh at once", AT_ONCE)):
         changed_source.version += 1
-        _tell(results, name, await _refreshed(store, changed_source, questions, lanes, results))
+        _tell(results, name, await _search_during_refresh(store, changed_source, questions, lanes, results))
     results["memory peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     await store.close()
     return results
 
 
-async def _refreshed(
+async def _search_during_refresh(
     store: Store, changed_source: Changed, queries: Sequence[Query], lanes: int, results: dict[str, float]
 ) -> Times:
     """Search over and over while the source is refreshed."""

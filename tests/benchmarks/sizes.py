@@ -26,9 +26,9 @@ SIZES = (1_000, 10_000, 100_000, 500_000)
 async def measure(folder: Path) -> list[Figure]:
     figures: list[Figure] = []
     for size in SIZES:
-        place = folder / f"size-{size}"
-        fill_result = await _process("fill", place, size)
-        result = await _process("search", place, size)
+        directory = folder / f"size-{size}"
+        fill_result = await _process("fill", directory, size)
+        result = await _process("search", directory, size)
         name = f"{size:,} passages"
         figures += [
             Figure(f"{name}: stored", size / fill_result["seconds"], "passages/s"),
@@ -37,7 +37,7 @@ async def measure(folder: Path) -> list[Figure]:
             Figure(f"{name}: search p95", result["p95"], "ms"),
             Figure(f"{name}: memory of a process that searches", result["memory"], "MiB"),
         ]
-        await asyncio.to_thread(shutil.rmtree, place)
+        await asyncio.to_thread(shutil.rmtree, directory)
     return figures
 
 

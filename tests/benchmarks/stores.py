@@ -91,11 +91,11 @@ async def _best(store: Store, query: Query) -> set[str]:
 async def _copied(folder: Path, files: Store, server: WeaviateSettings) -> list[Figure]:
     """Copy to the server and back into other files, each killed once on its way and begun again."""
     figures = []
-    places: Sequence[tuple[str, str, str]] = (
+    copies: Sequence[tuple[str, str, str]] = (
         ("sqlite to weaviate", str(folder / "stores"), server.collection),
         ("weaviate to sqlite", server.collection, str(folder / "back")),
     )
-    for name, origin, target in places:
+    for name, origin, target in copies:
         stopped_copy = await _copy(origin, target, 3.0)
         started_at = time.perf_counter()
         await _copy(origin, target, None)
@@ -134,11 +134,11 @@ async def _copy(origin: str, target: str, seconds: float | None) -> float:
     return time.perf_counter() - started_at
 
 
-async def _open(place: str) -> Any:
-    if place.startswith("/"):
-        return await open_sqlite(Path(place), "drawn", DIMENSION)
+async def _open(location: str) -> Any:
+    if location.startswith("/"):
+        return await open_sqlite(Path(location), "drawn", DIMENSION)
     # A killed writer keeps its claim for a moment only: the rest of two minutes would be waiting.
-    return await open_weaviate(settings(place), "drawn", DIMENSION, lease_duration_s=3)
+    return await open_weaviate(settings(location), "drawn", DIMENSION, lease_duration_s=3)
 
 
 async def _main(origin: str, target: str) -> None:

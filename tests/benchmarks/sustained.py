@@ -74,13 +74,13 @@ async def measure(folder: Path) -> list[Figure]:
     try:
         # The first one is not counted: it imports what the others find loaded.
         overheard = RecordingEmbedder(embedder)
-        await _refreshed(folder, overheard, 0)
+        await _refresh_once(folder, overheard, 0)
         alone_time, whole_time = Spent(), Spent()
         for number in range(1, ROUNDS + 1):
             with alone_time.measured():
                 await embedder.embed(overheard.texts)
             with whole_time.measured():
-                report = await _refreshed(folder, embedder, number)
+                report = await _refresh_once(folder, embedder, number)
             assert report.passages == len(overheard.texts), report
     finally:
         await embedder.close()
@@ -100,14 +100,14 @@ async def measure(folder: Path) -> list[Figure]:
     ]
 
 
-async def _refreshed(folder: Path, embedder: Embedder, number: int) -> SyncReport:
+async def _refresh_once(folder: Path, embedder: Embedder, number: int) -> SyncReport:
     """Refresh from nothing into files of its own; return how that went."""
-    place = folder / "sustained" / str(number)
+    directory = folder / "sustained" / str(number)
     settings = GitSource(kind="git", url=str(folder / "repository"), include=INCLUDED)
-    store = await open_sqlite(place / "passages", embedder.name, embedder.dimension)
+    store = await open_sqlite(directory / "passages", embedder.name, embedder.dimension)
     try:
-        turns = LockedStore(store, place)
-        source = open_source("code", settings, place)
+        turns = LockedStore(store, directory)
+        source = open_source("code", settings, directory)
         return await refresh(source, turns, embedder, SyncOptions(CHUNK_TOKENS))
     finally:
         await store.close()

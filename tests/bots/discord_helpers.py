@@ -53,7 +53,7 @@ class Inbox:
         self.edits: list[Message] = []
         self.twice = 0
         self.refusals = 0
-        self.news = asyncio.Event()
+        self.arrived = asyncio.Event()
 
     @property
     def texts(self) -> list[str]:
@@ -69,7 +69,7 @@ class Inbox:
             self.twice += 1
         else:
             self.messages.append(message)
-        self.news.set()
+        self.arrived.set()
 
     async def until(self, count: int, timeout: float = 30) -> None:
         await self.until_true(lambda: len(self.messages) >= count, timeout)
@@ -77,8 +77,8 @@ class Inbox:
     async def until_true(self, true: Callable[[], bool], timeout: float = 30) -> None:
         async with asyncio.timeout(timeout):
             while not true():
-                self.news.clear()
-                await self.news.wait()
+                self.arrived.clear()
+                await self.arrived.wait()
 
 
 def settings(peer: DiscordPeer, folder: Path, token: str = "", **changes: object) -> DiscordSettings:

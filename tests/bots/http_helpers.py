@@ -56,7 +56,7 @@ class Harness:
     async def send(self, *events: object) -> list[int]:
         return [(await self.peer.send(self.adapter.port, item))[0] for item in events]
 
-    async def settled(self) -> None:
+    async def wait_until_finished(self) -> None:
         assert await self.processor.drain(60) == 0
 
     async def state(self, number: str = "1") -> tuple[str, str]:

@@ -37,7 +37,7 @@ class Harness:
         async with self.journal.database.connect() as connection:
             return [(row.state, row.reason) for row in (await connection.execute(query)).all()]
 
-    async def settled(self, count: int, timeout: float = 30) -> list[tuple[str, str]]:
+    async def wait_until_finished(self, count: int, timeout: float = 30) -> list[tuple[str, str]]:
         """Wait until so many messages came to their end, and return how."""
         async with asyncio.timeout(timeout):
             while len(results := await self.outcomes()) < count or not {state for state, _ in results} <= {

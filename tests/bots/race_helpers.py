@@ -1,4 +1,4 @@
-"""Races for a place below a post, against two rivals of 3 to 12 s each, on any network.
+"""Races for a position below a post, against two competitors of 3 to 12 s each, on any network.
 
 The whole way is real: the preset's settings, the network's adapter and its peer over sockets, the journal, the line
 from the question to the cited comment, a language model over HTTP. Only the services take as long as they are told, on
@@ -43,13 +43,13 @@ RACES = 44
 AT_ONCE = 8
 CHATS = 32  # so many that hardly ever two posts of one are raced for at the same time
 WARM_UP = 1000
-HOPELESS = range(2000, 2004)  # both rivals are faster than the services can be
-CLOSE = range(3000, 3006)  # the second rival comes right before the services are done
+HOPELESS = range(2000, 2004)  # both competitors are faster than the services can be
+CLOSE = range(3000, 3006)  # the second competitor comes right before the services are done
 AHEAD_S = 0.5
 # The age of a post counts by the clock on the wall, which has nothing to do with that of the races: no post is old.
 LATER_S = 3600.0
 US = "us"
-RIVALS = ("first", "second")
+COMPETITORS = ("first", "second")
 COMMENT = (
     "The pair from Brazil won the diving final today [p1]. What a show, and what a crowd to cheer them on! "
     "Whoever missed it should watch the last two dives again."
@@ -63,9 +63,9 @@ RULES = passage("rules", "A dive of the final is scored by seven judges.", sourc
 
 @dataclass(frozen=True)
 class Race:
-    """Seconds that everything takes: two rivals, the light model, the search, the first tokens."""
+    """Seconds that everything takes: two competitors, the light model, the search, the first tokens."""
 
-    rivals: tuple[float, float]
+    competitors: tuple[float, float]
     light: float
     search: float
     first_token: float
@@ -100,7 +100,7 @@ def key_terms(body: Body) -> str:
 class Clock:
     """What the services themselves took for each race, in seconds."""
 
-    spent: dict[int, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
+    elapsed_s: dict[int, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
 
     @contextmanager
     def timed(self, number: int, stage: str) -> Iterator[None]:
@@ -108,11 +108,11 @@ class Clock:
         try:
             yield
         finally:
-            self.spent[number][stage] = time.monotonic() - started_at
+            self.elapsed_s[number][stage] = time.monotonic() - started_at
 
     def permits(self, number: int) -> bool:
-        """Say whether the services, one after the other, were faster than the slower rival and the deadline."""
-        return sum(self.spent[number].values()) < min(max(drawn(number).rivals), 10.0)
+        """Say whether the services, one after the other, were faster than the slower competitor and the deadline."""
+        return sum(self.elapsed_s[number].values()) < min(max(drawn(number).competitors), 10.0)
 
 
 class SlowPeer(ScriptedPeer):
@@ -169,18 +169,18 @@ class Network(Protocol):
         """Write a post and return its id."""
         ...
 
-    async def reply(self, post: str, rival: str) -> None:
-        """Write a rival's reply below a post."""
+    async def reply(self, post: str, competitor: str) -> None:
+        """Write a competitor's reply below a post."""
         ...
 
     def below(self, post: str) -> Sequence[str]:
-        """Return the bots below a post, rivals and `US`, as the network shows them."""
+        """Return the bots below a post, competitors and `US`, as the network shows them."""
         ...
 
 
 @dataclass
 class Sight:
-    """When rivals' replies were in the journal, by post, and when our own comment was written."""
+    """When competitors' replies were in the journal, by post, and when our own comment was written."""
 
     journaled_at: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     written_at: dict[str, float] = field(default_factory=dict)
@@ -194,9 +194,9 @@ class Sight:
         return take
 
     def counts(self, post: str) -> bool:
-        """Say whether the network had shown us too many rivals before there was anything to post."""
+        """Say whether the network had shown us too many competitors before there was anything to post."""
         return sum(at < self.written_at[post] for at in self.journaled_at[post] if post in self.written_at) >= len(
-            RIVALS
+            COMPETITORS
         )
 
 
@@ -234,22 +234,22 @@ class Series:
 
     async def run(self, chat: str, number: int) -> None:
         post = self.posts[number] = await self.network.post(chat, number, f"Diving, race {number}: who won the final?")
-        rivals = asyncio.gather(
-            *(self._rival(name, at, post) for name, at in zip(RIVALS, drawn(number).rivals, strict=True))
+        competitors = asyncio.gather(
+            *(self._post_reply(name, at, post) for name, at in zip(COMPETITORS, drawn(number).competitors, strict=True))
         )
         # Who comes after us changes nothing any more.
-        while US not in self.network.below(post) and not rivals.done():
+        while US not in self.network.below(post) and not competitors.done():
             await asyncio.sleep(0.05)
         if US in self.network.below(post):
-            rivals.cancel()
+            competitors.cancel()
         with suppress(asyncio.CancelledError):
-            await rivals
+            await competitors
 
-    async def _rival(self, name: str, seconds: float, post: str) -> None:
+    async def _post_reply(self, name: str, seconds: float, post: str) -> None:
         await asyncio.sleep(seconds)
         await self.network.reply(post, name)
 
-    def place(self, number: int) -> int:
+    def position(self, number: int) -> int:
         """Return where we came in: 1 for the first, 0 where we stayed silent."""
         comments = self.network.below(self.posts[number])
         return comments.index(US) + 1 if US in comments else 0
@@ -260,23 +260,23 @@ class Series:
         What comes between our last look and the post nobody can count where the network does not compare: such a race
         is lost, but nobody's fault.
         """
-        places = {number: self.place(number) for number in self.posts}
+        positions = {number: self.position(number) for number in self.posts}
         permitted = [number for number in range(RACES) if self.clock.permits(number)]
-        won = [number for number in permitted if places[number] in (1, 2)]
-        third = [number for number, place in places.items() if place > 2]
-        outputs = [places[number] for number in sorted(places)]
-        print(f"{len(won)} of {len(permitted)} permitted races of {RACES} won; places {outputs}; third in {third}")
+        won = [number for number in permitted if positions[number] in (1, 2)]
+        third = [number for number, position in positions.items() if position > 2]
+        outputs = [positions[number] for number in sorted(positions)]
+        print(f"{len(won)} of {len(permitted)} permitted races of {RACES} won; positions {outputs}; third in {third}")
         print("lost:", {number: self.ends[number] for number in permitted if number not in won})
         counted_ends = [self.ends[number] for number, post in self.posts.items() if self.sight.counts(post)]
         assert len(counted_ends) >= len(HOPELESS)
         assert [end for end in counted_ends if end[0] != "silent" or not WITHHELD.search(end[1])] == []
-        # Nor does it take long to be told of a rival.
-        late_numbers = [number for number in CLOSE if places[number]]
+        # Nor does it take long to be told of a competitor.
+        late_numbers = [number for number in CLOSE if positions[number]]
         assert len(late_numbers) <= 1
-        assert [places[number] for number in HOPELESS] == [0] * len(HOPELESS)
+        assert [positions[number] for number in HOPELESS] == [0] * len(HOPELESS)
         assert len(permitted) > RACES / 2
         assert len(won) / len(permitted) > 0.95
-        silent_ends = [self.ends[number] for number, place in places.items() if not place]
+        silent_ends = [self.ends[number] for number, position in positions.items() if not position]
         assert all(state == "silent" and reason for state, reason in silent_ends), silent_ends
 
 

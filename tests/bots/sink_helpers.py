@@ -43,7 +43,7 @@ async def until(true: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def told_by(sink: Sink, text: str = "some words") -> None:
+async def update_until_stopped(sink: Sink, text: str = "some words") -> None:
     """Go on writing until the sink raises what made it impossible to show what was written before."""
     async with asyncio.timeout(LONGEST_S):
         while True:
@@ -51,7 +51,7 @@ async def told_by(sink: Sink, text: str = "some words") -> None:
             await asyncio.sleep(0.005)
 
 
-async def written_until(sink: Sink, enough: Callable[[], object]) -> int:
+async def update_until(sink: Sink, enough: Callable[[], object]) -> int:
     """Write states much faster than any is shown, ten at once, until it is enough; return how many were written.
 
     Those that end in 0 are the latest wherever another one could be shown.

@@ -49,10 +49,10 @@ async def test_an_owner_steers_a_running_daemon(tmp_path: Path, monkeypatch: pyt
         await asyncio.to_thread(deployment.call, "ingest")
         file = deployment.config
 
-        async def reread() -> Settings:
+        async def load_current_settings() -> Settings:
             return await asyncio.to_thread(load_settings, [file])
 
-        daemon_task = asyncio.create_task(run(await reread(), reload_settings=reread))
+        daemon_task = asyncio.create_task(run(await load_current_settings(), reload_settings=load_current_settings))
         try:
             assert "rotate_keys" in await send_command(telegram, "How do I change the signing key?")
             explanation = await send_command(telegram, "/why")

@@ -169,7 +169,7 @@ async def bot(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[B
         stack.push_async_callback(bot.stop)
         await bot.start()
         # The platform knows a group in which somebody has written.
-        await bot.hears(bot.group(), "hi all")
+        await bot.say_and_wait(bot.group(), "hi all")
         yield bot
 
 
@@ -178,7 +178,7 @@ async def _return_nothing() -> None:
 
 
 def _sender(bot: Bot) -> AlertSender:
-    settings = Settings.model_validate({"alerts": {"chats": [f"{bot.platform}:{bot.group().place}"]}})
+    settings = Settings.model_validate({"alerts": {"chats": [f"{bot.platform}:{bot.group().id}"]}})
     return AlertSender(settings, bot.processor.handler_for, {bot.adapter: asyncio.create_task(_return_nothing())})
 
 

@@ -16,7 +16,7 @@ from core.settings import Settings
 from core.settings.loader import load_settings
 from core.storage.messages import Journal
 from core.types import ConversationKey
-from tests.core.rated import rate
+from tests.core.ratings import rate
 from tests.deployment import README, Deployment
 from tests.peers.telegram import Author, TelegramPeer
 
@@ -131,19 +131,19 @@ async def test_an_owner_has_the_daemon_fit_it(deployment: Deployment, monkeypatc
         deployment.settings["administration"] = {"owners": [f"telegram:{OWNER.id}"]}
         settings = await asyncio.to_thread(load_settings, [deployment.config])
 
-        async def hear(text: str) -> str:
+        async def send_command(text: str) -> str:
             message_count = len(telegram.messages(GROUP))
             telegram.say(GROUP, text, author=OWNER)
             return (await telegram.wait_for_reply(GROUP, SOON_S, count=message_count + 1)).text
 
         async with daemon(settings):
-            assert "there are 10 and 9." in await hear("/threshold auto")
+            assert "there are 10 and 9." in await send_command("/threshold auto")
             await rate_answers(deployment, [], FOREIGN[:1])
-            reply = await hear("/threshold auto")
+            reply = await send_command("/threshold auto")
         assert "The threshold of this chat is now 0." in reply
         assert "it was 0.02." in reply
         value = reply.split(" is now ")[1].split(";")[0]
         async with daemon(settings):
-            assert f"is {value}; in the configuration it is 0.02" in await hear("/threshold")
+            assert f"is {value}; in the configuration it is 0.02" in await send_command("/threshold")
     [entry] = (await asyncio.to_thread(deployment.json, "audit"))["entries"]
     assert (entry["author_id"], entry["before"], entry["after"]) == (str(OWNER.id), "0.02", value)

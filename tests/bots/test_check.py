@@ -263,7 +263,7 @@ async def test_probes_run_together_and_their_failures_are_findings(tmp_path: Pat
         await barrier.wait()
         raise RuntimeError("refused by https://api.telegram.org/bot123456:ABCDEF/getMe")
 
-    async def wordless() -> str:
+    async def fail_without_text() -> str:
         raise ConnectionResetError
 
     async def slow() -> str:
@@ -271,7 +271,7 @@ async def test_probes_run_together_and_their_failures_are_findings(tmp_path: Pat
         await asyncio.Event().wait()
         return ""
 
-    probes = (Probe("good", good), Probe("bad", bad), Probe("wordless", wordless), Probe("slow", slow))
+    probes = (Probe("good", good), Probe("bad", bad), Probe("wordless", fail_without_text), Probe("slow", slow))
     findings = await check(settings(tmp_path), live=True, probes=probes, probe_timeout_s=2)
     assert findings[-4:] == [
         Finding("ok", "good", "answered"),

@@ -98,17 +98,17 @@ class TestDiscord:
 
     async def test_permissions_in_a_channel(self, tmp_path: Path) -> None:
         async with DiscordPeer() as peer:
-            room, hidden_channel = peer.channel(), peer.channel()
-            chats = [f"discord:{room}", f"discord:{hidden_channel}", "discord:99"]
+            channel_id, hidden_channel = peer.channel(), peer.channel()
+            chats = [f"discord:{channel_id}", f"discord:{hidden_channel}", "discord:99"]
             peer.channels[hidden_channel].lacking = {"view"}
-            peer.channels[room].lacking = {"send", "history"}
+            peer.channels[channel_id].lacking = {"send", "history"}
             _, some, none, unknown = await self.check(peer, tmp_path, {}, chats=chats)
             assert {some.level, none.level, unknown.level} == {"error"}
-            assert f"channel {room}: the bot lacks Send Messages, Read Message History" in some.text
+            assert f"channel {channel_id}: the bot lacks Send Messages, Read Message History" in some.text
             assert f"channel {hidden_channel}: the bot lacks View Channels" in none.text
             assert f"client_id={peer.application}&scope=bot+applications.commands" in some.text
             assert "channel 99" in unknown.text
-            peer.channels[room].lacking.clear()
+            peer.channels[channel_id].lacking.clear()
             assert len(await self.check(peer, tmp_path, {}, chats=chats[:1])) == 1
 
     @pytest.mark.parametrize(("section", "gate", "expected_text"), [

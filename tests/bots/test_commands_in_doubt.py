@@ -91,15 +91,15 @@ async def test_a_further_part_of_an_answer_to_a_command_of_discord_is_looked_for
         peer.gateway.beat_ms, peer.acknowledge_s = 5000, 30
         adapter = DiscordAdapter(settings(peer, tmp_path), Positions(), DISCORD_PACE)
         async with listening(peer, adapter, inbox.receive):
-            room = peer.channel()
+            channel_id = peer.channel()
             registered = peer.commands
             assert registered
             option = next(item for item in registered if item["name"] == "ask")["options"][0]["name"]
-            await peer.command(room, "ask", **{option: "How?"})
+            await peer.command(channel_id, "ask", **{option: "How?"})
             await inbox.until_true(lambda: bool(inbox.messages))
             sink = adapter.sink(inbox.messages[0], DeliveryLog())
             await sink.open()
             peer.fail(FOLLOW_UP, drop="after")
             await sink.finish(Reply(LONG))
-            texts = [message.content for message in peer.messages(room)]
+            texts = [message.content for message in peer.messages(channel_id)]
             assert len(texts) == len(set(texts)) > 2

@@ -31,7 +31,7 @@ UNKNOWN = Estimate(None, None, None)
 
 
 class ScriptedJudge(LanguageModelPeer):
-    """Scores an answer by the words that it has, and by its place as `bias` says. `reply` may spoil the JSON."""
+    """Scores an answer by the words that it has, and by its position as `bias` says. `reply` may spoil the JSON."""
 
     def __init__(self, spoil: Callable[[Body, str], str] = lambda _, reply: reply, bias: Sequence[int] = ()) -> None:
         super().__init__(reply=self._judge)
@@ -39,11 +39,13 @@ class ScriptedJudge(LanguageModelPeer):
 
     def _judge(self, body: Body) -> str:
         request = body["messages"][1]["content"]
-        verdict = {}
-        for place, (label, text) in enumerate(ANSWER.findall(request)):
-            worth = 1 + ("pip" in text) + ("Python" in text) + (self._bias[place] if place < len(self._bias) else 0)
-            verdict[label] = {"reason": f"{len(text)} characters", **dict.fromkeys(CRITERIA, min(5, worth))}
-        return self._spoil(body, f"Here you are:\n{json.dumps(verdict)}")
+        scores_by_label = {}
+        for position, (label, text) in enumerate(ANSWER.findall(request)):
+            worth = (
+                1 + ("pip" in text) + ("Python" in text) + (self._bias[position] if position < len(self._bias) else 0)
+            )
+            scores_by_label[label] = {"reason": f"{len(text)} characters", **dict.fromkeys(CRITERIA, min(5, worth))}
+        return self._spoil(body, f"Here you are:\n{json.dumps(scores_by_label)}")
 
 
 def _write_questions(path: Path, count: int) -> Path:
@@ -114,7 +116,7 @@ async def test_twenty_questions_and_four_systems(corpus: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("bias", [(2, 1, 0, 0), (0, 0, 0, 2)])
-async def test_a_place_that_the_judge_prefers_changes_no_winner(
+async def test_a_position_that_the_judge_prefers_changes_no_winner(
     bias: Sequence[int], data: Path, corpus: Path, tmp_path: Path
 ) -> None:
     async with Writer() as writer, ScriptedJudge(bias=bias) as judge:
@@ -122,7 +124,7 @@ async def test_a_place_that_the_judge_prefers_changes_no_winner(
         comparison = await _compare(deployment, data, corpus, "--systems", ",".join(SYSTEMS))
     overall = {name: comparison["systems"][name][OVERALL]["value"] for name in SYSTEMS}
     assert max(overall, key=lambda name: overall[name]) == "parallel"
-    # The passes contradict each other where the place decides, and the output says so.
+    # The passes contradict each other where the position decides, and the output says so.
     assert comparison["agreement"]["same_winner"] < 1
 
 
@@ -195,8 +197,8 @@ async def test_an_answer_that_failed_gets_nothing(data: Path, corpus: Path, tmp_
     async with Writer() as writer, ScriptedJudge() as judge:
         comparison = await _compare(_deployment(tmp_path, writer, judge), data, corpus, "--systems", "single,simple")
     assert comparison["systems"]["single"]["failed"] == 1
-    [verdict] = [item for item in comparison["judgements"] if (item["id"], item["pass"]) == ("long", 1)]
-    assert set(verdict["scores"]["single"].values()) == {0}
+    [judgement] = [item for item in comparison["judgements"] if (item["id"], item["pass"]) == ("long", 1)]
+    assert set(judgement["scores"]["single"].values()) == {0}
     assert "25000 characters" in next(item["error"] for item in comparison["answers"] if item["id"] == "long")
 
 

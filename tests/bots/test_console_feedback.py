@@ -30,7 +30,7 @@ def deployment(tmp_path: Path) -> Deployment:
     return Deployment(tmp_path, {"sources": {"docs": {"kind": "files", "path": str(tmp_path / "docs")}}})
 
 
-class Rated:
+class RecordedConversation:
     """A conversation, with the questions that were answered."""
 
     def __init__(self, deployment: Deployment) -> None:
@@ -44,7 +44,7 @@ class Rated:
         await sink.finish(reply)
         return reply
 
-    async def hear(self, line: str) -> str:
+    async def type_line(self, line: str) -> str:
         """Return what is shown to a line."""
         begun = self.out.tell()
         await self.conversation.process_line(line)
@@ -52,36 +52,36 @@ class Rated:
 
 
 async def test_a_line_is_feedback_only_where_it_says_so(deployment: Deployment) -> None:
-    rated = Rated(deployment)
-    async with rated.conversation:
-        assert await rated.hear("is /good a command?") == "Call it."
-    rated = Rated(deployment)
-    async with rated.conversation:
+    session = RecordedConversation(deployment)
+    async with session.conversation:
+        assert await session.type_line("is /good a command?") == "Call it."
+    session = RecordedConversation(deployment)
+    async with session.conversation:
         for line in ("/good", "/bad wrong", "/again"):
-            assert await rated.hear(line) == NO_ANSWER
-        await rated.hear(QUESTION)
+            assert await session.type_line(line) == NO_ANSWER
+        await session.type_line(QUESTION)
         for line in ("/bad because", "/good wrong"):
-            assert await rated.hear(line) == USAGE
+            assert await session.type_line(line) == USAGE
     assert not (deployment.folder / "data" / "journal.db").exists(), "nothing was said, so nothing is kept"
 
 
 async def test_an_answer_is_rated_changed_taken_back_and_made_once_more(deployment: Deployment) -> None:
-    rated = Rated(deployment)
-    async with rated.conversation:
-        await rated.hear(QUESTION)
+    session = RecordedConversation(deployment)
+    async with session.conversation:
+        await session.type_line(QUESTION)
         lines = ("/good", "/bad", "/bad", "/bad outdated")
-        assert [await rated.hear(line) for line in lines] == [
+        assert [await session.type_line(line) for line in lines] == [
             ENGLISH.rated_up.format(up=1, down=0),
             ENGLISH.rated_down.format(up=0, down=1),
             ENGLISH.rating_removed.format(up=0, down=0),
             ENGLISH.reason_noted,
         ]
-        assert (await rated.hear("/again")).split("\n") == [ENGLISH.retrying, "Call that."]
-        retry_question = rated.questions[-1]
+        assert (await session.type_line("/again")).split("\n") == [ENGLISH.retrying, "Call that."]
+        retry_question = session.questions[-1]
         assert isinstance(retry_question, RetryQuestion)
         assert [turn.text for turn in retry_question.history] == [QUESTION, "Call it.", ENGLISH.complaints["outdated"]]
-        assert await rated.hear("/again") == ENGLISH.already_retried
-        assert len(rated.questions) == 2
+        assert await session.type_line("/again") == ENGLISH.already_retried
+        assert len(session.questions) == 2
 
 
 def test_what_is_said_in_the_terminal_is_shown_and_becomes_labels(deployment: Deployment) -> None:

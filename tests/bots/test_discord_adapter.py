@@ -78,38 +78,38 @@ async def test_a_missing_token_is_named(peer: DiscordPeer, tmp_path: Path) -> No
 
 
 async def test_what_is_said_in_channels_threads_and_private(peer: DiscordPeer, make: Make) -> None:
-    room = peer.channel()
+    channel_id = peer.channel()
     forum = peer.channel(15)
     inbox = Inbox()
     async with listening(peer, make(), inbox.receive):
-        first = await peer.say(room, f"{peer.mention}, what is it?")
-        await peer.say(room, "nice weather")
+        first = await peer.say(channel_id, f"{peer.mention}, what is it?")
+        await peer.say(channel_id, "nice weather")
         thread = await peer.thread(forum)
         await peer.say(thread, f"<@!{peer.me.id}> and <@1001> here?")
         await peer.say(peer.channel(private=True), "hello?")
-        await peer.say(room, f"<@&{peer.role}> all of you?")
+        await peer.say(channel_id, f"<@&{peer.role}> all of you?")
         await inbox.until(5)
     message, chatter, post, private, role = inbox.messages
     assert (message.id, message.text, message.addressed, message.private) == (first, "what is it?", True, False)
-    assert (message.key.platform, message.key.chat, message.key.thread) == ("discord", room, "")
+    assert (message.key.platform, message.key.chat, message.key.thread) == ("discord", channel_id, "")
     assert (message.author, message.author_id, message.bot) == ("Ann", "1001", peer.me.id)
     assert abs(message.sent_at.timestamp() - time.time()) < 60
     assert not chatter.addressed
     assert (post.key.chat, post.key.thread, post.addressed, post.text) == (forum, thread, True, "and @Ann here?")
     assert (private.private, private.addressed, private.text) == (True, True, "hello?")
     assert (role.addressed, role.text) == (True, "all of you?")
-    assert not peer.called("GET /channels/{}"), "the gateway said it all"
+    assert not peer.get_calls("GET /channels/{}"), "the gateway said it all"
 
 
 async def test_a_reply_is_addressed_and_quotes(peer: DiscordPeer, make: Make) -> None:
-    room = peer.channel()
+    channel_id = peer.channel()
     inbox = Inbox()
     async with listening(peer, make(), inbox.receive):
-        ours = await peer.say(room, "It is a *library*.", author=peer.me)
-        hers = await peer.say(room, "the error says E42", author=BEA)
-        await peer.say(room, "which one?", reply_to=ours)
-        await peer.say(room, "no idea", reply_to=hers)
-        await peer.say(room, f"{peer.mention}", reply_to=hers)
+        ours = await peer.say(channel_id, "It is a *library*.", author=peer.me)
+        hers = await peer.say(channel_id, "the error says E42", author=BEA)
+        await peer.say(channel_id, "which one?", reply_to=ours)
+        await peer.say(channel_id, "no idea", reply_to=hers)
+        await peer.say(channel_id, f"{peer.mention}", reply_to=hers)
         await inbox.until(4)
     _, to_us, to_her, about_hers = inbox.messages
     assert (to_us.addressed, to_us.reply_to, to_us.quoted) == (True, ours, "It is a *library*.")
@@ -118,15 +118,15 @@ async def test_a_reply_is_addressed_and_quotes(peer: DiscordPeer, make: Make) ->
 
 
 async def test_bots_webhooks_and_service_messages_are_ignored(peer: DiscordPeer, make: Make) -> None:
-    room = peer.channel()
+    channel_id = peer.channel()
     adapter, inbox = make(), Inbox()
     async with listening(peer, adapter, inbox.receive):
-        await peer.say(room, f"{peer.mention} loop?", author=OTHER_BOT)
-        await peer.say(room, f"{peer.mention} loop?", webhook=True)
-        await peer.say(room, f"{peer.mention} loop?", author=peer.me)
-        await peer.say(room, "joined", kind=7)
-        await peer.say(room, "")
-        await peer.say(room, "real")
+        await peer.say(channel_id, f"{peer.mention} loop?", author=OTHER_BOT)
+        await peer.say(channel_id, f"{peer.mention} loop?", webhook=True)
+        await peer.say(channel_id, f"{peer.mention} loop?", author=peer.me)
+        await peer.say(channel_id, "joined", kind=7)
+        await peer.say(channel_id, "")
+        await peer.say(channel_id, "real")
         await inbox.until(1)
     assert inbox.texts == ["real"]
     assert adapter.skipped["written by a bot"] == 2
@@ -135,10 +135,10 @@ async def test_bots_webhooks_and_service_messages_are_ignored(peer: DiscordPeer,
 
 
 async def test_in_a_thread_mentions_and_replies_address_and_the_rest_may_follow(peer: DiscordPeer, make: Make) -> None:
-    room = peer.channel()
+    channel_id = peer.channel()
     inbox = Inbox()
     async with listening(peer, make(), inbox.receive):
-        thread = await peer.thread(room)
+        thread = await peer.thread(channel_id)
         ours = await peer.say(thread, "an answer", author=peer.me)
         await peer.say(thread, "and on Windows?")
         await peer.say(thread, "<@1002> do you know?")
@@ -148,38 +148,38 @@ async def test_in_a_thread_mentions_and_replies_address_and_the_rest_may_follow(
         await inbox.until(5)
     assert [message.addressed for message in inbox.messages] == [False, False, False, False, True]
     assert [message.is_shared_thread for message in inbox.messages] == [True, False, True, False, True]
-    off = Inbox()
-    async with listening(peer, make(follow_threads=False), off.receive):
+    later_inbox = Inbox()
+    async with listening(peer, make(follow_threads=False), later_inbox.receive):
         await peer.say(thread, "switched off?")
-        await off.until(1)
-    assert off.messages[-1].is_shared_thread is False
+        await later_inbox.until(1)
+    assert later_inbox.messages[-1].is_shared_thread is False
 
 
 async def test_edits_are_handed_on_and_unfolded_links_are_not(peer: DiscordPeer, make: Make) -> None:
-    room = peer.channel()
+    channel_id = peer.channel()
     inbox = Inbox()
     async with listening(peer, make(), inbox.receive):
-        number = await peer.say(room, f"{peer.mention} how?")
-        await peer.edit(room, number, f"{peer.mention} how?", silently=True)
-        await peer.edit(room, number, f"{peer.mention} how on Linux?")
+        number = await peer.say(channel_id, f"{peer.mention} how?")
+        await peer.edit(channel_id, number, f"{peer.mention} how?", silently=True)
+        await peer.edit(channel_id, number, f"{peer.mention} how on Linux?")
         await inbox.until_true(lambda: bool(inbox.edits))
     assert [(edit.id, edit.text) for edit in inbox.edits] == [(number, "how on Linux?")]
 
 
 async def test_a_short_break_is_resumed_without_loss(peer: DiscordPeer, make: Make) -> None:
-    room = peer.channel()
+    channel_id = peer.channel()
     inbox = Inbox()
     async with listening(peer, make(), inbox.receive):
-        await peer.say(room, "one")
+        await peer.say(channel_id, "one")
         await inbox.until(1)
         peer.gateway.drop()
-        await peer.say(room, "two")
+        await peer.say(channel_id, "two")
         await inbox.until(2)
         await peer.gateway.tell(RECONNECT)
-        await peer.say(room, "three")
+        await peer.say(channel_id, "three")
         await inbox.until(3)
         await peer.gateway.tell(INVALID, True)
-        await peer.say(room, "four")
+        await peer.say(channel_id, "four")
         await inbox.until(4)
         await peer.gateway.tell(HEARTBEAT)
     assert inbox.texts == ["one", "two", "three", "four"]
@@ -187,47 +187,47 @@ async def test_a_short_break_is_resumed_without_loss(peer: DiscordPeer, make: Ma
 
 
 async def test_a_lost_session_is_caught_up_from_the_history(peer: DiscordPeer, make: Make) -> None:
-    room = peer.channel()
+    channel_id = peer.channel()
     inbox = Inbox()
     async with listening(peer, make(), inbox.receive):
-        await peer.say(room, "one")
+        await peer.say(channel_id, "one")
         await inbox.until(1)
         peer.gateway.forget()
         peer.gateway.drop()
-        await peer.say(room, "two")
+        await peer.say(channel_id, "two")
         await inbox.until(2)
         await peer.wait_until(lambda: peer.gateway.identified == 2, 30)
         await peer.gateway.tell(INVALID, False)
-        await peer.say(room, "three")
+        await peer.say(channel_id, "three")
         await inbox.until(3)
     assert inbox.texts == ["one", "two", "three"]
     assert peer.gateway.identified == 3
 
 
 async def test_after_a_restart_every_channel_is_read_on(peer: DiscordPeer, make: Make, positions: Positions) -> None:
-    room, quiet, private = peer.channel(), peer.channel(), peer.channel(private=True)
-    old_message = await peer.say(room, f"{peer.mention} before the bot ever ran?", at=time.time() - 60)
+    channel_id, unread_channel, private = peer.channel(), peer.channel(), peer.channel(private=True)
+    old_message = await peer.say(channel_id, f"{peer.mention} before the bot ever ran?", at=time.time() - 60)
     inbox = Inbox()
     async with listening(peer, make(), inbox.receive):
-        await peer.say(room, "one")
+        await peer.say(channel_id, "one")
         await peer.say(private, "two")
         await inbox.until(2)
-        thread = await peer.thread(room)
+        thread = await peer.thread(channel_id)
         await peer.say(thread, "three")
         await inbox.until(3)
     for n in range(130):
-        await peer.say(room, f"missed {n}")
-    await peer.say(quiet, "in a channel never seen")
+        await peer.say(channel_id, f"missed {n}")
+    await peer.say(unread_channel, "in a channel never seen")
     await peer.say(private, "in private")
     await peer.say(thread, "in a thread")
-    await peer.say(room, f"{peer.mention} edited", edited_timestamp="2026-01-01T00:00:00+00:00")
+    await peer.say(channel_id, f"{peer.mention} edited", edited_timestamp="2026-01-01T00:00:00+00:00")
     later_inbox = Inbox()
     async with listening(peer, make(), later_inbox.receive):
         await later_inbox.until(134)
-        await peer.say(room, "live")
+        await peer.say(channel_id, "live")
         await later_inbox.until(135)
     assert [
-        message.text for message in later_inbox.messages if message.key.chat == room and not message.key.thread
+        message.text for message in later_inbox.messages if message.key.chat == channel_id and not message.key.thread
     ] == [
         *(f"missed {n}" for n in range(130)),
         "edited",
@@ -238,7 +238,7 @@ async def test_after_a_restart_every_channel_is_read_on(peer: DiscordPeer, make:
     assert old_message not in [message.id for message in [*inbox.messages, *later_inbox.messages]]
     third = Inbox()
     async with listening(peer, make(), third.receive):
-        await peer.say(room, "only this")
+        await peer.say(channel_id, "only this")
         await third.until(1)
     assert third.texts == ["only this"]
 
@@ -259,7 +259,7 @@ async def test_a_private_chat_begun_while_the_bot_was_away_is_read_from_its_begi
         await inbox.until(4)
     assert inbox.texts == ["asked while nobody was there", "and again", "hello?", "live"]
     assert inbox.twice == 0
-    assert len(peer.called("GET /channels/{}/messages")) == 1, "its history is read once"
+    assert len(peer.get_calls("GET /channels/{}/messages")) == 1, "its history is read once"
 
 
 async def test_a_new_private_chat_is_heard_where_nothing_is_caught_up(peer: DiscordPeer, make: Make) -> None:
@@ -309,26 +309,26 @@ async def test_a_new_private_chat_is_read_on_where_a_position_could_not_be_saved
 
 
 async def test_what_is_too_old_is_not_read(peer: DiscordPeer, make: Make, positions: Positions) -> None:
-    room = peer.channel()
+    channel_id = peer.channel()
     positions.saved[f"{peer.me.id}:since"] = 1
-    await peer.say(room, "yesterday?", at=time.time() - 7200)
-    await peer.say(room, "just now?", at=time.time() - 60)
+    await peer.say(channel_id, "yesterday?", at=time.time() - 7200)
+    await peer.say(channel_id, "just now?", at=time.time() - 60)
     inbox = Inbox()
     async with listening(peer, make(catch_up_hours=1), inbox.receive):
         await inbox.until(1)
-        await peer.say(room, "live")
+        await peer.say(channel_id, "live")
         await inbox.until(2)
     assert inbox.texts == ["just now?", "live"]
     none = Inbox()
-    await peer.say(room, "missed")
+    await peer.say(channel_id, "missed")
     async with listening(peer, make(catch_up_hours=0), none.receive):
-        await peer.say(room, "live again")
+        await peer.say(channel_id, "live again")
         await none.until(1)
     assert none.texts == ["live again"]
 
 
 async def test_killed_while_receiving_it_is_read_again(peer: DiscordPeer, make: Make) -> None:
-    room = peer.channel()
+    channel_id = peer.channel()
     start_event = asyncio.Event()
 
     async def hang(_: object) -> None:
@@ -336,7 +336,7 @@ async def test_killed_while_receiving_it_is_read_again(peer: DiscordPeer, make: 
         await asyncio.Event().wait()
 
     async with listening(peer, make(), hang):
-        await peer.say(room, "one")
+        await peer.say(channel_id, "one")
         await asyncio.wait_for(start_event.wait(), 30)
     inbox = Inbox()
     async with listening(peer, make(), inbox.receive):
@@ -347,41 +347,41 @@ async def test_killed_while_receiving_it_is_read_again(peer: DiscordPeer, make: 
 async def test_a_failing_receiver_or_position_holds_everything_back(
     peer: DiscordPeer, make: Make, positions: Positions
 ) -> None:
-    room = peer.channel()
+    channel_id = peer.channel()
     inbox = Inbox()
     inbox.refusals = 3
     async with listening(peer, make(), inbox.receive):
-        await peer.say(room, "one")
+        await peer.say(channel_id, "one")
         positions.refusals = 2
-        await peer.say(room, "two")
+        await peer.say(channel_id, "two")
         await inbox.until(2)
     assert inbox.texts == ["one", "two"]
 
 
 async def test_malformed_events_lose_no_others(peer: DiscordPeer, make: Make, caplog: pytest.LogCaptureFixture) -> None:
-    room = peer.channel()
+    channel_id = peer.channel()
     adapter, inbox = make(), Inbox()
     async with listening(peer, adapter, inbox.receive):
-        await peer.say(room, "one")
+        await peer.say(channel_id, "one")
         await inbox.until(1)
         for event in (
             {},
             {"id": "x"},
-            {"id": "1", "channel_id": room, "author": {"id": 5}, "mentions": 7, "content": "x"},
+            {"id": "1", "channel_id": channel_id, "author": {"id": 5}, "mentions": 7, "content": "x"},
         ):
             await peer.gateway.emit("MESSAGE_CREATE", event)
         await peer.gateway.emit("THREAD_CREATE", {"type": 11, "id": "4"})
         await peer.gateway.emit("GUILD_CREATE", {"id": "3", "channels": [{"id": None}]})
         await peer.gateway.emit("INTERACTION_CREATE", {"type": 2})
         await peer.gateway.emit("NEW_KIND", {"a": 1})
-        await peer.say(room, "two")
+        await peer.say(channel_id, "two")
         await inbox.until(2)
         assert peer.gateway.identified == 1
         await peer.gateway.raw("{not json")
-        await peer.say(room, "three")
+        await peer.say(channel_id, "three")
         await inbox.until(3)
         await peer.gateway.raw('{"op": 10, "d": null}')
-        await peer.say(room, "four")
+        await peer.say(channel_id, "four")
         await inbox.until(4)
     assert inbox.texts == ["one", "two", "three", "four"]
     assert inbox.twice == 0
@@ -392,9 +392,9 @@ async def test_malformed_events_lose_no_others(peer: DiscordPeer, make: Make, ca
 async def test_a_failed_handshake_is_tried_again(peer: DiscordPeer, make: Make, mishap: str) -> None:
     setattr(peer.gateway, mishap, 2)
     inbox = Inbox()
-    room = peer.channel()
+    channel_id = peer.channel()
     async with listening(peer, make(), inbox.receive):
-        await peer.say(room, "one")
+        await peer.say(channel_id, "one")
         await inbox.until(1)
     assert len(peer.gateway.handshakes) >= 3
 
@@ -418,10 +418,10 @@ async def test_no_more_sessions_than_discord_allows(peer: DiscordPeer, make: Mak
     adapter = make()
     await adapter.open()
     task = asyncio.create_task(adapter.listen(Inbox().receive))
-    await peer.wait_until(lambda: bool(peer.called("GET /gateway/bot")), 30)
+    await peer.wait_until(lambda: bool(peer.get_calls("GET /gateway/bot")), 30)
     await asyncio.sleep(0.4)
     assert peer.gateway.handshakes == []
-    assert len(peer.called("GET /gateway/bot")) == 1
+    assert len(peer.get_calls("GET /gateway/bot")) == 1
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await adapter.close()
@@ -431,12 +431,12 @@ async def test_without_the_content_intent_it_goes_on_and_says_so(
     peer: DiscordPeer, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     peer.gateway.granted = 0
-    room = peer.channel()
+    channel_id = peer.channel()
     inbox = Inbox()
     with caplog.at_level(logging.WARNING, "bots"):
         async with listening(peer, make(), inbox.receive):
-            await peer.say(room, "not to be read")
-            await peer.say(room, f"{peer.mention} to be read")
+            await peer.say(channel_id, "not to be read")
+            await peer.say(channel_id, f"{peer.mention} to be read")
             await peer.say(peer.channel(private=True), "and this")
             await inbox.until(2)
     assert inbox.texts == ["to be read", "and this"]
@@ -470,10 +470,10 @@ async def test_a_token_that_was_reset_ends_it(peer: DiscordPeer, make: Make) -> 
 
 async def test_one_refusal_of_a_good_token_does_not_end_it(peer: DiscordPeer, make: Make) -> None:
     peer.gateway.close_with = [4004]
-    room = peer.channel()
+    channel_id = peer.channel()
     inbox = Inbox()
     async with listening(peer, make(), inbox.receive):
-        await peer.say(room, "still here")
+        await peer.say(channel_id, "still here")
         await inbox.until(1)
     assert peer.gateway.identified == 2
 
@@ -496,7 +496,7 @@ async def test_open_waits_for_the_network_and_says_so_once(
     adapter = make()
     with caplog.at_level(logging.INFO, "bots"):
         await adapter.open()
-    assert len(peer.called("GET /users/@me")) == 5
+    assert len(peer.get_calls("GET /users/@me")) == 5
     assert caplog.text.count("discord.opening_stopped") == 2, "one line per kind of failure"
     assert "discord.opening_resumed" in caplog.text
     await adapter.close()
@@ -552,14 +552,14 @@ async def test_nothing_is_left_behind(peer: DiscordPeer, make: Make) -> None:
 
 async def test_an_unknown_channel_is_asked_for_once(peer: DiscordPeer, make: Make) -> None:
     inbox = Inbox()
-    room = peer.channel()
+    channel_id = peer.channel()
     async with listening(peer, make(), inbox.receive):
-        late_channel = peer.channel(parent=room)
+        late_channel = peer.channel(parent=channel_id)
         await peer.say(late_channel, f"{peer.mention} one")
         await peer.say(late_channel, f"{peer.mention} two")
         await inbox.until(2)
-    assert [(message.key.chat, message.key.thread) for message in inbox.messages] == [(room, late_channel)] * 2
-    assert len(peer.called("GET /channels/{}")) == 1
+    assert [(message.key.chat, message.key.thread) for message in inbox.messages] == [(channel_id, late_channel)] * 2
+    assert len(peer.get_calls("GET /channels/{}")) == 1
     assert peer.channels[late_channel].kind != PRIVATE
 
 
@@ -567,21 +567,21 @@ async def test_hidden_channels_are_asked_for_once_and_outages_in_between_lose_no
     peer: DiscordPeer, make: Make, positions: Positions
 ) -> None:
     positions.saved[f"{peer.me.id}:since"] = 1
-    rooms = [peer.channel() for _ in range(20)]
-    for room in rooms:
-        await peer.say(room, f"missed in {room}")
-    peer.channels[rooms[3]].lacking.add("view")
+    channel_ids = [peer.channel() for _ in range(20)]
+    for channel_id in channel_ids:
+        await peer.say(channel_id, f"missed in {channel_id}")
+    peer.channels[channel_ids[3]].lacking.add("view")
     data = {"message": "You are being rate limited.", "retry_after": 0.05, "global": True}
     peer.fail("GET /channels/{}/messages", 429, times=3, body=data, headers={"Via": "1.1 google"})
     peer.fail("GET /channels/{}/messages", drop="before", times=2)
     inbox = Inbox()
     async with listening(peer, make(), inbox.receive):
         await inbox.until(19)
-        refused_calls = [call for call in peer.called("GET /channels/{}/messages") if call.status == 403]
+        refused_calls = [call for call in peer.get_calls("GET /channels/{}/messages") if call.status == 403]
         await peer.gateway.tell(INVALID, False)
-        await peer.say(rooms[0], "live")
+        await peer.say(channel_ids[0], "live")
         await inbox.until(20)
-        assert len([call for call in peer.called("GET /channels/{}/messages") if call.status == 403]) == len(
+        assert len([call for call in peer.get_calls("GET /channels/{}/messages") if call.status == 403]) == len(
             refused_calls
         )
     assert len(refused_calls) == 1

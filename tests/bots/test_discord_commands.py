@@ -85,9 +85,9 @@ async def start(peer: DiscordPeer, tmp_path: Path) -> AsyncIterator[Start]:
         yield started
 
 
-async def run_command(peer: DiscordPeer, room: str, name: str, author: Author, **options: Any) -> Interaction:
+async def run_command(peer: DiscordPeer, channel_id: str, name: str, author: Author, **options: Any) -> Interaction:
     """Give a command and wait for its answer."""
-    command = await peer.command(room, name, author, **options)
+    command = await peer.command(channel_id, name, author, **options)
     await peer.wait_until(lambda: command.response_message is not None and bool(command.response_message.content), 30)
     return command
 
@@ -144,20 +144,20 @@ def test_suggestions_begin_with_what_is_typed() -> None:
 
 
 async def test_an_owner_is_answered_for_their_eyes_alone(peer: DiscordPeer, start: Start) -> None:
-    dispatcher, room = await start(), peer.channel()
-    command = await run_command(peer, room, "mode", OWNER, mode="auto")
+    dispatcher, channel_id = await start(), peer.channel()
+    command = await run_command(peer, channel_id, "mode", OWNER, mode="auto")
     assert command.hidden
     assert command.response_message is not None
     assert command.response_message.content == "The mode of this chat is now `auto`; it was `mention`."
-    assert dispatcher.context.overrides.mode(f"discord:{room}") == "auto"
-    public = await run_command(peer, room, "ask", ANN, question="How?")
+    assert dispatcher.context.overrides.mode(f"discord:{channel_id}") == "auto"
+    public = await run_command(peer, channel_id, "ask", ANN, question="How?")
     assert not public.hidden
 
 
 async def test_the_handler_checks_whatever_the_menu_shows(peer: DiscordPeer, start: Start) -> None:
-    dispatcher, room = await start(), peer.channel()
+    dispatcher, channel_id = await start(), peer.channel()
     for person, bits in ((ANN, 0), (BOSS, MANAGE_GUILD)):
-        interaction = await run_command(peer, room, "pause", person, permissions=bits)
+        interaction = await run_command(peer, channel_id, "pause", person, permissions=bits)
         assert interaction.hidden
         assert interaction.response_message is not None
         assert interaction.response_message.content == "Only people who look after this bot here may do that."
@@ -169,14 +169,14 @@ async def test_the_handler_checks_whatever_the_menu_shows(peer: DiscordPeer, sta
 
 
 async def test_who_manages_the_server_may_when_allowed(peer: DiscordPeer, start: Start) -> None:
-    dispatcher, room = await start(platform_admins=True), peer.channel()
-    pause_reply = await run_command(peer, room, "pause", BOSS, permissions=MANAGE_GUILD, minutes="5")
+    dispatcher, channel_id = await start(platform_admins=True), peer.channel()
+    pause_reply = await run_command(peer, channel_id, "pause", BOSS, permissions=MANAGE_GUILD, minutes="5")
     assert pause_reply.response_message is not None
     assert pause_reply.response_message.content.startswith("I am silent in this chat until")
-    interaction = await run_command(peer, room, "resume", ANN, permissions=2048)
+    interaction = await run_command(peer, channel_id, "resume", ANN, permissions=2048)
     assert interaction.response_message is not None
     assert interaction.response_message.content.startswith("Only")
-    assert dispatcher.context.overrides.paused_until(f"discord:{room}")
+    assert dispatcher.context.overrides.paused_until(f"discord:{channel_id}")
 
 
 async def test_names_of_sources_are_completed(peer: DiscordPeer, start: Start) -> None:
@@ -187,45 +187,45 @@ async def test_names_of_sources_are_completed(peer: DiscordPeer, start: Start) -
 
 
 async def test_all_parts_of_a_long_hidden_answer_are_hidden(peer: DiscordPeer, start: Start) -> None:
-    dispatcher, room = await start(), peer.channel()
+    dispatcher, channel_id = await start(), peer.channel()
     command = Message(
-        "1", ConversationKey("discord", room), OWNER.id, "Owner", "x" * 200, datetime.now(UTC), command="mode"
+        "1", ConversationKey("discord", channel_id), OWNER.id, "Owner", "x" * 200, datetime.now(UTC), command="mode"
     )
     for number in range(30):
-        await dispatcher.context.overrides.change(command, f"discord:{room}", f"note {number}", "y" * 150)
-    request = await run_command(peer, room, "audit", OWNER, entries="30")
-    await peer.wait_until(lambda: len(peer.messages(room)) > 3, 30)
+        await dispatcher.context.overrides.change(command, f"discord:{channel_id}", f"note {number}", "y" * 150)
+    request = await run_command(peer, channel_id, "audit", OWNER, entries="30")
+    await peer.wait_until(lambda: len(peer.messages(channel_id)) > 3, 30)
     assert request.hidden
-    assert all(message.flags & EPHEMERAL for message in peer.messages(room))
+    assert all(message.flags & EPHEMERAL for message in peer.messages(channel_id))
 
 
 async def test_a_hidden_answer_never_goes_into_the_channel(peer: DiscordPeer, start: Start) -> None:
-    dispatcher, room = await start(), peer.channel()
+    dispatcher, channel_id = await start(), peer.channel()
     peer.fail("POST /interactions/{}/{}/callback", 404, body={"message": "Unknown interaction", "code": 10062})
-    await peer.command(room, "status", OWNER)
-    await peer.wait_until(lambda: bool(peer.called("POST /interactions/{}/{}/callback")), 30)
-    await peer.command(room, "mode", OWNER, mode="off")
+    await peer.command(channel_id, "status", OWNER)
+    await peer.wait_until(lambda: bool(peer.get_calls("POST /interactions/{}/{}/callback")), 30)
+    await peer.command(channel_id, "mode", OWNER, mode="off")
     async with asyncio.timeout(30):
-        while dispatcher.context.overrides.mode(f"discord:{room}") != "off":
+        while dispatcher.context.overrides.mode(f"discord:{channel_id}") != "off":
             await asyncio.sleep(0.01)
-    assert peer.called("POST /channels/{}/messages") == []
+    assert peer.get_calls("POST /channels/{}/messages") == []
 
 
 async def test_what_was_asked_in_a_private_thread_is_not_explained_in_the_channel(
     peer: DiscordPeer, start: Start
 ) -> None:
     await start()
-    room = peer.channel()
-    thread = peer.channel(parent=room)
+    channel_id = peer.channel()
+    thread = peer.channel(parent=channel_id)
     peer.channels[thread].kind = PRIVATE_THREAD
     await peer.gateway.emit("THREAD_CREATE", peer.channels[thread].object())
     await peer.say(thread, "<@5001> whom do we lay off?", author=BOSS)
     await peer.wait_until(lambda: bool(peer.messages(thread)), 30)
     await run_command(peer, thread, "ask", BOSS, question="And when?")
-    explained = await run_command(peer, thread, "why", BOSS)
-    assert explained.response_message is not None
-    assert "I know this about myself" in explained.response_message.content
-    outside = await run_command(peer, room, "why", ANN)
+    explanation = await run_command(peer, thread, "why", BOSS)
+    assert explanation.response_message is not None
+    assert "I know this about myself" in explanation.response_message.content
+    outside = await run_command(peer, channel_id, "why", ANN)
     assert outside.response_message is not None
     assert outside.response_message.content == ENGLISH.nothing_answered
 

@@ -13,13 +13,13 @@ from bots.discord.convert import Identity, Location, snowflake_time, time_snowfl
 from core.types import Message
 
 ME = Identity("5001", "kimas", "5002")
-ROOM = Location("30", "30", "", "7")
+CHANNEL = Location("30", "30", "", "7")
 ANN = {"id": "1001", "username": "ann", "global_name": "Ann"}
 
 
-def convert(content: str = "", place: Location = ROOM, **extra_fields: Any) -> Message | IgnoredEvent:
+def convert(content: str = "", location: Location = CHANNEL, **extra_fields: Any) -> Message | IgnoredEvent:
     event = {"id": "1573575587795042305", "type": 0, "author": ANN, "content": content, "mentions": [], **extra_fields}
-    return to_message(event, ME, place, roles=("7002",))
+    return to_message(event, ME, location, roles=("7002",))
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,9 @@ def deployment(tmp_path: Path, discord: DiscordPeer, model: LanguageModelPeer) -
     return result
 
 
-async def wait_for_answers(discord: DiscordPeer, room: str, count: int) -> None:
+async def wait_for_answers(discord: DiscordPeer, channel_id: str, count: int) -> None:
     def complete() -> bool:
-        return len([message for message in discord.messages(room) if "**Sources**" in message.content]) == count
+        return len([message for message in discord.messages(channel_id) if "**Sources**" in message.content]) == count
 
     await discord.wait_until(complete, READY_S)
 
@@ -58,21 +58,21 @@ async def test_a_question_becomes_a_streamed_cited_answer(
     deployment: Deployment, discord: DiscordPeer, model: LanguageModelPeer
 ) -> None:
     model.tokens_per_s = 5
-    room = discord.channel()
+    channel_id = discord.channel()
     async with deployment.daemon() as process:
         await discord.connected(READY_S)
-        await discord.say(room, "nice weather today")
-        await discord.say(room, f"{discord.mention} {QUESTION}")
-        reply = await discord.wait_for_reply(room, READY_S, containing="nobody is logged out")
+        await discord.say(channel_id, "nice weather today")
+        await discord.say(channel_id, f"{discord.mention} {QUESTION}")
+        reply = await discord.wait_for_reply(channel_id, READY_S, containing="nobody is logged out")
         await discord.wait_until(lambda: "**Sources**" in reply.content, READY_S)
         assert "[[1]](<https://example.org/rocket/blob/" in reply.content
         assert len(reply.history) >= 2
-        await discord.command(room, "ask", question=QUESTION)
-        await wait_for_answers(discord, room, 2)
+        await discord.command(channel_id, "ask", question=QUESTION)
+        await wait_for_answers(discord, channel_id, 2)
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 60) == 0
-    assert len(discord.messages(room)) == 2
-    assert (discord.rung, discord.unfolded) == ([], [])
+    assert len(discord.messages(channel_id)) == 2
+    assert (discord.notified, discord.unfolded) == ([], [])
     assert discord.token not in deployment.log()
     assert "Traceback" not in deployment.log()
 
@@ -81,24 +81,24 @@ async def test_killed_before_and_in_the_middle_of_the_reply_there_is_one_answer(
     deployment: Deployment, discord: DiscordPeer, model: LanguageModelPeer
 ) -> None:
     model.hang = True
-    room = discord.channel()
+    channel_id = discord.channel()
     async with deployment.daemon() as process:
         await discord.connected(READY_S)
-        await discord.say(room, f"{discord.mention} {QUESTION}")
-        await discord.wait_until(lambda: bool(discord.channels[room].typed), READY_S)
+        await discord.say(channel_id, f"{discord.mention} {QUESTION}")
+        await discord.wait_until(lambda: bool(discord.channels[channel_id].typed), READY_S)
         process.kill()
         await process.wait()
     model.hang = False
     model.stall_after = 3
-    await discord.say(room, f"{discord.mention} How do I install it?")
+    await discord.say(channel_id, f"{discord.mention} How do I install it?")
     async with deployment.daemon() as process:
-        first_reply = await discord.wait_for_reply(room, READY_S)
+        first_reply = await discord.wait_for_reply(channel_id, READY_S)
         await posted(deployment)
         process.kill()
         await process.wait()
     model.stall_after = None
     async with deployment.daemon():
-        await wait_for_answers(discord, room, 2)
-    assert len(discord.messages(room)) == 2
-    assert first_reply.id in [message.id for message in discord.messages(room)]
-    assert len({message.reply_to for message in discord.messages(room)}) == 2
+        await wait_for_answers(discord, channel_id, 2)
+    assert len(discord.messages(channel_id)) == 2
+    assert first_reply.id in [message.id for message in discord.messages(channel_id)]
+    assert len({message.reply_to for message in discord.messages(channel_id)}) == 2

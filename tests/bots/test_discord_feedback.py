@@ -35,38 +35,38 @@ def get_peer(bot: Bot) -> DiscordPeer:
 async def test_a_lost_acknowledgement_is_sent_again_in_time(bot: Bot, drop: str) -> None:
     peer = get_peer(bot)
     peer.acknowledge_s = QUICKLY_S
-    [message] = peer.messages(bot.group().place)
+    [message] = peer.messages(bot.group().id)
     peer.fail(CALLBACK, drop="before" if drop == "before" else "after")
     command = await peer.press(message, message.components[0]["components"][0]["custom_id"])
-    await until(lambda: len(peer.called(CALLBACK)) == 2, "a second try")
+    await until(lambda: len(peer.get_calls(CALLBACK)) == 2, "a second try")
     await bot.idle()
     assert command.response_message is not None
-    assert peer.called(CALLBACK)[-1].at - command.at < QUICKLY_S
-    assert peer.called(CALLBACK)[-1].status == (204 if drop == "before" else 400)
+    assert peer.get_calls(CALLBACK)[-1].at - command.at < QUICKLY_S
+    assert peer.get_calls(CALLBACK)[-1].status == (204 if drop == "before" else 400)
     assert await votes(bot) == ["up"]
 
 
 async def test_a_press_that_came_too_late_counts_all_the_same(bot: Bot) -> None:
     peer = get_peer(bot)
     peer.acknowledge_s = -1
-    [message] = peer.messages(bot.group().place)
+    [message] = peer.messages(bot.group().id)
     await peer.press(message, message.components[0]["components"][1]["custom_id"])
-    await until(lambda: bool(peer.called(CALLBACK)), "a try")
+    await until(lambda: bool(peer.get_calls(CALLBACK)), "a try")
     await bot.idle()
-    assert peer.called(CALLBACK)[0].status == 404
+    assert peer.get_calls(CALLBACK)[0].status == 404
     assert await votes(bot) == ["down"]
 
 
 async def test_a_foreign_or_malformed_press_is_left_alone(bot: Bot) -> None:
     peer = get_peer(bot)
-    [message] = peer.messages(bot.group().place)
+    [message] = peer.messages(bot.group().id)
     await peer.press(message, "somebody-elses")
     for event in ({"type": 3}, {"type": 3, "data": {"custom_id": "thumb:up:1"}, "channel": 7}):
         await peer.gateway.emit("INTERACTION_CREATE", event)
     await peer.press(message, message.components[0]["components"][0]["custom_id"])
-    await until(lambda: bool(peer.called(CALLBACK)), "the answer to the one that is ours")
+    await until(lambda: bool(peer.get_calls(CALLBACK)), "the answer to the one that is ours")
     await bot.idle()
-    assert len(peer.called(CALLBACK)) == 1
+    assert len(peer.get_calls(CALLBACK)) == 1
     assert await votes(bot) == ["up"]
 
 
@@ -84,16 +84,16 @@ def test_a_press_in_a_thread_belongs_to_the_channel_above_it_and_knows_who_manag
 
 
 async def test_the_answer_to_a_slash_command_is_rated_and_tried_again_below_it(bot: Bot) -> None:
-    peer, room = get_peer(bot), bot.group(2)
-    number = await bot.driver.command(room, "ask", "Why?")
-    await bot.settled(room, number)
-    [message] = peer.messages(room.place)
+    peer, channel = get_peer(bot), bot.group(2)
+    number = await bot.driver.command(channel, "ask", "Why?")
+    await bot.wait_until_finished(channel, number)
+    [message] = peer.messages(channel.id)
     down = message.components[0]["components"][1]["custom_id"]
-    noted = await peer.press(message, down)
-    await until(lambda: noted.response_message is not None, "a note")
-    await peer.press(noted.response_message, f"thumb:again:{number}")  # type: ignore[arg-type]
-    await bot.settled(room, f"{number}~2")
-    first, second = peer.messages(room.place)
+    feedback_reply = await peer.press(message, down)
+    await until(lambda: feedback_reply.response_message is not None, "a note")
+    await peer.press(feedback_reply.response_message, f"thumb:again:{number}")  # type: ignore[arg-type]
+    await bot.wait_until_finished(channel, f"{number}~2")
+    first, second = peer.messages(channel.id)
     assert first.content == "> Ann: /ask Why?\nAnswer to: Why?", "the first answer stays"
     assert second.content.endswith("Answer to: Why?")
     assert "/ask Why?" in second.content, "what is answered, where no message of theirs can be replied to"

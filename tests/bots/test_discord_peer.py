@@ -47,8 +47,8 @@ async def test_credentials_and_routes(call: Caller) -> None:
 
 
 async def test_messages(peer: DiscordPeer, call: Caller) -> None:
-    room = peer.channel()
-    path = f"/channels/{room}/messages"
+    channel_id = peer.channel()
+    path = f"/channels/{channel_id}/messages"
     reference = {"message_reference": {"message_id": "1"}}
     for body, code in (
         ({"content": " "}, 50006),
@@ -64,8 +64,8 @@ async def test_messages(peer: DiscordPeer, call: Caller) -> None:
     second_response = await call("POST", path, {"content": "x", "nonce": "1", "enforce_nonce": True})
     assert first[1]["id"] == second_response[1]["id"]
     await call("POST", path, {"content": "<@1001> @everyone https://e.org/x <https://e.org/y>"})
-    assert (peer.rung, peer.unfolded) == (["1001", "everyone"], ["https://e.org/x"])
-    hers = await peer.say(room, "hello")
+    assert (peer.notified, peer.unfolded) == (["1001", "everyone"], ["https://e.org/x"])
+    hers = await peer.say(channel_id, "hello")
     assert (await call("PATCH", f"{path}/{hers}", {"content": "x"}))[1]["code"] == 50005
     assert (await call("PATCH", f"{path}/1", {"content": "x"}))[1]["code"] == 10008
     status, page = await call("GET", f"{path}?after={first[1]['id']}&limit=1")
@@ -75,8 +75,8 @@ async def test_messages(peer: DiscordPeer, call: Caller) -> None:
 
 async def test_limits(peer: DiscordPeer, call: Caller) -> None:
     peer.limit = (2, 5.0)
-    room = peer.channel()
-    statuses = [(await call("POST", f"/channels/{room}/messages", {"content": "x"}))[0] for _ in range(3)]
+    channel_id = peer.channel()
+    statuses = [(await call("POST", f"/channels/{channel_id}/messages", {"content": "x"}))[0] for _ in range(3)]
     assert statuses == [200, 200, 429]
     assert (await call("POST", f"/channels/{peer.channel()}/messages", {"content": "x"}))[0] == 200
 
@@ -116,13 +116,13 @@ async def test_the_gateway_closes_for_mistakes(peer: DiscordPeer, call: Caller, 
 
 
 async def test_the_gateway_identifies_resumes_and_hides(peer: DiscordPeer, call: Caller) -> None:
-    room = peer.channel()
+    channel_id = peer.channel()
     identify = {"op": 2, "d": {"token": peer.token, "properties": PROPERTIES, "intents": 1 | 1 << 9}}
     payloads, _ = await hold(peer, call, {"op": 1, "d": None}, identify)
     assert [entry["op"] for entry in payloads] == [10, 11, 0, 0]
     session = payloads[2]["d"]["session_id"]
-    await peer.say(room, "secret")
-    await peer.say(room, f"{peer.mention} open")
+    await peer.say(channel_id, "secret")
+    await peer.say(channel_id, f"{peer.mention} open")
     resume = {"op": 6, "d": {"token": peer.token, "session_id": session, "seq": 2}}
     second_reply, _ = await hold(peer, call, resume)
     assert [entry["d"].get("content") for entry in second_reply if entry["t"] == "MESSAGE_CREATE"] == [

@@ -11,12 +11,12 @@ import pytest
 from bots.discord.adapter import DiscordAdapter
 from core.settings import Settings
 from tests.bots.discord_helpers import Positions, settings
-from tests.bots.race_helpers import CHATS, LATER_S, NEWS, RIVALS, US, raced
+from tests.bots.race_helpers import CHATS, COMPETITORS, LATER_S, NEWS, US, raced
 from tests.peers.discord import Author, DiscordPeer
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 ANNOUNCEMENTS = 5
-ROBOTS = {name: Author(f"200{number}", name, name.title(), bot=True) for number, name in enumerate(RIVALS)}
+ROBOTS = {name: Author(f"200{number}", name, name.title(), bot=True) for number, name in enumerate(COMPETITORS)}
 
 
 @dataclass
@@ -24,27 +24,27 @@ class OnDiscord:
     """Implements `Network` over the peer, in channels that take few messages each."""
 
     peer: DiscordPeer
-    rooms: list[str] = field(default_factory=list)
-    room_of: dict[str, str] = field(default_factory=dict)
+    channel_ids: list[str] = field(default_factory=list)
+    channel_by_post: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.rooms = [self.peer.channel(ANNOUNCEMENTS) for _ in range(CHATS)]
-        self.chats = [f"discord:{room}" for room in self.rooms]
+        self.channel_ids = [self.peer.channel(ANNOUNCEMENTS) for _ in range(CHATS)]
+        self.chats = [f"discord:{channel_id}" for channel_id in self.channel_ids]
 
     async def ready(self) -> None:
         await self.peer.connected()
 
     async def post(self, chat: str, number: int, text: str) -> str:
         post = await self.peer.say(chat, text, at=time.time() + LATER_S)
-        self.room_of[post] = chat
+        self.channel_by_post[post] = chat
         return post
 
-    async def reply(self, post: str, rival: str) -> None:
+    async def reply(self, post: str, competitor: str) -> None:
         at = time.time() + LATER_S
-        await self.peer.say(self.room_of[post], "What a jump!", author=ROBOTS[rival], reply_to=post, at=at)
+        await self.peer.say(self.channel_by_post[post], "What a jump!", author=ROBOTS[competitor], reply_to=post, at=at)
 
     def below(self, post: str) -> list[str]:
-        messages = self.peer.channels[self.room_of[post]].messages.values()
+        messages = self.peer.channels[self.channel_by_post[post]].messages.values()
         authors = [message.author for message in messages if message.reply_to == post]
         return [US if author == self.peer.me else author.username for author in authors]
 
@@ -59,7 +59,7 @@ async def test_on_discord_we_are_among_the_first_two_or_silent_never_the_third(t
 
         series = await raced(tmp_path, network, make)
         series.judge()
-        comments = [message for room in network.rooms for message in peer.messages(room)]
+        comments = [message for channel_id in network.channel_ids for message in peer.messages(channel_id)]
     assert comments
     assert all(NEWS.url in comment.content for comment in comments)
     assert not peer.exceeded

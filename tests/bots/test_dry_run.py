@@ -61,7 +61,7 @@ def states(folder: Path, name: str) -> list[tuple[str, str, str]]:
         return list(journal.execute("SELECT platform, text, state FROM messages ORDER BY number"))
 
 
-def withheld(log: io.StringIO) -> list[dict[str, Any]]:
+def get_withheld_replies(log: io.StringIO) -> list[dict[str, Any]]:
     data = [json.loads(line) for line in log.getvalue().splitlines()]
     return [record for record in data if record["event"] == "reply.withheld"]
 
@@ -94,22 +94,22 @@ async def test_nothing_is_shown_anywhere_and_nothing_counts_as_answered(
         (tmp_path / "data" / JOURNAL_COPY_NAME).write_text("left behind by a run that was killed")
         async with daemon(deployment, dry=True):
             await discord.connected(30)
-            room = discord.channel()
+            channel_id = discord.channel()
             telegram.say(GROUP, f"@kimas_bot {QUESTION_TEXT}")
             telegram.say(7, QUESTION_TEXT)
-            await discord.say(room, f"{discord.mention} {QUESTION_TEXT}")
+            await discord.say(channel_id, f"{discord.mention} {QUESTION_TEXT}")
             await until(lambda: slack.deliveries.connections)
             slack.say("C1", f"<@UBOT> {QUESTION_TEXT}")
             command = slack.command(f"ask {QUESTION_TEXT}")
-            await until(lambda: len(withheld(log)) == 5)
+            await until(lambda: len(get_withheld_replies(log)) == 5)
             assert (await network.send(port, event(text=QUESTION_TEXT)))[0] == 202
-            await until(lambda: len(withheld(log)) == 6)
+            await until(lambda: len(get_withheld_replies(log)) == 6)
             assert {state for _, _, state in states(tmp_path, JOURNAL_COPY_NAME)} <= {
                 "answered",
                 "sending",
                 "answering",
             }
-        messages = withheld(log)
+        messages = get_withheld_replies(log)
         assert all("rotate_keys" in message["text"] and message["asked"] == QUESTION_TEXT for message in messages)
         assert all(message["sources"] for message in messages)
         # Nothing but reading was asked of any platform.
@@ -117,7 +117,7 @@ async def test_nothing_is_shown_anywhere_and_nothing_counts_as_answered(
         assert {call.method for call in slack.calls} <= SHOWS_NOTHING["slack"]
         assert {call.name.split()[0] for call in discord.calls} == {"GET"}
         assert (network.tries, network.violations) == (0, [])
-        assert telegram.messages(GROUP) == slack.messages("C1") == discord.messages(room) == []
+        assert telegram.messages(GROUP) == slack.messages("C1") == discord.messages(channel_id) == []
         assert command.answer == ""
         assert telegram.commands == {}
         assert not (tmp_path / "data" / JOURNAL_COPY_NAME).exists()
@@ -146,7 +146,7 @@ async def test_a_source_that_a_dry_run_lacks_is_not_forgotten(
         deployment = Deployment(tmp_path, {**settings, "sources": {"rocket": source}})
         async with daemon(deployment, dry=True):
             telegram.say(7, QUESTION_TEXT)
-            await until(lambda: withheld(log))
+            await until(lambda: get_withheld_replies(log))
         assert "source.removed" not in log.getvalue()
         async with daemon(deployment, dry=False):
             await until(lambda: "source.removed" in log.getvalue())

@@ -19,7 +19,7 @@ from bots.evaluation.proposals import choose_split
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Reply, SkipReason, skip
 from core.types.replies import Trace
-from tests.core.rated import rate
+from tests.core.ratings import rate
 from tests.deployment import README, Deployment
 from tests.peers.language_model import LanguageModelPeer
 
@@ -85,8 +85,8 @@ async def test_liked_answers_and_unanswered_questions_are_proposed(deployment: D
         "Where is the moon?",
         "Which fuel is best?",
     ]
-    everywhere = await _proposed(deployment, "questions", data)
-    assert {line["question"] for line in everywhere} >= {"In another chat?", "How do I rotate keys?"}
+    all_lines = await _proposed(deployment, "questions", data)
+    assert {line["question"] for line in all_lines} >= {"In another chat?", "How do I rotate keys?"}
     assert not Path(data).exists()
 
 

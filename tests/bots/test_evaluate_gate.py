@@ -22,7 +22,7 @@ from core.settings import GateSettings, Settings
 from core.settings.loader import load_settings
 from core.storage.messages import Journal
 from core.types import ConversationKey
-from tests.core.rated import rate
+from tests.core.ratings import rate
 
 FOLDER = Path(__file__).parents[1] / "core" / "data"
 DATA, CORPUS = FOLDER / "gate.jsonl", FOLDER / "gate_corpus.jsonl"
@@ -167,20 +167,20 @@ async def test_it_explains_every_message(tmp_path: Path, capsys: pytest.CaptureF
     # The shipped model was fitted on these messages, too, and is sure of most.
     settings = Settings.model_validate({"data_dir": tmp_path / "data", "gate": {"doubt_width": 0.4}})
     assert await gate(settings, small_file, CORPUS, fit=False, as_json=True, explain=True) == 0
-    explained = json.loads(capsys.readouterr().out)["messages"]
-    assert [item["id"] for item in explained] == [json.loads(line)["id"] for line in lines[::4]]
-    sure = [item for item in explained if item["probability"] is not None]
+    explanations = json.loads(capsys.readouterr().out)["messages"]
+    assert [item["id"] for item in explanations] == [json.loads(line)["id"] for line in lines[::4]]
+    sure = [item for item in explanations if item["probability"] is not None]
     assert {item["in_doubt"] for item in sure} == {True, False}
     for item in sure:
         assert item["in_doubt"] is (abs(item["probability"] - 0.5) <= settings.gate.doubt_width)
         assert item["why"].count(", ") == 2
-    by_words = [item for item in explained if item["probability"] is None]
+    by_words = [item for item in explanations if item["probability"] is None]
     assert by_words
     assert not any(item["in_doubt"] or item["why"] for item in by_words)
     assert await gate(settings, small_file, CORPUS, fit=False, as_json=False, explain=True) == 0
     output_lines = capsys.readouterr().out.splitlines()
     row = re.compile(r"(\d\.\d\d|    )  (in doubt|        )  (answer|leave )  .*\)")
-    assert sum(bool(row.fullmatch(line)) for line in output_lines) == len(explained)
+    assert sum(bool(row.fullmatch(line)) for line in output_lines) == len(explanations)
     assert sum("by its words alone" in line for line in output_lines) == len(by_words)
 
 
@@ -190,9 +190,9 @@ async def test_without_a_file_it_fits_to_what_people_rated(tmp_path: Path, capsy
         await gate(settings, None, CORPUS, fit=True, as_json=True)
     cases = [json.loads(line) for line in DATA.read_text("utf-8").splitlines()]
     journal = await Journal.open(settings.data_dir / "journal.db")
-    for verdict, is_good in (("up", True), ("down", False)):
+    for rating, is_good in (("up", True), ("down", False)):
         texts = [case["text"] for case in cases if case["should_answer"] is is_good]
-        await rate(journal, ConversationKey("test", "room"), texts[-25:], verdict)
+        await rate(journal, ConversationKey("test", "room"), texts[-25:], rating)
     await journal.close()
     assert await gate(settings, None, CORPUS, fit=True, as_json=True) == 0
     results = json.loads(capsys.readouterr().out)

@@ -91,12 +91,12 @@ async def test_retrieval_and_routing_are_drawn(
 ) -> None:
     names = {"animals": ("owl", "fox", "bear"), "tools": ("saw", "drill", "plane")}
     corpus, path, routed = tmp_path / "corpus.jsonl", tmp_path / "found.jsonl", tmp_path / "routed.jsonl"
-    every = [(source, name) for source, module_names in names.items() for name in module_names]
+    modules = [(source, name) for source, module_names in names.items() for name in module_names]
     corpus.write_text(
-        "\n".join(json.dumps({"id": text, "text": f"The {text} of the {of}.", "source": of}) for of, text in every)
+        "\n".join(json.dumps({"id": text, "text": f"The {text} of the {of}.", "source": of}) for of, text in modules)
     )
-    path.write_text("\n".join(json.dumps({"id": text, "question": text, "relevant": [text]}) for _, text in every))
-    routed.write_text("\n".join(json.dumps({"id": text, "question": text, "agents": [of]}) for of, text in every))
+    path.write_text("\n".join(json.dumps({"id": text, "question": text, "relevant": [text]}) for _, text in modules))
+    routed.write_text("\n".join(json.dumps({"id": text, "question": text, "agents": [of]}) for of, text in modules))
     plots = (tmp_path / "found.png", tmp_path / "routed.png")
     await retrieval(deployment, path, corpus, fit=False, as_json=True, plot=plots[0])
     await routing(deployment, routed, corpus, fit=False, as_json=True, plot=plots[1])

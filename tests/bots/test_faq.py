@@ -26,14 +26,14 @@ def deployment(tmp_path: Path) -> Deployment:
     return Deployment(tmp_path, {"sources": sources})
 
 
-def teach(deployment: Deployment) -> None:
+def submit_answers(deployment: Deployment) -> None:
     """Have somebody teach two answers."""
 
     async def taught() -> None:
         journal = await Journal.open(deployment.folder / "data" / "journal.db")
         for number, (question, answer) in enumerate([(QUESTION, ANSWER), ("Is \x1b[2Jthis?", "Nonsense.")]):
-            lesson = Message(str(number), GROUP, "7", "Ben", answer, datetime.now(UTC))
-            await TaughtAnswerRepository(journal.database).submit(lesson, "42", question, answer)
+            message = Message(str(number), GROUP, "7", "Ben", answer, datetime.now(UTC))
+            await TaughtAnswerRepository(journal.database).submit(message, "42", question, answer)
         await journal.close()
 
     asyncio.run(taught())
@@ -49,7 +49,7 @@ def test_nothing_was_taught_yet(deployment: Deployment) -> None:
 
 def test_only_what_was_approved_is_answered_from_and_cited_with_who_did_that(deployment: Deployment) -> None:
     started_at = datetime.now(UTC)
-    teach(deployment)
+    submit_answers(deployment)
     output = deployment.call("faq", "list").output
     assert QUESTION in output
     assert "\x1b" not in output

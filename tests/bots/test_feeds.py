@@ -1,4 +1,4 @@
-"""Feeds as places of posts: new entries are commented on once, in time, on every network, and nothing else is."""
+"""Feeds as sources of posts: new entries are commented on once, in time, on every network, and nothing else is."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from knowledge.parsing.parser import ThreadParser
 from knowledge.sources.feed.poll import MAX_WAIT_S, FeedRateLimited, poll_feed
 from tests.bots import discord_helpers, slack_helpers
 from tests.bots.http_helpers import QUICK, event, http_settings
-from tests.bots.test_dry_run import daemon, withheld
+from tests.bots.test_dry_run import daemon, get_withheld_replies
 from tests.bots.test_telegram_adapter import PACE as TELEGRAM_PACE, settings as telegram_settings
 from tests.core.fixtures import settings
 from tests.deployment import README, Deployment, logging_as_it_was
@@ -102,7 +102,7 @@ class Network:
     peer: Any
 
 
-async def network(name: str, stack: AsyncExitStack, journal: Journal, folder: Path) -> Network:
+async def open_network(name: str, stack: AsyncExitStack, journal: Journal, folder: Path) -> Network:
     if name == "telegram":
         telegram = await stack.enter_async_context(TelegramPeer())
         adapter: Adapter = TelegramAdapter(
@@ -114,12 +114,15 @@ async def network(name: str, stack: AsyncExitStack, journal: Journal, folder: Pa
         telegram.say(GROUP, "good morning")
     elif name == "discord":
         discord = await stack.enter_async_context(DiscordPeer())
-        room = discord.channel()
+        channel_id = discord.channel()
         adapter = DiscordAdapter(
             discord_helpers.settings(discord, folder), JournalPositions(journal, "discord"), discord_helpers.PACE
         )
         result = Network(
-            adapter, f"discord:{room}", lambda: [(m.content, m.reply_to) for m in discord.messages(room)], discord
+            adapter,
+            f"discord:{channel_id}",
+            lambda: [(m.content, m.reply_to) for m in discord.messages(channel_id)],
+            discord,
         )
     elif name == "slack":
         slack = await stack.enter_async_context(SlackPeer())
@@ -196,18 +199,18 @@ def make_feed_settings(web: WebPeer, chat: str, path: str = "/feed", **changes: 
 
 
 @asynccontextmanager
-async def followed(
-    configuration: Settings, place: Network, journal: Journal, *, minute_s: float = MINUTE_S, poll_count: int = 2
+async def follow_feeds(
+    configuration: Settings, network: Network, journal: Journal, *, minute_s: float = MINUTE_S, poll_count: int = 2
 ) -> AsyncIterator[Writer]:
     """Follow the configured feeds as the daemon does, once `poll_count` looks at the first are over."""
     writer = Writer()
     processor = make_processor(configuration, journal, writer)
-    await processor.resume(place.adapter)
+    await processor.resume(network.adapter)
     record = FeedStateRepository(journal.database)
     tasks = [
         asyncio.create_task(
-            FeedFollower(name, configuration, place.adapter, record, minute_s=minute_s).listen(
-                processor.handler_for(place.adapter)
+            FeedFollower(name, configuration, network.adapter, record, minute_s=minute_s).listen(
+                processor.handler_for(network.adapter)
             )
         )
         for name in configuration.auto_comment.feeds
@@ -245,7 +248,7 @@ async def outcomes(journal: Journal, count: int = 0) -> dict[str, tuple[str, str
             await asyncio.sleep(0.01)
 
 
-async def looked_ago(journal: Journal, seconds: float) -> None:
+async def backdate_polls(journal: Journal, seconds: float) -> None:
     """Make the last look at every feed longer ago, as a daemon leaves it that was down."""
     async with journal.database.transaction() as connection:
         await connection.execute(text("UPDATE feeds SET polled_at = polled_at - :s"), {"s": seconds})
@@ -262,12 +265,12 @@ async def forget_entries(journal: Journal, newest: int) -> None:
 async def test_a_new_entry_is_commented_on_once(
     name: str, web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
-    place = await network(name, stack, journal, tmp_path)
-    configuration = make_feed_settings(web, place.chat)
-    async with followed(configuration, place, journal) as writer:
-        assert (await outcomes(journal), place.get_posts()) == ({}, [])
+    network = await open_network(name, stack, journal, tmp_path)
+    configuration = make_feed_settings(web, network.chat)
+    async with follow_feeds(configuration, network, journal) as writer:
+        assert (await outcomes(journal), network.get_posts()) == ({}, [])
         web.pages["/feed"] = rss(Item(2, "Gold [1] for *us*, @everyone & <@7>!"), Item(1), Item(0))
-        await until(place.get_posts)
+        await until(network.get_posts)
         assert await outcomes(journal, 1) == {"Gold [1] for *us*, @everyone & <@7>!": ("answered", "")}
         (question,) = writer.questions
         assert (question.author, question.text.split("\n\n")[1]) == ("Games", "The pair from Brazil won the final.")
@@ -279,18 +282,18 @@ async def test_a_new_entry_is_commented_on_once(
         await wait_for_polls(journal)
     # As a crash right before the end of the look leaves it.
     await forget_entries(journal, newest=1)
-    async with followed(configuration, place, journal) as reader:
+    async with follow_feeds(configuration, network, journal) as reader:
         assert reader.questions == []
-    ((output, reply_to),) = place.get_posts()
+    ((output, reply_to),) = network.get_posts()
     assert not reply_to
     visible_output = output.replace("\u2060", "")
     assert "us" in visible_output.partition("Gold, at last!")[0]
     assert "games.example.org/2?a=1" in visible_output
-    # Nobody is rung by a title, and its number is no citation.
+    # Nobody is notified by a title, and its number is no citation.
     assert "@everyone" not in output
     assert "final" not in visible_output.partition("Gold, at last!")[0]
     if name == "discord":
-        assert place.peer.rung == []
+        assert network.peer.notified == []
         assert "\\*us\\*" in output
         assert "(<https://games.example.org/2?a=1&copy=2>)" in output
     elif name == "telegram":
@@ -300,39 +303,39 @@ async def test_a_new_entry_is_commented_on_once(
     elif name == "slack":
         assert "<https://games.example.org/2?a=1&amp;copy=2|" in output
     else:
-        assert place.peer.of("final")[0]["chat"] == "room"
-        assert "bot_replies_below" not in place.peer.of("final")[0]
+        assert network.peer.of("final")[0]["chat"] == "room"
+        assert "bot_replies_below" not in network.peer.of("final")[0]
 
 
 async def test_an_entry_is_asked_for_only_where_the_feed_changed(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
-    place = await network("http", stack, journal, tmp_path)
-    async with followed(make_feed_settings(web, place.chat), place, journal, poll_count=3):
+    network = await open_network("http", stack, journal, tmp_path)
+    async with follow_feeds(make_feed_settings(web, network.chat), network, journal, poll_count=3):
         assert web.statuses[:3] == [200, 304, 304]
         web.pages["/feed"] = rss(Item(2), Item(1))
-        await until(place.get_posts)
+        await until(network.get_posts)
     assert web.statuses.count(200) == 2
 
 
 async def test_several_new_entries_are_each_commented_on_within_the_hourly_rate(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
-    place = await network("http", stack, journal, tmp_path)
-    async with followed(make_feed_settings(web, place.chat, per_hour=3), place, journal):
+    network = await open_network("http", stack, journal, tmp_path)
+    async with follow_feeds(make_feed_settings(web, network.chat, per_hour=3), network, journal):
         web.pages["/feed"] = rss(*(Item(number) for number in range(6, -1, -1)))
         results = await outcomes(journal, 5)
     assert sorted(state for state, _ in results.values()) == ["answered"] * 3 + ["silent"] * 2
     assert all("auto_comment.per_hour" in reason for state, reason in results.values() if state == "silent")
-    assert len(place.get_posts()) == 3
+    assert len(network.get_posts()) == 3
 
 
 async def test_the_rules_for_posts_hold_for_entries(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
-    place = await network("http", stack, journal, tmp_path)
-    async with followed(
-        make_feed_settings(web, place.chat, include=["boxing", "won the final"], exclude=["Advert"]), place, journal
+    network = await open_network("http", stack, journal, tmp_path)
+    async with follow_feeds(
+        make_feed_settings(web, network.chat, include=["boxing", "won the final"], exclude=["Advert"]), network, journal
     ):
         web.pages["/feed"] = rss(Item(5, "Advert"), Item(4, "Rowing", "Third."), Item(3), Item(1), Item(0))
         results = await outcomes(journal, 3)
@@ -346,45 +349,45 @@ async def test_the_rules_for_posts_hold_for_entries(
 
 
 async def test_at_night_nothing_is_said(web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path) -> None:
-    place = await network("http", stack, journal, tmp_path)
+    network = await open_network("http", stack, journal, tmp_path)
     now = time.time()
     hours = "-".join(time.strftime("%H:%M", time.localtime(now + away)) for away in (-3600, 3600))
-    async with followed(make_feed_settings(web, place.chat, quiet_hours=hours), place, journal):
+    async with follow_feeds(make_feed_settings(web, network.chat, quiet_hours=hours), network, journal):
         web.pages["/feed"] = rss(Item(2), Item(1))
         results = await outcomes(journal, 1)
     assert results == {"Diving, day 2": ("silent", f"quiet hours ({hours})")}
-    assert place.get_posts() == []
+    assert network.get_posts() == []
 
 
 async def test_what_came_while_nobody_looked_is_left_alone(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
-    place = await network("http", stack, journal, tmp_path)
-    configuration = make_feed_settings(web, place.chat)
-    async with followed(configuration, place, journal):
+    network = await open_network("http", stack, journal, tmp_path)
+    configuration = make_feed_settings(web, network.chat)
+    async with follow_feeds(configuration, network, journal):
         pass
-    await looked_ago(journal, 60)
+    await backdate_polls(journal, 60)
     web.pages["/feed"] = rss(Item(4, age_s=1), Item(3, age_s=45), Item(2), Item(1), Item(0))
-    async with followed(configuration, place, journal):
+    async with follow_feeds(configuration, network, journal):
         results = await outcomes(journal, 3)
     assert results["Diving, day 2"][1] == SkipReason.ENTRY_TOO_OLD.text
     # Only its date can say that an entry has just come.
     assert results["Diving, day 4"] == ("answered", "")
     for title in ("Diving, day 3", "Diving, day 2"):
         assert results[title] == ("silent", "too old to be answered: the entry appeared while the feed was not fetched")
-    assert len(place.get_posts()) == 1
+    assert len(network.get_posts()) == 1
 
 
 async def test_a_short_stop_loses_no_entry(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
-    place = await network("http", stack, journal, tmp_path)
-    configuration = make_feed_settings(web, place.chat)
-    async with followed(configuration, place, journal):
+    network = await open_network("http", stack, journal, tmp_path)
+    configuration = make_feed_settings(web, network.chat)
+    async with follow_feeds(configuration, network, journal):
         pass
-    await looked_ago(journal, 15)
+    await backdate_polls(journal, 15)
     web.pages["/feed"] = rss(Item(2, age_s=900), Item(1), Item(0))
-    async with followed(configuration, place, journal):
+    async with follow_feeds(configuration, network, journal):
         # The deadline counts from now on, whatever its date says.
         assert await outcomes(journal, 1) == {"Diving, day 2": ("answered", "")}
 
@@ -392,8 +395,8 @@ async def test_a_short_stop_loses_no_entry(
 async def test_an_entry_in_hand_at_a_stop_is_commented_on_by_the_next_start(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
-    place = await network("http", stack, journal, tmp_path)
-    configuration, start_event = make_feed_settings(web, place.chat), asyncio.Event()
+    network = await open_network("http", stack, journal, tmp_path)
+    configuration, start_event = make_feed_settings(web, network.chat), asyncio.Event()
 
     async def hang(question: Question, sink: Sink) -> Reply:
         start_event.set()
@@ -402,57 +405,57 @@ async def test_an_entry_in_hand_at_a_stop_is_commented_on_by_the_next_start(
 
     processor = make_processor(configuration, journal, hang)
     follower = FeedFollower(
-        "games", configuration, place.adapter, FeedStateRepository(journal.database), minute_s=MINUTE_S
+        "games", configuration, network.adapter, FeedStateRepository(journal.database), minute_s=MINUTE_S
     )
-    task = asyncio.create_task(follower.listen(processor.handler_for(place.adapter)))
+    task = asyncio.create_task(follower.listen(processor.handler_for(network.adapter)))
     await wait_for_polls(journal)
     web.pages["/feed"] = rss(Item(2), Item(1), Item(0))
     await start_event.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert await processor.drain(0) == 1
-    async with followed(configuration, place, journal):
+    async with follow_feeds(configuration, network, journal):
         assert await outcomes(journal, 1) == {"Diving, day 2": ("answered", "")}
-    ((output, _),) = place.get_posts()
+    ((output, _),) = network.get_posts()
     assert output.startswith("**[Diving, day 2](<https://games.example.org/2?a=1\\&copy=2>)**\n\nGold, at last!")
 
 
 async def test_the_deadline_counts_from_the_first_look(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
-    place = await network("http", stack, journal, tmp_path)
+    network = await open_network("http", stack, journal, tmp_path)
 
     async def slow(question: Question, sink: Sink) -> Reply:
         await asyncio.sleep(30)
         raise AssertionError
 
-    configuration = make_feed_settings(web, place.chat, deadline_s=0.2)
+    configuration = make_feed_settings(web, network.chat, deadline_s=0.2)
     processor = make_processor(configuration, journal, slow)
     follower = FeedFollower(
-        "games", configuration, place.adapter, FeedStateRepository(journal.database), minute_s=MINUTE_S
+        "games", configuration, network.adapter, FeedStateRepository(journal.database), minute_s=MINUTE_S
     )
-    task = asyncio.create_task(follower.listen(processor.handler_for(place.adapter)))
+    task = asyncio.create_task(follower.listen(processor.handler_for(network.adapter)))
     await wait_for_polls(journal)
     web.pages["/feed"] = rss(Item(2, age_s=-60), Item(1), Item(0))
     results = await outcomes(journal, 1)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert results["Diving, day 2"] == ("silent", "not finished within 0.2 s after the post (auto_comment.deadline_s)")
-    assert place.get_posts() == []
+    assert network.get_posts() == []
 
 
 async def test_a_broken_feed_is_told_once_and_stops_no_other(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path, log: io.StringIO
 ) -> None:
-    place = await network("http", stack, journal, tmp_path)
+    network = await open_network("http", stack, journal, tmp_path)
     web.pages["/other"] = Page("<html>no feed")
-    feed = {"chat": place.chat, "every_minutes": 1, "allow_private": ["127.0.0.1"]}
+    feed = {"chat": network.chat, "every_minutes": 1, "allow_private": ["127.0.0.1"]}
     feeds = {"games": {**feed, "url": web.url("/feed")}, "other": {**feed, "url": web.url("/other")}}
-    async with followed(settings(auto_comment={"feeds": feeds, "deadline_s": 30}), place, journal, poll_count=4):
+    async with follow_feeds(settings(auto_comment={"feeds": feeds, "deadline_s": 30}), network, journal, poll_count=4):
         await until(lambda: events(log, "feed.poll_failed"))
         assert [entry["feed"] for entry in events(log, "feed.poll_failed")] == ["other"]
         web.pages["/feed"] = rss(Item(2), Item(1), Item(0))
-        await until(place.get_posts)
+        await until(network.get_posts)
         web.pages["/other"] = rss(Item(7))
         await until(lambda: events(log, "feed.recovered"))
     (data,) = events(log, "feed.poll_failed")
@@ -461,15 +464,15 @@ async def test_a_broken_feed_is_told_once_and_stops_no_other(
     assert list(await outcomes(journal)) == ["Diving, day 2"]
 
 
-@pytest.mark.parametrize("fault", ["short", "drop", "endless"])
+@pytest.mark.parametrize("failure_mode", ["short", "drop", "endless"])
 async def test_a_feed_that_breaks_off_makes_nothing_new(
-    web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path, log: io.StringIO, fault: str
+    web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path, log: io.StringIO, failure_mode: str
 ) -> None:
-    place = await network("http", stack, journal, tmp_path)
-    async with followed(make_feed_settings(web, place.chat), place, journal):
-        web.fault = fault
+    network = await open_network("http", stack, journal, tmp_path)
+    async with follow_feeds(make_feed_settings(web, network.chat), network, journal):
+        web.failure_mode = failure_mode
         await until(lambda: events(log, "feed.poll_failed"))
-        web.fault = ""
+        web.failure_mode = ""
         await wait_for_polls(journal)
     assert await outcomes(journal) == {}
     assert len(events(log, "feed.poll_failed")) == 1
@@ -478,14 +481,14 @@ async def test_a_feed_that_breaks_off_makes_nothing_new(
 async def test_a_private_address_is_refused(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path, log: io.StringIO
 ) -> None:
-    place = await network("http", stack, journal, tmp_path)
-    feed = {"url": web.url("/feed"), "chat": place.chat, "every_minutes": 1}
+    network = await open_network("http", stack, journal, tmp_path)
+    feed = {"url": web.url("/feed"), "chat": network.chat, "every_minutes": 1}
     configuration = settings(auto_comment={"feeds": {"games": feed}})
     follower = FeedFollower(
-        "games", configuration, place.adapter, FeedStateRepository(journal.database), minute_s=MINUTE_S
+        "games", configuration, network.adapter, FeedStateRepository(journal.database), minute_s=MINUTE_S
     )
     task = asyncio.create_task(
-        follower.listen(make_processor(configuration, journal, Writer()).handler_for(place.adapter))
+        follower.listen(make_processor(configuration, journal, Writer()).handler_for(network.adapter))
     )
     await until(lambda: events(log, "feed.poll_failed"))
     task.cancel()
@@ -511,9 +514,9 @@ async def test_a_date_that_no_clock_has_shown_costs_no_entry(web: WebPeer) -> No
     dated = re.sub("<pubDate>.*?</pubDate>", "<pubDate>0000-00-00 00:00:00</pubDate>", feed_text, count=1)
     assert dated != feed_text
     web.pages["/feed"] = Page(dated)
-    news = await poll_feed(web.url("/feed"), ["127.0.0.1"], known_ids=())
-    assert news is not None
-    assert len(news.new_entries) == 2
+    update = await poll_feed(web.url("/feed"), ["127.0.0.1"], known_ids=())
+    assert update is not None
+    assert len(update.new_entries) == 2
 
 
 @pytest.mark.parametrize(
@@ -539,8 +542,8 @@ async def test_a_busy_server_says_for_how_long(web: WebPeer, header: str, min_s:
 async def test_a_busy_server_is_left_alone(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path, log: io.StringIO
 ) -> None:
-    place = await network("http", stack, journal, tmp_path)
-    async with followed(make_feed_settings(web, place.chat), place, journal):
+    network = await open_network("http", stack, journal, tmp_path)
+    async with follow_feeds(make_feed_settings(web, network.chat), network, journal):
         web.pages["/feed"] = Page("", 503, {"Retry-After": "60"})
         await until(lambda: events(log, "feed.poll_failed"))
         request_count = len(web.requests)
@@ -555,10 +558,10 @@ async def test_entries_are_read_as_plain_text(web: WebPeer) -> None:
         "<summary type='html'>&lt;p>Body &lt;b>bold&lt;/b> &lt;script>evil()&lt;/script>&lt;/p></summary>"
         "</entry><entry><title></title></entry></feed>"
     )
-    news = await poll_feed(web.url("/feed"), ["127.0.0.1"], known_ids=())
-    assert news is not None
-    (entry,) = news.new_entries
-    assert (news.title, entry.title, entry.text, entry.link, entry.published) == (
+    first_update = await poll_feed(web.url("/feed"), ["127.0.0.1"], known_ids=())
+    assert first_update is not None
+    (entry,) = first_update.new_entries
+    assert (first_update.title, entry.title, entry.text, entry.link, entry.published) == (
         "One & two",
         "A",
         "Body bold",
@@ -570,23 +573,23 @@ async def test_entries_are_read_as_plain_text(web: WebPeer) -> None:
     web.pages["/same"] = web.pages["/feed"]
     update = await poll_feed(web.url("/same"), ["127.0.0.1"], known_ids=())
     assert update is not None
-    assert update.entry_ids != news.entry_ids
+    assert update.entry_ids != first_update.entry_ids
 
 
 async def test_a_reply_to_the_comment_goes_on_about_the_entry(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
-    place = await network("http", stack, journal, tmp_path)
-    assert isinstance(place.adapter, HttpAdapter)
-    async with followed(make_feed_settings(web, place.chat), place, journal) as writer:
+    network = await open_network("http", stack, journal, tmp_path)
+    assert isinstance(network.adapter, HttpAdapter)
+    async with follow_feeds(make_feed_settings(web, network.chat), network, journal) as writer:
         web.pages["/feed"] = rss(Item(2), Item(1))
         await outcomes(journal, 1)
         processor = make_processor(settings(), journal, writer)
-        listen_task = asyncio.create_task(place.adapter.listen(processor.handler_for(place.adapter)))
-        await place.adapter.ready.wait()
-        output = place.peer._responses_by_key[place.peer.keys[0]]
+        listen_task = asyncio.create_task(network.adapter.listen(processor.handler_for(network.adapter)))
+        await network.adapter.ready.wait()
+        output = network.peer._responses_by_key[network.peer.keys[0]]
         message = event("9", chat="room", kind="comment", reply_to=output, text="Who came second?")
-        assert (await place.peer.send(place.adapter.port, message))[0] == 202
+        assert (await network.peer.send(network.adapter.port, message))[0] == 202
         await until(lambda: len(writer.questions) == 2)
         assert await processor.drain(30) == 0
         listen_task.cancel()
@@ -657,12 +660,12 @@ def test_a_chat_is_written_as_its_platform_numbers_it(tmp_path: Path, chat: str)
 async def test_a_chat_may_name_the_bot_that_writes(
     web: WebPeer, stack: AsyncExitStack, journal: Journal, tmp_path: Path
 ) -> None:
-    place = await network("http", stack, journal, tmp_path)
-    forum = NamespacedAdapter("forum", place.adapter)
+    network = await open_network("http", stack, journal, tmp_path)
+    forum = NamespacedAdapter("forum", network.adapter)
     section = {"secret": {"env": "S"}, "callback_url": "http://127.0.0.1/"}
     for chat, adapters, writes in (
-        ("http:room@forum", (place.adapter, forum), ("http", "room@forum", "room")),
-        ("http:room", (place.adapter, forum), ("http", "room", "room")),
+        ("http:room@forum", (network.adapter, forum), ("http", "room@forum", "room")),
+        ("http:room", (network.adapter, forum), ("http", "room", "room")),
         ("http:room", (forum,), ("http", "room@forum", "room")),
     ):
         configuration = make_feed_settings(web, chat).model_copy(
@@ -714,8 +717,8 @@ async def test_the_daemon_follows_feeds_and_a_dry_run_posts_nothing(
         new = Item(2, "How do I change the signing key?", "Sessions are kept in signed cookies.")
         web.pages["/feed"] = rss(new, Item(1), Item(0))
         async with daemon(deployment, dry=True):
-            await until(lambda: withheld(log), 60)
-        assert "rotate_keys" in withheld(log)[0]["text"]
+            await until(lambda: get_withheld_replies(log), 60)
+        assert "rotate_keys" in get_withheld_replies(log)[0]["text"]
         assert telegram.messages(GROUP) == []
         async with daemon(deployment, dry=False):
             message = await telegram.wait_for_reply(GROUP, 30, containing="rotate_keys")

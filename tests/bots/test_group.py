@@ -278,7 +278,7 @@ async def test_a_change_says_whether_it_came_in_time(tmp_path: Path, capsys: pyt
         assert not await journal.complete_deleted("shown"), "its answer is there"
 
 
-async def test_questions_in_one_place_have_time_as_long_as_one_after_the_other_is_settled(
+async def test_questions_in_one_chat_have_time_as_long_as_one_after_the_other_is_finished(
     configuration: Settings, tmp_path: Path
 ) -> None:
     stuck = asyncio.Event()

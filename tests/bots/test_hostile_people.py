@@ -53,9 +53,9 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
 
 
 async def give(processor: MessageProcessor, adapter: RecordingAdapter, *messages: Message) -> None:
-    handle = processor.handler_for(adapter)
+    handler = processor.handler_for(adapter)
     for message in messages:
-        await handle(message)
+        await handler(message)
     await processor.join()
 
 

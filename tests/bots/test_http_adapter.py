@@ -25,7 +25,7 @@ async def test_a_question_is_answered_by_signed_callbacks(tmp_path: Path) -> Non
     async with open_harness(tmp_path) as harness:
         status, body = await harness.peer.send(harness.adapter.port, event(text="How?\nReally?", thread="t"))
         assert (status, body) == (202, {"state": "taken", "event_id": "1"})
-        await harness.settled()
+        await harness.wait_until_finished()
         first_callback, final = harness.peer.callbacks
         assert (first_callback["state"], first_callback["text"], first_callback["event_id"]) == ("started", "", "1")
         assert (final["state"], final["text"], final["chat"], final["thread"]) == (
@@ -50,7 +50,7 @@ async def test_the_event_is_in_the_journal_when_it_is_confirmed(tmp_path: Path) 
     async with open_harness(tmp_path) as harness:
         assert await harness.send(event(addressed=False)) == [202]
         assert (await harness.state())[0] in ("received", "silent")
-        await harness.settled()
+        await harness.wait_until_finished()
         assert await harness.state() == ("silent", "the bot was not addressed")
 
 
@@ -80,11 +80,11 @@ async def test_a_replay_is_refused_and_answered_once_even_after_a_restart(tmp_pa
     async with open_harness(tmp_path) as harness:
         status = await harness.send(event(), event(), event(chat="elsewhere"))
         assert status == [202, 409, 202]
-        await harness.settled()
+        await harness.wait_until_finished()
         assert len(harness.peer.of("final")) == 2
     async with open_harness(tmp_path) as harness:
         assert await harness.send(event()) == [202]
-        await harness.settled()
+        await harness.wait_until_finished()
         assert harness.peer.callbacks == []
 
 
@@ -180,7 +180,7 @@ async def test_an_edit_counts_before_the_answer_begins(tmp_path: Path) -> None:
         await first_asked.wait()
         assert await harness.send(event("3", kind="edit", changes="2", text="What?")) == [202]
         edit_received.set()
-        await harness.settled()
+        await harness.wait_until_finished()
         assert [message["text"] for message in harness.peer.of("final")] == ["0: How? [1]", "2: What? [1]"]
 
 
@@ -197,7 +197,7 @@ async def test_a_deleted_question_gets_no_answer(tmp_path: Path) -> None:
         await request.wait()
         assert await harness.send({"id": "2", "chat": "room", "kind": "delete", "changes": "1"}) == [202]
         deletion_received.set()
-        await harness.settled()
+        await harness.wait_until_finished()
         assert harness.peer.of("final") == []
         assert (await harness.state())[0] == "silent"
 
@@ -210,7 +210,7 @@ async def test_commands_private_chats_and_other_bots(tmp_path: Path) -> None:
             event("3", author={"id": "7", "name": "Robot", "bot": True}, chat="third"),
             event("4", addressed=False, text="/tmp/file is full", chat="fourth"),
         )
-        await harness.settled()
+        await harness.wait_until_finished()
         texts = {message["event_id"]: message["text"] for message in harness.peer.of("final")}
         assert set(texts) == {"1", "2"}
         assert texts["1"].startswith("I am KIMAs")

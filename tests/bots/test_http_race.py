@@ -31,9 +31,9 @@ class OverHttp:
         await self._send(f"post-{number}", "post", "Games", text)
         return f"post-{number}"
 
-    async def reply(self, post: str, rival: str) -> None:
-        self.peer.texts["games", post].append(rival)
-        await self._send(f"{post}-{rival}", "comment", rival, "What a jump!", thread=post, bot=True)
+    async def reply(self, post: str, competitor: str) -> None:
+        self.peer.texts["games", post].append(competitor)
+        await self._send(f"{post}-{competitor}", "comment", competitor, "What a jump!", thread=post, bot=True)
 
     def below(self, post: str) -> list[str]:
         return self.peer.texts["games", post]
@@ -51,6 +51,6 @@ async def test_over_http_we_are_among_the_first_two_or_silent_never_the_third(tm
         adapter = HttpAdapter(http_settings(peer, tmp_path), QUICK)
         series = await raced(tmp_path, OverHttp(peer, adapter), lambda _: adapter)
         series.judge()
-    assert max(map(series.place, series.posts)) <= 2
+    assert max(map(series.position, series.posts)) <= 2
     assert all(event["citations"] for event in peer.of("final"))
     assert peer.violations == []

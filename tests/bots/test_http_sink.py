@@ -17,13 +17,13 @@ from tests.peers.callback import CallbackPeer
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
 
-@pytest.mark.parametrize("fault", ["drop", "lost", 500, 503, 429])
-async def test_an_outage_is_waited_out_and_the_reply_is_there_once(tmp_path: Path, fault: int | str) -> None:
+@pytest.mark.parametrize("failure_mode", ["drop", "lost", 500, 503, 429])
+async def test_an_outage_is_waited_out_and_the_reply_is_there_once(tmp_path: Path, failure_mode: int | str) -> None:
     async with open_harness(tmp_path) as harness:
-        # The first fault meets the sign that a reply is begun, which nothing depends on.
-        harness.peer.faults = [fault, fault, fault]
+        # The first failure meets the sign that a reply is begun, which nothing depends on.
+        harness.peer.failures = [failure_mode, failure_mode, failure_mode]
         await harness.send(event())
-        await harness.settled()
+        await harness.wait_until_finished()
         assert [message["text"] for message in harness.peer.of("final")] == ["0: How? [1]"]
         assert harness.peer.tries == 4
         assert (await harness.state())[0] == "answered"
@@ -31,9 +31,9 @@ async def test_an_outage_is_waited_out_and_the_reply_is_there_once(tmp_path: Pat
 
 async def test_a_slow_network_is_given_up_in_time_and_tried_again(tmp_path: Path) -> None:
     async with open_harness(tmp_path, http={"timeout_s": 0.2}) as harness:
-        harness.peer.faults = ["slow"]
+        harness.peer.failures = ["slow"]
         await harness.send(event())
-        await harness.settled()
+        await harness.wait_until_finished()
         assert len(harness.peer.of("final")) == 1
 
 
@@ -56,9 +56,9 @@ async def test_a_definite_refusal_is_recorded_and_not_repeated(
 
     async with open_harness(tmp_path, without_sign) as harness:
         harness.peer.location = f"http://127.0.0.1:{harness.peer.port}/elsewhere"
-        harness.peer.faults = [status]
+        harness.peer.failures = [status]
         await harness.send(event())
-        await harness.settled()
+        await harness.wait_until_finished()
         assert harness.peer.callbacks == []
         assert harness.peer.tries == 1
         outcome, reason_text = await harness.state()
@@ -79,7 +79,7 @@ async def test_the_reply_is_known_by_the_networks_own_id(tmp_path: Path) -> None
 
     async with open_harness(tmp_path, two_states, http={"partials": True}) as harness:
         await harness.send(event())
-        await harness.settled()
+        await harness.wait_until_finished()
         first, second = harness.peer.of("partial")
         (final,) = harness.peer.of("final")
         assert [first["text"], second["text"]] == ["Yes, so", "Yes, so far"]
@@ -92,7 +92,7 @@ async def test_without_partials_only_the_beginning_and_the_end_are_sent(tmp_path
     async with open_harness(tmp_path) as harness:
         harness.peer.own_ids = False
         await harness.send(event())
-        await harness.settled()
+        await harness.wait_until_finished()
         assert [callback["state"] for callback in harness.peer.callbacks] == ["started", "final"]
 
 
@@ -102,7 +102,7 @@ async def test_a_failure_is_told_as_one(tmp_path: Path) -> None:
 
     async with open_harness(tmp_path, fail) as harness:
         await harness.send(event())
-        await harness.settled()
+        await harness.wait_until_finished()
         (callback,) = harness.peer.callbacks
         assert callback["state"] == "failed"
         assert "details" not in callback["text"]
@@ -127,7 +127,7 @@ async def test_after_a_stop_in_the_middle_the_same_reply_is_brought_to_its_end(t
         assert await harness.processor.drain(0) == 1
     async with open_harness(tmp_path, echo) as harness:
         final = (await harness.peer.until("final"))[0]
-        await harness.settled()
+        await harness.wait_until_finished()
         assert final["event_id"] == half["event_id"]
         assert final["reply_id"] == "r1"
         assert (await harness.state())[0] == "answered"
@@ -139,16 +139,16 @@ async def test_killed_at_the_last_callback_it_sends_it_again_under_the_same_key(
 ) -> None:
     peer = CallbackPeer()
     async with open_harness(tmp_path, peer=peer) as harness:
-        peer.faults = [] if is_taken else [503, 403]
+        peer.failures = [] if is_taken else [503, 403]
         await harness.send(event())
-        await harness.settled()
+        await harness.wait_until_finished()
     # What the journal says between the last callback and its outcome.
     journal = await Journal.open(tmp_path / "journal.db")
     async with journal.database.transaction() as connection:
         await connection.execute(text("UPDATE messages SET state = 'sending', reply = '', settled_at = NULL"))
     await journal.close()
     async with open_harness(tmp_path, peer=peer) as harness:
-        await harness.settled()
+        await harness.wait_until_finished()
         assert [callback["text"] for callback in peer.of("final")] == ["0: How? [1]"]
         assert (await harness.state())[0] == "answered"
         assert len(peer.keys) == len(set(peer.keys))
@@ -190,5 +190,5 @@ async def test_a_callback_that_hangs_before_the_end_does_not_delay_the_final_one
         started_at = asyncio.get_running_loop().time()
         await harness.send(event())
         await harness.peer.until("final")
-        await harness.settled()
+        await harness.wait_until_finished()
         assert asyncio.get_running_loop().time() - started_at < 10

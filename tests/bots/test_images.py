@@ -49,7 +49,7 @@ def photo(peer: TelegramPeer, name: str = "big", **extra_fields: Any) -> dict[st
     return {"photo": messages, **extra_fields}
 
 
-def shown_pictures(harness: Harness) -> int:
+def count_sent_images(harness: Harness) -> int:
     return sum(len(body["messages"][-1]["content"]) - 1 for body in harness.model.sent("see"))
 
 
@@ -73,7 +73,7 @@ async def test_telegram_photos_documents_and_replied_photos(tmp_path: Path) -> N
         message_fields |= {"from": Author(2002, "Bea", "bea").user(), **photo(peer, "hers")}
         peer.say(GROUP, "@kimas_bot what does she see?", reply_to_message=message_fields)
         await peer.wait_for_reply(GROUP, 30, count=2)
-        results = await harness.settled(4)
+        results = await harness.wait_until_finished(4)
         assert peer.fetched == ["big", "doc", "hers"]
         assert results[2] == ("silent", "a picture without text, and the bot was not addressed")
         assert f"> {IMAGE_DESCRIPTION}" in harness.model.sent("write")[0]["messages"][-1]["content"]
@@ -86,20 +86,20 @@ async def test_a_telegram_album_is_one_question(tmp_path: Path) -> None:
             peer.say(ANN, "", **photo(peer, name, **extra_sources))
         async with open_harness(tmp_path, telegram(peer, tmp_path)) as harness:
             await peer.wait_for_reply(ANN, 30)
-            assert await harness.settled(1) == [("answered", "")]
-            assert (sorted(peer.fetched), shown_pictures(harness)) == (["a", "b", "c"], 3)
+            assert await harness.wait_until_finished(1) == [("answered", "")]
+            assert (sorted(peer.fetched), count_sent_images(harness)) == (["a", "b", "c"], 3)
             assert "What do these say?" in str(harness.model.sent("see")[0]["messages"][-1]["content"])
 
 
 async def test_the_parts_of_an_album_may_come_one_by_one(tmp_path: Path) -> None:
     async with TelegramPeer() as peer, open_harness(tmp_path, telegram(peer, tmp_path)) as harness:
-        await peer.wait_until(lambda: bool(peer.called("getMe")), 30)
-        count = len(peer.called("getUpdates"))
+        await peer.wait_until(lambda: bool(peer.get_calls("getMe")), 30)
+        count = len(peer.get_calls("getUpdates"))
         peer.say(ANN, "", **photo(peer, "a", caption="What do these say?", media_group_id="album"))
-        await peer.wait_until(lambda: len(peer.called("getUpdates")) > count, 30)
+        await peer.wait_until(lambda: len(peer.get_calls("getUpdates")) > count, 30)
         peer.say(ANN, "", **photo(peer, "b", media_group_id="album"))
         await peer.wait_for_reply(ANN, 30)
-        assert await harness.settled(1) == [("answered", "")]
+        assert await harness.wait_until_finished(1) == [("answered", "")]
         assert (sorted(peer.fetched), peer.pending()) == (["a", "b"], [])
 
 
@@ -122,7 +122,7 @@ async def test_telegram_says_plainly_what_it_cannot_read_once(
         peer.say(ANN, "", **media)
         peer.say(GROUP, "", **media)
         peer.say(GROUP, "", new_chat_title="Rockets")
-        (output, *_), second_row, unaddressed = await harness.settled(3)
+        (output, *_), second_row, unaddressed = await harness.wait_until_finished(3)
         assert [message.text for message in peer.messages(ANN)] == [notice]
         assert peer.messages(GROUP) == []
         assert output == "answered"
@@ -135,11 +135,11 @@ async def test_a_sticker_in_answer_to_the_bot_is_a_gesture(tmp_path: Path) -> No
     async with TelegramPeer() as peer, open_harness(tmp_path, telegram(peer, tmp_path)) as harness:
         request_count = peer.say(GROUP, "@kimas_bot How do I install it?")
         reply = await peer.wait_for_reply(GROUP, 30)
-        await harness.settled(1)
+        await harness.wait_until_finished(1)
         kind = {"type": "regular", "width": 9, "height": 9, "is_animated": False, "is_video": False}
         sticker = {"file_id": "s", "file_unique_id": "s", **kind}
         peer.say(GROUP, "", reply_to=reply.id, sticker=sticker)
-        assert (await harness.settled(2))[1] == ("silent", "a sticker")
+        assert (await harness.wait_until_finished(2))[1] == ("silent", "a sticker")
         assert request_count in peer.chats[GROUP].messages
 
 
@@ -153,14 +153,14 @@ async def test_telegram_without_eyes_says_so_in_the_askers_language(tmp_path: Pa
         first, second = [message.text for message in peer.messages(ANN)]
         assert first == CHINESE.picture
         assert ENGLISH.images_unsupported.strip("*") in second
-        assert (peer.fetched, await harness.settled(2)) == ([], [("answered", "")] * 2)
+        assert (peer.fetched, await harness.wait_until_finished(2)) == ([], [("answered", "")] * 2)
 
 
 async def test_what_a_picture_showed_is_remembered(tmp_path: Path) -> None:
     async with TelegramPeer() as peer, open_harness(tmp_path, telegram(peer, tmp_path)) as harness:
         peer.say(ANN, "", **photo(peer, caption="What is this?"))
         await peer.wait_for_reply(ANN, 30)
-        await harness.settled(1)
+        await harness.wait_until_finished(1)
         peer.say(ANN, "And how do I get rid of it?")
         await peer.wait_for_reply(ANN, 30, count=2)
         assert any(
@@ -191,19 +191,19 @@ async def test_discord_attachments(tmp_path: Path) -> None:
         adapter = DiscordAdapter(settings, discord_helpers.Positions(), discord_helpers.PACE)
         async with open_harness(tmp_path, adapter) as harness:
             await peer.connected()
-            room, home = peer.channel(), peer.channel(private=True)
-            shot = peer.attached("shot.png", png())
-            await peer.say(room, f"{peer.mention} what is this?", attachments=[shot])
-            await peer.wait_for_reply(room, 30)
-            await peer.say(home, "", attachments=[peer.attached("only.png", png())])
+            channel_id, home = peer.channel(), peer.channel(private=True)
+            shot = peer.add_attachment("shot.png", png())
+            await peer.say(channel_id, f"{peer.mention} what is this?", attachments=[shot])
+            await peer.wait_for_reply(channel_id, 30)
+            await peer.say(home, "", attachments=[peer.add_attachment("only.png", png())])
             await peer.wait_for_reply(home, 30)
-            hers = await peer.say(room, "look", attachments=[peer.attached("hers.png", png())])
-            await peer.say(room, f"{peer.mention} what does she mean?", reply_to=hers)
-            await peer.wait_for_reply(room, 30, count=2)
-            await peer.say(home, "", attachments=[peer.attached("a.ogg", b"", "audio/ogg")])
+            hers = await peer.say(channel_id, "look", attachments=[peer.add_attachment("hers.png", png())])
+            await peer.say(channel_id, f"{peer.mention} what does she mean?", reply_to=hers)
+            await peer.wait_for_reply(channel_id, 30, count=2)
+            await peer.say(home, "", attachments=[peer.add_attachment("a.ogg", b"", "audio/ogg")])
             await peer.wait_for_reply(home, 30, count=2)
-            await peer.say(room, "", attachments=[peer.attached("a.log", b"", "text/plain")])
-            results = await harness.settled(6)
+            await peer.say(channel_id, "", attachments=[peer.add_attachment("a.log", b"", "text/plain")])
+            results = await harness.wait_until_finished(6)
             assert peer.fetched == ["shot.png", "only.png", "hers.png"]
             assert peer.messages(home)[-1].content == ENGLISH.voice
             assert results[-1] == ("silent", "a file without text, and the bot was not addressed")
@@ -215,18 +215,18 @@ async def test_slack_files(tmp_path: Path) -> None:
         adapter = SlackAdapter(settings, slack_helpers.Threads().answered_in, slack_helpers.PACE)
         async with open_harness(tmp_path, adapter) as harness:
             share = {"subtype": "file_share"}
-            peer.say("C1", "<@UBOT> what is this?", files=[peer.attached("F1", png())], **share)
+            peer.say("C1", "<@UBOT> what is this?", files=[peer.add_attachment("F1", png())], **share)
             await peer.wait_for_reply("C1", 30, containing="Install")
-            peer.say("D1", "", files=[peer.attached("F2", png())], **share)
+            peer.say("D1", "", files=[peer.add_attachment("F2", png())], **share)
             await peer.wait_for_reply("D1", 30, containing="Install")
-            peer.say("D1", "", files=[{**peer.attached("F3", b""), "mimetype": "video/mp4"}], **share)
+            peer.say("D1", "", files=[{**peer.add_attachment("F3", b""), "mimetype": "video/mp4"}], **share)
             await peer.wait_for_reply("D1", 30, containing=ENGLISH.video)
             assert peer.fetched == ["F1", "F2"]
             # Without the scope Slack shows a page to log in: no picture, told plainly.
             peer.lacking.add("files:read")
-            peer.say("D2", "How do I install it?", files=[peer.attached("F4", png())], **share)
+            peer.say("D2", "How do I install it?", files=[peer.add_attachment("F4", png())], **share)
             await peer.wait_for_reply("D2", 30, containing=ENGLISH.image_failed_text_only.strip("*"))
-            assert {state for state, _ in await harness.settled(4)} == {"answered"}
+            assert {state for state, _ in await harness.wait_until_finished(4)} == {"answered"}
 
 
 async def test_http_events_carry_their_pictures(tmp_path: Path) -> None:
@@ -245,8 +245,8 @@ async def test_http_events_carry_their_pictures(tmp_path: Path) -> None:
                 == 202
             )
             assert await send("3", text="", attachments=[{"kind": "voice"}]) == 202
-            assert await harness.settled(3) == [("answered", "")] * 3
-            assert shown_pictures(harness) == 2
+            assert await harness.wait_until_finished(3) == [("answered", "")] * 3
+            assert count_sent_images(harness) == 2
             invalid_attachments = [
                 [{"kind": "picture", "url": "https://example.org/a.png"}],
                 [{"kind": "picture", "data": "https://example.org/a.png"}],

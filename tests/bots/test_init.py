@@ -93,7 +93,7 @@ async def test_telegram_from_an_empty_folder(folder: Path) -> None:
 async def test_discord_asks_for_a_channel_where_the_bot_may_write(folder: Path) -> None:
     repository = make_repository(folder / "project")
     async with DiscordPeer() as peer, init(folder, "--api-url", peer.api_url, "discord.yaml") as user:
-        room, closed_channel = peer.channel(), peer.channel()
+        channel_id, closed_channel = peer.channel(), peer.channel()
         peer.channels[closed_channel].lacking = {"send"}
         await user.answer("Platform", "discord")
         await user.read("switch on Message Content Intent")
@@ -103,14 +103,14 @@ async def test_discord_asks_for_a_channel_where_the_bot_may_write(folder: Path) 
         await user.read("this is no link of a channel")
         await user.answer("Link of the channel", f"https://discord.com/channels/{peer.guild}/{closed_channel}")
         await user.read("the bot lacks Send Messages")
-        await user.answer("Link of the channel", f"https://discord.com/channels/{peer.guild}/{room}")
+        await user.answer("Link of the channel", f"https://discord.com/channels/{peer.guild}/{channel_id}")
         await user.answer("Source [.]:", str(repository))
         await user.read("ok: ")
         await user.answer("Another source (Enter: none):", "")
         await user.answer("Model", "none")
         assert await user.end() == 0
     settings = load_settings([folder / "discord.yaml"], (), {"KIMAS_DISCORD_TOKEN": "x"})
-    assert settings.gate.chats == (f"discord:{room}",)
+    assert settings.gate.chats == (f"discord:{channel_id}",)
     assert isinstance(settings.sources["project"], GitSource)
 
 

@@ -6,7 +6,15 @@ import asyncio
 import random
 from pathlib import Path
 
-from tests.benchmarks.kills import DOCUMENTS, SOURCES, deployment_in, ingest_and_kill, ingested, stored, write
+from tests.benchmarks.kills import (
+    DOCUMENTS,
+    SOURCES,
+    deployment_in,
+    ingest_and_kill,
+    ingested,
+    read_store_contents,
+    write,
+)
 
 
 def test_killed_refreshes_leave_whole_documents_and_the_next_one_finishes(tmp_path: Path) -> None:
@@ -16,8 +24,8 @@ def test_killed_refreshes_leave_whole_documents_and_the_next_one_finishes(tmp_pa
     for edition in (1, 2):
         write(tmp_path, edition)
         killed_count += asyncio.run(ingest_and_kill(deployment, chance.uniform(0.1, 0.6) * usual))[0]
-        contents = asyncio.run(stored(tmp_path))
-        assert contents.faults == []
+        contents = asyncio.run(read_store_contents(tmp_path))
+        assert contents.errors == []
         assert len(contents.editions) == SOURCES * DOCUMENTS
         assert set(contents.editions.values()) <= set(range(edition + 1))
     assert killed_count
@@ -25,7 +33,7 @@ def test_killed_refreshes_leave_whole_documents_and_the_next_one_finishes(tmp_pa
     assert not any(source["running"] for source in sources), "its locks went with it"
     assert deployment.json("search", "rocket to the moon")["passages"]
     asyncio.run(ingested(deployment))
-    assert set(asyncio.run(stored(tmp_path)).editions.values()) == {2}
+    assert set(asyncio.run(read_store_contents(tmp_path)).editions.values()) == {2}
     assert all(
         source["documents"] == DOCUMENTS and not source["error"] for source in deployment.json("sources")["sources"]
     )

@@ -64,8 +64,8 @@ async def discord(journal: Journal, tmp_path: Path) -> AsyncIterator[DiscordPeer
 @pytest.fixture(params=[False, True], ids=["socket", "http"])
 async def slack(journal: Journal, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[SlackPeer]:
     async with SlackPeer() as peer, AsyncExitStack() as stack:
-        place = slack_helpers.settings(peer, tmp_path, http=request.param)
-        adapter = SlackAdapter(place, slack_helpers.Threads().answered_in, slack_helpers.PACE)
+        slack_settings = slack_helpers.settings(peer, tmp_path, http=request.param)
+        adapter = SlackAdapter(slack_settings, slack_helpers.Threads().answered_in, slack_helpers.PACE)
         await start_listening(adapter, journal, stack)
         if request.param:
             await peer.wait_until(lambda: adapter.port > 0, 30)
@@ -87,17 +87,22 @@ async def start_listening(adapter: Adapter, journal: Journal, stack: AsyncExitSt
     stack.push_async_callback(stop)
 
 
-async def lessons(journal: Journal) -> list[tuple[str, str]]:
+async def list_taught_answers(journal: Journal) -> list[tuple[str, str]]:
     return [
         (answer.question, answer.answer) for answer in await TaughtAnswerRepository(journal.database).list_answers()
     ]
 
 
 async def choose_entry(
-    peer: DiscordPeer, room: str, message: str, person: Author = CLEO, name: str = LEARN_FROM_THIS, **extra_fields: int
+    peer: DiscordPeer,
+    channel_id: str,
+    message: str,
+    person: Author = CLEO,
+    name: str = LEARN_FROM_THIS,
+    **extra_fields: int,
 ) -> str:
     """Choose the entry in the menu of a message; return what is said to that, to who chose alone."""
-    command = await peer.choose(room, message, name, person, **extra_fields)
+    command = await peer.choose(channel_id, message, name, person, **extra_fields)
     await peer.wait_until(lambda: command.response_message is not None and bool(command.response_message.content), 30)
     assert command.response_message is not None
     assert command.hidden
@@ -113,50 +118,50 @@ async def next_response(peer: SlackPeer) -> str:
 
 
 async def test_discord_learns_from_the_menu_of_a_message(discord: DiscordPeer, journal: Journal) -> None:
-    room = discord.channel()
-    question = await discord.say(room, QUESTION)
-    answer = await discord.say(room, ANSWER, author=BEN, reply_to=question)
+    channel_id = discord.channel()
+    question = await discord.say(channel_id, QUESTION)
+    answer = await discord.say(channel_id, ANSWER, author=BEN, reply_to=question)
     await wait_until_journaled(journal, answer)
-    assert await choose_entry(discord, room, answer, BEN) == ENGLISH.not_trusted
-    assert await lessons(journal) == []
-    assert await choose_entry(discord, room, answer) == ENGLISH.answer_submitted.format(number=1)
-    assert await choose_entry(discord, room, answer) == ENGLISH.answer_known
-    assert await lessons(journal) == PAIRS
+    assert await choose_entry(discord, channel_id, answer, BEN) == ENGLISH.not_trusted
+    assert await list_taught_answers(journal) == []
+    assert await choose_entry(discord, channel_id, answer) == ENGLISH.answer_submitted.format(number=1)
+    assert await choose_entry(discord, channel_id, answer) == ENGLISH.answer_known
+    assert await list_taught_answers(journal) == PAIRS
 
 
 async def test_who_manages_the_server_is_trusted_with_the_menu_too(discord: DiscordPeer, journal: Journal) -> None:
-    room = discord.channel()
-    answer = await discord.say(room, ANSWER, author=BEN, reply_to=await discord.say(room, QUESTION))
+    channel_id = discord.channel()
+    answer = await discord.say(channel_id, ANSWER, author=BEN, reply_to=await discord.say(channel_id, QUESTION))
     await wait_until_journaled(journal, answer)
-    message = await choose_entry(discord, room, answer, BEN, permissions=MANAGE_GUILD)
+    message = await choose_entry(discord, channel_id, answer, BEN, permissions=MANAGE_GUILD)
     assert message == ENGLISH.answer_submitted.format(number=1)
-    assert await lessons(journal) == PAIRS
+    assert await list_taught_answers(journal) == PAIRS
 
 
 async def test_a_message_that_answers_nothing_on_discord_is_learned_by_its_link(
     discord: DiscordPeer, journal: Journal
 ) -> None:
-    room = discord.channel()
-    answer = await discord.say(room, ANSWER, author=BEN)
+    channel_id = discord.channel()
+    answer = await discord.say(channel_id, ANSWER, author=BEN)
     await wait_until_journaled(journal, answer)
-    assert await choose_entry(discord, room, answer) == ENGLISH.learn_usage
-    link = f"https://discord.com/channels/{discord.guild}/{room}/{answer}"
-    command = await discord.command(room, "learn", CLEO, question=f"{link} {QUESTION}")
+    assert await choose_entry(discord, channel_id, answer) == ENGLISH.learn_usage
+    link = f"https://discord.com/channels/{discord.guild}/{channel_id}/{answer}"
+    command = await discord.command(channel_id, "learn", CLEO, question=f"{link} {QUESTION}")
     await discord.wait_until(
         lambda: command.response_message is not None and bool(command.response_message.content), 30
     )
     assert command.response_message is not None
     assert command.response_message.content == ENGLISH.answer_submitted.format(number=1)
-    assert await lessons(journal) == PAIRS
+    assert await list_taught_answers(journal) == PAIRS
 
 
 async def test_our_own_answer_on_discord_is_not_learned(discord: DiscordPeer, journal: Journal) -> None:
-    room = discord.channel()
-    await discord.say(room, f"<@{discord.me.id}> {QUESTION}")
-    reply = await discord.wait_for_reply(room, 30, containing=QUESTION)
+    channel_id = discord.channel()
+    await discord.say(channel_id, f"<@{discord.me.id}> {QUESTION}")
+    reply = await discord.wait_for_reply(channel_id, 30, containing=QUESTION)
     await wait_until_journaled(journal, reply.id, "reply_id = :id AND state = 'answered'")
-    assert await choose_entry(discord, room, reply.id) == ENGLISH.learn_own_words
-    assert await lessons(journal) == []
+    assert await choose_entry(discord, channel_id, reply.id) == ENGLISH.learn_own_words
+    assert await list_taught_answers(journal) == []
 
 
 def test_what_is_chosen_elsewhere_on_discord_is_not_ours() -> None:
@@ -189,7 +194,7 @@ async def test_slack_learns_from_the_shortcut_of_a_message(slack: SlackPeer, jou
     slack.choose("C1", answer, "somebody-elses", user="U3CLEO")
     slack.choose("C1", answer, SHORTCUT_ID, user="U3CLEO")
     assert await next_response(slack) == ENGLISH.answer_known
-    assert await lessons(journal) == PAIRS
+    assert await list_taught_answers(journal) == PAIRS
 
 
 async def test_slack_learns_by_the_link_of_a_message(slack: SlackPeer, journal: Journal) -> None:
@@ -202,7 +207,7 @@ async def test_slack_learns_by_the_link_of_a_message(slack: SlackPeer, journal: 
     ):
         slack.command(words, user="U3CLEO")
         assert await next_response(slack) == message
-    assert await lessons(journal) == PAIRS
+    assert await list_taught_answers(journal) == PAIRS
 
 
 async def wait_until_journaled(journal: Journal, number: str, condition: str = "id = :id") -> None:

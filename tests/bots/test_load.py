@@ -6,12 +6,12 @@ from pathlib import Path
 
 from tests.benchmarks.load import Shape, run
 
-SMALL = Shape(120, 40, 8, wait_s=1, kills=1, lives_s=4, documents=("docs/groups.md", "docs/http.md"), settle_s=75)
+SMALL = Shape(120, 40, 8, wait_s=1, kills=1, lives_s=4, documents=("docs/groups.md", "docs/http.md"), max_wait_s=75)
 
 
 async def test_a_kill_under_load_loses_no_question_and_answers_none_twice(tmp_path: Path) -> None:
     outcome = await run(tmp_path, SMALL)
-    assert {rule: results for rule, results in outcome.faults.items() if results} == {}
+    assert {rule: results for rule, results in outcome.violations.items() if results} == {}
     assert len(outcome.ready_s) == 2, "it was killed and started again"
     assert len(outcome.of("chatter", "silent")) == 108
     answered_count = len(outcome.of("asked", "answered"))

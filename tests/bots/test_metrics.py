@@ -273,14 +273,14 @@ async def test_live_sources_that_fail_or_take_too_long_are_counted(web: WebPeer)
     async def similarity(query: str, texts: Sequence[str]) -> Sequence[float]:
         return [0.5] * len(texts)
 
-    async def stored() -> Sequence[Passage]:
+    async def search_stored() -> Sequence[Passage]:
         return []
 
     metrics = PrometheusMetrics(30)
     for error, patience_s in (("", 30), ("broken", 30), ("slow", 0.3)):
-        web.fault = error
+        web.failure_mode = error
         live_sources = LiveSources(sources, similarity, timeout_s=patience_s, metrics_recorder=metrics)
-        await live_sources.search_with_stored(["web"], "How?", stored())
+        await live_sources.search_with_stored(["web"], "How?", search_stored())
         await live_sources.close()
     metrics_text = metrics.render(DaemonStatus()).decode()
     for outcome in ("answered", "failed", "cancelled"):
@@ -295,7 +295,7 @@ async def test_a_platform_that_is_away_is_told_until_it_is_back(deployment: Depl
         telegram.fail("getUpdates", 502, times=1000)
         telegram.say(GROUP, "wake up")
         status = await watcher_client.until_status("/healthz", 503)
-        telegram._faults.clear()
+        telegram._injected_errors.clear()
         assert status == {"state": "unwell", "reasons": ["telegram is not connected"]}
         assert (await watcher_client.get("/readyz"))[0] == 200
         await watcher_client.until_status("/healthz", 200)
@@ -386,8 +386,8 @@ async def test_a_record_that_cannot_be_read_takes_only_the_sources(
 
 async def test_many_scrapes_at_once_are_whole(monitor_and_watcher: tuple[Monitor, Watcher]) -> None:
     _, watcher_client = monitor_and_watcher
-    every = await asyncio.gather(*(watcher_client.samples() for _ in range(20)))
-    assert len({frozenset(item) for item in every}) == 1
+    all_samples = await asyncio.gather(*(watcher_client.samples() for _ in range(20)))
+    assert len({frozenset(item) for item in all_samples}) == 1
 
 
 async def test_only_reading_is_allowed(monitor_and_watcher: tuple[Monitor, Watcher]) -> None:

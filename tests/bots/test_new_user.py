@@ -47,8 +47,8 @@ def test_refresh_in_a_conversation_is_done_at_once(deployment: Deployment) -> No
     (deployment.folder / "docs" / "colour.md").write_text("# Colour\n\nThe rocket is painted in a dark green.\n")
     result = deployment.call("chat", stdin="/refresh\nWhich colour is the rocket painted in?\n")
     assert "dark green" in result.output
-    [stands] = deployment.json("sources")["sources"]
-    assert (stands["documents"], stands["age_s"] < 60) == (2, True)
+    [source_state] = deployment.json("sources")["sources"]
+    assert (source_state["documents"], source_state["age_s"] < 60) == (2, True)
 
 
 def test_a_refresh_that_fails_does_not_end_the_conversation(deployment: Deployment) -> None:

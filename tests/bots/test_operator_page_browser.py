@@ -51,9 +51,9 @@ async def launched() -> AsyncIterator[Browser]:
 
 @asynccontextmanager
 async def signed_in(browser: Browser, page: Page, **options: Any) -> AsyncIterator[tuple[Tab, list[str]]]:
-    """A browser's window that has signed in as the owner, and its faults, which must be none in the end.
+    """A browser's window that has signed in as the owner, and its errors, which must be none in the end.
 
-    A fault is an error in its console, a dialog, and a request to anywhere else.
+    An error is one in its console, a dialog, and a request to anywhere else.
     """
     context = await browser.new_context(**options)
     tab = await context.new_page()

@@ -79,7 +79,7 @@ def test_other_lines_with_such_words_are_text_of_yours(line: str) -> None:
     assert to_typed_line(line) == TypedLine("You", line)
 
 
-def test_every_place_has_its_own_last_message(group: ConsoleGroupAdapter) -> None:
+def test_every_chat_has_its_own_last_message(group: ConsoleGroupAdapter) -> None:
     outside = parse(group, "Ben: How does it work?")
     thread_line = parse(group, "Ben (in release): How does it start?")
     private_message = parse(group, "Ben (alone): And in private?")
@@ -89,8 +89,8 @@ def test_every_place_has_its_own_last_message(group: ConsoleGroupAdapter) -> Non
     )
     assert (outside.private, thread_line.private, private_message.private) == (False, False, True)
     assert (outside.addressed, thread_line.addressed, private_message.addressed) == (False, False, True)
-    for place, last in (("", outside), (" (in release)", thread_line)):
-        assert parse(group, f"Cleo{place}: ^ So.").reply_to == last.id
+    for suffix, last in (("", outside), (" (in release)", thread_line)):
+        assert parse(group, f"Cleo{suffix}: ^ So.").reply_to == last.id
     assert parse(group, "Cleo (alone): ^ So.").reply_to == "", "Cleo's talk is another one than Ben's"
     # Nobody has the key of the group by a name.
     assert parse(group, "Group (alone): Hello").key.chat != GROUP.chat

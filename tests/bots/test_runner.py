@@ -175,18 +175,18 @@ async def test_what_is_due_is_refreshed_at_the_start_and_nothing_else(deployment
     (deployment.folder / "new" / "moon.md").write_text("# Moon\n\nThe moon is reached in three days.\n", "utf-8")
     deployment.settings["sources"]["moon"] = {"kind": "files", "path": "new"}
 
-    async def stands() -> dict[str, dict[str, Any]]:
+    async def get_source_states() -> dict[str, dict[str, Any]]:
         # Beside the daemon, as its operator would.
         thread = await asyncio.to_thread(deployment.json, "sources")
         return {source["name"]: source for source in thread["sources"]}
 
-    state_before = await stands()
+    state_before = await get_source_states()
     async with daemon(deployment) as daemon_task, asyncio.timeout(SOON_S):
         first = state_before
         # The copied folder has another path, and the other source was never read.
         while any(first[name]["last_success"] == state_before[name]["last_success"] for name in state_before):
             await asyncio.sleep(0.1)
-            first = await stands()
+            first = await get_source_states()
         terminate()
         assert await daemon_task == 0
     assert [entry["documents"] for entry in first.values()] == [1, 1]
@@ -194,7 +194,7 @@ async def test_what_is_due_is_refreshed_at_the_start_and_nothing_else(deployment
         await asyncio.sleep(3)
         terminate()
         assert await asyncio.wait_for(daemon_task, 30) == 0
-    assert {name: entry["last_try"] for name, entry in (await stands()).items()} == {
+    assert {name: entry["last_try"] for name, entry in (await get_source_states()).items()} == {
         name: entry["last_try"] for name, entry in first.items()
     }
 

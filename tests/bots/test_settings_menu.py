@@ -100,8 +100,8 @@ class TelegramClient(Client):
 class DiscordClient(Client):
     async def open(self, stack: AsyncExitStack, folder: Path) -> Adapter:
         self.peer = await stack.enter_async_context(discord.DiscordPeer())
-        self.room = self.peer.channel("general")
-        self.chat, self.owner = f"discord:{self.room}", f"discord:{OWNER}"
+        self.channel_id = self.peer.channel("general")
+        self.chat, self.owner = f"discord:{self.channel_id}", f"discord:{OWNER}"
         adapter = DiscordAdapter(discord_helpers.settings(self.peer, folder), discord_helpers.Positions(),
                                  discord_helpers.PACE)  # fmt: skip
         await adapter.open()
@@ -118,7 +118,7 @@ class DiscordClient(Client):
 
     async def menu(self, person: int) -> discord.PostedMessage:
         interaction = await self.peer.command(
-            self.room, "settings", self.author(person), permissions=self.rights(person)
+            self.channel_id, "settings", self.author(person), permissions=self.rights(person)
         )
         await self.peer.wait_until(
             lambda: interaction.response_message is not None and bool(interaction.response_message.content), 30

@@ -94,12 +94,12 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def wait_until_settled(deployment: Deployment, count: int) -> None:
-    def all_settled() -> bool:
+async def wait_until_finished(deployment: Deployment, count: int) -> None:
+    def all_finished() -> bool:
         states = [state for (state,) in rows(deployment, "state")]
         return len(states) >= count and not set(states) & {"received", "answering", "sending"}
 
-    await until(lambda: (deployment.folder / "data" / "journal.db").exists() and all_settled())
+    await until(lambda: (deployment.folder / "data" / "journal.db").exists() and all_finished())
 
 
 async def stopped(process: asyncio.subprocess.Process) -> None:
@@ -113,12 +113,12 @@ async def test_two_telegram_bots_in_one_group_speak_once(
     async with telegram.daemon() as process:
         question_id = first.say(GROUP, "How do I change the signing key of sessions?")
         await until(lambda: bool(first.messages(GROUP) or second.messages(GROUP)))
-        await wait_until_settled(telegram, 2)
+        await wait_until_finished(telegram, 2)
         to_first = first.say(GROUP, f"@{first.username} {QUESTION}")
         to_second = first.say(GROUP, f"@{second.username} {QUESTION}")
         to_both = first.say(GROUP, f"@{first.username} @{second.username} {QUESTION}")
         command = first.say(GROUP, "/help")
-        await wait_until_settled(telegram, 10)
+        await wait_until_finished(telegram, 10)
         await stopped(process)
     (speaker, silent), reasons = (
         rows(telegram, "bot", f"id='{question_id}'"),
@@ -162,10 +162,10 @@ async def test_private_chats_of_one_person_with_two_telegram_bots_share_nothing(
         button = reply.buttons[0][0]["callback_data"]
         press = second.press(ANN, reply.id, button)
         await until(lambda: press in second.notices)
-        await wait_until_settled(telegram, 3)
+        await wait_until_finished(telegram, 3)
         second.say(ANN, "/forget")
         await second.wait_for_reply(ANN, READY_S, count=2)
-        await wait_until_settled(telegram, 4)
+        await wait_until_finished(telegram, 4)
         await stopped(process)
     assert rows(telegram, "distinct chat", "bot='42'") == [("5",)]
     assert rows(telegram, "distinct chat", "bot='43'") == [("5@second",)]
@@ -181,14 +181,14 @@ async def test_after_a_kill_each_telegram_bot_answers_its_own_question_once(
         first.say(GROUP, f"@{first.username} {QUESTION}")
         second.say(ANN, "How do I install rocket?")
         for bot in (first, second):
-            await bot.wait_until(lambda bot=bot: bool(bot.called("sendChatAction")), READY_S)
+            await bot.wait_until(lambda bot=bot: bool(bot.get_calls("sendChatAction")), READY_S)
         process.kill()
         await process.wait()
     model.hang = False
     async with telegram.daemon() as process:
         await first.wait_for_reply(GROUP, READY_S, containing="Sources")
         await second.wait_for_reply(ANN, READY_S, containing="Sources")
-        await wait_until_settled(telegram, 3)
+        await wait_until_finished(telegram, 3)
         await stopped(process)
     assert (len(first.messages(GROUP)), len(second.messages(GROUP))) == (1, 0)
     assert (ANN in first.chats, len(second.messages(ANN))) == (False, 1)
@@ -208,24 +208,24 @@ async def test_two_discord_bots_in_one_server_speak_once(deployment: Deployment)
             for name, peer in (("left", first), ("right", second))
         }
         deployment.environment.update(LEFT=first.token, RIGHT=second.token)
-        room, direct = first.channel(), second.channel(private=True)
+        channel_id, direct = first.channel(), second.channel(private=True)
         async with deployment.daemon() as process:
             await first.connected(READY_S)
             await second.connected(READY_S)
-            question_id = await first.say(room, "How do I change the signing key of sessions?")
-            await wait_until_settled(deployment, 2)
-            question = await first.say(room, f"{second.mention} {QUESTION}")
-            await wait_until_settled(deployment, 4)
+            question_id = await first.say(channel_id, "How do I change the signing key of sessions?")
+            await wait_until_finished(deployment, 2)
+            question = await first.say(channel_id, f"{second.mention} {QUESTION}")
+            await wait_until_finished(deployment, 4)
             process.kill()
             await process.wait()
-        missed = await first.say(room, f"{first.mention} {QUESTION}")
+        missed = await first.say(channel_id, f"{first.mention} {QUESTION}")
         async with deployment.daemon() as process:
             await second.connected(READY_S)
             await second.say(direct, "How do I install rocket?")
             await second.wait_for_reply(direct, READY_S)
-            await wait_until_settled(deployment, 7)
+            await wait_until_finished(deployment, 7)
             await stopped(process)
-        messages = [(item.reply_to, peer) for peer in (first, second) for item in peer.messages(room)]
+        messages = [(item.reply_to, peer) for peer in (first, second) for item in peer.messages(channel_id)]
         assert len([peer for to, peer in messages if to == question_id]) == 1
         assert [peer for to, peer in messages if to == question] == [second]
         assert [peer for to, peer in messages if to == missed] == [first]
@@ -255,15 +255,15 @@ async def test_two_slack_apps_in_one_channel_speak_once(deployment: Deployment) 
         async with deployment.daemon() as process:
             await until(lambda: all(peer.deliveries.connections for peer in (first, second)))
             question_id = first.say("C1", "How do I change the signing key of sessions?")
-            await wait_until_settled(deployment, 2)
+            await wait_until_finished(deployment, 2)
             question = first.say("C1", f"<@{second.bot}> {QUESTION}")
-            await wait_until_settled(deployment, 4)
+            await wait_until_finished(deployment, 4)
             first.say("C1", "and how do I install rocket?", thread=question)
-            await wait_until_settled(deployment, 6)
+            await wait_until_finished(deployment, 6)
             first.say("C1", "thanks, see you at lunch", user="U2BEN", thread=question)
-            await wait_until_settled(deployment, 8)
+            await wait_until_finished(deployment, 8)
             first.say("D1", "How do I install rocket?")
-            await wait_until_settled(deployment, 9)
+            await wait_until_finished(deployment, 9)
             await stopped(process)
         messages = [(item.thread_ts, peer.bot) for peer in (first, second) for item in peer.messages("C1")]
         assert len([bot for thread, bot in messages if thread == question_id]) == 1
@@ -294,10 +294,10 @@ async def test_two_http_networks_answer_each_their_own(deployment: Deployment) -
         async with deployment.daemon() as process:
             for _, peer, port in names:
                 await accepted(peer, port, {**person, "id": "1", "text": QUESTION, "addressed": True})
-            await wait_until_settled(deployment, 2)
+            await wait_until_finished(deployment, 2)
             for _, peer, port in names:
                 await accepted(peer, port, {**person, "id": "2", "text": "thanks, see you at lunch"})
-            await wait_until_settled(deployment, 4)
+            await wait_until_finished(deployment, 4)
             await stopped(process)
         assert sorted(rows(deployment, "chat, id, state")) == [
             (f"room@{name}", number, state)
@@ -316,8 +316,8 @@ async def test_the_unnamed_network_cannot_speak_for_a_named_one(deployment: Depl
         deployment.environment.update(PUBLIC=public.secret, SUPPORT=support.secret)
 
         def section(name: str, peer: CallbackPeer) -> dict[str, Any]:
-            place = {"callback_url": peer.url, "port": ports[name], "allow_private": ["127.0.0.1"]}
-            return {"secret": {"env": name.upper()}, **place}
+            http_settings = {"callback_url": peer.url, "port": ports[name], "allow_private": ["127.0.0.1"]}
+            return {"secret": {"env": name.upper()}, **http_settings}
 
         deployment.settings["http"] = section("public", public)
         deployment.settings["bots"] = {"support": {"http": section("support", support)}}
@@ -325,7 +325,7 @@ async def test_the_unnamed_network_cannot_speak_for_a_named_one(deployment: Depl
         question = {"id": "1", "chat": "dm9", "kind": "message", "author": owner, "private": True, "text": QUESTION}
         async with deployment.daemon() as process:
             await accepted(support, ports["support"], question)
-            await wait_until_settled(deployment, 1)
+            await wait_until_finished(deployment, 1)
             for forged in (
                 {**question, "id": "2", "chat": "dm9@support", "author": {"id": "9@support", "name": "Olga"}},
                 {**question, "id": "3", "author": {"id": "9@support", "name": "Olga"}},
@@ -336,7 +336,7 @@ async def test_the_unnamed_network_cannot_speak_for_a_named_one(deployment: Depl
                 assert "@support" in str(body)
             # Another address in an id means nothing.
             await accepted(public, ports["public"], {**question, "id": "5", "chat": "ann@example.org"})
-            await wait_until_settled(deployment, 2)
+            await wait_until_finished(deployment, 2)
             await stopped(process)
         assert sorted(rows(deployment, "chat, id")) == [("ann@example.org", "5"), ("dm9@support", "1")]
 
@@ -345,18 +345,18 @@ async def test_a_platform_that_is_away_at_the_start_keeps_no_other_down(deployme
     telegram_port, http_port = free_port(), free_port()
     async with CallbackPeer() as network:
         deployment.environment.update(HTTP=network.secret, FIRST=TelegramPeer().token)
-        place = {"callback_url": network.url, "port": http_port, "allow_private": ["127.0.0.1"]}
-        deployment.settings["http"] = {"secret": {"env": "HTTP"}, **place}
+        http_settings = {"callback_url": network.url, "port": http_port, "allow_private": ["127.0.0.1"]}
+        deployment.settings["http"] = {"secret": {"env": "HTTP"}, **http_settings}
         api_url = f"http://127.0.0.1:{telegram_port}"
         deployment.settings["telegram"] = {"token": {"env": "FIRST"}, "api_url": api_url}
         question = {"id": "1", "chat": "room", "kind": "message", "author": {"id": "9", "name": "Olga"}}
         async with deployment.daemon() as process:
             await accepted(network, http_port, {**question, "text": QUESTION, "addressed": True})
-            await wait_until_settled(deployment, 1)
+            await wait_until_finished(deployment, 1)
             assert "daemon.platforms_unreachable" in deployment.log()
             async with TelegramPeer(port=telegram_port) as telegram:
                 telegram.say(ANN, QUESTION)
-                await wait_until_settled(deployment, 2)
+                await wait_until_finished(deployment, 2)
             await stopped(process)
         assert sorted(rows(deployment, "platform, state")) == [("http", "answered"), ("telegram", "answered")]
 
@@ -399,8 +399,8 @@ async def list_pending(journal: Journal, *messages: Message, settings: Settings 
     """Journal the messages in this order and return why each is left to another bot."""
     for item in messages:
         assert await journal.record_message(item)
-    room = ChatHistory(journal.database)
-    reasons = [await other_bot_reason(entry, room, settings or pair()) for entry in messages]
+    history = ChatHistory(journal.database)
+    reasons = [await other_bot_reason(entry, history, settings or pair()) for entry in messages]
     return [reason.text if reason else "" for reason in reasons]
 
 
@@ -448,12 +448,12 @@ class TestWhoSpeaks:
         await journal.mark_answered(request, Reply("Call it."))
         further = [message("2", bot, key=thread, text="and how often?") for bot in ("42", "43")]
         assert await list_pending(journal, *further) == ["it continues a conversation with another bot of ours", ""]
-        room = ChatHistory(journal.database)
-        assert [await is_follow_up(item, room, pair()) for item in further] == [False, True]
-        assert [await room.has_answered(thread, bot) for bot in ("42", "43")] == [False, True]
+        history = ChatHistory(journal.database)
+        assert [await is_follow_up(item, history, pair()) for item in further] == [False, True]
+        assert [await history.has_answered(thread, bot) for bot in ("42", "43")] == [False, True]
 
     async def test_where_both_answered_it_is_for_the_one_that_answered_its_author(self, journal: Journal) -> None:
-        thread, room = ConversationKey("discord", "30", "40"), ChatHistory(journal.database)
+        thread, history = ConversationKey("discord", "30", "40"), ChatHistory(journal.database)
         for number, (bot, person) in enumerate((("42", "7"), ("43", "8"))):
             request = message(str(number), bot, addressed=True, key=thread, author_id=person)
             await journal.record_message(request)
@@ -467,7 +467,7 @@ class TestWhoSpeaks:
             reasons = await list_pending(journal, *copies, settings=discord_pair())
             whose[person] = reasons.index("")
             assert sorted(reasons) == ["", "it continues a conversation with another bot of ours"]
-            assert [await is_follow_up(copy, room, discord_pair()) for copy in copies] == [
+            assert [await is_follow_up(copy, history, discord_pair()) for copy in copies] == [
                 not reason for reason in reasons
             ]
         assert whose == {"7": 0, "8": 1, "9": 1}, "who was not answered goes on with the last that did"
@@ -483,8 +483,8 @@ class Plain(Adapter):
 
     bot_id = ""
 
-    def __init__(self, name: str, bot: str = "", *, inherits: bool = True) -> None:
-        self.name, self.bot_id, self.can_take_over = name, bot, inherits
+    def __init__(self, name: str, bot: str = "", *, can_take_over: bool = True) -> None:
+        self.name, self.bot_id, self.can_take_over = name, bot, can_take_over
         self.inbox: list[Message] = []
         self.messages: list[Message] = []
 
@@ -578,7 +578,7 @@ class TestLeftover:
     async def test_what_is_not_for_another_network_is_closed(self, journal: Journal) -> None:
         orphan_message = message("1", "gone", key=ConversationKey("http", "5@gone"))
         await journal.record_message(orphan_message)
-        assert await recover_pending(journal, [Plain("http", inherits=False)]) == []
+        assert await recover_pending(journal, [Plain("http", can_take_over=False)]) == []
         assert await journal.get_pending("http") == []
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
     not BINARY, reason="WEAVIATE SERVERS ARE NOT TESTED: set KIMAS_TEST_WEAVIATE_BINARY to the server's program"
 )
 QUESTION = "How do I install Rocket with pip, thing number {number}?"
-SHAPE = Shape(40, 10, 20, workers=8, model_s=0.3, lease_s=3, settle_s=60, question=QUESTION)
+SHAPE = Shape(40, 10, 20, workers=8, model_s=0.3, lease_s=3, max_wait_s=60, question=QUESTION)
 INGEST_S, OUTAGE_S = 60, 3
 
 
@@ -59,11 +59,11 @@ async def test_both_answer_from_one_store_through_a_kill_and_an_outage(
         await node.start()
         await node.ready()
         await ask_task
-        await fleet.settle()
+        await fleet.wait_until_finished()
         _check(fleet)
         fleet.model.requests.clear()
         await fleet.ask()
-        await fleet.settle()
+        await fleet.wait_until_finished()
         _check(fleet)
         prompts = [str(request["messages"]) for request in fleet.model.requests]
     assert sum("pip install rocket" in prompt for prompt in prompts) >= SHAPE.messages, "questions without passages"

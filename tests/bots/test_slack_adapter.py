@@ -57,7 +57,7 @@ async def over_http(peer: SlackPeer, inbox: Inbox, threads: Threads, tmp_path: P
         yield adapter
 
 
-async def wait_until_settled(peer: SlackPeer) -> None:
+async def wait_until_finished(peer: SlackPeer) -> None:
     await peer.wait_until(lambda: all(envelope.acknowledged.is_set() for envelope in peer.deliveries.envelopes), 30)
 
 
@@ -66,7 +66,7 @@ async def test_a_mention_that_arrives_twice_is_one_message(
 ) -> None:
     ts = peer.say("C1", f"<@{BOT}>: what is <https://a.example/x|this> &amp; that?")
     message = await inbox.until(1)
-    await wait_until_settled(peer)
+    await wait_until_finished(peer)
     assert (message.id, message.text, message.addressed) == (ts, "what is this (https://a.example/x) & that?", True)
     assert message.key == ConversationKey("slack", "C1", ts)
     assert inbox.repeated_ids == [ts]
@@ -136,7 +136,7 @@ async def test_bots_are_ignored_whatever_they_are(peer: SlackPeer, adapter: Slac
         {"type": "message", "subtype": "channel_join", "user": "U1", "text": "joined", "channel": "C1", "ts": "1.0"}
     )
     peer.event({"type": "assistant_thread_started", "assistant_thread": {}})
-    await wait_until_settled(peer)
+    await wait_until_finished(peer)
     assert inbox.messages == []
     assert adapter.skipped["written by a bot"] == 4
     assert adapter.skipped["written by ourselves"] == 2
@@ -158,7 +158,7 @@ async def test_what_is_not_safe_is_not_acknowledged_and_comes_again(
     inbox.refusals = 1
     peer.say("D1", "how do I install it?")
     await inbox.until(1)
-    await wait_until_settled(peer)
+    await wait_until_finished(peer)
     (envelope,) = peer.deliveries.envelopes
     assert len(envelope.attempts) >= 2
     assert len(inbox.messages) == 1
@@ -178,7 +178,7 @@ async def test_malformed_payloads_are_acknowledged_and_hold_nothing_up(
             await socket.send_str(text)
     peer.say("D1", "still there?")
     await inbox.until(1)
-    await wait_until_settled(peer)
+    await wait_until_finished(peer)
     assert inbox.texts == ["still there?"]
     assert peer.deliveries.opened == 1
 
@@ -213,7 +213,7 @@ async def test_an_address_that_went_stale_is_replaced_by_a_new_one(
     await asyncio.gather(task, return_exceptions=True)
     await adapter.close()
     await adapter.close()
-    assert len(peer.called("apps.connections.open")) == 2
+    assert len(peer.get_calls("apps.connections.open")) == 2
     assert "the connection to Slack broke" in caplog.text
     assert "ticket=" not in caplog.text
 
@@ -251,7 +251,7 @@ async def test_the_start_waits_for_slack_to_come_up(peer: SlackPeer, threads: Th
     adapter = SlackAdapter(settings(peer, tmp_path), threads.answered_in, PACE)
     await adapter.open()
     await adapter.close()
-    assert len(peer.called("auth.test")) == 4
+    assert len(peer.get_calls("auth.test")) == 4
     assert (await diagnose(settings(peer, tmp_path), Scope())).identity == "kimas in Rocket"
 
 
@@ -261,7 +261,7 @@ async def test_a_command_is_acknowledged_at_once(peer: SlackPeer, adapter: Slack
     for number, text in enumerate(texts):
         envelopes.append(peer.command(text))
         await inbox.until(number + 1)
-    await wait_until_settled(peer)
+    await wait_until_finished(peer)
     assert [(message.command, message.text) for message in inbox.messages] == [
         *[("ask", "How do I install it?")] * 2,
         *[("help", "")] * 2,
@@ -276,14 +276,14 @@ async def test_over_http_signed_requests_are_taken(peer: SlackPeer, over_http: S
     peer.say("C1", "<@UBOT> what is it?")
     envelope = peer.command("ask What is it?")
     await inbox.until(2)
-    await wait_until_settled(peer)
+    await wait_until_finished(peer)
     assert {message.text for message in inbox.messages} == {"what is it?", "What is it?"}
     assert envelope.answer == "Looking it up…"
     assert len(inbox.repeated_ids) == 1
     challenge = json.dumps({"type": "url_verification", "challenge": "c-1", "token": "old"})
     status, answer = await peer.deliveries.request(challenge, **{"Content-Type": "application/json"})
     assert (status, json.loads(answer)) == (200, {"challenge": "c-1"})
-    assert peer.called("apps.connections.open") == []
+    assert peer.get_calls("apps.connections.open") == []
 
 
 async def test_over_http_what_is_not_safe_comes_again_and_is_one_message(
@@ -293,10 +293,10 @@ async def test_over_http_what_is_not_safe_comes_again_and_is_one_message(
     inbox.refusals = 1
     peer.say("D1", "hello")
     await inbox.until(1)
-    await wait_until_settled(peer)
+    await wait_until_finished(peer)
     assert peer.deliveries.refused == [500]
     peer.deliveries.deliver("events_api", peer.deliveries.envelopes[0].payload)
-    await wait_until_settled(peer)
+    await wait_until_finished(peer)
     assert len(inbox.messages) == 1
 
 

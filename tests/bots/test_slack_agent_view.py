@@ -114,7 +114,7 @@ async def test_opening_app_home_again_and_again_leaves_the_journal_alone(
         envelopes = [peer.open_home() for _ in range(3 * MAX_EVENTS)]
         await peer.wait_until(envelopes[-1].acknowledged.is_set, 60)
     assert await journal.database.fetch_value(select(func.count()).select_from(messages)) == MAX_EVENTS
-    assert len(peer.called("views.publish")) == MAX_EVENTS, "they do not count as answers to somebody who loops"
+    assert len(peer.get_calls("views.publish")) == MAX_EVENTS, "they do not count as answers to somebody who loops"
 
 
 async def test_nobody_else_has_an_app_home(peer: SlackPeer, journal: Journal, tmp_path: Path) -> None:
@@ -122,12 +122,12 @@ async def test_nobody_else_has_an_app_home(peer: SlackPeer, journal: Journal, tm
     async with run_bot(peer, journal, tmp_path) as processor:
         for user in (BEN, "W-unknown"):
             peer.open_home(user)
-            await peer.wait_until(lambda: len(peer.called("users.info")) > 0, 30)
+            await peer.wait_until(lambda: len(peer.get_calls("users.info")) > 0, 30)
         await processor.join()
         peer.open_home()
         await peer.wait_until(lambda: ANN in peer.views.homes, 30)
     assert list(peer.views.homes) == [ANN]
-    assert peer.called("views.publish")[0].parameters["user_id"] == ANN
+    assert peer.get_calls("views.publish")[0].parameters["user_id"] == ANN
 
 
 async def test_without_the_right_to_look_people_up_app_home_stays_empty(
@@ -136,8 +136,8 @@ async def test_without_the_right_to_look_people_up_app_home_stays_empty(
     peer.lacking = {"users.info"}
     async with run_bot(peer, journal, tmp_path):
         peer.open_home()
-        await peer.wait_until(lambda: bool(peer.called("users.info")), 30)
-    assert peer.called("views.publish") == []
+        await peer.wait_until(lambda: bool(peer.get_calls("users.info")), 30)
+    assert peer.get_calls("views.publish") == []
 
 
 async def test_where_private_chats_are_off_app_home_stays_empty(
@@ -146,7 +146,7 @@ async def test_where_private_chats_are_off_app_home_stays_empty(
     async with run_bot(peer, journal, tmp_path, gate={"private": False}):
         envelope = peer.open_home()
         await peer.wait_until(envelope.acknowledged.is_set, 30)
-    assert peer.called("views.publish") == []
+    assert peer.get_calls("views.publish") == []
 
 
 async def test_a_home_that_slack_refuses_is_published_as_plain_text(
@@ -182,7 +182,7 @@ async def test_an_app_that_is_no_agent_suggests_nothing(peer: SlackPeer, journal
     async with run_bot(peer, journal, tmp_path):
         envelope = peer.open_home(tab="messages")
         await peer.wait_until(envelope.acknowledged.is_set, 30)
-    assert peer.called("assistant.threads.setSuggestedPrompts") == []
+    assert peer.get_calls("assistant.threads.setSuggestedPrompts") == []
 
 
 def test_questions_are_suggested_of_each_agent_in_turn() -> None:
@@ -239,8 +239,8 @@ async def test_a_conversation_of_the_older_view_gets_its_title_once(agent: Slack
             await agent.wait_until(lambda: ("D1", thread) in agent.titles and thread in agent.statuses, 30)
             await sink.finish(Reply("With pip."))
         assert agent.titles == {("D1", thread): "How do I install it?"}
-        assert [call.error for call in agent.called("agents.sessions.setStatus")] == ["feature_not_enabled"]
-        assert len(agent.called("assistant.threads.setTitle")) == 1
+        assert [call.error for call in agent.get_calls("agents.sessions.setStatus")] == ["feature_not_enabled"]
+        assert len(agent.get_calls("assistant.threads.setTitle")) == 1
 
 
 @pytest.mark.parametrize("streams", [True, False])

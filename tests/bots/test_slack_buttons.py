@@ -88,7 +88,7 @@ async def test_a_stream_that_takes_no_button_goes_on_without_one(peer: SlackPeer
         await peer.wait_until(lambda: any(message.streaming for message in peer.messages("C1")), 30)
         await sink.finish(Reply("Some words."))
     assert [message.text for message in peer.messages("C1")] == ["Some words."] * 2
-    assert [call.error for call in peer.called("chat.startStream")] == ["invalid_blocks", "", ""], "it is tried once"
+    assert [call.error for call in peer.get_calls("chat.startStream")] == ["invalid_blocks", "", ""], "it is tried once"
 
 
 async def test_a_state_that_takes_no_button_is_shown_without_one(peer: SlackPeer, ask: Ask) -> None:
@@ -114,7 +114,7 @@ async def test_where_slack_has_no_thumbs_of_its_own_ours_are_shown(peer: SlackPe
     for message in peer.messages("C1"):
         assert message.text == "Some words."
         assert (layout(message), choices(message)) == (["section", "actions"], ["up", "down"])
-    errors = [call.error for method in ("chat.postMessage", "chat.update") for call in peer.called(method)]
+    errors = [call.error for method in ("chat.postMessage", "chat.update") for call in peer.get_calls(method)]
     assert errors.count("invalid_blocks") == 1, "it is tried once"
 
 

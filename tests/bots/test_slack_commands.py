@@ -116,7 +116,7 @@ async def test_administrators_of_the_workspace_are_looked_up_once_in_a_while(pee
     await send_command(peer, "status", BOSS)
     assert (await send_command(peer, "resume", ANN))["text"].startswith("Only")
     assert dispatcher.context.overrides.paused_until("slack:C1")
-    assert [call.parameters["user"] for call in peer.called("users.info")] == [BOSS, ANN]
+    assert [call.parameters["user"] for call in peer.get_calls("users.info")] == [BOSS, ANN]
     assert (await send_command(peer, "sources off docs", BOSS))["text"] == "Only the owners of this bot may do that."
 
 

@@ -62,7 +62,7 @@ async def test_a_mention_gets_a_streamed_cited_answer_and_its_thread_goes_on(
         assert reply.thread_ts == root
         assert any("example.org/rocket" in link for link in reply.links())
         assert reply.streamed
-        assert len(peer.called("chat.appendStream")) > 0
+        assert len(peer.get_calls("chat.appendStream")) > 0
         assert peer.status_log[0][0] < reply.history[0][0]
         model.tokens_per_s = 0
         model.reply = "They stay valid [p1]."

@@ -31,10 +31,10 @@ def test_the_manifest_asks_for_what_the_bot_uses() -> None:
     assert result is not None
     manifest = yaml.safe_load(dedent(result[1]))
     scopes = set(manifest["oauth_config"]["scopes"]["bot"])
-    explained = set(
+    documented_scopes = set(
         re.findall(r"`([a-z_]+:[a-z]+|commands)`", GUIDE.split("What the scopes are for")[1].split("## 2")[0])
     )
-    assert scopes == explained
+    assert scopes == documented_scopes
     events = set(manifest["settings"]["event_subscriptions"]["bot_events"])
     messages = {"message.channels", "message.groups", "message.im", "message.mpim"}
     optional_events = {"app_home_opened", "member_joined_channel", "reaction_added", "reaction_removed"}

@@ -57,16 +57,16 @@ async def test_edits_and_streams_have_their_rules(peer: SlackPeer) -> None:
     assert await call(peer, "chat.startStream", **start, recipient_user_id="U1") == "missing_recipient_team_id"
     assert await call(peer, "chat.startStream", **start, recipient_user_id="U1", recipient_team_id="T1") == ""
     (message,) = peer.messages("C1")
-    place = {"channel": "C1", "ts": message.ts}
-    assert await call(peer, "chat.update", **place, text="x") == "streaming_state_conflict"
-    assert await call(peer, "chat.appendStream", **place, markdown_text="b" * 12001) == "msg_too_long"
-    assert await call(peer, "chat.appendStream", **place, markdown_text="b") == ""
-    assert await call(peer, "chat.stopStream", **place) == ""
-    assert await call(peer, "chat.stopStream", **place) == "message_not_in_streaming_state"
-    assert await call(peer, "chat.update", **place, text="x" * 4001) == "msg_too_long"
-    assert await call(peer, "chat.update", **place, text="hidden") == ""
+    target = {"channel": "C1", "ts": message.ts}
+    assert await call(peer, "chat.update", **target, text="x") == "streaming_state_conflict"
+    assert await call(peer, "chat.appendStream", **target, markdown_text="b" * 12001) == "msg_too_long"
+    assert await call(peer, "chat.appendStream", **target, markdown_text="b") == ""
+    assert await call(peer, "chat.stopStream", **target) == ""
+    assert await call(peer, "chat.stopStream", **target) == "message_not_in_streaming_state"
+    assert await call(peer, "chat.update", **target, text="x" * 4001) == "msg_too_long"
+    assert await call(peer, "chat.update", **target, text="hidden") == ""
     assert message.text == "ab", "the streamed blocks stay unless they are taken away"
-    assert await call(peer, "chat.update", **place, text="@here", blocks=[]) == ""
+    assert await call(peer, "chat.update", **target, text="@here", blocks=[]) == ""
     assert message.notifies() == ["!here"], "names are linked unless that is switched off"
 
 

@@ -17,7 +17,7 @@ from core.ports import Sink
 from core.settings import Settings
 from core.storage.messages import Journal
 from core.types import Citation, Question, Reply
-from tests.bots.race_helpers import CHATS, LATER_S, NEWS, RIVALS, US, get_end, listening, raced
+from tests.bots.race_helpers import CHATS, COMPETITORS, LATER_S, NEWS, US, get_end, listening, raced
 from tests.bots.slack_helpers import Threads, settings
 from tests.core import fixtures
 from tests.peers.slack import SlackPeer
@@ -25,7 +25,7 @@ from tests.wiring import make_processor
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 CHANNELS = [f"C{number}" for number in range(1, CHATS + 1)]
-ROBOTS = {name: (f"U{number}", f"B{number}") for number, name in enumerate(RIVALS)}
+ROBOTS = {name: (f"U{number}", f"B{number}") for number, name in enumerate(COMPETITORS)}
 
 GOOD = Reply("Gold, at last! [1]", (Citation(1, "p", "docs", "Final", "final.md", "https://example.org/final"),))
 
@@ -47,8 +47,8 @@ class OnSlack:
         self.channel_of[post] = chat
         return post
 
-    async def reply(self, post: str, rival: str) -> None:
-        user, bot = ROBOTS[rival]
+    async def reply(self, post: str, competitor: str) -> None:
+        user, bot = ROBOTS[competitor]
         self.peer.say(self.channel_of[post], "What a jump!", user=user, bot_id=bot, thread=post)
 
     def below(self, post: str) -> list[str]:
@@ -102,18 +102,18 @@ async def two_at_once(folder: Path, post_s: float, deadline_s: float) -> AsyncIt
         await journal.close()
 
 
-async def wait_until_settled(journal: Journal, post: str) -> tuple[str, str]:
+async def wait_until_finished(journal: Journal, post: str) -> tuple[str, str]:
     async with asyncio.timeout(10):
         while (end := await get_end(journal, post))[0] not in ("answered", "silent", "failed"):
             await asyncio.sleep(0.02)
     return end
 
 
-async def test_on_slack_rivals_are_counted_once_the_channel_takes_our_comment(tmp_path: Path) -> None:
+async def test_on_slack_competitors_are_counted_once_the_channel_takes_our_comment(tmp_path: Path) -> None:
     async with two_at_once(tmp_path, post_s=2, deadline_s=30) as (peer, journal, waiting_posts):
-        for rival in RIVALS:
-            await OnSlack(peer, {waiting_posts: "C1"}).reply(waiting_posts, rival)
-        assert await wait_until_settled(journal, waiting_posts) == (
+        for competitor in COMPETITORS:
+            await OnSlack(peer, {waiting_posts: "C1"}).reply(waiting_posts, competitor)
+        assert await wait_until_finished(journal, waiting_posts) == (
             "silent",
             "2 replies of bots below the post already (2 at most)",
         )
@@ -121,5 +121,5 @@ async def test_on_slack_rivals_are_counted_once_the_channel_takes_our_comment(tm
 
 async def test_on_slack_a_comment_whose_turn_comes_after_the_deadline_is_not_posted(tmp_path: Path) -> None:
     async with two_at_once(tmp_path, post_s=5, deadline_s=2.5) as (_, journal, waiting_posts):
-        state, reason = await wait_until_settled(journal, waiting_posts)
+        state, reason = await wait_until_finished(journal, waiting_posts)
     assert (state, "auto_comment.deadline_s" in reason) == ("silent", True), reason

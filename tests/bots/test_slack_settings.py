@@ -107,8 +107,8 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             journal = await Journal.open(tmp_path / "journal.db")
             stack.push_async_callback(journal.close)
             pace = replace(slack_helpers.PACE, submit_timeout_s=submit_s)
-            place, threads = slack_helpers.settings(peer, tmp_path, http=http), slack_helpers.Threads()
-            adapter = SlackAdapter(place, threads.answered_in, pace, read_only=mute)
+            slack_settings, threads = slack_helpers.settings(peer, tmp_path, http=http), slack_helpers.Threads()
+            adapter = SlackAdapter(slack_settings, threads.answered_in, pace, read_only=mute)
             await adapter.open()
             stack.push_async_callback(adapter.close)
             configuration = settings(administration={"owners": [f"slack:{OWNER}"]}, **{"sources": SOURCES, **changes})
@@ -124,7 +124,7 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             stack.push_async_callback(stop)
             if http:
                 await peer.wait_until(lambda: bool(adapter.port), 30)
-                peer.deliveries.target = f"http://127.0.0.1:{adapter.port}{place.path}"
+                peer.deliveries.target = f"http://127.0.0.1:{adapter.port}{slack_settings.path}"
             return Bot(peer, adapter, journal, dispatcher, processor)
 
         yield started
@@ -241,7 +241,7 @@ async def test_others_get_a_word_and_no_form(start: Start) -> None:
     answer = await bot.run_command("settings", ANN)
     assert answer["response_type"] == "ephemeral"
     assert answer["text"] == "Only people who look after this bot here may do that."
-    assert bot.peer.called("views.open") == []
+    assert bot.peer.get_calls("views.open") == []
     assert [entry[:2] for entry in await bot.written()] == [("refused", "settings")]
     assert (await bot.run_command("settings of the cache?", ANN))["text"].startswith(
         "> ann: settings of the cache?\n\nAnswer to"
@@ -271,7 +271,7 @@ async def test_a_form_that_does_not_open_is_told(start: Start, error: str, reaso
     assert answer["response_type"] == "ephemeral"
     assert reason in answer["text"]
     assert "Nothing was changed. Give the command again" in answer["text"]
-    assert len(bot.peer.called("views.open")) == 1
+    assert len(bot.peer.get_calls("views.open")) == 1
     bot.peer.views.trigger_s = 60
     assert (await bot.opened()).open
 
@@ -392,7 +392,7 @@ async def test_a_dry_run_opens_nothing(start: Start) -> None:
     bot.peer.command("settings", user=OWNER)
     await bot.peer.wait_until(bot.peer.deliveries.envelopes[0].acknowledged.is_set, 30)
     await bot.processor.drain(30)
-    assert bot.peer.called("views.open") == []
+    assert bot.peer.get_calls("views.open") == []
     assert bot.peer.responses == []
 
 

@@ -92,7 +92,7 @@ async def test_a_channel_sees_a_status_then_a_stream_then_the_cited_answer(
     assert peer.statuses == {}
     assert delivery_log.events == ["posting", message.ts]
     assert {call.error for call in peer.calls} == {""}
-    (start,) = peer.called("chat.startStream")
+    (start,) = peer.get_calls("chat.startStream")
     assert (start.parameters["recipient_user_id"], start.parameters["recipient_team_id"]) == ("U1ANN", "T1")
 
 
@@ -116,8 +116,8 @@ async def test_without_streams_and_statuses_there_is_a_reaction_and_edits(
     second = await ask()
     await second.open()
     await second.finish(Reply("Again."))
-    assert len(peer.called("chat.startStream")) == 1, "what is lacking is tried once"
-    assert len(peer.called(STATUS)) == 1
+    assert len(peer.get_calls("chat.startStream")) == 1, "what is lacking is tried once"
+    assert len(peer.get_calls(STATUS)) == 1
 
 
 async def test_names_stay_words_in_what_is_edited_as_in_what_is_posted(peer: SlackPeer, ask: Ask) -> None:
@@ -153,7 +153,7 @@ async def test_a_direct_conversation_is_answered_outside_threads(peer: SlackPeer
     assert (await peer.wait_for_reply("D1", 30)).thread_ts == ""
     await sink.finish(Reply("One two."))
     assert [message.text for message in peer.messages("D1")] == ["One two."]
-    assert peer.called("chat.startStream") == []
+    assert peer.get_calls("chat.startStream") == []
 
 
 async def test_a_stream_that_slack_closed_is_continued_by_edits(
@@ -165,7 +165,7 @@ async def test_a_stream_that_slack_closed_is_continued_by_edits(
     await peer.wait_for_reply("C1", 30)
     peer.end_streams()
     await sink.update("One two")
-    await peer.wait_until(lambda: bool(peer.called("chat.update")), 30)
+    await peer.wait_until(lambda: bool(peer.get_calls("chat.update")), 30)
     await sink.update("One two three")
     await sink.finish(Reply("One two three."))
     assert [message.text for message in peer.messages("C1")] == ["One two three."]
@@ -200,7 +200,7 @@ async def test_a_piece_that_may_have_arrived_is_not_sent_twice(peer: SlackPeer, 
     await sink.update("One")
     await peer.wait_for_reply("C1", 30)
     await sink.update("One two")
-    await peer.wait_until(lambda: bool(peer.called("chat.appendStream")), 30)
+    await peer.wait_until(lambda: bool(peer.get_calls("chat.appendStream")), 30)
     await sink.update("One two three")
     message = await peer.wait_for_reply("C1", 30, containing="three")
     await sink.finish(Reply("One two three."))
@@ -267,7 +267,7 @@ async def test_a_limit_is_waited_out_and_said_to_be_a_refusal(
     await sink.open()
     started_at = asyncio.get_running_loop().time()
     await sink.update("One")
-    await peer.wait_until(lambda: bool(peer.called(method) or (method == "chat.update" and peer.messages("C1"))), 30)
+    await peer.wait_until(lambda: bool(peer.get_calls(method) or (method == "chat.update" and peer.messages("C1"))), 30)
     await sink.finish(Reply("One two."))
     assert asyncio.get_running_loop().time() - started_at >= 0.9
     assert [message.text for message in peer.messages("C1")] == ["One two."]

@@ -110,20 +110,20 @@ async def discord_peer() -> AsyncIterator[DiscordPeer]:
 async def test_on_discord_it_stands_below_the_growing_message_alone(
     discord_peer: DiscordPeer, tmp_path: Path, is_command: bool
 ) -> None:
-    inbox, room = discord_helpers.Inbox(), discord_peer.channel()
+    inbox, channel_id = discord_helpers.Inbox(), discord_peer.channel()
     adapter = DiscordAdapter(
         discord_helpers.settings(discord_peer, tmp_path), discord_helpers.Positions(), discord_helpers.PACE
     )
     async with discord_helpers.listening(discord_peer, adapter, inbox.receive):
         if is_command:
-            await discord_peer.command(room, "ask", question="what is it?")
+            await discord_peer.command(channel_id, "ask", question="what is it?")
         else:
-            await discord_peer.say(room, f"{discord_peer.mention} what is it?")
+            await discord_peer.say(channel_id, f"{discord_peer.mention} what is it?")
         await inbox.until(1)
         sink = adapter.sink(replace(inbox.messages[0], reply_options=STOPPABLE), DeliveryLog())
         await sink.open()
         await sink.update("some words")
-        message = await discord_peer.wait_for_reply(room, 30, containing="some words")
+        message = await discord_peer.wait_for_reply(channel_id, 30, containing="some words")
         [row] = message.components
         assert [button["custom_id"] for button in row["components"]] == ["thumb:stop:1"]
         await sink.finish(Reply("some words"))
@@ -131,12 +131,12 @@ async def test_on_discord_it_stands_below_the_growing_message_alone(
 
 
 async def test_on_discord_a_button_that_is_refused_is_left_out(discord_peer: DiscordPeer, tmp_path: Path) -> None:
-    inbox, room = discord_helpers.Inbox(), discord_peer.channel()
+    inbox, channel_id = discord_helpers.Inbox(), discord_peer.channel()
     adapter = DiscordAdapter(
         discord_helpers.settings(discord_peer, tmp_path), discord_helpers.Positions(), discord_helpers.PACE
     )
     async with discord_helpers.listening(discord_peer, adapter, inbox.receive):
-        await discord_peer.say(room, f"{discord_peer.mention} what is it?")
+        await discord_peer.say(channel_id, f"{discord_peer.mention} what is it?")
         await inbox.until(1)
         sink = adapter.sink(replace(inbox.messages[0], reply_options=STOPPABLE), DeliveryLog())
         # Once as a reply, once without.
@@ -144,7 +144,7 @@ async def test_on_discord_a_button_that_is_refused_is_left_out(discord_peer: Dis
         discord_peer.fail(SEND, 400, times=2, body=error_body)
         await sink.open()
         await sink.update("some words")
-        message = await discord_peer.wait_for_reply(room, 30, containing="some words")
+        message = await discord_peer.wait_for_reply(channel_id, 30, containing="some words")
         assert message.components == []
         await sink.finish(Reply("some words and more"))
-        assert [posted.content for posted in discord_peer.messages(room)] == ["some words and more"]
+        assert [posted.content for posted in discord_peer.messages(channel_id)] == ["some words and more"]

@@ -77,7 +77,7 @@ class Inbox:
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.refusals = 0
-        self.news = asyncio.Event()
+        self.arrived = asyncio.Event()
 
     @property
     def texts(self) -> list[str]:
@@ -88,13 +88,13 @@ class Inbox:
             self.refusals -= 1
             raise StoreError("the journal is locked")
         self.messages.append(message)
-        self.news.set()
+        self.arrived.set()
 
     async def until(self, count: int, timeout: float = 30) -> None:
         async with asyncio.timeout(timeout):
             while len(self.messages) < count:
-                self.news.clear()
-                await self.news.wait()
+                self.arrived.clear()
+                await self.arrived.wait()
 
 
 @pytest.fixture
@@ -144,8 +144,8 @@ async def test_open_sets_the_menu_and_close_is_idempotent(peer: TelegramPeer, ma
     assert set(peer.commands) == {*scopes, *(f"{scope}:zh" for scope in scopes)}
     [ask_entry] = [entry for entry in peer.commands["all_group_chats:zh"] if entry["command"] == "ask"]
     assert ask_entry["description"] == messages_for("zh").command_summaries["ask"]
-    offered = [command["command"] for command in peer.commands["all_group_chats"]]
-    assert offered == ["ask", "help", "sources", "why", "forget", "escalate", "start", "learn"]
+    command_names = [command["command"] for command in peer.commands["all_group_chats"]]
+    assert command_names == ["ask", "help", "sources", "why", "forget", "escalate", "start", "learn"]
 
 
 async def test_identify_changes_nothing(peer: TelegramPeer, tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ async def test_two_pollers_are_told_and_the_loop_goes_on(
             await other.close()
             peer.say(GROUP, "@kimas_bot still there?")
             await inbox.until(1)
-    assert any(call.status == 409 for call in peer.called("getUpdates"))
+    assert any(call.status == 409 for call in peer.get_calls("getUpdates"))
 
 
 async def test_outages_are_waited_out_and_logged_once(
@@ -394,7 +394,7 @@ async def test_it_waits_as_long_as_it_is_told(peer: TelegramPeer, make: Make) ->
     peer.say(GROUP, "@kimas_bot hello")
     async with listen(make(), inbox.receive):
         await inbox.until(1)
-    refused_calls, next_call = peer.called("getUpdates")[:2]
+    refused_calls, next_call = peer.get_calls("getUpdates")[:2]
     assert refused_calls.status == 429
     assert next_call.at - refused_calls.at >= 1
 
@@ -433,9 +433,9 @@ async def test_no_task_is_left_behind(peer: TelegramPeer, make: Make) -> None:
 
 async def test_an_idle_bot_polls_slowly(peer: TelegramPeer, make: Make) -> None:
     async with listen(make(), Inbox().receive):
-        await peer.wait_until(lambda: len(peer.called("getUpdates")) >= 3, 30)
+        await peer.wait_until(lambda: len(peer.get_calls("getUpdates")) >= 3, 30)
     # The first one only asks whether Telegram is there.
-    _, second, third = peer.called("getUpdates")[:3]
+    _, second, third = peer.get_calls("getUpdates")[:3]
     assert third.at - second.at > 0.9 * PACE.poll_s
 
 

@@ -77,10 +77,10 @@ async def send_command(peer: TelegramPeer, text: str, author: Author, **extra_fi
 
 async def test_each_menu_shows_what_its_readers_may_do(peer: TelegramPeer, start: Start) -> None:
     await start()
-    offered = {scope: [entry["command"] for entry in menu] for scope, menu in peer.commands.items()}
+    commands = {scope: [entry["command"] for entry in menu] for scope, menu in peer.commands.items()}
     everyone = [command.name for command in COMMANDS if command.required_role == "everyone"]
-    assert offered["default"] == offered["all_private_chats"] == offered["all_group_chats"] == everyone
-    assert set(offered["all_chat_administrators"]) == {
+    assert commands["default"] == commands["all_private_chats"] == commands["all_group_chats"] == everyone
+    assert set(commands["all_chat_administrators"]) == {
         command.name for command in COMMANDS if command.required_role != "owner"
     } - {"start"}
 
@@ -92,7 +92,7 @@ async def test_an_owner_commands_in_a_group_and_gets_a_reply(peer: TelegramPeer,
     )
     assert peer.messages(GROUP)[-1].reply_to is not None
     assert await send_command(peer, "/mode off", ANN) == "Only people who look after this bot here may do that."
-    assert peer.called("getChatAdministrators") == []
+    assert peer.get_calls("getChatAdministrators") == []
 
 
 async def test_administrators_of_the_group_are_looked_up_once_in_a_while(peer: TelegramPeer, start: Start) -> None:
@@ -100,7 +100,7 @@ async def test_administrators_of_the_group_are_looked_up_once_in_a_while(peer: T
     assert (await send_command(peer, "/pause 5", BOSS)).startswith("I am silent in this chat until")
     assert (await send_command(peer, "/resume", ANN)).startswith("Only")
     assert dispatcher.context.overrides.paused_until(f"telegram:{GROUP}")
-    assert len(peer.called("getChatAdministrators")) == 1
+    assert len(peer.get_calls("getChatAdministrators")) == 1
 
 
 async def test_who_writes_in_the_groups_name_is_an_administrator_and_no_more(peer: TelegramPeer, start: Start) -> None:

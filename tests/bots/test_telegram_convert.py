@@ -181,11 +181,11 @@ def test_service_messages(service: dict[str, Any]) -> None:
 
 
 def test_anonymous_administrators_and_channels_are_people() -> None:
-    stand_in = {"id": 1087968824, "is_bot": True, "first_name": "Group", "username": "GroupAnonymousBot"}
-    anonymous = convert_text("@kimas_bot hi", sender_chat=GROUP, author_signature="boss", **{"from": stand_in})
+    anonymous_admin = {"id": 1087968824, "is_bot": True, "first_name": "Group", "username": "GroupAnonymousBot"}
+    anonymous = convert_text("@kimas_bot hi", sender_chat=GROUP, author_signature="boss", **{"from": anonymous_admin})
     assert (anonymous.author_id, anonymous.author, anonymous.reference["username"]) == ("-100", "Team (boss)", "")
     channel = {"id": -55, "type": "channel", "title": "News"}
-    assert convert_text("@kimas_bot hi", sender_chat=channel, **{"from": stand_in}).author == "News"
+    assert convert_text("@kimas_bot hi", sender_chat=channel, **{"from": anonymous_admin}).author == "News"
 
 
 def test_other_kinds_of_updates_are_unexpected() -> None:

@@ -66,7 +66,7 @@ async def test_a_press_that_comes_too_late_to_be_answered_counts(bot: Bot) -> No
     peer.press_s = -1
     [message] = peer.messages(GROUP)
     peer.press(GROUP, message.id, "thumb:up:1")
-    await until(lambda: any(call.status == 400 for call in peer.called("answerCallbackQuery")), "a refusal")
+    await until(lambda: any(call.status == 400 for call in peer.get_calls("answerCallbackQuery")), "a refusal")
     await bot.idle()
     assert await votes(bot) == ["up"]
 
@@ -84,7 +84,7 @@ async def test_reasons_are_added_once_and_a_limit_costs_only_them(bot: Bot) -> N
         number = peer.press(GROUP, message.id, data)
         await until(lambda number=number: number in peer.notices, "a notice")  # type: ignore[misc]
         await bot.idle()
-    assert len(peer.called("editMessageReplyMarkup")) == 2
+    assert len(peer.get_calls("editMessageReplyMarkup")) == 2
     assert [entry["text"] for row in message.buttons[1:] for entry in row] == list(ENGLISH.buttons.values())
 
 
@@ -93,4 +93,4 @@ async def test_a_foreign_button_is_left_alone(bot: Bot) -> None:
     [message] = peer.messages(GROUP)
     peer.press(GROUP, message.id, "game:start")
     await bot.skipped("not ours")
-    assert peer.called("answerCallbackQuery") == []
+    assert peer.get_calls("answerCallbackQuery") == []

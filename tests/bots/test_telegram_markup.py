@@ -75,7 +75,7 @@ def test_the_sources_are_listed() -> None:
     ] * 2
 
 
-def test_nobody_is_rung_but_the_asker() -> None:
+def test_nobody_is_notified_but_the_asker() -> None:
     html = to_html(
         "@all ask @ann or @bob_1, **@eve**, @**x**, me@mail.org, `@x`, https://e.org/@y", asker_username="Ann"
     )

@@ -17,7 +17,7 @@ from bots.telegram.sink import TelegramSink
 from core.errors import MessageDeleted, PlatformError, StoreError
 from core.settings import Secret, TelegramSettings
 from core.types import Citation, ConversationKey, Message, Reply
-from tests.bots.sink_helpers import DeliveryLog, told_by, until, written_until
+from tests.bots.sink_helpers import DeliveryLog, until, update_until, update_until_stopped
 from tests.bots.test_telegram_convert import convert
 from tests.peers.telegram import TelegramPeer
 
@@ -79,7 +79,7 @@ async def test_a_group_sees_typing_then_a_reply_that_grows(
 ) -> None:
     sink = ask()
     await sink.open()
-    await peer.wait_until(lambda: len(peer.called("sendChatAction")) >= 2, 30)
+    await peer.wait_until(lambda: len(peer.get_calls("sendChatAction")) >= 2, 30)
     await sink.update("The **first**")
     first = await peer.wait_for_reply(GROUP, 30, containing="first")
     assert ([text for _, text in first.history], first.reply_to) == (["…", "The first"], 1)
@@ -106,7 +106,7 @@ async def test_a_state_without_anything_to_see_is_not_shown(peer: TelegramPeer, 
     message = await peer.wait_for_reply(GROUP, 30, containing="x")
     assert (message.text, message.entities[0]["type"]) == ("x = 1", "pre")
     await sink.finish(Reply("```python\nx = 1\n```"))
-    assert len(peer.called("editMessageText")) == 1
+    assert len(peer.get_calls("editMessageText")) == 1
 
 
 async def test_edits_are_throttled_and_the_latest_text_wins(peer: TelegramPeer, ask: Ask) -> None:
@@ -114,7 +114,7 @@ async def test_edits_are_throttled_and_the_latest_text_wins(peer: TelegramPeer, 
     await sink.open()
     await sink.update("word 0")
     message = await peer.wait_for_reply(GROUP, 30)
-    written_text = await written_until(sink, lambda: len(message.history) >= 4)
+    written_text = await update_until(sink, lambda: len(message.history) >= 4)
     await sink.finish(Reply("done"))
     assert peer.messages(GROUP) == [message]
     assert message.history.pop(0)[1] == "…"
@@ -149,22 +149,22 @@ async def test_without_drafts_the_final_message_still_comes(peer: TelegramPeer, 
     sink = ask(PERSON)
     await sink.open()
     await sink.update("some")
-    await peer.wait_until(lambda: bool(peer.called("sendMessageDraft")), 30)
+    await peer.wait_until(lambda: bool(peer.get_calls("sendMessageDraft")), 30)
     await sink.update("some words")
     await asyncio.sleep(0.15)
     await sink.finish(Reply("some words"))
     assert [message.text for message in peer.messages(PERSON)] == ["some words"]
-    assert len(peer.called("sendMessageDraft")) == 1
+    assert len(peer.get_calls("sendMessageDraft")) == 1
 
 
 async def test_a_topic_is_answered_in_the_topic(peer: TelegramPeer, ask: Ask) -> None:
     peer.forum(GROUP, 9)
     sink = ask(thread=9)
     await sink.open()
-    await peer.wait_until(lambda: bool(peer.called("sendChatAction")), 30)
+    await peer.wait_until(lambda: bool(peer.get_calls("sendChatAction")), 30)
     await sink.finish(Reply("x" * 5000))
     assert [message.thread for message in peer.messages(GROUP)] == [9, 9]
-    assert all(call.parameters["message_thread_id"] == "9" for call in peer.called("sendChatAction"))
+    assert all(call.parameters["message_thread_id"] == "9" for call in peer.get_calls("sendChatAction"))
 
 
 async def test_after_a_crash_the_old_reply_is_edited(peer: TelegramPeer, ask: Ask, delivery_log: DeliveryLog) -> None:
@@ -187,7 +187,7 @@ async def test_finishing_an_answer_that_is_there_already_is_fine(peer: TelegramP
     await ask().finish(Reply("the answer"))
     await ask(previous=str(peer.messages(GROUP)[0].id)).finish(Reply("the answer"))
     assert [message.text for message in peer.messages(GROUP)] == ["the answer"]
-    assert [call.status for call in peer.called("editMessageText")] == [200, 400]
+    assert [call.status for call in peer.get_calls("editMessageText")] == [200, 400]
 
 
 async def test_a_long_answer_goes_on_in_more_messages(peer: TelegramPeer, ask: Ask, delivery_log: DeliveryLog) -> None:
@@ -218,7 +218,7 @@ async def test_a_failure_takes_the_place_of_what_was_shown(peer: TelegramPeer, a
 async def test_it_waits_as_told_and_then_sends(peer: TelegramPeer, ask: Ask) -> None:
     peer.fail("sendMessage", 429, description="Too Many Requests: retry after 1", retry_after=1)
     await ask().finish(Reply("patience"))
-    refused_call, accepted_call = peer.called("sendMessage")
+    refused_call, accepted_call = peer.get_calls("sendMessage")
     assert (refused_call.status, accepted_call.status) == (429, 200)
     assert accepted_call.at - refused_call.at >= 1
     assert len(peer.messages(GROUP)) == 1
@@ -234,9 +234,9 @@ async def test_states_are_skipped_not_queued_when_it_goes_too_fast(peer: Telegra
     peer.limit_per_chat = (3, 1.2)
     sink = ask()
     await sink.open()
-    await written_until(sink, lambda: peer.calls[-1].status == 429)
+    await update_until(sink, lambda: peer.calls[-1].status == 429)
     call_count = len(peer.calls)
-    await written_until(sink, lambda: len(peer.calls) > call_count)
+    await update_until(sink, lambda: len(peer.calls) > call_count)
     await sink.finish(Reply("done"))
     (message,) = peer.messages(GROUP)
     assert message.text == "done"
@@ -279,8 +279,8 @@ async def test_a_deleted_question_is_told_by_the_next_call(peer: TelegramPeer, a
     peer.delete(GROUP, 1)
     await sink.update("some")
     with pytest.raises(MessageDeleted, match="deleted"):
-        await told_by(sink)
-    assert peer.called("sendMessage")
+        await update_until_stopped(sink)
+    assert peer.get_calls("sendMessage")
     with pytest.raises(MessageDeleted):
         await sink.finish(Reply("some words"))
     assert peer.messages(GROUP) == []
@@ -314,7 +314,7 @@ async def test_a_bot_that_was_removed_or_shut_out(peer: TelegramPeer, ask: Ask) 
         await deleted_sink.finish(Reply("x"))
     peer.chats[GROUP].kicked = True
     await kicked_sink.open()
-    await peer.wait_until(lambda: bool(peer.called("sendChatAction")), 30)
+    await peer.wait_until(lambda: bool(peer.get_calls("sendChatAction")), 30)
     with pytest.raises(PlatformError, match="may not write"):
         await kicked_sink.finish(Reply("x"))
 
@@ -355,7 +355,7 @@ async def test_a_journal_that_fails_before_posting_posts_nothing(
 async def test_the_stream_ends_with_the_task_that_made_the_sink(peer: TelegramPeer, ask: Ask) -> None:
     tasks_before = asyncio.all_tasks()
 
-    async def cut_off() -> None:
+    async def fail_while_streaming() -> None:
         sink = ask()
         # As the answer does it: opened by a short-lived task beside the search.
         await asyncio.create_task(sink.open())
@@ -364,7 +364,7 @@ async def test_the_stream_ends_with_the_task_that_made_the_sink(peer: TelegramPe
         raise RuntimeError("cut off")
 
     with pytest.raises(RuntimeError):
-        await asyncio.create_task(cut_off())
+        await asyncio.create_task(fail_while_streaming())
     await until(
         lambda: not [task for task in asyncio.all_tasks() - tasks_before if "telegram reply" in task.get_name()]
     )
@@ -420,10 +420,10 @@ async def test_what_the_stream_was_told_holds_for_the_final_reply(peer: Telegram
     sink = ask()
     await sink.open()
     await sink.update("some")
-    await peer.wait_until(lambda: bool(peer.called("sendMessage")), 30)
+    await peer.wait_until(lambda: bool(peer.get_calls("sendMessage")), 30)
     await asyncio.sleep(0.05)
     await sink.finish(Reply("some words"))
-    refused_call, accepted_call = peer.called("sendMessage")
+    refused_call, accepted_call = peer.get_calls("sendMessage")
     assert accepted_call.at - refused_call.at >= 1
 
 

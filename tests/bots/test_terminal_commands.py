@@ -55,7 +55,7 @@ class Typed:
         await sink.finish(reply)
         return reply
 
-    async def hear(self, *lines: str) -> list[str]:
+    async def type_lines(self, *lines: str) -> list[str]:
         """Return what is shown to each line."""
         output = []
         for line in lines:
@@ -65,14 +65,14 @@ class Typed:
         return output
 
     async def run_command(self, line: str) -> str:
-        [output] = await self.hear(line)
+        [output] = await self.type_lines(line)
         return output
 
 
 async def run_lines(configuration: Settings, *lines: str) -> list[str]:
     """Return what a conversation of its own shows to each line."""
     async with Typed(configuration) as terminal_input:
-        return await terminal_input.hear(*lines)
+        return await terminal_input.type_lines(*lines)
 
 
 @pytest.mark.parametrize("line", ["How?", "/ask How?", "/ASK How?", "/nothing of ours", "what is /status?", " /status"])
@@ -131,22 +131,22 @@ async def test_why_explains_the_answer_that_was_given_here(configuration: Settin
         assert "do not remember answering anything here" in await terminal_input.run_command("/why")
         terminal_input.trace = Trace("install package", "parallel", ("docs",), {"total": 1500.0}, cut=("rerank",))
         terminal_input.citations = (Citation(1, "p", "docs", "Install", "install.md", ""),)
-        output = (await terminal_input.hear("How?", "/why"))[1]
+        output = (await terminal_input.type_lines("How?", "/why"))[1]
         for piece in ("`parallel`", "`install package`", "`docs` (1)", "1.5 s", "`rerank`"):
             assert piece in output
 
 
 async def test_a_command_without_words_has_the_language_of_the_conversation(configuration: Settings) -> None:
     async with Typed(configuration) as terminal_input:
-        await terminal_input.hear("怎么安装这个软件？")
+        await terminal_input.type_lines("怎么安装这个软件？")
         assert messages_for("zh").help_commands in await terminal_input.run_command("/help")
-        await terminal_input.hear("How do I install it?")
+        await terminal_input.type_lines("How do I install it?")
         assert ENGLISH.help_commands in await terminal_input.run_command("/help")
 
 
 async def test_what_was_rated_here_can_be_forgotten_here(configuration: Settings) -> None:
     async with Typed(configuration) as terminal_input:
-        await terminal_input.hear("Where is my secret kept?", "/good")
+        await terminal_input.type_lines("Where is my secret kept?", "/good")
         assert (await terminal_input.run_command("/forget")).startswith("Forgotten: 1 message")
     database = await Database.open(configuration.data_dir / "journal.db")
     try:
@@ -174,7 +174,7 @@ async def test_the_audit_is_shown(configuration: Settings, capsys: pytest.Captur
 async def test_what_silences_it_silences_it_here(configuration: Settings) -> None:
     lines = ["/pause", "How?", "/resume", "How?", "/mode off", "/ask How?", "/mode default", "How?"]
     async with Typed(configuration) as terminal_input:
-        outputs = await terminal_input.hear(*lines)
+        outputs = await terminal_input.type_lines(*lines)
     assert outputs[1] == "(silent: console:terminal is paused until /resume (/pause))"
     assert outputs[5] == "(silent: console:terminal is switched off (gate.mode))"
     assert outputs[3] == outputs[7] == "Answer to: How?"
@@ -191,8 +191,8 @@ async def test_a_terminal_that_is_switched_off_by_configuration_says_so(tmp_path
 
 async def test_what_is_forgotten_is_in_no_later_answer(configuration: Settings) -> None:
     async with Typed(configuration) as terminal_input:
-        await terminal_input.hear("Where is my secret kept?", "And when?")
-        outputs = await terminal_input.hear("/forget", "/good", "/why", "How?")
+        await terminal_input.type_lines("Where is my secret kept?", "And when?")
+        outputs = await terminal_input.type_lines("/forget", "/good", "/why", "How?")
     assert terminal_input.history_lengths == [0, 2, 0]
     assert outputs[1] == NO_ANSWER
     assert "do not remember answering anything here" in outputs[2]

@@ -1,4 +1,4 @@
-"""Answers without a configuration: which source a place is, and what the commands say."""
+"""Answers without a configuration: which source a folder or an address is, and what the commands say."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SAFE = "# Rocket\n\nThe launch key is kept in the blue safe.\n"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    place = tmp_path / "place"
-    (place / "docs").mkdir(parents=True)
-    (place / "docs" / "rocket.md").write_text(SAFE, "utf-8")
-    monkeypatch.chdir(place)
+    folder = tmp_path / "place"
+    (folder / "docs").mkdir(parents=True)
+    (folder / "docs" / "rocket.md").write_text(SAFE, "utf-8")
+    monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    return place
+    return folder
 
 
 def call(*arguments: str, stdin: str | None = None) -> Result:

@@ -52,10 +52,10 @@ class Channel:
     journal: Journal
     processor: MessageProcessor
     adapter: Watched
-    room: str
+    id: str
 
-    async def settled(self, number: str) -> tuple[str, str]:
-        """Wait until a message is settled; return how."""
+    async def wait_until_finished(self, number: str) -> tuple[str, str]:
+        """Wait until a message is finished; return how."""
         query = select(messages.c.state, messages.c.reason).where(messages.c.id == number)
         async with asyncio.timeout(30):
             while True:
@@ -65,17 +65,17 @@ class Channel:
                     return row.state, row.reason
                 await asyncio.sleep(0.02)
 
-    async def show_typing(self, room: str, person: Author) -> None:
+    async def show_typing(self, channel_id: str, person: Author) -> None:
         """Let somebody type until the adapter knows; what it knows ends soon."""
         async with asyncio.timeout(30):
-            while not self.adapter.is_typing(ConversationKey("discord", room)):
-                await self.peer.write(room, person)
+            while not self.adapter.is_typing(ConversationKey("discord", channel_id)):
+                await self.peer.write(channel_id, person)
                 await asyncio.sleep(0.005)
 
     async def over(self) -> None:
-        """Wait until nobody is known to type in the room any more."""
+        """Wait until nobody is known to type in the channel any more."""
         async with asyncio.timeout(30):
-            while self.adapter.is_typing(ConversationKey("discord", self.room)):
+            while self.adapter.is_typing(ConversationKey("discord", self.id)):
                 await asyncio.sleep(0.005)
 
 
@@ -102,10 +102,10 @@ async def channel(tmp_path: Path, typed_s: float) -> AsyncIterator[Channel]:
         pace = replace(discord_helpers.PACE, typing_ttl_s=typed_s)
         adapter = Watched(discord_helpers.settings(peer, tmp_path), discord_helpers.Positions(), pace)
         adapter.waiting = asyncio.Event()
-        room = peer.channel()
+        channel_id = peer.channel()
         await stack.enter_async_context(discord_helpers.listening(peer, adapter, processor.handler_for(adapter)))
         stack.push_async_callback(processor.drain, 0)
-        yield Channel(peer, journal, processor, adapter, room)
+        yield Channel(peer, journal, processor, adapter, channel_id)
 
 
 @pytest.mark.parametrize(
@@ -118,19 +118,19 @@ async def channel(tmp_path: Path, typed_s: float) -> AsyncIterator[Channel]:
 async def test_who_is_typing_is_waited_for_and_heard(
     channel: Channel, person: Author, expected_text: str, reason: str
 ) -> None:
-    question = await channel.peer.say(channel.room, QUESTION)
+    question = await channel.peer.say(channel.id, QUESTION)
     async with typing_on(channel, person):
         await asyncio.wait_for(channel.adapter.waiting.wait(), 30)
-        assert channel.peer.messages(channel.room) == [], "the wait alone is over"
-        await channel.peer.say(channel.room, expected_text, author=person)
-    assert await channel.settled(question) == ("silent", reason)
+        assert channel.peer.messages(channel.id) == [], "the wait alone is over"
+        await channel.peer.say(channel.id, expected_text, author=person)
+    assert await channel.wait_until_finished(question) == ("silent", reason)
 
 
 async def test_who_types_for_ever_is_not_waited_for(channel: Channel) -> None:
     started_at = time.monotonic()
-    question = await channel.peer.say(channel.room, QUESTION)
+    question = await channel.peer.say(channel.id, QUESTION)
     async with typing_on(channel, BEA):
-        state, _ = await channel.settled(question)
+        state, _ = await channel.wait_until_finished(question)
     assert state == "answered"
     assert time.monotonic() - started_at > 1.5 * WAIT_S, "it waited once more, as long"
 
@@ -141,7 +141,7 @@ async def typing_on(channel: Channel, person: Author) -> AsyncIterator[None]:
 
     async def type_on() -> None:
         while True:
-            await channel.peer.write(channel.room, person)
+            await channel.peer.write(channel.id, person)
             await asyncio.sleep(0.2)
 
     typing = asyncio.create_task(type_on())
@@ -156,13 +156,13 @@ async def typing_on(channel: Channel, person: Author) -> AsyncIterator[None]:
 async def test_bots_and_other_channels_are_not_waited_for(channel: Channel) -> None:
     other = channel.peer.channel()
     await channel.peer.write(other, BEA)
-    await channel.peer.write(channel.room, ROBOT)
-    await channel.peer.write(channel.room, channel.peer.me)
-    await channel.show_typing(channel.room, BEA)
+    await channel.peer.write(channel.id, ROBOT)
+    await channel.peer.write(channel.id, channel.peer.me)
+    await channel.show_typing(channel.id, BEA)
     await channel.over()
-    await channel.peer.write(channel.room, ROBOT)
+    await channel.peer.write(channel.id, ROBOT)
     await channel.show_typing(other, BEA)
-    assert not channel.adapter.is_typing(ConversationKey("discord", channel.room))
+    assert not channel.adapter.is_typing(ConversationKey("discord", channel.id))
     assert channel.adapter.is_typing(ConversationKey("discord", "above", other)), "a thread is a channel of its own"
 
 

@@ -88,9 +88,9 @@ async def test_nothing_is_kept_of_connections_that_have_ended() -> None:
     ended = server()
     connections.begin_request(ended)
     connections.end_request(ended)
-    looking = asyncio.create_task(connections.close_silent())
+    closing_task = asyncio.create_task(connections.close_silent())
     await asyncio.sleep(0)
-    looking.cancel()
+    closing_task.cancel()
     assert connections._deadlines == {}
 
 

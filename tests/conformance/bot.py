@@ -169,12 +169,12 @@ class Bot:
                 await journal.mark_posting(message)
             await journal.close()
 
-    async def forget_reply(self, room: Channel, message: str) -> None:
+    async def forget_reply(self, channel: Channel, message: str) -> None:
         """Let the next start find the journal as it is between the post of a message's reply and its confirmation."""
         journal = await Journal.open(self.file)
         query = sql("UPDATE messages SET state = 'sending', reply_id = '', reply = '' WHERE chat = :chat AND id = :id")
         async with journal.database.transaction() as connection:
-            await connection.execute(query, {"chat": room.chat, "id": message})
+            await connection.execute(query, {"chat": channel.chat, "id": message})
         await journal.close()
 
     def private(self, person: Person = ANN) -> Channel:
@@ -185,10 +185,10 @@ class Bot:
         """Return a group, the same one for the same number."""
         return self.driver.group(number)
 
-    async def entries(self, room: Channel) -> list[Entry]:
+    async def entries(self, channel: Channel) -> list[Entry]:
         """Return what the journal holds of a chat, oldest first."""
         rows = self._read(
-            "SELECT * FROM messages WHERE platform = ? AND chat = ? ORDER BY number", self.driver.name, room.chat
+            "SELECT * FROM messages WHERE platform = ? AND chat = ? ORDER BY number", self.driver.name, channel.chat
         )
         return [
             Entry(*(row[name] or "" for name in ("id", "state", "reason", "text", "thread", "author_id", "reply")))
@@ -207,21 +207,21 @@ class Bot:
             self._reader.close()
             self._reader = None
 
-    async def settled(self, room: Channel, message: str) -> Entry:
+    async def wait_until_finished(self, channel: Channel, message: str) -> Entry:
         """Wait until a message is answered, silent or failed."""
         async with asyncio.timeout(GRACE_S):
             while True:
-                entries = [entry for entry in await self.entries(room) if entry.id == message]
+                entries = [entry for entry in await self.entries(channel) if entry.id == message]
                 if entries and entries[0].state in ("answered", "silent", "failed"):
                     return entries[0]
                 await asyncio.sleep(0.02)
 
-    async def journalled_reply(self, room: Channel, message: str) -> None:
+    async def journalled_reply(self, channel: Channel, message: str) -> None:
         """Wait until the journal knows the reply's id on the platform, and nothing is on its way."""
         query = "SELECT reply_id, state FROM messages WHERE chat = ? AND id = ?"
         async with asyncio.timeout(GRACE_S):
             while True:
-                (row,) = self._read(query, room.chat, message)
+                (row,) = self._read(query, channel.chat, message)
                 if row["reply_id"] and row["state"] == "answering":
                     return
                 await asyncio.sleep(0.01)
@@ -230,51 +230,51 @@ class Bot:
         """Wait until the processor has nothing to do."""
         await until(lambda: not self.processor._tasks, "an idle processor")
 
-    async def hears(
-        self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
+    async def say_and_wait(
+        self, channel: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
     ) -> Entry:
-        """Let somebody write, and wait until the message is settled."""
-        return await self.settled(
-            room, await self.driver.say(room, text, person=person, reply_to=reply_to, **extra_fields)
+        """Let somebody write, and wait until the message is finished."""
+        return await self.wait_until_finished(
+            channel, await self.driver.say(channel, text, person=person, reply_to=reply_to, **extra_fields)
         )
 
-    async def command(self, room: Channel, name: str, text: str = "") -> Entry:
-        """Give a command, and wait until it is settled."""
-        return await self.settled(room, await self.driver.command(room, name, text))
+    async def command(self, channel: Channel, name: str, text: str = "") -> Entry:
+        """Give a command, and wait until it is finished."""
+        return await self.wait_until_finished(channel, await self.driver.command(channel, name, text))
 
     def other_chat(self, person: Person = ANN) -> Channel:
         """Return another chat than the first group, in which a person can write."""
         return self.driver.other_chat(person)
 
     def anywhere(self) -> Channel:
-        """Return a room with other people, where the platform has any."""
+        """Return a channel with other people, where the platform has any."""
         return self.group()
 
     async def ask_while_waiting(self) -> None:
         """Ask elsewhere and wait for the answer: what was said before is known by then. The gate stays closed."""
         gate, self.script.before = self.script.before, None
-        room = self.private(OTHER_PERSON)
-        await self.settled(room, await self.driver.say(room, "something else", person=OTHER_PERSON))
+        channel = self.private(OTHER_PERSON)
+        await self.wait_until_finished(channel, await self.driver.say(channel, "something else", person=OTHER_PERSON))
         self.script.before = gate
 
-    async def ask(self, room: Channel, text: str, *, person: Person = ANN) -> Entry:
-        """Let somebody ask the bot, and wait until the question is settled."""
-        return await self.hears(room, self.to_bot(room, text), person=person)
+    async def ask(self, channel: Channel, text: str, *, person: Person = ANN) -> Entry:
+        """Let somebody ask the bot, and wait until the question is finished."""
+        return await self.say_and_wait(channel, self.to_bot(channel, text), person=person)
 
-    def to_bot(self, room: Channel, text: str) -> str:
+    def to_bot(self, channel: Channel, text: str) -> str:
         """Return a text that means the bot: in a private chat every one does."""
-        return text if room.private else f"{self.driver.mention}{text}"
+        return text if channel.private else f"{self.driver.mention}{text}"
 
-    def messages(self, room: Channel) -> list[PostedMessage]:
-        return self.driver.messages(room)
+    def messages(self, channel: Channel) -> list[PostedMessage]:
+        return self.driver.messages(channel)
 
-    def texts(self, room: Channel) -> list[str]:
-        return [message.text for message in self.messages(room)]
+    def texts(self, channel: Channel) -> list[str]:
+        return [message.text for message in self.messages(channel)]
 
     async def skipped(self, reason: str, count: int = 1) -> None:
         """Wait until the adapter has skipped something for this reason."""
         await until(
-            lambda: sum(many for why, many in self.adapter.skipped.items() if reason in why) >= count,
+            lambda: sum(many for skip_reason, many in self.adapter.skipped.items() if reason in skip_reason) >= count,
             f"{reason!r} among {dict(self.adapter.skipped)}",
         )
 
@@ -299,10 +299,10 @@ class Terminal(Bot):
     def anywhere(self) -> Channel:
         return self.private()
 
-    async def command(self, room: Channel, name: str, text: str = "") -> Entry:
+    async def command(self, channel: Channel, name: str, text: str = "") -> Entry:
         return await self._typed(f"/{name} {text}".strip())
 
-    async def ask(self, room: Channel, text: str, *, person: Person = ANN) -> Entry:
+    async def ask(self, channel: Channel, text: str, *, person: Person = ANN) -> Entry:
         return await self._typed(text)
 
     async def _typed(self, line: str) -> Entry:
@@ -313,5 +313,5 @@ class Terminal(Bot):
         text = request.text if isinstance(request, Message) else line
         return Entry(str(len(self._printed)), line_outcome.state, "", text, "", "", line_outcome.answer)
 
-    def messages(self, room: Channel) -> list[PostedMessage]:
+    def messages(self, channel: Channel) -> list[PostedMessage]:
         return self._printed

@@ -14,7 +14,7 @@ from core.storage.messages import Journal
 from tests.conformance.bot import Bot, Terminal
 from tests.conformance.platforms import Discord, Driver, Slack, Telegram
 from tests.conformance.played import Played
-from tests.conformance.scenarios import PLATFORMS, is_alone, reasons
+from tests.conformance.scenarios import PLATFORMS, does_run_in_terminal, reasons
 
 DRIVERS: dict[str, Callable[[], Driver]] = {
     "telegram": Telegram,
@@ -39,8 +39,8 @@ def empty_journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Let every scenario run on all platforms, and what one person does alone in `kimas chat` as well."""
     if "bot" in metafunc.fixturenames:
-        alone = ["terminal"] if is_alone(metafunc.function) else []
-        metafunc.parametrize("bot", [*PLATFORMS, *alone], indirect=True)
+        runs_in_terminal = ["terminal"] if does_run_in_terminal(metafunc.function) else []
+        metafunc.parametrize("bot", [*PLATFORMS, *runs_in_terminal], indirect=True)
 
 
 @pytest.fixture
@@ -51,10 +51,10 @@ async def bot(request: pytest.FixtureRequest, tmp_path: Path, empty_journal: Pat
         pytest.skip(f"{request.param}: {reason}")
     async with AsyncExitStack() as stack:
         if request.param == "terminal":
-            alone = Terminal(tmp_path)
-            stack.push_async_callback(alone.stop)
-            await alone.start()
-            yield alone
+            runs_in_terminal = Terminal(tmp_path)
+            stack.push_async_callback(runs_in_terminal.stop)
+            await runs_in_terminal.start()
+            yield runs_in_terminal
             return
         driver = DRIVERS[request.param]()
         await driver.open(stack)

@@ -51,9 +51,9 @@ ROBOT = Person(8, "Robot", robot=True)
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """Where people write. `place` is the platform's own id, `chat` the journal's, `thread` the platform's thread."""
+    """Where people write. `id` is the platform's own id, `chat` the journal's, `thread` the platform's thread."""
 
-    place: str
+    id: str
     chat: str
     thread: str = ""
     private: bool = False
@@ -129,7 +129,7 @@ class Driver(ABC):
         return [self.group(number) for number in range(1, count + 1)]
 
     @abstractmethod
-    async def thread(self, room: Channel) -> Channel: ...
+    async def thread(self, channel: Channel) -> Channel: ...
 
     @abstractmethod
     def get_mention(self, person: Person) -> str:
@@ -141,30 +141,30 @@ class Driver(ABC):
 
     @abstractmethod
     async def post(self, board: Channel, text: str) -> tuple[str, Channel]:
-        """Let Ann write a post, and return its id and the room below it."""
+        """Let Ann write a post, and return its id and the thread below it."""
 
     @abstractmethod
     async def say(
-        self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
+        self, channel: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
     ) -> str: ...
 
     @abstractmethod
-    async def command(self, room: Channel, name: str, text: str = "") -> str: ...
+    async def command(self, channel: Channel, name: str, text: str = "") -> str: ...
 
     @abstractmethod
-    async def attach(self, room: Channel, text: str = "") -> None: ...
+    async def attach(self, channel: Channel, text: str = "") -> None: ...
 
     @abstractmethod
-    async def say_as_bot(self, room: Channel, text: str) -> None: ...
+    async def say_as_bot(self, channel: Channel, text: str) -> None: ...
 
     @abstractmethod
-    async def edit(self, room: Channel, message: str, text: str) -> None: ...
+    async def edit(self, channel: Channel, message: str, text: str) -> None: ...
 
     @abstractmethod
-    async def delete(self, room: Channel, message: str) -> None: ...
+    async def delete(self, channel: Channel, message: str) -> None: ...
 
     @abstractmethod
-    async def redeliver(self, room: Channel, message: str) -> None: ...
+    async def redeliver(self, channel: Channel, message: str) -> None: ...
 
     @abstractmethod
     async def malformed(self) -> None: ...
@@ -175,20 +175,20 @@ class Driver(ABC):
     @abstractmethod
     def fail(self, step: Step, how: How, times: int = 1) -> None: ...
 
-    async def join(self, room: Channel) -> None:
-        """Add the bot to a room."""
+    async def join(self, channel: Channel) -> None:
+        """Add the bot to a channel."""
         raise NotImplementedError
 
-    async def react(self, room: Channel, reply: str, *, is_removed: bool = False) -> None:
+    async def react(self, channel: Channel, reply: str, *, is_removed: bool = False) -> None:
         """Put a thumb up below a reply of the bot, as an emoji, or take it off."""
         raise NotImplementedError
 
-    async def ask_about(self, room: Channel, message: str) -> str:
+    async def ask_about(self, channel: Channel, message: str) -> str:
         """Choose the entry in the menu of a message that asks about it; return the id of what is answered."""
         raise NotImplementedError
 
     @abstractmethod
-    def bar(self, room: Channel, *, out: bool) -> None:
+    def bar(self, channel: Channel, *, out: bool) -> None:
         """Take the right to write in a group from the bot, or give it back."""
 
     def open_streams(self) -> list[str]:
@@ -196,17 +196,17 @@ class Driver(ABC):
         return []
 
     @abstractmethod
-    def messages(self, room: Channel) -> list[PostedMessage]: ...
+    def messages(self, channel: Channel) -> list[PostedMessage]: ...
 
     @abstractmethod
-    def rung(self, room: Channel) -> list[str]: ...
+    def get_notified(self, channel: Channel) -> list[str]: ...
 
     @abstractmethod
     def signs(self) -> int: ...
 
-    async def reply(self, room: Channel, message: PostedMessage, text: str, person: Person = ANN) -> str:
+    async def reply(self, channel: Channel, message: PostedMessage, text: str, person: Person = ANN) -> str:
         """Reply to a message of the bot."""
-        return await self.say(room, text, person=person, reply_to=message.id)
+        return await self.say(channel, text, person=person, reply_to=message.id)
 
 
 class Telegram(Driver):
@@ -233,17 +233,17 @@ class Telegram(Driver):
             await session.close()
 
     def private(self, person: Person = ANN) -> Channel:
-        place = str(1000 + person.number)
-        return Channel(place, place, private=True)
+        chat_id = str(1000 + person.number)
+        return Channel(chat_id, chat_id, private=True)
 
     def group(self, number: int = 1) -> Channel:
         return Channel(str(-100 - number), str(-100 - number))
 
-    async def thread(self, room: Channel) -> Channel:
-        topics = self.peer.chat(int(room.place)).topics
+    async def thread(self, channel: Channel) -> Channel:
+        topics = self.peer.chat(int(channel.id)).topics
         number = 700 + len(topics)
-        self.peer.forum(int(room.place), number)
-        return replace(room, thread=str(number))
+        self.peer.forum(int(channel.id), number)
+        return replace(channel, thread=str(number))
 
     def board(self) -> Channel:
         return self.group(9)
@@ -258,36 +258,36 @@ class Telegram(Driver):
         return telegram.Author(1000 + person.number, person.name, f"person_{person.number}", is_bot=person.robot)
 
     async def say(
-        self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
+        self, channel: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
     ) -> str:
-        thread = int(room.thread) if room.thread else None
+        thread = int(channel.thread) if channel.thread else None
         answered = int(reply_to) if reply_to else None
-        place = int(room.place)
+        chat_id = int(channel.id)
         return str(
-            self.peer.say(place, text, author=self._author(person), reply_to=answered, thread=thread, **extra_fields)
+            self.peer.say(chat_id, text, author=self._author(person), reply_to=answered, thread=thread, **extra_fields)
         )
 
-    async def command(self, room: Channel, name: str, text: str = "") -> str:
-        to = "" if room.private else "@kimas_bot"
-        return await self.say(room, f"/{name}{to} {text}".strip())
+    async def command(self, channel: Channel, name: str, text: str = "") -> str:
+        to = "" if channel.private else "@kimas_bot"
+        return await self.say(channel, f"/{name}{to} {text}".strip())
 
-    async def attach(self, room: Channel, text: str = "") -> None:
+    async def attach(self, channel: Channel, text: str = "") -> None:
         photo = [{"file_id": "f", "file_unique_id": "u", "width": 90, "height": 90}]
-        chat = {"id": int(room.place), "type": "private" if room.private else "supergroup", "title": "Team"}
+        chat = {"id": int(channel.id), "type": "private" if channel.private else "supergroup", "title": "Team"}
         message = {"message_id": 9001, "from": self._author(ANN).user(), "chat": chat, "date": int(time.time())}
         self.peer.inject({"message": {**message, "photo": photo, **({"caption": text} if text else {})}})
 
-    async def say_as_bot(self, room: Channel, text: str) -> None:
-        self.peer.say(int(room.place), text, author=replace(self.peer.bot))
+    async def say_as_bot(self, channel: Channel, text: str) -> None:
+        self.peer.say(int(channel.id), text, author=replace(self.peer.bot))
 
-    async def edit(self, room: Channel, message: str, text: str) -> None:
-        self.peer.edit(int(room.place), int(message), text)
+    async def edit(self, channel: Channel, message: str, text: str) -> None:
+        self.peer.edit(int(channel.id), int(message), text)
 
-    async def delete(self, room: Channel, message: str) -> None:
-        self.peer.delete(int(room.place), int(message))
+    async def delete(self, channel: Channel, message: str) -> None:
+        self.peer.delete(int(channel.id), int(message))
 
-    async def redeliver(self, room: Channel, message: str) -> None:
-        chat = self.peer.chat(int(room.place))
+    async def redeliver(self, channel: Channel, message: str) -> None:
+        chat = self.peer.chat(int(channel.id))
         self.peer.inject({"message": self.peer._message(chat, chat.messages[int(message)])})
 
     async def malformed(self) -> None:
@@ -313,27 +313,27 @@ class Telegram(Driver):
             case _:
                 self.peer.fail(method, times=times, drop="after")
 
-    async def join(self, room: Channel) -> None:
-        chat = {"id": int(room.place), "type": "supergroup", "title": "Team"}
+    async def join(self, channel: Channel) -> None:
+        chat = {"id": int(channel.id), "type": "supergroup", "title": "Team"}
         message = {"message_id": 9002, "from": self._author(ANN).user(), "chat": chat, "date": int(time.time())}
-        self.peer.chat(int(room.place))
+        self.peer.chat(int(channel.id))
         self.peer.inject({"message": {**message, "new_chat_members": [self.peer.bot.user()]}})
 
-    async def react(self, room: Channel, reply: str, *, is_removed: bool = False) -> None:
+    async def react(self, channel: Channel, reply: str, *, is_removed: bool = False) -> None:
         thumb: list[Any] = [{"type": "emoji", "emoji": "👍"}]
         new, old = ([], thumb) if is_removed else (thumb, [])
-        chat = {"id": int(room.place), "type": "supergroup", "title": "Team"}
+        chat = {"id": int(channel.id), "type": "supergroup", "title": "Team"}
         event = {"chat": chat, "message_id": int(reply), "user": self._author(ANN).user(), "date": int(time.time())}
         self.peer.inject({"message_reaction": {**event, "old_reaction": old, "new_reaction": new}})
 
-    def bar(self, room: Channel, *, out: bool) -> None:
-        self.peer.chat(int(room.place)).kicked = out
+    def bar(self, channel: Channel, *, out: bool) -> None:
+        self.peer.chat(int(channel.id)).kicked = out
 
-    def messages(self, room: Channel) -> list[PostedMessage]:
+    def messages(self, channel: Channel) -> list[PostedMessage]:
         return [
             self._to_posted_message(message)
-            for message in self.peer.messages(int(room.place))
-            if _in(room, str(message.thread or ""))
+            for message in self.peer.messages(int(channel.id))
+            if _in(channel, str(message.thread or ""))
         ]
 
     def _to_posted_message(self, message: telegram.PostedMessage) -> PostedMessage:
@@ -354,13 +354,13 @@ class Telegram(Driver):
             str(message.reply_to or ""),
         )
 
-    def rung(self, room: Channel) -> list[str]:
+    def get_notified(self, channel: Channel) -> list[str]:
         kinds = ("mention", "text_mention")
-        messages = self.peer.messages(int(room.place))
+        messages = self.peer.messages(int(channel.id))
         return [str(entity) for message in messages for entity in message.entities if entity["type"] in kinds]
 
     def signs(self) -> int:
-        return len(self.peer.called("sendChatAction"))
+        return len(self.peer.get_calls("sendChatAction"))
 
 
 class Discord(Driver):
@@ -372,7 +372,7 @@ class Discord(Driver):
 
     async def open(self, stack: AsyncExitStack) -> None:
         self.peer = await stack.enter_async_context(discord.DiscordPeer())
-        self._rooms: dict[str, Channel] = {}
+        self._channels: dict[str, Channel] = {}
 
     def forget_posts(self) -> None:
         self.peer.remembers_nonces = False
@@ -385,34 +385,34 @@ class Discord(Driver):
         await until(lambda: bool(self.peer.gateway.live), "a session with Discord's gateway")
 
     def private(self, person: Person = ANN) -> Channel:
-        return self._room(f"person {person.number}", private=True)
+        return self._channel(f"person {person.number}", private=True)
 
     def group(self, number: int = 1) -> Channel:
-        return self._room(f"group {number}", private=False)
+        return self._channel(f"group {number}", private=False)
 
-    def _room(self, name: str, *, private: bool) -> Channel:
-        if name not in self._rooms:
-            place = self.peer.channel(private=private)
-            self._rooms[name] = Channel(place, place, private=private)
-        return self._rooms[name]
+    def _channel(self, name: str, *, private: bool) -> Channel:
+        if name not in self._channels:
+            channel_id = self.peer.channel(private=private)
+            self._channels[name] = Channel(channel_id, channel_id, private=private)
+        return self._channels[name]
 
-    async def thread(self, room: Channel) -> Channel:
-        place = await self.peer.thread(room.chat)
-        return Channel(place, room.chat, place)
+    async def thread(self, channel: Channel) -> Channel:
+        channel_id = await self.peer.thread(channel.chat)
+        return Channel(channel_id, channel.chat, channel_id)
 
     def board(self) -> Channel:
-        if "board" not in self._rooms:
+        if "board" not in self._channels:
             forum = self.peer.channel(15)
-            self._rooms["board"] = Channel(forum, forum)
-        return self._rooms["board"]
+            self._channels["board"] = Channel(forum, forum)
+        return self._channels["board"]
 
     async def post(self, board: Channel, text: str) -> tuple[str, Channel]:
-        room = await self.thread(board)
+        channel = await self.thread(board)
         # The first message of a forum post has the number of its thread.
-        self.peer.snowflake, original = lambda at=None: room.place, self.peer.snowflake  # type: ignore[method-assign, assignment]
-        message = await self.say(room, text)
+        self.peer.snowflake, original = lambda at=None: channel.id, self.peer.snowflake  # type: ignore[method-assign, assignment]
+        message = await self.say(channel, text)
         self.peer.snowflake = original  # type: ignore[method-assign]
-        return message, room
+        return message, channel
 
     def get_mention(self, person: Person) -> str:
         return f"<@{1000 + person.number}> "
@@ -421,34 +421,34 @@ class Discord(Driver):
         return discord.Author(str(1000 + person.number), f"person{person.number}", person.name, bot=person.robot)
 
     async def say(
-        self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
+        self, channel: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
     ) -> str:
-        return await self.peer.say(room.place, text, author=self._author(person), reply_to=reply_to, **extra_fields)
+        return await self.peer.say(channel.id, text, author=self._author(person), reply_to=reply_to, **extra_fields)
 
-    async def command(self, room: Channel, name: str, text: str = "") -> str:
+    async def command(self, channel: Channel, name: str, text: str = "") -> str:
         values = {"question": text} if name == "ask" else {}
-        return (await self.peer.command(room.place, name, self._author(ANN), **values)).id
+        return (await self.peer.command(channel.id, name, self._author(ANN), **values)).id
 
-    async def attach(self, room: Channel, text: str = "") -> None:
+    async def attach(self, channel: Channel, text: str = "") -> None:
         picture = {"id": "1", "filename": "screen.png", "size": 10, "url": "http://127.0.0.1/screen.png"}
         picture["content_type"] = "image/png"
-        await self.say(room, text, attachments=[picture])
+        await self.say(channel, text, attachments=[picture])
 
-    async def say_as_bot(self, room: Channel, text: str) -> None:
-        await self.peer.say(room.place, text, author=self.peer.me)
+    async def say_as_bot(self, channel: Channel, text: str) -> None:
+        await self.peer.say(channel.id, text, author=self.peer.me)
 
-    async def edit(self, room: Channel, message: str, text: str) -> None:
-        await self.peer.edit(room.place, message, text)
+    async def edit(self, channel: Channel, message: str, text: str) -> None:
+        await self.peer.edit(channel.id, message, text)
 
-    async def delete(self, room: Channel, message: str) -> None:
-        await self.peer.delete(room.place, message)
+    async def delete(self, channel: Channel, message: str) -> None:
+        await self.peer.delete(channel.id, message)
 
-    async def redeliver(self, room: Channel, message: str) -> None:
-        await self.peer._tell("MESSAGE_CREATE", self.peer.channels[room.place].messages[message])
+    async def redeliver(self, channel: Channel, message: str) -> None:
+        await self.peer._tell("MESSAGE_CREATE", self.peer.channels[channel.id].messages[message])
 
     async def malformed(self) -> None:
-        channel = self.group().place
-        for event in ({"id": "1"}, {"id": "x", "channel_id": channel}, {"channel_id": 7, "author": "nobody"}):
+        group_id = self.group().id
+        for event in ({"id": "1"}, {"id": "x", "channel_id": group_id}, {"channel_id": 7, "author": "nobody"}):
             await self.peer.gateway.emit("MESSAGE_CREATE", event)
 
     async def lose_connection(self) -> None:
@@ -469,24 +469,24 @@ class Discord(Driver):
             case _:
                 self.peer.fail(name, times=times, drop="after")
 
-    async def join(self, room: Channel) -> None:
+    async def join(self, channel: Channel) -> None:
         moment = datetime.now(UTC).isoformat()
         guild = {"id": "777", "name": "A new server", "owner_id": "1001", "joined_at": moment}
-        await self.peer.gateway.emit("GUILD_CREATE", {**guild, "system_channel_id": room.place, "channels": []})
+        await self.peer.gateway.emit("GUILD_CREATE", {**guild, "system_channel_id": channel.id, "channels": []})
 
-    async def react(self, room: Channel, reply: str, *, is_removed: bool = False) -> None:
+    async def react(self, channel: Channel, reply: str, *, is_removed: bool = False) -> None:
         kind = "MESSAGE_REACTION_REMOVE" if is_removed else "MESSAGE_REACTION_ADD"
-        event = {"user_id": "1001", "channel_id": room.place, "message_id": reply, "guild_id": "7"}
+        event = {"user_id": "1001", "channel_id": channel.id, "message_id": reply, "guild_id": "7"}
         await self.peer.gateway.emit(kind, {**event, "emoji": {"id": None, "name": "👍🏽"}})
 
-    async def ask_about(self, room: Channel, message: str) -> str:
-        return (await self.peer.choose(room.place, message, ASK_ABOUT_THIS, self._author(ANN))).id
+    async def ask_about(self, channel: Channel, message: str) -> str:
+        return (await self.peer.choose(channel.id, message, ASK_ABOUT_THIS, self._author(ANN))).id
 
-    def bar(self, room: Channel, *, out: bool) -> None:
-        self.peer.channels[room.place].lacking = {"send"} if out else set()
+    def bar(self, channel: Channel, *, out: bool) -> None:
+        self.peer.channels[channel.id].lacking = {"send"} if out else set()
 
-    def messages(self, room: Channel) -> list[PostedMessage]:
-        return [self._to_posted_message(message) for message in self.peer.messages(room.place)]
+    def messages(self, channel: Channel) -> list[PostedMessage]:
+        return [self._to_posted_message(message) for message in self.peer.messages(channel.id)]
 
     def _to_posted_message(self, message: discord.PostedMessage) -> PostedMessage:
         raw = message.content
@@ -497,11 +497,11 @@ class Discord(Driver):
         text = re.sub(r"\\([^\w\s])", r"\1", text).replace("\\_", "_")
         return PostedMessage(message.id, text, tuple(links), tuple(code), raw, "", message.reply_to)
 
-    def rung(self, room: Channel) -> list[str]:
-        return [text for text in self.peer.rung if text != "replied"]
+    def get_notified(self, channel: Channel) -> list[str]:
+        return [text for text in self.peer.notified if text != "replied"]
 
     def signs(self) -> int:
-        return len(self.peer.called("POST /channels/{}/typing"))
+        return len(self.peer.get_calls("POST /channels/{}/typing"))
 
 
 class Slack(Driver):
@@ -536,8 +536,8 @@ class Slack(Driver):
     def get_mention(self, person: Person) -> str:
         return f"<@U{1000 + person.number}> "
 
-    async def thread(self, room: Channel) -> Channel:
-        return replace(room, thread=self.peer.say(room.place, "let us talk about this below", user="U1009"))
+    async def thread(self, channel: Channel) -> Channel:
+        return replace(channel, thread=self.peer.say(channel.id, "let us talk about this below", user="U1009"))
 
     def board(self) -> Channel:
         return self.group(9)
@@ -547,33 +547,33 @@ class Slack(Driver):
         return message, replace(board, thread=message)
 
     async def say(
-        self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
+        self, channel: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
     ) -> str:
-        thread = room.thread
+        thread = channel.thread
         if reply_to:
             # A reply is what is written in the thread of what it replies to.
-            thread = self.peer.message(room.place, reply_to).thread_ts or reply_to
+            thread = self.peer.message(channel.id, reply_to).thread_ts or reply_to
         own = {"bot_id": "B1008"} if person.robot else {"user_profile": {"display_name": person.name}}
-        return self.peer.say(room.place, text, user=f"U{1000 + person.number}", thread=thread, **own, **extra_fields)
+        return self.peer.say(channel.id, text, user=f"U{1000 + person.number}", thread=thread, **own, **extra_fields)
 
-    async def command(self, room: Channel, name: str, text: str = "") -> str:
-        return str(self.peer.command(f"{name} {text}".strip(), channel=room.place).payload["trigger_id"])  # type: ignore[index]
+    async def command(self, channel: Channel, name: str, text: str = "") -> str:
+        return str(self.peer.command(f"{name} {text}".strip(), channel=channel.id).payload["trigger_id"])  # type: ignore[index]
 
-    async def attach(self, room: Channel, text: str = "") -> None:
+    async def attach(self, channel: Channel, text: str = "") -> None:
         await self.say(
-            room, text, subtype="file_share", files=[{"id": "F1", "name": "screen.png", "mimetype": "image/png"}]
+            channel, text, subtype="file_share", files=[{"id": "F1", "name": "screen.png", "mimetype": "image/png"}]
         )
 
-    async def say_as_bot(self, room: Channel, text: str) -> None:
-        self.peer.say(room.place, text, user=slack.BOT)
+    async def say_as_bot(self, channel: Channel, text: str) -> None:
+        self.peer.say(channel.id, text, user=slack.BOT)
 
-    async def edit(self, room: Channel, message: str, text: str) -> None:
-        self.peer.edit(room.place, message, text)
+    async def edit(self, channel: Channel, message: str, text: str) -> None:
+        self.peer.edit(channel.id, message, text)
 
-    async def delete(self, room: Channel, message: str) -> None:
-        self.peer.delete(room.place, message)
+    async def delete(self, channel: Channel, message: str) -> None:
+        self.peer.delete(channel.id, message)
 
-    async def redeliver(self, room: Channel, message: str) -> None:
+    async def redeliver(self, channel: Channel, message: str) -> None:
         for envelope in list(self.peer.deliveries.envelopes):
             event = envelope.payload.get("event") if isinstance(envelope.payload, dict) else None
             if isinstance(event, dict) and event.get("ts") == message:
@@ -602,31 +602,31 @@ class Slack(Driver):
             case _:
                 self.peer.fail(method, times=times, drop="after")
 
-    async def join(self, room: Channel) -> None:
+    async def join(self, channel: Channel) -> None:
         # The same event where it is delivered again.
-        joined_at = self._joined.setdefault(room.place, self.peer.write(room.place, "hello").ts)
-        event = {"type": "member_joined_channel", "user": slack.BOT, "channel": room.place, "inviter": "U1001"}
+        joined_at = self._joined.setdefault(channel.id, self.peer.write(channel.id, "hello").ts)
+        event = {"type": "member_joined_channel", "user": slack.BOT, "channel": channel.id, "inviter": "U1001"}
         self.peer.event({**event, "team": slack.TEAM, "event_ts": joined_at})
 
-    async def react(self, room: Channel, reply: str, *, is_removed: bool = False) -> None:
-        kind, item = "reaction_removed" if is_removed else "reaction_added", {"channel": room.place, "ts": reply}
+    async def react(self, channel: Channel, reply: str, *, is_removed: bool = False) -> None:
+        kind, item = "reaction_removed" if is_removed else "reaction_added", {"channel": channel.id, "ts": reply}
         event = {"type": kind, "user": "U1001", "reaction": "+1::skin-tone-3", "item_user": slack.BOT}
         self.peer.event({**event, "item": {"type": "message", **item}, "event_ts": self.peer._tick()})
 
-    async def ask_about(self, room: Channel, message: str) -> str:
-        return str(self.peer.choose(room.place, message, ASK_SHORTCUT_ID).payload["trigger_id"])  # type: ignore[index]
+    async def ask_about(self, channel: Channel, message: str) -> str:
+        return str(self.peer.choose(channel.id, message, ASK_SHORTCUT_ID).payload["trigger_id"])  # type: ignore[index]
 
-    def bar(self, room: Channel, *, out: bool) -> None:
-        self.peer.not_in = {room.place} if out else set()
+    def bar(self, channel: Channel, *, out: bool) -> None:
+        self.peer.not_in = {channel.id} if out else set()
 
     def open_streams(self) -> list[str]:
         return [message.ts for message in self.peer._messages.values() if message.streaming]
 
-    def messages(self, room: Channel) -> list[PostedMessage]:
+    def messages(self, channel: Channel) -> list[PostedMessage]:
         posted = [
             self._to_posted_message(message)
-            for message in self.peer.messages(room.place)
-            if _in(room, message.thread_ts)
+            for message in self.peer.messages(channel.id)
+            if _in(channel, message.thread_ts)
         ]
         messages = [
             slack.PostedMessage(f"response {number}", "", response["text"], "")
@@ -642,13 +642,13 @@ class Slack(Driver):
             message.ts, text, tuple(message.links()), tuple(code), message.text, message.thread_ts, message.thread_ts
         )
 
-    def rung(self, room: Channel) -> list[str]:
-        return [notify for message in self.peer.messages(room.place) for notify in message.notifies()]
+    def get_notified(self, channel: Channel) -> list[str]:
+        return [notify for message in self.peer.messages(channel.id) for notify in message.notifies()]
 
     def signs(self) -> int:
-        return len(self.peer.called("assistant.threads.setStatus")) + len(self.peer.called("reactions.add"))
+        return len(self.peer.get_calls("assistant.threads.setStatus")) + len(self.peer.get_calls("reactions.add"))
 
 
-def _in(room: Channel, thread: str) -> bool:
-    """Say whether a message of the room's chat is in the room: a chat holds its threads, a thread only itself."""
-    return not room.thread or room.thread == thread
+def _in(channel: Channel, thread: str) -> bool:
+    """Say whether a message belongs to the channel: a chat holds its threads, a thread only itself."""
+    return not channel.thread or channel.thread == thread

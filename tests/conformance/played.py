@@ -66,44 +66,46 @@ class Played(Driver):
     async def separate_chats(self, count: int) -> list[Channel]:
         return [await self.thread(self.group()) for _ in range(count)]
 
-    async def thread(self, room: Channel) -> Channel:
+    async def thread(self, channel: Channel) -> Channel:
         self._threads += 1
-        return replace(room, thread=f"topic-{self._threads}")
+        return replace(channel, thread=f"topic-{self._threads}")
 
     def get_mention(self, person: Person) -> str:
         return f"@{person.name} "
 
     async def say(
-        self, room: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
+        self, channel: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
     ) -> str:
-        assert not room.private or room == self.private(person), "in a private talk nobody else says anything"
-        key = ConversationKey(self.name, room.chat, room.thread)
+        assert not channel.private or channel == self.private(person), "in a private talk nobody else says anything"
+        key = ConversationKey(self.name, channel.chat, channel.thread)
         assert reply_to in ("", self._adapter.latest.get(key)), "only what was said last can be replied to"
         marks = [
             *(["bot"] if person.robot else []),
-            *(["alone"] if room.private else []),
-            *([f"in {room.thread}"] if room.thread else []),
+            *(["alone"] if channel.private else []),
+            *([f"in {channel.thread}"] if channel.thread else []),
         ]
         where = f" ({', '.join(marks)})" if marks else ""
         return await self._type(f"{person.name}{where}: {'^ ' if reply_to else ''}{text}")
 
     async def _type(self, line: str) -> str:
         """Type a line, and return the id of what it became once it was heard."""
-        texts, place = self._adapter.texts, self._typed
+        texts, position = self._adapter.texts, self._typed
         self._typed += 1
         os.write(self._writing, f"{line}\n".encode())
-        await until(lambda: len(texts) > place, "the line")
-        return texts[place]
+        await until(lambda: len(texts) > position, "the line")
+        return texts[position]
 
-    async def command(self, room: Channel, name: str, text: str = "") -> str:
-        return await self.say(room, f"/{name} {text}".strip())
+    async def command(self, channel: Channel, name: str, text: str = "") -> str:
+        return await self.say(channel, f"/{name} {text}".strip())
 
-    def messages(self, room: Channel) -> list[PostedMessage]:
-        return [message for chat, message in self._posts if chat == room.chat and room.thread in ("", message.thread)]
+    def messages(self, channel: Channel) -> list[PostedMessage]:
+        return [
+            message for chat, message in self._posts if chat == channel.chat and channel.thread in ("", message.thread)
+        ]
 
-    def offered(self, message: PostedMessage) -> dict[str, str]:
+    def get_choices(self, message: PostedMessage) -> dict[str, str]:
         """Return what may be typed about an answer, by its label."""
-        return self._adapter.offered.get(message.id, {})
+        return self._adapter.choices_by_message.get(message.id, {})
 
     def printed(self) -> int:
         """Return how much has been printed."""
@@ -113,20 +115,20 @@ class Played(Driver):
         """Return what somebody was told about what they said of an answer, from a point of what was printed on."""
         lines = plain(self._adapter.output.getvalue()[since:]).splitlines()
         at = next(at for at, line in enumerate(lines) if line.startswith(f"(to {person.name}: "))
-        following = lines[at + 1] if at + 1 < len(lines) else ""
-        return CommandOutput(lines[at].partition(": ")[2].removesuffix(")"), choices_in(following))
+        next_line = lines[at + 1] if at + 1 < len(lines) else ""
+        return CommandOutput(lines[at].partition(": ")[2].removesuffix(")"), choices_in(next_line))
 
-    def rung(self, room: Channel) -> list[str]:
+    def get_notified(self, channel: Channel) -> list[str]:
         return []
 
     def signs(self) -> int:
         return 0
 
-    async def edit(self, room: Channel, message: str, text: str) -> None:
-        assert await self.say(room, f"{EDIT} {text}") == message, "only what somebody said last can be changed"
+    async def edit(self, channel: Channel, message: str, text: str) -> None:
+        assert await self.say(channel, f"{EDIT} {text}") == message, "only what somebody said last can be changed"
 
-    async def delete(self, room: Channel, message: str) -> None:
-        assert await self.say(room, DELETE) == message, "only what somebody said last can be changed"
+    async def delete(self, channel: Channel, message: str) -> None:
+        assert await self.say(channel, DELETE) == message, "only what somebody said last can be changed"
 
     def board(self) -> Channel:
         raise NotImplementedError(NOT_THERE)
@@ -134,13 +136,13 @@ class Played(Driver):
     async def post(self, board: Channel, text: str) -> tuple[str, Channel]:
         raise NotImplementedError(NOT_THERE)
 
-    async def attach(self, room: Channel, text: str = "") -> None:
+    async def attach(self, channel: Channel, text: str = "") -> None:
         raise NotImplementedError(NOT_THERE)
 
-    async def say_as_bot(self, room: Channel, text: str) -> None:
+    async def say_as_bot(self, channel: Channel, text: str) -> None:
         raise NotImplementedError(NOT_THERE)
 
-    async def redeliver(self, room: Channel, message: str) -> None:
+    async def redeliver(self, channel: Channel, message: str) -> None:
         raise NotImplementedError(NOT_THERE)
 
     async def malformed(self) -> None:
@@ -152,7 +154,7 @@ class Played(Driver):
     def fail(self, step: Step, how: How, times: int = 1) -> None:
         raise NotImplementedError(NOT_THERE)
 
-    def bar(self, room: Channel, *, out: bool) -> None:
+    def bar(self, channel: Channel, *, out: bool) -> None:
         raise NotImplementedError(NOT_THERE)
 
 
@@ -166,7 +168,7 @@ class Watched(ConsoleGroupAdapter):
         self._posts = messages
         self.texts: list[str] = []
         self.latest: dict[ConversationKey, str] = {}
-        self.offered: dict[str, dict[str, str]] = {}
+        self.choices_by_message: dict[str, dict[str, str]] = {}
 
     def parse_line(self, line: str) -> Any:
         created = super().parse_line(line)
@@ -183,7 +185,7 @@ class Watched(ConsoleGroupAdapter):
         heading, _, below = self.output.getvalue().rpartition(HEADING)[2].partition("\n")
         thread = re.search(r"\bin ([\w.-]+)\)", plain(heading))
         if choices := choices_in(plain(below).splitlines()[-1]):
-            self.offered[message_id] = choices
+            self.choices_by_message[message_id] = choices
             below = below.rstrip("\n").rpartition("\n")[0]
         self._posts.append((key.chat, replace(printed(message_id, below), thread=thread[1] if thread else "")))
 

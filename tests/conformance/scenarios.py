@@ -26,13 +26,13 @@ def cannot(**reason_by_platform: str) -> Callable[[Scenario], Scenario]:
     return marked
 
 
-def alone(scenario: Scenario) -> Scenario:
+def runs_in_terminal(scenario: Scenario) -> Scenario:
     """Let a scenario that one person plays in private run in `kimas chat` too."""
     scenario.__dict__["alone"] = True
     return scenario
 
 
-def is_alone(scenario: Callable[..., Any]) -> bool:
+def does_run_in_terminal(scenario: Callable[..., Any]) -> bool:
     """Say whether a scenario runs in `kimas chat` too."""
     return bool(scenario.__dict__.get("alone"))
 

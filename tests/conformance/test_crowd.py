@@ -14,18 +14,20 @@ CHATS, MESSAGES = 20, 200
 
 @cannot(console=ONE_GROUP)
 async def test_two_hundred_messages_over_twenty_chats_are_all_accounted_for(bot: Bot) -> None:
-    rooms = [bot.group(number) if number % 2 else bot.private(Person(number, f"P{number}")) for number in range(CHATS)]
+    channels = [
+        bot.group(number) if number % 2 else bot.private(Person(number, f"P{number}")) for number in range(CHATS)
+    ]
     written: list[tuple[Channel, str, bool]] = []
     for number in range(MESSAGES):
-        room = rooms[number % CHATS]
-        asks = room.private or number % 5 == 0
-        text = bot.to_bot(room, f"question {number}?") if asks else f"chatter {number}"
-        message = await bot.driver.say(room, text, person=Person(number % CHATS, f"P{number % CHATS}"))
-        written.append((room, message, asks))
+        channel = channels[number % CHATS]
+        asks = channel.private or number % 5 == 0
+        text = bot.to_bot(channel, f"question {number}?") if asks else f"chatter {number}"
+        message = await bot.driver.say(channel, text, person=Person(number % CHATS, f"P{number % CHATS}"))
+        written.append((channel, message, asks))
         if number == MESSAGES // 2:
             await bot.driver.lose_connection()
     async with asyncio.timeout(100):
-        while len(entries := [entry for room in rooms for entry in await bot.entries(room)]) < MESSAGES or any(
+        while len(entries := [entry for channel in channels for entry in await bot.entries(channel)]) < MESSAGES or any(
             entry.state not in ("answered", "silent") for entry in entries
         ):
             await asyncio.sleep(0.05)
@@ -33,8 +35,8 @@ async def test_two_hundred_messages_over_twenty_chats_are_all_accounted_for(bot:
     total = sum(asks for *_, asks in written)
     assert states == {"answered": total, "silent": MESSAGES - total}
     assert all(entry.reason for entry in entries if entry.state == "silent")
-    assert sum(len(bot.messages(room)) for room in rooms) == total
-    for room in rooms:
-        messages = [int(text.removeprefix("Answer to: question ").rstrip("?")) for text in bot.texts(room)]
+    assert sum(len(bot.messages(channel)) for channel in channels) == total
+    for channel in channels:
+        messages = [int(text.removeprefix("Answer to: question ").rstrip("?")) for text in bot.texts(channel)]
         assert len(set(messages)) == len(messages)
-        assert messages == sorted(messages) or not room.private, "order is kept within a conversation"
+        assert messages == sorted(messages) or not channel.private, "order is kept within a conversation"

@@ -18,46 +18,46 @@ PASSING: list[How] = ["rate limit", "server error", "dropped before"]
 @pytest.mark.parametrize("how", PASSING)
 @cannot(console=NO_NETWORK)
 async def test_a_post_that_fails_is_made_again(bot: Bot, how: How) -> None:
-    room = bot.private()
-    await bot.ask(room, "hello")
+    channel = bot.private()
+    await bot.ask(channel, "hello")
     bot.driver.fail("post", how)
-    entry = await bot.ask(room, "How?")
+    entry = await bot.ask(channel, "How?")
     assert entry.state == "answered"
-    assert bot.texts(room) == ["Answer to: hello", "Answer to: How?"]
+    assert bot.texts(channel) == ["Answer to: hello", "Answer to: How?"]
 
 
 @pytest.mark.parametrize("how", PASSING)
 @cannot(console=NO_NETWORK)
 async def test_the_first_streamed_part_that_fails_is_made_again(bot: Bot, how: How) -> None:
-    room = bot.group()
+    channel = bot.group()
     bot.driver.fail("begin", how)
     bot.script.pieces, bot.script.pause_s = ["It begins", "It begins and goes on"], 0.1
-    entry = await bot.ask(room, "How?")
+    entry = await bot.ask(channel, "How?")
     assert entry.state == "answered"
-    assert bot.texts(room) == ["Answer to: How?"]
+    assert bot.texts(channel) == ["Answer to: How?"]
 
 
 @pytest.mark.parametrize("how", PASSING)
 @cannot(console=NO_NETWORK)
 async def test_a_state_in_mid_stream_that_fails_costs_nothing_of_the_answer(bot: Bot, how: How) -> None:
-    room = bot.group()
+    channel = bot.group()
     bot.script.pieces = ["It begins"]
     bot.script.midway = Gate()
-    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
-    await until(lambda: bool(bot.messages(room)), "the beginning of the answer")
+    message = await bot.driver.say(channel, f"{bot.driver.mention}How?")
+    await until(lambda: bool(bot.messages(channel)), "the beginning of the answer")
     bot.driver.fail("grow", how)
     bot.driver.fail("finish", how)
     bot.script.midway.open.set()
-    assert (await bot.settled(room, message)).state == "answered"
-    assert bot.texts(room) == ["Answer to: How?"]
+    assert (await bot.wait_until_finished(channel, message)).state == "answered"
+    assert bot.texts(channel) == ["Answer to: How?"]
 
 
 LINKED = "The answer is in [the guide](https://example.org/guide), on its **first** page."
 
 
-def shows_all(bot: Bot, room: Channel) -> bool:
-    """Say whether a room shows the one whole answer, with its link or its address written out, and nothing else."""
-    [message] = bot.messages(room)
+def shows_all(bot: Bot, channel: Channel) -> bool:
+    """Say whether a channel shows the one whole answer, with its link or its address written out, and nothing else."""
+    [message] = bot.messages(channel)
     return (
         all(words in message.text for words in ("The answer is in", "the guide", "first", "page."))
         and "https://example.org/guide" in f"{message.links} {message.text}"
@@ -68,36 +68,36 @@ def shows_all(bot: Bot, room: Channel) -> bool:
 @pytest.mark.parametrize("step", ["post", "begin", "grow", "finish"])
 @cannot(console=NO_NETWORK)
 async def test_an_answer_that_is_refused_is_shown_in_another_way(bot: Bot, step: Step, times: int) -> None:
-    room = bot.group()
+    channel = bot.group()
     bot.script.pieces = ["The answer"]
     bot.script.midway = Gate()
     bot.script.says = lambda _: LINKED
     if step in ("post", "begin"):
         bot.driver.fail(step, "refused", times)
-    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
+    message = await bot.driver.say(channel, f"{bot.driver.mention}How?")
     if step not in ("post", "begin") or bot.platform == "slack":
         # On Slack a stream begins every answer, or an edited message, before its end is posted.
-        await until(lambda: bool(bot.messages(room)), "the beginning of the answer")
+        await until(lambda: bool(bot.messages(channel)), "the beginning of the answer")
     if step not in ("post", "begin"):
         bot.driver.fail(step, "refused", times)
         bot.script.pieces = []
     bot.script.midway.open.set()
-    assert (await bot.settled(room, message)).state == "answered"
-    assert shows_all(bot, room)
+    assert (await bot.wait_until_finished(channel, message)).state == "answered"
+    assert shows_all(bot, channel)
     assert not bot.driver.open_streams()
 
 
 @cannot(console=NO_NETWORK)
 async def test_a_passage_that_is_refused_in_every_way_is_named_and_the_rest_is_shown(bot: Bot) -> None:
-    room = bot.private()
-    await bot.ask(room, "hello")
+    channel = bot.private()
+    await bot.ask(channel, "hello")
     bot.script.says = lambda _: "\n\n".join(
         f"Passage {number}. " + "word " * 40 + ("lemon" if number == 1 else "") + f" End {number}."
         for number in range(4)
     )
     bot.driver.peer.banned = "lemon"  # type: ignore[attr-defined]
-    assert (await bot.ask(room, "How?")).state == "answered"
-    text = "\n".join(bot.texts(room)[1:])
+    assert (await bot.ask(channel, "How?")).state == "answered"
+    text = "\n".join(bot.texts(channel)[1:])
     assert ENGLISH.passage_refused in text
     assert "Passage 0. word" in text
     assert "End 3." in text
@@ -106,65 +106,65 @@ async def test_a_passage_that_is_refused_in_every_way_is_named_and_the_rest_is_s
 
 @cannot(console=NO_NETWORK)
 async def test_an_answer_that_is_refused_for_good_fails_and_leaves_nothing_open(bot: Bot) -> None:
-    room = bot.group()
+    channel = bot.group()
     for step in ("post", "begin", "grow", "finish"):
         bot.driver.fail(step, "refused", 1000)  # type: ignore[arg-type]
     bot.script.pieces = ["It begins"]
-    entry = await bot.ask(room, "How?")
+    entry = await bot.ask(channel, "How?")
     assert entry.state == "failed"
     assert entry.reason
     assert not bot.driver.open_streams()
-    assert [text for text in bot.texts(room) if text != "…"] == []
+    assert [text for text in bot.texts(channel) if text != "…"] == []
 
 
 @cannot(console=NO_NETWORK)
 async def test_a_post_whose_confirmation_is_lost_is_never_lost_itself(bot: Bot) -> None:
-    room = bot.private()
-    await bot.ask(room, "hello")
+    channel = bot.private()
+    await bot.ask(channel, "hello")
     bot.driver.fail("post", "dropped after")
-    entry = await bot.ask(room, "How?")
+    entry = await bot.ask(channel, "How?")
     assert entry.state == "answered"
     # Where a platform cannot tell a repeated post, a placeholder is left (docs/design.md, exactly once).
-    assert bot.texts(room)[1:] == [*([] if bot.driver.knows_doubles else ["…"]), "Answer to: How?"]
+    assert bot.texts(channel)[1:] == [*([] if bot.driver.knows_doubles else ["…"]), "Answer to: How?"]
 
 
 @cannot(console=NO_NETWORK)
 async def test_an_edit_whose_confirmation_is_lost_leaves_one_message(bot: Bot) -> None:
-    room = bot.group()
+    channel = bot.group()
     bot.script.pieces, bot.script.midway = ["It begins"], Gate()
-    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
-    await until(lambda: bool(bot.messages(room)), "the beginning of the answer")
+    message = await bot.driver.say(channel, f"{bot.driver.mention}How?")
+    await until(lambda: bool(bot.messages(channel)), "the beginning of the answer")
     bot.driver.fail("finish", "dropped after")
     bot.script.midway.open.set()
-    assert (await bot.settled(room, message)).state == "answered"
-    assert bot.texts(room) == ["Answer to: How?"]
+    assert (await bot.wait_until_finished(channel, message)).state == "answered"
+    assert bot.texts(channel) == ["Answer to: How?"]
 
 
 @cannot(console=NO_NETWORK)
 async def test_an_outage_of_several_tries_is_outlasted(bot: Bot) -> None:
-    room = bot.private()
-    await bot.ask(room, "hello")
+    channel = bot.private()
+    await bot.ask(channel, "hello")
     bot.driver.fail("post", "server error", times=4)
-    assert (await bot.ask(room, "How?")).state == "answered"
-    assert bot.texts(room)[1:] == ["Answer to: How?"]
+    assert (await bot.ask(channel, "How?")).state == "answered"
+    assert bot.texts(channel)[1:] == ["Answer to: How?"]
 
 
 @pytest.mark.parametrize("step", ["post", "begin", "finish"])
 @cannot(console=NO_NETWORK)
 async def test_an_outage_longer_than_the_tries_of_a_reply_delivers_it_from_the_journal(bot: Bot, step: Step) -> None:
-    room = bot.private() if step == "post" else bot.group()
+    channel = bot.private() if step == "post" else bot.group()
     bot.adapter._intervals = replace(bot.adapter._intervals, retry_timeout_s=0.2)  # type: ignore[union-attr, type-var]
     bot.script.midway = Gate()
     if step == "finish":
         bot.script.pieces = ["It begins"]
-    message = await bot.driver.say(room, bot.to_bot(room, "How?"))
+    message = await bot.driver.say(channel, bot.to_bot(channel, "How?"))
     await bot.script.midway.reached.wait()
     if step == "finish":
-        await until(lambda: bool(bot.messages(room)), "the beginning of the answer")
+        await until(lambda: bool(bot.messages(channel)), "the beginning of the answer")
     bot.driver.fail(step, "server error", times=9)
     bot.script.midway.open.set()
-    assert (await bot.settled(room, message)).state == "answered"
-    assert bot.texts(room) == ["Answer to: How?"]
+    assert (await bot.wait_until_finished(channel, message)).state == "answered"
+    assert bot.texts(channel) == ["Answer to: How?"]
     assert len(bot.script.question_texts) == 1, "the answer is not made again"
 
 
@@ -177,41 +177,41 @@ async def test_the_limit_of_one_chat_holds_up_no_other(bot: Bot) -> None:
     message = await bot.driver.say(slow, "How?")
     await until(lambda: len(bot.script.questions) == 3, "the question")
     assert (await bot.ask(fast, "And this?", person=BEN)).state == "answered"
-    assert (await bot.settled(slow, message)).state == "answered"
-    assert [len(bot.messages(room)) for room in (slow, fast)] == [2, 2]
+    assert (await bot.wait_until_finished(slow, message)).state == "answered"
+    assert [len(bot.messages(channel)) for channel in (slow, fast)] == [2, 2]
 
 
 @cannot(console=NO_NETWORK)
 async def test_a_connection_that_breaks_loses_no_question(bot: Bot) -> None:
-    room = bot.group()
-    await bot.ask(room, "before?")
+    channel = bot.group()
+    await bot.ask(channel, "before?")
     await bot.driver.lose_connection()
-    entry = await bot.ask(room, "after?")
+    entry = await bot.ask(channel, "after?")
     assert entry.state == "answered"
     assert bot.script.question_texts == ["before?", "after?"]
-    assert len(bot.messages(room)) == 2
+    assert len(bot.messages(channel)) == 2
 
 
 @cannot(console=NO_NETWORK)
 async def test_a_connection_that_breaks_in_the_middle_of_an_answer_loses_nothing(bot: Bot) -> None:
-    room = bot.group()
+    channel = bot.group()
     bot.script.before, bot.script.waiting_text = Gate(), "slow"
-    message = await bot.driver.say(room, f"{bot.driver.mention}the slow question")
+    message = await bot.driver.say(channel, f"{bot.driver.mention}the slow question")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     await bot.driver.lose_connection()
     bot.script.before.open.set()
-    assert (await bot.settled(room, message)).state == "answered"
+    assert (await bot.wait_until_finished(channel, message)).state == "answered"
     assert (await bot.ask(bot.group(2), "after?")).state == "answered"
-    assert len(bot.messages(room)) == 1
+    assert len(bot.messages(channel)) == 1
 
 
 @cannot(console=NO_NETWORK)
 async def test_a_connection_that_breaks_again_and_again_is_taken_up_again(bot: Bot) -> None:
-    room = bot.private()
+    channel = bot.private()
     for number in range(3):
-        assert (await bot.ask(room, f"question {number}")).state == "answered"
+        assert (await bot.ask(channel, f"question {number}")).state == "answered"
         await bot.driver.lose_connection()
-    assert (await bot.ask(room, "the last question")).state == "answered"
+    assert (await bot.ask(channel, "the last question")).state == "answered"
     assert bot.script.question_texts == ["question 0", "question 1", "question 2", "the last question"]
 
 
@@ -225,13 +225,13 @@ async def test_malformed_events_are_skipped_and_hold_nothing_up(bot: Bot) -> Non
 
 @cannot(console=NO_NETWORK)
 async def test_a_group_that_the_bot_may_not_write_in_fails_alone(bot: Bot) -> None:
-    room = bot.group()
-    await bot.ask(room, "hello")
-    bot.driver.bar(room, out=True)
-    entry = await bot.ask(room, "How?")
+    channel = bot.group()
+    await bot.ask(channel, "hello")
+    bot.driver.bar(channel, out=True)
+    entry = await bot.ask(channel, "How?")
     assert entry.state == "failed"
     assert entry.reason
     assert (await bot.ask(bot.group(2), "How?")).state == "answered"
-    bot.driver.bar(room, out=False)
-    assert (await bot.ask(room, "And now?")).state == "answered"
-    assert bot.texts(room) == ["Answer to: hello", "Answer to: And now?"]
+    bot.driver.bar(channel, out=False)
+    assert (await bot.ask(channel, "And now?")).state == "answered"
+    assert bot.texts(channel) == ["Answer to: hello", "Answer to: And now?"]

@@ -22,7 +22,7 @@ COSMETIC_CALLS = {
 @cannot(console=NO_NETWORK)
 async def test_no_answer_waits_for_a_call_that_only_shows_that_it_is_coming(bot: Bot, kind: str) -> None:
     group = bot.group()
-    room = bot.private() if kind == "private" else group if kind == "group" else await bot.driver.thread(group)
+    channel = bot.private() if kind == "private" else group if kind == "group" else await bot.driver.thread(group)
     bot.script.pieces, bot.script.pause_s, bot.script.midway = ["It begins", "It begins and goes on"], 0.3, Gate()
     hanging, is_over = [], False
 
@@ -32,14 +32,14 @@ async def test_no_answer_waits_for_a_call_that_only_shows_that_it_is_coming(bot:
             await asyncio.Event().wait()
 
     bot.driver.peer.watch = hang  # type: ignore[attr-defined]
-    message = await bot.driver.say(room, bot.to_bot(room, "How?"))
+    message = await bot.driver.say(channel, bot.to_bot(channel, "How?"))
     await bot.script.midway.reached.wait()
     await until(lambda: bool(hanging), "a call that hangs")
     # What was removed at the end, or posted at once, was never waited for.
     is_over = True
     started_at = time.monotonic()
     bot.script.midway.open.set()
-    await until(lambda: bot.texts(room)[-1:] == ["Answer to: How?"], "the answer")
-    assert (await bot.settled(room, message)).state == "answered"
+    await until(lambda: bot.texts(channel)[-1:] == ["Answer to: How?"], "the answer")
+    assert (await bot.wait_until_finished(channel, message)).state == "answered"
     assert time.monotonic() - started_at < 15
-    assert len(bot.texts(room)) == 1
+    assert len(bot.texts(channel)) == 1

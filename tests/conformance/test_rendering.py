@@ -11,7 +11,7 @@ from bots.common.message_split import cut_markdown
 from core.types import Citation, Question
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import until
-from tests.conformance.scenarios import WHOLE, alone, cannot
+from tests.conformance.scenarios import WHOLE, cannot, runs_in_terminal
 
 NO_SPLIT = "a terminal takes an answer of any length"
 NO_ADDRESSES = "a terminal shows addresses as they are"
@@ -25,7 +25,7 @@ async def answered(bot: Bot, markdown: str) -> str:
     return "\n".join(bot.texts(bot.private()))
 
 
-@alone
+@runs_in_terminal
 async def test_emphasis_headings_and_rules_leave_no_raw_markup(bot: Bot) -> None:
     text = await answered(bot, "# Heading\n\nThis is **important** and *slanted* and ~~gone~~.\n\n---\n\nEnd.")
     for word in ("Heading", "important", "slanted", "gone", "End"):
@@ -35,7 +35,7 @@ async def test_emphasis_headings_and_rules_leave_no_raw_markup(bot: Bot) -> None
     assert own.get(bot.platform, "important") in text
 
 
-@alone
+@runs_in_terminal
 async def test_lists_keep_their_items_order_and_depth(bot: Bot) -> None:
     text = await answered(bot, "1. first\n2. second\n   - inner\n3. third\n\n- a\n- b")
     lines = [line for line in text.splitlines() if line.strip()]
@@ -51,7 +51,7 @@ async def test_lists_keep_their_items_order_and_depth(bot: Bot) -> None:
     assert indent[order[2]] > indent[order[1]]
 
 
-@alone
+@runs_in_terminal
 async def test_code_stays_as_it_is(bot: Bot) -> None:
     code = 'if a < b and c > d:\n    print(f"{a}*{b}* _x_ & @everyone [1](2)")\n    # **not bold**'
     bot.script.says = lambda _: f"Run this:\n\n```python\n{code}\n```\n\nDone."
@@ -63,14 +63,14 @@ async def test_code_stays_as_it_is(bot: Bot) -> None:
     assert "Done." in message.text
 
 
-@alone
+@runs_in_terminal
 async def test_inline_code_stays_as_it_is(bot: Bot) -> None:
     text = await answered(bot, "Call `rotate_keys(*args, **more)` or `a < b`.")
     assert "rotate_keys(*args, **more)" in text
     assert "a < b" in text
 
 
-@alone
+@runs_in_terminal
 async def test_a_table_keeps_its_rows_and_columns(bot: Bot) -> None:
     text = await answered(bot, "| name | size |\n|---|---|\n| small | 1 |\n| very large | 1000 |")
     rows = [line for line in text.splitlines() if re.search(r"name|small|large", line)]
@@ -81,7 +81,7 @@ async def test_a_table_keeps_its_rows_and_columns(bot: Bot) -> None:
     assert len(set(second)) == 1, "the columns stand below each other"
 
 
-@alone
+@runs_in_terminal
 async def test_links_are_links(bot: Bot) -> None:
     bot.script.says = lambda _: "See [the guide](https://example.org/guide?a=1&b=2) and go on."
     await bot.ask(bot.private(), "Where?")
@@ -180,7 +180,7 @@ async def test_the_sources_of_an_answer_with_many_links_keep_theirs(bot: Bot) ->
         "first\nsecond\nthird",
     ],
 )
-@alone
+@runs_in_terminal
 async def test_what_is_no_markup_can_be_copied(bot: Bot, text: str) -> None:
     markdown = text.replace("\n", "<br>").replace("_private_name_", r"\_private_name\_").replace("*args", r"\*args")
     bot.script.says = lambda _: markdown
@@ -193,7 +193,7 @@ async def test_what_is_no_markup_can_be_copied(bot: Bot, text: str) -> None:
         assert "\u2060" not in message.raw
 
 
-@alone
+@runs_in_terminal
 async def test_emphasis_beside_full_width_characters_is_seen(bot: Bot) -> None:
     text = await answered(bot, "这是**“重要”**的内容，**注意：**请看**《手册》**第一章。")
     for words in ("重要", "注意：", "《手册》", "第一章"):
@@ -205,14 +205,14 @@ async def test_emphasis_beside_full_width_characters_is_seen(bot: Bot) -> None:
     assert own.get(bot.platform, "“重要”的内容，注意：请看《手册》第") in text
 
 
-@alone
+@runs_in_terminal
 async def test_code_spans_may_hold_backticks(bot: Bot) -> None:
     text = await answered(bot, "Write `` a`b `` and ``x`` and `` `y` ``.")
     assert re.search(r"Write `{0,2}a[`ʹ]b", text)
     assert re.search(r"[`ʹ]y[`ʹ]", text)
 
 
-@alone
+@runs_in_terminal
 async def test_stars_that_are_no_marks_make_nothing_bold(bot: Bot) -> None:
     bot.script.says = lambda _: r"Literal \*x\* and \_y\_ done."
     await bot.ask(bot.private(), "How?")
@@ -222,7 +222,7 @@ async def test_stars_that_are_no_marks_make_nothing_bold(bot: Bot) -> None:
         assert not re.search(r"(?<!\w)\*x\*|(?<!\w)_y_", message.raw)
 
 
-@alone
+@runs_in_terminal
 async def test_a_link_to_anything_but_the_web_is_none(bot: Bot) -> None:
     bot.script.says = lambda _: "See [this](javascript:alert(1)) and [that](tg://user?id=7) and [it](slack://open)."
     await bot.ask(bot.private(), "Where?")
@@ -232,7 +232,7 @@ async def test_a_link_to_anything_but_the_web_is_none(bot: Bot) -> None:
     assert "that" in message.text
 
 
-@alone
+@runs_in_terminal
 async def test_citations_are_numbered_links_with_their_sources_below(bot: Bot) -> None:
     bot.script.citations = [
         Citation(1, "a", "docs", "The guide", "guide.md", "https://example.org/guide"),
@@ -248,7 +248,7 @@ async def test_citations_are_numbered_links_with_their_sources_below(bot: Bot) -
     assert "note.md" in message.text.split("then run it")[1]
 
 
-@alone
+@runs_in_terminal
 async def test_titles_and_paths_of_sources_are_data(bot: Bot) -> None:
     title = "<b>@everyone</b> [x](https://evil.example) *t* | <!channel>"
     bot.script.citations = [Citation(1, "a", "docs", title, "a`b|<c>.md", "https://example.org/?x=<y>|z&w")]
@@ -258,31 +258,31 @@ async def test_titles_and_paths_of_sources_are_data(bot: Bot) -> None:
     assert not any("evil.example" in link for link in message.links)
     assert all(link.startswith("https://example.org/") for link in message.links)
     if bot.platform != "console":
-        assert bot.driver.rung(bot.private()) == []
+        assert bot.driver.get_notified(bot.private()) == []
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["at once", "streamed"])
 @cannot(console=NO_BELL)
 async def test_mass_mentions_in_an_answer_ring_at_nobody(bot: Bot, streamed: bool) -> None:
     hostile = "@everyone @here @channel <!channel> <!here> <@U1002> <@1002> <@&7002> <!subteam^S1> @person_2 @kimas_bot"
-    room = bot.group()
+    channel = bot.group()
     bot.script.pieces = [hostile[:end] for end in range(4, len(hostile), 6)] if streamed else []
     bot.script.says = lambda _: f"{hostile}\n\n- {hostile}\n\n> {hostile}\n\n**{hostile}**"
-    await bot.ask(room, "Who is there?")
-    assert bot.driver.rung(room) == []
-    assert "everyone" in bot.texts(room)[0]
+    await bot.ask(channel, "Who is there?")
+    assert bot.driver.get_notified(channel) == []
+    assert "everyone" in bot.texts(channel)[0]
 
 
 @cannot(console=NO_BELL)
 async def test_mass_mentions_in_a_question_ring_at_nobody(bot: Bot) -> None:
-    room = bot.group()
+    channel = bot.group()
     bot.script.says = lambda question: f"You asked: {question.text}"
-    await bot.ask(room, "what do @everyone @here <!channel> and @channel mean?")
-    assert bot.driver.rung(room) == []
-    assert "everyone" in bot.texts(room)[0]
+    await bot.ask(channel, "what do @everyone @here <!channel> and @channel mean?")
+    assert bot.driver.get_notified(channel) == []
+    assert "everyone" in bot.texts(channel)[0]
 
 
-@alone
+@runs_in_terminal
 async def test_markup_in_a_question_is_data(bot: Bot) -> None:
     question = "what do <b>x</b> &amp; `a_b` *c* [d](e) ~~f~~ || mean?"
     await bot.ask(bot.private(), question)
@@ -294,7 +294,7 @@ async def test_markup_in_a_question_is_data(bot: Bot) -> None:
     assert len(bot.messages(bot.private())) == 1
 
 
-@alone
+@runs_in_terminal
 async def test_html_in_an_answer_is_text(bot: Bot) -> None:
     bot.script.says = lambda _: "Write <b>bold</b> &amp; <T> in\n\n<details>\nthe hidden block\n</details>\n\nthere."
     await bot.ask(bot.private(), "How?")
@@ -313,7 +313,7 @@ async def test_html_in_an_answer_is_text(bot: Bot) -> None:
     ],
     ids=["japanese", "right to left", "emoji", "accents"],
 )
-@alone
+@runs_in_terminal
 async def test_any_script_comes_and_goes_unharmed(bot: Bot, text: str) -> None:
     bot.script.says = lambda question: f"**You** said: {question.text}"
     await bot.ask(bot.private(), text)
@@ -323,8 +323,8 @@ async def test_any_script_comes_and_goes_unharmed(bot: Bot, text: str) -> None:
 
 
 async def test_a_mention_after_wide_characters_is_found(bot: Bot) -> None:
-    room = bot.group()
-    entry = await bot.hears(room, f"👩‍👩‍👧‍👦𝒳 {bot.driver.mention}how?")
+    channel = bot.group()
+    entry = await bot.say_and_wait(channel, f"👩‍👩‍👧‍👦𝒳 {bot.driver.mention}how?")
     assert entry.state == "answered"
     assert bot.script.question_texts == ["👩‍👩‍👧‍👦𝒳 how?"]
 
@@ -343,7 +343,7 @@ def long_answer(blocks: int, lines: int) -> tuple[str, list[str]]:
 
 
 @pytest.mark.parametrize(("blocks", "lines"), [(6, 30), (1, 250)], ids=["many blocks", "one long block"])
-@alone
+@runs_in_terminal
 async def test_a_long_answer_is_split_with_its_code_whole(bot: Bot, blocks: int, lines: int) -> None:
     markdown, code = long_answer(blocks, lines)
     bot.script.says = lambda _: f"{markdown}\n\nThe end."
@@ -384,7 +384,7 @@ async def test_a_word_without_end_is_split_and_lost_nowhere(bot: Bot) -> None:
 
 
 @cannot(console=NO_SPLIT)
-async def test_the_parts_of_a_long_answer_stay_in_one_place_and_in_order(bot: Bot) -> None:
+async def test_the_parts_of_a_long_answer_stay_in_one_chat_and_in_order(bot: Bot) -> None:
     thread = await bot.driver.thread(bot.group())
     bot.script.says = lambda _: "\n\n".join(f"{number}. " + "word " * 150 for number in range(12))
     await bot.ask(thread, "Tell me everything")
@@ -400,32 +400,32 @@ async def test_an_empty_answer_says_so(bot: Bot) -> None:
 
 @cannot(console=WHOLE)
 async def test_a_streamed_answer_ends_as_one_message(bot: Bot) -> None:
-    room = bot.group()
+    channel = bot.group()
     bot.script.pieces = ["It", "It begins", "It begins **well", "It begins **well** and"]
     bot.script.pause_s = 0.06
     bot.script.says = lambda _: "It begins **well** and ends."
-    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
-    await until(lambda: bool(bot.messages(room)), "the beginning of the answer")
-    assert "ends" not in bot.texts(room)[0]
-    await bot.settled(room, message)
-    [output] = bot.messages(room)
+    message = await bot.driver.say(channel, f"{bot.driver.mention}How?")
+    await until(lambda: bool(bot.messages(channel)), "the beginning of the answer")
+    assert "ends" not in bot.texts(channel)[0]
+    await bot.wait_until_finished(channel, message)
+    [output] = bot.messages(channel)
     assert output.text.replace("*", "") == "It begins well and ends."
 
 
 @cannot(console="somebody may be typing: nothing is printed before the answer")
 async def test_the_first_sign_comes_before_the_answer(bot: Bot) -> None:
-    for room in (bot.private(), bot.group()):
+    for channel in (bot.private(), bot.group()):
         signs = bot.driver.signs()
         bot.script.midway = None
         bot.script.pause_s, bot.script.pieces = 0.1, [""]
-        await bot.ask(room, "How?")
+        await bot.ask(channel, "How?")
         assert bot.driver.signs() > signs
 
 
 @pytest.mark.parametrize("question", ["How does it work?", "它是怎么工作的？"])
 @cannot(console=WHOLE)
 async def test_an_answer_that_is_far_too_long_is_cut_and_says_so(bot: Bot, question: str) -> None:
-    room = bot.private()
+    channel = bot.private()
     paragraph = "of words and more words " * 10 + "[1]"
     bot.script.citations = [
         Citation(1, "p1", "docs", "Kept", "a.md", "https://example.org/a"),
@@ -434,9 +434,9 @@ async def test_an_answer_that_is_far_too_long_is_cut_and_says_so(bot: Bot, quest
     bot.script.says = lambda _: f"```\n{'code' * 3}\n```\n\n" + "\n\n".join([paragraph] * 3500) + "\n\nThe end [2]."
     bot.script.pieces = [bot.script.says(Question(""))]
     started_at = time.monotonic()
-    assert (await bot.ask(room, question)).state == "answered"
+    assert (await bot.ask(channel, question)).state == "answered"
     assert time.monotonic() - started_at < 25
-    texts = bot.texts(room)
+    texts = bot.texts(channel)
     assert 3 <= len(texts) <= 12
     note = "The answer is too long to show in full" if question[0] == "H" else "回答太长"
     assert note in "".join(texts[-2:])

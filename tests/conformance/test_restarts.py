@@ -23,50 +23,53 @@ async def ended(bot: Bot, ending: str) -> None:
 
 @ENDINGS
 async def test_ended_when_received_it_answers_once_and_in_order(bot: Bot, ending: str) -> None:
-    room = bot.private()
+    channel = bot.private()
     bot.script.before = Gate()
-    first = await bot.driver.say(room, "the first question")
+    first = await bot.driver.say(channel, "the first question")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
-    second = await bot.driver.say(room, "the second question")
+    second = await bot.driver.say(channel, "the second question")
     await until(lambda: len(bot.processor._tasks) == 2, "the second question in the processor")
     await ended(bot, ending)
     bot.script.before, bot.script.questions = None, []
     await bot.start()
-    assert [(await bot.settled(room, text)).state for text in (first, second)] == ["answered", "answered"]
+    assert [(await bot.wait_until_finished(channel, text)).state for text in (first, second)] == [
+        "answered",
+        "answered",
+    ]
     assert bot.script.question_texts == ["the first question", "the second question"]
-    assert bot.texts(room) == ["Answer to: the first question", "Answer to: the second question"]
+    assert bot.texts(channel) == ["Answer to: the first question", "Answer to: the second question"]
 
 
 @ENDINGS
 @cannot(console=NO_REDELIVERY)
 async def test_ended_while_answering_it_answers_once(bot: Bot, ending: str) -> None:
-    room = bot.group()
+    channel = bot.group()
     bot.script.before = Gate()
-    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
+    message = await bot.driver.say(channel, f"{bot.driver.mention}How?")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     await ended(bot, ending)
-    assert bot.messages(room) == []
+    assert bot.messages(channel) == []
     bot.script.before = None
     await bot.start()
-    await bot.driver.redeliver(room, message)
-    assert (await bot.settled(room, message)).state == "answered"
+    await bot.driver.redeliver(channel, message)
+    assert (await bot.wait_until_finished(channel, message)).state == "answered"
     await bot.ask(bot.group(2), "And this?")
-    assert bot.texts(room) == ["Answer to: How?"]
+    assert bot.texts(channel) == ["Answer to: How?"]
 
 
 @cannot(console=NO_REDELIVERY)
 async def test_killed_between_posting_and_its_confirmation_it_posts_no_second_answer(bot: Bot) -> None:
-    room = bot.group()
+    channel = bot.group()
     bot.script.before = Gate()
-    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
+    message = await bot.driver.say(channel, f"{bot.driver.mention}How?")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     await bot.kill(while_posting=True)
     bot.script.before = None
     await bot.start()
-    await bot.driver.redeliver(room, message)
+    await bot.driver.redeliver(channel, message)
     await bot.ask(bot.group(2), "And this?")
-    assert (await bot.settled(room, message)).state == "answered"
-    assert bot.texts(room) == ["Answer to: How?"]
+    assert (await bot.wait_until_finished(channel, message)).state == "answered"
+    assert bot.texts(channel) == ["Answer to: How?"]
 
 
 @pytest.mark.parametrize("piece", ["", "It begins"])
@@ -74,23 +77,25 @@ async def test_killed_between_posting_and_its_confirmation_it_posts_no_second_an
 async def test_killed_after_posting_and_before_its_confirmation_it_completes_what_is_there(
     bot: Bot, piece: str
 ) -> None:
-    room = bot.group()
+    channel = bot.group()
     bot.script.pieces, bot.script.midway = [piece] if piece else [], Gate() if piece else None
-    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
+    message = await bot.driver.say(channel, f"{bot.driver.mention}How?")
     await (
-        until(lambda: bool(bot.messages(room)), "the beginning of the answer") if piece else bot.settled(room, message)
+        until(lambda: bool(bot.messages(channel)), "the beginning of the answer")
+        if piece
+        else bot.wait_until_finished(channel, message)
     )
     await bot.kill(while_posting=True)
-    await bot.forget_reply(room, message)
+    await bot.forget_reply(channel, message)
     bot.driver.forget_posts()
     bot.script.midway = None
     await bot.start()
-    await bot.driver.redeliver(room, message)
-    assert (await bot.settled(room, message)).state == "answered"
+    await bot.driver.redeliver(channel, message)
+    assert (await bot.wait_until_finished(channel, message)).state == "answered"
     await bot.ask(bot.group(2), "And this?")
     # Where a platform cannot be asked, a placeholder is left (docs/design.md, exactly once).
-    assert [text for text in bot.texts(room) if text != "…"][-1:] == ["Answer to: How?"]
-    assert len(bot.messages(room)) == (1 if bot.driver.knows_doubles else 2)
+    assert [text for text in bot.texts(channel) if text != "…"][-1:] == ["Answer to: How?"]
+    assert len(bot.messages(channel)) == (1 if bot.driver.knows_doubles else 2)
 
 
 @pytest.mark.parametrize("arrived", [False, True])
@@ -98,84 +103,84 @@ async def test_killed_after_posting_and_before_its_confirmation_it_completes_wha
 async def test_killed_between_the_parts_of_a_long_answer_it_posts_the_rest_once(
     bot: Bot, monkeypatch: pytest.MonkeyPatch, *, arrived: bool
 ) -> None:
-    room, other = bot.group(), bot.group(2)
+    channel, other = bot.group(), bot.group(2)
     bot.script.says = lambda question: "\n\n".join(f"paragraph {number} {'of words ' * 30}" for number in range(60))
     assert (await bot.ask(other, "How?")).state == "answered"
-    whole, gate, mark = bot.texts(other), Gate(), bot.journal.mark_delivery
+    whole, gate, mark_delivery = bot.texts(other), Gate(), bot.journal.mark_delivery
     assert len(whole) > 2
 
     async def mark_slowly(message: Message, reply: Reply, parts: Mapping[int, str]) -> None:
         # Before the second part is posted, or when it is there and nobody has written that down.
         if not arrived or not parts.get(1):
-            await mark(message, reply, parts)
+            await mark_delivery(message, reply, parts)
         if 1 in parts and bool(parts[1]) == arrived:
             await gate.passed()
 
     monkeypatch.setattr(bot.journal, "mark_delivery", mark_slowly)
-    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
+    message = await bot.driver.say(channel, f"{bot.driver.mention}How?")
     await asyncio.wait_for(gate.reached.wait(), 60)
     await bot.kill()
     await bot.start()
-    await bot.driver.redeliver(room, message)
-    assert (await bot.settled(room, message)).state == "answered"
+    await bot.driver.redeliver(channel, message)
+    assert (await bot.wait_until_finished(channel, message)).state == "answered"
     assert len(bot.script.question_texts) == 2, "the answer is not made again"
-    assert [text for text in bot.texts(room) if text != "…"] == whole
+    assert [text for text in bot.texts(channel) if text != "…"] == whole
 
 
 @ENDINGS
 @cannot(console=WHOLE)
 async def test_ended_in_the_middle_of_a_posted_answer_it_completes_that_message(bot: Bot, ending: str) -> None:
-    room = bot.group()
+    channel = bot.group()
     bot.script.pieces, bot.script.midway = ["It begins"], Gate()
-    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
-    await until(lambda: bool(bot.messages(room)), "the beginning of the answer")
-    begun = bot.messages(room)[0].id
-    await bot.journalled_reply(room, message)
+    message = await bot.driver.say(channel, f"{bot.driver.mention}How?")
+    await until(lambda: bool(bot.messages(channel)), "the beginning of the answer")
+    begun = bot.messages(channel)[0].id
+    await bot.journalled_reply(channel, message)
     await ended(bot, ending)
     bot.script.midway = None
     await bot.start()
-    assert (await bot.settled(room, message)).state == "answered"
-    [output] = bot.messages(room)
+    assert (await bot.wait_until_finished(channel, message)).state == "answered"
+    [output] = bot.messages(channel)
     assert (output.id, output.text) == (begun, "Answer to: How?")
 
 
 @ENDINGS
 @cannot(console=NO_REDELIVERY)
 async def test_ended_after_the_answer_it_says_nothing_more(bot: Bot, ending: str) -> None:
-    room = bot.group()
-    entry = await bot.ask(room, "How?")
+    channel = bot.group()
+    entry = await bot.ask(channel, "How?")
     await ended(bot, ending)
     await bot.start()
-    await bot.driver.redeliver(room, entry.id)
+    await bot.driver.redeliver(channel, entry.id)
     await bot.ask(bot.group(2), "And this?")
     assert bot.script.question_texts == ["How?", "And this?"]
-    assert bot.texts(room) == ["Answer to: How?"]
+    assert bot.texts(channel) == ["Answer to: How?"]
 
 
 @cannot(console=NOBODY_THERE)
 async def test_what_is_asked_while_it_is_down_is_answered_afterwards(bot: Bot) -> None:
-    room = bot.group()
-    await bot.ask(room, "before?")
+    channel = bot.group()
+    await bot.ask(channel, "before?")
     await bot.stop()
-    message = await bot.driver.say(room, f"{bot.driver.mention}while you were away?")
-    chatter = await bot.driver.say(room, "nobody there, it seems")
+    message = await bot.driver.say(channel, f"{bot.driver.mention}while you were away?")
+    chatter = await bot.driver.say(channel, "nobody there, it seems")
     await bot.start()
-    assert (await bot.settled(room, message)).state == "answered"
-    assert (await bot.settled(room, chatter)).state == "silent"
+    assert (await bot.wait_until_finished(channel, message)).state == "answered"
+    assert (await bot.wait_until_finished(channel, chatter)).state == "silent"
     assert bot.script.question_texts == ["before?", "while you were away?"]
 
 
 @cannot(console=AT_ONCE)
 async def test_an_orderly_stop_finishes_the_answer_in_the_making(bot: Bot) -> None:
-    room = bot.group()
+    channel = bot.group()
     bot.script.pieces, bot.script.pause_s = ["It begins", "It begins and goes on"], 0.1
-    await bot.driver.say(room, f"{bot.driver.mention}How?")
+    await bot.driver.say(channel, f"{bot.driver.mention}How?")
     await until(lambda: bool(bot.script.questions), "the question")
     await bot.stop(grace_s=5)
-    assert bot.texts(room) == ["Answer to: How?"]
+    assert bot.texts(channel) == ["Answer to: How?"]
     await bot.start()
     await bot.ask(bot.group(2), "And this?")
-    assert len(bot.messages(room)) == 1
+    assert len(bot.messages(channel)) == 1
 
 
 async def test_memories_outlast_a_restart(bot: Bot) -> None:
@@ -189,25 +194,25 @@ async def test_memories_outlast_a_restart(bot: Bot) -> None:
 
 
 @cannot(
-    telegram="a topic is a whole room there: only replies and mentions are follow-ups",
+    telegram="a topic is a whole chat there: only replies and mentions are follow-ups",
 )
 async def test_a_followed_thread_is_followed_after_a_restart(bot: Bot) -> None:
     thread = await bot.driver.thread(bot.group())
     await bot.ask(thread, "How do I install it?")
     await bot.kill()
     await bot.start()
-    assert (await bot.hears(thread, "and on Windows?")).state == "answered"
+    assert (await bot.say_and_wait(thread, "and on Windows?")).state == "answered"
 
 
 async def test_killed_again_and_again_it_answers_once(bot: Bot) -> None:
-    room = bot.private()
+    channel = bot.private()
     bot.script.before = Gate()
-    message = await bot.driver.say(room, "How?")
+    message = await bot.driver.say(channel, "How?")
     for number in range(1, 4):
         await until(lambda number=number: len(bot.script.questions) == number, "the question")  # type: ignore[misc]
         await bot.kill()
         if number == 3:
             bot.script.before = None
         await bot.start()
-    assert (await bot.settled(room, message)).state == "answered"
-    assert bot.texts(room) == ["Answer to: How?"]
+    assert (await bot.wait_until_finished(channel, message)).state == "answered"
+    assert bot.texts(channel) == ["Answer to: How?"]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.scenarios import PLATFORMS, is_alone, reasons
+from tests.conformance.scenarios import PLATFORMS, does_run_in_terminal, reasons
 
 FOLDER = Path(__file__).parent
 
@@ -35,7 +35,7 @@ def test_most_scenarios_run_on_every_platform() -> None:
 
 
 def test_what_one_person_does_alone_runs_in_both_consoles() -> None:
-    both = [name for name, (scenario, _) in scenarios().items() if is_alone(scenario)]
+    both = [name for name, (scenario, _) in scenarios().items() if does_run_in_terminal(scenario)]
     assert len(both) >= 25
     assert [name for name in both if "console" in reasons(scenarios()[name][0])] == []
 

@@ -7,116 +7,116 @@ import asyncio
 from core.text.catalogue import messages_for
 from tests.conformance.bot import Bot, Entry, Gate
 from tests.conformance.platforms import ANN, BEN, OTHER_ANN, ROBOT, Channel, Person, until
-from tests.conformance.scenarios import NO_REDELIVERY, ONE_GROUP, ONLY_TEXT, WHOLE, alone, cannot
+from tests.conformance.scenarios import NO_REDELIVERY, ONE_GROUP, ONLY_TEXT, WHOLE, cannot, runs_in_terminal
 
 DISCORD_CHECKS_COMMANDS = "Discord offers and takes registered commands only"
 
 
-@alone
+@runs_in_terminal
 async def test_a_private_question_is_answered(bot: Bot) -> None:
-    room = bot.private()
-    entry = await bot.ask(room, "How do I install it?")
+    channel = bot.private()
+    entry = await bot.ask(channel, "How do I install it?")
     assert entry.state == "answered"
-    assert bot.texts(room) == ["Answer to: How do I install it?"]
+    assert bot.texts(channel) == ["Answer to: How do I install it?"]
     assert bot.script.question_texts == ["How do I install it?"]
 
 
 @cannot(console="what is printed replies to nothing: it stands below")
 async def test_a_mention_is_answered_as_a_reply_to_the_question(bot: Bot) -> None:
-    room = bot.group()
-    entry = await bot.hears(room, f"{bot.driver.mention}how do I install it?")
+    channel = bot.group()
+    entry = await bot.say_and_wait(channel, f"{bot.driver.mention}how do I install it?")
     assert entry.state == "answered"
-    [message] = bot.messages(room)
+    [message] = bot.messages(channel)
     assert message.text == "Answer to: how do I install it?"
     assert message.reply_to == entry.id
 
 
 async def test_the_mention_is_no_part_of_the_question(bot: Bot) -> None:
-    room = bot.group()
+    channel = bot.group()
     mention = bot.driver.mention.strip()
-    await bot.hears(room, f"{mention}, how do I install it?")
-    await bot.hears(room, f"tell me {mention} how do I install it?")
+    await bot.say_and_wait(channel, f"{mention}, how do I install it?")
+    await bot.say_and_wait(channel, f"tell me {mention} how do I install it?")
     assert bot.script.question_texts == ["how do I install it?", "tell me how do I install it?"]
 
 
 async def test_a_reply_to_the_bot_needs_no_mention(bot: Bot) -> None:
-    room = bot.group()
-    await bot.ask(room, "How do I install it?")
-    message = await bot.driver.reply(room, bot.messages(room)[0], "and on Windows?")
-    assert (await bot.settled(room, message)).state == "answered"
+    channel = bot.group()
+    await bot.ask(channel, "How do I install it?")
+    message = await bot.driver.reply(channel, bot.messages(channel)[0], "and on Windows?")
+    assert (await bot.wait_until_finished(channel, message)).state == "answered"
     assert bot.script.question_texts == ["How do I install it?", "and on Windows?"]
     texts = [turn.text for turn in bot.script.questions[1].history]
     assert texts == ["How do I install it?", "Answer to: How do I install it?"]
 
 
 async def test_somebody_else_may_reply_to_an_answer(bot: Bot) -> None:
-    room = bot.group()
-    await bot.ask(room, "How do I install it?", person=ANN)
-    message = await bot.driver.reply(room, bot.messages(room)[0], "and on Windows?", BEN)
-    assert (await bot.settled(room, message)).state == "answered"
+    channel = bot.group()
+    await bot.ask(channel, "How do I install it?", person=ANN)
+    message = await bot.driver.reply(channel, bot.messages(channel)[0], "and on Windows?", BEN)
+    assert (await bot.wait_until_finished(channel, message)).state == "answered"
     history = bot.script.questions[1].history
     assert "Answer to: How do I install it?" in [turn.text for turn in history]
     assert bot.script.questions[1].author_id != bot.script.questions[0].author_id
 
 
 @cannot(
-    telegram="a topic is a whole room there: only replies and mentions are follow-ups",
+    telegram="a topic is a whole chat there: only replies and mentions are follow-ups",
 )
 async def test_a_follow_up_in_a_thread_that_the_bot_answered_in_needs_no_mention(bot: Bot) -> None:
     thread = await bot.driver.thread(bot.group())
     await bot.ask(thread, "How do I install it?")
-    entry = await bot.hears(thread, "and on Windows?", person=BEN)
+    entry = await bot.say_and_wait(thread, "and on Windows?", person=BEN)
     assert entry.state == "answered"
     assert len(bot.messages(thread)) == 2
 
 
 @cannot(
-    telegram="a topic is a whole room there: only replies and mentions are follow-ups",
+    telegram="a topic is a whole chat there: only replies and mentions are follow-ups",
 )
 async def test_a_follow_up_that_is_for_somebody_else_is_left_alone(bot: Bot) -> None:
     thread = await bot.driver.thread(bot.group())
     await bot.ask(thread, "How do I install it?")
     somebody = bot.driver.get_mention(BEN)
-    entry = await bot.hears(thread, f"{somebody}can you help with Windows?", person=ANN)
+    entry = await bot.say_and_wait(thread, f"{somebody}can you help with Windows?", person=ANN)
     assert (entry.state, entry.reason) == ("silent", "the bot was not addressed")
     assert len(bot.script.questions) == 1
 
 
-@alone
+@runs_in_terminal
 async def test_the_ask_command_is_answered_in_private(bot: Bot) -> None:
-    room = bot.private()
-    assert (await bot.command(room, "ask", "How do I install it?")).state == "answered"
-    [text] = bot.texts(room)
+    channel = bot.private()
+    assert (await bot.command(channel, "ask", "How do I install it?")).state == "answered"
+    [text] = bot.texts(channel)
     assert text.endswith("Answer to: How do I install it?")
     # Slack and Discord show nobody what a command asked.
     assert text.count("How do I install it?") == (2 if bot.platform in ("slack", "discord") else 1)
 
 
 async def test_the_ask_command_is_answered_in_a_group(bot: Bot) -> None:
-    room = bot.group()
-    assert (await bot.command(room, "ask", "How do I install it?")).state == "answered"
-    [text] = bot.texts(room)
+    channel = bot.group()
+    assert (await bot.command(channel, "ask", "How do I install it?")).state == "answered"
+    [text] = bot.texts(channel)
     assert text.endswith("Answer to: How do I install it?")
     # Slack and Discord show nobody what a command asked.
     assert text.count("How do I install it?") == (2 if bot.platform in ("slack", "discord") else 1)
 
 
-@alone
+@runs_in_terminal
 async def test_the_help_command_tells_what_is_known(bot: Bot) -> None:
-    room = bot.anywhere()
-    assert (await bot.command(room, "help")).state == "answered"
-    [text] = bot.texts(room)
+    channel = bot.anywhere()
+    assert (await bot.command(channel, "help")).state == "answered"
+    [text] = bot.texts(channel)
     assert "I answer questions from these sources" in text
     assert "docs" in text
     assert bot.script.questions == []
 
 
-@alone
+@runs_in_terminal
 @cannot(discord="Discord does not let /ask go without its question")
 async def test_the_ask_command_without_a_question_helps(bot: Bot) -> None:
-    room = bot.anywhere()
-    assert (await bot.command(room, "ask")).state == "answered"
-    assert "I answer questions from these sources" in bot.texts(room)[0]
+    channel = bot.anywhere()
+    assert (await bot.command(channel, "ask")).state == "answered"
+    assert "I answer questions from these sources" in bot.texts(channel)[0]
     assert bot.script.questions == []
 
 
@@ -125,43 +125,43 @@ async def test_the_ask_command_without_a_question_helps(bot: Bot) -> None:
     slack="there is one command, /kimas, and what follows it is a question unless it is known",
 )
 async def test_an_unknown_command_is_told_what_there_is(bot: Bot) -> None:
-    room = bot.private()
-    assert (await bot.command(room, "dance")).state == "answered"
-    assert "I do not know /dance" in bot.texts(room)[0]
-    assert "/ask" in bot.texts(room)[0]
+    channel = bot.private()
+    assert (await bot.command(channel, "dance")).state == "answered"
+    assert "I do not know /dance" in bot.texts(channel)[0]
+    assert "/ask" in bot.texts(channel)[0]
 
 
 async def test_chatter_is_silent_for_a_recorded_reason(bot: Bot) -> None:
-    room = bot.group()
-    entry = await bot.hears(room, "nice weather today")
+    channel = bot.group()
+    entry = await bot.say_and_wait(channel, "nice weather today")
     assert (entry.state, entry.reason) == ("silent", "the bot was not addressed")
-    assert bot.messages(room) == []
+    assert bot.messages(channel) == []
     assert bot.script.questions == []
     assert bot.driver.signs() == 0, "nobody sees it typing for chatter"
 
 
 async def test_a_reply_to_another_person_is_chatter(bot: Bot) -> None:
-    room = bot.group()
-    first = await bot.hears(room, "who knows how this works?", person=BEN)
-    entry = await bot.hears(room, "I think so", reply_to=first.id)
+    channel = bot.group()
+    first = await bot.say_and_wait(channel, "who knows how this works?", person=BEN)
+    entry = await bot.say_and_wait(channel, "I think so", reply_to=first.id)
     assert entry.state == "silent"
-    assert bot.messages(room) == []
+    assert bot.messages(channel) == []
 
 
 async def test_another_bot_is_ignored_though_it_mentions_us(bot: Bot) -> None:
-    room = bot.group()
-    await bot.driver.say(room, f"{bot.driver.mention}how do I install it?", person=ROBOT)
+    channel = bot.group()
+    await bot.driver.say(channel, f"{bot.driver.mention}how do I install it?", person=ROBOT)
     await bot.skipped("written by a bot")
-    assert await bot.entries(room) == []
-    assert bot.messages(room) == []
+    assert await bot.entries(channel) == []
+    assert bot.messages(channel) == []
 
 
 @cannot(console="what the bot prints is not read again")
 async def test_its_own_messages_are_ignored(bot: Bot) -> None:
-    room = bot.group()
-    await bot.driver.say_as_bot(room, f"{bot.driver.mention}how do I install it?")
+    channel = bot.group()
+    await bot.driver.say_as_bot(channel, f"{bot.driver.mention}how do I install it?")
     await bot.skipped("written by")
-    assert await bot.entries(room) == []
+    assert await bot.entries(channel) == []
     assert bot.script.questions == []
 
 
@@ -187,26 +187,29 @@ async def test_private_chats_can_be_switched_off(bot: Bot) -> None:
     assert bot.messages(bot.private()) == []
 
 
-@alone
+@runs_in_terminal
 async def test_a_conversation_is_remembered(bot: Bot) -> None:
-    room = bot.private()
-    await bot.ask(room, "What is it?")
-    await bot.ask(room, "And how old is it?")
+    channel = bot.private()
+    await bot.ask(channel, "What is it?")
+    await bot.ask(channel, "And how old is it?")
     messages = [(turn.role, turn.text) for turn in bot.script.questions[1].history]
     assert messages == [("user", "What is it?"), ("assistant", "Answer to: What is it?")]
 
 
 async def test_two_questions_in_one_conversation_keep_their_order(bot: Bot) -> None:
-    room = bot.private()
+    channel = bot.private()
     bot.script.before, bot.script.waiting_text = Gate(), "first"
-    first = await bot.driver.say(room, "the first question")
+    first = await bot.driver.say(channel, "the first question")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
-    second = await bot.driver.say(room, "the second question")
+    second = await bot.driver.say(channel, "the second question")
     await until(lambda: len(bot.processor._tasks) == 2, "the second question in the processor")
     assert bot.script.question_texts == ["the first question"]
     bot.script.before.open.set()
-    assert [(await bot.settled(room, text)).state for text in (first, second)] == ["answered", "answered"]
-    assert bot.texts(room) == ["Answer to: the first question", "Answer to: the second question"]
+    assert [(await bot.wait_until_finished(channel, text)).state for text in (first, second)] == [
+        "answered",
+        "answered",
+    ]
+    assert bot.texts(channel) == ["Answer to: the first question", "Answer to: the second question"]
     assert [turn.text for turn in bot.script.questions[1].history][:1] == ["the first question"]
 
 
@@ -218,26 +221,26 @@ async def test_two_conversations_do_not_wait_for_each_other(bot: Bot) -> None:
     assert (await bot.ask(fast, "the fast question")).state == "answered"
     assert bot.messages(slow) == []
     bot.script.before.open.set()
-    assert (await bot.settled(slow, waiting)).state == "answered"
+    assert (await bot.wait_until_finished(slow, waiting)).state == "answered"
 
 
 async def test_threads_keep_their_memories_apart(bot: Bot) -> None:
     group = bot.group()
-    channel, two = await bot.driver.thread(group), await bot.driver.thread(group)
-    await bot.ask(channel, "about the first")
-    await bot.ask(two, "about the second")
-    await bot.ask(channel, "once more about the first")
-    first, second, again = ([turn.text for turn in question.history] for question in bot.script.questions)
+    thread, second_thread = await bot.driver.thread(group), await bot.driver.thread(group)
+    await bot.ask(thread, "about the first")
+    await bot.ask(second_thread, "about the second")
+    await bot.ask(thread, "once more about the first")
+    first, second, third = ([turn.text for turn in question.history] for question in bot.script.questions)
     assert not any("about the" in text for text in [*first, *second])
-    assert again == ["about the first", "Answer to: about the first"]
+    assert third == ["about the first", "Answer to: about the first"]
 
 
 async def test_an_answer_appears_in_the_thread_of_its_question(bot: Bot) -> None:
     group = bot.group()
-    channel, two = await bot.driver.thread(group), await bot.driver.thread(group)
-    await bot.ask(channel, "about the first")
-    assert bot.texts(channel) == ["Answer to: about the first"]
-    assert bot.texts(two) == []
+    thread, second_thread = await bot.driver.thread(group), await bot.driver.thread(group)
+    await bot.ask(thread, "about the first")
+    assert bot.texts(thread) == ["Answer to: about the first"]
+    assert bot.texts(second_thread) == []
 
 
 async def test_private_and_group_memories_never_mix(bot: Bot) -> None:
@@ -267,123 +270,123 @@ async def test_two_people_with_one_name_are_two_people(bot: Bot) -> None:
 
 @cannot(console=NO_REDELIVERY)
 async def test_the_same_event_twice_is_answered_once(bot: Bot) -> None:
-    room = bot.group()
-    entry = await bot.ask(room, "How?")
-    await bot.driver.redeliver(room, entry.id)
+    channel = bot.group()
+    entry = await bot.ask(channel, "How?")
+    await bot.driver.redeliver(channel, entry.id)
     await bot.ask(bot.group(2), "And this?")
     await bot.idle()
     assert bot.script.question_texts == ["How?", "And this?"]
-    assert len(bot.messages(room)) == 1
+    assert len(bot.messages(channel)) == 1
 
 
 @cannot(console=NO_REDELIVERY)
 async def test_the_same_event_twice_at_once_is_answered_once(bot: Bot) -> None:
-    room = bot.private()
+    channel = bot.private()
     bot.script.before, bot.script.waiting_text = Gate(), "How"
-    message = await bot.driver.say(room, "How?")
+    message = await bot.driver.say(channel, "How?")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
-    await bot.driver.redeliver(room, message)
+    await bot.driver.redeliver(channel, message)
     await bot.ask(bot.private(BEN), "And this?", person=BEN)
     bot.script.before.open.set()
-    assert (await bot.settled(room, message)).state == "answered"
+    assert (await bot.wait_until_finished(channel, message)).state == "answered"
     await bot.idle()
     assert bot.script.question_texts == ["How?", "And this?"]
-    assert len(bot.messages(room)) == 1
+    assert len(bot.messages(channel)) == 1
 
 
 async def test_an_edit_before_the_answer_counts(bot: Bot) -> None:
-    room = bot.private()
+    channel = bot.private()
     bot.script.before, bot.script.waiting_text = Gate(), "first"
-    await bot.driver.say(room, "the first question")
+    await bot.driver.say(channel, "the first question")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
-    second = await bot.driver.say(room, "the sceond question")
+    second = await bot.driver.say(channel, "the sceond question")
     await until(lambda: len(bot.processor._tasks) == 2, "the second question in the processor")
-    await bot.driver.edit(room, second, "the second question")
+    await bot.driver.edit(channel, second, "the second question")
     async with asyncio.timeout(60):
-        while [entry.text for entry in await bot.entries(room)][-1] != "the second question":
+        while [entry.text for entry in await bot.entries(channel)][-1] != "the second question":
             await asyncio.sleep(0.01)
     bot.script.before.open.set()
-    assert (await bot.settled(room, second)).state == "answered"
+    assert (await bot.wait_until_finished(channel, second)).state == "answered"
     assert bot.script.question_texts == ["the first question", "the second question"]
 
 
 async def test_an_edit_after_the_answer_changes_nothing(bot: Bot) -> None:
-    room = bot.group()
-    entry = await bot.ask(room, "How?")
-    await bot.driver.edit(room, entry.id, f"{bot.driver.mention}Why?")
+    channel = bot.group()
+    entry = await bot.ask(channel, "How?")
+    await bot.driver.edit(channel, entry.id, f"{bot.driver.mention}Why?")
     await bot.ask(bot.other_chat(), "And this?")
     assert bot.script.question_texts == ["How?", "And this?"]
-    assert bot.texts(room) == ["Answer to: How?"]
-    assert (await bot.settled(room, entry.id)).text == "How?"
+    assert bot.texts(channel) == ["Answer to: How?"]
+    assert (await bot.wait_until_finished(channel, entry.id)).text == "How?"
 
 
 async def test_chatter_that_an_edit_turns_into_a_question_stays_silent(bot: Bot) -> None:
-    room = bot.group()
-    entry = await bot.hears(room, "how does it work?")
+    channel = bot.group()
+    entry = await bot.say_and_wait(channel, "how does it work?")
     assert entry.state == "silent"
-    await bot.driver.edit(room, entry.id, f"{bot.driver.mention}how does it work?")
+    await bot.driver.edit(channel, entry.id, f"{bot.driver.mention}how does it work?")
     await bot.ask(bot.other_chat(), "And this?")
-    assert bot.messages(room) == []
+    assert bot.messages(channel) == []
 
 
 @cannot(
     telegram="its Bot API tells nobody of a deletion, and a private answer is no reply that could be refused",
 )
 async def test_a_private_question_deleted_before_its_answer_gets_none(bot: Bot) -> None:
-    room = bot.private()
-    entry = await _deleted_before_its_answer(bot, room, "How?")
+    channel = bot.private()
+    entry = await _deleted_before_its_answer(bot, channel, "How?")
     assert (entry.state, entry.reason) == ("silent", "the question was deleted before it was answered")
-    assert bot.messages(room) == []
+    assert bot.messages(channel) == []
 
 
 async def test_a_question_deleted_before_its_answer_gets_none(bot: Bot) -> None:
-    room = bot.group()
-    entry = await _deleted_before_its_answer(bot, room, f"{bot.driver.mention}How?")
+    channel = bot.group()
+    entry = await _deleted_before_its_answer(bot, channel, f"{bot.driver.mention}How?")
     assert (entry.state, entry.reason) == ("silent", "the question was deleted before it was answered")
-    assert bot.messages(room) == []
+    assert bot.messages(channel) == []
 
 
 @cannot(console=WHOLE)
 async def test_a_question_deleted_while_its_answer_is_written_keeps_the_answer(bot: Bot) -> None:
-    room = bot.group()
+    channel = bot.group()
     bot.script.pieces, bot.script.midway = ["It begins"], Gate()
-    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
-    await until(lambda: bool(bot.messages(room)), "the beginning of the answer")
-    await bot.driver.delete(room, message)
+    message = await bot.driver.say(channel, f"{bot.driver.mention}How?")
+    await until(lambda: bool(bot.messages(channel)), "the beginning of the answer")
+    await bot.driver.delete(channel, message)
     bot.script.midway.open.set()
-    entry = await bot.settled(room, message)
+    entry = await bot.wait_until_finished(channel, message)
     assert entry.state == "answered"
-    assert bot.texts(room) == ["Answer to: How?"]
+    assert bot.texts(channel) == ["Answer to: How?"]
 
 
 @cannot(console=ONLY_TEXT)
 async def test_who_sends_only_a_picture_is_told_that_it_cannot_be_looked_at(bot: Bot) -> None:
-    room = bot.private()
-    await bot.ask(room, "hello")
-    await bot.driver.attach(room)
-    await until(lambda: bot.texts(room)[1:] == [messages_for("").picture], "the second answer")
+    channel = bot.private()
+    await bot.ask(channel, "hello")
+    await bot.driver.attach(channel)
+    await until(lambda: bot.texts(channel)[1:] == [messages_for("").picture], "the second answer")
     assert bot.script.question_texts == ["hello"]
 
 
 @cannot(console=ONLY_TEXT)
 async def test_a_picture_in_a_group_is_none_of_the_bots_business(bot: Bot) -> None:
-    room = bot.group()
-    await bot.ask(room, "hello")
-    await bot.driver.attach(room)
+    channel = bot.group()
+    await bot.ask(channel, "hello")
+    await bot.driver.attach(channel)
     async with asyncio.timeout(60):
-        while len(entries := await bot.entries(room)) < 2:
+        while len(entries := await bot.entries(channel)) < 2:
             await asyncio.sleep(0.02)
-    entry = await bot.settled(room, entries[1].id)
+    entry = await bot.wait_until_finished(channel, entries[1].id)
     assert (entry.state, entry.reason) == ("silent", "a picture without text, and the bot was not addressed")
-    assert len(bot.messages(room)) == 1
+    assert len(bot.messages(channel)) == 1
 
 
 @cannot(console=ONLY_TEXT)
 async def test_the_text_of_an_attachment_is_the_question(bot: Bot) -> None:
-    room = bot.private()
-    await bot.ask(room, "hello")
-    await bot.driver.attach(room, "what does this error mean?")
-    await until(lambda: len(bot.messages(room)) == 2, "the second answer")
+    channel = bot.private()
+    await bot.ask(channel, "hello")
+    await bot.driver.attach(channel, "what does this error mean?")
+    await until(lambda: len(bot.messages(channel)) == 2, "the second answer")
     assert bot.script.question_texts == ["hello", "what does this error mean?"]
 
 
@@ -395,18 +398,18 @@ async def test_names_that_look_like_markup_or_mentions_stay_names(bot: Bot) -> N
         await bot.ask(bot.group(number + 1), "How?", person=Person(number + 20, name))
     assert [question.author for question in bot.script.questions] == names
     for number in range(len(names)):
-        room = bot.group(number + 1)
-        assert bot.driver.rung(room) == []
-        assert "wants to know" in bot.texts(room)[0]
-        assert number != 2 or "<b>Bold</b>" in bot.texts(room)[0]
+        channel = bot.group(number + 1)
+        assert bot.driver.get_notified(channel) == []
+        assert "wants to know" in bot.texts(channel)[0]
+        assert number != 2 or "<b>Bold</b>" in bot.texts(channel)[0]
 
 
-async def _deleted_before_its_answer(bot: Bot, room: Channel, question: str) -> Entry:
+async def _deleted_before_its_answer(bot: Bot, channel: Channel, question: str) -> Entry:
     """Delete a question while its answer is held back, and return what became of it."""
     bot.script.before = Gate()
-    message = await bot.driver.say(room, question)
+    message = await bot.driver.say(channel, question)
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
-    await bot.driver.delete(room, message)
+    await bot.driver.delete(channel, message)
     await bot.ask_while_waiting()
     bot.script.before.open.set()
-    return await bot.settled(room, message)
+    return await bot.wait_until_finished(channel, message)

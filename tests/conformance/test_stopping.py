@@ -11,7 +11,7 @@ from core.types.replies import Trace
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import BEN, Telegram, until
 from tests.conformance.scenarios import WHOLE, cannot
-from tests.conformance.test_feedback import offered, press
+from tests.conformance.test_feedback import get_feedback_buttons, press
 
 NO_DRAFTS = "no other platform has drafts with a button of its own"
 STOPPED = Trace("How?", "single", ("docs",), {}, cut=("write",), why_cut={"write": "stopped"})
@@ -32,37 +32,39 @@ async def write_until_stopped(question: Question, sink: Sink) -> Reply:
 
 @cannot(console=WHOLE)
 async def test_who_asked_stops_the_answer_and_nobody_else(bot: Bot) -> None:
-    bot.answer, room = write_until_stopped, bot.group()
-    message = await bot.driver.say(room, f"{bot.driver.mention} How do I stop it?")
-    await until(lambda: bool(bot.messages(room)) and ENGLISH.stop_button in offered(bot, room), "a button")
-    data = offered(bot, room)[ENGLISH.stop_button]
-    assert (await press(bot, room, data, BEN, idle=False)).text == ENGLISH.only_asker_stops
-    assert (await press(bot, room, data, idle=False)).text == ENGLISH.stopping
-    entry = await bot.settled(room, message)
+    bot.answer, channel = write_until_stopped, bot.group()
+    message = await bot.driver.say(channel, f"{bot.driver.mention} How do I stop it?")
+    await until(
+        lambda: bool(bot.messages(channel)) and ENGLISH.stop_button in get_feedback_buttons(bot, channel), "a button"
+    )
+    data = get_feedback_buttons(bot, channel)[ENGLISH.stop_button]
+    assert (await press(bot, channel, data, BEN, idle=False)).text == ENGLISH.only_asker_stops
+    assert (await press(bot, channel, data, idle=False)).text == ENGLISH.stopping
+    entry = await bot.wait_until_finished(channel, message)
     assert entry.state == "answered"
-    assert sum("Stopped on request" in text for text in bot.texts(room)) == 1
-    assert offered(bot, room) == {}, "it is neither stopped again nor rated"
-    assert (await press(bot, room, data)).text == ENGLISH.nothing_to_stop
+    assert sum("Stopped on request" in text for text in bot.texts(channel)) == 1
+    assert get_feedback_buttons(bot, channel) == {}, "it is neither stopped again nor rated"
+    assert (await press(bot, channel, data)).text == ENGLISH.nothing_to_stop
 
 
 @cannot(console=WHOLE)
 async def test_an_answer_that_comes_to_its_end_has_thumbs_in_its_place(bot: Bot) -> None:
-    bot.answer, room = write_until_stopped, bot.private()
-    await bot.ask(room, "How do I install it?")
-    assert bot.texts(room)[-1] == "The whole answer"
-    assert list(offered(bot, room)) == ["👍", "👎"]
+    bot.answer, channel = write_until_stopped, bot.private()
+    await bot.ask(channel, "How do I install it?")
+    assert bot.texts(channel)[-1] == "The whole answer"
+    assert list(get_feedback_buttons(bot, channel)) == ["👍", "👎"]
 
 
 @cannot(console=WHOLE, discord=NO_DRAFTS, slack=NO_DRAFTS)
 async def test_a_draft_is_stopped_by_the_platforms_own_button(bot: Bot) -> None:
-    bot.answer, room = write_until_stopped, bot.private()
-    message = await bot.driver.say(room, "How do I stop it?")
+    bot.answer, channel = write_until_stopped, bot.private()
+    message = await bot.driver.say(channel, "How do I stop it?")
     assert isinstance(bot.driver, Telegram)
     peer = bot.driver.peer
     await until(lambda: bool(peer.drafts), "a draft")
     peer.stop(peer.drafts[-1])
-    entry = await bot.settled(room, message)
+    entry = await bot.wait_until_finished(channel, message)
     assert entry.state == "answered"
-    [text] = bot.texts(room)
+    [text] = bot.texts(channel)
     assert "Half an answer" in text
     assert "Stopped on request" in text

@@ -24,7 +24,7 @@ KINDS = ["http_api", "search_api", "remote_rag"]
 SECRET = "key-that-nobody-may-read"
 # The one that never answers is waited for no longer; the peer shares the processor with what it is asked by.
 PATIENCE_S, AT_MOST_S = 0.4, 60.0
-FAULTS = ["slow", "broken", "html", "endless", "short", "bomb", "drop"]
+FAILURE_MODES = ["slow", "broken", "html", "endless", "short", "bomb", "drop"]
 STATUSES = [400, 401, 403, 404, 429, 500, 503]
 
 
@@ -99,13 +99,13 @@ async def test_what_a_result_says_stays_text(service: Service) -> None:
     assert KEY not in text
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-async def test_a_server_that_misbehaves_is_a_named_failure_within_its_time(service: Service, fault: str) -> None:
+@pytest.mark.parametrize("failure_mode", FAILURE_MODES)
+async def test_a_server_that_misbehaves_is_a_named_failure_within_its_time(service: Service, failure_mode: str) -> None:
     service.holds("text")
-    service.web.fault = fault
+    service.web.failure_mode = failure_mode
     with pytest.raises(SourceError, match="source online") as error_info:
         async with asyncio.timeout(AT_MOST_S / 2):
-            await search_texts(service.open(timeout_s=PATIENCE_S if fault == "slow" else AT_MOST_S))
+            await search_texts(service.open(timeout_s=PATIENCE_S if failure_mode == "slow" else AT_MOST_S))
     assert len(str(error_info.value)) > len("source online: ") + 10
     assert KEY not in str(error_info.value)
 
@@ -122,7 +122,7 @@ async def test_a_server_that_refuses_is_named_with_its_status(service: Service, 
 async def test_a_secret_is_in_no_error(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIVE_KEY", SECRET)
     for name in ("html", "broken", "drop"):
-        service.web.fault = name
+        service.web.failure_mode = name
         with pytest.raises(SourceError) as error_info:
             await search_texts(service.open())
         cause: BaseException | None = error_info.value
@@ -148,18 +148,18 @@ async def test_a_private_address_is_not_asked_unless_named(service: Service) -> 
 
 async def test_a_failure_is_not_kept(service: Service) -> None:
     service.holds("The router listens.")
-    service.web.fault = "drop"
+    service.web.failure_mode = "drop"
     source = service.open(cache_s=60)
     with pytest.raises(SourceError):
         await source.search("rocket")
-    service.web.fault = ""
+    service.web.failure_mode = ""
     assert len(await source.search("rocket")) == 1
     await source.close()
 
 
 async def test_a_cancelled_search_leaves_the_source_usable(service: Service) -> None:
     service.holds("The router listens.")
-    service.web.fault = "slow"
+    service.web.failure_mode = "slow"
     source = service.open(timeout_s=30)
     search_task = asyncio.create_task(source.search("rocket"))
     async with asyncio.timeout(60):
@@ -168,18 +168,18 @@ async def test_a_cancelled_search_leaves_the_source_usable(service: Service) -> 
     search_task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await search_task
-    service.web.fault = ""
+    service.web.failure_mode = ""
     assert len(await source.search("router")) == 1
     await source.close()
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-async def test_the_others_answer_while_one_misbehaves(service: Service, fault: str, tmp_path: Path) -> None:
-    service.web.fault = fault
+@pytest.mark.parametrize("failure_mode", FAILURE_MODES)
+async def test_the_others_answer_while_one_misbehaves(service: Service, failure_mode: str, tmp_path: Path) -> None:
+    service.web.failure_mode = failure_mode
     async with WebPeer() as well:
         other = Service("http_api", well)
         other.holds("The other source answers.")
-        online = service.settings(timeout_s=PATIENCE_S if fault == "slow" else AT_MOST_S)
+        online = service.settings(timeout_s=PATIENCE_S if failure_mode == "slow" else AT_MOST_S)
         live_sources = LiveSources(
             {"online": online, "other": other.settings()}, alike, data_dir=tmp_path, timeout_s=AT_MOST_S
         )

@@ -184,16 +184,16 @@ class TestMessages:
         cache = AnswerCache(database, CacheSettings(), "x")
         key = CacheKey(to_scope(CHAT), MESSAGE.text, "how", "")
         await cache.store(key, REPLY, {})
-        feedback, lessons = FeedbackRepository(database), TaughtAnswerRepository(database)
+        feedback, taught_answers = FeedbackRepository(database), TaughtAnswerRepository(database)
         await feedback.rate(replace(MESSAGE, id="p"), "1", UP)
-        await lessons.submit(MESSAGE, "42", "Who?", "Me.")
+        await taught_answers.submit(MESSAGE, "42", "Who?", "Me.")
         forget = replace(MESSAGE, id="5", command="forget")
         await journal.record_message(forget)
         assert await journal.erase_author(forget) == 1
         assert await journal.get_history(CHAT, 9) == []
         assert await cache.find(key) == []
         assert (await feedback.get_rating(MESSAGE, "1")).up == 0
-        assert await lessons.list_answers() == []
+        assert await taught_answers.list_answers() == []
 
 
 class TestChatHistory:
@@ -243,8 +243,8 @@ class TestMessageLookup:
     async def test_what_a_message_is_about(self, journal: Journal, database: Database) -> None:
         lookup, command = MessageLookup(database), replace(MESSAGE, id="5", text="", reply_to="2")
         await record_answer(journal)
-        assert (stored := await lookup.get_message(command, "1"))
-        assert (stored.message, stored.is_unanswered) == (MESSAGE, False)
+        assert (stored_message := await lookup.get_message(command, "1"))
+        assert (stored_message.message, stored_message.is_unanswered) == (MESSAGE, False)
         assert [match.message for match in await lookup.find_replied_to(command)] == [MESSAGE]
         assert await lookup.find_question(command) == MESSAGE
         assert await lookup.find_question(replace(command, reply_to="")) == MESSAGE
@@ -536,7 +536,7 @@ class TestReports:
         counts = await reports.count_states(later(-1))
         assert counts == {"answered": 3, "weak": 1, "silent": 2, "failed": 1, "received": 1}
 
-    async def test_questions_by_place_and_text_in_pages(self, journal: Journal, database: Database) -> None:
+    async def test_questions_by_chat_and_text_in_pages(self, journal: Journal, database: Database) -> None:
         await self.fill(journal)
         reports, since = ReportRepository(database), later(-1)
         numbers = [
@@ -617,8 +617,8 @@ async def test_feed_state(database: Database) -> None:
 
 async def test_comments_below_a_post(journal: Journal, database: Database) -> None:
     repository, post = AutoCommentRepository(database), replace(MESSAGE, id="50", addressed=False)
-    rival = replace(post, id="51", reply_to="50", is_by_bot=True)
-    for message in (rival, replace(rival, id="52", is_by_bot=False), replace(rival, id="53", bot="10")):
+    competitor = replace(post, id="51", reply_to="50", is_by_bot=True)
+    for message in (competitor, replace(competitor, id="52", is_by_bot=False), replace(competitor, id="53", bot="10")):
         await journal.record_message(message)
     assert await repository.count_competitor_replies(post) == 1
     assert await repository.count_recent_comments(post, []) == 0

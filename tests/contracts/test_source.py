@@ -91,17 +91,17 @@ class World:
             git(self.folder, "init", "-q")
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """What an error names."""
         pages = {"website": "/", "feed": "/feed", "standing": "/find"}
         if self.kind in pages:
             return self.web.url(pages[self.kind])
-        place_names = {"forge": REPOSITORY, "gitlab": PROJECT, "own": "'contract-texts'"}
-        return place_names.get(self.kind, str(self.folder))
+        location_names = {"forge": REPOSITORY, "gitlab": PROJECT, "own": "'contract-texts'"}
+        return location_names.get(self.kind, str(self.folder))
 
     def away(self) -> None:
         """Make all of it unreachable."""
-        self.web.fault = "drop"
+        self.web.failure_mode = "drop"
         self.folder.rename(self.folder.with_name("away"))
         if self.kind == "learned":
             self.taught.rename(self.taught.with_name("away.db"))
@@ -109,7 +109,7 @@ class World:
 
     def back(self) -> None:
         """Make it reachable again."""
-        self.web.fault = ""
+        self.web.failure_mode = ""
         self.folder.with_name("away").rename(self.folder)
         if self.kind == "learned":
             self.taught.with_name("away.db").replace(self.taught)
@@ -136,23 +136,25 @@ class World:
         ]
         self.web.pages["/find"] = Page(json.dumps({"results": results}), headers={"Content-Type": "application/json"})
 
-    async def teach(self, entries: dict[str, str]) -> None:
+    async def submit_answers(self, entries: dict[str, str]) -> None:
         database = await Database.open(self.taught)
         try:
-            lessons = TaughtAnswerRepository(database)
-            answers_by_question = {answer.question: answer for answer in await lessons.list_answers()}
+            taught_answers = TaughtAnswerRepository(database)
+            answers_by_question = {answer.question: answer for answer in await taught_answers.list_answers()}
             for name, taught_answer in answers_by_question.items():
                 if name in entries and taught_answer.answer == entries[name]:
                     continue
                 if name in entries:
-                    await lessons.edit(taught_answer.number, entries[name])
-                await lessons.decide(taught_answer.number, "approved" if name in entries else "rejected", "owner")
+                    await taught_answers.edit(taught_answer.number, entries[name])
+                await taught_answers.decide(
+                    taught_answer.number, "approved" if name in entries else "rejected", "owner"
+                )
             for name in entries.keys() - answers_by_question.keys():
                 key = ConversationKey("test", "room")
                 taught_message = Message(f"m-{name}", key, "7", "Ann", entries[name], datetime.now(UTC))
-                number = await lessons.submit(taught_message, "8", name, entries[name])
+                number = await taught_answers.submit(taught_message, "8", name, entries[name])
                 assert number
-                await lessons.decide(number, "approved", "owner")
+                await taught_answers.decide(number, "approved", "owner")
         finally:
             await database.close()
 
@@ -160,8 +162,8 @@ class World:
         tickets_by_title = {ticket.title: ticket for ticket in self.web.tickets.values()}
         highest = max(self.web.tickets, default=0)
         self.web.tickets = {}
-        for place, (name, text) in enumerate(entries.items(), 1):
-            number = tickets_by_title[name].number if name in tickets_by_title else highest + place
+        for position, (name, text) in enumerate(entries.items(), 1):
+            number = tickets_by_title[name].number if name in tickets_by_title else highest + position
             is_same = name in tickets_by_title and tickets_by_title[name].body == text
             age = tickets_by_title[name].age if is_same else (NOW - time.time()) / 86_400
             self.web.tickets[number] = Ticket(number, name, text, age=age)
@@ -171,7 +173,7 @@ class World:
             self.post(entries)
             return
         if self.kind == "learned":
-            await self.teach(entries)
+            await self.submit_answers(entries)
             return
         if self.kind in ("website", "feed", "standing"):
             {"website": self.publish, "feed": self.syndicate, "standing": self.find}[self.kind](entries)
@@ -195,15 +197,15 @@ class World:
                 site = {"url": self.web.url("/"), "include": ["/p/*"], "delay_s": 0, "allow_private": ["127.0.0.1"]}
                 settings = WebsiteSource.model_validate({"kind": "website", **site})
             case "forge":
-                place = {"repository": REPOSITORY, "api_url": self.web.url("/api/v3"), "allow_private": ["127.0.0.1"]}
+                fields = {"repository": REPOSITORY, "api_url": self.web.url("/api/v3"), "allow_private": ["127.0.0.1"]}
                 # Each visit is a full round: what was deleted is not noticed earlier.
-                settings = GithubSource.model_validate({"kind": "github", "full_days": 1e-9, **place})
+                settings = GithubSource.model_validate({"kind": "github", "full_days": 1e-9, **fields})
             case "gitlab":
-                place = {"project": PROJECT, "api_url": self.web.url("/api/v4"), "allow_private": ["127.0.0.1"]}
-                settings = GitlabSource.model_validate({"kind": "gitlab", "full_days": 1e-9, **place})
+                fields = {"project": PROJECT, "api_url": self.web.url("/api/v4"), "allow_private": ["127.0.0.1"]}
+                settings = GitlabSource.model_validate({"kind": "gitlab", "full_days": 1e-9, **fields})
             case "feed":
-                place = {"url": self.web.url("/feed"), "allow_private": ["127.0.0.1"]}
-                settings = FeedSource.model_validate({"kind": "feed", **place})
+                fields = {"url": self.web.url("/feed"), "allow_private": ["127.0.0.1"]}
+                settings = FeedSource.model_validate({"kind": "feed", **fields})
             case "standing":
                 settings = StandingSource.model_validate({"kind": "standing", "of": "web", "queries": ["all of it"]})
             case "learned":
@@ -218,8 +220,13 @@ class World:
                 settings = GitSource(kind="git", url=str(self.folder))
             case _:
                 settings = GitSource(kind="git", url=f"file://{self.folder}")
-        place = {"url": self.web.url("/find"), "params": {"q": "{query}"}, "allow_private": ["127.0.0.1"], "cache_s": 0}
-        other_sources: dict[str, SourceSettings] = {"web": HttpApiSource.model_validate({"kind": "http_api", **place})}
+        fields = {
+            "url": self.web.url("/find"),
+            "params": {"q": "{query}"},
+            "allow_private": ["127.0.0.1"],
+            "cache_s": 0,
+        }
+        other_sources: dict[str, SourceSettings] = {"web": HttpApiSource.model_validate({"kind": "http_api", **fields})}
         return open_source("docs", settings, self.data, other_sources)
 
 
@@ -300,11 +307,11 @@ async def test_nothing_at_all_is_an_error_with_the_place(make_world: Callable[[]
         return
     with pytest.raises(SourceError, match="docs") as error_info:
         await world.open().listing()
-    assert world.place in str(error_info.value)
+    assert world.location in str(error_info.value)
     await world.write({})
     with pytest.raises(SourceError) as error_info:
         await world.open().listing()
-    assert world.place in str(error_info.value)
+    assert world.location in str(error_info.value)
 
 
 async def test_what_is_gone_is_an_error_and_can_come_back(make_world: Callable[[], World]) -> None:

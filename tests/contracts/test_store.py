@@ -55,7 +55,7 @@ class StoreLocation:
     options: Mapping[str, Any]
 
     def text(self) -> str:
-        """Return the place as an argument for another process."""
+        """Return the location as an argument for another process."""
         if isinstance(self.where, Path):
             return json.dumps({"path": str(self.where), "options": self.options})
         return json.dumps({"weaviate": self.where.model_dump(), "options": self.options})
@@ -68,7 +68,7 @@ class StoreLocation:
         return cls(location, request["options"])
 
     def make_other(self, name: str) -> StoreLocation:
-        """Return a place beside this one."""
+        """Return a location beside this one."""
         if isinstance(self.where, Path):
             return StoreLocation(self.where / name, self.options)
         collection = self.where.collection + name.capitalize()
@@ -99,27 +99,27 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=["sqlite-in-memory", "sqlite-compact", "weaviate"])
-async def place(directory: Path, request: pytest.FixtureRequest) -> AsyncIterator[StoreLocation]:
+async def location(directory: Path, request: pytest.FixtureRequest) -> AsyncIterator[StoreLocation]:
     if request.param != "weaviate":
         yield StoreLocation(directory, {"memory_bytes": MAX_VECTOR_BYTES if request.param == "sqlite-in-memory" else 0})
         return
-    place = StoreLocation(weaviate_settings(), {"lease_duration_s": 1.5})
-    yield place
-    assert isinstance(place.where, WeaviateSettings)
-    await forget(place.where)
+    location = StoreLocation(weaviate_settings(), {"lease_duration_s": 1.5})
+    yield location
+    assert isinstance(location.where, WeaviateSettings)
+    await forget(location.where)
 
 
 @pytest.fixture
-async def store(place: StoreLocation) -> AsyncIterator[Store]:
-    async with opened(place) as store:
+async def store(location: StoreLocation) -> AsyncIterator[Store]:
+    async with opened(location) as store:
         yield store
 
 
 @asynccontextmanager
 async def opened(
-    place: StoreLocation | Path, embedder: str = "test", dimension: int = DIMENSION, **options: Any
+    location: StoreLocation | Path, embedder: str = "test", dimension: int = DIMENSION, **options: Any
 ) -> AsyncIterator[Store]:
-    store = await open_at(place, embedder, dimension, **options)
+    store = await open_at(location, embedder, dimension, **options)
     try:
         yield store
     finally:
@@ -127,13 +127,13 @@ async def opened(
 
 
 async def open_at(
-    place: StoreLocation | Path, embedder: str = "test", dimension: int = DIMENSION, **options: Any
+    location: StoreLocation | Path, embedder: str = "test", dimension: int = DIMENSION, **options: Any
 ) -> Store:
-    place = StoreLocation(place, {}) if isinstance(place, Path) else place
-    values = dict(place.options) | options
-    if isinstance(place.where, Path):
-        return await open_sqlite(place.where, embedder, dimension, **values)
-    return await open_weaviate(place.where, embedder, dimension, **values)
+    location = StoreLocation(location, {}) if isinstance(location, Path) else location
+    values = dict(location.options) | options
+    if isinstance(location.where, Path):
+        return await open_sqlite(location.where, embedder, dimension, **values)
+    return await open_weaviate(location.where, embedder, dimension, **values)
 
 
 def unit(seed: int, dimension: int = DIMENSION) -> Vectors:
@@ -359,7 +359,7 @@ async def test_long_words_and_case_are_kept(store: Store) -> None:
         assert await store.search(word, None, ["docs"], 5) == []
 
 
-async def test_a_reader_never_sees_half_a_replacement(place: StoreLocation, store: Store) -> None:
+async def test_a_reader_never_sees_half_a_replacement(location: StoreLocation, store: Store) -> None:
     def version(number: int) -> list[PassageRow]:
         return [row(f"n{n}", "a.md", tokens=f"common v{number}", print_=str(number)) for n in range(number % 2 * 5 + 5)]
 
@@ -374,7 +374,7 @@ async def test_a_reader_never_sees_half_a_replacement(place: StoreLocation, stor
             manifest = await reader.manifest("docs")
             assert manifest["a.md"].passage_count == int(manifest["a.md"].fingerprint) % 2 * 5 + 5
 
-    async with opened(place) as other, asyncio.TaskGroup() as tasks:
+    async with opened(location) as other, asyncio.TaskGroup() as tasks:
         tasks.create_task(read(store))
         tasks.create_task(read(other))
         for number in range(1, 20):
@@ -385,42 +385,42 @@ async def test_a_reader_never_sees_half_a_replacement(place: StoreLocation, stor
     assert counts == {5, 10}
 
 
-async def test_knowledge_outlives_the_process(place: StoreLocation) -> None:
-    async with opened(place) as store:
+async def test_knowledge_outlives_the_process(location: StoreLocation) -> None:
+    async with opened(location) as store:
         await put(store, random_rows(100))
         await store.optimize()
-    async with opened(place) as store:
+    async with opened(location) as store:
         assert len(await store.manifest("docs")) == 20
         assert len(await store.search("word1", unit(1), ["docs"], 10)) > 0
 
 
-async def test_closing_twice_is_fine(place: StoreLocation) -> None:
-    store = await open_at(place, "test", DIMENSION)
+async def test_closing_twice_is_fine(location: StoreLocation) -> None:
+    store = await open_at(location, "test", DIMENSION)
     await put(store, [row("a", "a.md")])
     await store.close()
     await store.close()
-    async with opened(place) as reopened_store:
+    async with opened(location) as reopened_store:
         assert set(await reopened_store.manifest("docs")) == {"a.md"}
 
 
-async def test_another_model_is_refused_and_rebuilt_on_request(place: StoreLocation) -> None:
-    async with opened(place) as store:
+async def test_another_model_is_refused_and_rebuilt_on_request(location: StoreLocation) -> None:
+    async with opened(location) as store:
         await put(store, [row("a", "a.md")])
     for embedder, dimension in (("other", DIMENSION), ("test", 8)):
         with pytest.raises(StoreMismatch, match=rf"test \(dimension 16.*{embedder} \(dimension {dimension}.*--rebuild"):
-            await open_at(place, embedder, dimension)
-    async with opened(place) as store:
+            await open_at(location, embedder, dimension)
+    async with opened(location) as store:
         assert len(await store.manifest("docs")) == 1
-    async with opened(place, "other", 8, rebuild=True) as store:
+    async with opened(location, "other", 8, rebuild=True) as store:
         assert await store.manifest("docs") == {}
         await store.replace("docs", ["a.md"], [PassageRow(row("a", "a.md").passage, "1", "new", unit(1, 8))])
         assert len(await store.search("new", unit(1, 8), ["docs"], 5)) == 1
 
 
-async def test_a_reader_notices_a_rebuild_with_another_model(place: StoreLocation) -> None:
-    async with opened(place) as store:
+async def test_a_reader_notices_a_rebuild_with_another_model(location: StoreLocation) -> None:
+    async with opened(location) as store:
         await put(store, [row("a", "a.md")])
-        async with opened(place, "other", 8, rebuild=True):
+        async with opened(location, "other", 8, rebuild=True):
             await asyncio.sleep(1.1)
         with pytest.raises(StoreMismatch, match="--rebuild"):
             await store.search("a", unit(1), ["docs"], 5)
@@ -512,40 +512,40 @@ import asyncio, resource, sys
 from core.errors import StoreError
 from tests.contracts.test_store import StoreLocation, opened, put, random_rows, row
 
-async def main(place, job):
-    async with opened(StoreLocation.parse(place)) as store:
+async def main(location, job):
+    async with opened(StoreLocation.parse(location)) as store:
         if job == "write":
             await put(store, [row("new", "new.md", tokens="fresh")])
         elif job == "fill":
             resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
             try:
                 await put(store, random_rows(3000, seed=3))
-            except StoreError as fault:
-                print("refused:", fault)
+            except StoreError as error:
+                print("refused:", error)
         else:
             for number in range(10**6):
                 await put(store, random_rows(150, seed=number + 2, per_document=50))
-                print(place, flush=True)
+                print(location, flush=True)
                 if number % 3 == 2:
                     await store.optimize()
 
-async def all_at_once(places, job):
-    await asyncio.gather(*(main(place, job) for place in places))
+async def all_at_once(locations, job):
+    await asyncio.gather(*(main(location, job) for location in locations))
 
 asyncio.run(all_at_once(sys.argv[1:-1], sys.argv[-1]))
 """
 
 
-async def child(job: str, *places: StoreLocation) -> asyncio.subprocess.Process:
-    """Start a process that does the job on every place at the same time."""
-    arguments = (sys.executable, "-c", CHILD, *(place.text() for place in places), job)
+async def child(job: str, *locations: StoreLocation) -> asyncio.subprocess.Process:
+    """Start a process that does the job at every location at the same time."""
+    arguments = (sys.executable, "-c", CHILD, *(location.text() for location in locations), job)
     return await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
 
 
-async def test_what_another_process_writes_is_seen(place: StoreLocation) -> None:
-    async with opened(place) as store:
+async def test_what_another_process_writes_is_seen(location: StoreLocation) -> None:
+    async with opened(location) as store:
         assert await store.search("fresh", unit(1), ["docs"], 5) == []
-        writer = await child("write", place)
+        writer = await child("write", location)
         assert await writer.wait() == 0
         async with asyncio.timeout(60):
             while not await store.search("fresh", unit(1), ["docs"], 5):
@@ -564,18 +564,18 @@ async def test_a_write_that_finds_no_space_changes_nothing(directory: Path) -> N
         assert len(await store.search("", rows_before[3].vector, ["docs"], 60)) == 60
 
 
-async def test_killed_while_writing_it_stays_consistent(place: StoreLocation) -> None:
+async def test_killed_while_writing_it_stays_consistent(location: StoreLocation) -> None:
     # One kill meets each of them somewhere else in its write.
-    places = [place.make_other(f"n{number}") for number in range(8)]
-    writer = await child("forever", *places)
+    locations = [location.make_other(f"n{number}") for number in range(8)]
+    writer = await child("forever", *locations)
     assert writer.stdout is not None
     batches = Counter[str]()
-    while len(batches) < len(places) or min(batches.values()) < 3:
+    while len(batches) < len(locations) or min(batches.values()) < 3:
         batches[(await writer.stdout.readline()).decode().strip()] += 1
     os.kill(writer.pid, signal.SIGKILL)
     await writer.communicate()
-    for platform in places:
-        async with opened(platform) as store:
+    for location in locations:
+        async with opened(location) as store:
             manifest = await store.manifest("docs")
             assert {path: stored_document.passage_count for path, stored_document in manifest.items()} == {
                 f"p{n}.md": 50 for n in range(3)
@@ -584,5 +584,5 @@ async def test_killed_while_writing_it_stays_consistent(place: StoreLocation) ->
             assert len({passage.id.rsplit("-", 1)[0] for passage in passages}) == 1
             await put(store, random_rows(150, seed=1, per_document=50))
             assert len(await store.vectors("docs")) == 150
-        if isinstance(platform.where, WeaviateSettings):
-            await forget(platform.where)
+        if isinstance(location.where, WeaviateSettings):
+            await forget(location.where)

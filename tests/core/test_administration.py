@@ -70,7 +70,7 @@ class FolderRefresher:
     """A refresher over real files: a source per file, its passages are the file's paragraphs."""
 
     folder: Path
-    faults: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
     requests: list[tuple[str, ...]] = field(default_factory=list)
     broken: bool = False
     paused: set[str] = field(default_factory=set)
@@ -81,7 +81,7 @@ class FolderRefresher:
     def _state(self, file: Path) -> SourceState:
         paragraphs = [paragraph for paragraph in file.read_text("utf-8").split("\n\n") if paragraph.strip()]
         at = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-        error, is_paused = self.faults.get(file.stem, ""), file.stem in self.paused
+        error, is_paused = self.errors.get(file.stem, ""), file.stem in self.paused
         return SourceState(file.stem, "files", len(paragraphs), 1, at, at, error, is_paused)
 
     async def refresh(self, names: Sequence[str] = ()) -> None:
@@ -181,26 +181,26 @@ class Bot:
     journal: Journal
     processor: MessageProcessor
     dispatcher: CommandDispatcher
-    room: RecordingAdapter
+    adapter: RecordingAdapter
 
     @classmethod
-    def of(cls, journal: Journal, room: RecordingAdapter | None = None, **changes: object) -> Bot:
-        refresher, reread = changes.pop("refresher", None), changes.pop("reread", None)
+    def of(cls, journal: Journal, adapter: RecordingAdapter | None = None, **changes: object) -> Bot:
+        refresher, reload_settings = changes.pop("refresher", None), changes.pop("reload_settings", None)
         configuration = configured(**changes)
-        dispatcher = wire_dispatcher(configuration, journal, refresher=refresher, reload_settings=reread)  # type: ignore[arg-type]
+        dispatcher = wire_dispatcher(configuration, journal, refresher=refresher, reload_settings=reload_settings)  # type: ignore[arg-type]
         return cls(
             journal,
             make_processor(configuration, journal, echo, InMemoryLibrary(), dispatcher),
             dispatcher,
-            room or RecordingAdapter(),
+            adapter or RecordingAdapter(),
         )
 
-    async def hear(self, message: Message) -> str:
+    async def deliver(self, message: Message) -> str:
         """Return what the bot said to a message: a reply, a failure, or nothing."""
-        await self.processor.handler_for(self.room)(message)
+        await self.processor.handler_for(self.adapter)(message)
         while self.processor._tasks:
             await asyncio.sleep(0.001)
-        sink = self.room.sinks.get(message.id)
+        sink = self.adapter.sinks.get(message.id)
         return "" if sink is None else "".join([*(reply.text for reply in sink.replies), *sink.failures])
 
     async def state(self, message: Message) -> tuple[str, str]:
@@ -315,7 +315,7 @@ def test_help_shows_what_its_reader_may_do() -> None:
 )
 async def test_nobody_else_gives_a_command_of_those_who_look_after_it(journal: Journal, command: Command) -> None:
     bot = Bot.of(journal)
-    output = await bot.hear(says(command.name, person=ANN))
+    output = await bot.deliver(says(command.name, person=ANN))
     assert output.startswith("Only ")
     assert output.endswith(" may do that.")
     [entry] = await bot.entries()
@@ -332,67 +332,67 @@ async def test_what_changes_the_deployment_is_the_owners_alone(
     journal: Journal, command: str, argument_text: str
 ) -> None:
     bot = Bot.of(journal, administration={"platform_admins": True})
-    await bot.hear(says("admins", f"add {ADMIN}"))
+    await bot.deliver(says("admins", f"add {ADMIN}"))
     for person in (ANN, ADMIN, BOSS):
-        output = await bot.hear(says(command, argument_text, person=person))
+        output = await bot.deliver(says(command, argument_text, person=person))
         expected = "Only people who look after" if person == ANN and command != "sources" else "Only the owners"
         assert output.startswith(expected)
     assert bot.dispatcher.context.overrides.admins("test:room") == (ADMIN,)
     assert not bot.dispatcher.context.overrides.has_source_overrides
-    assert (await bot.hear(says(command, argument_text))).startswith("Only") is False
+    assert (await bot.deliver(says(command, argument_text))).startswith("Only") is False
 
 
 async def test_an_owner_of_one_platform_is_nobody_on_another(journal: Journal) -> None:
     bot = Bot.of(journal)
     other_chat_message = replace(says("pause"), key=ConversationKey("other", "room"))
-    assert (await bot.hear(other_chat_message)).startswith("Only")
+    assert (await bot.deliver(other_chat_message)).startswith("Only")
 
 
 async def test_a_delegated_administrator_has_one_chat_and_no_more(journal: Journal) -> None:
     bot = Bot.of(journal)
-    assert "may look after me" in await bot.hear(says("admins", f"add {ADMIN}"))
-    assert "silent" in await bot.hear(says("pause", person=ADMIN))
-    assert (await bot.hear(replace(says("pause", person=ADMIN), key=ConversationKey("test", "hall")))).startswith(
+    assert "may look after me" in await bot.deliver(says("admins", f"add {ADMIN}"))
+    assert "silent" in await bot.deliver(says("pause", person=ADMIN))
+    assert (await bot.deliver(replace(says("pause", person=ADMIN), key=ConversationKey("test", "hall")))).startswith(
         "Only"
     )
-    assert "no longer" in await bot.hear(says("admins", f"remove {ADMIN}"))
-    assert (await bot.hear(says("resume", person=ADMIN))).startswith("Only")
+    assert "no longer" in await bot.deliver(says("admins", f"remove {ADMIN}"))
+    assert (await bot.deliver(says("resume", person=ADMIN))).startswith("Only")
 
 
 @pytest.mark.parametrize("user", ["@ann", "Ann Lee", "ann", "-100123", "", "1;2"])
 async def test_only_ids_are_delegated_to(journal: Journal, user: str) -> None:
     bot = Bot.of(journal)
-    assert "user's id" in await bot.hear(says("admins", f"add {user}"))
+    assert "user's id" in await bot.deliver(says("admins", f"add {user}"))
     assert bot.dispatcher.context.overrides.admins("test:room") == ()
 
 
 @pytest.mark.parametrize("user", ["<@42>", "<@!42>", "<@42|ann>", "42"])
 async def test_a_mention_holds_an_id(journal: Journal, user: str) -> None:
     bot = Bot.of(journal)
-    await bot.hear(says("admins", f"add {user}"))
+    await bot.deliver(says("admins", f"add {user}"))
     assert bot.dispatcher.context.overrides.admins("test:room") == ("42",)
 
 
 async def test_platform_administrators_count_when_allowed(journal: Journal) -> None:
     strict_bot, lenient_bot = Bot.of(journal), Bot.of(journal, administration={"platform_admins": True})
-    assert (await strict_bot.hear(says("pause", person=BOSS))).startswith("Only")
-    assert strict_bot.room.looked_up == []
-    assert "silent" in await lenient_bot.hear(says("pause", person=BOSS))
-    assert (await lenient_bot.hear(says("resume", person=ANN))).startswith("Only")
-    assert lenient_bot.room.looked_up == [BOSS, ANN]
-    await lenient_bot.hear(says("help", person=BOSS))
-    assert lenient_bot.room.looked_up == [BOSS, ANN]
+    assert (await strict_bot.deliver(says("pause", person=BOSS))).startswith("Only")
+    assert strict_bot.adapter.looked_up == []
+    assert "silent" in await lenient_bot.deliver(says("pause", person=BOSS))
+    assert (await lenient_bot.deliver(says("resume", person=ANN))).startswith("Only")
+    assert lenient_bot.adapter.looked_up == [BOSS, ANN]
+    await lenient_bot.deliver(says("help", person=BOSS))
+    assert lenient_bot.adapter.looked_up == [BOSS, ANN]
 
 
 async def test_who_cannot_be_looked_up_may_nothing(journal: Journal) -> None:
     bot = Bot.of(journal, RecordingAdapter(unreachable=True), administration={"platform_admins": True})
-    assert (await bot.hear(says("pause", person=BOSS))).startswith("Only")
+    assert (await bot.deliver(says("pause", person=BOSS))).startswith("Only")
 
 
 async def test_in_a_private_chat_nobody_is_its_administrator(journal: Journal) -> None:
     bot = Bot.of(journal, administration={"platform_admins": True})
-    assert (await bot.hear(says("status", person=BOSS, private=True))).startswith("Only")
-    assert bot.room.looked_up == []
+    assert (await bot.deliver(says("status", person=BOSS, private=True))).startswith("Only")
+    assert bot.adapter.looked_up == []
 
 
 async def test_an_anonymous_administrator_is_a_platform_administrator_and_no_more(journal: Journal) -> None:
@@ -400,15 +400,15 @@ async def test_an_anonymous_administrator_is_a_platform_administrator_and_no_mor
     rights = {"owners": ["test:room"], "platform_admins": True}
     bot = Bot.of(journal, administration=rights)
     await bot.dispatcher.context.overrides.change(says("admins"), "test:room", "admin.room", "added")
-    assert (await bot.hear(says("sources", "off docs", person="room"))).startswith("Only the owners")
-    assert "silent" in await bot.hear(says("pause", person="room"))
+    assert (await bot.deliver(says("sources", "off docs", person="room"))).startswith("Only the owners")
+    assert "silent" in await bot.deliver(says("pause", person="room"))
     without = Bot.of(journal, administration={"owners": ["test:room"]})
-    assert (await without.hear(says("resume", person="room"))).startswith("Only")
+    assert (await without.deliver(says("resume", person="room"))).startswith("Only")
 
 
 async def test_who_has_no_id_may_nothing(journal: Journal) -> None:
     bot = Bot.of(journal, administration={"owners": ["test:1"]})
-    assert (await bot.hear(says("pause", person=""))).startswith("Only")
+    assert (await bot.deliver(says("pause", person=""))).startswith("Only")
 
 
 @pytest.mark.parametrize(
@@ -441,9 +441,9 @@ async def test_a_handler_may_refuse_too_and_that_is_audited(journal: Journal) ->
         dispatcher,
         RecordingAdapter(),
     )
-    assert await bot.hear(says("paint", "red", person=ANN)) == "Not with red."
+    assert await bot.deliver(says("paint", "red", person=ANN)) == "Not with red."
     assert [entry.outcome for entry in await bot.entries()] == ["refused"]
-    assert await bot.hear(says("greet")) == "owner: test:room"
+    assert await bot.deliver(says("greet")) == "owner: test:room"
 
 
 # --- pause, mode, threshold -----------------------------------------------------------------------------------------
@@ -451,91 +451,94 @@ async def test_a_handler_may_refuse_too_and_that_is_audited(journal: Journal) ->
 
 async def test_a_pause_silences_questions_and_leaves_commands(journal: Journal) -> None:
     bot = Bot.of(journal)
-    assert "until /resume" in await bot.hear(says("pause"))
+    assert "until /resume" in await bot.deliver(says("pause"))
     message, by_command = says("", "How?", person=ANN), says("ask", "How?", person=ANN)
-    assert await bot.hear(message) == ""
-    assert await bot.hear(by_command) == ""
+    assert await bot.deliver(message) == ""
+    assert await bot.deliver(by_command) == ""
     assert await bot.state(message) == ("silent", "test:room is paused until /resume (/pause)")
-    assert "I am KIMAs" in await bot.hear(says("help", person=ANN))
+    assert "I am KIMAs" in await bot.deliver(says("help", person=ANN))
     assert (
-        await bot.hear(replace(says("", "How?", person=ANN), key=ConversationKey("test", "hall"))) == "Answer to How?"
+        await bot.deliver(replace(says("", "How?", person=ANN), key=ConversationKey("test", "hall")))
+        == "Answer to How?"
     )
-    assert "speaking in this chat again" in await bot.hear(says("resume"))
-    assert await bot.hear(says("", "How?", person=ANN)) == "Answer to How?"
-    assert "not paused" in await bot.hear(says("resume"))
+    assert "speaking in this chat again" in await bot.deliver(says("resume"))
+    assert await bot.deliver(says("", "How?", person=ANN)) == "Answer to How?"
+    assert "not paused" in await bot.deliver(says("resume"))
 
 
 async def test_a_pause_ends_by_itself(journal: Journal) -> None:
     bot = Bot.of(journal)
-    assert "UTC. Commands still work" in await bot.hear(says("pause", "5"))
-    assert await bot.hear(says("", "How?", person=ANN)) == ""
+    assert "UTC. Commands still work" in await bot.deliver(says("pause", "5"))
+    assert await bot.deliver(says("", "How?", person=ANN)) == ""
     over = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
     await bot.dispatcher.context.overrides.change(says("pause"), "test:room", "pause", over)
-    assert await bot.hear(says("", "How?", person=ANN)) == "Answer to How?"
+    assert await bot.deliver(says("", "How?", person=ANN)) == "Answer to How?"
 
 
 async def test_a_pause_holds_for_comments_too(journal: Journal) -> None:
     bot = Bot.of(journal, auto_comment={"chats": ["test:room"], "needs_citation": False})
     post = replace(says("", "We have a release."), addressed=False, is_post=True)
-    await bot.hear(says("pause"))
-    assert await bot.hear(post) == ""
+    await bot.deliver(says("pause"))
+    assert await bot.deliver(post) == ""
     assert (await bot.state(post))[1] == "test:room is paused until /resume (/pause)"
-    await bot.hear(says("resume"))
-    assert await bot.hear(replace(post, id="later", sent_at=datetime.now(UTC))) == "Answer to We have a release."
+    await bot.deliver(says("resume"))
+    assert await bot.deliver(replace(post, id="later", sent_at=datetime.now(UTC))) == "Answer to We have a release."
 
 
 async def test_a_pause_reaches_what_still_waits_for_people(journal: Journal) -> None:
     message = replace(says("", "How do I install the package with pip?", person=ANN), addressed=False)
     bot = Bot.of(journal, gate={"mode": "auto", "wait_s": 2, "cooldown_s": 0, "threshold": 0.0})
-    await bot.processor.handler_for(bot.room)(message)
+    await bot.processor.handler_for(bot.adapter)(message)
     await asyncio.sleep(0.1)
-    await bot.hear(says("pause"))
+    await bot.deliver(says("pause"))
     assert "paused" in (await bot.state(message))[1]
 
 
 async def test_the_mode_of_a_chat_is_changed_live_and_taken_back(journal: Journal) -> None:
     bot = Bot.of(journal)
-    assert await bot.hear(says("mode")) == "The mode of this chat is `mention`; in the configuration it is `mention`."
-    assert await bot.hear(says("mode", "off")) == "The mode of this chat is now `off`; it was `mention`."
-    assert await bot.hear(says("", "How?", person=ANN)) == ""
-    assert await bot.hear(says("help", person=ANN)) == ""
+    assert (
+        await bot.deliver(says("mode")) == "The mode of this chat is `mention`; in the configuration it is `mention`."
+    )
+    assert await bot.deliver(says("mode", "off")) == "The mode of this chat is now `off`; it was `mention`."
+    assert await bot.deliver(says("", "How?", person=ANN)) == ""
+    assert await bot.deliver(says("help", person=ANN)) == ""
     # Commands work: how else would it be switched on again?
-    assert "is now `mention`; it was `off`" in await bot.hear(says("mode", "default"))
-    assert await bot.hear(says("", "How?", person=ANN)) == "Answer to How?"
+    assert "is now `mention`; it was `off`" in await bot.deliver(says("mode", "default"))
+    assert await bot.deliver(says("", "How?", person=ANN)) == "Answer to How?"
 
 
 async def test_the_threshold_of_a_chat_counts_at_once(journal: Journal) -> None:
     bot = Bot.of(journal, gate={"mode": "auto", "wait_s": 0, "cooldown_s": 0})
     question = "How do I install the package with pip?"
-    await bot.hear(says("threshold", "1"))
+    await bot.deliver(says("threshold", "1"))
     first = replace(says("", question, person=ANN), addressed=False)
-    assert await bot.hear(first) == ""
+    assert await bot.deliver(first) == ""
     assert "threshold 1.00" in (await bot.state(first))[1]
-    assert await bot.hear(says("threshold", "0")) == "The threshold of this chat is now 0; it was 1."
-    assert await bot.hear(replace(says("", question, person=ANN), addressed=False)) == f"Answer to {question}"
-    assert "is now 0.5" in await bot.hear(says("threshold", "default"))
+    assert await bot.deliver(says("threshold", "0")) == "The threshold of this chat is now 0; it was 1."
+    assert await bot.deliver(replace(says("", question, person=ANN), addressed=False)) == f"Answer to {question}"
+    assert "is now 0.5" in await bot.deliver(says("threshold", "default"))
 
 
 async def test_where_it_is_off_a_stranger_gets_no_word_and_an_entry(journal: Journal) -> None:
     bot = Bot.of(journal, gate={"mode": "off"})
     refused_message = says("stats", person=ANN)
-    assert await bot.hear(refused_message) == ""
+    assert await bot.deliver(refused_message) == ""
     assert [entry.outcome for entry in await bot.entries()] == ["refused"]
-    assert "mode `off`" in await bot.hear(says("status"))
+    assert "mode `off`" in await bot.deliver(says("status"))
 
 
 async def test_where_the_bot_is_not_at_all_only_owners_are_heard(journal: Journal) -> None:
     bot = Bot.of(journal, gate={"chats": ["test:other"], "private": False}, administration={"platform_admins": True})
-    assert await bot.hear(says("pause", person=BOSS)) == ""
-    assert await bot.hear(says("status", person=ANN, private=True)) == ""
-    assert "Version" in await bot.hear(says("status", private=True))
+    assert await bot.deliver(says("pause", person=BOSS)) == ""
+    assert await bot.deliver(says("status", person=ANN, private=True)) == ""
+    assert "Version" in await bot.deliver(says("status", private=True))
 
 
 async def test_a_flood_of_refused_commands_ends_in_silence(journal: Journal) -> None:
     bot = Bot.of(journal, gate={"answers_in_10_min": 3})
-    notices = [await bot.hear(says("help", person=ANN)) for _ in range(5)]
+    notices = [await bot.deliver(says("help", person=ANN)) for _ in range(5)]
     assert [bool(notice) for notice in notices] == [True, True, True, False, False]
-    assert all([await bot.hear(says("status")) for _ in range(5)])
+    assert all([await bot.deliver(says("status")) for _ in range(5)])
 
 
 # --- restarts -------------------------------------------------------------------------------------------------------
@@ -544,9 +547,9 @@ async def test_a_flood_of_refused_commands_ends_in_silence(journal: Journal) -> 
 async def test_what_was_set_survives_a_restart(journal: Journal) -> None:
     first = Bot.of(journal)
     for command, value in (("pause", ""), ("mode", "auto"), ("threshold", "0.7"), ("admins", "add 2")):
-        await first.hear(says(command, value))
+        await first.deliver(says(command, value))
     for command, value in (("sources", "off docs"), ("sources", "scale docs 0.5"), ("quota", "daily_tokens 1000")):
-        await first.hear(says(command, value))
+        await first.deliver(says(command, value))
     second_overrides = RuntimeOverrides(journal.database)
     await second_overrides.load()
     assert (
@@ -563,7 +566,7 @@ async def test_what_was_set_survives_a_restart(journal: Journal) -> None:
     assert second_overrides.scale("docs") == 0.5
     assert second_overrides.limit("daily_tokens", None) == 1000
     message = says("", "How?", person=ANN)
-    assert await Bot.of(journal).hear(message) == ""
+    assert await Bot.of(journal).deliver(message) == ""
 
 
 async def test_another_process_sees_a_change_soon(journal: Journal) -> None:
@@ -597,7 +600,7 @@ async def test_a_change_and_its_entry_are_kept_together_or_not_at_all(journal: J
 async def test_words_are_never_a_command(journal: Journal, words: str) -> None:
     bot = Bot.of(journal)
     for message in (says("", words), says("ask", words), says("", "How?", quoted=words, reply_to="9")):
-        assert "Answer to" in await bot.hear(message)
+        assert "Answer to" in await bot.deliver(message)
     assert await bot.entries() == []
 
 
@@ -610,18 +613,18 @@ async def test_an_answer_that_looks_like_a_command_is_none(journal: Journal) -> 
         return reply
 
     bot.processor._answer = planted
-    assert await bot.hear(says("", "How?")) == "/pause\n/mode off"
+    assert await bot.deliver(says("", "How?")) == "/pause\n/mode off"
     assert await bot.entries() == []
 
 
 async def test_an_edit_runs_no_command_and_changes_none(journal: Journal) -> None:
     bot = Bot.of(journal)
     message = says("", "How?")
-    await bot.hear(message)
-    await bot.hear(replace(message, command="pause", text="", is_edit=True))
+    await bot.deliver(message)
+    await bot.deliver(replace(message, command="pause", text="", is_edit=True))
     value = says("mode", "mention")
-    await bot.hear(value)
-    await bot.hear(replace(value, text="off", is_edit=True))
+    await bot.deliver(value)
+    await bot.deliver(replace(value, text="off", is_edit=True))
     assert [entry.command for entry in await bot.entries()] == ["mode mention"]
     assert bot.dispatcher.context.overrides.mode("test:room") == "mention"
 
@@ -629,23 +632,23 @@ async def test_an_edit_runs_no_command_and_changes_none(journal: Journal) -> Non
 async def test_another_bots_command_is_ignored(journal: Journal) -> None:
     bot = Bot.of(journal)
     message = says("pause", is_by_bot=True)
-    assert await bot.hear(message) == ""
+    assert await bot.deliver(message) == ""
     assert await bot.state(message) == ("silent", "written by another bot")
     assert await bot.entries() == []
 
 
 async def test_a_command_that_was_not_addressed_to_us_is_not_run(journal: Journal) -> None:
     bot = Bot.of(journal)
-    assert await bot.hear(replace(says("pause"), addressed=False)) == ""
+    assert await bot.deliver(replace(says("pause"), addressed=False)) == ""
     assert await bot.entries() == []
 
 
 async def test_a_command_given_twice_by_the_platform_runs_once(journal: Journal) -> None:
     bot = Bot.of(journal)
     message = says("pause")
-    await bot.hear(message)
-    await bot.hear(says("resume"))
-    await bot.hear(message)
+    await bot.deliver(message)
+    await bot.deliver(says("resume"))
+    await bot.deliver(message)
     assert bot.dispatcher.context.overrides.paused_until("test:room") == ""
 
 
@@ -657,11 +660,11 @@ async def test_commands_do_not_wait_behind_answers(journal: Journal) -> None:
         return await echo(question, sink)
 
     bot.processor._answer = slow
-    await bot.processor.handler_for(bot.room)(says("", "How?"))
+    await bot.processor.handler_for(bot.adapter)(says("", "How?"))
     message = says("pause")
-    await bot.processor.handler_for(bot.room)(message)
+    await bot.processor.handler_for(bot.adapter)(message)
     async with asyncio.timeout(60):
-        while not (message.id in bot.room.sinks and bot.room.sinks[message.id].replies):
+        while not (message.id in bot.adapter.sinks and bot.adapter.sinks[message.id].replies):
             await asyncio.sleep(0.01)
     going.set()
     assert await bot.processor.drain(60) == 0
@@ -672,9 +675,9 @@ async def test_commands_do_not_wait_behind_answers(journal: Journal) -> None:
 
 async def test_why_explains_the_last_answer(journal: Journal) -> None:
     bot = Bot.of(journal)
-    assert await bot.hear(says("why", person=ANN)) == ENGLISH.nothing_answered
-    await bot.hear(says("", "How?", person=ANN))
-    output = await bot.hear(says("why", person=ANN))
+    assert await bot.deliver(says("why", person=ANN)) == ENGLISH.nothing_answered
+    await bot.deliver(says("", "How?", person=ANN))
+    output = await bot.deliver(says("why", person=ANN))
     for piece in (
         "`single`",
         "Asked: `docs`; searches saved: 2",
@@ -686,8 +689,8 @@ async def test_why_explains_the_last_answer(journal: Journal) -> None:
         assert piece in output
     assert "Answer to" not in output
     # A command that was answered meanwhile is not what is asked about.
-    await bot.hear(says("help", person=ANN))
-    assert await bot.hear(says("why", person=ANN)) == output
+    await bot.deliver(says("help", person=ANN))
+    assert await bot.deliver(says("why", person=ANN)) == output
 
 
 async def test_why_explains_a_silence_and_a_failure_that_is_replied_to(journal: Journal) -> None:
@@ -697,53 +700,53 @@ async def test_why_explains_a_silence_and_a_failure_that_is_replied_to(journal: 
         raise StoreError("http://secret-host is full")
 
     chatter = replace(says("", "Nice weather", person=ANN), addressed=False)
-    await bot.hear(chatter)
-    assert await bot.hear(says("why", person=ANN, reply_to=chatter.id)) == (
+    await bot.deliver(chatter)
+    assert await bot.deliver(says("why", person=ANN, reply_to=chatter.id)) == (
         "I was silent because: the bot was not addressed."
     )
     chinese_chatter = replace(says("", "今天天气不错", person=ANN), addressed=False)
-    await bot.hear(chinese_chatter)
-    explanation = await bot.hear(says("why", person=ANN, reply_to=chinese_chatter.id))
+    await bot.deliver(chinese_chatter)
+    explanation = await bot.deliver(says("why", person=ANN, reply_to=chinese_chatter.id))
     assert explanation == "我没有说话，原因是：没有人在叫我。"
     bot.processor._answer = fail
     message = says("", "How do I install it?", person=ANN)
-    await bot.hear(message)
-    assert "secret-host" not in await bot.hear(says("why", person=ANN, reply_to=message.id))
-    assert "secret-host" in await bot.hear(says("why", reply_to=message.id))
-    assert await bot.hear(says("why", reply_to="4711")) == ENGLISH.message_unknown
+    await bot.deliver(message)
+    assert "secret-host" not in await bot.deliver(says("why", person=ANN, reply_to=message.id))
+    assert "secret-host" in await bot.deliver(says("why", reply_to=message.id))
+    assert await bot.deliver(says("why", reply_to="4711")) == ENGLISH.message_unknown
 
 
 async def test_why_finds_an_answer_by_the_reply_or_by_a_link(journal: Journal) -> None:
     bot = Bot.of(journal)
     first, second = says("", "One?", person=ANN), says("", "Two?", person=ANN)
     for message in (first, second):
-        await bot.hear(message)
+        await bot.deliver(message)
     async with journal.database.transaction() as connection:
         values = {"reply_id": "r1", "trace": {"query": "the first", "strategy": "none"}}
         await connection.execute(update(messages).where(messages.c.id == first.id).values(values))
-    assert "`the first`" in await bot.hear(says("why", person=ANN, reply_to="r1"))
-    assert "`the first`" in await bot.hear(says("why", f"https://chat.example.org/room/{first.id}/", person=ANN))
-    assert "`install package`" in await bot.hear(says("why", second.id, person=ANN))
+    assert "`the first`" in await bot.deliver(says("why", person=ANN, reply_to="r1"))
+    assert "`the first`" in await bot.deliver(says("why", f"https://chat.example.org/room/{first.id}/", person=ANN))
+    assert "`install package`" in await bot.deliver(says("why", second.id, person=ANN))
 
 
 async def test_why_tells_nothing_of_other_chats(journal: Journal) -> None:
     bot = Bot.of(journal)
     message = says("", "How?", person=ANN)
-    await bot.hear(message)
+    await bot.deliver(message)
     other_chat = ConversationKey("test", "hall")
-    assert await bot.hear(replace(says("why", person=ANN), key=other_chat)) == ENGLISH.nothing_answered
-    assert await bot.hear(replace(says("why", message.id, person=ANN), key=other_chat)) == ENGLISH.message_unknown
+    assert await bot.deliver(replace(says("why", person=ANN), key=other_chat)) == ENGLISH.nothing_answered
+    assert await bot.deliver(replace(says("why", message.id, person=ANN), key=other_chat)) == ENGLISH.message_unknown
 
 
 async def test_why_in_a_thread_prefers_the_thread(journal: Journal) -> None:
     bot = Bot.of(journal)
     thread = replace(GROUP, thread="t1")
-    await bot.hear(replace(says("", "In the thread?", person=ANN), key=thread))
+    await bot.deliver(replace(says("", "In the thread?", person=ANN), key=thread))
     async with journal.database.transaction() as connection:
         await connection.execute(update(messages).values(trace={"query": "threaded", "strategy": "none"}))
-    await bot.hear(says("", "Outside?", person=ANN))
-    assert "`threaded`" in await bot.hear(replace(says("why", person=ANN), key=thread))
-    assert "`install package`" in await bot.hear(
+    await bot.deliver(says("", "Outside?", person=ANN))
+    assert "`threaded`" in await bot.deliver(replace(says("why", person=ANN), key=thread))
+    assert "`install package`" in await bot.deliver(
         replace(says("why", person=ANN), key=replace(GROUP, thread="command:42"))
     )
 
@@ -761,23 +764,23 @@ def refresher(tmp_path: Path) -> FolderRefresher:
 async def test_sources_lists_amount_and_age(journal: Journal, refresher: FolderRefresher) -> None:
     extra_sources = {"docs": {"kind": "faq", "path": "faq.yaml"}, "live": {"kind": "faq", "path": "live.yaml"}}
     bot = Bot.of(journal, refresher=refresher, sources=extra_sources)
-    output = await bot.hear(says("sources", person=ANN))
+    output = await bot.deliver(says("sources", person=ANN))
     assert "- **docs** (faq): 3 passages in 1 document, refreshed 0 s ago" in output
     assert "- **live** (faq): queried live, or kept elsewhere" in output
-    refresher.faults["docs"] = "https://secret-host answers 500"
-    assert "the last refresh failed" in await bot.hear(says("sources", person=ANN))
-    assert "secret-host" not in await bot.hear(says("sources", person=ANN))
-    assert "`https://secret-host answers 500`" in await bot.hear(says("sources"))
-    assert "failed for 1 of 1" in await bot.hear(says("status"))
+    refresher.errors["docs"] = "https://secret-host answers 500"
+    assert "the last refresh failed" in await bot.deliver(says("sources", person=ANN))
+    assert "secret-host" not in await bot.deliver(says("sources", person=ANN))
+    assert "`https://secret-host answers 500`" in await bot.deliver(says("sources"))
+    assert "failed for 1 of 1" in await bot.deliver(says("status"))
 
 
 async def test_a_refresh_is_asked_for_and_not_too_often(journal: Journal, refresher: FolderRefresher) -> None:
     bot = Bot.of(journal, refresher=refresher)
-    assert "I am refreshing `docs` now" in await bot.hear(says("refresh", "docs"))
-    assert "administration.refresh_minutes" in await bot.hear(says("refresh", "docs"))
-    assert "all sources" in await bot.hear(says("refresh"))
-    assert "Try again in 5 min" in await bot.hear(says("refresh", "docs"))
-    assert "No source has that name. The sources are: `docs`." in await bot.hear(says("refresh", "dcos"))
+    assert "I am refreshing `docs` now" in await bot.deliver(says("refresh", "docs"))
+    assert "administration.refresh_minutes" in await bot.deliver(says("refresh", "docs"))
+    assert "all sources" in await bot.deliver(says("refresh"))
+    assert "Try again in 5 min" in await bot.deliver(says("refresh", "docs"))
+    assert "No source has that name. The sources are: `docs`." in await bot.deliver(says("refresh", "dcos"))
     assert refresher.requests == [("docs",), ()]
     assert [entry.subject for entry in await bot.entries()] == ["refresh all sources", "refresh docs"]
 
@@ -785,39 +788,39 @@ async def test_a_refresh_is_asked_for_and_not_too_often(journal: Journal, refres
 async def test_a_refresh_that_failed_may_be_tried_again(journal: Journal, refresher: FolderRefresher) -> None:
     bot = Bot.of(journal, refresher=refresher)
     refresher.broken = True
-    assert "could not" in await bot.hear(says("refresh"))
+    assert "could not" in await bot.deliver(says("refresh"))
     refresher.broken = False
-    assert "I am refreshing all sources" in await bot.hear(says("refresh"))
+    assert "I am refreshing all sources" in await bot.deliver(says("refresh"))
 
 
 async def test_a_source_is_paused_and_resumed_for_all_chats(journal: Journal, refresher: FolderRefresher) -> None:
     extra_sources = {"docs": {"kind": "faq", "path": "faq.yaml"}, "live": {"kind": "faq", "path": "live.yaml"}}
     bot = Bot.of(journal, refresher=refresher, sources=extra_sources)
-    assert (await bot.hear(says("pause", "docs", person=ANN))).startswith("Only")
+    assert (await bot.deliver(says("pause", "docs", person=ANN))).startswith("Only")
     assert refresher.paused == set()
-    await bot.hear(says("admins", f"add {ADMIN}"))
-    assert "From now on, `docs` is refreshed only on request" in await bot.hear(says("pause", "docs", person=ADMIN))
+    await bot.deliver(says("admins", f"add {ADMIN}"))
+    assert "From now on, `docs` is refreshed only on request" in await bot.deliver(says("pause", "docs", person=ADMIN))
     assert refresher.paused == {"docs"}
-    assert "already refreshed only on request" in await bot.hear(says("pause", "docs"))
-    assert "refreshed only on request" in await bot.hear(says("sources", person=ANN))
-    assert "on schedule again" in await bot.hear(says("resume", "docs", person=ADMIN))
+    assert "already refreshed only on request" in await bot.deliver(says("pause", "docs"))
+    assert "refreshed only on request" in await bot.deliver(says("sources", person=ANN))
+    assert "on schedule again" in await bot.deliver(says("resume", "docs", person=ADMIN))
     assert refresher.paused == set()
-    assert "was not paused" in await bot.hear(says("resume", "docs"))
-    assert "No source has that name. The sources are: `docs`, `live`." in await bot.hear(says("pause", "dcos"))
-    assert "asked at question time" in await bot.hear(says("pause", "live"))
+    assert "was not paused" in await bot.deliver(says("resume", "docs"))
+    assert "No source has that name. The sources are: `docs`, `live`." in await bot.deliver(says("pause", "dcos"))
+    assert "asked at question time" in await bot.deliver(says("pause", "live"))
     entries = [(entry.outcome, entry.command, entry.before, entry.after) for entry in reversed(await bot.entries())]
     assert entries[0][:2] == ("refused", "pause docs")
     assert entries[2] == ("changed", "pause docs", "by its plan", "only when asked")
     assert ("changed", "resume docs", "only when asked", "by its plan") in entries
-    assert "paused" not in await bot.hear(says("status")), "the chat itself goes on"
+    assert "paused" not in await bot.deliver(says("status")), "the chat itself goes on"
 
 
 async def test_without_a_refresher_that_is_said(journal: Journal) -> None:
     bot = Bot.of(journal)
-    assert "cannot refresh" in await bot.hear(says("refresh"))
-    assert "kimas sources pause" in await bot.hear(says("pause", "docs"))
-    assert "cannot reload my configuration" in await bot.hear(says("reload"))
-    assert "Sources: 1 configured" in await bot.hear(says("status"))
+    assert "cannot refresh" in await bot.deliver(says("refresh"))
+    assert "kimas sources pause" in await bot.deliver(says("pause", "docs"))
+    assert "cannot reload my configuration" in await bot.deliver(says("reload"))
+    assert "Sources: 1 configured" in await bot.deliver(says("status"))
 
 
 async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Journal) -> None:
@@ -843,17 +846,17 @@ async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Jour
     query = "install the package with pip"
     passages_before = await library.search("all", query, 5)
     assert [item.id for item in passages_before] == ["install", "setup"]
-    assert "no longer used" in await bot.hear(says("sources", "off docs"))
+    assert "no longer used" in await bot.deliver(says("sources", "off docs"))
     assert [result.id for result in await library.search("all", query, 5)] == ["setup"]
     assert await library.search("docs", query, 5) == []
     assert await library.route(query) == []
-    assert "switched off" in await bot.hear(says("sources"))
-    await bot.hear(says("sources", "on docs"))
-    await bot.hear(says("sources", "scale docs 0.1"))
+    assert "switched off" in await bot.deliver(says("sources"))
+    await bot.deliver(says("sources", "on docs"))
+    await bot.deliver(says("sources", "scale docs 0.1"))
     assert [result.id for result in await library.search("all", query, 5)] == ["setup", "install"]
     assert [result.id for result in await library.search("all", query, 1)] == ["setup"]
-    assert "weight 0.1" in await bot.hear(says("sources"))
-    await bot.hear(says("sources", "scale docs 1"))
+    assert "weight 0.1" in await bot.deliver(says("sources"))
+    await bot.deliver(says("sources", "scale docs 1"))
     assert await library.search("all", query, 5) == passages_before
     assert await library.similarity(query, [INSTALL.text]) == await passages_library.similarity(query, [INSTALL.text])
 
@@ -863,7 +866,7 @@ async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Jour
     [("off", "Which source?"), ("off nowhere", "No source has that name"), ("scale docs", "How much?")],
 )
 async def test_a_source_must_be_named(journal: Journal, argument_text: str, error_text: str) -> None:
-    assert error_text in await Bot.of(journal).hear(says("sources", argument_text))
+    assert error_text in await Bot.of(journal).deliver(says("sources", argument_text))
 
 
 async def test_earlier_answers_go_when_the_sources_change(journal: Journal) -> None:
@@ -874,7 +877,7 @@ async def test_earlier_answers_go_when_the_sources_change(journal: Journal) -> N
                 "VALUES ('[]', 'x', 'q', 's', 'a', '{}', '{}', 1)"
             )
         )
-    await Bot.of(journal).hear(says("sources", "off docs"))
+    await Bot.of(journal).deliver(says("sources", "off docs"))
     async with journal.database.connect() as connection:
         assert (await connection.execute(text("SELECT * FROM replies"))).all() == []
 
@@ -890,21 +893,21 @@ async def test_a_quota_is_set_live_shown_and_taken_back(journal: Journal) -> Non
     limits = QuotaLimiter(live_settings, usage_repository, TokenUsage(100, 0))
     async with limits.reserve(question):
         pass
-    assert await bot.hear(says("quota", "daily_tokens 400")) == "- `daily_tokens`: 400 (set by a command)"
+    assert await bot.deliver(says("quota", "daily_tokens 400")) == "- `daily_tokens`: 400 (set by a command)"
     with pytest.raises(UsageError, match="used up"):
         async with limits.reserve(question):
             pass
-    assert "`daily_tokens`: 400 (set by a command), 500 used" in await bot.hear(says("quota", private=True))
-    in_group = await bot.hear(says("quota"))
+    assert "`daily_tokens`: 400 (set by a command), 500 used" in await bot.deliver(says("quota", private=True))
+    in_group = await bot.deliver(says("quota"))
     assert "`daily_cost_per_chat`: no limit, 0.5000 used in this chat" in in_group
     assert "`daily_tokens`:" not in in_group
-    assert "no limit (set by a command)" in await bot.hear(says("quota", "daily_tokens none"))
+    assert "no limit (set by a command)" in await bot.deliver(says("quota", "daily_tokens none"))
     async with limits.reserve(question):
         pass
-    assert await bot.hear(says("quota", "daily_tokens default")) == "- `daily_tokens`: 5,000"
+    assert await bot.deliver(says("quota", "daily_tokens default")) == "- `daily_tokens`: 5,000"
     paid = configured(models={"main": {"base_url": "https://api.example.org/v1", "model": "m"}})
     live_settings.settings = paid
-    assert "`daily_tokens_per_user`: 301,440 (the default for a paid model)" in await bot.hear(says("quota"))
+    assert "`daily_tokens_per_user`: 301,440 (the default for a paid model)" in await bot.deliver(says("quota"))
     live_settings.reload(paid.model_copy(update={"limits": LimitsSettings(daily_tokens=10)}))
     with pytest.raises(UsageError):
         async with limits.reserve(question):
@@ -916,7 +919,7 @@ async def test_a_quota_is_set_live_shown_and_taken_back(journal: Journal) -> Non
 )
 async def test_a_quota_must_make_sense(journal: Journal, argument_text: str) -> None:
     bot = Bot.of(journal)
-    await bot.hear(says("quota", argument_text))
+    await bot.deliver(says("quota", argument_text))
     assert await bot.entries() == []
 
 
@@ -925,25 +928,27 @@ async def test_a_quota_must_make_sense(journal: Journal, argument_text: str) -> 
 
 async def test_status_and_stats_count_what_happened(journal: Journal, refresher: FolderRefresher) -> None:
     bot = Bot.of(journal, refresher=refresher)
-    await bot.hear(says("", "How?", person=ANN))
-    await bot.hear(replace(says("", "chatter", person=ANN), addressed=False))
+    await bot.deliver(says("", "How?", person=ANN))
+    await bot.deliver(replace(says("", "chatter", person=ANN), addressed=False))
     other_chat_message = replace(says("", "How?", person=ANN), key=ConversationKey("test", "hall"))
-    await bot.hear(other_chat_message)
+    await bot.deliver(other_chat_message)
     today = datetime.now().astimezone().date()
     await UsageRepository(journal.database).record(
         Question("How?", key=GROUP, author_id=ANN), "answered", {"writer": TokenUsage(1000, 234, 0.25)}, today
     )
-    chat_status = await bot.hear(says("status"))
+    chat_status = await bot.deliver(says("status"))
     assert "Today in this chat: 1 answered, 1 silent, 0 failed, 1 pending" in chat_status
     assert "Tokens today: 1,234, cost: 0.2500" in chat_status
     assert "Platforms: test (heard 0 s ago)" in chat_status
     assert "Sources: 1, all working, 3 passages" in chat_status
-    everywhere = await bot.hear(says("status", private=True))
-    assert "in all chats: 3 answered" in everywhere
-    row = (await bot.hear(says("stats"))).splitlines()[-1]
+    full_status = await bot.deliver(says("status", private=True))
+    assert "in all chats: 3 answered" in full_status
+    row = (await bot.deliver(says("stats"))).splitlines()[-1]
     assert row == f"| {today} | 4 | 2 | 1 | 0 | 1,234 | 0.2500 |"
     assert (
-        (await bot.hear(says("stats", "1", private=True))).splitlines()[-1].startswith(f"| {today} | 7 | 5 | 1 | 0 |")
+        (await bot.deliver(says("stats", "1", private=True)))
+        .splitlines()[-1]
+        .startswith(f"| {today} | 7 | 5 | 1 | 0 |")
     )
 
 
@@ -954,13 +959,13 @@ async def test_the_digest_groups_what_found_no_answer(journal: Journal) -> None:
         failed_message = replace(says("", question, person=ANN), id=f"failed-{number}")
         await journal.record_message(failed_message)
         await journal.mark_failed(failed_message, "the model failed")
-    lines = (await bot.hear(says("digest"))).splitlines()
+    lines = (await bot.deliver(says("digest"))).splitlines()
     assert "- Messages: 3, of which 0 answered, 0 ignored, 3 failed" in lines
     assert "- Ratings: 👍 0, 👎 0" in lines
     assert "**Without a good answer: 3 questions**, by topic. `/learn` and `/faq` teach me." in lines
     assert lines[-2].startswith("- 2× `")
     assert lines[-1] == "- 1× `Which licence?`"
-    assert "- Ratings" not in await bot.hear(says("digest", person=ANN)), "members are refused"
+    assert "- Ratings" not in await bot.deliver(says("digest", person=ANN)), "members are refused"
 
 
 async def test_days_are_local_days(journal: Journal) -> None:
@@ -978,25 +983,25 @@ async def test_days_are_local_days(journal: Journal) -> None:
 
 async def test_the_audit_says_who_when_where_what_before_and_after(journal: Journal) -> None:
     bot = Bot.of(journal)
-    await bot.hear(says("mode", "auto"))
-    await bot.hear(says("mode", "off", person=ANN))
-    await bot.hear(replace(says("mode", "off"), key=ConversationKey("test", "hall")))
+    await bot.deliver(says("mode", "auto"))
+    await bot.deliver(says("mode", "off", person=ANN))
+    await bot.deliver(replace(says("mode", "off"), key=ConversationKey("test", "hall")))
     hall, refused_entry, changed_entry = await bot.entries()
     assert (changed_entry.subject, changed_entry.before, changed_entry.after) == ("test:room mode", "mention", "auto")
     assert (changed_entry.author_id, changed_entry.chat, changed_entry.outcome) == (OWNER, "room", "changed")
     assert (refused_entry.author_id, refused_entry.outcome, refused_entry.after) == (ANN, "refused", "")
     assert datetime.now(UTC) - hall.at < timedelta(seconds=20)
-    chat_audit = await bot.hear(says("audit"))
+    chat_audit = await bot.deliver(says("audit"))
     assert "`1`, `/mode auto`: changed, `test:room mode`: `mention` → `auto`" in chat_audit
     assert "hall" not in chat_audit
-    assert "in `test:hall`" in await bot.hear(says("audit", private=True))
-    assert len((await bot.hear(says("audit", "1", private=True))).splitlines()) == 1
+    assert "in `test:hall`" in await bot.deliver(says("audit", private=True))
+    assert len((await bot.deliver(says("audit", "1", private=True))).splitlines()) == 1
 
 
 async def test_what_strangers_type_stays_data_in_the_audit(journal: Journal) -> None:
     bot = Bot.of(journal)
-    await bot.hear(says("mode", "`@everyone`\n# **boo**" + "x" * 500, person=ANN))
-    output = await bot.hear(says("audit"))
+    await bot.deliver(says("mode", "`@everyone`\n# **boo**" + "x" * 500, person=ANN))
+    output = await bot.deliver(says("audit"))
     assert len(output.splitlines()) == 1
     assert "`/mode '@everyone' # **boo**xxx" in output
     assert len(output) < 700
@@ -1016,10 +1021,10 @@ async def test_the_audit_forgets_in_time(journal: Journal) -> None:
 
 async def test_no_secret_is_shown(journal: Journal, refresher: FolderRefresher, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("hunter2-hunter2\n")
-    refresher.faults["docs"] = "GET https://x/?key=hunter2-hunter2 failed"
+    refresher.errors["docs"] = "GET https://x/?key=hunter2-hunter2 failed"
     model = {"base_url": "http://127.0.0.1:1", "model": "m", "api_key": {"file": str(tmp_path / "key")}}
     bot = Bot.of(journal, refresher=refresher, models={"main": model})
-    output = await bot.hear(says("status"))
+    output = await bot.deliver(says("status"))
     assert "GET https://x/" in output
     assert "hunter2" not in output
 
@@ -1067,31 +1072,31 @@ async def start_bot(journal: Journal, disk: OnDisk) -> Bot:
 
 async def test_reload_changes_live_what_it_can_and_names_the_rest(journal: Journal, disk: OnDisk) -> None:
     bot = await start_bot(journal, disk)
-    assert "has not changed" in await bot.hear(says("reload"))
+    assert "has not changed" in await bot.deliver(says("reload"))
     disk.write(gate={"mode": "off"}, run={"workers": 3}, administration={"owners": ["test:1", "test:42"]})
-    output = await bot.hear(says("reload"))
+    output = await bot.deliver(says("reload"))
     assert "changed now: `gate`, `administration`" in output
     assert "restart needed: `run`" in output
     message = says("", "How?", person="77")
-    await bot.hear(message)
+    await bot.deliver(message)
     assert "gate.mode" in (await bot.state(message))[1]
-    assert "Version" in await bot.hear(says("status", person=ANN))
+    assert "Version" in await bot.deliver(says("status", person=ANN))
     # What needs a restart is told again until it had one.
-    assert "restart needed: `run`" in await bot.hear(says("reload"))
+    assert "restart needed: `run`" in await bot.deliver(says("reload"))
 
 
 async def test_a_faulty_file_changes_nothing_and_is_told(journal: Journal, disk: OnDisk) -> None:
     bot = await start_bot(journal, disk)
     disk.write(gate={"mode": "sometimes"}, administration={"owners": []})
-    output = await bot.hear(says("reload"))
+    output = await bot.deliver(says("reload"))
     assert output.startswith("Nothing was changed")
     assert "gate.mode" in output
-    assert await bot.hear(says("", "How?", person=ANN)) == "Answer to How?"
-    assert "Version" in await bot.hear(says("status"))
+    assert await bot.deliver(says("", "How?", person=ANN)) == "Answer to How?"
+    assert "Version" in await bot.deliver(says("status"))
     [entry] = await bot.entries()
     assert (entry.outcome, entry.subject) == ("failed", "1 faults")
     disk.file.unlink()
-    assert "Nothing was changed" in await bot.hear(says("reload"))
+    assert "Nothing was changed" in await bot.deliver(says("reload"))
     with pytest.raises(ConfigurationError):
         await disk.read()
 
@@ -1099,8 +1104,8 @@ async def test_a_faulty_file_changes_nothing_and_is_told(journal: Journal, disk:
 async def test_an_owner_who_is_removed_is_none_at_once(journal: Journal, disk: OnDisk) -> None:
     bot = await start_bot(journal, disk)
     disk.write(administration={"owners": ["test:42"]})
-    await bot.hear(says("reload"))
-    assert (await bot.hear(says("reload"))).startswith("Only")
+    await bot.deliver(says("reload"))
+    assert (await bot.deliver(says("reload"))).startswith("Only")
 
 
 # --- words ----------------------------------------------------------------------------------------------------------
@@ -1134,36 +1139,36 @@ def test_the_page_lists_exactly_the_commands_of_the_table() -> None:
 
 
 async def ask_in(bot: Bot, text: str, person: str = OWNER) -> None:
-    await bot.hear(replace(says("", text, person=person), addressed=True))
+    await bot.deliver(replace(says("", text, person=person), addressed=True))
 
 
 async def test_commands_answer_in_the_language_that_their_author_speaks_in_the_chat(journal: Journal) -> None:
     bot = Bot.of(journal)
-    assert await bot.hear(says("resume")) == "I was not paused in this chat."
+    assert await bot.deliver(says("resume")) == "I was not paused in this chat."
     await ask_in(bot, "怎么安装 Rocket？")
-    assert await bot.hear(says("resume")) == "我在本聊天里没有被暂停。"
-    assert (await bot.hear(says("pause"))).startswith("我在本聊天里保持沉默，直到 /resume 为止。")
-    assert await bot.hear(says("resume")) == "我在本聊天里恢复发言。"
-    assert await bot.hear(says("pause", "3 days")) == "参数太多。写法：`/pause [MINUTES|SOURCE]`。"
-    assert (await bot.hear(says("help"))).startswith("我是 KIMAs。我根据以下资料回答问题，并注明每句话的出处：")
-    assert "- 今天（本聊天）：回答 6，沉默 0，失败 1" in await bot.hear(says("status"))
-    assert "- 引用了：`docs` (1)" in await bot.hear(says("why"))
+    assert await bot.deliver(says("resume")) == "我在本聊天里没有被暂停。"
+    assert (await bot.deliver(says("pause"))).startswith("我在本聊天里保持沉默，直到 /resume 为止。")
+    assert await bot.deliver(says("resume")) == "我在本聊天里恢复发言。"
+    assert await bot.deliver(says("pause", "3 days")) == "参数太多。写法：`/pause [MINUTES|SOURCE]`。"
+    assert (await bot.deliver(says("help"))).startswith("我是 KIMAs。我根据以下资料回答问题，并注明每句话的出处：")
+    assert "- 今天（本聊天）：回答 6，沉默 0，失败 1" in await bot.deliver(says("status"))
+    assert "- 引用了：`docs` (1)" in await bot.deliver(says("why"))
     await ask_in(bot, "How do I install it, please?")
-    assert await bot.hear(says("resume")) == "I was not paused in this chat."
+    assert await bot.deliver(says("resume")) == "I was not paused in this chat."
 
 
 async def test_the_words_of_a_command_tell_the_language_first(journal: Journal) -> None:
     bot = Bot.of(journal)
     await ask_in(bot, "怎么安装 Rocket？")
-    output = await bot.hear(says("why", "I want to know that"))
+    output = await bot.deliver(says("why", "I want to know that"))
     assert output.startswith("I know nothing about that message")
-    assert (await bot.hear(says("why", "那条消息"))).startswith("我不知道那条消息")
+    assert (await bot.deliver(says("why", "那条消息"))).startswith("我不知道那条消息")
 
 
 async def test_who_has_said_nothing_yet_is_answered_in_the_language_of_the_chat(journal: Journal) -> None:
     bot = Bot.of(journal)
     await ask_in(bot, "怎么安装 Rocket？", person=ANN)
-    error = await bot.hear(says("pause", person="77"))
+    error = await bot.deliver(says("pause", person="77"))
     assert error == "只有在这里管理本机器人的人可以这样做。"
     # The audit is read by others, who see one language.
     assert [entry.after for entry in await bot.entries()] == [""]

@@ -234,9 +234,11 @@ async def test_a_model_that_does_not_cite_is_looked_back_for() -> None:
     assert [citation.passage_id for citation in result.citations] == ["install"]
 
 
-@pytest.mark.parametrize("fault", [{"status": 500}, {"drop_after": 0}])
-async def test_a_failing_model_leads_to_quotes_with_a_note(peer: LanguageModelPeer, fault: dict[str, int]) -> None:
-    for name, value in fault.items():
+@pytest.mark.parametrize("failure_mode", [{"status": 500}, {"drop_after": 0}])
+async def test_a_failing_model_leads_to_quotes_with_a_note(
+    peer: LanguageModelPeer, failure_mode: dict[str, int]
+) -> None:
+    for name, value in failure_mode.items():
         setattr(peer, name, value)
     model = models(peer)
     result = await answer(HOW, MemorySink(), parts(model=model))

@@ -79,7 +79,7 @@ def test_networks_over_http_are_apart_though_their_chats_have_like_names() -> No
 
 
 @pytest.mark.parametrize(
-    ("audience", "fault"),
+    ("audience", "expected_text"),
     [
         ("bosses", "no role and no platform with a bot (known: everyone, admins, owners, http, http@shop, telegram)"),
         ("slack", "no role and no platform with a bot"),
@@ -91,10 +91,10 @@ def test_networks_over_http_are_apart_though_their_chats_have_like_names() -> No
         ([], "at least 1 item"),
     ],
 )
-def test_an_audience_of_nobody_is_a_fault_that_says_the_way_out(audience: object, fault: str) -> None:
+def test_an_audience_of_nobody_is_a_fault_that_says_the_way_out(audience: object, expected_text: str) -> None:
     with pytest.raises(ValidationError) as caught:
         configured({"a": audience}, gate={"chats": ["telegram:-1"]})
-    assert fault in str(caught.value)
+    assert expected_text in str(caught.value)
     assert "audience" in str(caught.value)
 
 

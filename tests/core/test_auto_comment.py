@@ -41,7 +41,7 @@ def post(number: str = "100", **changes: Any) -> Message:
     return Message(**{**values, **changes})
 
 
-def rival(number: str, parent: Message, **changes: Any) -> Message:
+def competitor(number: str, parent: Message, **changes: Any) -> Message:
     values: dict[str, Any] = {
         "id": number,
         "author_id": number,
@@ -189,7 +189,7 @@ async def test_a_post_that_addresses_the_bot_is_answered_as_any_question(journal
 
 @pytest.mark.parametrize("is_addressed", [True, False])
 async def test_other_bots_are_never_answered(journal: Journal, is_addressed: bool) -> None:
-    message = rival("7", post(), addressed=is_addressed, text="Who are you?")
+    message = competitor("7", post(), addressed=is_addressed, text="Who are you?")
     assert (await play(journal, message)).posts == []
     assert await outcome(journal, message) == ("silent", "written by another bot")
 
@@ -232,16 +232,16 @@ async def test_when_enough_bots_were_faster_no_comment_is_written(journal: Journ
     async def never(question: Question, sink: Sink) -> Reply:
         raise AssertionError("no answer was to be made")
 
-    board = await play(journal, rival("1", post()), rival("2", post(), reply_to=""), post(), answer=never)
+    board = await play(journal, competitor("1", post()), competitor("2", post(), reply_to=""), post(), answer=never)
     assert board.posts == []
     state, reason = await outcome(journal, post())
     assert (state, reason.split(" (")[0]) == ("silent", "2 replies of bots below the post already")
 
 
-async def test_humans_other_posts_and_one_rival_leave_room(journal: Journal) -> None:
-    human = rival("2", post(), is_post=False, is_by_bot=False)
-    other = rival("3", post("200"))
-    board = await play(journal, rival("1", post()), human, other, post())
+async def test_humans_other_posts_and_one_competitor_leave_room(journal: Journal) -> None:
+    human = competitor("2", post(), is_post=False, is_by_bot=False)
+    other = competitor("3", post("200"))
+    board = await play(journal, competitor("1", post()), human, other, post())
     assert board.posts == [GOOD.text]
 
 
@@ -253,7 +253,7 @@ async def test_the_race_is_looked_at_again_right_before_posting(journal: Journal
 
     async def overtaken(question: Question, sink: Sink) -> Reply:
         for number in range(max_replies):
-            await processor.handler_for(board)(rival(f"r{number}", own_post))
+            await processor.handler_for(board)(competitor(f"r{number}", own_post))
         return await comment(question, sink)
 
     processor = make_processor(with_comments(replies_per_post=max_replies), journal, overtaken)
@@ -482,7 +482,7 @@ def test_words_are_found(text: str, words: list[str], expected_word: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("hours", "now", "quiet"),
+    ("hours", "now", "is_quiet"),
     [
         ("22:00-07:00", time(23, 30), True),
         ("22:00-07:00", time(6, 59), True),
@@ -492,8 +492,8 @@ def test_words_are_found(text: str, words: list[str], expected_word: str) -> Non
         ("", time(3, 0), False),
     ],
 )
-def test_quiet_hours(hours: str, now: time, quiet: bool) -> None:
-    assert in_quiet_hours(hours, now) is quiet
+def test_quiet_hours(hours: str, now: time, is_quiet: bool) -> None:
+    assert in_quiet_hours(hours, now) is is_quiet
 
 
 def test_what_opens_a_thread_is_a_post_unless_a_bot_wrote_it() -> None:

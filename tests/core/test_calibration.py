@@ -26,7 +26,7 @@ from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.types import ConversationKey
 from tests.core.fixtures import InMemoryLibrary
-from tests.core.rated import rate
+from tests.core.ratings import rate
 from tests.core.test_administration import (  # noqa: F401 (empty_journal is what journal is copied from)
     ANN,
     BOSS,
@@ -60,7 +60,7 @@ async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal
     await rate(journal, GROUP, FOREIGN, "down")
     changes = {"gate": {"threshold": 0.0001, "mode": "auto", "wait_s": 0, "cooldown_s": 0}}
     bot = get_bot(journal, administration={"platform_admins": True}, **changes)
-    lines = (await bot.hear(says("threshold", "auto", person=BOSS))).splitlines()
+    lines = (await bot.deliver(says("threshold", "auto", person=BOSS))).splitlines()
     threshold = bot.dispatcher.context.overrides.threshold("test:room")
     assert threshold is not None
     assert 0 < threshold < 0.95
@@ -77,10 +77,10 @@ async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal
 
     second_bot = get_bot(journal, **changes)
     foreign = replace(says("", FOREIGN[0], person=ANN), addressed=False)
-    assert await second_bot.hear(foreign) == ""
+    assert await second_bot.deliver(foreign) == ""
     assert f"threshold {threshold:.2f}" in (await second_bot.state(foreign))[1]
-    assert "stays" in await second_bot.hear(says("threshold", "AUTO"))
-    assert "is now 0.0001" in await second_bot.hear(says("threshold", "default"))
+    assert "stays" in await second_bot.deliver(says("threshold", "AUTO"))
+    assert "is now 0.0001" in await second_bot.deliver(says("threshold", "default"))
 
 
 async def test_too_few_of_a_kind_are_told_and_change_nothing(journal: Journal) -> None:  # noqa: F811
@@ -90,19 +90,19 @@ async def test_too_few_of_a_kind_are_told_and_change_nothing(journal: Journal) -
     # Neither those of other chats count, nor those that no threshold decides.
     await rate(journal, HALL, FOREIGN, "down")
     await rate(journal, GROUP, ["thanks!"], "down")
-    reply = await bot.hear(says("threshold", "auto"))
+    reply = await bot.deliver(says("threshold", "auto"))
     assert "needs 10 messages to answer and 10 to leave alone at least" in reply
     assert "there are 10 and 9. Rate answers in this chat" in reply
     assert bot.dispatcher.context.overrides.threshold("test:room") is None
     assert await bot.entries() == []
     await rate(journal, GROUP, FOREIGN[:1], "down")
-    reply = await bot.hear(says("threshold", "auto"))
+    reply = await bot.deliver(says("threshold", "auto"))
     assert "10 to answer, 11 to leave alone, 1 of them decided by their wording alone" in reply
 
 
 async def test_a_stranger_may_not(journal: Journal) -> None:  # noqa: F811
     bot = get_bot(journal)
-    assert "Only people who look after this bot here" in await bot.hear(says("threshold", "auto", person=ANN))
+    assert "Only people who look after this bot here" in await bot.deliver(says("threshold", "auto", person=ANN))
     assert [(entry.outcome, entry.command) for entry in await bot.entries()] == [("refused", "threshold auto")]
 
 
@@ -112,9 +112,9 @@ async def test_without_knowledge_or_with_a_broken_one_nothing_changes(journal: J
     configuration = configured()
     dispatcher = wire_dispatcher(configuration, journal)
     bot = Bot(journal, make_processor(configuration, journal, echo, None, dispatcher), dispatcher, RecordingAdapter())
-    assert "kimas feedback --calibrate" in await bot.hear(says("threshold", "auto"))
+    assert "kimas feedback --calibrate" in await bot.deliver(says("threshold", "auto"))
     dispatcher.context.library = InMemoryLibrary(broken={"docs"})
-    await bot.hear(says("threshold", "auto"))
+    await bot.deliver(says("threshold", "auto"))
     assert dispatcher.context.overrides.threshold("test:room") is None
     assert await bot.entries() == []
 
@@ -124,7 +124,7 @@ async def test_what_fits_no_better_leaves_the_threshold_as_it_is(journal: Journa
     await rate(journal, GROUP, QUESTIONS, "up")
     await rate(journal, GROUP, QUESTIONS, "down")
     bot = get_bot(journal, gate={"threshold": 0.1})
-    reply = await bot.hear(says("threshold", "auto"))
+    reply = await bot.deliver(says("threshold", "auto"))
     assert reply.startswith("The threshold of this chat stays 0.1. ")
     assert "does no better on questions that it was not fitted to" in reply
     assert bot.dispatcher.context.overrides.threshold("test:room") is None

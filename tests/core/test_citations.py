@@ -87,10 +87,10 @@ def test_two_passages_behind_one_link_share_a_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "cut", ["Use pip [", "Use pip [p", "Use pip [p1", "Use pip [p1,", "Use pip【p1", "Use pip [^p"]
+    "partial_marker", ["Use pip [", "Use pip [p", "Use pip [p1", "Use pip [p1,", "Use pip【p1", "Use pip [^p"]
 )
-def test_a_streamed_text_never_shows_half_a_mark(cut: str) -> None:
-    assert trim_partial_marker(cut) == "Use pip"
+def test_a_streamed_text_never_shows_half_a_mark(partial_marker: str) -> None:
+    assert trim_partial_marker(partial_marker) == "Use pip"
 
 
 @pytest.mark.parametrize("text", ["Use pip [p1].", "a [word", "x [p1] and"])
@@ -153,5 +153,5 @@ async def test_nobody_looks_back_for_an_answer_that_found_nothing(text: str, is_
 
 @pytest.mark.parametrize("url", ["javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", "//evil.example"])
 def test_only_a_web_address_is_cited_as_a_link(url: str) -> None:
-    resolved = resolve_markers("It is so [p1].", [replace(INSTALL, url=url)])
-    assert [citation.url for citation in resolved.citations] == [""]
+    resolved_citations = resolve_markers("It is so [p1].", [replace(INSTALL, url=url)])
+    assert [citation.url for citation in resolved_citations.citations] == [""]

@@ -149,7 +149,7 @@ class TestPaths:
         assert load_settings([], (), {"KIMAS_DATA_DIR": "d"}).data_dir == tmp_path / "d"
 
 
-class TestFaults:
+class TestErrors:
     def test_all_are_told_at_once_with_their_lines(self, tmp_path: Path) -> None:
         file = write(
             tmp_path,
@@ -376,8 +376,10 @@ class TestShippedFiles:
         assert (ROOT / "config/schema.json").read_text("utf-8") == json_schema(), "run `make schema`"
 
     def test_every_setting_has_words_in_the_schema(self) -> None:
-        wordless = [key.path for key in iter_setting_keys() if not key.field.description and not _is_section(key.field)]
-        assert [path for path in wordless if path[-1] not in ("kind", "api_key")] == []
+        undescribed = [
+            key.path for key in iter_setting_keys() if not key.field.description and not _is_section(key.field)
+        ]
+        assert [path for path in undescribed if path[-1] not in ("kind", "api_key")] == []
 
     @pytest.mark.parametrize(
         "file",

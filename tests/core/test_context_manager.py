@@ -286,13 +286,13 @@ def test_talk_is_given_up_at_its_first_word() -> None:
     assert not any(is_unparseable(text) for text in ("", "1", "none", "ind", "related", '{"', "<think>", "```json"))
 
 
-@pytest.mark.parametrize("fault", ["failing", "nonsense", "hanging"])
-async def test_without_a_selection_the_whole_conversation_travels(peer: ScriptedPeer, fault: str) -> None:
-    if fault == "nonsense":
+@pytest.mark.parametrize("failure_mode", ["failing", "nonsense", "hanging"])
+async def test_without_a_selection_the_whole_conversation_travels(peer: ScriptedPeer, failure_mode: str) -> None:
+    if failure_mode == "nonsense":
         peer.replies["context"] = "Bananas are yellow."
     else:
-        setattr(peer, fault, {"context"})
-    reply = await ask(QUESTION, peer, budget={"context": 0.02 if fault == "hanging" else 0.2})
+        setattr(peer, failure_mode, {"context"})
+    reply = await ask(QUESTION, peer, budget={"context": 0.02 if failure_mode == "hanging" else 0.2})
     assert reply.trace.cut == ("context",)
     assert "license" in get_summarizer_text(peer)
     assert reply.trace.timings_ms["first_token"] < 15_000

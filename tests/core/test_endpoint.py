@@ -222,7 +222,7 @@ async def speaking(words: bytes | None) -> AsyncIterator[OpenAIClient]:
     """A server that answers every request with these bytes and hangs up; with None it waits until the client does."""
     handlers: list[asyncio.Task[None]] = []
 
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         while words is None and await reader.read(1024):
             pass
@@ -232,7 +232,7 @@ async def speaking(words: bytes | None) -> AsyncIterator[OpenAIClient]:
             await writer.wait_closed()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        handlers.append(asyncio.create_task(handle(reader, writer)))
+        handlers.append(asyncio.create_task(handle_connection(reader, writer)))
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
     patience_s = 0.3 if words is None else 30

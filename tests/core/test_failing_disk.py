@@ -62,8 +62,8 @@ async def test_what_a_full_disk_holds_up_goes_on_by_itself_once_there_is_room(di
         await sink.finish(reply)
         return reply
 
-    processor, room = make_processor(settings(), disk.journal, answer), RecordingAdapter()
-    receive = processor.handler_for(room)
+    processor, adapter = make_processor(settings(), disk.journal, answer), RecordingAdapter()
+    receive = processor.handler_for(adapter)
     await receive(MESSAGE)
     while not answers:
         await asyncio.sleep(0.1)
@@ -72,13 +72,13 @@ async def test_what_a_full_disk_holds_up_goes_on_by_itself_once_there_is_room(di
     with pytest.raises(JournalError, match="full"):
         await receive(replace(MESSAGE, id="2", text="Why?" * 20_000))
     assert processor.in_flight == 1
-    assert [sink.replies for sink in room.sinks.values()] == [[]]
+    assert [sink.replies for sink in adapter.sinks.values()] == [[]]
     disk.is_full = False
     await processor.join()
     await receive(replace(MESSAGE, id="2", text="Why?"))
     await processor.join()
     assert answers == ["How?", "Why?"]
-    assert [[reply.text[:4] for reply in sink.replies] for sink in room.sinks.values()] == [["How?"], ["Why?"]]
+    assert [[reply.text[:4] for reply in sink.replies] for sink in adapter.sinks.values()] == [["How?"], ["Why?"]]
     assert await disk.journal.get_pending("test") == []
 
 

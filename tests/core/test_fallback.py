@@ -89,8 +89,8 @@ async def idle(peers: Iterable[LanguageModelPeer]) -> None:
             await asyncio.sleep(0.005)
 
 
-def misbehave(peer: LanguageModelPeer, **fault: object) -> None:
-    for name, value in fault.items():
+def misbehave(peer: LanguageModelPeer, **failure_mode: object) -> None:
+    for name, value in failure_mode.items():
         assert hasattr(peer, name)
         setattr(peer, name, value)
 
@@ -122,7 +122,7 @@ class TestMovingOn:
         assert time_budget.remaining() > 0
 
     @pytest.mark.parametrize(
-        "fault",
+        "failure_mode",
         [
             {"status": 500},
             {"status": 429},
@@ -137,10 +137,10 @@ class TestMovingOn:
         ids=str,
     )
     async def test_whatever_goes_wrong_before_the_first_token(
-        self, peers: list[LanguageModelPeer], fault: dict[str, object]
+        self, peers: list[LanguageModelPeer], failure_mode: dict[str, object]
     ) -> None:
         model_peer, two, _ = peers
-        misbehave(model_peer, **fault)
+        misbehave(model_peer, **failure_mode)
         async with open_models(model_peer, two, first_token_s=0.2) as models:
             assert await streamed(models) == "I am two."
             await idle(peers)
@@ -149,12 +149,12 @@ class TestMovingOn:
         async with open_models(NOBODY, "http://[::1", peers[2]) as models:
             assert await streamed(models) == await completed(models) == "I am three."
 
-    @pytest.mark.parametrize("fault", [{"status": 503}, {"hang": True}], ids=str)
+    @pytest.mark.parametrize("failure_mode", [{"status": 503}, {"hang": True}], ids=str)
     async def test_whole_replies_move_on_as_well(
-        self, peers: list[LanguageModelPeer], fault: dict[str, object]
+        self, peers: list[LanguageModelPeer], failure_mode: dict[str, object]
     ) -> None:
         model_peer, two, _ = peers
-        misbehave(model_peer, **fault)
+        misbehave(model_peer, **failure_mode)
         async with open_models(model_peer, two, whole_s=0.2) as models:
             assert await completed(models) == "I am two."
             await idle(peers)
@@ -325,10 +325,10 @@ class TestCircuit:
             await asyncio.sleep(0.2)
             await completed(models)
         log = string_io.getvalue()
-        places = [
+        positions = [
             log.index(event) for event in ("circuit.opened", "model.failed_over", "circuit.probed", "circuit.closed")
         ]
-        assert all(earlier_place < later_place for earlier_place, later_place in pairwise(places))
+        assert all(earlier_position < later_position for earlier_position, later_position in pairwise(positions))
         assert f"model-0 at {model_peer.base_url}" in log
         assert "hush" not in log
         assert "treasure" not in log

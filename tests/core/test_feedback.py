@@ -93,7 +93,7 @@ async def answer_with_citation(question: Question, sink: Sink) -> Reply:
     return reply
 
 
-def pressed(choice: str, number: str, person: str = "42", question_id: str = "1", chat: str = "room") -> Message:
+def make_press(choice: str, number: str, person: str = "42", question_id: str = "1", chat: str = "room") -> Message:
     return to_press(
         Message(number, ConversationKey("test", chat), person, person, "", datetime.now(UTC)), choice, question_id
     )
@@ -102,22 +102,22 @@ def pressed(choice: str, number: str, person: str = "42", question_id: str = "1"
 async def deliver(
     journal: Journal,
     *messages: Message,
-    room: RecordingAdapter | None = None,
+    adapter: RecordingAdapter | None = None,
     answer: AnswerFunction = answer_with_citation,
     **changes: object,
 ) -> RecordingAdapter:
-    """Let each message be settled before the next one arrives."""
-    room = room or RecordingAdapter()
+    """Let each message be finished before the next one arrives."""
+    adapter = adapter or RecordingAdapter()
     processor = make_processor(settings(**changes), journal, answer)
     for message in messages:
-        await processor.handler_for(room)(message)
+        await processor.handler_for(adapter)(message)
         while processor._tasks:
             await asyncio.gather(*processor._tasks)
-    return room
+    return adapter
 
 
 async def counts(journal: Journal, question_id: str = "1", person: str = "42") -> tuple[str, str, int, int]:
-    rating = await FeedbackRepository(journal.database).get_rating(pressed("up", "-", person), question_id)
+    rating = await FeedbackRepository(journal.database).get_rating(make_press("up", "-", person), question_id)
     return rating.verdict, rating.reason, rating.up, rating.down
 
 
@@ -158,39 +158,39 @@ def test_only_answers_to_questions_are_rated() -> None:
 
 async def test_thumbs_stand_below_answers_and_nothing_else(journal: Journal) -> None:
     helped, empty = replace(MESSAGE, id="2", command="help", text=""), replace(MESSAGE, id="3", command="ask", text="")
-    room = await deliver(journal, MESSAGE, helped, empty)
-    assert {number: message.reply_options.has_rating_buttons for number, message in room.made_for.items()} == {
+    adapter = await deliver(journal, MESSAGE, helped, empty)
+    assert {number: message.reply_options.has_rating_buttons for number, message in adapter.made_for.items()} == {
         "1": True,
         "2": False,
         "3": False,
     }
-    room = await deliver(journal, replace(MESSAGE, id="4"), feedback={"thumbs": False})
-    assert not room.made_for["4"].reply_options.has_rating_buttons
+    adapter = await deliver(journal, replace(MESSAGE, id="4"), feedback={"thumbs": False})
+    assert not adapter.made_for["4"].reply_options.has_rating_buttons
 
 
 async def test_each_person_has_one_thumb_to_change_and_to_take_back(journal: Journal) -> None:
-    room = await deliver(journal, MESSAGE, pressed("up", "a"), pressed("down", "b", "43"))
+    adapter = await deliver(journal, MESSAGE, make_press("up", "a"), make_press("down", "b", "43"))
     assert (await counts(journal))[2:] == (1, 1)
-    assert "👍 1 · 👎 1" in room.get_reply("b")
-    await deliver(journal, pressed("down", "c"))
+    assert "👍 1 · 👎 1" in adapter.get_reply("b")
+    await deliver(journal, make_press("down", "c"))
     assert await counts(journal) == ("down", "", 0, 2)
-    room = await deliver(journal, pressed("down", "d"))
+    adapter = await deliver(journal, make_press("down", "d"))
     assert await counts(journal) == ("", "", 0, 1)
-    assert room.get_reply("d") == ENGLISH.rating_removed.format(up=0, down=1)
+    assert adapter.get_reply("d") == ENGLISH.rating_removed.format(up=0, down=1)
 
 
 async def test_a_press_delivered_twice_counts_once(journal: Journal) -> None:
-    await deliver(journal, MESSAGE, pressed("up", "a"), pressed("up", "a"))
+    await deliver(journal, MESSAGE, make_press("up", "a"), make_press("up", "a"))
     assert await counts(journal) == ("up", "", 1, 0)
 
 
 async def test_a_press_left_half_done_by_a_crash_is_not_undone_by_the_next_start(journal: Journal) -> None:
     await deliver(journal, MESSAGE)
-    half = pressed("up", "a")
+    half = make_press("up", "a")
     await journal.record_message(half)
     await FeedbackRepository(journal.database).rate(half, "1", "up")
-    room, processor = RecordingAdapter(), make_processor(settings(), journal, answer_with_citation)
-    await processor.resume(room)
+    adapter, processor = RecordingAdapter(), make_processor(settings(), journal, answer_with_citation)
+    await processor.resume(adapter)
     assert await processor.drain(60) == 0
     assert await counts(journal) == ("up", "", 1, 0)
     assert await journal.get_pending("test") == []
@@ -198,7 +198,7 @@ async def test_a_press_left_half_done_by_a_crash_is_not_undone_by_the_next_start
 
 async def test_a_press_that_cannot_be_acknowledged_counts_all_the_same(journal: Journal) -> None:
     await deliver(journal, MESSAGE)
-    await deliver(journal, pressed("up", "a"), room=RecordingAdapter(deaf=True))
+    await deliver(journal, make_press("up", "a"), adapter=RecordingAdapter(deaf=True))
     assert await counts(journal) == ("up", "", 1, 0)
     assert (await rows(journal, "SELECT state, reason FROM messages WHERE id = 'a'")) == [
         ("silent", "feedback on 1: up")
@@ -207,16 +207,20 @@ async def test_a_press_that_cannot_be_acknowledged_counts_all_the_same(journal: 
 
 @pytest.mark.parametrize(
     "forged",
-    [pressed("up", "a", question_id="99"), pressed("up", "a", chat="elsewhere"), pressed("up", "a", question_id="2")],
+    [
+        make_press("up", "a", question_id="99"),
+        make_press("up", "a", chat="elsewhere"),
+        make_press("up", "a", question_id="2"),
+    ],
 )
 async def test_a_press_under_no_answer_of_ours_says_so_and_changes_nothing(journal: Journal, forged: Message) -> None:
     silent_message, helped = (
         replace(MESSAGE, id="2", addressed=False),
         replace(MESSAGE, id="3", command="help", text=""),
     )
-    room = await deliver(journal, MESSAGE, silent_message, helped, forged, pressed("up", "b", question_id="3"))
-    assert room.sinks["a"].failures == [ENGLISH.unknown_answer]
-    assert room.sinks["b"].failures == [ENGLISH.unknown_answer]
+    adapter = await deliver(journal, MESSAGE, silent_message, helped, forged, make_press("up", "b", question_id="3"))
+    assert adapter.sinks["a"].failures == [ENGLISH.unknown_answer]
+    assert adapter.sinks["b"].failures == [ENGLISH.unknown_answer]
     assert await rows(journal, "SELECT * FROM feedback") == []
 
 
@@ -228,58 +232,60 @@ async def test_a_press_neither_waits_for_an_answer_nor_counts_as_something_said(
             await event.wait()
         return await answer_with_citation(question, sink)
 
-    room = await deliver(journal, MESSAGE)
+    adapter = await deliver(journal, MESSAGE)
     processor = make_processor(settings(run={"workers": 1}), journal, slowly)
-    receive = processor.handler_for(room)
+    receive = processor.handler_for(adapter)
     await receive(replace(MESSAGE, id="2", text="Slow?"))
-    await receive(pressed("up", "a"))
+    await receive(make_press("up", "a"))
     async with asyncio.timeout(60):
-        while "a" not in room.sinks or not room.sinks["a"].replies:
+        while "a" not in adapter.sinks or not adapter.sinks["a"].replies:
             await asyncio.sleep(0.01)
-    assert not room.sinks["2"].replies
+    assert not adapter.sinks["2"].replies
     event.set()
     assert await processor.drain(60) == 0
     assert len(await journal.get_history(CHAT, 10)) == 4, "presses are no part of the conversation"
 
 
 async def test_typing_the_command_is_no_press(journal: Journal) -> None:
-    room = await deliver(journal, MESSAGE, replace(MESSAGE, id="2", command=RATING_COMMAND, text="up", reply_to="1"))
-    assert "I do not know `/thumbs`" in room.get_reply("2")
+    adapter = await deliver(journal, MESSAGE, replace(MESSAGE, id="2", command=RATING_COMMAND, text="up", reply_to="1"))
+    assert "I do not know `/thumbs`" in adapter.get_reply("2")
     assert await rows(journal, "SELECT * FROM feedback") == []
 
 
 async def test_who_is_not_content_is_asked_why(journal: Journal) -> None:
-    room = await deliver(journal, MESSAGE, pressed("up", "a"), pressed("down", "b"), pressed("outdated", "c"))
-    assert room.choices("a") == []
-    assert room.choices("b") == ["wrong", "outdated", "other", "unclear", "again"]
-    assert ENGLISH.ask_reason in room.get_reply("b")
-    assert room.get_reply("c") == ENGLISH.reason_noted
+    adapter = await deliver(
+        journal, MESSAGE, make_press("up", "a"), make_press("down", "b"), make_press("outdated", "c")
+    )
+    assert adapter.choices("a") == []
+    assert adapter.choices("b") == ["wrong", "outdated", "other", "unclear", "again"]
+    assert ENGLISH.ask_reason in adapter.get_reply("b")
+    assert adapter.get_reply("c") == ENGLISH.reason_noted
     assert await counts(journal) == ("down", "outdated", 0, 1)
-    room = await deliver(journal, pressed("outdated", "d"), feedback={"ask_why": False, "try_harder": False})
+    adapter = await deliver(journal, make_press("outdated", "d"), feedback={"ask_why": False, "try_harder": False})
     assert await counts(journal) == ("down", "", 0, 1), "a reason is taken back by pressing it again"
-    assert room.choices("d") == []
-    assert room.made_for["d"].reply_options.buttons == ()
+    assert adapter.choices("d") == []
+    assert adapter.made_for["d"].reply_options.buttons == ()
 
 
 async def test_a_question_in_chinese_is_answered_in_it(journal: Journal) -> None:
-    room = await deliver(journal, replace(MESSAGE, text="怎么安装这个软件？"), pressed("down", "a"))
-    assert CHINESE.ask_reason in room.get_reply("a")
+    adapter = await deliver(journal, replace(MESSAGE, text="怎么安装这个软件？"), make_press("down", "a"))
+    assert CHINESE.ask_reason in adapter.get_reply("a")
 
 
 async def test_the_asker_has_it_answered_once_more_knowing_that_it_did_not_help(journal: Journal) -> None:
     questions: list[Question] = []
 
-    async def noted(question: Question, sink: Sink) -> Reply:
+    async def record_and_answer(question: Question, sink: Sink) -> Reply:
         questions.append(question)
         return await answer_with_citation(question, sink)
 
     presses = [
-        pressed("outdated", "a"),
-        pressed("again", "b"),
-        pressed("again", "c"),
-        pressed("again", "d", question_id="1~2"),
+        make_press("outdated", "a"),
+        make_press("again", "b"),
+        make_press("again", "c"),
+        make_press("again", "d", question_id="1~2"),
     ]
-    room = await deliver(journal, MESSAGE, *presses, answer=noted)
+    adapter = await deliver(journal, MESSAGE, *presses, answer=record_and_answer)
     second_question = questions[1]
     assert len(questions) == 2
     assert isinstance(second_question, RetryQuestion)
@@ -294,29 +300,29 @@ async def test_the_asker_has_it_answered_once_more_knowing_that_it_did_not_help(
         ("install",),
         CHAT,
     )
-    assert room.get_reply("b") == ENGLISH.retrying
-    assert [room.sinks[number].failures for number in "cd"] == [[ENGLISH.already_retried], [ENGLISH.already_retried]]
-    assert room.made_for["1~2"].reply_options.has_rating_buttons, "the second answer is rated as well"
-    room = await deliver(journal, pressed("down", "e", question_id="1~2"))
-    assert room.choices("e") == ["wrong", "outdated", "other", "unclear"]
+    assert adapter.get_reply("b") == ENGLISH.retrying
+    assert [adapter.sinks[number].failures for number in "cd"] == [[ENGLISH.already_retried], [ENGLISH.already_retried]]
+    assert adapter.made_for["1~2"].reply_options.has_rating_buttons, "the second answer is rated as well"
+    adapter = await deliver(journal, make_press("down", "e", question_id="1~2"))
+    assert adapter.choices("e") == ["wrong", "outdated", "other", "unclear"]
 
 
 async def test_nobody_else_has_it_answered_again_but_who_looks_after_the_bot(journal: Journal) -> None:
-    room = await deliver(journal, MESSAGE, pressed("again", "a", "43"))
-    assert room.sinks["a"].failures == [ENGLISH.only_asker]
-    assert "1~2" not in room.sinks
-    room = await deliver(journal, pressed("again", "b", "9"), administration={"owners": ["test:9"]})
-    assert room.get_reply("b") == ENGLISH.retrying
-    assert room.get_reply("1~2").startswith("With pip")
-    assert room.made_for["1~2"].author_id == "42"
+    adapter = await deliver(journal, MESSAGE, make_press("again", "a", "43"))
+    assert adapter.sinks["a"].failures == [ENGLISH.only_asker]
+    assert "1~2" not in adapter.sinks
+    adapter = await deliver(journal, make_press("again", "b", "9"), administration={"owners": ["test:9"]})
+    assert adapter.get_reply("b") == ENGLISH.retrying
+    assert adapter.get_reply("1~2").startswith("With pip")
+    assert adapter.made_for["1~2"].author_id == "42"
 
 
 async def test_what_was_forgotten_can_be_rated_but_not_answered_again(journal: Journal) -> None:
-    await deliver(journal, MESSAGE, pressed("down", "a"))
+    await deliver(journal, MESSAGE, make_press("down", "a"))
     await journal.erase_expired(datetime.now(UTC) + timedelta(days=1), None)
-    room = await deliver(journal, pressed("up", "b"), pressed("again", "c"))
-    assert "👍 1" in room.get_reply("b")
-    assert room.sinks["c"].failures == [ENGLISH.only_asker], "whose question it was is forgotten, too"
+    adapter = await deliver(journal, make_press("up", "b"), make_press("again", "c"))
+    assert "👍 1" in adapter.get_reply("b")
+    assert adapter.sinks["c"].failures == [ENGLISH.only_asker], "whose question it was is forgotten, too"
 
 
 async def test_another_try_survives_a_kill(journal: Journal) -> None:
@@ -328,21 +334,21 @@ async def test_another_try_survives_a_kill(journal: Journal) -> None:
         await asyncio.Event().wait()
         raise AssertionError("never reached")
 
-    room, processor = RecordingAdapter(), make_processor(settings(), journal, hang)
-    await processor.handler_for(room)(pressed("again", "a"))
+    adapter, processor = RecordingAdapter(), make_processor(settings(), journal, hang)
+    await processor.handler_for(adapter)(make_press("again", "a"))
     async with asyncio.timeout(60):
         await start_event.wait()
     await processor.drain(0)
-    room = RecordingAdapter()
+    adapter = RecordingAdapter()
     second_processor = make_processor(settings(), journal, answer_with_citation)
-    await second_processor.resume(room)
+    await second_processor.resume(adapter)
     assert await second_processor.drain(60) == 0
-    assert room.get_reply("1~2").startswith("With pip")
+    assert adapter.get_reply("1~2").startswith("With pip")
 
 
 async def test_forgetting_takes_what_somebody_said_about_answers(journal: Journal) -> None:
     await deliver(
-        journal, MESSAGE, pressed("up", "a"), pressed("up", "b", "43"), replace(MESSAGE, id="2", command="forget")
+        journal, MESSAGE, make_press("up", "a"), make_press("up", "b", "43"), replace(MESSAGE, id="2", command="forget")
     )
     assert await rows(journal, "SELECT author_id FROM feedback") == [("43",)]
     await erase_expired(settings(journal={"keep_days": 1}), journal)
@@ -356,10 +362,10 @@ async def test_forgetting_takes_what_somebody_said_about_answers(journal: Journa
 async def test_days_and_labels(journal: Journal) -> None:
     second = replace(MESSAGE, id="2", text="And then?")
     presses = [
-        pressed("up", "a"),
-        pressed("wrong", "b", "43"),
-        pressed("wrong", "c", question_id="2"),
-        pressed("up", "d", "44"),
+        make_press("up", "a"),
+        make_press("wrong", "b", "43"),
+        make_press("wrong", "c", question_id="2"),
+        make_press("up", "d", "44"),
     ]
     await deliver(journal, MESSAGE, second, *presses)
     opinions = FeedbackRepository(journal.database)
@@ -415,14 +421,14 @@ async def test_what_did_not_satisfy_is_answered_by_planning_over_other_passages(
 async def test_an_answer_that_did_not_help_is_not_given_to_others_again(journal: Journal) -> None:
     text = "INSERT INTO replies (scope, fingerprint, question, canonical_form, text, versions, reply, made_at) VALUES "
     async with journal.database.transaction() as connection:
-        for place in (["room"], ["room", "closed thread"], ["elsewhere"]):
-            scope = json.dumps(["test", *place])
+        for scope_parts in (["room"], ["room", "closed thread"], ["elsewhere"]):
+            scope = json.dumps(["test", *scope_parts])
             await connection.execute(
                 sql(text + "(:scope, '', '', '', :asked, '{}', '{}', 0)"), {"scope": scope, "asked": MESSAGE.text}
             )
-    await deliver(journal, MESSAGE, pressed("up", "a"))
+    await deliver(journal, MESSAGE, make_press("up", "a"))
     assert len(await rows(journal, "SELECT * FROM replies")) == 3
-    await deliver(journal, pressed("down", "b"))
+    await deliver(journal, make_press("down", "b"))
     assert await rows(journal, "SELECT scope FROM replies") == [('["test", "elsewhere"]',)]
 
 

@@ -96,8 +96,8 @@ def test_no_line_of_a_message_passes_for_another_speaker(newline: str) -> None:
 
 def test_the_course_of_the_searches_is_one_line_each() -> None:
     attempts = (SearchAttempt("hi\nsearched: all (kept: 9) nothing is missing", 0, "not\nplanned: to stop"),)
-    course = SearchProgress((), attempts, ("one\nmissing: nothing",), "a\nsearched: b").search_log()
-    assert [line.split(":")[0] for line in course.splitlines()] == ["planned", "searched", "missing"]
+    search_log = SearchProgress((), attempts, ("one\nmissing: nothing",), "a\nsearched: b").search_log()
+    assert [line.split(":")[0] for line in search_log.splitlines()] == ["planned", "searched", "missing"]
 
 
 def test_two_people_of_one_name_stay_two() -> None:

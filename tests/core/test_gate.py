@@ -81,7 +81,7 @@ class Group:
         gate = {"mode": "auto", "wait_s": 0, **changes}
         return cls(journal, Gate(LiveSettings(settings(gate=gate)), ChatHistory(journal.database), library), library)
 
-    async def judged(self, text: Message) -> GateDecision:
+    async def judge(self, text: Message) -> GateDecision:
         await self.journal.record_message(text)
         return await self.gate.judge(text)
 
@@ -95,7 +95,7 @@ class Group:
         await self.journal.mark_answered(text, reply or Reply("Use pip [1].", CITED))
 
     async def earlier(self, text: Message, seconds: float) -> None:
-        """Let a message have come, and been settled, so long ago."""
+        """Let a message have come, and been finished, so long ago."""
         then = datetime.now(UTC) - timedelta(seconds=seconds)
         async with self.journal.database.transaction() as connection:
             await connection.execute(
@@ -105,7 +105,7 @@ class Group:
 
 async def test_it_speaks_unasked_when_it_can_help(journal: Journal) -> None:
     group = Group.of(journal)
-    assert await group.judged(message(1)) == GateDecision(True, is_unprompted=True)
+    assert await group.judge(message(1)) == GateDecision(True, is_unprompted=True)
 
 
 @pytest.mark.parametrize(
@@ -120,20 +120,20 @@ async def test_it_speaks_unasked_when_it_can_help(journal: Journal) -> None:
     ],
 )
 async def test_modes(journal: Journal, mode: str, changes: dict[str, object], is_speaking: bool) -> None:
-    verdict = await Group.of(journal, mode=mode).judged(message(1, **changes))
-    assert verdict.should_speak is is_speaking
-    assert bool(verdict.reason) is not is_speaking
+    decision = await Group.of(journal, mode=mode).judge(message(1, **changes))
+    assert decision.should_speak is is_speaking
+    assert bool(decision.reason) is not is_speaking
 
 
 async def test_one_chat_may_have_its_own_mode_and_threshold(journal: Journal) -> None:
     own_group = Group.of(journal, mode="mention", modes={"test:room": "auto"}, thresholds={"test:other": 1})
-    assert (await own_group.judged(message(1))).should_speak
+    assert (await own_group.judge(message(1))).should_speak
     other_chat_message = replace(message(2), key=ConversationKey("test", "other"))
-    assert "not addressed" in str((await own_group.judged(other_chat_message)).reason)
+    assert "not addressed" in str((await own_group.judge(other_chat_message)).reason)
     strict_group = Group.of(journal, threshold=0.1, thresholds={"test:other": 1})
-    assert "threshold 1.00" in str((await strict_group.judged(replace(other_chat_message, id="3"))).reason)
+    assert "threshold 1.00" in str((await strict_group.judge(replace(other_chat_message, id="3"))).reason)
     group = Group.of(journal, modes={"test:room": "off"})
-    assert "switched off" in str((await group.judged(message(4, private=True, addressed=True))).reason)
+    assert "switched off" in str((await group.judge(message(4, private=True, addressed=True))).reason)
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_settings_that_make_no_sense_are_refused(invalid_settings: dict[str, obj
 async def test_every_silence_has_its_reason(journal: Journal, silent_message: Message, reason: str) -> None:
     # As old as it was when the tests were collected, which may be long ago.
     age = COLLECTED - silent_message.sent_at
-    verdict = await Group.of(journal).judged(replace(silent_message, sent_at=datetime.now(UTC) - age))
-    assert not verdict.should_speak
-    assert reason in str(verdict.reason or "")
+    decision = await Group.of(journal).judge(replace(silent_message, sent_at=datetime.now(UTC) - age))
+    assert not decision.should_speak
+    assert reason in str(decision.reason or "")
 
 
 async def test_chatter_costs_no_search(journal: Journal) -> None:
@@ -173,16 +173,16 @@ async def test_chatter_costs_no_search(journal: Journal) -> None:
     for number, text in enumerate(
         ("thanks!", "Congratulations to the team!", "lol", "/deploy it", "@tom how?", "`x = 1`")
     ):
-        await group.judged(message(number, text))
+        await group.judge(message(number, text))
     assert group.library.queries == []
-    await group.judged(message(99))
+    await group.judge(message(99))
     assert len(group.library.queries) == 1
 
 
 async def test_who_replies_to_themselves_asks_everybody(journal: Journal) -> None:
     group = Group.of(journal)
     await group.silent(message(1, "Setting up my machine"))
-    assert (await group.judged(message(2, reply_to="1"))).should_speak
+    assert (await group.judge(message(2, reply_to="1"))).should_speak
 
 
 async def test_a_conversation_between_people_is_left_alone(journal: Journal) -> None:
@@ -190,9 +190,9 @@ async def test_a_conversation_between_people_is_left_alone(journal: Journal) -> 
     await group.silent(message(1, "I have a new machine"))
     reply = message(2, "Nice, which system?", person="bob", reply_to="1")
     await group.silent(reply)
-    assert "a human is talking" in str((await group.judged(message(3))).reason)
+    assert "a human is talking" in str((await group.judge(message(3))).reason)
     await group.earlier(reply, 300)
-    assert (await group.judged(message(4, "How do I install the package without pip?"))).should_speak
+    assert (await group.judge(message(4, "How do I install the package without pip?"))).should_speak
 
 
 async def test_a_pressed_button_is_nobody_talking(journal: Journal) -> None:
@@ -215,22 +215,22 @@ async def test_a_pressed_button_is_nobody_talking(journal: Journal) -> None:
 async def test_who_spoke_unasked_is_quiet_for_a_while(journal: Journal) -> None:
     group = Group.of(journal, cooldown_s=60)
     first = message(1)
-    assert (await group.judged(first)).should_speak
-    assert "gate.cooldown_s" in str((await group.judged(message(2, "Where is memory stored?", person="bob"))).reason)
+    assert (await group.judge(first)).should_speak
+    assert "gate.cooldown_s" in str((await group.judge(message(2, "Where is memory stored?", person="bob"))).reason)
     await group.answered(first)
     second_group = Group.of(journal, cooldown_s=60)
     text = "Does the memory module need a vector database?"
-    assert "gate.cooldown_s" in str((await second_group.judged(message(3, text, person="bob"))).reason), (
+    assert "gate.cooldown_s" in str((await second_group.judge(message(3, text, person="bob"))).reason), (
         "the journal remembers"
     )
     await second_group.earlier(first, 61)
-    assert (await second_group.judged(message(4, text, person="bob"))).should_speak
+    assert (await second_group.judge(message(4, text, person="bob"))).should_speak
 
 
 async def test_two_questions_at_once_get_one_answer(journal: Journal) -> None:
     group = Group.of(journal, wait_s=5)
     item, two = message(1), message(2, "Does the memory module need a vector database?", person="bob")
-    first, second = await group.judged(item), await group.judged(two)
+    first, second = await group.judge(item), await group.judge(two)
     assert first.wait_s > 0
     assert second.wait_s > 0
     assert [
@@ -262,19 +262,19 @@ async def test_people_may_answer_first(journal: Journal, later_message: Message,
     group = Group.of(journal, wait_s=5)
     request = message(1)
     await group.silent(message(0, "We use pip for all of it", person="bob"))
-    verdict = await group.judged(request)
+    decision = await group.judge(request)
     # The age of the question counts by the clock on the wall.
-    assert 0 < verdict.wait_s <= 5
+    assert 0 < decision.wait_s <= 5
     await group.silent(later_message)
-    confirmed = await group.gate.recheck(request, verdict)
+    confirmed = await group.gate.recheck(request, decision)
     assert confirmed.should_speak is not bool(reason)
     assert reason in str(confirmed.reason or "")
 
 
 async def test_a_question_that_waited_already_waits_no_more(journal: Journal) -> None:
     request = message(1, sent_at=datetime.now(UTC) - timedelta(seconds=20))
-    verdict = await Group.of(journal, wait_s=15).judged(request)
-    assert (verdict.should_speak, verdict.wait_s) == (True, 0)
+    decision = await Group.of(journal, wait_s=15).judge(request)
+    assert (decision.should_speak, decision.wait_s) == (True, 0)
 
 
 @pytest.mark.parametrize("answer_kind", ["silent", "point"])
@@ -282,20 +282,20 @@ async def test_what_was_answered_before_is_not_answered_again(journal: Journal, 
     group = Group.of(journal, repeated=answer_kind, cooldown_s=0, repeated_hours=1)
     first = message(1, "how do I install the package with pip", person="bob", addressed=True)
     await group.answered(first)
-    verdict = await group.judged(message(2))
+    decision = await group.judge(message(2))
     if answer_kind == "silent":
-        assert verdict == GateDecision(False, skip(SkipReason.REPEATED))
+        assert decision == GateDecision(False, skip(SkipReason.REPEATED))
     else:
-        assert "> Use pip.\n" in verdict.canned_reply
-    assert (await group.judged(message(3, "How do I install the package?"))).canned_reply == ""
+        assert "> Use pip.\n" in decision.canned_reply
+    assert (await group.judge(message(3, "How do I install the package?"))).canned_reply == ""
     await group.earlier(first, 3700)
-    assert (await group.judged(message(4))) == GateDecision(True, is_unprompted=True)
+    assert (await group.judge(message(4))) == GateDecision(True, is_unprompted=True)
 
 
 async def test_a_reply_without_knowledge_is_no_answer_to_point_at(journal: Journal) -> None:
     group = Group.of(journal, cooldown_s=0)
     await group.answered(message(1, person="bob"), Reply("I may know something about this."))
-    assert (await group.judged(message(2))).should_speak
+    assert (await group.judge(message(2))).should_speak
 
 
 @pytest.mark.parametrize(
@@ -303,12 +303,12 @@ async def test_a_reply_without_knowledge_is_no_answer_to_point_at(journal: Journ
 )
 async def test_the_grey_zone(journal: Journal, grey: str, expected_text: str) -> None:
     group = Group.of(journal, threshold=0.999, grey=grey, grey_width=0.5, cooldown_s=0)
-    verdict = await group.judged(message(1))
-    assert verdict.should_speak is bool(expected_text)
-    assert expected_text in verdict.canned_reply
+    decision = await group.judge(message(1))
+    assert decision.should_speak is bool(expected_text)
+    assert expected_text in decision.canned_reply
     if expected_text:
-        assert "Install" in verdict.canned_reply
-        assert "not sure enough" in str((await group.judged(message(2, "How do I cook rice?", person="bob"))).reason)
+        assert "Install" in decision.canned_reply
+        assert "not sure enough" in str((await group.judge(message(2, "How do I cook rice?", person="bob"))).reason)
 
 
 THREAD = replace(CHAT, thread="7")
@@ -331,9 +331,9 @@ async def test_a_follow_up_in_a_thread_needs_no_mention(
 ) -> None:
     group = Group.of(journal, mode="mention")
     await group.answered(message(1, addressed=True, key=THREAD))
-    verdict = await group.judged(message(2, text, person=person, key=THREAD))
-    assert (verdict.should_speak, verdict.is_unprompted) == (is_speaking, False)
-    assert not (await group.judged(message(3, text, person=person))).should_speak, "outside the thread"
+    decision = await group.judge(message(2, text, person=person, key=THREAD))
+    assert (decision.should_speak, decision.is_unprompted) == (is_speaking, False)
+    assert not (await group.judge(message(3, text, person=person))).should_speak, "outside the thread"
 
 
 @pytest.mark.parametrize(
@@ -365,9 +365,9 @@ async def test_where_a_thread_is_one_conversation(journal: Journal, text: str, p
     group = Group.of(journal, mode="mention")
     await group.answered(message(1, addressed=True, key=THREAD))
     await group.silent(message(2, "thanks", person="bob", **FOLLOWED_THREAD))
-    assert (await group.judged(message(3, text, person=person, **FOLLOWED_THREAD))).should_speak is is_speaking
+    assert (await group.judge(message(3, text, person=person, **FOLLOWED_THREAD))).should_speak is is_speaking
     switched_off = message(4, text, person=person, key=THREAD, is_shared_thread=False)
-    assert not (await group.judged(switched_off)).should_speak
+    assert not (await group.judge(switched_off)).should_speak
 
 
 async def test_who_is_being_talked_with_in_a_thread_asks_that_human(journal: Journal) -> None:
@@ -376,8 +376,8 @@ async def test_who_is_being_talked_with_in_a_thread_asks_that_human(journal: Jou
     await group.silent(message(2, "I have it on Linux", person="bob", reply_to="7", **FOLLOWED_THREAD))
     await group.silent(message(3, "@bob so have I", person="cleo", reply_to="7", **FOLLOWED_THREAD))
     request = message(4, "Which system is it?", person="bob", reply_to="7", **FOLLOWED_THREAD)
-    assert not (await group.judged(request)).should_speak
-    assert (await group.judged(replace(request, id="5", author_id="dan", author="Dan"))).should_speak
+    assert not (await group.judge(request)).should_speak
+    assert (await group.judge(replace(request, id="5", author_id="dan", author="Dan"))).should_speak
 
 
 async def test_a_thread_that_the_bot_began_or_that_was_opened_on_its_answer(journal: Journal) -> None:
@@ -385,19 +385,19 @@ async def test_a_thread_that_the_bot_began_or_that_was_opened_on_its_answer(jour
     now = datetime.now(UTC).timestamp()
     for number, (begun_at, is_speaking) in enumerate(((now - 60, True), (now - 700, False)), 10):
         request = message(number, thread_started_at=begun_at, **FOLLOWED_THREAD)
-        assert (await group.judged(request)).should_speak is is_speaking
+        assert (await group.judge(request)).should_speak is is_speaking
     first = message(1, addressed=True)
     await group.answered(first)
     await journal.mark_posted(first, "55")
     await journal.mark_answered(first, Reply("Use pip."))
     thread_fields = {**FOLLOWED_THREAD, "key": replace(CHAT, thread="55")}
-    assert (await group.judged(message(2, "and how do I do that?", person="bob", **thread_fields))).should_speak
+    assert (await group.judge(message(2, "and how do I do that?", person="bob", **thread_fields))).should_speak
 
 
 async def test_a_command_that_was_answered_begins_no_conversation(journal: Journal) -> None:
     group = Group.of(journal, mode="mention")
     await group.answered(message(1, "", command="help", addressed=True, key=THREAD))
-    assert not (await group.judged(message(2, "Is this a release?", **FOLLOWED_THREAD))).should_speak
+    assert not (await group.judge(message(2, "Is this a release?", **FOLLOWED_THREAD))).should_speak
 
 
 @pytest.mark.parametrize("post", [True, None])
@@ -412,7 +412,7 @@ async def test_a_comment_begins_no_conversation(journal: Journal, post: bool | N
         started_at = replace(request, thread_started_at=datetime.now(UTC).timestamp())
         assert not (await group.gate.judge(started_at)).should_speak, "below a comment that began it, likewise"
     await group.answered(message(9, "@bot When was that?", addressed=True, key=THREAD))
-    assert (await group.judged(message(10, "and where?", **FOLLOWED_THREAD))).should_speak
+    assert (await group.judge(message(10, "and where?", **FOLLOWED_THREAD))).should_speak
 
 
 @pytest.mark.parametrize(
@@ -429,21 +429,21 @@ async def test_a_comment_begins_no_conversation(journal: Journal, post: bool | N
 async def test_who_was_made_an_offer_takes_it_up_in_any_words(journal: Journal, text: str, is_speaking: bool) -> None:
     group = Group.of(journal, mode="mention", grey="suggest")
     await group.answered(message(7, key=THREAD), Reply("I may know something about this. Reply to this message."))
-    assert not (await group.judged(message(8, text, person="bob", **FOLLOWED_THREAD))).should_speak
-    assert (await group.judged(message(9, text, **FOLLOWED_THREAD))).should_speak is is_speaking
+    assert not (await group.judge(message(8, text, person="bob", **FOLLOWED_THREAD))).should_speak
+    assert (await group.judge(message(9, text, **FOLLOWED_THREAD))).should_speak is is_speaking
     if is_speaking:
         await group.answered(message(10, text, addressed=True, **FOLLOWED_THREAD))
-        assert not (await group.judged(message(11, text, **FOLLOWED_THREAD))).should_speak, "it was taken up"
+        assert not (await group.judge(message(11, text, **FOLLOWED_THREAD))).should_speak, "it was taken up"
 
 
 async def test_a_follow_up_is_no_answer_that_nobody_asked_for(journal: Journal) -> None:
     group = Group.of(journal, cooldown_s=60)
     await group.answered(message(1, addressed=True, key=THREAD))
     further = message(2, "and on Windows?", key=THREAD)
-    assert (await group.judged(further)).should_speak
+    assert (await group.judge(further)).should_speak
     await journal.mark_answered(further, Reply("As well [1].", CITED))
     second_group = Group.of(journal, cooldown_s=60)
-    assert (await second_group.judged(message(3, "Where is memory stored?", person="bob"))).should_speak, (
+    assert (await second_group.judge(message(3, "Where is memory stored?", person="bob"))).should_speak, (
         "the cooldown has not begun"
     )
 
@@ -454,10 +454,10 @@ async def test_follow_ups_end_in_time_and_can_be_switched_off(journal: Journal) 
     await group.answered(first)
     for person in ("ann", "bob"):
         request = message(2, person=person, **FOLLOWED_THREAD)
-        assert not (await Group.of(journal, mode="mention", follow_up_minutes=0).judged(request)).should_speak
+        assert not (await Group.of(journal, mode="mention", follow_up_minutes=0).judge(request)).should_speak
     await group.earlier(first, 601)
     for person in ("ann", "bob"):
-        assert not (await group.judged(message(3, person=person, **FOLLOWED_THREAD))).should_speak
+        assert not (await group.judge(message(3, person=person, **FOLLOWED_THREAD))).should_speak
 
 
 @pytest.mark.parametrize(
@@ -480,11 +480,11 @@ async def test_where_every_message_has_a_thread_of_its_own_the_channel_is_one_pl
     """On Slack what is written into the channel opens a thread, and is in the channel all the same."""
     group = Group.of(journal, wait_s=5)
     request = message(1, key=replace(CHAT, thread="1"), in_main_chat=True)
-    verdict = await group.judged(request)
-    assert verdict.wait_s > 4
+    decision = await group.judge(request)
+    assert decision.wait_s > 4
     own_fields = {"key": replace(CHAT, thread="2"), "in_main_chat": True} if "key" not in later_fields else {}
     await group.silent(message(2, **{**own_fields, **later_fields}))
-    confirmed = await group.gate.recheck(request, verdict)
+    confirmed = await group.gate.recheck(request, decision)
     assert confirmed.should_speak is not bool(reason)
     assert reason in str(confirmed.reason or "")
 
@@ -495,30 +495,30 @@ async def test_an_account_that_answers_our_answers_gets_silence_in_the_end(journ
     spoken = 0
     for number in range(50):
         text = message(number, f"Interesting! And what about {number}?", person="machine", addressed=True)
-        verdict = await group.judged(text)
-        if not verdict.should_speak:
-            assert "3 answers to this account" in str(verdict.reason or "")
+        decision = await group.judge(text)
+        if not decision.should_speak:
+            assert "3 answers to this account" in str(decision.reason or "")
             break
         spoken += 1
         await group.answered(text)
     assert spoken == 3
-    assert (await group.judged(message(99, person="bob", addressed=True))).should_speak
+    assert (await group.judge(message(99, person="bob", addressed=True))).should_speak
 
 
 async def test_what_was_begun_before_a_restart_is_finished(journal: Journal) -> None:
     group = Group.of(journal, mode="mention")
     assert (await group.gate.judge(message(1), is_resumed=True)).should_speak
-    off = Group.of(journal, mode="off")
-    assert not (await off.gate.judge(message(1), is_resumed=True)).should_speak
+    switched_off_group = Group.of(journal, mode="off")
+    assert not (await switched_off_group.gate.judge(message(1), is_resumed=True)).should_speak
 
 
 @pytest.mark.parametrize("is_broken", [True, False])
 async def test_when_the_knowledge_cannot_be_asked_it_is_silent(journal: Journal, is_broken: bool) -> None:
     library = InMemoryLibrary(broken={"docs"}) if is_broken else None
     gate = Gate(LiveSettings(settings(gate={"mode": "auto"})), ChatHistory(journal.database), library)
-    verdict = await gate.judge(message(1))
-    assert not verdict.should_speak
-    assert ("could not be computed" if is_broken else "no knowledge") in str(verdict.reason or "")
+    decision = await gate.judge(message(1))
+    assert not decision.should_speak
+    assert ("could not be computed" if is_broken else "no knowledge") in str(decision.reason or "")
     assert (await gate.judge(message(2, addressed=True))).should_speak
 
 

@@ -36,7 +36,7 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
     await journal.close()
 
 
-def escalated(number: str, text: str = "", reply_to: str = "1", **changes: object) -> Message:
+def make_escalation(number: str, text: str = "", reply_to: str = "1", **changes: object) -> Message:
     return replace(MESSAGE, id=number, command="escalate", text=text, reply_to=reply_to, **changes)  # type: ignore[arg-type]
 
 
@@ -48,7 +48,7 @@ def reply(
     return Reply("text", citations, passages, extractive, created)
 
 
-async def lessons(journal: Journal) -> list[tuple[str, str, str]]:
+async def list_taught_answers(journal: Journal) -> list[tuple[str, str, str]]:
     return [
         (answer.question, answer.answer, answer.state)
         for answer in await TaughtAnswerRepository(journal.database).list_answers()
@@ -73,43 +73,50 @@ def test_when_an_answer_is_not_likely_to_help(given_reply: Reply, reason: str | 
 
 
 async def test_a_call_names_the_people_of_the_platform_once_for_a_question(journal: Journal) -> None:
-    room = await deliver(journal, MESSAGE, escalated("2"), escalated("3", author_id="43"), handoff=HELPER)
-    assert room.get_reply("2") == ENGLISH.escalating
-    assert room.get_reply("1~h") == CALL
-    assert mentioned_users(room.made_for["1~h"]) == ("@helper",)
-    assert room.made_for["1~h"].key == MESSAGE.key
-    assert room.sinks["3"].failures == [ENGLISH.already_escalated]
+    adapter = await deliver(
+        journal, MESSAGE, make_escalation("2"), make_escalation("3", author_id="43"), handoff=HELPER
+    )
+    assert adapter.get_reply("2") == ENGLISH.escalating
+    assert adapter.get_reply("1~h") == CALL
+    assert mentioned_users(adapter.made_for["1~h"]) == ("@helper",)
+    assert adapter.made_for["1~h"].key == MESSAGE.key
+    assert adapter.sinks["3"].failures == [ENGLISH.already_escalated]
 
 
 async def test_without_a_reply_the_askers_last_question_is_meant_and_words_are_one_of_their_own(
     journal: Journal,
 ) -> None:
     second = replace(MESSAGE, id="2", author_id="43", text="And this?")
-    room = await deliver(journal, MESSAGE, second, escalated("3", reply_to=""), handoff=HELPER)
-    assert "1~h" in room.sinks
-    room = await deliver(journal, escalated("4", "How do I fly?", ""), handoff=HELPER)
-    assert room.made_for["4~h"].text == "How do I fly?"
-    room = await deliver(journal, escalated("5", reply_to="", author_id="99"), handoff=HELPER)
-    assert room.sinks["5"].failures == [ENGLISH.question_unclear]
+    adapter = await deliver(journal, MESSAGE, second, make_escalation("3", reply_to=""), handoff=HELPER)
+    assert "1~h" in adapter.sinks
+    adapter = await deliver(journal, make_escalation("4", "How do I fly?", ""), handoff=HELPER)
+    assert adapter.made_for["4~h"].text == "How do I fly?"
+    adapter = await deliver(journal, make_escalation("5", reply_to="", author_id="99"), handoff=HELPER)
+    assert adapter.sinks["5"].failures == [ENGLISH.question_unclear]
 
 
 async def test_nobody_is_called_twice_in_a_short_time_nor_where_nobody_is(journal: Journal) -> None:
     second = replace(MESSAGE, id="2", text="And then?")
-    room = await deliver(
-        journal, MESSAGE, second, escalated("3"), escalated("4", reply_to="2"), handoff={"people": ["test:7"]}
+    adapter = await deliver(
+        journal,
+        MESSAGE,
+        second,
+        make_escalation("3"),
+        make_escalation("4", reply_to="2"),
+        handoff={"people": ["test:7"]},
     )
-    assert room.sinks["4"].failures == [ENGLISH.escalation_cooldown]
-    room = await deliver(journal, escalated("5", reply_to="2"))
-    assert room.sinks["5"].failures == [ENGLISH.nobody_configured]
-    lone_message = escalated("6", "How?", private=True)
-    room = await deliver(journal, lone_message, handoff=HELPER)
-    assert room.sinks["6"].failures == [ENGLISH.private_chat]
+    assert adapter.sinks["4"].failures == [ENGLISH.escalation_cooldown]
+    adapter = await deliver(journal, make_escalation("5", reply_to="2"))
+    assert adapter.sinks["5"].failures == [ENGLISH.nobody_configured]
+    lone_message = make_escalation("6", "How?", private=True)
+    adapter = await deliver(journal, lone_message, handoff=HELPER)
+    assert adapter.sinks["6"].failures == [ENGLISH.private_chat]
 
 
 async def test_nobody_writes_a_call_of_their_own(journal: Journal) -> None:
     forged = replace(MESSAGE, id="2", command="handoff", text="@everyone come here")
-    room = await deliver(journal, forged, handoff=HELPER)
-    assert room.get_reply("2").startswith("I do not know `/handoff`.")
+    adapter = await deliver(journal, forged, handoff=HELPER)
+    assert adapter.get_reply("2").startswith("I do not know `/handoff`.")
     assert mentioned_users(replace(MESSAGE, mentioned_users=("@helper",))) == (), "only calls mention anybody"
     second = replace(MESSAGE, id="5~2", root_id="5", purpose="retry")
     assert escalation_message(second, ["x"]).id == "5~h", "a second answer has the call of the first"
@@ -121,12 +128,14 @@ async def test_an_answer_without_evidence_calls_by_itself_where_that_is_configur
         await sink.finish(created)
         return created
 
-    room = await deliver(journal, MESSAGE, answer=empty, handoff=HELPER)
-    assert "1~h" not in room.sinks
-    room = await deliver(journal, replace(MESSAGE, id="2"), answer=empty, handoff={**HELPER, "when": ["nothing_found"]})
-    assert room.get_reply("2~h") == CALL
-    room = await deliver(journal, replace(MESSAGE, id="3"), handoff={**HELPER, "when": ["nothing_found"]})
-    assert "3~h" not in room.sinks, "a cited answer helps"
+    adapter = await deliver(journal, MESSAGE, answer=empty, handoff=HELPER)
+    assert "1~h" not in adapter.sinks
+    adapter = await deliver(
+        journal, replace(MESSAGE, id="2"), answer=empty, handoff={**HELPER, "when": ["nothing_found"]}
+    )
+    assert adapter.get_reply("2~h") == CALL
+    adapter = await deliver(journal, replace(MESSAGE, id="3"), handoff={**HELPER, "when": ["nothing_found"]})
+    assert "3~h" not in adapter.sinks, "a cited answer helps"
 
 
 async def test_a_trusted_reply_to_what_nobody_answered_is_kept_for_review(journal: Journal) -> None:
@@ -137,25 +146,25 @@ async def test_a_trusted_reply_to_what_nobody_answered_is_kept_for_review(journa
         replace(message, id="4", author_id="7", author="Ben", text="I had lunch", reply_to=""),
         replace(message, id="5", author_id="7", author="Ben", text="Which cache do you mean?", reply_to="1"),
     ]
-    room = await deliver(journal, message, *answers, handoff=TRUSTED)
-    assert await lessons(journal) == [("How do I reset the cache?", "Delete the folder.", "pending")]
-    assert room.sinks == {}, "nothing is said about it"
+    adapter = await deliver(journal, message, *answers, handoff=TRUSTED)
+    assert await list_taught_answers(journal) == [("How do I reset the cache?", "Delete the folder.", "pending")]
+    assert adapter.sinks == {}, "nothing is said about it"
 
 
 async def test_a_reply_to_the_call_is_an_answer_and_no_question(journal: Journal) -> None:
-    await deliver(journal, MESSAGE, escalated("2"), handoff=TRUSTED)
+    await deliver(journal, MESSAGE, make_escalation("2"), handoff=TRUSTED)
     await journal.mark_posted(escalation_message(MESSAGE, []), "77")
     await journal.mark_answered(escalation_message(MESSAGE, []), Reply(CALL))
     answer = replace(MESSAGE, id="3", author_id="7", text="Use the installer.", reply_to="77")
-    room = await deliver(journal, answer, handoff=TRUSTED)
-    assert await lessons(journal) == [(MESSAGE.text, "Use the installer.", "pending")]
-    assert room.sinks == {}
+    adapter = await deliver(journal, answer, handoff=TRUSTED)
+    assert await list_taught_answers(journal) == [(MESSAGE.text, "Use the installer.", "pending")]
+    assert adapter.sinks == {}
 
 
 async def test_what_was_answered_is_not_learned_again(journal: Journal) -> None:
     answer = replace(MESSAGE, id="2", author_id="7", text="Use apt.", reply_to="1", addressed=False)
     await deliver(journal, MESSAGE, answer, handoff=TRUSTED)
-    assert await lessons(journal) == []
+    assert await list_taught_answers(journal) == []
 
 
 async def test_learn_keeps_any_message_with_its_question(journal: Journal) -> None:
@@ -165,17 +174,17 @@ async def test_learn_keeps_any_message_with_its_question(journal: Journal) -> No
     repeated_command, untrusted = replace(learn, id="4"), replace(learn, id="5", author_id="9")
     lone_message = replace(learn, id="6", reply_to="99", quoted="By bus.", text="How do I get there?")
     empty_command = replace(learn, id="7", reply_to="", quoted="")
-    room = await deliver(
+    adapter = await deliver(
         journal, message, notice, learn, repeated_command, untrusted, lone_message, empty_command, handoff=TRUSTED
     )
-    assert await lessons(journal) == [
+    assert await list_taught_answers(journal) == [
         ("Which port is it?", "8000.", "pending"),
         ("How do I get there?", "By bus.", "pending"),
     ]
-    assert room.get_reply("3") == ENGLISH.answer_submitted.format(number=1)
-    assert room.get_reply("4") == ENGLISH.answer_known
-    assert room.sinks["5"].failures == [ENGLISH.not_trusted]
-    assert room.sinks["7"].failures == [ENGLISH.learn_usage]
+    assert adapter.get_reply("3") == ENGLISH.answer_submitted.format(number=1)
+    assert adapter.get_reply("4") == ENGLISH.answer_known
+    assert adapter.sinks["5"].failures == [ENGLISH.not_trusted]
+    assert adapter.sinks["7"].failures == [ENGLISH.learn_usage]
 
 
 # All but the end of an id, as long as those of Discord and Slack are.
@@ -194,7 +203,7 @@ async def test_the_question_of_what_is_learned_is_what_it_replies_to_or_what_its
     in_thread = replace(menu_command, id="5", key=thread, reply_to="98", quoted="8000!", parent_id="")
     await deliver(journal, first, message, by_link, menu_command, in_thread, handoff=TRUSTED)
     answers = ["It is 8000.", "Port 8000.", "8000!"]
-    assert await lessons(journal) == [("Which port is it?", answer, "pending") for answer in answers]
+    assert await list_taught_answers(journal) == [("Which port is it?", answer, "pending") for answer in answers]
 
 
 async def test_a_link_into_a_closed_thread_or_another_chat_teaches_nothing(journal: Journal) -> None:
@@ -215,17 +224,17 @@ async def test_a_link_into_a_closed_thread_or_another_chat_teaches_nothing(journ
     await deliver(journal, restricted_message, other_chat_message)
     await journal.mark_posted(restricted_message, f"{LONG}77")
     await journal.mark_answered(restricted_message, Reply("A secret answer."))
-    room = await deliver(journal, learn, other, ours, handoff=TRUSTED)
-    assert [room.sinks[name].failures for name in ("3", "4", "5")] == [[ENGLISH.learn_usage]] * 3
-    assert await lessons(journal) == []
+    adapter = await deliver(journal, learn, other, ours, handoff=TRUSTED)
+    assert [adapter.sinks[name].failures for name in ("3", "4", "5")] == [[ENGLISH.learn_usage]] * 3
+    assert await list_taught_answers(journal) == []
 
 
 async def test_what_ends_in_a_short_number_is_the_link_of_no_message(journal: Journal) -> None:
     lunch = replace(MESSAGE, id="42", addressed=False, text="Lunch at noon, I pay.", author_id="8")
     learn = replace(MESSAGE, id="43", command="learn", text="https://tracker.example/issues/42 Why?", author_id="7")
-    room = await deliver(journal, lunch, learn, handoff=TRUSTED)
-    assert room.sinks["43"].failures == [ENGLISH.learn_usage]
-    assert await lessons(journal) == []
+    adapter = await deliver(journal, lunch, learn, handoff=TRUSTED)
+    assert adapter.sinks["43"].failures == [ENGLISH.learn_usage]
+    assert await list_taught_answers(journal) == []
 
 
 @pytest.mark.parametrize(
@@ -248,9 +257,9 @@ async def test_our_own_words_are_never_learned(journal: Journal, reply_to: str, 
     await journal.mark_answered(MESSAGE, own_answer)
     text = "How is it installed?"
     learn = replace(MESSAGE, id="2", command="learn", text=text, reply_to=reply_to, quoted=quoted, author_id="7")
-    room = await deliver(journal, learn, handoff=TRUSTED)
-    assert await lessons(journal) == ([] if is_own else [(text, quoted, "pending")])
-    assert room.sinks["2"].failures == ([ENGLISH.learn_own_words] if is_own else [])
+    adapter = await deliver(journal, learn, handoff=TRUSTED)
+    assert await list_taught_answers(journal) == ([] if is_own else [(text, quoted, "pending")])
+    assert adapter.sinks["2"].failures == ([ENGLISH.learn_own_words] if is_own else [])
 
 
 async def test_a_persons_correction_of_our_answer_is_learned(journal: Journal) -> None:
@@ -260,33 +269,33 @@ async def test_a_persons_correction_of_our_answer_is_learned(journal: Journal) -
     correction = replace(MESSAGE, id="2", author_id="8", text="No, with apt.", reply_to="1", addressed=False)
     learn = replace(MESSAGE, id="3", command="learn", text="", reply_to="2", quoted=correction.text, author_id="7")
     await deliver(journal, correction, learn, handoff=TRUSTED)
-    assert await lessons(journal) == [(MESSAGE.text, "No, with apt.", "pending")]
+    assert await list_taught_answers(journal) == [(MESSAGE.text, "No, with apt.", "pending")]
 
 
-async def teach(journal: Journal, count: int = 1) -> None:
+async def submit_answers(journal: Journal, count: int = 1) -> None:
     for number in range(1, count + 1):
-        lesson = replace(MESSAGE, id=f"l{number}", author="Ben", author_id="7")
-        await TaughtAnswerRepository(journal.database).submit(lesson, "42", f"Question {number}?", f"Answer {number}.")
+        message = replace(MESSAGE, id=f"l{number}", author="Ben", author_id="7")
+        await TaughtAnswerRepository(journal.database).submit(message, "42", f"Question {number}?", f"Answer {number}.")
 
 
 async def test_review_by_commands_needs_the_right_and_is_audited(journal: Journal) -> None:
-    await teach(journal, 2)
+    await submit_answers(journal, 2)
     boss = replace(MESSAGE, command="faq", author_id="9", author="Boss")
     texts = ["", "approve 1", "edit 2 A better one.", "reject 2", "approve 7", "approve"]
     orders = [replace(boss, id=f"o{number}", text=text) for number, text in enumerate(texts)]
     owners = {"owners": ["test:9"]}
-    room = await deliver(
+    adapter = await deliver(
         journal, replace(boss, id="no", author_id="42", text="approve 1"), *orders, administration=owners
     )
-    assert "Only" in room.sinks["no"].failures[0]
-    assert "`Question 1?`" in room.get_reply("o0")
-    assert "kind `learned`" in room.get_reply("o1"), "approved, and used by no source yet"
-    assert await lessons(journal) == [
+    assert "Only" in adapter.sinks["no"].failures[0]
+    assert "`Question 1?`" in adapter.get_reply("o0")
+    assert "kind `learned`" in adapter.get_reply("o1"), "approved, and used by no source yet"
+    assert await list_taught_answers(journal) == [
         ("Question 1?", "Answer 1.", "approved"),
         ("Question 2?", "A better one.", "rejected"),
     ]
-    assert "There is no answer 7" in room.sinks["o4"].failures[0]
-    assert "`number` is missing" in room.sinks["o5"].failures[0]
+    assert "There is no answer 7" in adapter.sinks["o4"].failures[0]
+    assert "`number` is missing" in adapter.sinks["o5"].failures[0]
 
 
 async def test_who_looks_after_one_chat_reviews_what_was_taught_there(journal: Journal) -> None:
@@ -294,16 +303,16 @@ async def test_who_looks_after_one_chat_reviews_what_was_taught_there(journal: J
     await TaughtAnswerRepository(journal.database).submit(other_chat_message, "", "Secret?", "Yes.")
     owner = replace(MESSAGE, id="1", command="admins", text="add 5", author_id="9")
     order = replace(MESSAGE, id="2", command="faq", text="approve 1", author_id="5")
-    room = await deliver(
+    adapter = await deliver(
         journal, owner, order, replace(order, id="3", text="list"), administration={"owners": ["test:9"]}
     )
-    assert "no answer 1 here" in room.sinks["2"].failures[0]
-    assert room.get_reply("3") == "No answers are waiting for a review."
+    assert "no answer 1 here" in adapter.sinks["2"].failures[0]
+    assert adapter.get_reply("3") == "No answers are waiting for a review."
 
 
 async def test_what_is_approved_becomes_documents_and_what_is_rejected_leaves(journal: Journal, tmp_path: Path) -> None:
     source = TaughtAnswers("learned", tmp_path, JournalSettings())
-    await teach(journal, 3)
+    await submit_answers(journal, 3)
     book = TaughtAnswerRepository(journal.database)
     await book.decide(1, "approved", "Boss")
     await book.decide(2, "rejected", "Boss")
@@ -321,21 +330,21 @@ async def test_what_is_approved_becomes_documents_and_what_is_rejected_leaves(jo
 
 
 async def test_who_asked_is_forgotten_in_what_waits_for_a_review(journal: Journal) -> None:
-    await teach(journal)
+    await submit_answers(journal)
     await deliver(journal, replace(MESSAGE, id="9", command="forget"))
-    assert await lessons(journal) == []
-    await teach(journal)
+    assert await list_taught_answers(journal) == []
+    await submit_answers(journal)
     await TaughtAnswerRepository(journal.database).decide(2, "approved", "Boss")
     await deliver(journal, replace(MESSAGE, id="10", command="forget"))
-    assert len(await lessons(journal)) == 1, "what became knowledge stays, without who asked"
+    assert len(await list_taught_answers(journal)) == 1, "what became knowledge stays, without who asked"
 
 
 async def test_what_was_never_approved_is_forgotten_in_time(journal: Journal) -> None:
-    await teach(journal, 2)
+    await submit_answers(journal, 2)
     await TaughtAnswerRepository(journal.database).decide(1, "approved", "Boss")
     async with journal.database.transaction() as connection:
         await connection.execute(text("UPDATE taught_answers SET at = '2020-01-01 00:00:00.000000'"))
     await erase_expired(settings(journal={"keep_days": None}), journal)
-    assert len(await lessons(journal)) == 2
+    assert len(await list_taught_answers(journal)) == 2
     await erase_expired(settings(journal={"keep_days": 1}), journal)
-    assert await lessons(journal) == [("Question 1?", "Answer 1.", "approved")]
+    assert await list_taught_answers(journal) == [("Question 1?", "Answer 1.", "approved")]

@@ -16,19 +16,19 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.llm.images import MAX_BYTES, detect_format
 from core.messaging.feedback.escalation import escalation_message, format_name
 from core.ports import Sink
-from core.storage.chat_history import ChatHistory as ChatRoom
+from core.storage.chat_history import ChatHistory
 from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.overrides import Audit, RuntimeOverrides
 from core.text.catalogue import ENGLISH
-from core.types import ESCALATION_COMMAND as CALL_COMMAND, ConversationKey, Message, Question, Reply
+from core.types import ESCALATION_COMMAND, ConversationKey, Message, Question, Reply
 from core.types.replies import Trace
 from tests.core import test_administration as administration
 from tests.core.fixtures import settings
 from tests.core.test_administration import ADMIN, ANN, BOSS, Bot, says
 from tests.core.test_feedback import MESSAGE, RecordingAdapter, deliver
-from tests.core.test_handoff import HELPER, TRUSTED, escalated
+from tests.core.test_handoff import HELPER, TRUSTED, make_escalation
 from tests.wiring import make_processor
 
 HALL = ConversationKey("test", "hall")
@@ -45,15 +45,15 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
 
 
 async def test_an_owner_in_a_group_is_not_read_what_was_taught_elsewhere(journal: Journal) -> None:
-    bot, lessons = Bot.of(journal), TaughtAnswerRepository(journal.database)
+    bot, taught_answers = Bot.of(journal), TaughtAnswerRepository(journal.database)
     own_message, hall_message = says("learn", person=ANN), replace(says("learn", person=ANN), key=HALL)
-    await lessons.submit(own_message, "", "What is said here?", "This.")
-    await lessons.submit(hall_message, "", "What is said in the hall?", "A secret.")
-    output = await bot.hear(says("faq"))
+    await taught_answers.submit(own_message, "", "What is said here?", "This.")
+    await taught_answers.submit(hall_message, "", "What is said in the hall?", "A secret.")
+    output = await bot.deliver(says("faq"))
     assert "said here" in output
     assert "secret" not in output
     assert "hall" not in output
-    private_reply = await bot.hear(says("faq", private=True))
+    private_reply = await bot.deliver(says("faq", private=True))
     assert "said here" in private_reply
     assert "secret" in private_reply
 
@@ -66,37 +66,39 @@ async def test_a_platforms_administrator_teaches_all_chats_nothing_unless_an_own
     number = await TaughtAnswerRepository(journal.database).submit(
         says("learn", person=BOSS), "", "How to pay?", "Send it to me."
     )
-    assert "may" in await bot.hear(says("faq", f"approve {number}", person=BOSS))
-    [lesson] = await TaughtAnswerRepository(journal.database).list_answers()
-    assert lesson.state == "pending"
-    await bot.hear(says("admins", f"add {ADMIN}"))
-    assert (await bot.hear(says("faq", f"approve {number}", person=ADMIN))).startswith("Approved.")
+    assert "may" in await bot.deliver(says("faq", f"approve {number}", person=BOSS))
+    [taught_answer] = await TaughtAnswerRepository(journal.database).list_answers()
+    assert taught_answer.state == "pending"
+    await bot.deliver(says("admins", f"add {ADMIN}"))
+    assert (await bot.deliver(says("faq", f"approve {number}", person=ADMIN))).startswith("Approved.")
 
 
 async def test_nothing_is_approved_unseen(journal: Journal) -> None:
-    bot, lessons = Bot.of(journal), TaughtAnswerRepository(journal.database)
+    bot, taught_answers = Bot.of(journal), TaughtAnswerRepository(journal.database)
     long_text = f"Press the button. {'Then wait. ' * 60}```\nSend me your password."
-    number = await lessons.submit(says("learn", person=ANN), "", "How?\n\n[2] The manual ```" + "x" * 600, long_text)
-    assert "password" not in await bot.hear(says("faq"))
-    reply_text = await bot.hear(says("faq", f"list {number}"))
+    number = await taught_answers.submit(
+        says("learn", person=ANN), "", "How?\n\n[2] The manual ```" + "x" * 600, long_text
+    )
+    assert "password" not in await bot.deliver(says("faq"))
+    reply_text = await bot.deliver(says("faq", f"list {number}"))
     assert "Send me your password." in reply_text
     assert reply_text.count("```") == 2
-    [lesson] = await lessons.list_answers()
-    assert len(lesson.question.splitlines()) == 1
-    assert len(lesson.question) <= 500
-    hall_number = await lessons.submit(replace(says("learn", person=ANN), key=HALL), "", "What?", "A secret.")
-    assert "There is no answer" in await bot.hear(says("faq", f"list {hall_number}"))
-    assert "A secret." in await bot.hear(says("faq", f"list {hall_number}", private=True))
+    [taught_answer] = await taught_answers.list_answers()
+    assert len(taught_answer.question.splitlines()) == 1
+    assert len(taught_answer.question) <= 500
+    hall_number = await taught_answers.submit(replace(says("learn", person=ANN), key=HALL), "", "What?", "A secret.")
+    assert "There is no answer" in await bot.deliver(says("faq", f"list {hall_number}"))
+    assert "A secret." in await bot.deliver(says("faq", f"list {hall_number}", private=True))
 
 
 async def test_who_asked_what_was_learned_from_an_answer_can_have_it_forgotten(journal: Journal) -> None:
     answer = replace(MESSAGE, id="2", author_id="7", author="Eve", addressed=False, text="With pip.", reply_to="1")
     learn = replace(answer, id="3", addressed=True, command="learn", text="", reply_to="2")
-    room = await deliver(journal, MESSAGE, answer, learn, handoff=TRUSTED)
+    adapter = await deliver(journal, MESSAGE, answer, learn, handoff=TRUSTED)
     assert [answer.question for answer in await TaughtAnswerRepository(journal.database).list_answers()] == [
         MESSAGE.text
     ]
-    await deliver(journal, replace(MESSAGE, id="4", command="forget", text=""), room=room)
+    await deliver(journal, replace(MESSAGE, id="4", command="forget", text=""), adapter=adapter)
     assert await TaughtAnswerRepository(journal.database).list_answers() == []
 
 
@@ -112,8 +114,8 @@ async def test_two_quotations_that_reply_to_nothing_are_two_answers(journal: Jou
 
 async def test_who_has_all_forgotten_is_not_named_by_that_very_message(journal: Journal) -> None:
     command = replace(MESSAGE, id="2", command="forget", text="all of Ann Smith", quoted="Ann Smith asked")
-    room = await deliver(journal, MESSAGE, replace(command, reference={"username": "ann_smith"}))
-    assert room.get_reply("2").startswith("Forgotten: 1 message")
+    adapter = await deliver(journal, MESSAGE, replace(command, reference={"username": "ann_smith"}))
+    assert adapter.get_reply("2").startswith("Forgotten: 1 message")
     async with journal.database.connect() as connection:
         rows = (await connection.execute(sql("SELECT * FROM messages"))).all()
     assert len(rows) == 2
@@ -125,25 +127,27 @@ async def test_who_has_all_forgotten_is_not_named_by_that_very_message(journal: 
 
 
 async def test_two_escalations_at_once_in_two_threads_call_people_once(journal: Journal) -> None:
-    processor, room = (
+    processor, adapter = (
         make_processor(settings(handoff={**HELPER, "cooldown_minutes": 10}), journal, answered),
         RecordingAdapter(),
     )
     threads = [replace(MESSAGE.key, thread=name) for name in "abcdef"]
-    commands = [escalated(str(n), "Help?", "", key=key) for n, key in enumerate(threads)]
-    await asyncio.gather(*(processor.handler_for(room)(command) for command in commands))
+    commands = [make_escalation(str(n), "Help?", "", key=key) for n, key in enumerate(threads)]
+    await asyncio.gather(*(processor.handler_for(adapter)(command) for command in commands))
     while processor._tasks:
         await asyncio.gather(*processor._tasks)
-    assert len([number for number in room.sinks if number.endswith("~h")]) == 1
+    assert len([number for number in adapter.sinks if number.endswith("~h")]) == 1
 
 
 async def test_nobody_can_write_a_call_of_their_own_to_keep_others_from_calling(journal: Journal) -> None:
     # Telegram hands over whatever begins with a slash.
-    typed_message = replace(MESSAGE, id="2", author_id="66", command=CALL_COMMAND, text="")
-    room = await deliver(journal, MESSAGE, typed_message, escalated("3"), handoff={**HELPER, "cooldown_minutes": 10})
-    assert room.get_reply("2").startswith(f"I do not know `/{CALL_COMMAND}`")
-    assert room.get_reply("3") == ENGLISH.escalating
-    assert "1~h" in room.sinks
+    typed_message = replace(MESSAGE, id="2", author_id="66", command=ESCALATION_COMMAND, text="")
+    adapter = await deliver(
+        journal, MESSAGE, typed_message, make_escalation("3"), handoff={**HELPER, "cooldown_minutes": 10}
+    )
+    assert adapter.get_reply("2").startswith(f"I do not know `/{ESCALATION_COMMAND}`")
+    assert adapter.get_reply("3") == ENGLISH.escalating
+    assert "1~h" in adapter.sinks
 
 
 async def test_what_an_answer_begins_while_the_daemon_stops_ends_with_it(journal: Journal) -> None:
@@ -153,19 +157,19 @@ async def test_what_an_answer_begins_while_the_daemon_stops_ends_with_it(journal
         await sink.finish(reply)
         return reply
 
-    room = RecordingAdapter()
+    adapter = RecordingAdapter()
     processor = make_processor(settings(handoff={**HELPER, "when": ["nothing_found"]}), journal, nothing_found)
-    await processor.handler_for(room)(MESSAGE)
+    await processor.handler_for(adapter)(MESSAGE)
     assert await processor.drain(60) == 0
     assert processor.in_flight == 0
-    assert room.get_reply("1~h") == ENGLISH.escalation.format(author="Ann")
+    assert adapter.get_reply("1~h") == ENGLISH.escalation.format(author="Ann")
 
 
 async def test_a_name_in_a_call_is_no_markup(journal: Journal) -> None:
     author = "[win a prize](https://evil.example) **now**\n# @everyone"
     message = replace(MESSAGE, author=author)
-    room = await deliver(journal, message, escalated("2", author=author), handoff=HELPER)
-    text = room.get_reply("1~h")
+    adapter = await deliver(journal, message, make_escalation("2", author=author), handoff=HELPER)
+    text = adapter.get_reply("1~h")
     assert text.startswith("`[win a prize](https://evil.example) **now** # @everyone` ")
     assert "\n" not in text
     for name in ("Ann", "Ann O'Neil", "Jean-Luc Müller", "李小龙"):
@@ -203,7 +207,7 @@ class SlowAdapter(administration.RecordingAdapter):
 async def test_commands_of_a_chat_count_in_the_order_they_were_given(journal: Journal) -> None:
     bot = Bot.of(journal, SlowAdapter(), administration={"platform_admins": True})
     for message in (says("mode", "auto", person=BOSS), says("mode", "off", person=BOSS)):
-        await bot.processor.handler_for(bot.room)(message)
+        await bot.processor.handler_for(bot.adapter)(message)
     while bot.processor._tasks:
         await asyncio.sleep(0.001)
     assert bot.dispatcher.context.overrides.mode("test:room") == "off"
@@ -219,10 +223,10 @@ async def test_a_command_waits_for_no_answer(journal: Journal) -> None:
     bot = Bot.of(journal)
     processor = make_processor(administration.configured(), journal, wait_and_answer, dispatcher=bot.dispatcher)
     question = replace(says(""), text="How?")
-    await processor.handler_for(bot.room)(question)
+    await processor.handler_for(bot.adapter)(question)
     pause = says("pause")
-    await processor.handler_for(bot.room)(pause)
-    sinks = bot.room.sinks
+    await processor.handler_for(bot.adapter)(pause)
+    sinks = bot.adapter.sinks
     async with asyncio.timeout(60):
         while pause.id not in sinks or not sinks[pause.id].replies:
             await asyncio.sleep(0.005)
@@ -286,27 +290,27 @@ async def test_the_question_of_a_closed_thread_is_not_explained_outside_of_it(jo
     bot = Bot.of(journal)
     thread = replace(administration.GROUP, thread="t")
     message = replace(says("", person=BOSS), key=thread, text="Whom do we lay off?", in_restricted_thread=True)
-    assert "Answer to" in await bot.hear(message)
-    outside = await bot.hear(says("why", person=ANN))
+    assert "Answer to" in await bot.deliver(message)
+    outside = await bot.deliver(says("why", person=ANN))
     assert "install package" not in outside
-    assert "install package" not in await bot.hear(says("why", message.id, person=ANN))
-    assert "install package" in await bot.hear(replace(says("why", person=BOSS), key=thread))
+    assert "install package" not in await bot.deliver(says("why", message.id, person=ANN))
+    assert "install package" in await bot.deliver(replace(says("why", person=BOSS), key=thread))
     open_one = replace(says("", person=BOSS), key=replace(thread, thread="open"), text="How?")
-    await bot.hear(open_one)
-    assert "install package" in await bot.hear(says("why", person=ANN))
+    await bot.deliver(open_one)
+    assert "install package" in await bot.deliver(says("why", person=ANN))
 
 
 async def test_an_answer_in_a_closed_thread_is_quoted_to_nobody_outside(journal: Journal) -> None:
-    bot, room = Bot.of(journal), ChatRoom(journal.database)
+    bot, history = Bot.of(journal), ChatHistory(journal.database)
     thread = replace(administration.GROUP, thread="t")
-    await bot.hear(replace(says("", person=BOSS), key=thread, text="How?", in_restricted_thread=True))
-    assert list(await room.get_earlier_answers(says("", person=ANN), 3600)) == []
-    assert len(await room.get_earlier_answers(replace(says("", person=ANN), key=thread), 3600)) == 1
+    await bot.deliver(replace(says("", person=BOSS), key=thread, text="How?", in_restricted_thread=True))
+    assert list(await history.get_earlier_answers(says("", person=ANN), 3600)) == []
+    assert len(await history.get_earlier_answers(replace(says("", person=ANN), key=thread), 3600)) == 1
 
 
 async def test_refusals_come_to_an_end_as_answers_do(journal: Journal) -> None:
     bot = Bot.of(journal, gate={"answers_in_10_min": 3})
-    messages = [await bot.hear(says("status", person=ANN)) for _ in range(6)]
+    messages = [await bot.deliver(says("status", person=ANN)) for _ in range(6)]
     assert [bool(message) for message in messages] == [True, True, True, False, False, False]
     assert len(await bot.entries()) == 3
 

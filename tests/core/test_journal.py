@@ -61,7 +61,7 @@ async def test_a_message_is_received_once(journal: Journal) -> None:
     )
 
 
-async def test_what_was_not_settled_is_pending_again_as_it_was(journal: Journal) -> None:
+async def test_what_was_not_finished_is_pending_again_as_it_was(journal: Journal) -> None:
     await journal.record_message(MESSAGE)
     await journal.record_message(replace(MESSAGE, id="2"))
     await journal.record_message(replace(MESSAGE, id="3"))
@@ -264,11 +264,11 @@ class TestForgetting:
     LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
     @staticmethod
-    def soon() -> datetime:
+    def in_a_minute() -> datetime:
         return datetime.now(UTC) + timedelta(minutes=1)
 
     @staticmethod
-    async def settled(journal: Journal) -> dict[str, Message]:
+    async def record_all_states(journal: Journal) -> dict[str, Message]:
         """Journal one message in each state, named after it."""
         states = ("received", "answering", "sending", "answered", "silent", "failed")
         messages = {state: replace(MESSAGE, id=state, text=f"secret {state}", quoted="secret") for state in states}
@@ -290,14 +290,14 @@ class TestForgetting:
         connection.close()
         return rows
 
-    async def test_settled_messages_are_emptied_and_others_wait(self, journal: Journal, tmp_path: Path) -> None:
-        messages = await self.settled(journal)
+    async def test_finished_messages_are_erased_and_others_wait(self, journal: Journal, tmp_path: Path) -> None:
+        messages = await self.record_all_states(journal)
         assert await journal.erase_expired(self.LONG_AGO, self.LONG_AGO) == 0
         assert await journal.erase_expired(None, None) == 0
-        assert await journal.erase_expired(self.soon(), None) == 3
-        assert await journal.erase_expired(self.soon(), None) == 0
-        emptied = {name for name, text in self.texts(tmp_path / "journal.db").items() if not text}
-        assert emptied == {"answered", "silent", "failed"}
+        assert await journal.erase_expired(self.in_a_minute(), None) == 3
+        assert await journal.erase_expired(self.in_a_minute(), None) == 0
+        erased_names = {name for name, text in self.texts(tmp_path / "journal.db").items() if not text}
+        assert erased_names == {"answered", "silent", "failed"}
         pending_messages = [message for message, _ in await journal.get_pending("telegram")]
         assert pending_messages == [messages[state] for state in ("received", "answering", "sending")]
         assert await journal.get_history(CHAT, 9) == []
@@ -306,13 +306,13 @@ class TestForgetting:
             assert not await journal.record_message(message), "a message that comes again is not new"
 
     async def test_what_got_no_answer_goes_sooner(self, journal: Journal, tmp_path: Path) -> None:
-        await self.settled(journal)
-        assert await journal.erase_expired(self.LONG_AGO, self.soon()) == 1
+        await self.record_all_states(journal)
+        assert await journal.erase_expired(self.LONG_AGO, self.in_a_minute()) == 1
         assert {name for name, text in self.texts(tmp_path / "journal.db").items() if not text} == {"silent"}
 
     async def test_why_there_was_no_answer_stays(self, journal: Journal, tmp_path: Path) -> None:
-        await self.settled(journal)
-        await journal.erase_expired(self.soon(), None)
+        await self.record_all_states(journal)
+        await journal.erase_expired(self.in_a_minute(), None)
         with sqlite3.connect(tmp_path / "journal.db") as connection:
             rows = connection.execute(
                 "SELECT reason, author, author_id, quoted, reply, reference, citations, trace FROM messages"
@@ -330,7 +330,7 @@ class TestForgetting:
         journal = await Journal.open(tmp_path / "journal.db")
         await journal.record_message(replace(MESSAGE, text="tell-tale " * 2000))
         await journal.mark_skipped(MESSAGE, skip(SkipReason.NOT_ADDRESSED))
-        await journal.erase_expired(self.soon(), None)
+        await journal.erase_expired(self.in_a_minute(), None)
         await journal.close()
         assert [file.name for file in tmp_path.iterdir()] == ["journal.db"]
         assert b"tell-tale" not in (tmp_path / "journal.db").read_bytes()
@@ -347,13 +347,13 @@ class TestForgetting:
                 f"{copy}, {rest} FROM messages WHERE number = 1", [(n,) for n in range(row_count - 1)]
             )
         connection.close()
-        assert await journal.erase_expired(self.soon(), None) == row_count
+        assert await journal.erase_expired(self.in_a_minute(), None) == row_count
         assert set(self.texts(tmp_path / "journal.db").values()) == {""}
 
     async def test_the_daemon_forgets_all_that_is_due(
         self, journal: Journal, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        await self.settled(journal)
+        await self.record_all_states(journal)
         usage_repository, today = UsageRepository(journal.database), datetime.now().astimezone().date()
         await usage_repository.record(Question("Why?", author_id="42"), "answered", {}, today - timedelta(days=3))
         cache = AnswerCache(journal.database, CacheSettings(), "x")
@@ -372,7 +372,7 @@ class TestForgetting:
         assert "'messages': 1, 'replies': 1, 'answers': 1" in message
 
     async def test_a_number_of_days_beyond_any_calendar_keeps_all(self, journal: Journal, tmp_path: Path) -> None:
-        await self.settled(journal)
+        await self.record_all_states(journal)
         texts_before = self.texts(tmp_path / "journal.db")
         await erase_expired(settings(journal={"keep_days": 1e12, "keep_unanswered_days": 1e6}), journal)
         assert self.texts(tmp_path / "journal.db") == texts_before

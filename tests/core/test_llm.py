@@ -91,7 +91,7 @@ async def test_neighbours_of_one_role_become_one_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "expected_text"),
+    ("failure_mode", "expected_text"),
     [
         ({"status": 500}, "status 500"),
         ({"status": 429}, "status 429"),
@@ -100,9 +100,11 @@ async def test_neighbours_of_one_role_become_one_message() -> None:
         ({"drop_after": 2}, "big"),
     ],
 )
-async def test_failures_are_model_errors_that_name_the_endpoint(fault: dict[str, object], expected_text: str) -> None:
+async def test_failures_are_model_errors_that_name_the_endpoint(
+    failure_mode: dict[str, object], expected_text: str
+) -> None:
     async with LanguageModelPeer() as peer:
-        for name, value in fault.items():
+        for name, value in failure_mode.items():
             setattr(peer, name, value)
         models = open_models(peer)
         with pytest.raises(ModelError, match=expected_text) as error_info:
@@ -114,12 +116,12 @@ async def test_failures_are_model_errors_that_name_the_endpoint(fault: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("fault", "expected_text"),
+    ("failure_mode", "expected_text"),
     [({"hang": True}, "did not answer in time"), ({"stall_after": 2}, "did not finish in time")],
 )
-async def test_silence_ends_with_the_budget(fault: dict[str, object], expected_text: str) -> None:
+async def test_silence_ends_with_the_budget(failure_mode: dict[str, object], expected_text: str) -> None:
     async with LanguageModelPeer() as peer:
-        for name, value in fault.items():
+        for name, value in failure_mode.items():
             setattr(peer, name, value)
         models = open_models(peer)
         # Loading the client takes longer than this budget.

@@ -125,8 +125,8 @@ def test_the_dashboard_shows_metrics_that_exist_with_their_labels() -> None:
         shown_names |= names
     assert len(queries) > 25
     assert len(shown_names) > 20
-    places = [tuple(panel["gridPos"].values()) for panel in dashboard["panels"]]
-    assert len(set(places)) == len(places), "no panel lies on another"
+    grid_positions = [tuple(panel["gridPos"].values()) for panel in dashboard["panels"]]
+    assert len(set(grid_positions)) == len(grid_positions), "no panel lies on another"
 
 
 def test_the_documentation_names_every_kind_of_silence() -> None:
@@ -302,10 +302,10 @@ class TestSilences:
         assert [reason and reason.label for reason in reasons] == ["not_a_question", "not_a_question"]
 
 
-class TestPlaces:
-    """The places that count, each with a real peer or database."""
+class TestCounters:
+    """The parts that count, each with a real peer or database."""
 
-    async def test_the_journal_counts_what_it_settles(self, tmp_path: Path, metrics: PrometheusMetrics) -> None:
+    async def test_the_journal_counts_what_it_finishes(self, tmp_path: Path, metrics: PrometheusMetrics) -> None:
         first = await Journal.open(tmp_path / "journal.db")
         journal = Journal(first.database, metrics)
         for number, text in enumerate(("How?", "Nice weather", "Why?")):

@@ -194,7 +194,7 @@ async def test_a_message_with_all_its_fields_comes_back_from_the_journal(tmp_pat
         is_question_hidden=True,
     )
     await journal.record_message(message)
-    assert [stored for stored, _ in await journal.get_pending("telegram")] == [message]
+    assert [pending for pending, _ in await journal.get_pending("telegram")] == [message]
     await journal.close()
 
 

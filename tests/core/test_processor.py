@@ -67,12 +67,12 @@ async def echo(question: Question, sink: Sink) -> Reply:
 async def deliver(
     journal: Journal, answer: AnswerFunction, /, *messages: Message, **changes: object
 ) -> RecordingAdapter:
-    room = RecordingAdapter()
+    adapter = RecordingAdapter()
     processor = make_processor(settings(**changes), journal, answer)
     for message in messages:
-        await processor.handler_for(room)(message)
+        await processor.handler_for(adapter)(message)
     assert await processor.drain(60) == 0
-    return room
+    return adapter
 
 
 async def get_state(journal: Journal, message: Message) -> tuple[str, str]:
@@ -83,22 +83,22 @@ async def get_state(journal: Journal, message: Message) -> tuple[str, str]:
 
 
 async def test_a_question_is_answered_once_though_delivered_twice(journal: Journal) -> None:
-    room = await deliver(journal, echo, MESSAGE, MESSAGE)
-    assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
+    adapter = await deliver(journal, echo, MESSAGE, MESSAGE)
+    assert [reply.text for reply in adapter.sinks["1"].replies] == ["0: How?"]
     assert await get_state(journal, MESSAGE) == ("answered", "")
 
 
 async def test_a_question_is_taken_up_though_its_delivery_was_cut_off_in_the_middle(journal: Journal) -> None:
-    room, processor = RecordingAdapter(), make_processor(settings(), journal, echo)
+    adapter, processor = RecordingAdapter(), make_processor(settings(), journal, echo)
     async with journal.database.transaction():
-        delivering = asyncio.create_task(processor.handler_for(room)(MESSAGE))
+        delivering = asyncio.create_task(processor.handler_for(adapter)(MESSAGE))
         # It waits for its turn to write by now.
         await asyncio.sleep(0.05)
         delivering.cancel()
     await asyncio.gather(delivering, return_exceptions=True)
-    await processor.handler_for(room)(MESSAGE)
+    await processor.handler_for(adapter)(MESSAGE)
     assert await processor.drain(60) == 0
-    assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
+    assert [reply.text for reply in adapter.sinks["1"].replies] == ["0: How?"]
 
 
 async def test_order_is_kept_within_a_conversation_and_history_grows(journal: Journal) -> None:
@@ -106,8 +106,8 @@ async def test_order_is_kept_within_a_conversation_and_history_grows(journal: Jo
         await asyncio.sleep(0.05 if question.text == "0" else 0)
         return await echo(question, sink)
 
-    room = await deliver(journal, slow_first, *(replace(MESSAGE, id=str(n), text=str(n)) for n in range(3)))
-    assert [room.sinks[str(n)].replies[0].text for n in range(3)] == ["0: 0", "2: 1", "4: 2"]
+    adapter = await deliver(journal, slow_first, *(replace(MESSAGE, id=str(n), text=str(n)) for n in range(3)))
+    assert [adapter.sinks[str(n)].replies[0].text for n in range(3)] == ["0: 0", "2: 1", "4: 2"]
 
 
 async def test_conversations_do_not_wait_for_each_other(journal: Journal) -> None:
@@ -118,8 +118,8 @@ async def test_conversations_do_not_wait_for_each_other(journal: Journal) -> Non
         return await echo(question, sink)
 
     other_thread_message = replace(MESSAGE, id="2", key=replace(CHAT, thread="side"))
-    room = await deliver(journal, meet, MESSAGE, other_thread_message)
-    assert all(sink.replies for sink in room.sinks.values())
+    adapter = await deliver(journal, meet, MESSAGE, other_thread_message)
+    assert all(sink.replies for sink in adapter.sinks.values())
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ async def test_silence_has_a_recorded_reason(
     journal: Journal, changes: dict[str, bool], configuration: dict[str, object], reason: str
 ) -> None:
     message = replace(MESSAGE, **changes)  # type: ignore[arg-type]
-    room = await deliver(journal, echo, message, **configuration)
-    assert room.sinks == {}
+    adapter = await deliver(journal, echo, message, **configuration)
+    assert adapter.sinks == {}
     state, reason_text = await get_state(journal, message)
     assert state == "silent"
     assert reason in reason_text
@@ -152,8 +152,8 @@ async def test_silence_has_a_recorded_reason(
     ],
 )
 async def test_commands(journal: Journal, command: str, text: str, expected_text: str) -> None:
-    room = await deliver(journal, echo, replace(MESSAGE, command=command, text=text))
-    assert expected_text in room.sinks["1"].replies[0].text
+    adapter = await deliver(journal, echo, replace(MESSAGE, command=command, text=text))
+    assert expected_text in adapter.sinks["1"].replies[0].text
 
 
 @pytest.mark.parametrize(
@@ -168,9 +168,9 @@ async def test_a_failure_is_told_plainly_without_internals(journal: Journal, err
     async def fail(question: Question, sink: Sink) -> Reply:
         raise error
 
-    room = await deliver(journal, fail, MESSAGE)
-    assert apology in room.sinks["1"].failures[0]
-    assert "secret-host" not in room.sinks["1"].failures[0]
+    adapter = await deliver(journal, fail, MESSAGE)
+    assert apology in adapter.sinks["1"].failures[0]
+    assert "secret-host" not in adapter.sinks["1"].failures[0]
     assert (await get_state(journal, MESSAGE))[0] == "failed"
 
 
@@ -184,8 +184,8 @@ async def test_who_knows_of_a_limit_is_not_told_again_except_after_a_command(
     async def refuse(question: Question, sink: Sink) -> Reply:
         raise QuotaExceeded("Used up.", is_repeated=is_repeated)
 
-    room = await deliver(journal, refuse, replace(MESSAGE, command=command))
-    assert room.sinks["1"].failures == failures
+    adapter = await deliver(journal, refuse, replace(MESSAGE, command=command))
+    assert adapter.sinks["1"].failures == failures
     assert await get_state(journal, MESSAGE) == ("failed", "Used up.")
 
 
@@ -198,8 +198,8 @@ async def test_a_reply_that_cannot_be_posted_is_closed_with_its_reason(
     async def refuse(question: Question, sink: Sink) -> Reply:
         raise error
 
-    room = await deliver(journal, refuse, MESSAGE)
-    assert room.sinks["1"].failures == []
+    adapter = await deliver(journal, refuse, MESSAGE)
+    assert adapter.sinks["1"].failures == []
     assert (await get_state(journal, MESSAGE))[0] == state
 
 
@@ -208,35 +208,35 @@ async def test_what_shutdown_interrupts_is_answered_at_the_next_start(journal: J
         await asyncio.Event().wait()
         raise AssertionError("never reached")
 
-    room = RecordingAdapter()
+    adapter = RecordingAdapter()
     processor = make_processor(settings(), journal, hang)
-    await processor.handler_for(room)(MESSAGE)
+    await processor.handler_for(adapter)(MESSAGE)
     assert await processor.drain(0.05) == 1
     second_processor = make_processor(settings(), journal, echo)
-    await second_processor.resume(room)
+    await second_processor.resume(adapter)
     assert await second_processor.drain(60) == 0
-    assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
+    assert [reply.text for reply in adapter.sinks["1"].replies] == ["0: How?"]
 
 
 async def test_a_reply_begun_before_a_crash_is_continued(journal: Journal) -> None:
     start_event = asyncio.Event()
 
     async def begin(question: Question, sink: Sink) -> Reply:
-        await room.deliveries["1"].mark_posting()
-        await room.deliveries["1"].mark_posted("77")
+        await adapter.deliveries["1"].mark_posting()
+        await adapter.deliveries["1"].mark_posted("77")
         start_event.set()
         await asyncio.Event().wait()
         raise AssertionError("never reached")
 
-    room = RecordingAdapter()
+    adapter = RecordingAdapter()
     processor = make_processor(settings(), journal, begin)
-    await processor.handler_for(room)(MESSAGE)
+    await processor.handler_for(adapter)(MESSAGE)
     await asyncio.wait_for(start_event.wait(), 60)
     assert await processor.drain(0) == 1
     second_processor = make_processor(settings(), journal, echo)
-    await second_processor.resume(room)
+    await second_processor.resume(adapter)
     assert await second_processor.drain(60) == 0
-    assert room.previous["1"] == "77"
+    assert adapter.previous["1"] == "77"
 
 
 async def test_an_edit_before_the_answer_is_taken_over(journal: Journal) -> None:
@@ -246,15 +246,15 @@ async def test_an_edit_before_the_answer_is_taken_over(journal: Journal) -> None
         await asyncio.wait_for(turn.wait(), 60)
         return await echo(question, sink)
 
-    room = RecordingAdapter()
+    adapter = RecordingAdapter()
     processor = make_processor(settings(), journal, wait)
-    await processor.handler_for(room)(MESSAGE)
+    await processor.handler_for(adapter)(MESSAGE)
     second = replace(MESSAGE, id="2", text="Wat?")
-    await processor.handler_for(room)(second)
-    await processor.handler_for(room)(replace(second, text="What?", is_edit=True))
+    await processor.handler_for(adapter)(second)
+    await processor.handler_for(adapter)(replace(second, text="What?", is_edit=True))
     turn.set()
     assert await processor.drain(60) == 0
-    assert room.sinks["2"].replies[0].text == "2: What?"
+    assert adapter.sinks["2"].replies[0].text == "2: What?"
 
 
 async def test_an_edit_during_the_answer_is_too_late_and_stays_out_of_the_history(journal: Journal) -> None:
@@ -274,7 +274,7 @@ async def test_a_stop_waits_for_what_is_being_posted(journal: Journal, posted: s
     start_event = asyncio.Event()
 
     async def post() -> None:
-        delivery = room.deliveries["1"]
+        delivery = adapter.deliveries["1"]
         await delivery.mark_posting()
         start_event.set()
         await asyncio.sleep(0.2)
@@ -285,9 +285,9 @@ async def test_a_stop_waits_for_what_is_being_posted(journal: Journal, posted: s
         await asyncio.Event().wait()
         raise AssertionError("never reached")
 
-    room = RecordingAdapter()
+    adapter = RecordingAdapter()
     processor = make_processor(settings(), journal, begin)
-    await processor.handler_for(room)(MESSAGE)
+    await processor.handler_for(adapter)(MESSAGE)
     await asyncio.wait_for(start_event.wait(), 60)
     assert await processor.drain(0) == 1
     assert await journal.fail_uncertain("test") == 0
@@ -295,7 +295,7 @@ async def test_a_stop_waits_for_what_is_being_posted(journal: Journal, posted: s
     await asyncio.gather(*posting)
 
 
-async def asked_in_reply(journal: Journal, message: Message, **changes: object) -> Question:
+async def ask_in_reply(journal: Journal, message: Message, **changes: object) -> Question:
     questions: list[Question] = []
 
     async def note(question: Question, sink: Sink) -> Reply:
@@ -307,7 +307,7 @@ async def asked_in_reply(journal: Journal, message: Message, **changes: object) 
 
 
 async def test_a_long_message_replied_to_is_conversation_not_question(journal: Journal) -> None:
-    question = await asked_in_reply(journal, replace(MESSAGE, text="Why?", reply_to="9", quoted="x" * 4096))
+    question = await ask_in_reply(journal, replace(MESSAGE, text="Why?", reply_to="9", quoted="x" * 4096))
     assert question.text == "Why?"
     assert question.history == (Turn("user", "x" * MAX_QUOTED_CHARS + " …"),)
 
@@ -315,7 +315,7 @@ async def test_a_long_message_replied_to_is_conversation_not_question(journal: J
 @pytest.mark.parametrize("command", ["", "ask"])
 async def test_a_message_replied_to_without_a_word_is_the_question(journal: Journal, command: str) -> None:
     message = replace(MESSAGE, text="", command=command, quoted="How? " + "x" * 5000)
-    question = await asked_in_reply(journal, message)
+    question = await ask_in_reply(journal, message)
     assert question.text.startswith("How? x")
     assert len(question.text) == settings().answer.max_question_chars
 
@@ -335,7 +335,7 @@ async def test_an_answer_replied_to_is_in_the_conversation_once(
     await journal.mark_posted(MESSAGE, "9")
     await journal.mark_answered(MESSAGE, Reply("So."))
     message = replace(MESSAGE, id="2", author=author, text="Why?", reply_to="9", quoted="So.")
-    question = await asked_in_reply(journal, message, answer={"history_turns": turns})
+    question = await ask_in_reply(journal, message, answer={"history_turns": turns})
     assert question.history == expected
 
 
@@ -343,19 +343,19 @@ async def test_old_messages_are_no_conversation_any_more(journal: Journal) -> No
     await journal.record_message(MESSAGE)
     await journal.mark_answered(MESSAGE, Reply("So."))
     message = replace(MESSAGE, id="2", text="Why?")
-    assert len((await asked_in_reply(journal, message)).history) == 2
+    assert len((await ask_in_reply(journal, message)).history) == 2
     async with journal.database.transaction() as connection:
         await connection.execute(update(messages).values(settled_at=datetime.now(UTC) - timedelta(hours=7)))
-    assert (await asked_in_reply(journal, replace(message, id="3"))).history == ()
-    older = await asked_in_reply(journal, replace(message, id="4"), answer={"history_hours": 8})
+    assert (await ask_in_reply(journal, replace(message, id="3"))).history == ()
+    older = await ask_in_reply(journal, replace(message, id="4"), answer={"history_hours": 8})
     assert [turn.text for turn in older.history][:2] == ["How?", "So."]
 
 
-NOW_ASKED = replace(MESSAGE, addressed=False, text="How do I install the package with pip?")
+UNADDRESSED = replace(MESSAGE, addressed=False, text="How do I install the package with pip?")
 
 
-def asked_now(number: int, text: str = NOW_ASKED.text, **changes: object) -> Message:
-    message = replace(NOW_ASKED, id=str(number), text=text, sent_at=datetime.now(UTC))
+def make_unaddressed(number: int, text: str = UNADDRESSED.text, **changes: object) -> Message:
+    message = replace(UNADDRESSED, id=str(number), text=text, sent_at=datetime.now(UTC))
     return replace(message, **changes)  # type: ignore[arg-type]
 
 
@@ -364,8 +364,8 @@ def automatic(journal: Journal, answer: AnswerFunction, **changes: object) -> tu
     return RecordingAdapter(), make_processor(settings(gate=gate), journal, answer, InMemoryLibrary())
 
 
-async def settled(journal: Journal, *messages: Message) -> list[tuple[str, str]]:
-    """Return the states and reasons of messages as soon as all are settled."""
+async def wait_until_finished(journal: Journal, *messages: Message) -> list[tuple[str, str]]:
+    """Return the states and reasons of messages as soon as all are finished."""
     async with asyncio.timeout(60):
         while True:
             states = [await get_state(journal, message) for message in messages]
@@ -375,11 +375,11 @@ async def settled(journal: Journal, *messages: Message) -> list[tuple[str, str]]
 
 
 async def test_a_question_to_everybody_is_answered_when_nobody_else_does(journal: Journal) -> None:
-    room, processor = automatic(journal, echo)
-    message = asked_now(1)
-    await processor.handler_for(room)(message)
-    assert await settled(journal, message) == [("answered", "")]
-    assert room.sinks["1"].replies[0].text == f"0: {message.text}"
+    adapter, processor = automatic(journal, echo)
+    message = make_unaddressed(1)
+    await processor.handler_for(adapter)(message)
+    assert await wait_until_finished(journal, message) == [("answered", "")]
+    assert adapter.sinks["1"].replies[0].text == f"0: {message.text}"
     assert await processor.drain(60) == 0
 
 
@@ -390,48 +390,48 @@ async def test_an_answer_knows_whether_anybody_asked_the_bot(journal: Journal) -
         questions.append(question)
         return await echo(question, sink)
 
-    room, processor = automatic(journal, note)
+    adapter, processor = automatic(journal, note)
     unprompted_message, addressed_message = (
-        asked_now(1),
-        asked_now(2, "What is memory?", addressed=True, author_id="43", author="Bob"),
+        make_unaddressed(1),
+        make_unaddressed(2, "What is memory?", addressed=True, author_id="43", author="Bob"),
     )
     for message in (unprompted_message, addressed_message):
-        await processor.handler_for(room)(message)
-        await settled(journal, message)
+        await processor.handler_for(adapter)(message)
+        await wait_until_finished(journal, message)
     assert [question.is_unprompted for question in questions] == [True, False]
     assert await processor.drain(60) == 0
 
 
 async def test_while_it_leaves_a_question_to_people_others_are_answered(journal: Journal) -> None:
-    room, processor = automatic(journal, echo, wait_s=3)
+    adapter, processor = automatic(journal, echo, wait_s=3)
     waiting_message, addressed_message = (
-        asked_now(1),
-        asked_now(2, "What is memory?", addressed=True, author_id="43", author="Bob"),
+        make_unaddressed(1),
+        make_unaddressed(2, "What is memory?", addressed=True, author_id="43", author="Bob"),
     )
-    human = asked_now(3, "Just use pip, it is on the index", author_id="44", author="Eve")
+    human = make_unaddressed(3, "Just use pip, it is on the index", author_id="44", author="Eve")
     for message in (waiting_message, addressed_message, human):
-        await processor.handler_for(room)(message)
-    assert await settled(journal, addressed_message) == [("answered", "")]
+        await processor.handler_for(adapter)(message)
+    assert await wait_until_finished(journal, addressed_message) == [("answered", "")]
     assert (await get_state(journal, waiting_message))[0] == "received"
-    waiting_state, human_state = await settled(journal, waiting_message, human)
+    waiting_state, human_state = await wait_until_finished(journal, waiting_message, human)
     assert waiting_state == ("silent", "a human replied")
     assert human_state[0] == "silent"
     assert human_state[1].startswith("not sure enough to help")
-    assert set(room.sinks) == {"2"}
+    assert set(adapter.sinks) == {"2"}
     assert await processor.drain(60) == 0
 
 
 async def test_a_stop_leaves_waiting_questions_to_the_next_start(journal: Journal) -> None:
-    room, processor = automatic(journal, echo, wait_s=60)
-    message = asked_now(1)
-    await processor.handler_for(room)(message)
+    adapter, processor = automatic(journal, echo, wait_s=60)
+    message = make_unaddressed(1)
+    await processor.handler_for(adapter)(message)
     await asyncio.sleep(0.2)
     async with asyncio.timeout(30):
         assert await processor.drain(60) == 0
     assert (await get_state(journal, message))[0] == "received"
     _, next_processor = automatic(journal, echo, wait_s=0)
-    await next_processor.resume(room)
-    assert await settled(journal, message) == [("answered", "")]
+    await next_processor.resume(adapter)
+    assert await wait_until_finished(journal, message) == [("answered", "")]
     assert await next_processor.drain(60) == 0
 
 
@@ -440,32 +440,32 @@ async def test_a_stop_leaves_waiting_questions_to_the_next_start(journal: Journa
 async def test_who_did_not_ask_is_not_told_of_a_failure(journal: Journal, is_addressed: bool, is_begun: bool) -> None:
     async def fail(question: Question, sink: Sink) -> Reply:
         if is_begun:
-            await room.deliveries["1"].mark_posting()
-            await room.deliveries["1"].mark_posted("77")
+            await adapter.deliveries["1"].mark_posting()
+            await adapter.deliveries["1"].mark_posted("77")
         raise UsageError("Today's limit is used up.")
 
-    room, processor = automatic(journal, fail, wait_s=0)
-    message = asked_now(1, addressed=is_addressed)
-    await processor.handler_for(room)(message)
-    assert await settled(journal, message) == [("failed", "Today's limit is used up.")]
-    assert room.sinks["1"].failures == (["Today's limit is used up."] if is_addressed or is_begun else [])
+    adapter, processor = automatic(journal, fail, wait_s=0)
+    message = make_unaddressed(1, addressed=is_addressed)
+    await processor.handler_for(adapter)(message)
+    assert await wait_until_finished(journal, message) == [("failed", "Today's limit is used up.")]
+    assert adapter.sinks["1"].failures == (["Today's limit is used up."] if is_addressed or is_begun else [])
     assert await processor.drain(60) == 0
 
 
 @pytest.mark.parametrize("error", [MessageDeleted("gone"), UsageError("Today's limit is used up."), None])
 async def test_only_what_was_said_unasked_is_followed_by_quiet(journal: Journal, error: Exception | None) -> None:
     async def answer(question: Question, sink: Sink) -> Reply:
-        if error and question.author_id == NOW_ASKED.author_id:
+        if error and question.author_id == UNADDRESSED.author_id:
             raise error
         return await echo(question, sink)
 
-    room, processor = automatic(journal, answer, wait_s=0, cooldown_s=600)
-    first = asked_now(1)
-    other = asked_now(2, "Does the memory module need a vector database?", author_id="43", author="Bob")
+    adapter, processor = automatic(journal, answer, wait_s=0, cooldown_s=600)
+    first = make_unaddressed(1)
+    other = make_unaddressed(2, "Does the memory module need a vector database?", author_id="43", author="Bob")
     for message in (first, other):
-        await processor.handler_for(room)(message)
-        await settled(journal, message)
-    [(state, reason)] = await settled(journal, other)
+        await processor.handler_for(adapter)(message)
+        await wait_until_finished(journal, message)
+    [(state, reason)] = await wait_until_finished(journal, other)
     assert (state, "gate.cooldown_s" in reason) == (("answered", False) if error else ("silent", True))
     assert await processor.drain(60) == 0
 
@@ -477,15 +477,15 @@ async def test_an_offer_is_taken_up_by_replying_to_it(journal: Journal) -> None:
         questions.append(question)
         return await echo(question, sink)
 
-    room, processor = automatic(journal, note, wait_s=0, threshold=0.999, grey="suggest", grey_width=0.5)
-    message = asked_now(1)
-    await processor.handler_for(room)(message)
-    await settled(journal, message)
-    offer = room.sinks["1"].replies[0].text
-    assert "Reply to this message" in offer
-    acceptance = asked_now(2, "yes please", addressed=True, reply_to="9", quoted=offer)
-    await processor.handler_for(room)(acceptance)
-    await settled(journal, acceptance)
+    adapter, processor = automatic(journal, note, wait_s=0, threshold=0.999, grey="suggest", grey_width=0.5)
+    message = make_unaddressed(1)
+    await processor.handler_for(adapter)(message)
+    await wait_until_finished(journal, message)
+    offer_text = adapter.sinks["1"].replies[0].text
+    assert "Reply to this message" in offer_text
+    acceptance = make_unaddressed(2, "yes please", addressed=True, reply_to="9", quoted=offer_text)
+    await processor.handler_for(adapter)(acceptance)
+    await wait_until_finished(journal, acceptance)
     assert questions[0].text == "yes please"
     assert message.text in [turn.text for turn in questions[0].history], "what it is about is in the conversation"
     assert await processor.drain(60) == 0
@@ -497,8 +497,8 @@ async def test_forget_empties_what_its_sender_said_here(journal: Journal) -> Non
     somebody_else = replace(MESSAGE, id="3", author_id="43", author="Bob", text="Why?")
     await deliver(journal, echo, MESSAGE, in_a_thread, somebody_else, other_chat)
     forget = replace(MESSAGE, id="9", text="", command="forget")
-    room = await deliver(journal, echo, forget)
-    assert "2 messages of yours" in room.sinks["9"].replies[0].text
+    adapter = await deliver(journal, echo, forget)
+    assert "2 messages of yours" in adapter.sinks["9"].replies[0].text
     assert [turn.text for turn in await journal.get_history(CHAT, 10)] == ["Why?", "2: Why?"]
     assert len(await journal.get_history(other_chat.key, 10)) == 2
     async with journal.database.connect() as connection:
@@ -536,8 +536,8 @@ async def test_what_a_locked_journal_holds_up_is_answered_once_it_is_free(
             other.execute("BEGIN IMMEDIATE")
         return reply
 
-    processor, room = make_processor(settings(), journal, answer), RecordingAdapter()
-    await processor.handler_for(room)(MESSAGE)
+    processor, adapter = make_processor(settings(), journal, answer), RecordingAdapter()
+    await processor.handler_for(adapter)(MESSAGE)
     if moment == "before the answer":
         other.execute("BEGIN IMMEDIATE")
     for _ in range(50):
@@ -548,18 +548,18 @@ async def test_what_a_locked_journal_holds_up_is_answered_once_it_is_free(
     async with asyncio.timeout(600):
         await processor.join()
     assert len(answered_ids) == 1
-    assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
+    assert [reply.text for reply in adapter.sinks["1"].replies] == ["0: How?"]
     assert await get_state(journal, MESSAGE) == ("answered", "")
     later_message = replace(MESSAGE, id="2")
-    await processor.handler_for(room)(later_message)
+    await processor.handler_for(adapter)(later_message)
     await processor.join()
     assert await get_state(journal, later_message) == ("answered", "")
 
 
 async def test_a_stop_does_not_wait_for_a_locked_journal(lockable: tuple[Journal, sqlite3.Connection]) -> None:
     journal, other = lockable
-    processor, room = make_processor(settings(), journal, echo), RecordingAdapter()
-    await processor.handler_for(room)(MESSAGE)
+    processor, adapter = make_processor(settings(), journal, echo), RecordingAdapter()
+    await processor.handler_for(adapter)(MESSAGE)
     other.execute("BEGIN IMMEDIATE")
     await asyncio.sleep(1)
     assert await processor.drain(60) == 0
@@ -569,6 +569,6 @@ async def test_a_stop_does_not_wait_for_a_locked_journal(lockable: tuple[Journal
 
 async def test_half_a_character_blocks_no_message(journal: Journal) -> None:
     surrogate_message = replace(MESSAGE, author="A\ud83d", text="How\udc00?", quoted="\ud800")
-    room = await deliver(journal, echo, surrogate_message)
-    assert [reply.text for reply in room.sinks["1"].replies] == ["1: How\ufffd?"]
+    adapter = await deliver(journal, echo, surrogate_message)
+    assert [reply.text for reply in adapter.sinks["1"].replies] == ["1: How\ufffd?"]
     assert await get_state(journal, MESSAGE) == ("answered", "")

@@ -54,8 +54,8 @@ def test_a_translation_has_the_same_places() -> None:
     translated = [name for name in templates if name[-3:] == "-zh"]
     assert translated
     for name in translated:
-        places = [set(re.findall(r"\{\{\w+\}\}", templates[text])) for text in (name, name[:-3])]
-        assert places[0] == places[1], name
+        placeholders = [set(re.findall(r"\{\{\w+\}\}", templates[text])) for text in (name, name[:-3])]
+        assert placeholders[0] == placeholders[1], name
 
 
 def test_templates_of_ones_own(tmp_path: Path) -> None:

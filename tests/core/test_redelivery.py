@@ -68,12 +68,12 @@ class PlatformSink:
 
     async def finish(self, reply: Reply) -> None:
         # Decided before the journal is written: meanwhile a test may see the try and let all failures end.
-        failure = self.platform.failures.pop(0) if self.platform.failures else None
+        error = self.platform.failures.pop(0) if self.platform.failures else None
         self.platform.tries += 1
         await self.delivery.mark_posting()
-        if failure:
+        if error:
             await self.delivery.mark_rejected()
-            raise failure
+            raise error
         self.platform.posts.append(reply.text)
         await self.delivery.mark_posted(f"reply {self.platform.tries}")
 

@@ -666,8 +666,8 @@ def install(folder: Path, module: str, code: str, **names: str) -> None:
     info = folder / f"{module}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n", "utf-8")
-    offered = "".join(f"{name} = {module}:{target}\n" for name, target in names.items())
-    (info / "entry_points.txt").write_text(f"[kimas.rewrites]\n{offered}", "utf-8")
+    entry_points = "".join(f"{name} = {module}:{target}\n" for name, target in names.items())
+    (info / "entry_points.txt").write_text(f"[kimas.rewrites]\n{entry_points}", "utf-8")
 
 
 @pytest.fixture
@@ -679,12 +679,12 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_the_documented_example_is_installed_and_runs(packages: Path) -> None:
     page = PAGE.read_text("utf-8")
     code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
-    offered = re.search(r"\[project.entry-points.\"kimas.rewrites\"\]\n([\w-]+) = \"([\w.]+):(\w+)\"", page)
+    match = re.search(r"\[project.entry-points.\"kimas.rewrites\"\]\n([\w-]+) = \"([\w.]+):(\w+)\"", page)
     assert code
-    assert offered
+    assert match
     assert len(code[1].strip().splitlines()) <= 10
-    install(packages, offered[2], code[1], **{offered[1]: offered[3]})
-    results, budget = await queries(agent(offered[1]), text="Why does E1234 appear in the memory module?")
+    install(packages, match[2], code[1], **{match[1]: match[3]})
+    results, budget = await queries(agent(match[1]), text="Why does E1234 appear in the memory module?")
     assert results == [("E1234", "Why does E1234 appear in the memory module?")]
     assert budget.degraded == []
 

@@ -130,15 +130,15 @@ def test_jitter_only_delays() -> None:
 
 
 async def test_an_alarm_rings_at_its_time_and_can_be_moved() -> None:
-    rung: list[str] = []
+    fired: list[str] = []
     last = asyncio.Event()
     now = datetime.now(UTC)
-    async with open_timers() as alarms, asyncio.timeout(60):
-        alarms.set("missed", now - timedelta(days=3), lambda: rung.append("missed"))
-        alarms.set("moved", now + timedelta(seconds=0.1), lambda: rung.append("too early"))
-        alarms.set("moved", now + timedelta(days=1), lambda: rung.append("too early"))
-        alarms.set("soon", now + timedelta(seconds=0.4), last.set)
+    async with open_timers() as timers, asyncio.timeout(60):
+        timers.set("missed", now - timedelta(days=3), lambda: fired.append("missed"))
+        timers.set("moved", now + timedelta(seconds=0.1), lambda: fired.append("too early"))
+        timers.set("moved", now + timedelta(days=1), lambda: fired.append("too early"))
+        timers.set("soon", now + timedelta(seconds=0.4), last.set)
         await last.wait()
-        alarms.set("late", datetime.now(UTC) + timedelta(seconds=0.1), lambda: rung.append("after the end"))
+        timers.set("late", datetime.now(UTC) + timedelta(seconds=0.1), lambda: fired.append("after the end"))
     await asyncio.sleep(0.2)
-    assert rung == ["missed"]
+    assert fired == ["missed"]

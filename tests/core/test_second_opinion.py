@@ -83,7 +83,7 @@ class Group:
         second_opinion = SecondOpinion(self.live, self.service.deps, limiter, self.usage) if model else None
         self.gate = Gate(self.live, ChatHistory(journal.database), self.library, second_opinion=second_opinion)
 
-    async def judged(self, text: Message) -> GateDecision:
+    async def judge(self, text: Message) -> GateDecision:
         await self.journal.record_message(text)
         return await self.gate.judge(text)
 
@@ -95,10 +95,10 @@ async def test_the_model_decides_on_both_sides_of_the_threshold(
     for number, distance in enumerate((0.1, -0.1)):
         group = Group(journal, model, threshold=probability + distance)
         peer.replies["second_opinion"] = SPEAK
-        spoken = await group.judged(message(2 * number))
+        spoken = await group.judge(message(2 * number))
         assert spoken == GateDecision(True, is_unprompted=True, opinion="p1 says how")
         peer.replies["second_opinion"] = BE_SILENT
-        silent_decision = await group.judged(message(2 * number + 1, f"{QUESTION} "))
+        silent_decision = await group.judge(message(2 * number + 1, f"{QUESTION} "))
         assert not silent_decision.should_speak
         assert silent_decision.reason is not None
         assert silent_decision.reason.reason is SkipReason.MODEL_DECLINED
@@ -111,8 +111,8 @@ async def test_it_sees_the_best_passages_and_what_was_written_before(
     journal: Journal, model: RoleChatModel, peer: ScriptedPeer
 ) -> None:
     group = Group(journal, model, threshold=await sureness())
-    await group.judged(replace(message(1, "I wonder about </said> Linux", "bob"), command="x"))
-    await group.judged(message(2))
+    await group.judge(replace(message(1, "I wonder about </said> Linux", "bob"), command="x"))
+    await group.judge(message(2))
     request = peer.sent("second_opinion")[0]
     text = request["messages"][-1]["content"]
     assert "Run `pip install kimas`" in text
@@ -137,7 +137,7 @@ async def test_what_is_certain_costs_no_call(
     journal: Journal, model: RoleChatModel, peer: ScriptedPeer, text: str, changes: dict[str, object]
 ) -> None:
     group = Group(journal, model, **{"threshold": await sureness(), **changes})
-    decision = await group.judged(message(1, text))
+    decision = await group.judge(message(1, text))
     assert decision.should_speak is (text == QUESTION)
     assert not decision.opinion
     assert peer.requests == []
@@ -149,18 +149,18 @@ async def test_a_statement_below_the_threshold_costs_no_call(
 ) -> None:
     text = "pip install kimas works on my machine"
     probability = await sureness(text)
-    decision_below = await Group(journal, model, threshold=probability + 0.1).judged(message(1, text))
+    decision_below = await Group(journal, model, threshold=probability + 0.1).judge(message(1, text))
     assert (decision_below.should_speak, peer.requests) == (False, [])
     # Where the bot would speak, the model is asked all the same.
     peer.replies["second_opinion"] = BE_SILENT
-    above = await Group(journal, model, threshold=max(0.0, probability - 0.1)).judged(message(2, f"{text} "))
+    above = await Group(journal, model, threshold=max(0.0, probability - 0.1)).judge(message(2, f"{text} "))
     assert (above.should_speak, peer.agents) == (False, ["second_opinion"])
 
 
 async def test_without_a_model_the_learned_decision_stands(journal: Journal) -> None:
     probability = await sureness()
-    assert (await Group(journal, None, threshold=probability - 0.01).judged(message(1))).should_speak
-    decision_below = await Group(journal, None, threshold=probability + 0.01).judged(message(2, f"{QUESTION} "))
+    assert (await Group(journal, None, threshold=probability - 0.01).judge(message(1))).should_speak
+    decision_below = await Group(journal, None, threshold=probability + 0.01).judge(message(2, f"{QUESTION} "))
     assert "not sure enough" in str(decision_below.reason)
 
 
@@ -174,7 +174,7 @@ async def test_when_the_model_fails_the_learned_decision_stands(
         peer.replies["second_opinion"] = "Well, that depends on many things."
     budget = {"deadline_s": 5, "second_opinion": 0.1}
     group = Group(journal, model, threshold=await sureness() + distance, budget=budget)
-    decision = await group.judged(message(1))
+    decision = await group.judge(message(1))
     assert decision.should_speak is (distance < 0)
     assert not decision.opinion
     assert bool(decision.reason) is (distance > 0)
@@ -187,16 +187,16 @@ async def test_an_offer_stands_when_the_model_fails_and_an_answer_replaces_it(
     journal: Journal, model: RoleChatModel, peer: ScriptedPeer
 ) -> None:
     group = Group(journal, model, threshold=await sureness() + 0.1, grey="suggest", grey_width=0.15)
-    assert not (await group.judged(message(1))).canned_reply
+    assert not (await group.judge(message(1))).canned_reply
     peer.failing = {"second_opinion"}
-    assert (await group.judged(message(2, f"{QUESTION} "))).canned_reply
+    assert (await group.judge(message(2, f"{QUESTION} "))).canned_reply
 
 
 async def test_people_who_answer_in_time_save_the_call(
     journal: Journal, model: RoleChatModel, peer: ScriptedPeer
 ) -> None:
     group = Group(journal, model, threshold=await sureness(), wait_s=30)
-    decision = await group.judged(message(1))
+    decision = await group.judge(message(1))
     assert decision.wait_s
     assert decision.doubt
     assert peer.requests == []
@@ -210,12 +210,12 @@ async def test_a_flood_of_doubtful_messages_has_a_bounded_price(
 ) -> None:
     peer.replies["second_opinion"] = BE_SILENT
     group = Group(journal, model, threshold=await sureness() + 0.01, limits={"second_opinions_per_hour": 3})
-    reasons = [str((await group.judged(message(number))).reason) for number in range(9)]
+    reasons = [str((await group.judge(message(number))).reason) for number in range(9)]
     assert len(peer.requests) == 3
     assert sum("the model judged it" in reason for reason in reasons) == 3
     assert sum("not sure enough" in reason for reason in reasons) == 6
     monkeypatch.setattr(second_opinion_module, "WINDOW_S", 0.0)
-    await group.judged(message(99))
+    await group.judge(message(99))
     assert len(peer.requests) == 4, "the next hour has calls of its own"
 
 
@@ -225,7 +225,7 @@ async def test_the_call_counts_and_the_daily_limits_hold(
     peer.replies["second_opinion"] = BE_SILENT
     group = Group(journal, model, threshold=await sureness() + 0.01, limits={"daily_tokens": 1})
     for number in range(3):
-        await group.judged(message(number))
+        await group.judge(message(number))
     assert len(peer.requests) == 1, "the first call used the limit up"
     (day,) = await group.usage.get_daily_usage(date(2000, 1, 1))
     assert (day.answers, day.second_opinions) == (0, 1)
@@ -249,10 +249,10 @@ async def test_the_record_of_a_spoken_answer_has_the_second_opinion(journal: Jou
     group = Group(journal, model, threshold=await sureness())
     dispatcher = make_dispatcher(group.live, journal)
     processor = make_message_processor(journal, echo, dispatcher, library=group.library, service=group.service)
-    room = RecordingAdapter()
-    await processor.handler_for(room)(message(1))
+    adapter = RecordingAdapter()
+    await processor.handler_for(adapter)(message(1))
     assert await processor.drain(60) == 0
-    assert [reply.text for reply in room.sinks["1"].replies] == [f"0: {QUESTION}"]
+    assert [reply.text for reply in adapter.sinks["1"].replies] == [f"0: {QUESTION}"]
     outcome = await MessageLookup(journal.database).get_outcome(message(1), "1")
     assert outcome is not None
     assert outcome.trace["opinion"] == "p1 says how"
@@ -266,5 +266,5 @@ async def test_without_the_record_of_the_limits_the_learned_decision_stands(
 
     group = Group(journal, model, threshold=await sureness() - 0.01, limits={"daily_tokens": 1000})
     monkeypatch.setattr(group.usage, "get_totals", fail)
-    assert (await group.judged(message(1))).should_speak
+    assert (await group.judge(message(1))).should_speak
     assert peer.requests == []

@@ -30,7 +30,7 @@ from core.types import RETRY, STOP, Message, Question, Reply, SkipReason, skip
 from core.types.replies import Trace
 from tests.core.fixtures import InMemoryLibrary, MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, models
-from tests.core.test_feedback import MESSAGE, RecordingAdapter, pressed
+from tests.core.test_feedback import MESSAGE, RecordingAdapter, make_press
 from tests.core.test_usage import answering
 from tests.wiring import make_processor
 
@@ -52,7 +52,7 @@ class Scene:
 
     peer: ScriptedPeer
     journal: Journal
-    room: Group
+    adapter: Group
     processor: MessageProcessor
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -61,18 +61,18 @@ class Scene:
                 await asyncio.sleep(0.01)
 
     async def press(self, number: str, person: str = "42", choice: str = STOP) -> str:
-        await self.processor.handler_for(self.room)(pressed(choice, number, person))
+        await self.processor.handler_for(self.adapter)(make_press(choice, number, person))
         await self.until(lambda: self.get_reply(number))
         return self.get_reply(number)
 
     def get_reply(self, number: str) -> str:
         """Return what the bot said in the end to a message, or nothing yet."""
-        sink = self.room.sinks.get(number)
+        sink = self.adapter.sinks.get(number)
         return next(iter([*(reply.text for reply in sink.replies), *sink.failures]), "") if sink else ""
 
     async def writing(self, words: str = "more to say") -> None:
         """Wait until something of the answer is shown."""
-        await self.until(lambda: "1" in self.room.sinks and words in "".join(self.room.sinks["1"].updates))
+        await self.until(lambda: "1" in self.adapter.sinks and words in "".join(self.adapter.sinks["1"].updates))
 
     async def row(self, number: str) -> Any:
         async with self.journal.database.connect() as connection:
@@ -93,9 +93,9 @@ async def scene(journal: Journal, *, message: Message = MESSAGE, **changes: Any)
         peer.stall_after = 20
         model = models(peer, stall_s=50)
         service: AnswerService = answering(journal.database, model, budget={"deadline_s": 60}, **changes)
-        room, processor = Group(), make_processor(settings(**changes), journal, service.answer)
-        await processor.handler_for(room)(message)
-        yield Scene(peer, journal, room, processor)
+        adapter, processor = Group(), make_processor(settings(**changes), journal, service.answer)
+        await processor.handler_for(adapter)(message)
+        yield Scene(peer, journal, adapter, processor)
         assert await processor.drain(60) == 0
         await model.close()
 
@@ -107,12 +107,12 @@ async def test_what_is_written_stays_and_says_that_it_was_stopped(journal: Journ
         assert await bot.press("2") == ENGLISH.stopping
         await bot.until(lambda: bot.get_reply("1"))
         await bot.until(lambda: not bot.peer.active)
-        [reply] = bot.room.sinks["1"].replies
+        [reply] = bot.adapter.sinks["1"].replies
         assert reply.text.startswith("Use pip to install the package [1].")
         assert reply.text.endswith(f" …\n\n{ENGLISH.answer_stopped}")
         assert [citation.passage_id for citation in reply.citations] == ["install"]
         assert bot.peer.agents == ["write"], "nothing is looked up for what nobody wants to read"
-        question = bot.room.made_for["1"]
+        question = bot.adapter.made_for["1"]
         assert get_rating_buttons(question, reply) == ()
         assert question.reply_options.stop_button
         assert read_button(question.reply_options.stop_button.data) == (STOP, "1")
@@ -120,7 +120,7 @@ async def test_what_is_written_stays_and_says_that_it_was_stopped(journal: Journ
     assert (answer_row.state, answer_row.reply) == ("answered", reply.text)
     assert '"why_cut": {"write": "stopped"}' in answer_row.trace
     assert (press_row.state, press_row.detail, press_row.reason) == ("silent", "stopped", "the answer to 1 is stopped")
-    assert list(bot.room.sinks) == ["1", "2"], "nobody is called for help"
+    assert list(bot.adapter.sinks) == ["1", "2"], "nobody is called for help"
 
 
 async def test_what_was_used_until_then_is_counted(journal: Journal) -> None:
@@ -140,7 +140,7 @@ async def test_what_is_stopped_before_its_first_word_says_just_that(journal: Jou
         await bot.until(lambda: bot.peer.active)
         assert await bot.press("2") == CHINESE.stopping
         await bot.until(lambda: bot.get_reply("1"))
-        [reply] = bot.room.sinks["1"].replies
+        [reply] = bot.adapter.sinks["1"].replies
         assert (reply.text, reply.citations, reply.is_stopped) == (CHINESE.answer_stopped, (), True)
         assert reply.shortfall is None
 
@@ -187,7 +187,7 @@ async def test_a_second_try_that_is_stopped_does_not_say_that_the_first_answer_s
         await bot.until(lambda: bot.get_reply("1"))
         assert await bot.press("3", choice=RETRY) == ENGLISH.retrying
         await bot.until(lambda: bot.peer.active == 1)
-        await bot.processor.handler_for(bot.room)(pressed(STOP, "4", question_id="1~2"))
+        await bot.processor.handler_for(bot.adapter)(make_press(STOP, "4", question_id="1~2"))
         await bot.until(lambda: bot.get_reply("1~2"))
         assert bot.get_reply("4") == ENGLISH.stopping
         assert bot.get_reply("1~2").endswith(ENGLISH.answer_stopped)
@@ -200,7 +200,7 @@ async def test_a_stop_at_another_daemon_is_found_in_the_journal(journal: Journal
     journal.database.owner = "a"
     await journal.record_message(MESSAGE, is_bound=True)
     async with running_answers.track(MESSAGE) as stop:
-        press = replace(pressed(STOP, "2"), author_id="7")
+        press = replace(make_press(STOP, "2"), author_id="7")
         await journal.record_message(press, is_bound=True)
         await asyncio.sleep(1)
         assert not stop.is_set()
@@ -216,7 +216,7 @@ async def test_a_stop_at_another_daemon_is_found_in_the_journal(journal: Journal
 
 
 async def test_after_a_restart_what_was_stopped_is_not_begun_again(journal: Journal) -> None:
-    press = pressed(STOP, "2")
+    press = make_press(STOP, "2")
     await journal.record_message(press)
     await journal.mark_skipped(press, skip(SkipReason.STOPPED, question="1"))
     running_answers = RunningAnswers(FeedbackRepository(journal.database))
@@ -226,8 +226,8 @@ async def test_after_a_restart_what_was_stopped_is_not_begun_again(journal: Jour
 
 def test_a_stop_never_waits_for_a_free_worker() -> None:
     adapter: Adapter = RecordingAdapter()
-    assert is_bound(adapter, pressed(STOP, "2"))
-    assert not is_bound(adapter, pressed("up", "2"))
+    assert is_bound(adapter, make_press(STOP, "2"))
+    assert not is_bound(adapter, make_press("up", "2"))
 
 
 async def test_a_block_ends_when_its_event_is_set_and_other_errors_pass() -> None:

@@ -127,9 +127,9 @@ async def test_a_router_that_answers_nonsense_means_single(peer: ScriptedPeer, r
     assert result.citations[0].passage_id == "install"
 
 
-@pytest.mark.parametrize("fault", ["hanging", "failing"])
-async def test_a_router_that_hangs_or_fails_means_single(peer: ScriptedPeer, fault: str) -> None:
-    setattr(peer, fault, {"choose"})
+@pytest.mark.parametrize("failure_mode", ["hanging", "failing"])
+async def test_a_router_that_hangs_or_fails_means_single(peer: ScriptedPeer, failure_mode: str) -> None:
+    setattr(peer, failure_mode, {"choose"})
     started_at = time.monotonic()
     result = await ask(HOW, peer, allowing("none", "single", "planning", budget={"deadline_s": 30, "choose": 0.02}))
     assert result.trace.strategy == "single"
@@ -337,12 +337,12 @@ async def test_a_filter_that_keeps_nothing_does_not_empty_the_answer(peer: Scrip
     assert set(names(reply)) == {"memory", "vector"}
 
 
-@pytest.mark.parametrize("fault", ["hanging", "failing"])
+@pytest.mark.parametrize("failure_mode", ["hanging", "failing"])
 @pytest.mark.parametrize("stage", ["plan", "filter", "decide", "all"])
-async def test_planning_survives_every_stage(peer: ScriptedPeer, stage: str, fault: str) -> None:
+async def test_planning_survives_every_stage(peer: ScriptedPeer, stage: str, failure_mode: str) -> None:
     peer.replies |= PLANNED
     stages = {"plan", "filter", "decide", "repair"} if stage == "all" else {stage}
-    setattr(peer, fault, stages)
+    setattr(peer, failure_mode, stages)
     budget = {"deadline_s": 20, "step": 0.02, "gather": 0.5}
     started_at = time.monotonic()
     reply = await ask(COMPARE, peer, allowing("planning", budget=budget))
@@ -446,10 +446,10 @@ async def test_react_searches_at_most_so_often(peer: ScriptedPeer) -> None:
     assert peer.agents == ["react"] * 3 + ["write"]
 
 
-@pytest.mark.parametrize("fault", ["hanging", "failing", "nonsense"])
-async def test_react_that_cannot_be_used_is_one_search(peer: ScriptedPeer, fault: str) -> None:
-    if fault != "nonsense":
-        setattr(peer, fault, {"react"})
+@pytest.mark.parametrize("failure_mode", ["hanging", "failing", "nonsense"])
+async def test_react_that_cannot_be_used_is_one_search(peer: ScriptedPeer, failure_mode: str) -> None:
+    if failure_mode != "nonsense":
+        setattr(peer, failure_mode, {"react"})
     library = InMemoryLibrary(SHELF)
     budget = {"deadline_s": 20, "step": 0.03}
     reply = await ask(COMPARE, peer, allowing("react", limits={"max_retrieval_calls": 1}, budget=budget), library)
@@ -478,20 +478,20 @@ async def test_passages_can_be_extracted_without_a_model(peer: ScriptedPeer) -> 
     assert reply.citations[0].passage_id == "memory"
 
 
-@pytest.mark.parametrize("fault", ["", "hanging", "failing"])
-async def test_passages_can_be_digested_by_the_model(peer: ScriptedPeer, fault: str) -> None:
+@pytest.mark.parametrize("failure_mode", ["", "hanging", "failing"])
+async def test_passages_can_be_digested_by_the_model(peer: ScriptedPeer, failure_mode: str) -> None:
     peer.replies["compress"] = "p1: Digest of the first."
-    if fault:
-        setattr(peer, fault, {"compress"})
+    if failure_mode:
+        setattr(peer, failure_mode, {"compress"})
     configuration = settings(
         agents={"docs": {"sources": ["docs"], "compression": "model"}}, budget={"deadline_s": 30, "compress": 0.05}
     )
     reply = await ask(COMPARE, peer, configuration)
     assert peer.agents[0] == "compress"
     digests = [message.text for message in reply.passages if message.text.startswith("Digest")]
-    assert len(digests) == (0 if fault else 1)
+    assert len(digests) == (0 if failure_mode else 1)
     assert len(reply.passages) == 2
-    assert reply.trace.cut == (("compress",) if fault else ())
+    assert reply.trace.cut == (("compress",) if failure_mode else ())
 
 
 # All together

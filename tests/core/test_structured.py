@@ -172,10 +172,10 @@ async def test_there_is_no_repair_without_calls_or_time() -> None:
         assert peer.agents == ["decide", "decide"]
 
 
-@pytest.mark.parametrize("fault", ["hanging", "failing"])
-async def test_a_model_that_hangs_or_fails_means_the_default(fault: str) -> None:
+@pytest.mark.parametrize("failure_mode", ["hanging", "failing"])
+async def test_a_model_that_hangs_or_fails_means_the_default(failure_mode: str) -> None:
     async with ScriptedPeer() as peer:
-        setattr(peer, fault, {"decide"})
+        setattr(peer, failure_mode, {"decide"})
         budget = Budget(BudgetSettings(deadline_s=30, step=0.02))
         started_at = time.monotonic()
         assert (await decided(peer, make_request(), budget)).reason == "default"

@@ -69,7 +69,7 @@ SERVER = (
 )
 
 
-def verdict(claim: str, text: str = SERVER, question: str = "") -> SupportVerdict:
+def check_claim(claim: str, text: str = SERVER, question: str = "") -> SupportVerdict:
     features = PassageFeatures(passage("x", text))
     return check_support(claim, features, get_idf_weights([features, PassageFeatures(MEMORY)]), question)
 
@@ -85,7 +85,7 @@ def verdict(claim: str, text: str = SERVER, question: str = "") -> SupportVerdic
     ],
 )
 def test_words_support(claim: str) -> None:
-    assert verdict(claim) == "yes"
+    assert check_claim(claim) == "yes"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_words_support(claim: str) -> None:
     ],
 )
 def test_words_refuse(claim: str) -> None:
-    assert verdict(claim) == "no"
+    assert check_claim(claim) == "no"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_words_refuse(claim: str) -> None:
     ],
 )
 def test_words_leave_open_what_they_cannot_tell(claim: str) -> None:
-    assert verdict(claim) == "unsure"
+    assert check_claim(claim) == "unsure"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_words_leave_open_what_they_cannot_tell(claim: str) -> None:
     ],
 )
 def test_a_number_with_its_unit_or_without_any_supports(text: str, claim: str) -> None:
-    assert verdict(claim, text) != "no"
+    assert check_claim(claim, text) != "no"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_number_with_its_unit_or_without_any_supports(text: str, claim: str) -
     ],
 )
 def test_conversions_literals_and_placeholders_contradict_nothing(text: str, claim: str) -> None:
-    assert verdict(claim, text) != "no"
+    assert check_claim(claim, text) != "no"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_conversions_literals_and_placeholders_contradict_nothing(text: str, cla
     ],
 )
 def test_other_amounts_names_and_arguments_contradict(text: str, claim: str) -> None:
-    assert verdict(claim, text) == "no"
+    assert check_claim(claim, text) == "no"
 
 
 KEYS = "Run `rocket keys revoke` to withdraw a key.\n\n```sh\n$ rocket keys list --all\nrocket push <target>\n```"
@@ -198,7 +198,7 @@ KEYS = "Run `rocket keys revoke` to withdraw a key.\n\n```sh\n$ rocket keys list
     ],
 )
 def test_other_commands_and_opposites_contradict(text: str, claim: str) -> None:
-    assert verdict(claim, text) == "no"
+    assert check_claim(claim, text) == "no"
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_other_commands_and_opposites_contradict(text: str, claim: str) -> None:
     ],
 )
 def test_options_values_and_double_opposites_contradict_nothing(text: str, claim: str) -> None:
-    assert verdict(claim, text) != "no"
+    assert check_claim(claim, text) != "no"
 
 
 DEFAULTS = """\
@@ -249,22 +249,22 @@ DEFAULTS = """\
     ],
 )
 def test_a_default_is_that_of_its_row(claim: str, contradicts: bool) -> None:
-    assert (verdict(claim, DEFAULTS) == "no") == contradicts
+    assert (check_claim(claim, DEFAULTS) == "no") == contradicts
 
 
 def test_a_command_of_the_question_needs_no_support() -> None:
-    assert verdict("`rocket keys rotate` replaces a key", KEYS, "Does rocket keys rotate replace a key?") != "no"
+    assert check_claim("`rocket keys rotate` replaces a key", KEYS, "Does rocket keys rotate replace a key?") != "no"
 
 
 def test_a_number_of_another_unit_does_not_support() -> None:
-    assert verdict("Requests time out after 30 minutes", "Requests time out after 30 seconds.") == "no"
-    assert verdict("Uploads may have 512 MB", "Uploads may have 512 GB.") == "no"
+    assert check_claim("Requests time out after 30 minutes", "Requests time out after 30 seconds.") == "no"
+    assert check_claim("Uploads may have 512 MB", "Uploads may have 512 GB.") == "no"
 
 
 def test_what_the_asker_said_needs_no_support() -> None:
     claim = "With your 64 GB the server listens on port 8000"
-    assert verdict(claim) == "no"
-    assert verdict(claim, question="I have 64 GB, which port?") == "yes"
+    assert check_claim(claim) == "no"
+    assert check_claim(claim, question="I have 64 GB, which port?") == "yes"
 
 
 def test_numbers_and_names_are_read_in_one_spelling() -> None:
@@ -492,7 +492,7 @@ async def test_out_of_time_citations_are_kept() -> None:
 
 def test_refused_marks_leave_no_gap() -> None:
     text = "A [p1, p2] and B [p2]."
-    assert [mark.positions for mark in find_markers(text)] == [(0, 1), (1,)]
+    assert [marker.positions for marker in find_markers(text)] == [(0, 1), (1,)]
     cited_answer = resolve_markers(text, [INSTALL, MEMORY], {(0, 0), (1, 1)})
     assert (cited_answer.text, cited_answer.dropped_count) == ("A [1] and B.", 2)
     assert [citation.passage_id for citation in cited_answer.citations] == ["memory"]

@@ -25,7 +25,7 @@ def test_questions_about_the_same_things_are_one_topic() -> None:
     members = [topic.members for topic in topics]
     assert members[0] == (0, 2, 5)
     assert {(1, 4), (6, 7), (3,)} < {*members}
-    assert sorted(place for topic in members for place in topic) == list(range(len(QUESTIONS)))
+    assert sorted(index for topic in members for index in topic) == list(range(len(QUESTIONS)))
     assert {"redis", "sessions"} <= {*topics[0].words}
     assert all(topic.typical in topic.members for topic in topics)
 
@@ -36,9 +36,9 @@ def test_words_of_a_topic_are_words() -> None:
 
 
 def test_the_order_matters_little() -> None:
-    forward = {frozenset(QUESTIONS[place] for place in topic.members) for topic in group_by_topic(QUESTIONS[:6])}
+    forward = {frozenset(QUESTIONS[index] for index in topic.members) for topic in group_by_topic(QUESTIONS[:6])}
     reverse = QUESTIONS[5::-1]
-    assert forward == {frozenset(reverse[place] for place in topic.members) for topic in group_by_topic(reverse)}
+    assert forward == {frozenset(reverse[index] for index in topic.members) for topic in group_by_topic(reverse)}
 
 
 def test_nothing_is_no_topic_and_too_many_are_cut() -> None:

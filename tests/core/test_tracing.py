@@ -28,7 +28,7 @@ from core.runtime.budget import Budget
 from core.settings import LogSettings, Settings
 from core.storage.messages import Journal
 from core.types import ConversationKey
-from tests.core.rated import rate
+from tests.core.ratings import rate
 from tests.core.scripted import ScriptedPeer, models
 from tests.deployment import logging_as_it_was
 
@@ -51,7 +51,7 @@ class Collector:
         ]
         return [item for group in groups for item in group.spans]
 
-    def named(self, name: str) -> list[Any]:
+    def get_spans(self, name: str) -> list[Any]:
         return [item for item in self.spans if item.name == name]
 
     async def _take(self, request: web.Request) -> web.Response:
@@ -104,7 +104,7 @@ async def test_the_spans_of_an_answer_hang_below_its_message() -> None:
             annotate(outcome="answered")
         await chat_model.close()
     assert "".join(chunks) == SECRET_TEXT
-    [message], [stage], [call] = (collector.named(name) for name in ("message", "write", "model.call"))
+    [message], [stage], [call] = (collector.get_spans(name) for name in ("message", "write", "model.call"))
     assert {item.trace_id.hex() for item in collector.spans} == {trace_id}
     assert (stage.parent_span_id, call.parent_span_id) == (message.span_id, stage.span_id)
     assert _attributes(message) == {"platform": "telegram", "outcome": "answered"}
@@ -121,7 +121,7 @@ async def test_a_span_that_fails_names_the_kind_of_error_alone() -> None:
             raise ValueError(SECRET_TEXT)
         with span("next"):
             pass
-    [failed_span], [next_span] = collector.named("stage"), collector.named("next")
+    [failed_span], [next_span] = collector.get_spans("stage"), collector.get_spans("next")
     assert _attributes(failed_span) == {"error": "ValueError"}
     assert next_span.parent_span_id == b""
     assert SECRET_TEXT.encode() not in collector.raw

@@ -12,7 +12,7 @@ from core.storage.messages import Journal
 from core.storage.reports import QuestionFilter, ReportRepository
 from core.types import Citation, Question, Reply
 from core.types.replies import Trace
-from tests.core.test_processor import asked_now, automatic, settled
+from tests.core.test_processor import automatic, make_unaddressed, wait_until_finished
 
 
 @pytest.fixture
@@ -42,13 +42,15 @@ def stream(reply: Reply) -> AnswerFunction:
 
 @pytest.mark.parametrize("reply", [NOTHING, QUOTED_NOTHING])
 async def test_who_did_not_ask_is_not_told_that_nothing_was_found(journal: Journal, reply: Reply) -> None:
-    room, processor = automatic(journal, stream(reply), wait_s=0, cooldown_s=600)
-    first, second = asked_now(1), asked_now(2, author_id="43", author="Bob")
+    adapter, processor = automatic(journal, stream(reply), wait_s=0, cooldown_s=600)
+    first, second = make_unaddressed(1), make_unaddressed(2, author_id="43", author="Bob")
     for message in (first, second):
-        await processor.handler_for(room)(message)
+        await processor.handler_for(adapter)(message)
         # The first one began no cooldown.
-        assert await settled(journal, message) == [("silent", "nobody had asked the bot, and it found no answer")]
-        sink = room.sinks[message.id]
+        assert await wait_until_finished(journal, message) == [
+            ("silent", "nobody had asked the bot, and it found no answer")
+        ]
+        sink = adapter.sinks[message.id]
         assert (sink.opened, sink.updates, sink.replies, sink.failures) == (0, [], [], [])
     recent = QuestionFilter(datetime.now(UTC) - timedelta(hours=1), outcome="unanswered")
     unanswered = await ReportRepository(journal.database).list_questions(recent, 9)
@@ -59,20 +61,20 @@ async def test_who_did_not_ask_is_not_told_that_nothing_was_found(journal: Journ
 
 
 async def test_who_asked_is_told_that_nothing_was_found(journal: Journal) -> None:
-    room, processor = automatic(journal, stream(NOTHING), wait_s=0)
-    message = asked_now(1, addressed=True)
-    await processor.handler_for(room)(message)
-    assert await settled(journal, message) == [("answered", "")]
-    assert (room.sinks["1"].opened, room.sinks["1"].replies) == (1, [NOTHING])
+    adapter, processor = automatic(journal, stream(NOTHING), wait_s=0)
+    message = make_unaddressed(1, addressed=True)
+    await processor.handler_for(adapter)(message)
+    assert await wait_until_finished(journal, message) == [("answered", "")]
+    assert (adapter.sinks["1"].opened, adapter.sinks["1"].replies) == (1, [NOTHING])
     assert await processor.drain(60) == 0
 
 
 async def test_an_answer_that_says_something_is_shown_while_it_is_written(journal: Journal) -> None:
-    room, processor = automatic(journal, stream(ANSWER), wait_s=0)
-    message = asked_now(1)
-    await processor.handler_for(room)(message)
-    assert await settled(journal, message) == [("answered", "")]
-    sink = room.sinks["1"]
+    adapter, processor = automatic(journal, stream(ANSWER), wait_s=0)
+    message = make_unaddressed(1)
+    await processor.handler_for(adapter)(message)
+    assert await wait_until_finished(journal, message) == [("answered", "")]
+    sink = adapter.sinks["1"]
     assert (sink.opened, sink.replies) == (1, [ANSWER])
     assert sink.updates[0].startswith("Run `pip install`.")
     assert len(sink.updates) > 5

@@ -76,7 +76,7 @@ def answering(database: Database, model: RoleChatModel | None, **changes: Any) -
     return make_answer_service(deps, no_versions, database, make_live_settings(configuration, database))
 
 
-def consumed(tokens: int, cost: float = 0.0) -> dict[str, TokenUsage]:
+def make_usage(tokens: int, cost: float = 0.0) -> dict[str, TokenUsage]:
     return {"summarizer": TokenUsage(tokens - 1, 1, cost)}
 
 
@@ -119,7 +119,7 @@ async def test_chats_and_people_are_counted_apart(usage_repository: UsageReposit
         (replace(HOW, key=OTHER), 1000),
         (replace(HOW, key=replace(GROUP, platform="slack")), 10_000),
     ):
-        await usage_repository.record(question, "answered", consumed(tokens), DAY)
+        await usage_repository.record(question, "answered", make_usage(tokens), DAY)
     totals = await usage_repository.get_totals(DAY, HOW)
     assert (totals.overall.total_tokens, totals.chat.total_tokens, totals.user.total_tokens) == (11_130, 130, 1030)
     assert (await usage_repository.get_totals(DAY + timedelta(days=1), HOW)).overall == TokenUsage()
@@ -127,9 +127,9 @@ async def test_chats_and_people_are_counted_apart(usage_repository: UsageReposit
 
 async def test_what_is_usual_is_the_average_of_the_last_answers(usage_repository: UsageRepository) -> None:
     assert await usage_repository.get_average() is None
-    await usage_repository.record(HOW, "answered", consumed(1_000_000), DAY)
+    await usage_repository.record(HOW, "answered", make_usage(1_000_000), DAY)
     for _ in range(50):
-        await usage_repository.record(HOW, "answered", consumed(100, 0.5), DAY)
+        await usage_repository.record(HOW, "answered", make_usage(100, 0.5), DAY)
         await usage_repository.record(HOW, "cached", {}, DAY)
     assert await usage_repository.get_average() == TokenUsage(99, 1, 0.5)
 
@@ -202,9 +202,9 @@ async def test_at_a_limit_the_asker_is_told(
     peer: ScriptedPeer,
 ) -> None:
     line = answering(database, model, limits=limits)
-    await usage_repository.record(HOW, "answered", consumed(99, 1.4), today())
-    await usage_repository.record(HOW, "answered", consumed(1000, 1000.0), today() - timedelta(days=1))
-    await usage_repository.record(HOW, "answered", consumed(1, 0.1), today())
+    await usage_repository.record(HOW, "answered", make_usage(99, 1.4), today())
+    await usage_repository.record(HOW, "answered", make_usage(1000, 1000.0), today() - timedelta(days=1))
+    await usage_repository.record(HOW, "answered", make_usage(1, 0.1), today())
     with pytest.raises(UsageError) as error_info:
         await line.answer(refused_question, MemorySink())
     assert expected_text in str(error_info.value)
@@ -230,7 +230,7 @@ async def test_at_a_limit_the_asker_is_told_in_their_language(
     usage_repository: UsageRepository,
     model: RoleChatModel,
 ) -> None:
-    await usage_repository.record(HOW, "answered", consumed(100, 1.5), today())
+    await usage_repository.record(HOW, "answered", make_usage(100, 1.5), today())
     with pytest.raises(UsageError) as error_info:
         await answering(database, model, limits=limits).answer(replace(HOW, text="如何安装这个软件包？"), MemorySink())
     text = str(error_info.value)
@@ -288,7 +288,7 @@ async def test_a_member_is_stopped_by_the_default_limit(
 ) -> None:
     priced = {"base_url": peer.base_url, "model": "peer", "price_prompt": 1.0, "price_completion": 1.0}
     line = answering(database, model, models={"main": priced})
-    await usage_repository.record(HOW, "answered", consumed(30 * 10_048), today())
+    await usage_repository.record(HOW, "answered", make_usage(30 * 10_048), today())
     with pytest.raises(QuotaExceeded, match=r"limit for you is used up \(301,440 tokens\)"):
         await line.answer(HOW, MemorySink())
     assert (await line.answer(replace(HOW, author_id="1"), MemorySink())).citations
@@ -298,7 +298,7 @@ async def test_who_was_told_is_not_told_again_that_day(
     database: Database, usage_repository: UsageRepository, model: RoleChatModel
 ) -> None:
     line = answering(database, model, limits={"daily_tokens": 100})
-    await usage_repository.record(HOW, "answered", consumed(100), today())
+    await usage_repository.record(HOW, "answered", make_usage(100), today())
 
     async def refuse(question: Question) -> bool:
         with pytest.raises(QuotaExceeded) as error_info:
@@ -332,7 +332,7 @@ async def test_the_terminal_has_neither_chat_nor_name(
     database: Database, usage_repository: UsageRepository, model: RoleChatModel
 ) -> None:
     line = answering(database, model, limits={"daily_tokens_per_chat": 1, "daily_tokens_per_user": 1})
-    await usage_repository.record(Question("How?"), "answered", consumed(100), today())
+    await usage_repository.record(Question("How?"), "answered", make_usage(100), today())
     assert (await line.answer(Question(HOW.text), MemorySink())).citations
 
 
@@ -341,7 +341,7 @@ async def test_a_limit_is_logged_once_a_day(
 ) -> None:
     line = answering(database, model, limits={"daily_tokens_per_user": 100})
     for person in ("42", "43"):
-        await usage_repository.record(replace(HOW, author_id=person), "answered", consumed(100), today())
+        await usage_repository.record(replace(HOW, author_id=person), "answered", make_usage(100), today())
     with caplog.at_level(logging.WARNING):
         for person in ("42", "43", "42", "42"):
             with pytest.raises(UsageError):
@@ -434,8 +434,8 @@ async def test_a_ledger_that_refuses_does_not_take_the_answer_back(
 
 
 async def test_who_used_what_is_forgotten_and_the_sums_stay(usage_repository: UsageRepository, tmp_path: Path) -> None:
-    await usage_repository.record(HOW, "answered", consumed(100), today() - timedelta(days=5))
-    await usage_repository.record(HOW, "answered", consumed(10), today() - timedelta(days=1))
+    await usage_repository.record(HOW, "answered", make_usage(100), today() - timedelta(days=5))
+    await usage_repository.record(HOW, "answered", make_usage(10), today() - timedelta(days=1))
     assert await usage_repository.anonymize(today(), 3) == 1
     assert await usage_repository.anonymize(today(), 3) == 0
     assert [

@@ -1,4 +1,4 @@
-"""Reading YAML: plain data, lines, and faults that name the place."""
+"""Reading YAML: plain data, lines, and errors that name the place."""
 
 from __future__ import annotations
 

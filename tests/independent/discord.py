@@ -57,7 +57,7 @@ class Person:
         return call(f"{self._api}/{path}", body, method=method, headers=self._headers)
 
 
-class Place:
+class Guild:
     """A server ("guild") with one channel, an application whose bot is in it, and two people."""
 
     def __init__(self, server: str) -> None:
@@ -90,9 +90,9 @@ class Place:
 
     def interact(self, kind: int, data: Json, **fields: object) -> None:
         """Let Ann use a command or press a button."""
-        place = {"application_id": self.application, "guild_id": self.guild, "channel_id": self.channel}
+        target = {"application_id": self.application, "guild_id": self.guild, "channel_id": self.channel}
         nonce = str(secrets.randbelow(10**18))
-        self.ann.call("interactions", {"type": kind, "nonce": nonce, **place, **fields, "data": data})
+        self.ann.call("interactions", {"type": kind, "nonce": nonce, **target, **fields, "data": data})
 
     def ask_by_command(self, question: str) -> None:
         """Let Ann use the slash command /ask."""
@@ -114,44 +114,44 @@ def get_buttons(message: Json) -> list[Json]:
     return [button for row in rows for button in row["components"] if button["type"] == BUTTON]
 
 
-def converse(place: Place, bot: Bot, *, is_streamed: bool) -> None:
+def converse(guild: Guild, bot: Bot, *, is_streamed: bool) -> None:
     """Mention the bot, follow up, give a command, rate."""
-    question_id = place.write(f"<@{place.application}> {QUESTION}")
+    question_id = guild.write(f"<@{guild.application}> {QUESTION}")
     if is_streamed:
         wait_until_streamed(
-            lambda: (place.find("", reply_to=question_id) or {"content": ""})["content"], "written down"
+            lambda: (guild.find("", reply_to=question_id) or {"content": ""})["content"], "written down"
         )
-    wait_for(lambda: place.find(ANSWER, reply_to=question_id), "a mention is answered by a reply")
-    wait_for(lambda: is_cited((place.find(ANSWER) or {})["content"]), "with citations")
+    wait_for(lambda: guild.find(ANSWER, reply_to=question_id), "a mention is answered by a reply")
+    wait_for(lambda: is_cited((guild.find(ANSWER) or {})["content"]), "with citations")
     answer = wait_for(
-        lambda: (message := place.find(ANSWER)) and get_buttons(message) and message, "and thumbs below it"
+        lambda: (message := guild.find(ANSWER)) and get_buttons(message) and message, "and thumbs below it"
     )
-    follow_up = place.write(FOLLOW_UP, reply_to=answer["id"])
-    wait_for(lambda: place.find(SECOND_ANSWER, reply_to=follow_up), "so is a follow-up that replies to the bot")
-    place.ask_by_command("What if I lose a key?")
-    wait_for(lambda: place.find(SECOND_ANSWER, reply_to="-"), "a slash command is answered")
-    rate(place, bot, answer)
+    follow_up = guild.write(FOLLOW_UP, reply_to=answer["id"])
+    wait_for(lambda: guild.find(SECOND_ANSWER, reply_to=follow_up), "so is a follow-up that replies to the bot")
+    guild.ask_by_command("What if I lose a key?")
+    wait_for(lambda: guild.find(SECOND_ANSWER, reply_to="-"), "a slash command is answered")
+    rate(guild, bot, answer)
 
 
-def rate(place: Place, bot: Bot, answer: Json) -> None:
+def rate(guild: Guild, bot: Bot, answer: Json) -> None:
     """Press a thumb, and react with another."""
     up = get_buttons(answer)[0]
     data = {"component_type": BUTTON, "custom_id": up["custom_id"]}
-    place.interact(MESSAGE_COMPONENT, data, message_id=answer["id"], message_flags=answer.get("flags", 0))
+    guild.interact(MESSAGE_COMPONENT, data, message_id=answer["id"], message_flags=answer.get("flags", 0))
     wait_for(lambda: bot.count_ratings() == (1, 0), "a press of thumbs up is counted")
-    place.react(place.bob, answer, "👎")
+    guild.react(guild.bob, answer, "👎")
     wait_for(lambda: bot.count_ratings() == (1, 1), "a reaction with thumbs down is counted")
-    place.react(place.bob, answer, "👎", present=False)
+    guild.react(guild.bob, answer, "👎", present=False)
     wait_for(lambda: bot.count_ratings() == (1, 0), "and no longer when it is taken away")
 
 
 def main() -> None:
-    """Make people, a place and a bot with two documents, and talk to it."""
+    """Make people, a server and a bot with two documents, and talk to it."""
     arguments = parse_arguments("Spacebar", "http://127.0.0.1:3001")
-    place = Place(arguments.server)
-    with run_bot(DISCORD.format(server=arguments.server), {"token": place.token}, arguments.model) as bot:
+    guild = Guild(arguments.server)
+    with run_bot(DISCORD.format(server=arguments.server), {"token": guild.token}, arguments.model) as bot:
         wait_for(lambda: bot.has_logged("discord.connected"), "and is connected")
-        converse(place, bot, is_streamed=bool(arguments.model))
+        converse(guild, bot, is_streamed=bool(arguments.model))
 
 
 if __name__ == "__main__":

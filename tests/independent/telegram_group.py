@@ -104,12 +104,17 @@ class Group:
 
     def react(self, message: Json, old_emoji: str, new_emoji: str) -> None:
         """Let Bob change his reaction to a message."""
-        place = {"chat": self.chat, "message_id": message["message_id"], "user": self.bob, "date": int(time.time())}
+        event_fields = {
+            "chat": self.chat,
+            "message_id": message["message_id"],
+            "user": self.bob,
+            "date": int(time.time()),
+        }
         kinds = {
             name: [{"type": "emoji", "emoji": emoji}] if emoji else []
             for name, emoji in (("old_reaction", old_emoji), ("new_reaction", new_emoji))
         }
-        self.deliver(message_reaction={**place, **kinds})
+        self.deliver(message_reaction={**event_fields, **kinds})
 
 
 def get_buttons(message: Json) -> list[Json]:

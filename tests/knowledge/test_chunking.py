@@ -186,7 +186,7 @@ def random_text(kind: str, seed: int) -> str:
     return glue.join(parts).replace("\n", newline) if newline != "\r\n" else glue.join(parts)
 
 
-def bare(text: str) -> str:
+def strip_markup(text: str) -> str:
     """What must survive: the characters that are neither blank nor marks of comments, quotes and cells."""
     return "".join(text.split()).replace("#", "").replace("%%", "").replace('"', "").replace("'", "")
 
@@ -204,16 +204,16 @@ def check(document: Document, chunks: list[Chunk], tokens: int) -> None:
         assert estimate_tokens(piece.text) <= 2 * tokens
         source = "\n".join(lines[piece.start_line - 1 : piece.end_line])
         if piece.start_line == piece.end_line:
-            assert bare(piece.text) in bare(source)
+            assert strip_markup(piece.text) in strip_markup(source)
         else:
-            assert bare(piece.text) == bare(source), "the text is not what stands on its lines"
+            assert strip_markup(piece.text) == strip_markup(source), "the text is not what stands on its lines"
         for number in range(piece.start_line, piece.end_line + 1):
             covered[number] = covered.get(number, "") + piece.text
     for number, line in enumerate(lines, 1):
-        if bare(line) and not ("coding:" in line and number < 3):
+        if strip_markup(line) and not ("coding:" in line and number < 3):
             assert number in covered, f"line {number} is lost: {line[:60]!r}"
             if len(line) > 4 * tokens and number in covered:
-                assert bare(line) in bare(covered[number]), f"a part of the long line {number} is lost"
+                assert strip_markup(line) in strip_markup(covered[number]), f"a part of the long line {number} is lost"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -223,7 +223,7 @@ def test_nothing_is_lost_and_lines_are_exact(kind: str) -> None:
         for tokens in (50, 200):
             pieces = chunk(document, tokens)
             check(document, pieces, tokens)
-            assert bool(pieces) == bool(bare(document.text))
+            assert bool(pieces) == bool(strip_markup(document.text))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -239,7 +239,7 @@ def test_a_line_of_one_megabyte_is_cut_without_loss(kind: str) -> None:
         chunks = chunk(document)
         assert max(estimate_tokens(piece.text) for piece in chunks) <= 400
         assert {(piece.start_line, piece.end_line) for piece in chunks} == {(1, 1)}
-        assert bare("".join(piece.text for piece in chunks)) == bare(line)
+        assert strip_markup("".join(piece.text for piece in chunks)) == strip_markup(line)
 
 
 HOSTILE = {

@@ -129,11 +129,11 @@ def test_hostile_code_takes_no_longer(kind: str, text: str) -> None:
 
 @pytest.mark.parametrize("kind", FILES)
 def test_nothing_is_lost_of_code_that_is_broken(kind: str) -> None:
-    luck = random.Random(7)
+    rng = random.Random(7)
     _, _, frame, line, _ = FILES[kind]
     lines = frame.format(body="\n".join(line.format(n=n) for n in range(40))).split("\n")
     for _ in range(5):
-        luck.shuffle(lines)
+        rng.shuffle(lines)
         chunks = chunk(Document("a", "\n".join(lines), kind))
         covered = {number for piece in chunks for number in range(piece.start_line, piece.end_line + 1)}
         assert all(number in covered for number, text in enumerate(lines, 1) if text.strip())

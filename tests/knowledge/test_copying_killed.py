@@ -102,9 +102,9 @@ async def _copied_until(origin: StoreLocation, target: StoreLocation, moment: tu
     return process.returncode == -signal.SIGKILL
 
 
-async def _fill(place: StoreLocation) -> Mapping[str, StoredDocument]:
+async def _fill(location: StoreLocation) -> Mapping[str, StoredDocument]:
     """Fill the origin; return what it holds."""
-    async with opened(place) as origin:
+    async with opened(location) as origin:
         rows = random_rows(DOCUMENTS * EACH, per_document=EACH)
         await origin.replace("docs", {row.passage.path for row in rows}, rows, {"empty.md": "e"})
         await origin.optimize()
@@ -184,8 +184,8 @@ async def _killed_over_and_over(
 
 
 async def test_files_to_files(tmp_path: Path) -> None:
-    places = StoreLocation(tmp_path / "one", {}), StoreLocation(tmp_path / "two", {})
-    assert await _killed_over_and_over(*places, FILE_MOMENTS) >= 4, MOSTLY
+    locations = StoreLocation(tmp_path / "one", {}), StoreLocation(tmp_path / "two", {})
+    assert await _killed_over_and_over(*locations, FILE_MOMENTS) >= 4, MOSTLY
 
 
 @pytest.fixture
@@ -232,9 +232,9 @@ async def test_the_command(tmp_path: Path, server: WeaviateSettings) -> None:
     for number in range(40):
         text = f"# Rocket {number}\n\nIt flies to the moon {number}.\n"
         (tmp_path / "docs" / f"{number}.md").write_text(text, "utf-8")
-    place = server.model_dump(include={"host", "http_port", "grpc_port", "collection", "write_timeout_s"})
+    server_settings = server.model_dump(include={"host", "http_port", "grpc_port", "collection", "write_timeout_s"})
     sources = {"docs": {"kind": "files", "path": str(tmp_path / "docs")}}
-    deployment = Deployment(tmp_path, {"sources": sources, "knowledge": {"store": {"weaviate": place}}})
+    deployment = Deployment(tmp_path, {"sources": sources, "knowledge": {"store": {"weaviate": server_settings}}})
     await asyncio.to_thread(deployment.call, "ingest")
     question = ("search", "rocket to the moon", "--top-k", "20")
     state_before = await asyncio.to_thread(deployment.json, *question)

@@ -215,10 +215,10 @@ class TestFits:
         assert sorted(np.concatenate(folds).tolist()) == list(range(23))
         assert {len(fold) for fold in folds} == {4, 5}
 
-        def rated(rows: set[int], fold: object) -> dict[str, np.ndarray]:
+        def score_fold(rows: set[int], fold: object) -> dict[str, np.ndarray]:
             return {"unseen": np.array([number not in rows for number in fold], float)}  # type: ignore[attr-defined]
 
-        values = cross_validate(23, lambda cases: set(cases.tolist()), rated)
+        values = cross_validate(23, lambda cases: set(cases.tolist()), score_fold)
         assert values["unseen"].tolist() == [1] * 23
 
     def test_need_enough_questions(self, tmp_path: Path) -> None:

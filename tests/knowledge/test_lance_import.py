@@ -75,9 +75,9 @@ def lance_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return data_dir
 
 
-async def opened_in_a_process(*places: tuple[Path, str]) -> str:
+async def opened_in_a_process(*stores: tuple[Path, str]) -> str:
     """Open the stores of data directories there, one after the other; return what that process prints."""
-    arguments = [str(argument) for place in places for argument in place]
+    arguments = [str(argument) for store in stores for argument in store]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", OPEN, *arguments, stdout=asyncio.subprocess.PIPE
     )

@@ -275,21 +275,23 @@ async def scores(filled_store: Store, embedder: WordEmbedder, query: str, **chan
 
 
 async def test_each_kind_of_mix_in_has_its_weight(filled_store: Store, embedder: WordEmbedder) -> None:
-    every = {"routing": {"threshold": -1}}
+    routing = {"routing": {"threshold": -1}}
     pair = {"question": "which umbrella?", "answer": "the large one"}
     texts: dict[str, object] = {"description": "weather reports", "examples": ["rain tomorrow?"], "pairs": [pair]}
     queries = {"description": "weather reports", "examples": "rain tomorrow?", "pairs": "which umbrella?"}
     for kind, query in queries.items():
-        scores_without = await scores(filled_store, embedder, query, agents=agent_settings(**texts), knowledge=every)
+        scores_without = await scores(filled_store, embedder, query, agents=agent_settings(**texts), knowledge=routing)
         assert scores_without["mute"] == pytest.approx(1, abs=1e-5)
         for weight in (0.5, 0.0):
             weighed = agent_settings(**texts, mix_in_weights={kind: weight})
-            results = await scores(filled_store, embedder, query, agents=weighed, knowledge=every)
+            results = await scores(filled_store, embedder, query, agents=weighed, knowledge=routing)
             assert results["mute"] < 0.75, "what is left is another text, or this one for half"
         only = agent_settings(**{kind: texts[kind]}, mix_in_weights={kind: 0})
-        assert "mute" not in await scores(filled_store, embedder, query, agents=only, knowledge=every)
+        assert "mute" not in await scores(filled_store, embedder, query, agents=only, knowledge=routing)
     pair_query = "which umbrella? the large one"
-    pair_scores = await scores(filled_store, embedder, pair_query, agents=agent_settings(pairs=[pair]), knowledge=every)
+    pair_scores = await scores(
+        filled_store, embedder, pair_query, agents=agent_settings(pairs=[pair]), knowledge=routing
+    )
     assert pair_scores["mute"] == pytest.approx(1, abs=1e-5)
 
 

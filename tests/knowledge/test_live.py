@@ -135,7 +135,7 @@ async def test_a_wrong_key_is_said_and_never_shown(
 
 
 @pytest.mark.parametrize(
-    ("fault", "message"),
+    ("failure_mode", "message"),
     [
         ("slow", "did not answer within"),
         ("endless", "more than"),
@@ -146,9 +146,9 @@ async def test_a_wrong_key_is_said_and_never_shown(
         ("broken", "instead of JSON"),
     ],
 )
-async def test_a_service_that_misbehaves_is_named(web: WebPeer, fault: str, message: str) -> None:
-    web.fault = fault
-    source = api(web, timeout_s=0.4 if fault == "slow" else 20)
+async def test_a_service_that_misbehaves_is_named(web: WebPeer, failure_mode: str, message: str) -> None:
+    web.failure_mode = failure_mode
+    source = api(web, timeout_s=0.4 if failure_mode == "slow" else 20)
     with pytest.raises(SourceError, match=message):
         await source.search("rocket")
     await source.close()
@@ -292,7 +292,7 @@ async def test_live_and_stored_passages_are_ranked_together(
     assert passages[0].score >= passages[-1].score
     assert "pear" in passages[0].text
     assert "pear" in passages[1].text
-    web.fault = "drop"
+    web.failure_mode = "drop"
     second_passages = await library.search("all", "is the plum a fruit?", 10)
     assert {passage.source for passage in second_passages} == {"fruit"}
     await library.close()
@@ -307,7 +307,7 @@ async def test_an_agent_of_live_sources_is_asked_when_nothing_is_said_about_it(
     assert not library.is_empty
     for query, names in (("a sweet pear", {"cook", "reporter"}), ("完全未知", {"reporter"})):
         assert {agent.name for agent in await library.route(query)} == names
-    web.fault = "drop"
+    web.failure_mode = "drop"
     with pytest.raises(SourceError, match="source news"):
         await library.search("reporter", "a sweet pear", 5)
     await library.close()
@@ -339,8 +339,8 @@ async def test_text_that_is_no_text_stops_nothing(web: WebPeer) -> None:
 )
 async def test_json_that_was_made_to_hurt_is_refused(web: WebPeer, kind: str, reply: str, reason: str) -> None:
     web.pages["/odd"] = web.pages["/odd/bases/a/search"] = Page(reply)
-    place: dict[str, Any] = {"base_url": web.url("/odd"), "bases": {"a": 1}}
-    source = open_live_source("api", parsed(kind=kind, **({"url": web.url("/odd")} if kind == "http_api" else place)))
+    fields: dict[str, Any] = {"base_url": web.url("/odd"), "bases": {"a": 1}}
+    source = open_live_source("api", parsed(kind=kind, **({"url": web.url("/odd")} if kind == "http_api" else fields)))
     with pytest.raises(SourceError, match=f"source api: http://.* answered with .*{reason}"):
         await source.search("y")
     await source.close()
@@ -409,11 +409,11 @@ async def test_the_same_query_at_the_same_time_is_asked_once(web: WebPeer, tmp_p
 
 async def test_a_failure_is_shared_and_not_kept(web: WebPeer) -> None:
     source = api(web, params={"q": "{query}", "format": "json"})
-    web.fault = "html"
+    web.failure_mode = "html"
     errors = await asyncio.gather(*(source.search("rocket") for _ in range(3)), return_exceptions=True)
     assert [type(item) for item in errors] == [SourceError] * 3
     assert len(web.requests) == 1
-    web.fault = ""
+    web.failure_mode = ""
     assert await source.search("rocket")
     await source.close()
 

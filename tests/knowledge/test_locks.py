@@ -48,14 +48,14 @@ async def test_whoever_looks_at_a_lock_is_in_nobodys_way(tmp_path: Path) -> None
         pass
     enough_event, look_count, taken_count = threading.Event(), 0, 0
 
-    def look() -> None:
+    def poll_lock() -> None:
         nonlocal look_count
         while not enough_event.is_set():
             is_refreshing(tmp_path, "docs")
             look_count += 1
             time.sleep(0.002)
 
-    looking = asyncio.create_task(asyncio.to_thread(look))
+    polling = asyncio.create_task(asyncio.to_thread(poll_lock))
     try:
         async with asyncio.timeout(60):
             while min(look_count, taken_count) < 50:
@@ -64,7 +64,7 @@ async def test_whoever_looks_at_a_lock_is_in_nobodys_way(tmp_path: Path) -> None
                 await asyncio.sleep(0)
     finally:
         enough_event.set()
-        await looking
+        await polling
     assert min(look_count, taken_count) >= 50, "it was taken again and again while somebody looked"
     assert not is_refreshing(tmp_path, "docs")
 
@@ -81,16 +81,16 @@ async def test_the_whole_store_and_a_source_exclude_each_other(tmp_path: Path) -
 
 
 async def test_many_sources_begin_at_once(tmp_path: Path) -> None:
-    stored: list[str] = []
+    locked_names: list[str] = []
 
     async def refresh(name: str) -> None:
         async with source_lock(tmp_path, name):
-            stored.append(name)
+            locked_names.append(name)
             await asyncio.sleep(0.05)
 
     names = [f"source-{number}" for number in range(20)]
     await asyncio.gather(*map(refresh, names))
-    assert sorted(stored) == sorted(names)
+    assert sorted(locked_names) == sorted(names)
 
 
 async def test_writers_take_turns_and_a_killed_process_holds_nothing(tmp_path: Path) -> None:

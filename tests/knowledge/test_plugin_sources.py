@@ -30,8 +30,8 @@ def install(folder: Path, module: str, code: str, **names: str) -> None:
     info = folder / f"{module}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n", "utf-8")
-    offered = "".join(f"{name} = {module}:{target}\n" for name, target in names.items())
-    (info / "entry_points.txt").write_text(f"[kimas.sources]\n{offered}", "utf-8")
+    entry_points = "".join(f"{name} = {module}:{target}\n" for name, target in names.items())
+    (info / "entry_points.txt").write_text(f"[kimas.sources]\n{entry_points}", "utf-8")
 
 
 @pytest.fixture
@@ -56,13 +56,13 @@ async def test_the_documented_example_is_installed_ingested_and_found(
 ) -> None:
     page = PAGE.read_text("utf-8")
     code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
-    offered = re.search(r"\[project.entry-points.\"kimas.sources\"\]\n([\w-]+) = \"([\w.]+):(\w+)\"", page)
+    match = re.search(r"\[project.entry-points.\"kimas.sources\"\]\n([\w-]+) = \"([\w.]+):(\w+)\"", page)
     configured = re.search(r"```yaml\n# own.yaml\n(.*?)```", page, re.DOTALL)
     assert code
-    assert offered
+    assert match
     assert configured
     assert len(code[1].strip().splitlines()) <= 20
-    install(packages, offered[2], code[1], **{offered[1]: offered[3]})
+    install(packages, match[2], code[1], **{match[1]: match[3]})
     terms = tmp_path / "glossary.json"
     terms.write_text(json.dumps({"centroid": "The middle of many vectors.", "passage": "A piece of a document."}))
     file = tmp_path / "kimas.yaml"
@@ -268,11 +268,11 @@ async def test_one_that_breaks_is_named_and_loses_nothing(
 
 
 async def test_a_refresh_that_is_stopped_is_no_fault_of_the_plug_in(broken_plugin: Path, update: Update) -> None:
-    refreshing = asyncio.create_task(update(own("Hangs").model_copy(update={"timeout_s": 30})))
+    refresh_task = asyncio.create_task(update(own("Hangs").model_copy(update={"timeout_s": 30})))
     await asyncio.sleep(0.1)
-    refreshing.cancel()
+    refresh_task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await refreshing
+        await refresh_task
 
 
 @pytest.mark.parametrize("plugin", ["Good", "Iterator"])

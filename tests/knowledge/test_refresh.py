@@ -47,27 +47,27 @@ async def test_a_source_that_cannot_even_be_opened_does_not_stop_the_others(
 
 async def test_news_come_with_every_change_and_at_the_end(tmp_path: Path, store: Store, embedder: WordEmbedder) -> None:
     sources = {"fruit": folder(tmp_path / "a", "apple"), "tools": folder(tmp_path / "b", "hammer")}
-    stored: list[list[int]] = []
+    passage_counts: list[list[int]] = []
     messages: list[list[str]] = []
 
-    async def news(names: Collection[str]) -> None:
+    async def record_change(names: Collection[str]) -> None:
         messages.append(list(names))
-        stored.append([len(await store.vectors(name)) for name in sources])
+        passage_counts.append([len(await store.vectors(name)) for name in sources])
 
     async def run() -> RefreshResult:
-        stored.clear()
+        passage_counts.clear()
         messages.clear()
-        return await refresh_sources(RefreshContext(sources, store, embedder, tmp_path, 200), on_changed=news)
+        return await refresh_sources(RefreshContext(sources, store, embedder, tmp_path, 200), on_changed=record_change)
 
     await run()
-    assert [1, 0] in stored, "the first source could be asked before the second was read"
-    assert stored[-1] == [1, 1]
+    assert [1, 0] in passage_counts, "the first source could be asked before the second was read"
+    assert passage_counts[-1] == [1, 1]
     assert set(map(tuple, messages)) == {("fruit",), ("tools",)}
     await run()
-    assert (stored, messages) == ([[1, 1]], [["fruit", "tools"]]), "another process may have changed both"
+    assert (passage_counts, messages) == ([[1, 1]], [["fruit", "tools"]]), "another process may have changed both"
     (tmp_path / "a" / "new.md").write_text("pear", "utf-8")
     await run()
-    assert (stored, messages) == ([[2, 1], [2, 1]], [["fruit"], ["tools"]])
+    assert (passage_counts, messages) == ([[2, 1], [2, 1]], [["fruit"], ["tools"]])
 
 
 async def test_questions_find_the_first_batch_of_a_source_that_is_still_read(
@@ -153,15 +153,15 @@ async def test_the_record_tells_success_failure_and_what_was_broken_off(
 
     (tmp_path / "elsewhere").rename(tmp_path / "a")
     embedder.broken, embedder.delay = False, 30
-    refreshing = asyncio.create_task(refresh_source(work, "fruit"))
+    refresh_task = asyncio.create_task(refresh_source(work, "fruit"))
     async with asyncio.timeout(60):
         while not (await record.get_state("fruit")).unfinished:
             await asyncio.sleep(0.01)
-    refreshing.cancel()
+    refresh_task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await refreshing
-    broken_off = await record.get_state("fruit")
-    assert (broken_off.unfinished, broken_off.failures) == (True, 3)
+        await refresh_task
+    aborted_state = await record.get_state("fruit")
+    assert (aborted_state.unfinished, aborted_state.failures) == (True, 3)
 
 
 async def test_a_refresh_that_is_cancelled_as_it_starts_is_no_failure(
@@ -169,16 +169,16 @@ async def test_a_refresh_that_is_cancelled_as_it_starts_is_no_failure(
 ) -> None:
     class CancelledAtStart(RefreshStateRepository):
         async def mark_started(self, source: str, made_by: str) -> None:
-            refreshing.cancel()
+            refresh_task.cancel()
             await super().mark_started(source, made_by)
 
     sources = {"fruit": folder(tmp_path / "a", "apple")}
     states = CancelledAtStart(record._database)
-    refreshing = asyncio.create_task(
+    refresh_task = asyncio.create_task(
         refresh_source(RefreshContext(sources, store, embedder, tmp_path, 200, states), "fruit")
     )
     with pytest.raises(asyncio.CancelledError):
-        await refreshing
+        await refresh_task
     state = await record.get_state("fruit")
     assert (state.unfinished, state.failures) == (True, 0)
 

@@ -56,15 +56,15 @@ class KnowledgeFolder:
         return {"kind": "files", "path": self.folder / name}
 
     @asynccontextmanager
-    async def keeper(self, settings: Settings, **pace: timedelta) -> AsyncIterator[RefreshScheduler]:
+    async def run_scheduler(self, settings: Settings, **pace: timedelta) -> AsyncIterator[RefreshScheduler]:
         library = KnowledgeLibrary(settings, self.store, self.embedder)
         await library.load()
 
-        async def news(names: Collection[str]) -> None:
+        async def on_changed(names: Collection[str]) -> None:
             await library.reload(names)
             self.notifications.append(sorted(names))
 
-        scheduler = RefreshScheduler(settings, self.work(settings), self.record, news, **pace)
+        scheduler = RefreshScheduler(settings, self.work(settings), self.record, on_changed, **pace)
         async with scheduler.run():
             yield scheduler
 
@@ -123,7 +123,7 @@ async def test_a_new_source_is_read_at_once_and_a_restart_does_not_read_it_again
     knowledge_folder: KnowledgeFolder,
 ) -> None:
     settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple", b="banana")})
-    async with knowledge_folder.keeper(settings) as scheduler:
+    async with knowledge_folder.run_scheduler(settings) as scheduler:
         state = await until(scheduler, "fruit", lambda source_state: source_state.last_success)
         assert (state.documents, state.passages, state.error) == (2, 2, "")
         assert state.last_success
@@ -132,21 +132,21 @@ async def test_a_new_source_is_read_at_once_and_a_restart_does_not_read_it_again
         await true(lambda: knowledge_folder.notifications)
         assert all(names == ["fruit"] for names in knowledge_folder.notifications)
     tries_before = await knowledge_folder.tries("fruit")
-    async with knowledge_folder.keeper(settings):
+    async with knowledge_folder.run_scheduler(settings):
         await asyncio.sleep(0.3)
     assert await knowledge_folder.tries("fruit") == tries_before
 
 
 async def test_changed_settings_and_lost_passages_make_a_source_due(knowledge_folder: KnowledgeFolder) -> None:
     fruit = knowledge_folder.files("fruit", a="apple", b="banana")
-    async with knowledge_folder.keeper(knowledge_folder.settings({"fruit": fruit})) as scheduler:
+    async with knowledge_folder.run_scheduler(knowledge_folder.settings({"fruit": fruit})) as scheduler:
         await until(scheduler, "fruit", lambda source_state: source_state.documents == 2)
-    async with knowledge_folder.keeper(
+    async with knowledge_folder.run_scheduler(
         knowledge_folder.settings({"fruit": fruit | {"exclude": ["b.md"]}})
     ) as scheduler:
         await until(scheduler, "fruit", lambda source_state: source_state.documents == 1)
     await knowledge_folder.store.replace("fruit", ["a.md"], [])
-    async with knowledge_folder.keeper(knowledge_folder.settings({"fruit": fruit | {"exclude": ["b.md"]}})):
+    async with knowledge_folder.run_scheduler(knowledge_folder.settings({"fruit": fruit | {"exclude": ["b.md"]}})):
         async with asyncio.timeout(SOON_S):
             while not await knowledge_folder.store.manifest("fruit"):
                 await asyncio.sleep(0.02)
@@ -155,7 +155,7 @@ async def test_changed_settings_and_lost_passages_make_a_source_due(knowledge_fo
 
 async def test_a_start_forgets_the_sources_that_were_removed(knowledge_folder: KnowledgeFolder) -> None:
     fruit, trees = knowledge_folder.files("fruit", a="apple"), knowledge_folder.files("trees", a="oak", b="elm")
-    async with knowledge_folder.keeper(knowledge_folder.settings({"fruit": fruit, "trees": trees})) as scheduler:
+    async with knowledge_folder.run_scheduler(knowledge_folder.settings({"fruit": fruit, "trees": trees})) as scheduler:
         for name in ("fruit", "trees"):
             await until(scheduler, name, lambda source_state: source_state.last_success)
     clone = knowledge_folder.folder / "git" / "trees-0"
@@ -163,7 +163,7 @@ async def test_a_start_forgets_the_sources_that_were_removed(knowledge_folder: K
     write_state(clone, CloneState("https://example.org/trees", followers={"trees": ["main"]}))
     web = {"kind": "http_api", "url": "https://example.org/", "results": "@", "title": "a", "text": "b", "link": "c"}
     async with (
-        knowledge_folder.keeper(knowledge_folder.settings({"fruit": fruit, "trees": web})),
+        knowledge_folder.run_scheduler(knowledge_folder.settings({"fruit": fruit, "trees": web})),
         asyncio.timeout(SOON_S),
     ):
         while "trees" in await knowledge_folder.record.get_states():
@@ -176,13 +176,13 @@ async def test_a_start_forgets_the_sources_that_were_removed(knowledge_folder: K
 
 async def test_by_interval_one_run_at_a_time(knowledge_folder: KnowledgeFolder, web: WebPeer) -> None:
     settings = knowledge_folder.settings({"news": feed(web, refresh={"minutes": 0.1 / 60, "jitter": 0})})
-    async with knowledge_folder.keeper(settings) as scheduler:
+    async with knowledge_folder.run_scheduler(settings) as scheduler:
         await true(lambda: len(web.requests) >= 4)
-        web.fault = "slow"
+        web.failure_mode = "slow"
         await until(scheduler, "news", lambda source_state: source_state.running)
-        so_far = len(web.requests)
+        request_count = len(web.requests)
         await asyncio.sleep(0.5)
-        assert len(web.requests) <= so_far + 1
+        assert len(web.requests) <= request_count + 1
 
 
 async def test_asked_for_during_a_run_means_one_more_and_no_third(
@@ -191,7 +191,7 @@ async def test_asked_for_during_a_run_means_one_more_and_no_third(
     settings = knowledge_folder.settings({"news": feed(web)})
     knowledge_folder.embedder = gated = GatedEmbedder()
     gated.gate.set()
-    async with knowledge_folder.keeper(settings) as scheduler:
+    async with knowledge_folder.run_scheduler(settings) as scheduler:
         await until(scheduler, "news", lambda source_state: source_state.last_success and not source_state.running)
         assert len(web.requests) == 1
         gated.gate.clear()
@@ -213,7 +213,7 @@ async def test_pause_survives_a_restart_and_resume_makes_up_once(
     knowledge_folder: KnowledgeFolder, web: WebPeer
 ) -> None:
     settings = knowledge_folder.settings({"news": feed(web, refresh={"minutes": 0.2 / 60, "jitter": 0})})
-    async with knowledge_folder.keeper(settings) as scheduler:
+    async with knowledge_folder.run_scheduler(settings) as scheduler:
         await until(scheduler, "news", lambda source_state: source_state.last_success)
         await scheduler.pause("news")
         await until(
@@ -222,7 +222,7 @@ async def test_pause_survives_a_restart_and_resume_makes_up_once(
             lambda source_state: source_state.paused and not source_state.running and source_state.next_run is None,
         )
     paused_at = len(web.requests)
-    async with knowledge_folder.keeper(settings) as scheduler:
+    async with knowledge_folder.run_scheduler(settings) as scheduler:
         await asyncio.sleep(0.6)
         assert len(web.requests) == paused_at
         assert (await get_state(scheduler, "news")).paused
@@ -239,10 +239,10 @@ async def test_pause_survives_a_restart_and_resume_makes_up_once(
 
 
 async def test_slow_servers_hold_nobody_up(knowledge_folder: KnowledgeFolder, web: WebPeer) -> None:
-    web.fault = "slow"
+    web.failure_mode = "slow"
     slow_feeds = {f"slow-{number}": feed(web) for number in range(5)}
     settings = knowledge_folder.settings({**slow_feeds, "fruit": knowledge_folder.files("fruit", a="apple")})
-    async with knowledge_folder.keeper(settings) as scheduler:
+    async with knowledge_folder.run_scheduler(settings) as scheduler:
         await true(lambda: len(web.requests) >= 5)
         await until(scheduler, "fruit", lambda source_state: source_state.last_success)
         states = {state.name: state for state in await scheduler.states()}
@@ -252,7 +252,7 @@ async def test_slow_servers_hold_nobody_up(knowledge_folder: KnowledgeFolder, we
 async def test_who_waits_for_its_turn_is_looked_at_again_when_it_comes(
     knowledge_folder: KnowledgeFolder, web: WebPeer
 ) -> None:
-    web.fault = "slow"
+    web.failure_mode = "slow"
     slow_feeds = {f"slow-{number}": feed(web, timeout_s=5) for number in range(FETCH_CONCURRENCY)}
     sources = {
         **slow_feeds,
@@ -262,7 +262,7 @@ async def test_who_waits_for_its_turn_is_looked_at_again_when_it_comes(
     settings = knowledge_folder.settings(sources)
     for name in ("fruit", "trees"):
         await refresh_source(knowledge_folder.work(settings), name)
-    async with knowledge_folder.keeper(settings) as scheduler:
+    async with knowledge_folder.run_scheduler(settings) as scheduler:
         await true(lambda: len(web.requests) >= FETCH_CONCURRENCY)
         await knowledge_folder.record.mark_invalidated(["fruit"])
         await scheduler.resume("fruit")
@@ -283,7 +283,7 @@ async def test_a_failing_source_keeps_its_knowledge_and_is_tried_again_sooner(
     knowledge_folder: KnowledgeFolder, web: WebPeer
 ) -> None:
     settings = knowledge_folder.settings({"news": feed(web), "fruit": knowledge_folder.files("fruit", a="apple")})
-    async with knowledge_folder.keeper(settings) as scheduler:
+    async with knowledge_folder.run_scheduler(settings) as scheduler:
         good_state = await until(scheduler, "news", lambda source_state: source_state.last_success)
         web.status = 500
         await scheduler.refresh()
@@ -305,13 +305,13 @@ async def test_a_failing_source_keeps_its_knowledge_and_is_tried_again_sooner(
 async def test_what_another_process_did_is_seen_and_its_lock_respected(knowledge_folder: KnowledgeFolder) -> None:
     settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple")})
     often = timedelta(seconds=0.05)
-    async with knowledge_folder.keeper(settings, poll_interval=often, retry_delay=often) as scheduler:
+    async with knowledge_folder.run_scheduler(settings, poll_interval=often, retry_delay=often) as scheduler:
         await until(scheduler, "fruit", lambda source_state: source_state.last_success)
         await true(lambda: knowledge_folder.notifications)
         knowledge_folder.files("fruit", b="banana")
-        so_far = len(knowledge_folder.notifications)
+        notification_count = len(knowledge_folder.notifications)
         await refresh_source(knowledge_folder.work(settings), "fruit")
-        await true(lambda: len(knowledge_folder.notifications) > so_far)
+        await true(lambda: len(knowledge_folder.notifications) > notification_count)
         async with source_lock(knowledge_folder.folder, "fruit"):
             tries_before = await knowledge_folder.tries("fruit")
             await scheduler.refresh(["fruit"])
@@ -325,12 +325,12 @@ async def test_what_another_process_did_is_seen_and_its_lock_respected(knowledge
 async def test_what_a_stop_broke_off_goes_on_at_the_next_start(knowledge_folder: KnowledgeFolder) -> None:
     settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple")})
     knowledge_folder.embedder.delay = 30
-    async with knowledge_folder.keeper(settings) as scheduler:
+    async with knowledge_folder.run_scheduler(settings) as scheduler:
         await until(scheduler, "fruit", lambda source_state: source_state.running)
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
     assert (await knowledge_folder.record.get_state("fruit")).failures == 0
     knowledge_folder.embedder.delay = 0
-    async with knowledge_folder.keeper(settings) as scheduler:
+    async with knowledge_folder.run_scheduler(settings) as scheduler:
         await until(scheduler, "fruit", lambda source_state: source_state.last_success)
 
 
@@ -338,7 +338,7 @@ async def test_what_was_asked_for_of_a_paused_source_survives_a_stop_in_the_midd
     knowledge_folder: KnowledgeFolder,
 ) -> None:
     settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple")})
-    async with knowledge_folder.keeper(settings) as scheduler:
+    async with knowledge_folder.run_scheduler(settings) as scheduler:
         await until(scheduler, "fruit", lambda source_state: source_state.last_success)
         await scheduler.pause("fruit")
         knowledge_folder.embedder.delay = 30
@@ -346,7 +346,7 @@ async def test_what_was_asked_for_of_a_paused_source_survives_a_stop_in_the_midd
         await scheduler.refresh(["fruit"])
         await until(scheduler, "fruit", lambda source_state: source_state.running)
     knowledge_folder.embedder.delay = 0
-    async with knowledge_folder.keeper(settings) as scheduler:
+    async with knowledge_folder.run_scheduler(settings) as scheduler:
         state = await until(scheduler, "fruit", lambda source_state: source_state.documents == 2)
         assert state.paused
         await until(scheduler, "fruit", lambda source_state: source_state.next_run is None and not source_state.running)
@@ -354,11 +354,11 @@ async def test_what_was_asked_for_of_a_paused_source_survives_a_stop_in_the_midd
 
 async def test_what_was_asked_for_by_a_clock_that_was_ahead_happens_once(knowledge_folder: KnowledgeFolder) -> None:
     settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple")})
-    async with knowledge_folder.keeper(settings) as scheduler:
+    async with knowledge_folder.run_scheduler(settings) as scheduler:
         await until(scheduler, "fruit", lambda source_state: source_state.last_success)
     await knowledge_folder.record._upsert("fruit", asked_at=datetime.now(UTC) + timedelta(days=1000))
     tries_before = await knowledge_folder.tries("fruit")
-    async with knowledge_folder.keeper(settings) as scheduler:
+    async with knowledge_folder.run_scheduler(settings) as scheduler:
         offset = timedelta(hours=2)
         await until(
             scheduler, "fruit", lambda source_state: source_state.next_run and source_state.next_run > datetime.now(UTC)

@@ -23,7 +23,7 @@ async def test_the_log_says_what_a_refresh_passed_over(
     settings = knowledge_folder.settings({"fruit": fruit})
     with logging_as_it_was():
         configure_logs(LogSettings(level="info", format="json"), sys.stdout)
-        async with knowledge_folder.keeper(settings) as scheduler:
+        async with knowledge_folder.run_scheduler(settings) as scheduler:
             await until(scheduler, "fruit", lambda state: state.documents == 1)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     (line,) = [line for line in lines if line["event"] == "source.refreshed"]

@@ -32,7 +32,7 @@ class RagPeer(WebPeer):
         self.bases: dict[str, Any] = {}
         self.older: set[str] = set()
         self.failing: dict[str, int] = {}
-        self.together = False
+        self.waits_for_all = False
         self._all = asyncio.Event()
 
     def calls(self) -> list[str]:
@@ -41,11 +41,11 @@ class RagPeer(WebPeer):
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request)
         self.bodies.append(await request.json())
-        if self.fault:
+        if self.failure_mode:
             return await self._misbehave(request)
         if request.headers.get("Authorization") != f"Bearer {KEY}" or request.method != "POST":
             return web.Response(status=401)
-        if self.together:
+        if self.waits_for_all:
             if len(self.requests) >= len(self.bases):
                 self._all.set()
             await self._all.wait()
@@ -100,7 +100,7 @@ async def texts(source: RemoteRag, query: str = "how?") -> list[str]:
 
 
 async def test_all_bases_are_asked_at_once(service: RagPeer) -> None:
-    service.together = True
+    service.waits_for_all = True
     source = rag(service, use_compression=True)
     passages = await source.search("how?")
     await source.close()
@@ -224,7 +224,7 @@ async def test_a_base_that_fails_leaves_the_others(service: RagPeer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "message"),
+    ("failure_mode", "message"),
     [
         ("slow", "did not answer within"),
         ("endless", "more than"),
@@ -234,9 +234,9 @@ async def test_a_base_that_fails_leaves_the_others(service: RagPeer) -> None:
         ("broken", "instead of JSON"),
     ],
 )
-async def test_a_service_that_misbehaves_is_named(service: RagPeer, fault: str, message: str) -> None:
-    service.fault = fault
-    source = rag(service, timeout_s=0.3 if fault == "slow" else 20)
+async def test_a_service_that_misbehaves_is_named(service: RagPeer, failure_mode: str, message: str) -> None:
+    service.failure_mode = failure_mode
+    source = rag(service, timeout_s=0.3 if failure_mode == "slow" else 20)
     with pytest.raises(SourceError, match=f"source elsewhere: .*{message}"):
         await source.search("how?")
     await source.close()
@@ -270,8 +270,8 @@ async def test_a_key_that_is_missing_is_said(service: RagPeer, monkeypatch: pyte
 
 async def test_check_asks_once(service: RagPeer, tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, sources={"elsewhere": parsed(service)})
-    quiet = {finding.subject: finding for finding in await check(settings, live=False)}
-    assert "/v1/: asked at question time" in quiet["sources.elsewhere"].text
+    findings_by_subject = {finding.subject: finding for finding in await check(settings, live=False)}
+    assert "/v1/: asked at question time" in findings_by_subject["sources.elsewhere"].text
     assert not service.requests
     loud = [finding for finding in await check(settings, live=True) if finding.subject == "sources.elsewhere"]
     assert loud[-1].level == "ok"

@@ -107,10 +107,10 @@ async def test_nonsense_is_a_failure(peer: RerankPeer, reply: str) -> None:
             await client.rerank("why?", PASSAGES)
 
 
-@pytest.mark.parametrize("fault", ["slow", "html", "broken", "bomb", "drop", "short", "endless"])
-async def test_a_service_that_misbehaves_is_a_failure(peer: RerankPeer, fault: str) -> None:
-    peer.fault = fault
-    async with reranker(peer, timeout_s=0.3 if fault == "slow" else 5) as client:
+@pytest.mark.parametrize("failure_mode", ["slow", "html", "broken", "bomb", "drop", "short", "endless"])
+async def test_a_service_that_misbehaves_is_a_failure(peer: RerankPeer, failure_mode: str) -> None:
+    peer.failure_mode = failure_mode
+    async with reranker(peer, timeout_s=0.3 if failure_mode == "slow" else 5) as client:
         with pytest.raises(ServiceError, match="the reranker failed"):
             await client.rerank("why?", PASSAGES)
 

@@ -30,8 +30,8 @@ SPECIAL = "special_tokens_map.json"
 WORDS = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "low": 4, "middle": 20, "high": 40}
 # The separator behind the passage counts too.
 PASSAGES = [
-    Passage(f"{word} {times}", "docs", "a.md", "", " ".join([word] * times), similarity=place / 10)
-    for place, (word, times) in enumerate([("high", 1), ("low", 3), ("middle", 1), ("low", 1), ("high", 12)], 1)
+    Passage(f"{word} {times}", "docs", "a.md", "", " ".join([word] * times), similarity=position / 10)
+    for position, (word, times) in enumerate([("high", 1), ("low", 3), ("middle", 1), ("low", 1), ("high", 12)], 1)
 ]
 
 

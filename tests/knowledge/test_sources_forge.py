@@ -341,7 +341,7 @@ async def test_the_token_follows_no_redirect_to_another_host(forge: ForgePeer, t
 
 
 @pytest.mark.parametrize(
-    ("fault", "message"),
+    ("failure_mode", "message"),
     [
         ("slow", "did not answer within"),
         ("endless", "more than the 256 kB"),
@@ -353,11 +353,11 @@ async def test_the_token_follows_no_redirect_to_another_host(forge: ForgePeer, t
     ],
 )
 async def test_a_server_that_fails_leaves_what_is_known(
-    forge: ForgePeer, tmp_path: Path, fault: str, message: str
+    forge: ForgePeer, tmp_path: Path, failure_mode: str, message: str
 ) -> None:
-    changes = {"timeout_s": 0.3 if fault == "slow" else 20, "max_page_kb": 256, "take": ["issues"]}
+    changes = {"timeout_s": 0.3 if failure_mode == "slow" else 20, "max_page_kb": 256, "take": ["issues"]}
     listing_before = await project(forge, tmp_path, take=["issues"]).listing()
-    forge.fault = fault
+    forge.failure_mode = failure_mode
     listing = await project(forge, tmp_path, **changes).listing()
     assert listing.fingerprints == listing_before.fingerprints
     assert message in listing.stale
@@ -520,8 +520,8 @@ async def test_a_token_that_is_missing_keeps_what_is_known(
 @pytest.mark.parametrize("kind", KINDS)
 async def test_check_asks_once(forge: ForgePeer, tmp_path: Path, kind: str) -> None:
     settings = Settings(data_dir=tmp_path, sources={"tickets": parsed(forge, kind)})
-    quiet = {finding.subject: finding for finding in await check(settings, live=False)}
-    assert "visited by a refresh" in quiet["sources.tickets"].text
+    findings_by_subject = {finding.subject: finding for finding in await check(settings, live=False)}
+    assert "visited by a refresh" in findings_by_subject["sources.tickets"].text
     assert not forge.requests
     loud = [finding for finding in await check(settings, live=True) if finding.subject == "sources.tickets"]
     assert loud[-1].level == "ok"

@@ -31,16 +31,16 @@ def pdf(*pages: str) -> bytes:
     ]
     font = "<< /Font << /F1 3 0 R >> >>"
     for number in range(count):
-        place = f"/Contents {number + 4 + count} 0 R /Resources {font} /MediaBox [0 0 600 800]"
-        objects.append(f"<< /Type /Page /Parent 2 0 R {place} >>")
+        page_fields = f"/Contents {number + 4 + count} 0 R /Resources {font} /MediaBox [0 0 600 800]"
+        objects.append(f"<< /Type /Page /Parent 2 0 R {page_fields} >>")
     for page in pages:
         stream = f"BT /F1 12 Tf 50 700 Td ({page}) Tj ET"
         objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
-    data, places = b"%PDF-1.4\n", []
+    data, offsets = b"%PDF-1.4\n", []
     for number, body in enumerate(objects, 1):
-        places.append(len(data))
+        offsets.append(len(data))
         data += f"{number} 0 obj\n{body}\nendobj\n".encode()
-    table = "".join(f"{place:010d} 00000 n \n" for place in places)
+    table = "".join(f"{offset:010d} 00000 n \n" for offset in offsets)
     size = len(objects) + 1
     tail = f"xref\n0 {size}\n0000000000 65535 f \n{table}trailer << /Size {size} /Root 1 0 R >>\n"
     return data + f"{tail}startxref\n{len(data)}\n%%EOF".encode()

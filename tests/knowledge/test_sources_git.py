@@ -89,18 +89,18 @@ async def read(item: Source, listing: Listing) -> dict[str, Document]:
 @pytest.mark.parametrize("form", ["work tree", "bare", "worktree", "git directory"])
 async def test_a_local_repository_is_read_as_committed(form: str, repository: Path, tmp_path: Path) -> None:
     revision = git(repository, "rev-parse", "HEAD")
-    place = repository
+    location = repository
     if form == "bare":
-        place = tmp_path / "bare.git"
-        git(tmp_path, "clone", "-q", "--bare", str(repository), str(place))
+        location = tmp_path / "bare.git"
+        git(tmp_path, "clone", "-q", "--bare", str(repository), str(location))
     elif form == "worktree":
-        place = tmp_path / "tree"
-        git(repository, "worktree", "add", "-q", str(place))
+        location = tmp_path / "tree"
+        git(repository, "worktree", "add", "-q", str(location))
     elif form == "git directory":
-        place = repository / ".git"
+        location = repository / ".git"
     (repository / "README.md").write_text("not committed")
     (repository / "new.md").write_text("not committed")
-    item = source(place, tmp_path)
+    item = source(location, tmp_path)
     listing = await item.listing()
     assert listing.revision == revision
     assert set(listing.fingerprints) == {"README.md", "src/a.py"}
@@ -269,11 +269,11 @@ async def test_git_sees_no_secret_of_the_environment(
 ) -> None:
     """A stand-in for git writes down its environment, then runs the real one."""
     real = shutil.which("git")
-    stand_in = tmp_path / "bin/git"
-    stand_in.parent.mkdir()
-    stand_in.write_text(f'#!/bin/sh\nenv >> {tmp_path}/environment\nexec {real} "$@"\n')
-    stand_in.chmod(0o755)
-    monkeypatch.setenv("PATH", str(stand_in.parent), prepend=os.pathsep)
+    fake_git = tmp_path / "bin/git"
+    fake_git.parent.mkdir()
+    fake_git.write_text(f'#!/bin/sh\nenv >> {tmp_path}/environment\nexec {real} "$@"\n')
+    fake_git.chmod(0o755)
+    monkeypatch.setenv("PATH", str(fake_git.parent), prepend=os.pathsep)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
     monkeypatch.setenv("TELEGRAM_TOKEN", "123:planted")
     monkeypatch.setenv("https_proxy", "http://proxy.example:3128")

@@ -194,7 +194,7 @@ def test_a_token_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 # SSH, spoken by a stand-in: it is called as ssh is, keeps its arguments, and runs what git asks for on this machine.
 
-STAND_IN = """#!/bin/sh
+FAKE_SSH = """#!/bin/sh
 for argument; do printf '%s\\n' "$argument"; done >> "{log}"
 {refusal}
 while [ "$#" -gt 1 ]; do shift; done
@@ -203,14 +203,14 @@ exec sh -c "$1"
 
 
 @pytest.fixture
-def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+def fake_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
     """Return a function that puts a stand-in for ssh first on the path; it returns where the arguments are kept."""
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
 
     def put(error_text: str = "") -> Path:
         program = tmp_path / "bin/ssh"
         program.parent.mkdir(exist_ok=True)
-        program.write_text(STAND_IN.format(log=tmp_path / "arguments", refusal=error_text))
+        program.write_text(FAKE_SSH.format(log=tmp_path / "arguments", refusal=error_text))
         program.chmod(0o755)
         return tmp_path / "arguments"
 
@@ -226,9 +226,9 @@ def key(tmp_path: Path) -> Path:
 
 
 async def test_ssh_uses_the_key_alone_and_knows_its_hosts(
-    stand_in: Callable[[str], Path], key: Path, repository: Path, tmp_path: Path
+    fake_ssh: Callable[[str], Path], key: Path, repository: Path, tmp_path: Path
 ) -> None:
-    log = stand_in("")
+    log = fake_ssh("")
     known_hosts = tmp_path / "my hosts"
     known_hosts.touch()
     url = f"ssh://git@host.example{repository}"
@@ -261,9 +261,9 @@ async def test_ssh_uses_the_key_alone_and_knows_its_hosts(
     ],
 )  # fmt: skip
 async def test_what_ssh_refuses_says_what_to_do(
-    error_output: str, reason: str, stand_in: Callable[[str], Path], key: Path, tmp_path: Path
+    error_output: str, reason: str, fake_ssh: Callable[[str], Path], key: Path, tmp_path: Path
 ) -> None:
-    stand_in("cat >&2 <<'END'\n" + error_output + "\nEND\nexit 255")
+    fake_ssh("cat >&2 <<'END'\n" + error_output + "\nEND\nexit 255")
     with pytest.raises(SourceError, match=reason):
         await source("git@h:o/r.git", tmp_path, ssh_key=key).listing()
 
@@ -356,10 +356,10 @@ async def test_a_real_server_lets_the_key_in(sshd: Sshd, key: Path, repository: 
     url = sshd.url(repository)
     listing = await source(url, tmp_path, ssh_key=key, known_hosts=sshd.known_hosts()).listing()
     assert listing.revision == git(repository, "rev-parse", "HEAD")
-    learned = tmp_path / "learned"
-    learned.touch()
-    await source(url, tmp_path / "b", ssh_key=key, known_hosts=learned, host_keys="accept_new").listing()
-    assert (sshd.folder / "host.pub").read_text().split()[1] in learned.read_text()
+    learned_hosts = tmp_path / "learned"
+    learned_hosts.touch()
+    await source(url, tmp_path / "b", ssh_key=key, known_hosts=learned_hosts, host_keys="accept_new").listing()
+    assert (sshd.folder / "host.pub").read_text().split()[1] in learned_hosts.read_text()
 
 
 async def test_a_real_server_that_is_unknown_or_refuses(

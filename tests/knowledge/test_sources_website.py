@@ -148,13 +148,13 @@ async def test_a_page_that_fails_keeps_its_knowledge(web: WebPeer, tmp_path: Pat
     assert "About Questions" in (await texts(source, listing))["/faq"]
 
 
-@pytest.mark.parametrize("fault", ["drop", "slow", "html", "endless"])
-async def test_a_site_that_fails_keeps_its_knowledge(web: WebPeer, tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize("failure_mode", ["drop", "slow", "html", "endless"])
+async def test_a_site_that_fails_keeps_its_knowledge(web: WebPeer, tmp_path: Path, failure_mode: str) -> None:
     first = await site(web, tmp_path).listing()
-    web.fault = fault
-    changes = {"timeout_s": 0.5, "max_page_kb": 64} if fault in ("slow", "endless") else {}
+    web.failure_mode = failure_mode
+    changes = {"timeout_s": 0.5, "max_page_kb": 64} if failure_mode in ("slow", "endless") else {}
     listing = await site(web, tmp_path, **changes).listing()
-    if fault == "html":  # it answers, but nothing is left that could be read
+    if failure_mode == "html":  # it answers, but nothing is left that could be read
         assert listing.stale or listing.fingerprints
     else:
         assert listing.stale
@@ -275,8 +275,8 @@ def test_the_time_of_a_visit_follows_from_its_pages() -> None:
 
 
 async def test_a_site_that_hangs_is_left_alone_soon(web: WebPeer, tmp_path: Path) -> None:
-    places = "".join(f"<url><loc>{web.url(f'/page{number}')}</loc></url>" for number in range(200))
-    web.pages["/sitemap.xml"] = Page(f"<urlset>{places}</urlset>")
+    urls = "".join(f"<url><loc>{web.url(f'/page{number}')}</loc></url>" for number in range(200))
+    web.pages["/sitemap.xml"] = Page(f"<urlset>{urls}</urlset>")
     web.pages["/"] = Page(html("Home"))
     first = await site(web, tmp_path).listing()
     for number in range(200):
@@ -291,8 +291,8 @@ async def test_a_site_that_hangs_is_left_alone_soon(web: WebPeer, tmp_path: Path
 
 @pytest.mark.parametrize("status", [500, 503, 403, 429])
 async def test_a_site_whose_pages_all_fail_is_stale(web: WebPeer, tmp_path: Path, status: int) -> None:
-    places = "".join(f"<url><loc>{web.url(path)}</loc></url>" for path in ("/guide", "/faq"))
-    web.pages["/sitemap.xml"] = Page(f"<urlset>{places}</urlset>")
+    urls = "".join(f"<url><loc>{web.url(path)}</loc></url>" for path in ("/guide", "/faq"))
+    web.pages["/sitemap.xml"] = Page(f"<urlset>{urls}</urlset>")
     web.pages["/"] = Page(html("Home"))
     first = await site(web, tmp_path).listing()
     assert first.stale == ""
@@ -307,8 +307,8 @@ async def test_a_site_whose_pages_all_fail_is_stale(web: WebPeer, tmp_path: Path
 
 
 async def test_a_first_page_that_fails_makes_a_visit_stale(web: WebPeer, tmp_path: Path) -> None:
-    places = "".join(f"<url><loc>{web.url(path)}</loc></url>" for path in ("/guide", "/faq", "/guide/deep"))
-    web.pages["/sitemap.xml"] = Page(f"<urlset>{places}</urlset>")
+    urls = "".join(f"<url><loc>{web.url(path)}</loc></url>" for path in ("/guide", "/faq", "/guide/deep"))
+    web.pages["/sitemap.xml"] = Page(f"<urlset>{urls}</urlset>")
     web.pages["/"] = Page("oops", status=503)
     listing = await site(web, tmp_path).listing()
     assert "1 of 4 pages failed" in listing.stale
@@ -332,6 +332,6 @@ async def test_a_page_that_is_too_large_is_counted_and_is_no_failure(web: WebPee
 
 
 async def test_a_sitemap_of_nonsense_stops_nothing(web: WebPeer, tmp_path: Path) -> None:
-    places = "".join(f"<url><loc>{url}</loc></url>" for url in ("http://[broken/", "", web.url("/faq")))
-    web.pages["/sitemap.xml"] = Page(f"<urlset>{places}</urlset>")
+    urls = "".join(f"<url><loc>{url}</loc></url>" for url in ("http://[broken/", "", web.url("/faq")))
+    web.pages["/sitemap.xml"] = Page(f"<urlset>{urls}</urlset>")
     assert set((await site(web, tmp_path, depth=0).listing()).fingerprints) == {"/", "/faq"}

@@ -20,7 +20,7 @@ from knowledge.stores.sqlite.passage_file import REBUILD_HINT, PassageFile, map_
 from tests.contracts.test_store import opened, put, row
 
 
-def explained(path: Path, error: Exception) -> str:
+def get_error_text(path: Path, error: Exception) -> str:
     with pytest.raises(StoreError) as error_info, map_errors(PassageFile(path / "passages.db"), "read"):
         raise error
     return str(error_info.value)
@@ -35,7 +35,7 @@ def explained(path: Path, error: Exception) -> str:
     ],
 )
 def test_a_limit_of_the_process_is_no_damage(tmp_path: Path, error: Exception) -> None:
-    text = explained(tmp_path, error)
+    text = get_error_text(tmp_path, error)
     assert "no more files, threads or memory" in text
     assert REBUILD_HINT not in text
 
@@ -71,10 +71,10 @@ async def test_a_writer_that_never_ends_is_named(tmp_path: Path, monkeypatch: py
         await put(store, [row("a", "a.md")])
         with closing(sqlite3.connect(tmp_path / "passages" / "passages.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            async with opened(tmp_path / "passages") as rival:
+            async with opened(tmp_path / "passages") as other_store:
                 with pytest.raises(StoreError, match="another process has been writing"):
-                    await put(rival, [row("b", "b.md")])
-                assert set(await rival.manifest("docs")) == {"a.md"}
+                    await put(other_store, [row("b", "b.md")])
+                assert set(await other_store.manifest("docs")) == {"a.md"}
 
 
 async def test_a_text_that_is_no_unicode_is_refused_and_nothing_of_its_batch_is_stored(tmp_path: Path) -> None:

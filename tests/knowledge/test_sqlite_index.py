@@ -68,12 +68,12 @@ async def test_many_who_ask_at_once_get_what_each_gets_alone(store: SqliteStore)
         results = await asyncio.gather(*(store.search("word3", vector, ["docs"], 10) for vector in batch))
         for vector, passages in zip(batch, results, strict=True):
             cosines = vectors @ vector
-            nearest = {ours[place].passage.id for place in np.argsort(-cosines)[:10]}
+            nearest = {ours[index].passage.id for index in np.argsort(-cosines)[:10]}
             assert nearest <= found_ids(passages)
             for passage in passages:
-                place = int(passage.id.split()[1])
-                assert passage.similarity == pytest.approx(float(cosines[place]), abs=1e-5)
-                assert passage.text == ours[place].passage.text
+                index = int(passage.id.split()[1])
+                assert passage.similarity == pytest.approx(float(cosines[index]), abs=1e-5)
+                assert passage.text == ours[index].passage.text
 
 
 @pytest.mark.parametrize("memory_bytes", [MAX_VECTOR_BYTES, 0])
@@ -191,18 +191,18 @@ async def test_space_is_given_back_and_row_numbers_never_come_again(store: Sqlit
 
 
 async def test_of_two_who_write_the_same_path_one_remains(store: SqliteStore, tmp_path: Path) -> None:
-    rival = await open_sqlite(tmp_path / "passages", "test", DIMENSION)
+    other_store = await open_sqlite(tmp_path / "passages", "test", DIMENSION)
     try:
         await store.replace("docs", ["a.md"], rows(4, "a.md", 500))
         for turn in range(4):
             ours, theirs = rows(3, "a.md", 10 * turn, edition="ours"), rows(3, "a.md", 10 * turn + 5, edition="theirs")
-            await asyncio.gather(store.replace("docs", ["a.md"], ours), rival.replace("docs", ["a.md"], theirs))
+            await asyncio.gather(store.replace("docs", ["a.md"], ours), other_store.replace("docs", ["a.md"], theirs))
             # What the other process wrote is seen a second later; what is written here is seen at once.
             await store.replace("else", ["x.md"], rows(1, "x.md", 9000 + turn, "else"))
             remaining_ids = found_ids(await store.search("common", None, ["docs"], 50))
             assert remaining_ids in ({row.passage.id for row in ours}, {row.passage.id for row in theirs})
     finally:
-        await rival.close()
+        await other_store.close()
 
 
 async def test_who_gives_up_waiting_does_not_end_the_reading(store: SqliteStore, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class World:
     data: Path
     now: float = field(default_factory=time.time)
     live: dict[str, Any] = field(default_factory=dict)
-    standing: dict[str, Any] = field(default_factory=dict)
+    standing_settings: dict[str, Any] = field(default_factory=dict)
     extra_settings: dict[str, Any] = field(default_factory=dict)
 
     def finds(self, **results: list[Mapping[str, str]]) -> None:
@@ -68,7 +68,7 @@ class World:
             "cache_s": 0,
         }
         private = {"allow_private": ["127.0.0.1"]}
-        standing_source = {"kind": "standing", "of": "web", "queries": [LATEST, OPEN], **self.standing}
+        standing_source = {"kind": "standing", "of": "web", "queries": [LATEST, OPEN], **self.standing_settings}
         sources = {"web": {**web, **private, **self.live}, "common": standing_source}
         agents = {"online": {"sources": ["common", "web"]}}
         return Settings.model_validate(
@@ -100,11 +100,11 @@ class World:
     def age(self, hours: float) -> None:
         """Make everything on record older, as if nothing had been asked since."""
         file = get_record_folder(self.data, "common") / RECORD_FILE
-        stored = json.loads(file.read_text("utf-8"))
-        for result in stored["results"].values():
+        record = json.loads(file.read_text("utf-8"))
+        for result in record["results"].values():
             result["found_at"] -= hours * HOUR
         file.unlink()
-        file.write_text(json.dumps(stored), "utf-8")
+        file.write_text(json.dumps(record), "utf-8")
 
 
 def _page(results: list[Mapping[str, str]]) -> Page:
@@ -190,7 +190,7 @@ async def test_pieces_of_one_document_do_not_replace_each_other(world: World) ->
 
 
 async def test_a_result_not_seen_again_goes_when_its_time_is_over(world: World) -> None:
-    world.standing = {"keep_hours": 10}
+    world.standing_settings = {"keep_hours": 10}
     await world.refresh()
     world.finds(hours=[HOURS])
     world.now += 9 * HOUR
@@ -204,16 +204,16 @@ async def test_a_result_not_seen_again_goes_when_its_time_is_over(world: World) 
 
 async def test_a_query_taken_away_takes_its_results_along(world: World) -> None:
     await world.refresh()
-    world.standing = {"queries": [OPEN]}
+    world.standing_settings = {"queries": [OPEN]}
     report = await world.refresh()
     assert (report.deleted, report.unchanged) == (1, 1)
 
 
-@pytest.mark.parametrize("fault", ["drop", "html", "endless"])
-async def test_a_failing_service_keeps_results_until_they_expire(world: World, fault: str) -> None:
-    world.standing = {"keep_hours": 10}
+@pytest.mark.parametrize("failure_mode", ["drop", "html", "endless"])
+async def test_a_failing_service_keeps_results_until_they_expire(world: World, failure_mode: str) -> None:
+    world.standing_settings = {"keep_hours": 10}
     await world.refresh()
-    world.web.fault = fault
+    world.web.failure_mode = failure_mode
     world.now += 9 * HOUR
     report = await world.refresh()
     assert "2 of 2 queries failed: source web" in report.stale
@@ -236,15 +236,15 @@ async def test_one_failing_query_leaves_the_others_alone(world: World) -> None:
 
 async def test_a_slow_query_is_given_up(world: World) -> None:
     await world.refresh()
-    world.web.fault, world.standing = "slow", {"timeout_s": 0.2}
+    world.web.failure_mode, world.standing_settings = "slow", {"timeout_s": 0.2}
     started_at = time.monotonic()
     assert "did not answer within 0.2 s" in (await world.refresh()).stale
     assert time.monotonic() - started_at < 15
 
 
 async def test_a_dead_service_is_not_asked_all_queries(world: World) -> None:
-    world.standing = {"queries": [f"query {number}" for number in range(50)]}
-    world.web.fault = "html"
+    world.standing_settings = {"queries": [f"query {number}" for number in range(50)]}
+    world.web.failure_mode = "html"
     with pytest.raises(SourceError, match="source common: 50 of 50 queries failed"):
         await world.refresh()
     assert len(world.web.requests) == 4
@@ -257,7 +257,7 @@ async def test_nothing_found_at_first_is_said(world: World) -> None:
 
 
 async def test_what_has_expired_is_not_shown_when_no_refresh_comes(world: World) -> None:
-    world.standing = {"keep_hours": 10}
+    world.standing_settings = {"keep_hours": 10}
     await world.refresh()
     world.now += 9.9 * HOUR
     assert len(await world.texts()) == 2
@@ -273,7 +273,7 @@ async def test_the_library_never_shows_what_has_expired(world: World) -> None:
     library = await world.library()
     assert len(await library.search("online", LATEST, 10)) == 2
     world.age(49)
-    world.web.fault = "drop"
+    world.web.failure_mode = "drop"
     assert await library.search("online", LATEST, 10) == []
     (get_record_folder(world.data, "common") / RECORD_FILE).write_text("{broken", "utf-8")
     assert await library.search("online", LATEST, 10) == []
@@ -334,7 +334,7 @@ def test_of_two_sides_the_more_similar_one_stays_whole() -> None:
 async def test_stored_results_answer_when_the_live_search_is_too_slow(world: World) -> None:
     await world.refresh()
     world.extra_settings = {"budget": {"deadline_s": 16}}  # 4 s for a search, 3.2 s of it for what is live
-    world.web.fault = "slow"
+    world.web.failure_mode = "slow"
     library = await world.library()
     started_at = time.monotonic()
     async with asyncio.timeout(4):
@@ -393,7 +393,7 @@ async def test_requests_of_a_day_are_limited_over_restarts(world: World) -> None
 
 async def test_no_query_is_always_the_one_that_a_limit_cuts_off(world: World) -> None:
     days = iter(range(1, 100))
-    world.standing = {"queries": [f"query {number}" for number in range(6)]}
+    world.standing_settings = {"queries": [f"query {number}" for number in range(6)]}
     world.live = {"requests_per_day": 4}
     world.finds(others=[RELEASE])
     question = []
@@ -404,7 +404,7 @@ async def test_no_query_is_always_the_one_that_a_limit_cuts_off(world: World) ->
         world.now += 24 * HOUR
         (world.data / "live" / "web.json").write_text(f"2020-01-0{next(days)} 00000004")
     assert len(question[0]) == len(question[1]) == 4
-    assert question[0] | question[1] == set(world.standing["queries"])
+    assert question[0] | question[1] == set(world.standing_settings["queries"])
 
 
 async def test_requests_are_counted_exactly_by_many_at_once(tmp_path: Path) -> None:
@@ -428,7 +428,7 @@ async def test_requests_are_counted_exactly_by_many_at_once(tmp_path: Path) -> N
 async def test_queries_come_from_a_file_too(world: World, tmp_path: Path) -> None:
     file = tmp_path / "queries.txt"
     file.write_text(f"# what people ask\n\n{OPEN}\n  {LATEST}  \n", "utf-8")
-    world.standing = {"queries": [LATEST], "queries_file": str(file)}
+    world.standing_settings = {"queries": [LATEST], "queries_file": str(file)}
     await world.refresh()
     assert sorted(request.query["q"] for request in world.web.requests) == [LATEST, OPEN]
     file.write_bytes(b"\xff\xfe")
@@ -452,9 +452,9 @@ async def test_a_refresh_of_all_sources_reaches_them(world: World) -> None:
 
 def test_what_they_ask_has_to_be_there(world: World) -> None:
     with pytest.raises(ValidationError, match=r"sources.common.of: no live source is named 'net' \(known: web\)"):
-        World(world.web, world.store, world.embedder, world.data, standing={"of": "net"}).settings()
+        World(world.web, world.store, world.embedder, world.data, standing_settings={"of": "net"}).settings()
     with pytest.raises(ValidationError, match="give queries or queries_file"):
-        World(world.web, world.store, world.embedder, world.data, standing={"queries": []}).settings()
+        World(world.web, world.store, world.embedder, world.data, standing_settings={"queries": []}).settings()
     settings = world.settings()
     with pytest.raises(SourceError, match="web is no source that is asked at question time"):
         open_source("common", settings.sources["common"], world.data)

@@ -47,7 +47,7 @@ def edition(word: str, documents: range = range(DOCUMENTS), parts: int = PARTS) 
     return DictSource("docs", texts)
 
 
-async def seen_in(store: Store) -> Counter[str]:
+async def count_editions(store: Store) -> Counter[str]:
     """Return the editions of all passages that are found, and how many of each."""
     passages = await store.search(query_tokens("fruit"), None, ["docs"], 10_000)
     return Counter(word for passage in passages for word in ("apple", "banana") if word in passage.text)
@@ -59,12 +59,12 @@ async def test_more_passages_than_a_batch_are_replaced_in_one_commit(store: Stor
     await asyncio.sleep(1.1)
     states: list[tuple[str, ...]] = []
 
-    async def look() -> None:
+    async def poll() -> None:
         while True:
-            states.append(tuple(sorted(await seen_in(store))))
+            states.append(tuple(sorted(await count_editions(store))))
             await asyncio.sleep(0.01)
 
-    looking = asyncio.create_task(look())
+    polling = asyncio.create_task(poll())
     async with asyncio.timeout(60):
         while not states:
             await asyncio.sleep(0.01)
@@ -72,7 +72,7 @@ async def test_more_passages_than_a_batch_are_replaced_in_one_commit(store: Stor
     async with asyncio.timeout(60):
         while states[-1:] != [("banana",)]:
             await asyncio.sleep(0.05)
-    looking.cancel()
+    polling.cancel()
     assert second.updated == DOCUMENTS
     assert set(states) == {("apple",), ("banana",)}, "never both"
     assert len(states) > 10
@@ -115,7 +115,7 @@ async def test_a_refresh_that_fails_before_the_swap_leaves_the_old_edition_whole
         report = await refresh(source, store, embedder, SyncOptions(50, batch_passages=200))
         assert (report.added, report.updated) == (60 - len(manifest), 20)
         await asyncio.sleep(1.1)
-        assert set(await seen_in(store)) == {"banana"}
+        assert set(await count_editions(store)) == {"banana"}
     finally:
         await store.close()
 
@@ -129,4 +129,4 @@ async def test_more_than_fits_is_swapped_in_several_commits_of_whole_documents(
     assert len(counting_store.commits) > 1
     assert sum(counting_store.commits) == 60
     await asyncio.sleep(1.1)
-    assert set(await seen_in(store)) == {"banana"}
+    assert set(await count_editions(store)) == {"banana"}

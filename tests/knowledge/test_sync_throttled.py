@@ -34,11 +34,11 @@ async def test_it_rests_many_times_as_long_as_it_cut_a_document(
     monkeypatch.setattr(sync, "THROTTLE_FACTOR", 40.0)
     text = "\n\n".join(markdown(f"apple{number}", "pear") for number in range(60))
 
-    async def gap(name: str, *, gently: bool) -> float:
+    async def gap(name: str, *, is_throttled: bool) -> float:
         source = TimedSource(name, {"a.md": text})
-        await sync.refresh(source, store, embedder, sync.SyncOptions(200, throttled=gently))
+        await sync.refresh(source, store, embedder, sync.SyncOptions(200, throttled=is_throttled))
         [seconds] = source.gaps
         return seconds
 
-    quickest = min([await gap(f"plain{number}", gently=False) for number in range(4)])
-    assert await gap("gentle", gently=True) > 5 * quickest
+    quickest = min([await gap(f"plain{number}", is_throttled=False) for number in range(4)])
+    assert await gap("gentle", is_throttled=True) > 5 * quickest

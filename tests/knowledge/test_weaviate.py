@@ -312,8 +312,8 @@ class TestWriters:
 
     async def test_the_claim_of_a_dead_writer_runs_out(self, settings: WeaviateSettings) -> None:
         async with opened(settings) as store, connect_cluster(settings) as cluster:
-            soon = int((time.time() + 0.5) * 1000)
-            assert await cluster.create(NewObject(lease_key("docs"), {"owner": "dead", "until": soon}))
+            expiry_ms = int((time.time() + 0.5) * 1000)
+            assert await cluster.create(NewObject(lease_key("docs"), {"owner": "dead", "until": expiry_ms}))
             await put(store, [row("a", "a.md")])
             assert await cluster.get([lease_key("docs")]) == {}
 

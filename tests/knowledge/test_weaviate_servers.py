@@ -56,10 +56,10 @@ async def test_keys_and_tls_and_going_away(tmp_path: Path, monkeypatch: pytest.M
 
 
 def _composed(key: str) -> Mapping[str, str]:
-    """Return what config/compose.yaml tells a server, with this key; without its place, which is the container's."""
+    """Return what config/compose.yaml tells a server, with this key, without what belongs to the container."""
     environment = read_yaml(ROOT / "config" / "compose.yaml").data["services"]["weaviate"]["environment"]
-    places = ("PERSISTENCE_DATA_PATH", "CLUSTER_HOSTNAME")
-    return {name: value for name, value in environment.items() if name not in places} | {
+    variables = ("PERSISTENCE_DATA_PATH", "CLUSTER_HOSTNAME")
+    return {name: value for name, value in environment.items() if name not in variables} | {
         "AUTHENTICATION_APIKEY_ALLOWED_KEYS": key
     }
 
@@ -136,8 +136,8 @@ async def test_a_full_disk(tmp_path: Path) -> None:
         pytest.skip("A FULL DISK IS NOT TESTED: there is too little room to make it a hundredth fuller")
     async with weaviate_servers(tmp_path, 1, DISK_USE_READONLY_PERCENTAGE=str(limit)) as cluster:
         (node,) = cluster.nodes
-        place = node.settings().model_dump(include={"host", "http_port", "grpc_port"})
-        store = {"provider": "weaviate", "weaviate": place}
+        address = node.settings().model_dump(include={"host", "http_port", "grpc_port"})
+        store = {"provider": "weaviate", "weaviate": address}
         sources = {"docs": {"kind": "files", "path": str(tmp_path / "docs")}}
         deployment = Deployment(tmp_path, {"sources": sources, "knowledge": {"store": store}})
         (tmp_path / "docs").mkdir()

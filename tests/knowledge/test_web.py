@@ -203,7 +203,7 @@ async def test_a_circle_of_redirects_ends(web: WebPeer, client: WebClient) -> No
 
 
 @pytest.mark.parametrize(
-    ("fault", "message"),
+    ("failure_mode", "message"),
     [
         ("slow", "did not answer within 0.3 s"),
         ("endless", "more than the 256 kB"),
@@ -212,9 +212,11 @@ async def test_a_circle_of_redirects_ends(web: WebPeer, client: WebClient) -> No
         ("drop", "connection failed"),
     ],
 )
-async def test_a_server_that_misbehaves_is_named(web: WebPeer, client: WebClient, fault: str, message: str) -> None:
-    web.fault = fault
-    limit = 0.3 if fault == "slow" else 60
+async def test_a_server_that_misbehaves_is_named(
+    web: WebPeer, client: WebClient, failure_mode: str, message: str
+) -> None:
+    web.failure_mode = failure_mode
+    limit = 0.3 if failure_mode == "slow" else 60
     started_at = time.monotonic()
     with pytest.raises(SourceError, match=message) as error_info:
         await client.fetch(Request(web.url("/x"), params={"key": "secret"}, timeout_s=limit, max_kb=256))

@@ -53,10 +53,10 @@ def kill_self(number: int) -> str:
     return "still here"
 
 
-def kill_self_once(mark: str) -> str:
+def kill_self_once(mark_folder: str) -> str:
     # The mark is a folder: a worker writes no files.
-    if not Path(mark).is_dir():
-        os.mkdir(mark)
+    if not Path(mark_folder).is_dir():
+        os.mkdir(mark_folder)
         os.kill(os.getpid(), signal.SIGKILL)
     return "second try"
 

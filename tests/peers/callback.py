@@ -2,7 +2,7 @@
 
 `callbacks` holds what was taken, in order, each once per idempotency key; `texts` what people see of bots below a
 thread, by author, first come first served; where it `compares`, it refuses a comment that comes one too late.
-`faults` are used up by the next callbacks, one each: a status to answer with, `drop` (the connection breaks before
+`failures` are used up by the next callbacks, one each: a status to answer with, `drop` (the connection breaks before
 anything is taken), `lost` (it is taken, then the connection breaks) or `slow` (nothing ever comes). Signatures are
 computed here by the documented rule, not by our own code.
 """
@@ -42,7 +42,7 @@ class CallbackPeer:
         self.texts: dict[tuple[str, str], list[str]] = defaultdict(list)
         # Called with the state and "before" it is done or "after", before the answer: to wait, or to kill the bot.
         self.watch: Callable[[str, str], Awaitable[None]] | None = None
-        self.faults: list[int | str] = []
+        self.failures: list[int | str] = []
         self.retry_after = "0.01"
         self.location = ""
         self.own_ids = True
@@ -118,7 +118,7 @@ class CallbackPeer:
         state = json.loads(body)["state"]
         if self.watch:
             await self.watch(state, "before")
-        text = self.faults.pop(0) if self.faults else ""
+        text = self.failures.pop(0) if self.failures else ""
         if isinstance(text, int):
             return web.Response(status=text, headers={"Retry-After": self.retry_after, "Location": self.location})
         if text == "slow":
@@ -145,12 +145,12 @@ class CallbackPeer:
 
     def _respond(self, key: str, payload: dict[str, Any]) -> web.Response:
         if key not in self._responses_by_key:
-            place = (payload["chat"], payload["thread"])
-            if payload["state"] == "final" and US not in self.texts[place]:
+            conversation = (payload["chat"], payload["thread"])
+            if payload["state"] == "final" and US not in self.texts[conversation]:
                 max_replies = payload.get("bot_replies_below")
-                if self.compares and max_replies is not None and len(self.texts[place]) >= max_replies:
+                if self.compares and max_replies is not None and len(self.texts[conversation]) >= max_replies:
                     return web.json_response({"error": "too many replies"}, status=412)
-                self.texts[place].append(US)
+                self.texts[conversation].append(US)
             self.callbacks.append(payload)
             self.times.append(time.monotonic())
             self.keys.append(key)

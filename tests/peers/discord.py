@@ -4,9 +4,9 @@ Inside a test:
 
     async with DiscordPeer() as peer:
         ...  # the bot uses peer.token and peer.api_url
-        room = peer.channel()
-        await peer.say(room, f"{peer.mention} what is it?")
-        reply = await peer.wait_for_reply(room, 5)
+        channel_id = peer.channel()
+        await peer.say(channel_id, f"{peer.mention} what is it?")
+        reply = await peer.wait_for_reply(channel_id, 5)
 
 As a process (the first line it prints is JSON with `api_url`, `token`, `channel`, `bot` and `control_url`):
 
@@ -143,7 +143,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Fault:
+class InjectedError:
     """What `fail` has in store for a call."""
 
     name: str
@@ -204,7 +204,7 @@ class DiscordPeer:
         self.interactions_by_token: dict[str, Interaction] = {}
         # For some minutes, Discord does.
         self.remembers_nonces = True
-        self.rung: list[str] = []
+        self.notified: list[str] = []
         self.unfolded: list[str] = []
         # A word that no message may have.
         self.banned = ""
@@ -218,7 +218,7 @@ class DiscordPeer:
         self.joined_at = datetime.fromtimestamp(time.time() - 86400, UTC).isoformat()
         self._port = port
         self._counter = 0
-        self._faults: list[Fault] = []
+        self._injected_errors: list[InjectedError] = []
         self._windows: dict[str, tuple[float, int]] = {}
         self._runner: web.AppRunner | None = None
 
@@ -415,9 +415,9 @@ class DiscordPeer:
         delay_s: float = 0.0,
     ) -> None:
         """Answer the next calls of a name with an error, late, or drop the connection before or after doing it."""
-        self._faults.append(Fault(name, times, status, body, headers or {}, drop, delay_s))
+        self._injected_errors.append(InjectedError(name, times, status, body, headers or {}, drop, delay_s))
 
-    def attached(self, name: str, content: bytes, media_type: str = "image/png") -> Json:
+    def add_attachment(self, name: str, content: bytes, media_type: str = "image/png") -> Json:
         """Put a file on the server; return it as a message's attachment."""
         self.files[name] = content
         url = self.api_url.removesuffix("/api/v10") + f"/attachments/{name}"
@@ -431,7 +431,7 @@ class DiscordPeer:
         results = self.channels[channel].messages.values()
         return [result for result in results if result.author.id == self.me.id and not result.thinking]
 
-    def called(self, name: str) -> list[Call]:
+    def get_calls(self, name: str) -> list[Call]:
         """Return the calls of one name, `METHOD /path` with `{}` for every id."""
         return [call for call in self.calls if call.name == name]
 
@@ -554,7 +554,7 @@ class DiscordPeer:
         text = await request.text()
         body: Json = {}
         headers: dict[str, str] = {}
-        error = next((entry for entry in self._faults if entry.name == name and entry.times > 0), None)
+        error = next((entry for entry in self._injected_errors if entry.name == name and entry.times > 0), None)
         if error is not None:
             error.times -= 1
             await asyncio.sleep(error.delay_s)
@@ -757,13 +757,13 @@ class DiscordPeer:
         mentioned = re.findall(r"<@!?(\d+)>", content)
         if "users" in mentions["parse"] and "users" in mentions:
             raise form("allowed_mentions", "MESSAGE_ALLOWED_MENTIONS_PARSE_EXCLUSIVE", "parse:users and users conflict")
-        self.rung += (
+        self.notified += (
             mentioned
             if "users" in mentions["parse"]
             else [item for item in mentioned if item in mentions.get("users", ())]
         )
         if "everyone" in mentions["parse"] and re.search(r"@(everyone|here)", content):
-            self.rung.append("everyone")
+            self.notified.append("everyone")
         if not int(body.get("flags", 0)) & SUPPRESS_EMBEDS:
             self.unfolded += ADDRESS.findall(content)
         return content.strip()
@@ -784,7 +784,7 @@ class DiscordPeer:
         if referenced_id and referenced_id not in channel.messages and reference.get("fail_if_not_exists", True):
             raise form("message_reference", "REPLIES_UNKNOWN_MESSAGE", "Unknown message")
         if referenced_id and body.get("allowed_mentions", {"replied_user": True}).get("replied_user"):
-            self.rung.append("replied")
+            self.notified.append("replied")
         message = PostedMessage(
             self.snowflake(),
             channel.id,

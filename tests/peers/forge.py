@@ -5,7 +5,7 @@
         ...  # GitHub is at forge.url("/api/v3"), GitLab at forge.url("/api/v4")
 
 It refuses what the original would: unknown parameters, pages that are too large, a wrong token, requests beyond the
-rate limit. What arrived is in `requests`; `fault` and `status` are those of `WebPeer`, and so are its `pages`.
+rate limit. What arrived is in `requests`; `failure_mode` and `status` are those of `WebPeer`, and so are its `pages`.
 """
 
 from __future__ import annotations
@@ -115,13 +115,13 @@ class ForgePeer(WebPeer):
             return await super()._answer(request)
         self.requests.append(request)
         self.bodies.append(await request.json() if request.can_read_body else None)
-        if self.fault:
+        if self.failure_mode:
             return await self._misbehave(request)
         if self.holds and request.path == self.holds:
             self.hold_event.set()
             await asyncio.Event().wait()
         error_response = self._refused(request)
-        response = self._noted(error_response or self._routed(request))
+        response = self._record_status(error_response or self._routed(request))
         if self.remaining is not None and not error_response and response.status != 304:
             self.remaining -= 1
         self._limits(request, response)
@@ -162,8 +162,8 @@ class ForgePeer(WebPeer):
             rest = request.path.removeprefix(repository)
             if self.renamed:
                 query = f"?{request.query_string}" if request.query_string else ""
-                place = self.url(f"/api/v3/repositories/42{rest}{query}")
-                return json_response({"message": "Moved Permanently"}, 301, {"Location": place})
+                url = self.url(f"/api/v3/repositories/42{rest}{query}")
+                return json_response({"message": "Moved Permanently"}, 301, {"Location": url})
             return self._github(request, rest)
         if self.renamed and request.path.startswith("/api/v3/repositories/42"):
             return self._github(request, request.path.removeprefix("/api/v3/repositories/42"))
@@ -263,7 +263,7 @@ class ForgePeer(WebPeer):
         return json_response({"data": {"repository": {"discussions": {"pageInfo": info, "nodes": nodes}}}})
 
     def _talk(self, talk: Ticket, max_comments: int) -> dict[str, Any]:
-        comments = [self._to_comment(remark, f"{talk.number}-{place}") for place, remark in enumerate(talk.remarks)]
+        comments = [self._to_comment(remark, f"{talk.number}-{index}") for index, remark in enumerate(talk.remarks)]
         answers = [node for node, remark in zip(comments, talk.remarks, strict=True) if remark.accepted]
         return {
             "number": talk.number,
@@ -357,8 +357,8 @@ class ForgePeer(WebPeer):
         if page * size < len(results):
             next_query = urlencode({**request.query, "page": page + 1})
             # As behind a proxy that the server knows nothing of.
-            place = f"http://internal.example{request.raw_path.split('?')[0]}"
-            headers["Link"] = f'<{place}?page=1>; rel="first", <{place}?{next_query}>; rel="next"'
+            url = f"http://internal.example{request.raw_path.split('?')[0]}"
+            headers["Link"] = f'<{url}?page=1>; rel="first", <{url}?{next_query}>; rel="next"'
         return json_response(part, headers=headers)
 
 

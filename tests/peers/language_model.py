@@ -192,9 +192,9 @@ class LanguageModelPeer:
         reply = self.reply(body) if callable(self.reply) else self.reply
         call = reply if isinstance(reply, ToolCall) else None
         pieces = [] if self.empty else split_pieces(json.dumps(call.arguments) if call else str(reply))
-        room = body.get("max_completion_tokens") or body.get("max_tokens") or len(pieces)
-        finish = "length" if len(pieces) > room else "tool_calls" if call else "stop"
-        pieces = pieces[:room]
+        max_pieces = body.get("max_completion_tokens") or body.get("max_tokens") or len(pieces)
+        finish = "length" if len(pieces) > max_pieces else "tool_calls" if call else "stop"
+        pieces = pieces[:max_pieces]
         usage = self._count_usage(body, len(pieces))
         head = {"id": f"chatcmpl-{len(self.requests)}", "created": int(time.time()), "model": body["model"]}
         if body.get("stream"):
@@ -315,18 +315,18 @@ def _check_fields(
 def _check_chat(body: Body, extra: Collection[str]) -> None:
     _check_fields(body, CHAT_FIELDS, ("model", "messages"), extra)
     for index, message in enumerate(body["messages"]):
-        place = f"messages[{index}]"
+        location = f"messages[{index}]"
         if not isinstance(message, dict):
-            raise Refusal(400, f"Invalid type for '{place}'.", place, "invalid_type")
+            raise Refusal(400, f"Invalid type for '{location}'.", location, "invalid_type")
         if message.get("role") not in ROLES:
-            raise Refusal(400, f"Invalid value: {message.get('role')!r}.", f"{place}.role", "invalid_value")
+            raise Refusal(400, f"Invalid value: {message.get('role')!r}.", f"{location}.role", "invalid_value")
         if not isinstance(message.get("content"), str | list) and not message.get("tool_calls"):
-            raise Refusal(400, f"Invalid content of '{place}'.", f"{place}.content", "invalid_type")
+            raise Refusal(400, f"Invalid content of '{location}'.", f"{location}.content", "invalid_type")
         calls = body["messages"][index - 1].get("tool_calls") or () if index else ()
         if message["role"] == "tool" and message.get("tool_call_id") not in [call["id"] for call in calls]:
-            raise Refusal(400, "Messages with role 'tool' must answer a preceding message with 'tool_calls'.", place)
+            raise Refusal(400, "Messages with role 'tool' must answer a preceding message with 'tool_calls'.", location)
         for part in message["content"] if isinstance(message.get("content"), list) else ():
-            _check_part(part, message["role"], place)
+            _check_part(part, message["role"], location)
     if body.get("stream_options") is not None and not body.get("stream"):
         raise Refusal(400, "'stream_options' is only allowed when 'stream' is enabled.", "stream_options")
     if not 0 <= (body.get("temperature") or 0.0) <= 2:
@@ -336,7 +336,7 @@ def _check_chat(body: Body, extra: Collection[str]) -> None:
             raise Refusal(400, f"Invalid '{name}': at least 1.", name, "integer_below_min_value")
 
 
-def _check_part(part: object, role: str, place: str) -> None:
+def _check_part(part: object, role: str, location: str) -> None:
     """Take text, and pictures of users as data URIs; the original fetches addresses too, which we never send."""
     kind = part.get("type") if isinstance(part, dict) else None
     if kind == "text" and isinstance(part["text"], str):  # type: ignore[index]
@@ -344,7 +344,7 @@ def _check_part(part: object, role: str, place: str) -> None:
     url = part["image_url"]["url"] if kind == "image_url" and role == "user" else ""  # type: ignore[index]
     head, _, data = url.partition(";base64,")
     if head not in {f"data:image/{name}" for name in ("png", "jpeg", "webp", "gif")} or not base64.b64decode(data):
-        raise Refusal(400, f"Invalid part of '{place}'.", f"{place}.content", "invalid_image_url")
+        raise Refusal(400, f"Invalid part of '{location}'.", f"{location}.content", "invalid_image_url")
 
 
 def _code(status: int) -> str | None:

@@ -69,8 +69,8 @@ class PostgresServer:
     def make_template(self) -> None:
         """Make the database that those of tests are copies of: with the tables of a journal, without rows."""
         self.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(TEMPLATE)))
-        place = URL.create("postgresql+psycopg", USER, PASSWORD, "127.0.0.1", self.port, TEMPLATE)
-        engine = create_engine(place, poolclass=NullPool)
+        url = URL.create("postgresql+psycopg", USER, PASSWORD, "127.0.0.1", self.port, TEMPLATE)
+        engine = create_engine(url, poolclass=NullPool)
         with engine.begin() as connection:
             create_tables(connection)
 
@@ -119,8 +119,8 @@ def run_server(*options: str) -> Iterator[PostgresServer]:
         (folder / "password").write_text(PASSWORD)
         (folder / "password").chmod(0o644)
         initdb = (server.programs / "initdb", "-D", folder / "data", "-U", USER, "-A", "scram-sha-256", "--no-sync")
-        places = ("--pwfile", folder / "password", "-E", "utf8", "--locale", "C.UTF-8")
-        subprocess.run([*initdb, *places], check=True, cwd=folder, capture_output=True, **_identity())
+        initdb_options = ("--pwfile", folder / "password", "-E", "utf8", "--locale", "C.UTF-8")
+        subprocess.run([*initdb, *initdb_options], check=True, cwd=folder, capture_output=True, **_identity())
         server.start()
         try:
             yield server

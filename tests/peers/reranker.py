@@ -3,7 +3,7 @@
     async with RerankPeer(score=lambda query, text: ...) as peer:
         ...  # talk to peer.url("cohere"); what arrived is in peer.bodies
 
-`fault` as in `WebPeer`; `reply` replaces what a service answers.
+`failure_mode` as in `WebPeer`; `reply` replaces what a service answers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RerankPeer(WebPeer):
         return self.url(PATHS[service])
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        if self.fault or self.status:
+        if self.failure_mode or self.status:
             return await super()._answer(request)
         self.requests.append(request)
         service = next((name for name, path in PATHS.items() if path == request.path), None)

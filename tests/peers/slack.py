@@ -125,7 +125,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Fault:
+class InjectedError:
     """What `fail` has in store for a method."""
 
     method: str
@@ -193,7 +193,7 @@ class SlackPeer:
         self._public_responses: list[tuple[str, Json]] = []
         self._command_channels: dict[str, str] = {}
         self._clock = 1_700_000_000_000_000
-        self._faults: list[Fault] = []
+        self._injected_errors: list[InjectedError] = []
         self._call_times: defaultdict[str, deque[float]] = defaultdict(deque)
         self._tickets: set[str] = set()
         self._runner: web.AppRunner | None = None
@@ -356,7 +356,7 @@ class SlackPeer:
         body: str = "",
     ) -> None:
         """Answer the next calls of a method with an error, or that text; or drop the connection before or after it."""
-        self._faults.append(Fault(method, error, times, status, retry_after, drop, body))
+        self._injected_errors.append(InjectedError(method, error, times, status, retry_after, drop, body))
 
     def end_streams(self) -> None:
         """Close all streams, as Slack does after some minutes."""
@@ -377,7 +377,7 @@ class SlackPeer:
         """Return one message."""
         return self._messages[channel, ts]
 
-    def called(self, method: str) -> list[Call]:
+    def get_calls(self, method: str) -> list[Call]:
         """Return the calls of one method."""
         return [call for call in self.calls if call.method == method]
 
@@ -406,7 +406,7 @@ class SlackPeer:
         query: Json = dict(request.query)
         query |= await request.json() if request.content_type == "application/json" else dict(await request.post())
         token = query.pop("token", "") or request.headers.get("Authorization", "").removeprefix("Bearer").strip()
-        problem = next((item for item in self._faults if item.method == method and item.times > 0), None)
+        problem = next((item for item in self._injected_errors if item.method == method and item.times > 0), None)
         error, status, headers, body = "", 200, {}, {}
         if self.watch:
             await self.watch(method, "before")
@@ -470,7 +470,7 @@ class SlackPeer:
         }
         return calls[method](params)
 
-    def attached(self, file: str, content: bytes, media_type: str = "image/png") -> Json:
+    def add_attachment(self, file: str, content: bytes, media_type: str = "image/png") -> Json:
         """Put a file on the server; return it as a message's event shows it."""
         self.files[file] = content
         return {**self._file(file), "mimetype": media_type}
@@ -522,7 +522,7 @@ class SlackPeer:
         """Make all addresses given out for connections worthless."""
         self._tickets.clear()
 
-    def _place(self, params: Json) -> str:
+    def _channel_id(self, params: Json) -> str:
         channel = str(params.get("channel") or params.get("channel_id"))
         if channel in self.not_in:
             raise Refusal("not_in_channel")
@@ -532,12 +532,12 @@ class SlackPeer:
 
     def _thread(self, params: Json) -> str:
         thread = params.get("thread_ts", "")
-        if thread and (self._place(params), thread) not in self._messages:
+        if thread and (self._channel_id(params), thread) not in self._messages:
             raise Refusal("invalid_thread_ts")
         return str(thread)
 
     def _post(self, params: Json) -> Json:
-        channel, text = self._place(params), params["text"][:40000]
+        channel, text = self._channel_id(params), params["text"][:40000]
         if not text.strip():
             raise Refusal("no_text")
         blocks = _blocks(params, self.lacking)
@@ -560,7 +560,7 @@ class SlackPeer:
         return [self] if channel.startswith("D") else self.bots
 
     def _own(self, params: Json) -> PostedMessage:
-        message = self._messages.get((self._place(params), params["ts"]))
+        message = self._messages.get((self._channel_id(params), params["ts"]))
         if message is None or message.deleted:
             raise Refusal("message_not_found")
         if message.user != self.bot:
@@ -569,16 +569,16 @@ class SlackPeer:
 
     def _history(self, params: Json) -> Json:
         """Return one page of a thread, oldest first, or of a channel, newest first and without its threads."""
-        channel, thread = self._place(params), params.get("ts", "")
+        channel, thread = self._channel_id(params), params.get("ts", "")
         if thread and (channel, thread) not in self._messages:
             raise Refusal("thread_not_found")
         messages = [
             {**self._event(message), **({"metadata": message.metadata} if message.metadata else {})}
-            for (place, ts), message in self._messages.items()
-            if place == channel and not message.deleted and (message.thread_ts or (thread and ts)) == thread
+            for (channel_id, ts), message in self._messages.items()
+            if channel_id == channel and not message.deleted and (message.thread_ts or (thread and ts)) == thread
         ]
         if not thread:
-            messages += [message for place, message in self._public_responses if place == channel]
+            messages += [message for channel_id, message in self._public_responses if channel_id == channel]
         later_messages = [
             message for message in messages if message["ts"] > params.get("oldest", "0") or message["ts"] == thread
         ]
@@ -615,12 +615,12 @@ class SlackPeer:
         return {"channel": message.channel, "ts": message.ts}
 
     def _post_ephemeral(self, params: Json) -> Json:
-        self._place(params)
+        self._channel_id(params)
         self.hidden.append((params["user"], params["text"]))
         return {"message_ts": self._tick()}
 
     def _start(self, params: Json) -> Json:
-        channel, thread = self._place(params), self._thread(params)
+        channel, thread = self._channel_id(params), self._thread(params)
         if not channel.startswith("D") and not params.get("recipient_user_id"):
             raise Refusal("missing_recipient_user_id")
         if not channel.startswith("D") and not params.get("recipient_team_id"):
@@ -688,10 +688,10 @@ class SlackPeer:
         thread = self._thread({**params, "channel": params["channel_id"]})
         if params["status"] not in ("active", "processing", "suspended", "closed"):
             raise Refusal("invalid_arguments: status")
-        place = params["channel_id"], thread
-        if place not in self.sessions and len(params.get("title", "")) <= 200:
-            self.titles[place] = params.get("title", "")
-        self.sessions[place] = params["status"]
+        key = params["channel_id"], thread
+        if key not in self.sessions and len(params.get("title", "")) <= 200:
+            self.titles[key] = params.get("title", "")
+        self.sessions[key] = params["status"]
         return {"status": params["status"]}
 
     def _publish(self, params: Json) -> Json:
@@ -706,7 +706,7 @@ class SlackPeer:
         return view
 
     def _reacted(self, params: Json) -> PostedMessage:
-        message = self._messages.get((self._place(params), params["timestamp"]))
+        message = self._messages.get((self._channel_id(params), params["timestamp"]))
         if message is None or message.deleted:
             raise Refusal("message_not_found")
         return message
@@ -747,7 +747,9 @@ class SlackPeer:
             _blocks(body, self.lacking)
         except Refusal as error:
             return web.Response(status=400, text=error.error)
-        refusal = next((item for item in self._faults if item.method == "response_url" and item.times > 0), None)
+        refusal = next(
+            (item for item in self._injected_errors if item.method == "response_url" and item.times > 0), None
+        )
         if refusal:
             refusal.times -= 1
         if refusal and refusal.drop != "after":
@@ -786,14 +788,14 @@ class SlackPeer:
             root = self._messages.get((message.channel, message.thread_ts))
             thread = {"thread_ts": message.thread_ts, **({"parent_user_id": root.user} if root else {})}
         kind = "im" if message.channel.startswith("D") else "channel"
-        place = {"channel": message.channel, "channel_type": kind}
+        channel_fields = {"channel": message.channel, "channel_type": kind}
         return {
             "type": "message",
             "user": message.user,
             "text": message.text,
             "ts": message.ts,
             "team": TEAM,
-            **place,
+            **channel_fields,
             **thread,
             **message.extra_fields,
         }

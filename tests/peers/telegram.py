@@ -171,7 +171,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Fault:
+class InjectedError:
     """What `fail` has in store for a method."""
 
     method: str
@@ -237,7 +237,7 @@ class TelegramPeer:
         self._host, self._port = host, port
         self._updates: dict[int, object] = {}
         self._next_update = 500_000_001
-        self._faults: list[Fault] = []
+        self._injected_errors: list[InjectedError] = []
         self._changed = asyncio.Event()
         self._poller: asyncio.Future[None] | None = None
         self._runner: web.AppRunner | None = None
@@ -371,7 +371,7 @@ class TelegramPeer:
 
         With `body` the answer is that text instead of JSON, with that status.
         """
-        self._faults.append(Fault(method, times, status, description, retry_after, drop, body))
+        self._injected_errors.append(InjectedError(method, times, status, description, retry_after, drop, body))
 
     # What can be observed.
 
@@ -379,7 +379,7 @@ class TelegramPeer:
         """Return the bot's messages in a chat, as they are shown now."""
         return [message for message in self.chat(chat).messages.values() if message.author is self.bot]
 
-    def called(self, method: str) -> list[Call]:
+    def get_calls(self, method: str) -> list[Call]:
         """Return the calls of one method."""
         return [call for call in self.calls if call.method == method]
 
@@ -424,7 +424,7 @@ class TelegramPeer:
         raw: Json = await request.json() if request.content_type == "application/json" else dict(await request.post())
         if self.watch:
             await self.watch(name, "before")
-        error = self._fault(name)
+        error = self._next_injected_error(name)
         if error is not None and error.drop == "before":
             return self._dropped(request, Call(name, raw, at, 0))
         try:
@@ -463,8 +463,8 @@ class TelegramPeer:
             request.transport.abort()
         return web.Response()
 
-    def _fault(self, method: str) -> Fault | None:
-        for error in self._faults:
+    def _next_injected_error(self, method: str) -> InjectedError | None:
+        for error in self._injected_errors:
             if error.method == method and error.times > 0:
                 error.times -= 1
                 return error

@@ -54,9 +54,9 @@ async def test_streams_the_reply_with_usage_at_its_end() -> None:
 async def test_replies_whole_by_a_function_of_the_request_within_max_tokens() -> None:
     async with LanguageModelPeer(reply=lambda body: body["messages"][-1]["content"]) as peer, chat(peer) as client:
         completion = await client.chat.completions.create(model="m", messages=QUESTION)
-        cut = await client.chat.completions.create(model="m", messages=QUESTION, max_tokens=2)
+        truncated = await client.chat.completions.create(model="m", messages=QUESTION, max_tokens=2)
     assert completion.choices[0].message.content == "What is it?"
-    assert (cut.choices[0].message.content, cut.choices[0].finish_reason) == ("What is", "length")
+    assert (truncated.choices[0].message.content, truncated.choices[0].finish_reason) == ("What is", "length")
 
 
 async def test_keeps_to_time_to_first_token_and_rate() -> None:

@@ -21,7 +21,7 @@ PORTS = ("http", "grpc", "gossip", "data", "raft", "rpc")
 
 @dataclass
 class Node:
-    """One server: its place, its ports, and its process while it runs."""
+    """One server: its address, its ports, and its process while it runs."""
 
     name: str
     folder: Path
@@ -63,8 +63,8 @@ class Node:
 
     def settings(self, **changes: object) -> WeaviateSettings:
         """Return how to reach it."""
-        place = {"host": "127.0.0.1", "http_port": self.ports["http"], "grpc_port": self.ports["grpc"]}
-        return WeaviateSettings.model_validate(place | changes)
+        address = {"host": "127.0.0.1", "http_port": self.ports["http"], "grpc_port": self.ports["grpc"]}
+        return WeaviateSettings.model_validate(address | changes)
 
     async def _serves(self) -> bool:
         try:

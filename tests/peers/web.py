@@ -40,8 +40,8 @@ class Hit:
 
 
 class WebPeer:
-    """`fault` makes every answer `slow` (never comes), `endless`, `short` (less than its length says), `bomb` (gzip
-    that grows), `html`, `broken` (JSON cut in half) or `drop` (the connection closes). `status` answers
+    """`failure_mode` makes every answer `slow` (never comes), `endless`, `short` (less than its length says), `bomb`
+    (gzip that grows), `html`, `broken` (JSON cut in half) or `drop` (the connection closes). `status` answers
     with this status. `tagged` pages carry an ETag; `statuses` are what pages were answered with.
     """
 
@@ -50,7 +50,7 @@ class WebPeer:
         self.hits: list[Hit] = []
         self.requests: list[web.Request] = []
         self.bodies: list[Any] = []
-        self.fault = ""
+        self.failure_mode = ""
         self.status = 0
         self.statuses: list[int] = []
         self.tagged = False
@@ -76,7 +76,7 @@ class WebPeer:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request)
         self.bodies.append(await request.json() if request.can_read_body else None)
-        if self.fault:
+        if self.failure_mode:
             return await self._misbehave(request)
         if self.status:
             return web.Response(status=self.status, text="refused")
@@ -89,31 +89,31 @@ class WebPeer:
         body = page.body.encode() if isinstance(page.body, str) else page.body
         tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
         if self.tagged and page.status == 200 and request.headers.get("If-None-Match") == tag:
-            return self._noted(web.Response(status=304, headers={"ETag": tag}))
+            return self._record_status(web.Response(status=304, headers={"ETag": tag}))
         tags = {"ETag": tag} if self.tagged else {}
-        return self._noted(web.Response(status=page.status, body=body, headers={**page.headers, **tags}))
+        return self._record_status(web.Response(status=page.status, body=body, headers={**page.headers, **tags}))
 
-    def _noted(self, response: web.Response) -> web.Response:
+    def _record_status(self, response: web.Response) -> web.Response:
         self.statuses.append(response.status)
         return response
 
     async def _misbehave(self, request: web.Request) -> web.StreamResponse:
-        if self.fault == "slow":
+        if self.failure_mode == "slow":
             await asyncio.Event().wait()
-        if self.fault == "html":
+        if self.failure_mode == "html":
             return web.Response(text="<html>Sign in</html>", content_type="text/html")
-        if self.fault == "broken":
+        if self.failure_mode == "broken":
             return web.Response(text='{"results": [{"title": "x', content_type="application/json")
-        if self.fault == "bomb":
+        if self.failure_mode == "bomb":
             packed = gzip.compress(b"0" * 64 * 2**20)
             return web.Response(body=packed, headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
-        if self.fault == "drop":
+        if self.failure_mode == "drop":
             assert request.transport is not None
             request.transport.abort()
             return web.Response()
-        response = web.StreamResponse(headers={"Content-Length": "1000"} if self.fault == "short" else {})
+        response = web.StreamResponse(headers={"Content-Length": "1000"} if self.failure_mode == "short" else {})
         await response.prepare(request)
-        if self.fault == "short":
+        if self.failure_mode == "short":
             await response.write(b"{}")
             assert request.transport is not None
             request.transport.abort()

@@ -58,7 +58,7 @@ text{{font:14px system-ui,sans-serif;fill:{text}}}.page{{fill:{page}}}
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Theme:
     """How a client looks: its colours by day and by night, and how round its faces and buttons are."""
 
     day: Mapping[str, str]
@@ -76,7 +76,7 @@ def _colours(**colours: str) -> Mapping[str, str]:
     return colours
 
 
-DISCORD = Look(
+DISCORD = Theme(
     _colours(
         **{
             "text": "#313338",
@@ -96,7 +96,7 @@ DISCORD = Look(
     face=AVATAR // 2,
     button=4,
 )
-SLACK = Look(
+SLACK = Theme(
     _colours(
         **{"text": "#1d1c1d", "page": "#fff", "name": "#1d1c1d", "link": "#1264a3", "code": "#c01343", "bar": "#ddd"},
         **{"dim": "#616061", "button": "#fff", "edge": "#bbb", "face": "#4a154b", "tag": "#e8e8e8", "app": "#616061"},
@@ -156,22 +156,22 @@ def _line(line: str, marks: re.Pattern[str], read_run: Callable[[str], str], quo
     return [*runs, Run(read_run(line[at:]), quoted)]
 
 
-def drawn(posts: Sequence[Post], look: Look, description: str) -> str:
+def drawn(posts: Sequence[Post], theme: Theme, description: str) -> str:
     """Return messages as an SVG document that can be read on light and on dark pages; `about` says what it shows."""
     y, body = MARGIN, []
     for post in posts:
-        marks, height = _post(post, look, y)
+        marks, height = _post(post, theme, y)
         body += marks
         y += height + GAP
     height, title = y - GAP + MARGIN, escape(description)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" '
-        f'aria-label="{title}">\n<title>{title}</title>\n<style>{look.style}</style>\n'
+        f'aria-label="{title}">\n<title>{title}</title>\n<style>{theme.style}</style>\n'
         f'<rect class="page" width="{WIDTH}" height="{height}" rx="12"/>\n' + "\n".join(body) + "\n</svg>\n"
     )
 
 
-def _post(post: Post, look: Look, top: int) -> tuple[list[str], int]:
+def _post(post: Post, theme: Theme, top: int) -> tuple[list[str], int]:
     """Return the marks of a message, and how high it is with its buttons."""
     left = MARGIN + (BESIDE if post.inset else 0)
     x, y, marks = left + BESIDE, top, []
@@ -181,7 +181,7 @@ def _post(post: Post, look: Look, top: int) -> tuple[list[str], int]:
         marks.append(f'<path d="{curve}" fill="none" stroke="#80848e" stroke-width="2"/>')
         marks.append(written(x, y - 4, [Run(f"@{name} ", frozenset({"name"})), Run(quoted, frozenset({"dim"}))]))
         y += LINE
-    face = f'<rect class="face" x="{left}" y="{y}" width="{AVATAR}" height="{AVATAR}" rx="{look.face}"/>'
+    face = f'<rect class="face" x="{left}" y="{y}" width="{AVATAR}" height="{AVATAR}" rx="{theme.face}"/>'
     initial = f'<text x="{left + AVATAR / 2:.0f}" y="{y + 23}" text-anchor="middle" fill="#fff" style="fill:#fff">'
     marks += [face, f"{initial}{escape(post.name[0])}</text>", written(x, y, [Run(post.name, frozenset({"name"}))])]
     if post.app:
@@ -199,15 +199,15 @@ def _post(post: Post, look: Look, top: int) -> tuple[list[str], int]:
     if post.buttons:
         y += 6
         for number, label in enumerate(post.buttons):
-            marks += _button(label, x + number * (BROAD + 8), y, look)
+            marks += _button(label, x + number * (BROAD + 8), y, theme)
         y += HIGH
     return marks, y - top
 
 
-def _button(label: str, x: float, y: float, look: Look) -> list[str]:
+def _button(label: str, x: float, y: float, theme: Theme) -> list[str]:
     sign = SIGNS[label].format(THUMB)
     return [
-        f'<rect class="button" x="{x}" y="{y}" width="{BROAD}" height="{HIGH}" rx="{look.button}"/>',
+        f'<rect class="button" x="{x}" y="{y}" width="{BROAD}" height="{HIGH}" rx="{theme.button}"/>',
         f'<g transform="translate({x + BROAD / 2 - 8} {y + 6}) scale(.8)"><title>{label}</title>{sign}</g>',
     ]
 
@@ -219,10 +219,10 @@ async def discord(deployment: Deployment) -> str:
         deployment.environment["DISCORD_TOKEN"] = peer.token
         async with deployment.daemon():
             await peer.connected(PATIENCE_S)
-            room = peer.channel()
-            await peer.say(room, f"<@{peer.me.id}> {QUESTION}", author=YOU)
-            await peer.wait_until(lambda: any(item.components for item in peer.messages(room)), PATIENCE_S)
-        messages = peer.channels[room].messages
+            channel_id = peer.channel()
+            await peer.say(channel_id, f"<@{peer.me.id}> {QUESTION}", author=YOU)
+            await peer.wait_until(lambda: any(item.components for item in peer.messages(channel_id)), PATIENCE_S)
+        messages = peer.channels[channel_id].messages
     del deployment.settings["discord"]
     posts = []
     for message in messages.values():

@@ -104,13 +104,13 @@ def to_lines(runs: Sequence[Run], width: float) -> list[list[Run]]:
             for word in _words(part):
                 piece = Run(word, run.kinds)
                 if lines[-1] and sum(item.width for item in lines[-1]) + Run(word.rstrip(), run.kinds).width > width:
-                    lines.append(_unfinished(lines[-1]))
+                    lines.append(_pop_last_word(lines[-1]))
                     piece = Run(word.lstrip(), run.kinds)
                 lines[-1].append(piece)
     return lines
 
 
-def _unfinished(line: list[Run]) -> list[Run]:
+def _pop_last_word(line: list[Run]) -> list[Run]:
     """Take away from a line, and return, the word at its end that goes on in another look."""
     start = len(line)
     while start > 1 and not line[start - 1].text.endswith(" "):

@@ -33,7 +33,7 @@ from tests.soak.world import World, open_world
 
 ASK_EVERY_S, FAULT_EVERY_S, KILL_EVERY_S, SAMPLE_EVERY_S = 1.5, 6.0, 25.0, 2.0
 KILLED_SHARE = 0.4
-SETTLE_S = 300.0
+MAX_WAIT_S = 300.0
 # What the last quarter of a life may take more than its second one: a share, and so much in any case.
 TOLERANCES = {"memory, MiB": (0.08, 25.0), "threads": (0.1, 4.0), "descriptors": (0.2, 10.0)}
 MAX_JOURNAL_GROWTH = 1.5
@@ -82,7 +82,7 @@ def _bytes_per_question(samples: Sequence[Sample]) -> float:
     return (last.journal_bytes - first.journal_bytes) / max(1, last.questions - first.questions)
 
 
-class Faults:
+class FaultInjector:
     """What goes wrong, at random: `counts` says how often."""
 
     def __init__(self, world: World) -> None:
@@ -90,8 +90,8 @@ class Faults:
         self._away: set[str] = set()
         self._losing: set[str] = set()
         self.counts: Counter[str] = Counter()
-        for platform, place in world.places.items():
-            place.peer.watch = self._watch_of(platform)  # type: ignore[attr-defined]
+        for name, platform in world.platforms.items():
+            platform.peer.watch = self._watch_of(name)  # type: ignore[attr-defined]
 
     def _watch_of(self, platform: str) -> Callable[[str, str], Awaitable[None]]:
         async def watch(method: str, phase: str) -> None:
@@ -102,19 +102,26 @@ class Faults:
 
     async def cause(self) -> None:
         """Let something go wrong for a while."""
-        kinds = (self._outage, self._lost_responses, self._slow_model, self._broken_model, self._locked, self._full)
-        action = self._world.chance.choice((*kinds, self._stopped))
+        causes = (
+            self._outage,
+            self._lost_responses,
+            self._slow_model,
+            self._broken_model,
+            self._locked,
+            self._full,
+        )
+        action = self._world.chance.choice((*causes, self._stopped))
         self.counts[action.__name__.strip("_")] += 1
         await action()
 
     async def _outage(self) -> None:
-        platform = self._world.chance.choice(list(self._world.places))
+        platform = self._world.chance.choice(list(self._world.platforms))
         self._away.add(platform)
         await asyncio.sleep(self._world.chance.choice((3, 10, 45)))
         self._away.discard(platform)
 
     async def _lost_responses(self) -> None:
-        platform = self._world.chance.choice(list(self._world.places))
+        platform = self._world.chance.choice(list(self._world.platforms))
         self._losing.add(platform)
         await asyncio.sleep(self._world.chance.uniform(0.5, 3))
         self._losing.discard(platform)
@@ -160,7 +167,7 @@ class Faults:
 
 async def soak(world: World, seconds: float) -> tuple[list[Sample], Counter[str]]:
     """Ask, disturb and kill for so long; return what the last process took, and what happened how often."""
-    kinds, samples = Faults(world), list[Sample]()
+    injector, samples = FaultInjector(world), list[Sample]()
     started_at = time.monotonic()
 
     async def repeat(every_s: float, until_s: float, call: Callable[[], Awaitable[object]]) -> None:
@@ -169,7 +176,7 @@ async def soak(world: World, seconds: float) -> tuple[list[Sample], Counter[str]
             await call()
 
     async def kill() -> None:
-        kinds.counts["kill"] += 1
+        injector.counts["kill"] += 1
         await world.daemon.kill(world.chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)))
         await world.daemon.start()
 
@@ -179,7 +186,7 @@ async def soak(world: World, seconds: float) -> tuple[list[Sample], Counter[str]
 
     async def ask() -> None:
         # The network over HTTP waits until the daemon takes the question.
-        ask_tasks.append(asyncio.create_task(world.ask(world.chance.choice(list(world.places)))))
+        ask_tasks.append(asyncio.create_task(world.ask(world.chance.choice(list(world.platforms)))))
 
     ask_tasks: list[asyncio.Task[object]] = []
     async with asyncio.TaskGroup() as tasks:
@@ -187,9 +194,9 @@ async def soak(world: World, seconds: float) -> tuple[list[Sample], Counter[str]
         tasks.create_task(repeat(SAMPLE_EVERY_S, seconds, sample))
         # A fault that waits for a process that is just being killed has none to disturb.
         tasks.create_task(repeat(KILL_EVERY_S, KILLED_SHARE * seconds, kill))
-        tasks.create_task(repeat(FAULT_EVERY_S, seconds, kinds.cause))
+        tasks.create_task(repeat(FAULT_EVERY_S, seconds, injector.cause))
     await asyncio.gather(*ask_tasks)
-    return samples, kinds.counts
+    return samples, injector.counts
 
 
 def take_sample(world: World) -> Sample:
@@ -205,11 +212,11 @@ async def run(folder: Path, minutes: float, seed: int) -> bool:
     """Soak for so many minutes; return whether all is as it should be."""
     async with open_world(folder, seed) as world:
         samples, counts = await soak(world, 60 * minutes)
-        await world.settle(SETTLE_S)
-        unfinished_ids = world.unfinished()
+        await world.wait_until_finished(MAX_WAIT_S)
+        unfinished_ids = world.count_pending()
         # What is left of the journal after it was read back is counted with the rest.
         samples.append(take_sample(world))
-        print(f"{len(world.questions)} questions, {dict(counts)}, {unfinished_ids} not settled")
+        print(f"{len(world.questions)} questions, {dict(counts)}, {unfinished_ids} not finished")
         is_right = report(world)
         growing = judge_growth(samples)
     print(*(f"does not level off: {description}" for description in growing), sep="\n")

@@ -62,8 +62,8 @@ class Aiming:
         self._aim: Aim | None = None
         self._killing: asyncio.Task[None] | None = None
         self.hit = asyncio.Event()
-        for platform, place in world.places.items():
-            place.peer.watch = self._watch_of(platform)  # type: ignore[attr-defined]
+        for name, platform in world.platforms.items():
+            platform.peer.watch = self._watch_of(name)  # type: ignore[attr-defined]
 
     def aim(self, aim: Aim) -> None:
         """Kill the daemon in this moment from now on."""
@@ -108,7 +108,7 @@ async def kill_again_and_again(world: World, aims: Sequence[Aim]) -> int:
     aiming, hit_count = Aiming(world), 0
     for number, aim in enumerate(aims):
         aiming.aim(aim)
-        other_platforms = [platform for platform in world.places if platform != aim.platform]
+        other_platforms = [platform for platform in world.platforms if platform != aim.platform]
         # Too many at once would only make the start slower.
         ask_tasks = [
             asyncio.create_task(world.ask(platform))
@@ -131,10 +131,10 @@ async def kill_again_and_again(world: World, aims: Sequence[Aim]) -> int:
 def report(world: World) -> bool:
     """Print what became of the answers; return whether all are as they should be."""
     counts, problems = world.judge()
-    verdicts = ("whole", APOLOGIZED, "lost", "cut off", "twice", "orphaned", NEVER_TAKEN)
-    print(f"{'':10}", *(f"{verdict:>12}" for verdict in verdicts))
-    for platform in world.places:
-        print(f"{platform:10}", *(f"{counts[platform, verdict]:12}" for verdict in verdicts))
+    outcomes = ("whole", APOLOGIZED, "lost", "cut off", "twice", "orphaned", NEVER_TAKEN)
+    print(f"{'':10}", *(f"{outcome:>12}" for outcome in outcomes))
+    for platform in world.platforms:
+        print(f"{platform:10}", *(f"{counts[platform, outcome]:12}" for outcome in outcomes))
     print(*problems, sep="\n")
     return not [problem for problem in problems if not problem.startswith(NEVER_TAKEN)]
 
@@ -146,7 +146,7 @@ async def run(folder: Path, kills: int, seed: int) -> bool:
         rounds = [world.chance.sample(AIMS, len(AIMS)) for _ in range(kills // len(AIMS) + 1)]
         aims = [aim for some in rounds for aim in some][:kills]
         hit_count = await kill_again_and_again(world, aims)
-        await world.settle(120)
+        await world.wait_until_finished(120)
         is_right = report(world)
         ready_s = sorted(world.daemon.ready_s)[len(world.daemon.ready_s) // 2]
     seconds = time.monotonic() - started_at

@@ -22,7 +22,7 @@ AIMS = (
 
 
 @pytest.mark.parametrize(
-    ("texts", "verdict"),
+    ("texts", "expected_outcome"),
     [
         ([REPLY], "whole"),
         (["\n".join(PARTS[:5]), "K00008 part 01 of 12", "\n".join(PARTS[5:])], "whole"),
@@ -32,8 +32,8 @@ AIMS = (
         (["\n".join(PARTS[5:]), "\n".join(PARTS[:5])], "cut off"),
     ],
 )
-def test_what_a_chat_shows_is_compared_with_the_journal(texts: list[str], verdict: str) -> None:
-    assert judge_answer("K00007", REPLY, texts) == verdict
+def test_what_a_chat_shows_is_compared_with_the_journal(texts: list[str], expected_outcome: str) -> None:
+    assert judge_answer("K00007", REPLY, texts) == expected_outcome
 
 
 def test_quoted_passages_are_recognised_by_their_beginning() -> None:
@@ -66,5 +66,5 @@ async def test_kills_at_a_post_of_every_platform_lose_and_double_nothing(
 ) -> None:
     async with open_world(tmp_path, 5, chats=6, tokens_per_s=4000) as world:
         assert await kill_again_and_again(world, AIMS) >= 2
-        await world.settle(200)
+        await world.wait_until_finished(200)
         assert report(world), capsys.readouterr().out

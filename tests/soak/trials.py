@@ -36,7 +36,7 @@ from tests.soak.kills import report
 from tests.soak.world import World, open_world
 
 OUTAGE_S, STANDSTILL_S, FEW_DESCRIPTORS_S, FEW_DESCRIPTORS = 185.0, 40.0, 30.0, 64
-ASK_EVERY_S, SETTLE_S, REFRESH_S = 4.0, 400.0, 180.0
+ASK_EVERY_S, MAX_WAIT_S, REFRESH_S = 4.0, 400.0, 180.0
 SERVER_KILLS, SERVER_AWAY_S, SERVER_BACK_S = 4, 15.0, 20.0
 REFRESH_MINUTES = 0.1
 # The calls that post an answer, and may leave nobody knowing whether it stands.
@@ -53,13 +53,13 @@ async def ask_continuously(world: World) -> AsyncIterator[None]:
     """Let somebody ask on every platform before the block, on one of them every few seconds in it, and on all after."""
 
     async def ask_on_all() -> None:
-        await asyncio.gather(*map(world.ask, world.places))
+        await asyncio.gather(*map(world.ask, world.platforms))
 
     async def ask_again_and_again() -> None:
         while True:
             await asyncio.sleep(ASK_EVERY_S)
             # The network over HTTP waits until the daemon takes the question.
-            waiting_task.append(asyncio.create_task(world.ask(world.chance.choice(list(world.places)))))
+            waiting_task.append(asyncio.create_task(world.ask(world.chance.choice(list(world.platforms)))))
 
     waiting_task: list[asyncio.Task[object]] = [asyncio.create_task(ask_on_all())]
     repeating = asyncio.create_task(ask_again_and_again())
@@ -96,7 +96,7 @@ async def platform(world: World) -> None:
 @asynccontextmanager
 async def standing_still(world: World) -> AsyncIterator[tuple[asyncio.Event, Mapping[str, asyncio.Event]]]:
     """Ask; every platform stands still from its next post until the first event is set. The others say who does."""
-    is_over, posted = asyncio.Event(), {name: asyncio.Event() for name in world.places}
+    is_over, posted = asyncio.Event(), {name: asyncio.Event() for name in world.platforms}
 
     def watch_of(name: str) -> Callable[[str, str], Awaitable[None]]:
         stops_in = "before" if name in ("telegram", "slack") else "after"
@@ -124,7 +124,7 @@ async def daemon(world: World) -> None:
                 at_post.set()
                 os.kill(world.daemon.pid, signal.SIGSTOP)
 
-        _watch_all(world, lambda place, name=name, watch=watch: watch if place == name else None)  # type: ignore[misc]
+        _watch_all(world, lambda platform_name, name=name, watch=watch: watch if platform_name == name else None)  # type: ignore[misc]
         async with ask_continuously(world):
             await at_post.wait()
             await asyncio.sleep(STANDSTILL_S)
@@ -162,8 +162,8 @@ async def weaviate(world: World, node: Node) -> None:
 
 
 def _watch_all(world: World, watch_of: Callable[[str], Callable[[str, str], Awaitable[None]] | None]) -> None:
-    for name, place in world.places.items():
-        place.peer.watch = watch_of(name)  # type: ignore[attr-defined]
+    for name, platform in world.platforms.items():
+        platform.peer.watch = watch_of(name)  # type: ignore[attr-defined]
 
 
 def _write_guide(folder: Path, sentence: str) -> None:
@@ -188,7 +188,7 @@ async def _run_on_weaviate(folder: Path, seed: int) -> bool:
     _write_guide(folder, "Nothing new.")
     async with weaviate_servers(folder) as cluster:
         (node,) = cluster.nodes
-        place = node.settings().model_dump(include={"host", "http_port", "grpc_port"})
+        address = node.settings().model_dump(include={"host", "http_port", "grpc_port"})
         settings = {
             "sources": {
                 "guide": {
@@ -197,7 +197,7 @@ async def _run_on_weaviate(folder: Path, seed: int) -> bool:
                     "refresh": {"minutes": REFRESH_MINUTES, "jitter": 0},
                 }
             },
-            "knowledge": {"store": {"provider": "weaviate", "weaviate": place}},
+            "knowledge": {"store": {"provider": "weaviate", "weaviate": address}},
         }
         async with open_world(folder, seed, settings=settings) as world:
             await weaviate(world, node)
@@ -228,10 +228,10 @@ async def _finds_last_edition(world: World, node: Node) -> bool:
 async def _judge(world: World) -> bool:
     started_at = time.monotonic()
     _watch_all(world, lambda _: None)
-    await world.settle(SETTLE_S)
-    print(f"{len(world.questions)} questions, settled after {time.monotonic() - started_at:.0f} s; ", end="")
-    print(f"{world.unfinished()} not settled")
-    return report(world) and not world.unfinished()
+    await world.wait_until_finished(MAX_WAIT_S)
+    print(f"{len(world.questions)} questions, finished after {time.monotonic() - started_at:.0f} s; ", end="")
+    print(f"{world.count_pending()} not finished")
+    return report(world) and not world.count_pending()
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ import psutil
 
 from core.text.catalogue import ENGLISH
 from tests.benchmarks.load_model import QUESTION_PATTERN
-from tests.benchmarks.load_places import SECRETS, Chat, Discord, Http, Platform, Slack, Telegram, free_port
+from tests.benchmarks.load_platforms import SECRETS, Chat, Discord, Http, Platform, Slack, Telegram, free_port
 from tests.core.scripted import Body, get_agent
 from tests.deployment import ROOT, Deployment
 from tests.peers.language_model import LanguageModelPeer
@@ -94,8 +94,8 @@ def _squash(text: str) -> str:
 class Daemon:
     """The daemon, as a process that is killed and started again."""
 
-    def __init__(self, deployment: Deployment, places: Sequence[Platform], port: int) -> None:
-        self._deployment, self._places, self._port = deployment, places, port
+    def __init__(self, deployment: Deployment, platforms: Sequence[Platform], port: int) -> None:
+        self._deployment, self._platforms, self._port = deployment, platforms, port
         self._server: asyncio.subprocess.Process | None = None
         self.pid = 0
         self.ready_s: list[float] = []
@@ -131,7 +131,7 @@ class Daemon:
         self.pid = int(await self._server.stdout.readline())
         async with asyncio.timeout(READY_S):
             while not (await self.metrics()).get("kimas_ready") or not all(
-                [await place.connected() for place in self._places]
+                [await platform.connected() for platform in self._platforms]
             ):
                 assert self.is_running(), self._deployment.log()[-3000:]
                 await asyncio.sleep(0.05)
@@ -172,25 +172,25 @@ class World:
         self.folder = folder
         self.journal = folder / "data" / "journal.db"
         self.chance = random.Random(seed)
-        self.places: dict[str, Platform] = {}
+        self.platforms: dict[str, Platform] = {}
         self.chats: dict[str, list[Chat]] = {}
         self.questions: list[SentQuestion] = []
         self.model: LanguageModelPeer
         self.daemon: Daemon
 
-    async def ask(self, platform: str) -> SentQuestion:
-        """Let somebody ask in a chat of this platform."""
-        place = self.places[platform]
-        question = SentQuestion(self.chance.choice(self.chats[platform]), f"K{len(self.questions):05}")
+    async def ask(self, name: str) -> SentQuestion:
+        """Let somebody ask in a chat of the platform with this name."""
+        platform = self.platforms[name]
+        question = SentQuestion(self.chance.choice(self.chats[name]), f"K{len(self.questions):05}")
         self.questions.append(question)
-        mention = "" if question.chat.private else place.mention
+        mention = "" if question.chat.private else platform.mention
         text = f"{mention}{question.marker}: how does the gate decide when to speak?"
         # Each by another person: many answers to one account look like a loop of two bots.
-        question.id = await place.say(question.chat, text, len(self.questions) % 900)
+        question.id = await platform.say(question.chat, text, len(self.questions) % 900)
         return question
 
-    def unfinished(self) -> int:
-        """Return how many messages the journal has not settled."""
+    def count_pending(self) -> int:
+        """Return how many messages the journal has not finished."""
         with closing(sqlite3.connect(self.journal, timeout=30)) as connection:
             marks = ", ".join("?" * len(UNFINISHED))
             query = f"SELECT count(*) FROM messages WHERE state IN ({marks})"  # noqa: S608
@@ -202,15 +202,15 @@ class World:
             rows = connection.execute("SELECT platform, chat, id, state, reason, reply FROM messages").fetchall()
         return {tuple(row[:3]): (row[3], row[4] or "", row[5] or "") for row in rows}
 
-    async def settle(self, timeout_s: float) -> None:
-        """Wait until everything asked is in the journal and settled."""
+    async def wait_until_finished(self, timeout_s: float) -> None:
+        """Wait until everything asked is in the journal and finished."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             outcomes = await asyncio.to_thread(self.outcomes)
             if all((item.chat.platform, item.chat.id, item.id) in outcomes for item in self.questions):
                 break
             await asyncio.sleep(0.3)
-        while await asyncio.to_thread(self.unfinished) and time.monotonic() < deadline:
+        while await asyncio.to_thread(self.count_pending) and time.monotonic() < deadline:
             await asyncio.sleep(0.3)
 
     def _count_apologies(self) -> Counter[tuple[str, str]]:
@@ -219,7 +219,7 @@ class World:
             (platform, chat.id)
             for platform, chats in self.chats.items()
             for chat in chats
-            for message in self.places[platform].get_messages(chat)
+            for message in self.platforms[platform].get_messages(chat)
             if APOLOGY in message.text
         ]
         # The network over HTTP is told of a failure in a state of its own; each event counts once.
@@ -228,11 +228,11 @@ class World:
 
     @property
     def _callbacks(self) -> Sequence[Mapping[str, str]]:
-        callbacks: Sequence[Mapping[str, str]] = self.places["http"].peer.callbacks  # type: ignore[attr-defined]
+        callbacks: Sequence[Mapping[str, str]] = self.platforms["http"].peer.callbacks  # type: ignore[attr-defined]
         return callbacks
 
     def judge(self) -> tuple[Counter[tuple[str, str]], list[str]]:
-        """Return how many answers there are of each platform and verdict, and a line for each that is not whole.
+        """Return how many answers there are of each platform and outcome, and a line for each that is not whole.
 
         A message of the bot that is no part of any answer is "orphaned".
         """
@@ -240,23 +240,23 @@ class World:
         apologies = self._count_apologies()
         for item in self.questions:
             platform = item.chat.platform
-            texts = [message.text for message in self.places[platform].get_messages(item.chat)]
+            texts = [message.text for message in self.platforms[platform].get_messages(item.chat)]
             state, reason, reply = outcomes.get((platform, item.chat.id, item.id), ("", "", ""))
-            verdict = judge_answer(item.marker, reply, texts) if state else NEVER_TAKEN
-            if verdict == "lost" and state == "failed" and apologies[platform, item.chat.id] > 0:
+            outcome = judge_answer(item.marker, reply, texts) if state else NEVER_TAKEN
+            if outcome == "lost" and state == "failed" and apologies[platform, item.chat.id] > 0:
                 apologies[platform, item.chat.id] -= 1
-                verdict = APOLOGIZED
-            counts[platform, verdict] += 1
-            if verdict not in ("whole", APOLOGIZED):
+                outcome = APOLOGIZED
+            counts[platform, outcome] += 1
+            if outcome not in ("whole", APOLOGIZED):
                 part_numbers = [
                     re.findall(rf"{item.marker} part (\d\d)", text) for text in texts if item.marker in text
                 ]
                 problems.append(
-                    f"{verdict}: {platform} {item.chat.id} {item.marker} {item.id} {state} {reason} {part_numbers}"
+                    f"{outcome}: {platform} {item.chat.id} {item.marker} {item.id} {state} {reason} {part_numbers}"
                 )
         for platform, chats in self.chats.items():
             for chat in chats:
-                for message in self.places[platform].get_messages(chat):
+                for message in self.platforms[platform].get_messages(chat):
                     if len(message.text) < MAX_STUB_CHARS and not MARKER.search(message.text):
                         counts[platform, "orphaned"] += 1
                         if platform != "telegram":
@@ -276,33 +276,33 @@ async def open_world(
     """Open the platforms and the model, read the sources, and start the daemon."""
     world = World(folder, seed)
     async with AsyncExitStack() as stack:
-        places: list[Platform] = [Telegram(), Discord(), Slack(), Http()]
-        for place in places:
-            await place.open(stack)
-            world.places[place.name] = place
+        platforms: list[Platform] = [Telegram(), Discord(), Slack(), Http()]
+        for platform in platforms:
+            await platform.open(stack)
+            world.platforms[platform.name] = platform
             # Private chats of Discord are unknown to a bot that was away when they began: docs/discord.md.
-            private = 0 if place.name == "discord" else chats // 3
-            world.chats[place.name] = place.chats(chats, private)
-        world.places["telegram"].peer.limit_per_chat = None  # type: ignore[attr-defined]
-        world.places["slack"].peer.limits = {}  # type: ignore[attr-defined]
+            private = 0 if platform.name == "discord" else chats // 3
+            world.chats[platform.name] = platform.chats(chats, private)
+        world.platforms["telegram"].peer.limit_per_chat = None  # type: ignore[attr-defined]
+        world.platforms["slack"].peer.limits = {}  # type: ignore[attr-defined]
         world.model = await stack.enter_async_context(
             LanguageModelPeer(ttft_s=0.05, tokens_per_s=tokens_per_s, reply=reply_to)
         )
         port = free_port()
-        http = {**world.places["http"].settings(), "partials": True}
-        platforms = {place.name: place.settings() for place in places}
+        http = {**world.platforms["http"].settings(), "partials": True}
+        platform_settings = {platform.name: platform.settings() for platform in platforms}
         configuration = {
             "sources": {"guide": {"kind": "files", "path": str(ROOT / "docs" / "groups.md")}},
             "models": {"main": {"base_url": world.model.base_url, "model": "peer", "max_tokens": 4096}},
             "metrics": {"port": port},
             "run": {"grace_s": 5},
-            **platforms,
+            **platform_settings,
             "http": http,
             **(settings or {}),
         }
         deployment = Deployment(folder, configuration, SECRETS)
         await asyncio.to_thread(deployment.call, "ingest")
-        world.daemon = Daemon(deployment, places, port)
+        world.daemon = Daemon(deployment, platforms, port)
         stack.push_async_callback(world.daemon.close)
         await world.daemon.open()
         await world.daemon.start()

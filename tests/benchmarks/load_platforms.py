@@ -127,7 +127,7 @@ class Telegram(Platform):
         return [Chat(self.name, str(number), number > 0) for number in numbers]
 
     async def connected(self) -> bool:
-        return bool(self.peer.called("getUpdates") or self.peer.offsets)
+        return bool(self.peer.get_calls("getUpdates") or self.peer.offsets)
 
     async def say(self, chat: Chat, text: str, author: int, parent_id: str = "") -> str:
         number = int(chat.id) if chat.private else 5000 + author
@@ -257,12 +257,12 @@ class Slack(Platform):
         )
 
     def signs(self, chat: Chat, message: str) -> Iterable[float]:
-        for call in self.peer.called("assistant.threads.setStatus"):
+        for call in self.peer.get_calls("assistant.threads.setStatus"):
             parameters = call.parameters
             is_in_chat = parameters["channel_id"] == chat.id and (chat.private or parameters["thread_ts"] == message)
             if is_in_chat and parameters["status"] and not call.error:
                 yield call.at
-        for call in self.peer.called("reactions.add"):
+        for call in self.peer.get_calls("reactions.add"):
             if (call.parameters["channel"], call.parameters["timestamp"]) == (chat.id, message) and not call.error:
                 yield call.at
         if chat.private:
@@ -274,7 +274,7 @@ class Slack(Platform):
             f"slack {call.method} {call.error}" for call in self.peer.calls if call.error not in expected_answers
         )
         posts = defaultdict[str, list[float]](list)
-        for call in self.peer.called("chat.postMessage"):
+        for call in self.peer.get_calls("chat.postMessage"):
             posts[call.parameters["channel"]].append(call.at)
         counts["slack: more than 3 posts within 3 s in a channel"] = sum(over(post, 3, 3.0) for post in posts.values())
         counts["slack: acknowledgements of nothing"] = len(self.peer.deliveries.unknown_acknowledgements)
@@ -356,7 +356,7 @@ class Http(Platform):
         await self._send(message)
 
     def drop(self, chance: random.Random) -> None:
-        self.peer.faults += [chance.choice(("drop", "lost"))]
+        self.peer.failures += [chance.choice(("drop", "lost"))]
 
     def get_messages(self, chat: Chat) -> list[BotMessage]:
         return [
@@ -385,4 +385,4 @@ SECRETS = {
 
 def over(times: list[float], max_calls: int, seconds: float = 1.0) -> int:
     """Return how many of these times come one too many within so many seconds."""
-    return sum(late - early < seconds for early, late in zip(times, times[max_calls:], strict=False))
+    return sum(later - earlier < seconds for earlier, later in zip(times, times[max_calls:], strict=False))

@@ -40,7 +40,7 @@ class Quiet(Adapter):
         return None
 
 
-async def rate(journal: Journal, key: ConversationKey, texts: Sequence[str], verdict: str) -> None:
+async def rate(journal: Journal, key: ConversationKey, texts: Sequence[str], rating: str) -> None:
     """Have each text asked and answered in a chat, and the answer rated, each by somebody else."""
     processor, adapter = make_processor(settings(), journal, _answer), Quiet(key.platform)
     receive = processor.handler_for(adapter)
@@ -48,12 +48,12 @@ async def rate(journal: Journal, key: ConversationKey, texts: Sequence[str], ver
         number, now = next(_NUMBERS), datetime.now(UTC)
         question, person = f"asked-{number}", str(9000 + number)
         await receive(Message(question, key, person, person, text, now, addressed=True))
-        await _wait_until_settled(processor)
-        await receive(to_press(Message(f"press-{number}", key, person, person, "", now), verdict, question))
-        await _wait_until_settled(processor)
+        await _wait_until_finished(processor)
+        await receive(to_press(Message(f"press-{number}", key, person, person, "", now), rating, question))
+        await _wait_until_finished(processor)
 
 
-async def _wait_until_settled(processor: MessageProcessor) -> None:
+async def _wait_until_finished(processor: MessageProcessor) -> None:
     while processor._tasks:
         await asyncio.gather(*processor._tasks)
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("time_lapse")
 
 GOOD = Reply("Gold, at last! [1]", (Citation(1, "p", "docs", "Final", "final.md", "https://example.org/final"),))
 NEWS, FORUM, CROSSPOST = 5, 15, 1 << 1
-RIVALS = [Author(str(number), f"robot{number}", f"Robot {number}", bot=True) for number in (2001, 2002, 2003)]
+COMPETITORS = [Author(str(number), f"robot{number}", f"Robot {number}", bot=True) for number in (2001, 2002, 2003)]
 
 
 @dataclass
@@ -101,14 +101,14 @@ async def on_discord(
     folder: Path, kind: int = NEWS, **changes: object
 ) -> AsyncIterator[tuple[Board, DiscordPeer, str]]:
     async with DiscordPeer() as peer:
-        room = peer.channel(kind)
+        channel_id = peer.channel(kind)
         discord_settings = discord_helpers.settings(peer, folder)
         adapter = DiscordAdapter(
-            discord_settings, discord_helpers.Positions(), discord_helpers.PACE, bot_message_chats={room}
+            discord_settings, discord_helpers.Positions(), discord_helpers.PACE, bot_message_chats={channel_id}
         )
-        async with board(folder, adapter, f"discord:{room}", **changes) as item:
+        async with board(folder, adapter, f"discord:{channel_id}", **changes) as item:
             await peer.connected()
-            yield item, peer, room
+            yield item, peer, channel_id
 
 
 @asynccontextmanager
@@ -125,16 +125,16 @@ async def on_slack(folder: Path, **changes: object) -> AsyncIterator[tuple[Board
 
 
 async def test_discord_announcements_are_commented_on(tmp_path: Path) -> None:
-    async with on_discord(tmp_path) as (results, peer, room):
-        first = await peer.say(room, "Diving: gold")
-        message = await peer.wait_for_reply(room, 30, containing="Gold")
+    async with on_discord(tmp_path) as (results, peer, channel_id):
+        first = await peer.say(channel_id, "Diving: gold")
+        message = await peer.wait_for_reply(channel_id, 30, containing="Gold")
         assert message.reply_to == first
         assert "Gold" not in [text for _, text in message.history]
         # What somebody says to an announcement is none, nor is what another channel's bot says.
-        await peer.say(room, "what a final", reply_to=first)
-        await peer.say(room, "Published by a followed channel", webhook=True, flags=CROSSPOST)
-        await peer.wait_for_reply(room, 30, containing="Gold", count=2)
-        await peer.say(room, "An app's own news", webhook=True)
+        await peer.say(channel_id, "what a final", reply_to=first)
+        await peer.say(channel_id, "Published by a followed channel", webhook=True, flags=CROSSPOST)
+        await peer.wait_for_reply(channel_id, 30, containing="Gold", count=2)
+        await peer.say(channel_id, "An app's own news", webhook=True)
         assert await results.until("what a final", "An app's own news") == [
             ("silent", "the bot was not addressed"),
             ("silent", "written by another bot"),
@@ -143,13 +143,13 @@ async def test_discord_announcements_are_commented_on(tmp_path: Path) -> None:
 
 
 async def test_discord_announcements_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    async with on_discord(tmp_path) as (results, peer, room):
+    async with on_discord(tmp_path) as (results, peer, channel_id):
         hold = asyncio.Event()
         results.writing.meanwhile = hold.wait
-        await peer.say(room, "first")
+        await peer.say(channel_id, "first")
         await results.writing.started_event.wait()
         results.writing.meanwhile = None
-        await peer.say(room, "second")
+        await peer.say(channel_id, "second")
         assert await results.until("second") == [("answered", "")]
         assert (await results.outcomes())["first"][0] != "answered"
         hold.set()
@@ -165,30 +165,30 @@ async def test_discord_forum_posts_are_commented_on_in_their_thread(tmp_path: Pa
         await peer.say(thread, "How was the final?")
         peer.snowflake = original  # type: ignore[method-assign]
         await peer.wait_for_reply(thread, 30, containing="Gold")
-        await peer.say(thread, "Robots too", author=RIVALS[0])
+        await peer.say(thread, "Robots too", author=COMPETITORS[0])
         assert await results.until("Robots too") == [("silent", "written by another bot")]
         assert len(channel.messages) == 3
 
 
 @pytest.mark.parametrize("threaded", [False, True])
 async def test_on_discord_bots_count_before_writing_and_again_before_sending(tmp_path: Path, threaded: bool) -> None:
-    async with on_discord(tmp_path) as (results, peer, room):
+    async with on_discord(tmp_path) as (results, peer, channel_id):
 
-        async def rivals(post: str) -> None:
-            for robot in RIVALS[:2]:
-                channel = peer.channels[room] if not threaded else None
+        async def competitors(post: str) -> None:
+            for robot in COMPETITORS[:2]:
+                channel = peer.channels[channel_id] if not threaded else None
                 if channel is not None:
-                    await peer.say(room, f"{robot.username} below {post}", author=robot, reply_to=post)
+                    await peer.say(channel_id, f"{robot.username} below {post}", author=robot, reply_to=post)
                 else:
                     await peer.say(thread_of[post], f"{robot.username} below {post}", author=robot)
 
         thread_of: dict[str, str] = {}
 
         async def posted(text: str) -> str:
-            number = await peer.say(room, text)
+            number = await peer.say(channel_id, text)
             if threaded:
                 thread_of[number] = number
-                peer.channels[number] = type(peer.channels[room])(number, peer.guild, 11, room)
+                peer.channels[number] = type(peer.channels[channel_id])(number, peer.guild, 11, channel_id)
                 channel = {**peer.channels[number].object(), "newly_created": True}
                 await peer.gateway.emit("THREAD_CREATE", channel)
             return number
@@ -198,36 +198,36 @@ async def test_on_discord_bots_count_before_writing_and_again_before_sending(tmp
         results.writing.meanwhile = slow_event.wait
         post = await posted("one")
         await results.writing.started_event.wait()
-        await rivals(post)
-        await results.wait_for_messages(*(f"{robot.username} below {post}" for robot in RIVALS[:2]))
+        await competitors(post)
+        await results.wait_for_messages(*(f"{robot.username} below {post}" for robot in COMPETITORS[:2]))
         slow_event.set()
         ((state, reason),) = await results.until("one")
         assert (state, reason) == ("silent", "2 replies of bots below the post already (2 at most)")
-        assert peer.messages(room) == []
-        # One rival leaves room for us, and persons do not count.
+        assert peer.messages(channel_id) == []
+        # One competitor leaves room for us, and persons do not count.
         results.writing.meanwhile = None
         await posted("two")
-        await peer.wait_for_reply(room, 30, containing="Gold")
+        await peer.wait_for_reply(channel_id, 30, containing="Gold")
 
 
 async def test_on_discord_a_race_that_is_lost_already_costs_no_answer(tmp_path: Path) -> None:
-    async with on_discord(tmp_path, replies_per_post=1) as (results, peer, room):
+    async with on_discord(tmp_path, replies_per_post=1) as (results, peer, channel_id):
         hold = asyncio.Event()
         results.writing.meanwhile = hold.wait
-        await peer.say(room, "first")
+        await peer.say(channel_id, "first")
         await results.writing.started_event.wait()
-        # A rival's reply that overtakes its post, as it does when both were written during a break.
+        # A competitor's reply that overtakes its post, as it does when both were written during a break.
         late_id = peer.snowflake()
         await peer.say(
-            room,
+            channel_id,
             "quick robot",
-            author=RIVALS[0],
+            author=COMPETITORS[0],
             reply_to=late_id,
             referenced_message={"id": late_id, "author": {"id": "9"}},
         )
         await results.wait_for_messages("quick robot")
         peer.snowflake, original = lambda at=None: late_id, peer.snowflake  # type: ignore[method-assign, assignment]
-        await peer.say(room, "second")
+        await peer.say(channel_id, "second")
         peer.snowflake = original  # type: ignore[method-assign]
         await results.wait_for_messages("second")
         hold.set()
@@ -237,14 +237,14 @@ async def test_on_discord_a_race_that_is_lost_already_costs_no_answer(tmp_path: 
 
 
 async def test_elsewhere_on_discord_bots_are_not_even_kept(tmp_path: Path) -> None:
-    async with on_discord(tmp_path) as (results, peer, room):
+    async with on_discord(tmp_path) as (results, peer, channel_id):
         other = peer.channel()
-        await peer.say(other, "beep", author=RIVALS[0])
-        await peer.say(other, f"{peer.mention} hello, answer me", author=RIVALS[1])
-        await peer.say(room, f"{peer.mention} hello, answer me", author=RIVALS[2])
+        await peer.say(other, "beep", author=COMPETITORS[0])
+        await peer.say(other, f"{peer.mention} hello, answer me", author=COMPETITORS[1])
+        await peer.say(channel_id, f"{peer.mention} hello, answer me", author=COMPETITORS[2])
         assert await results.until("hello, answer me") == [("silent", "written by another bot")]
         assert list(await results.outcomes()) == ["hello, answer me"]
-        assert peer.messages(other) == peer.messages(room) == []
+        assert peer.messages(other) == peer.messages(channel_id) == []
 
 
 async def test_slack_channel_posts_are_commented_on_in_their_threads(tmp_path: Path) -> None:
