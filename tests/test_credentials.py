@@ -55,6 +55,7 @@ def make_deployment(folder: Path, credentials: Path, telegram: TelegramPeer, mod
     return Deployment(folder, settings, {"CREDENTIALS_DIRECTORY": str(credentials)})
 
 
+@pytest.mark.timeout(300)
 async def test_a_daemon_answers_with_the_credentials_of_its_unit(tmp_path: Path) -> None:
     prefix = without_capabilities()
     async with TelegramPeer() as telegram, LanguageModelPeer() as model:
@@ -76,7 +77,7 @@ async def test_a_daemon_answers_with_the_credentials_of_its_unit(tmp_path: Path)
             )
         try:
             telegram.say(GROUP, "@kimas_bot How do I install Rocket?")
-            answer = await telegram.wait_for_reply(GROUP, 60, containing="reply of the peer")
+            answer = await telegram.wait_for_reply(GROUP, 240, containing="reply of the peer")
             process.terminate()
             assert await process.wait() == 0, deployment.log()
         finally:
