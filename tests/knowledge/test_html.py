@@ -40,6 +40,14 @@ def read(main: str) -> str:
         ("<h2>a<!-- hidden -->b</h2><code>c<!-- hidden -->d</code>", "## ab\n\n`cd`"),
         ('<div hidden>x</div><div role="tabpanel" hidden>y</div>', "y"),
         ('<aside class="note">Keep it cold.</aside><aside>Sponsors</aside>', "Keep it cold."),
+        ("<ul><li>a</li></ul><ol><li>b</li></ol>", "- a\n\n1. b"),
+        ('<h2 id="x">Fuel <a href="#x">Link</a></h2><p>a</p>', "## Fuel\n\na"),
+        ('<h2 id="x"><a href="#x">Fuel</a></h2>', "## Fuel"),
+        ('<h2 id="y"><a href="#y">Tank</a> <i>new</i></h2>', "## Tank new"),
+        ('<div id="x"><h2>Fuel</h2><a href="#x">Section titled Fuel</a><a href="#y">Tank</a></div>', "## Fuel\n\nTank"),
+        ("<h2>Fuel<button>Copy</button></h2>", "## Fuel"),
+        ('<h2 class="sr-only">Notes</h2><p>a <span class="sr-only">(opens elsewhere)</span></p>', "## Notes\n\na"),
+        ('<div class="row_ad2x">Fill it first.</div><div class="sidebar_x4Yz">b</div>', "Fill it first."),
     ],
 )  # fmt: skip
 def test_elements_become_markdown(html: str, expected: str) -> None:
@@ -55,10 +63,66 @@ def test_elements_become_markdown(html: str, expected: str) -> None:
         ('<pre><span class="linenos">1</span>x\n<span class="linenos">2</span>y</pre>', "```\nx\ny\n```"),
         ("<pre>a<br>b</pre>", "```\na\nb\n```"),
         ("<pre>a ``` b</pre>", "````\na ``` b\n````"),
+        ('<pre data-language="js"><code><div><div>a</div></div><div></div><div><div> b</div></div></code></pre>',
+         "```js\na\n\n b\n```"),
+        ("<pre>x<div>a</div>\n<div>b\n</div><p>c</p>d</pre>", "```\nx\na\nb\nc\nd\n```"),
+        ("<pre><code><table><tr><td>a</td></tr><tr><td>b</td></tr></table></code></pre>", "```\na\nb\n```"),
+        ('<pre><span class="ln">1</span>a\n<span class="ln">2</span>b</pre>', "```\na\nb\n```"),
+        ('<table><tr><td><pre><span class="lnt">1\n2</span></pre></td><td><pre>a\nb</pre></td></tr></table>',
+         "```\na\nb\n```"),
+        ('<pre><pre><code class="language-rust">a</code></pre></pre>', "```rust\na\n```"),
+        ('<div class="language-js"><span class="lang">js</span><pre>a</pre></div>', "```js\na\n```"),
+        ('<div class="language-js"><p>JS</p><pre>a</pre><p>js</p></div>', "```js\na\n```\n\njs"),
     ],
 )  # fmt: skip
 def test_code_stays_as_it_is(html: str, expected: str) -> None:
     assert read(f"<main>{html}</main>") == expected
+
+
+HIDDEN = (
+    *("<script>no</script>", "<style>no</style>", "<template>no</template>", "<noscript>no</noscript>"),
+    *("<i hidden>no</i>", '<i aria-hidden="TRUE">no</i>', '<i style="display: NONE">no</i>', "<video>no</video>"),
+    *('<i style="font-size:0px">no</i>', '<i style="x:y;opacity: 0.0">no</i>', '<i style="visibility:hidden">no</i>'),
+)
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("<p>a{}b</p>", "ab"),
+        ("<h2>a{}b</h2>", "## ab"),
+        ("<pre>a{}b</pre>", "```\nab\n```"),
+        ("<p>so: <code>a{}b</code></p>", "so: `ab`"),
+        ("<table><tr><td>a{}</td><td>b</td></tr></table>", "| a | b |\n|---|---|"),
+        ("<ul><li>a{}</li></ul>", "- a"),
+    ],
+)
+def test_what_nobody_sees_is_not_read(html: str, expected: str, hidden: str) -> None:
+    assert read(f"<main>{html.format(hidden)}</main>") == expected
+
+
+def test_rows_and_cells_that_nobody_sees_are_not_read() -> None:
+    rows = "<tr><td>a</td><td>b</td></tr><tr hidden><td>no</td></tr><tr><td>c</td><td>d</td><td hidden>no</td></tr>"
+    table = f"<table>{rows}<tbody style='display:none'><tr><td>no</td><td>no</td></tr></tbody></table>"
+    assert read(f"<main>{table}</main>") == "| a | b |\n|---|---|\n| c | d |"
+
+
+def test_what_is_nearly_hidden_is_read() -> None:
+    assert read('<main><i style="opacity:0.5;fill-opacity:0">a</i> <i style="font-size:0.9em">b</i></main>') == "a b"
+
+
+def test_text_that_nobody_sees_does_not_stand_in_for_a_text() -> None:
+    page = read_page(b"<body><div hidden>no</div><p style='display:none'>no</p><script>no</script></body>", "")
+    assert (page.text, page.plain_text) == ("", "")
+
+
+@pytest.mark.parametrize("address", ["http://[", "http://[x", "http://\N{ACCOUNT OF}/"])
+def test_addresses_that_are_none_do_not_cost_the_page(address: str) -> None:
+    html = f'<base href="{address}"><link rel="canonical" href="{address}"><p>Fuel</p><a href="/tank">Tank</a>'
+    page = read_page(html.encode(), "https://example.org/a")
+    assert page.text.startswith("Fuel")
+    assert (page.canonical, page.links) == ("", ("https://example.org/tank",))
 
 
 @pytest.mark.parametrize(
@@ -101,6 +165,8 @@ def test_a_page_that_must_not_be_indexed_has_no_text() -> None:
         *("<div><ul><li>x", "<nav></nav>x", "<table><tr><td>x", "<pre><code>x", "<b>x</b> ", "<h1><a>x", "<!-- x -->y"),
         *('<div class="menu">x</div>', "<article>x", "<main>x</main>", '<a href="/x">x</a>', "<ul><li><a>x</a>"),
         *("<form>x", "<header>x", "<footer>x", "<br>", "<pre>x</pre>", '<span class="toc">x</span>'),
+        *("<svg></svg><nav></nav>", "<title>a</title>", "<p>js</p><pre>a</pre>"),
+        '<h2 id="a">x<a href="#a">y</a></h2><a href="#a" class="sr-only">y</a>',
     ],
 )
 def test_the_time_grows_with_the_page(part: str) -> None:
@@ -119,6 +185,12 @@ def test_one_long_row_does_not_make_the_table_larger_than_its_page() -> None:
     text = read(f"<main>{html}</main>")
     assert text.count("a") == text.count("b") == 2000
     assert len(text) < len(html)
+
+
+@pytest.mark.parametrize("unit", ["<div>x</div>", "<div>", "<p></p>\n", "<code>x</code>", '<i class="ln">1</i>'])
+def test_the_time_grows_with_the_code(unit: str) -> None:
+    limits = Growth(quick_size=9, quick_s=0.0, size=120_000, min_s=0.1, max_s=10.0)
+    assert find_growth(read, [Text("<pre>", unit, "</pre>")], limits) == ""
 
 
 def test_comments_take_a_time_that_grows_with_their_number() -> None:

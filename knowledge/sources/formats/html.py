@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 from knowledge.sources.formats.html_markdown import iter_texts, render_markdown
-from knowledge.sources.formats.main_content import find_main_content
+from knowledge.sources.formats.main_content import find_main_content, is_hidden
 
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 
@@ -37,23 +37,35 @@ def read_page(html: bytes, url: str) -> WebPage:
     except (etree.LxmlError, ValueError):
         return WebPage("", "", "", ())
     robots_rules = " ".join(tree.xpath("//meta[translate(@name,'ROBTS','robts')='robots']/@content")).lower()
-    base = urljoin(url, next(iter(tree.xpath("//base/@href")), ""))
+    base = _join(url, next(iter(tree.xpath("//base/@href")), "")) or url
     links = (
         ()
         if "nofollow" in robots_rules
         else _resolve_links(tree.xpath("//a[not(contains(@rel,'nofollow'))]/@href"), base)
     )
     text = "" if "noindex" in robots_rules else render_markdown(*find_main_content(tree))
-    title = " ".join(" ".join(tree.xpath("(//h1)[1]//text()") or tree.xpath("//title//text()")).split())
+    title = " ".join(" ".join(tree.xpath("(//h1)[1]//text()") or tree.xpath("(//title)[1]//text()")).split())
     canonical = next(iter(tree.xpath("//link[@rel='canonical']/@href")), "")
-    own_url = _keep_same_host(urljoin(url, canonical), url) if canonical else ""
+    own_url = _keep_same_host(_join(url, canonical), url) if canonical else ""
     return WebPage(text, title[:300], own_url, links, _extract_plain_text(tree))
 
 
 def _extract_plain_text(tree: Any) -> str:
     bodies = tree.iter("body")
-    parts = (part for body in bodies for part in iter_texts(body, lambda element: element.tag in ("script", "style")))
+    parts = (part for body in bodies for part in iter_texts(body, _is_unreadable))
     return "\n".join(filter(None, (" ".join(part.split()) for part in parts)))
+
+
+def _is_unreadable(element: Any) -> bool:
+    return element.tag in ("script", "style", "template") or is_hidden(element)
+
+
+def _join(base: str, href: str) -> str:
+    """Return an address in full; nothing for what cannot be one."""
+    try:
+        return urljoin(base, href)
+    except ValueError:
+        return ""
 
 
 def _resolve_links(hrefs: list[str], base: str) -> tuple[str, ...]:

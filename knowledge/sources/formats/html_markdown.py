@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
+from itertools import chain, islice
 from typing import Any
+from urllib.parse import unquote
 
 from knowledge.sources.formats.office import format_table
 
@@ -19,10 +21,16 @@ CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
 NOT_IN_TABLES = ("table", "pre", "h1", "h2", "h3", "ul", "ol")
 # So many times its cells a table may have when its rows are filled up.
 MAX_TABLE_GROWTH = 10
-LINE_NUMBER_CLASSES = frozenset(("gutter", "line-numbers", "line-numbers-rows", "linenodiv", "lineno", "linenos"))
+_LINE_NUMBER_CLASSES = (
+    "gutter hljs-ln-numbers line-number line-numbers line-numbers-rows linenodiv lineno linenos ln lnt"
+)
+LINE_NUMBER_CLASSES = frozenset(_LINE_NUMBER_CLASSES.split())
+# What is a line of its own inside code.
+LINE_TAGS = ("div", "li", "p", "tr")
 _LANGUAGE = re.compile(r"\b(?:language|lang|highlight-source|highlight)-([a-z0-9+#]{1,20})\b")
 NO_LANGUAGES = ("default", "none", "notranslate", "plaintext", "text")
-# The elements around code whose classes may name its language.
+_LANGUAGE_NAME = re.compile(r"[a-z0-9+#-]{1,20}")
+# The elements in and around code that may name its language: so many of each.
 MAX_LANGUAGE_DEPTH = 3
 # The sign beside a heading that links to it: one without letters and digits.
 _SIGN = re.compile(r"[\W_]{0,3}")
@@ -65,6 +73,7 @@ class _Writer:
         if self._lists:
             self._lists.pop()
         self._mark = ""
+        self._is_after_item = self._is_after_item and bool(self._lists)
 
     def open_item(self) -> None:
         self.end_paragraph()
@@ -95,7 +104,7 @@ def render_markdown(root: Any, skipped: Collection[Any] = ()) -> str:
     walker = etree.iterwalk(root, events=("start", "end"))
     for event, element in walker:
         if event == "start":
-            if element in skipped or _write_whole(element, writer):
+            if element in skipped or _is_label(element) or _write_whole(element, writer, skipped):
                 walker.skip_subtree()
             else:
                 _open(element, writer)
@@ -107,20 +116,20 @@ def render_markdown(root: Any, skipped: Collection[Any] = ()) -> str:
     return writer.get_text()
 
 
-def _write_whole(element: Any, writer: _Writer) -> bool:
+def _write_whole(element: Any, writer: _Writer, skipped: Collection[Any]) -> bool:
     """Write an element whose content is not walked through; false for any other."""
     tag = element.tag
     if tag == "pre":
-        _write_code(element, writer)
-    elif tag == "table" and (rows := _read_rows(element)):
+        _write_code(element, writer, skipped)
+    elif tag == "table" and (rows := _read_rows(element, skipped)):
         writer.end_paragraph()
         writer.add(format_table(rows))
     elif tag in CODE_TAGS:
-        text = " ".join("".join(iter_texts(element)).split())
+        text = " ".join("".join(iter_texts(element, skipped.__contains__)).split())
         writer.write(f"`{text}`" if text and "`" not in text else text)
     elif tag in HEADINGS:
         writer.end_paragraph()
-        writer.write(_read_heading(element))
+        writer.write(_read_heading(element, skipped))
         writer.end_paragraph(HEADINGS[tag])
     else:
         return False
@@ -160,42 +169,117 @@ def iter_texts(root: Any, is_skipped: Callable[[Any], bool] = lambda _element: F
             yield "\n" if element.tag == "br" else element.text or ""
 
 
-def _read_heading(element: Any) -> str:
-    """Return a heading without the sign that links to it."""
-    return "".join(iter_texts(element, _is_heading_sign))
+def _is_label(element: Any) -> bool:
+    """Whether an element only repeats what comes before or after it: a heading's link, or the language of code."""
+    return _is_link_beside_heading(element) or _is_language_label(element)
+
+
+def _read_heading(heading: Any, skipped: Collection[Any]) -> str:
+    """Return a heading without the sign, or the words at its end, that link to it."""
+
+    def read(left_out: Any = None) -> str:
+        return "".join(iter_texts(heading, lambda it: it in skipped or it is left_out or _is_heading_sign(it)))
+
+    last = heading[-1] if len(heading) else None
+    if last is None or (last.tail or "").strip() or not _links_to_heading(last, heading):
+        return read()
+    text = read(last)
+    return text if text.strip() else read()
 
 
 def _is_heading_sign(element: Any) -> bool:
     return element.tag == "a" and _SIGN.fullmatch("".join(iter_texts(element))) is not None
 
 
+def _is_link_beside_heading(element: Any) -> bool:
+    heading = element.getprevious() if element.tag == "a" else None
+    if heading is None or heading.tag not in HEADINGS or (heading.tail or "").strip():
+        return False
+    return _links_to_heading(element, heading)
+
+
+def _links_to_heading(element: Any, heading: Any) -> bool:
+    """Whether an element is a link to a heading, or to the part of the page that the heading begins."""
+    address, parent = element.get("href") or "", heading.getparent()
+    ids = {heading.get("id"), None if parent is None else parent.get("id")}
+    return element.tag == "a" and address.startswith("#") and unquote(address[1:]) in ids
+
+
+def _is_language_label(element: Any) -> bool:
+    """Whether an element before code names its language, as the fence will."""
+    code = element.getnext() if element.tag in ("span", "div", "p") and not len(element) else None
+    if code is None or code.tag != "pre" or (element.tail or "").strip():
+        return False
+    text = (element.text or "").strip().lower()
+    return "lang" in element.get("class", "").split() or (text != "" and text == _find_language(code))
+
+
 def _has_line_numbers(element: Any) -> bool:
     return not LINE_NUMBER_CLASSES.isdisjoint(element.get("class", "").split())
 
 
-def _write_code(element: Any, writer: _Writer) -> None:
+def _write_code(element: Any, writer: _Writer, skipped: Collection[Any]) -> None:
     """Write code as it is, without the numbers of its lines."""
     writer.end_paragraph()
-    if code := "".join(iter_texts(element, _has_line_numbers)).strip("\n").rstrip():
+    if code := "".join(_read_code(element, skipped)).strip("\n").rstrip():
         fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(code)), default=0))
         writer.add(f"{fence}{_find_language(element)}\n{code}\n{fence}")
 
 
+def _read_code(root: Any, skipped: Collection[Any]) -> list[str]:
+    """Return the pieces of code in an element. What is a line of its own ends with a line break, written or not."""
+    from lxml import etree
+
+    pieces: list[str] = []
+    line_starts: list[int] = []
+    # A line break that the text behind a line may bring itself.
+    is_line_ended = False
+    walker = etree.iterwalk(root, events=("start", "end"))
+    for event, element in walker:
+        is_left_out = element in skipped or _has_line_numbers(element)
+        is_line = element.tag in LINE_TAGS and element is not root and not is_left_out
+        if event == "start" and is_left_out:
+            walker.skip_subtree()
+            continue
+        if event == "start":
+            if is_line:
+                is_open = bool(pieces) and not pieces[-1].endswith("\n")
+                pieces += ["\n"] if is_line_ended or is_open else []
+                is_line_ended = False
+                line_starts.append(len(pieces))
+            text = "\n" if element.tag == "br" else element.text or ""
+        else:
+            if is_line:
+                is_empty = line_starts.pop() == len(pieces)
+                is_line_ended = is_line_ended or is_empty or not pieces[-1].endswith("\n")
+            text = "" if element is root else element.tail or ""
+        if text:
+            pieces += ["\n", text] if is_line_ended and not text.startswith("\n") else [text]
+            is_line_ended = False
+    return pieces
+
+
 def _find_language(element: Any) -> str:
-    """Return the language that the classes of code name, or of what holds it."""
-    holders = [*element.iterchildren("code"), element]
-    holders += [holder for _, holder in zip(range(MAX_LANGUAGE_DEPTH), element.iterancestors(), strict=False)]
-    for holder in holders:
-        if match := _LANGUAGE.search(holder.get("class", "").lower()):
-            return "" if match[1] in NO_LANGUAGES else match[1]
+    """Return the language that an attribute or the classes of code name, or of what holds it."""
+    inner, outer = islice(element.iterdescendants("code"), MAX_LANGUAGE_DEPTH), element.iterancestors()
+    for holder in chain(inner, (element,), islice(outer, MAX_LANGUAGE_DEPTH)):
+        name = (holder.get("data-language") or holder.get("data-lang") or "").lower()
+        if not _LANGUAGE_NAME.fullmatch(name):
+            match = _LANGUAGE.search(holder.get("class", "").lower())
+            name = match[1] if match else ""
+        if name:
+            return "" if name in NO_LANGUAGES else name
     return ""
 
 
-def _read_rows(table: Any) -> list[list[str]]:
+def _read_rows(table: Any, skipped: Collection[Any]) -> list[list[str]]:
     """Return the cells of a table, or nothing if it is one of layout."""
     if next(table.iterdescendants(*NOT_IN_TABLES), None) is not None:
         return []
-    rows = [[_read_cell(cell) for cell in row.iterchildren("td", "th")] for row in table.iterdescendants("tr")]
+    rows = [
+        [_read_cell(cell, skipped) for cell in row.iterchildren("td", "th") if cell not in skipped]
+        for row in _iter_rows(table, skipped)
+    ]
     rows = [row for row in rows if any(row)]
     width = max(map(len, rows), default=0)
     # One long row beside many short ones would make a table many times larger than the page.
@@ -203,5 +287,16 @@ def _read_rows(table: Any) -> list[list[str]]:
     return [] if width <= 1 or is_ragged else [row + [""] * (width - len(row)) for row in rows]
 
 
-def _read_cell(cell: Any) -> str:
-    return " ".join(render_markdown(cell).split())
+def _iter_rows(table: Any, skipped: Collection[Any]) -> Iterator[Any]:
+    from lxml import etree
+
+    walker = etree.iterwalk(table, events=("start",))
+    for _, element in walker:
+        if element in skipped:
+            walker.skip_subtree()
+        elif element.tag == "tr":
+            yield element
+
+
+def _read_cell(cell: Any, skipped: Collection[Any]) -> str:
+    return " ".join(render_markdown(cell, skipped).split())

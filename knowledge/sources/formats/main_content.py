@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-# What holds no text of the page, and what HTML itself names as surroundings. Tabs that are not shown are content.
-SKIPPED_XPATH = "|".join(
-    (
-        *(".//script", ".//style", ".//template", ".//noscript", ".//nav", ".//iframe", ".//svg", ".//math"),
-        *(".//button", ".//select", ".//input", ".//textarea", ".//label", ".//dialog", ".//canvas", ".//object"),
-        ".//*[@role='navigation' or @role='banner' or @role='contentinfo' or @role='search' or @role='complementary']",
-        ".//*[(@hidden or @aria-hidden='true') and not(@role='tabpanel')]",
-        ".//footer[not(descendant::main or descendant::article)]",
-        ".//header[not(ancestor::main or ancestor::article or ancestor::section or ancestor::*[@role='main'])]",
-    )
+# What holds no text of the page, and what HTML itself names as surroundings.
+_SKIPPED_TAGS = (
+    "script style template noscript nav iframe svg math button select input textarea label dialog canvas object audio "
+    "video datalist noframes noembed rp title"
 )
+SKIPPED_TAGS = frozenset(_SKIPPED_TAGS.split())
+SKIPPED_ROLES = frozenset(("navigation", "banner", "contentinfo", "search", "complementary"))
+# A header in one of these is part of the text.
+PART_TAGS = frozenset(("main", "article", "section"))
+# What nobody sees is nobody's statement, and may be there for those who quote it.
+_HIDDEN_STYLE = re.compile(r"(?<![\w-])(?:display:none|visibility:hidden|(?:font-size|opacity):0(?![\d.]{0,9}[1-9]))")
 # Words in the classes and ids of surroundings, and in those of an `aside` that is a note in the text.
 _SURROUNDINGS = (
     "ad ads advert advertisement author banner breadcrumb breadcrumbs byline comments cookie cookies disqus footer "
@@ -33,7 +33,10 @@ SURROUNDINGS, NOTES = frozenset(_SURROUNDINGS.split()), frozenset(_NOTES.split()
 NAMED_TAGS = ("div", "section", "ul", "ol", "aside", "p", "span", "table", "header", "form")
 LIST_TAGS = ("ul", "ol", "div", "section", "table", "p")
 PARAGRAPH_TAGS = ("p", "pre", "td", "blockquote", "li", "dd")
+SCREEN_READER_CLASSES = frozenset(("screen-reader-text", "sr-only", "visually-hidden", "visuallyhidden"))
 _WORDS = re.compile(r"[a-z]+")
+# What a build appends to the name of a class, as in `row_ad2x`.
+_HASH = re.compile(r"_(?=[\w-]{0,5}[A-Z0-9])[\w-]{4,6}(?!\S)")
 
 # Surroundings have at most this share of a page's text; a form around a whole page has more.
 MAX_SURROUNDINGS_SHARE = 0.4
@@ -61,8 +64,7 @@ def find_main_content(tree: Any) -> tuple[Any, set[Any]]:
     """Return the element of a parsed page that holds its content, and the elements in it that are none."""
     body = tree.find(".//body")
     body = tree if body is None else body
-    skipped = set(body.xpath(SKIPPED_XPATH))
-    skipped |= {aside for aside in body.iter("aside") if not _get_names(aside) & NOTES}
+    skipped = _find_skipped(body)
     sizes = _measure(body, skipped)
     limit = MAX_SURROUNDINGS_SHARE * sizes[body].chars
     skipped |= {
@@ -74,8 +76,61 @@ def find_main_content(tree: Any) -> tuple[Any, set[Any]]:
     return main, skipped | _find_link_lists(main, _measure(main, skipped))
 
 
+def _find_skipped(body: Any) -> set[Any]:
+    """Return what is no content by its tag, its role or its style. Takes a time that grows with the page."""
+    from lxml import etree
+
+    skipped, part_depth, with_main = set(), 0, _find_ancestors(body.iter("main", "article"))
+    for event, element in etree.iterwalk(body, events=("start", "end")):
+        is_part = element.tag in PART_TAGS or element.get("role") == "main"
+        if event == "end":
+            part_depth -= is_part
+            continue
+        is_footer = element.tag == "footer" and element not in with_main
+        is_header = element.tag == "header" and not part_depth
+        if element is not body and (is_footer or is_header or _is_no_content(element)):
+            skipped.add(element)
+        part_depth += is_part
+    return skipped
+
+
+def _find_ancestors(elements: Iterable[Any]) -> set[Any]:
+    ancestors: set[Any] = set()
+    for element in elements:
+        for ancestor in element.iterancestors():
+            if ancestor in ancestors:
+                break
+            ancestors.add(ancestor)
+    return ancestors
+
+
+def _is_no_content(element: Any) -> bool:
+    role = element.get("role", "").lower()
+    if element.tag in SKIPPED_TAGS or role in SKIPPED_ROLES:
+        return True
+    if element.tag == "aside" and not _get_names(element) & NOTES:
+        return True
+    # Tabs that are not shown are content.
+    return role != "tabpanel" and (is_hidden(element) or _is_for_screen_readers(element))
+
+
+def is_hidden(element: Any) -> bool:
+    """Whether nobody sees an element, as far as its own attributes tell."""
+    if element.get("hidden") is not None or element.get("aria-hidden", "").lower() == "true":
+        return True
+    style = element.get("style")
+    return bool(style) and _HIDDEN_STYLE.search("".join(style.lower().split())) is not None
+
+
+def _is_for_screen_readers(element: Any) -> bool:
+    """Whether only screen readers read an element aloud; a heading that is hidden in this way still names its part."""
+    is_heading = element.tag in ("h1", "h2", "h3", "h4", "h5", "h6")
+    return not is_heading and not SCREEN_READER_CLASSES.isdisjoint(element.get("class", "").split())
+
+
 def _get_names(element: Any) -> set[str]:
-    return set(_WORDS.findall(f"{element.get('class', '')} {element.get('id', '')}".lower()))
+    classes = _HASH.sub("", element.get("class", ""))
+    return set(_WORDS.findall(f"{classes} {element.get('id', '')}".lower()))
 
 
 def _is_surroundings(element: Any) -> bool:
