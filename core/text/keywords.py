@@ -7,9 +7,11 @@ import re
 from core.text.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs
 
 _LETTER = rf"(?:(?![{CJK_CHARACTERS}])\w)"
-_WORD = re.compile(rf"[{CJK_CHARACTERS}]{{2,}}|(?!\d){_LETTER}(?:(?:{_LETTER}|[.\-])*{_LETTER})?|\d[\d.a-zA-Z_]*")
+_WORD = re.compile(
+    rf"[{CJK_CHARACTERS}]{{2,}}|(?!\d){_LETTER}(?:(?:{_LETTER}|[.\-])*{_LETTER})?|\d(?:[\d.a-zA-Z_]*[\da-zA-Z_])?"
+)
 # The same for lower-case text without other characters, in a third of the time.
-_ASCII_WORD = re.compile(r"[a-z_](?:[\w.\-]*\w)?|\d[\d.a-z_]*", re.ASCII)
+_ASCII_WORD = re.compile(r"[a-z_](?:[\w.\-]*\w)?|\d(?:[\d.a-z_]*[\da-z_])?", re.ASCII)
 # Polite phrases around a question, and words without content.
 _FILLERS = re.compile(
     r"\b(?:(?:hi|hello|hey|dear)(?: (?:there|all|everyone|everybody|folks|team|guys))*\b[,!.]*"

@@ -1,4 +1,4 @@
-"""`make bench`: what the house promises, measured on this machine. Prints tables; compares within one run only."""
+"""`make bench`: the speed that KIMAs promises, measured on this machine; its tables compare within one run only."""
 
 from __future__ import annotations
 
@@ -78,12 +78,14 @@ async def measure(names: list[str]) -> tuple[dict[str, list[Figure]], list[str]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="all of them unless named")
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"all unless named: {', '.join(SUITES)}")
     parser.add_argument(
         "--save", action="store_true", help="keep the figures in docs/benchmarks, and write docs/results.md"
     )
     options = parser.parse_args()
+    if unknown_suites := [name for name in options.suites if name not in SUITES]:
+        parser.error(f"no suite is named {unknown_suites[0]!r}; there are {', '.join(SUITES)}")
     table = Table("what", "measured", "promised", "", box=None, header_style="bold", pad_edge=False)
     all_figures, failed_names = asyncio.run(measure(options.suites or list(SUITES)))
     for figure in (figure for figures in all_figures.values() for figure in figures):

@@ -24,7 +24,7 @@ from core.runtime.budget import Budget
 from core.settings import Settings
 from core.settings.answering import BUILT_IN_REWRITES
 from core.settings.loader import load_settings
-from core.text.keywords import extract_noun_phrases, strip_fillers
+from core.text.keywords import content_words, extract_noun_phrases, strip_fillers
 from core.text.languages import is_in_language, to_language_code
 from core.types import Passage, Question
 from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, parts, passage, settings
@@ -768,3 +768,14 @@ def test_the_settings_know_every_rewrite() -> None:
     assert set(REWRITES) == set(BUILT_IN_REWRITES)
     templates = Prompts.read().templates
     assert {f"rewrite_{name}" for name in OPENING_TEXTS} <= set(templates)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It needs Python 3.11. Port 8000.", ["needs", "python", "3.11", "port", "8000"]),
+        ("端口 8000. Version 1.2.x…", ["端口", "8000", "version", "1.2.x"]),
+    ],
+)
+def test_a_number_at_the_end_of_a_sentence_has_no_full_stop(text: str, expected: list[str]) -> None:
+    assert content_words(text) == expected
