@@ -44,7 +44,16 @@ class Terminal:
     async def answer(self, question: str, text: str) -> None:
         """Wait for a question, and type an answer."""
         await self.read(question)
-        os.write(self.controller, f"{text}\n".encode())
+        self.type(f"{text}\n".encode())
+
+    async def interrupt(self, question: str) -> None:
+        """Wait for a question, and press Ctrl-C once."""
+        await self.read(question)
+        self.type(b"\x03")
+
+    def type(self, keys: bytes) -> None:
+        """Press keys."""
+        os.write(self.controller, keys)
 
     async def end(self, timeout: float = 60) -> int:
         """Wait until the program ends, and return its exit code."""

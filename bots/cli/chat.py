@@ -21,7 +21,7 @@ from rich.console import Console
 from bots.cli.console import print_refresh_result, redact_refresh_result
 from bots.cli.trial import read_source
 from bots.common.open_storage import has_database, open_journal, open_refresh_repository
-from bots.common.terminal import ingest_progress, make_console
+from bots.common.terminal import ingest_progress, interruptible, make_console
 from bots.console.adapter import TerminalAdapter
 from bots.console.convert import HINT
 from bots.console.render import ConsoleSink
@@ -266,9 +266,10 @@ async def _refresh_requested(app: App, settings: Settings) -> None:
 
 
 def _read_line(out: Console) -> str | None:
-    """Return the next line, or None at the end. Reading blocks: nothing else runs in this process meanwhile."""
+    """Return the next line, or None at the end and after Ctrl-C. Reading blocks the event loop."""
     try:
-        line = str(out.input("[bold]> [/]")).strip()
+        with interruptible():
+            line = str(out.input("[bold]> [/]")).strip()
     except (EOFError, KeyboardInterrupt):
         out.print()
         return None

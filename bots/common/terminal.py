@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -69,17 +71,41 @@ def step_progress(console: Console, totals: Mapping[str, int]) -> Iterator[Calla
         yield lambda name: progress_bars.advance(task_ids[name])
 
 
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C raise `KeyboardInterrupt` in the block, which waits for somebody to type.
+
+    Under `asyncio.run`, the first Ctrl-C only cancels the main task. A task that waits for input blocks the event loop
+    and never notices. Off the main thread this does nothing: no signal arrives there.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    # Where the handler is no function, Ctrl-C is ignored or ends the process, as whoever started it wants.
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
 def confirm(question: str) -> bool:
-    """Ask on standard error; True where nobody sits at a terminal who could answer."""
+    """Ask on standard error; True where nobody sits at a terminal who could answer. The end of the input is a no."""
     if sys.stdin is None or not sys.stdin.isatty():
         return True
-    return Confirm.ask(question, console=make_console(stderr=True), default=False)
+    try:
+        with interruptible():
+            return Confirm.ask(question, console=make_console(stderr=True), default=False)
+    except EOFError:
+        return False
 
 
 def ask_choice(question: str, choices: Sequence[str]) -> str:
     """Ask at the terminal until the reply is one of the choices; the end of the input is the last one."""
     try:
-        return Prompt.ask(question, console=make_console(stderr=True), choices=list(choices), show_choices=False)
+        with interruptible():
+            return Prompt.ask(question, console=make_console(stderr=True), choices=list(choices), show_choices=False)
     except EOFError:
         return choices[-1]
 
@@ -87,7 +113,8 @@ def ask_choice(question: str, choices: Sequence[str]) -> str:
 def ask_text(question: str, default: str) -> str:
     """Ask at the terminal for a line of text. What a default from outside holds does not steer the terminal."""
     default = strip_control_characters(default)
-    return Prompt.ask(question, console=make_console(stderr=True), default=default, show_default=bool(default))
+    with interruptible():
+        return Prompt.ask(question, console=make_console(stderr=True), default=default, show_default=bool(default))
 
 
 def format_table(rows: Sequence[Sequence[str]], left_columns: Sequence[int] = (0,)) -> Sequence[str]:

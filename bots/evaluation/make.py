@@ -57,7 +57,9 @@ async def make(
             if as_json:
                 sys.stdout.write(json.dumps(proposal.line, ensure_ascii=False) + "\n")
                 continue
-            decision = await asyncio.to_thread(_ask_person, proposal, is_gate=kind == "gate")
+            # In the main thread: Ctrl-C does not interrupt a read in another one, and the end would wait for it.
+            # Nothing else has to run while somebody decides.
+            decision = _ask_person(proposal, is_gate=kind == "gate")
             if decision == "stop":
                 break
             if isinstance(decision, dict):
@@ -117,7 +119,14 @@ def _describe_journal(kind: str, wish: Wish) -> str:
 
 
 def _ask_person(proposal: Proposal, *, is_gate: bool) -> dict[str, Any] | str:
-    """Show a proposal and return the line to add, or "skip", "refuse" or "stop". Blocking."""
+    """Show a proposal and return the line to add, or "skip", "refuse" or "stop", as at the end of the input. Blocks."""
+    try:
+        return _decide(proposal, is_gate=is_gate)
+    except EOFError:
+        return "stop"
+
+
+def _decide(proposal: Proposal, *, is_gate: bool) -> dict[str, Any] | str:
     line = dict(proposal.line)
     context = (
         proposal.context if len(proposal.context) <= MAX_CONTEXT_CHARS else f"{proposal.context[:MAX_CONTEXT_CHARS]} …"

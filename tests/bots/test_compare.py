@@ -23,6 +23,7 @@ from core.storage.usage import TokenUsage
 from tests.core.scripted import Body, ScriptedPeer
 from tests.deployment import Deployment
 from tests.peers.language_model import LanguageModelPeer
+from tests.terminal import open_kimas
 
 ANSWER = re.compile(r'<answer id="(\w)">\n(.*?)\n</answer>', re.DOTALL)
 SYSTEMS = ("single", "parallel", "simple", "react")
@@ -149,6 +150,24 @@ async def test_unreadable_verdicts_are_asked_for_again_and_reported(data: Path, 
         comparison = await _compare(deployment, data, corpus, "--systems", "parallel,simple")
     assert (comparison["unreadable"], comparison["judged"]) == (2 * QUESTIONS, 0)
     assert comparison["systems"]["simple"][OVERALL]["value"] is None
+
+
+@pytest.mark.parametrize(("keys", "code"), [(b"\x03", 130), (b"\x04", 2)])
+async def test_control_c_and_the_end_of_the_input_are_a_no(
+    keys: bytes, code: int, data: Path, corpus: Path, tmp_path: Path
+) -> None:
+    async with ScriptedPeer() as writer, ScriptedJudge() as judge:
+        deployment = _deployment(tmp_path, writer, judge)
+        arguments = deployment.arguments(
+            "eval", "compare", str(data), "--corpus", str(corpus), "--systems", "single,simple"
+        )
+        async with open_kimas(arguments, tmp_path) as user:
+            await user.read("Go on? [y/n]")
+            user.type(keys)
+            assert await user.end() == code
+            assert "Traceback" not in user.output
+        assert not writer.requests
+        assert not judge.requests
 
 
 async def test_an_interrupted_comparison_goes_on_where_it_stopped(data: Path, corpus: Path, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from core.types import Citation, Passage, Reply
 from knowledge.ingestion.sync import SyncReport
 from tests.deployment import Deployment, make_repository
 from tests.peers.language_model import LanguageModelPeer
+from tests.terminal import open_kimas
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31mred\r\x08"
 HIDE, SHOW = b"\x1b[?25l", b"\x1b[?25h"
@@ -164,6 +165,13 @@ async def test_control_c_while_the_model_thinks_gives_the_terminal_back(
         assert await asyncio.to_thread(output.end) == 130
         assert output.written.count(HIDE) == output.written.count(SHOW) == 1
         assert "Traceback" not in output.text()
+
+
+async def test_control_c_at_the_prompt_of_a_chat_ends_it_as_the_end_of_the_input_does(deployment: Deployment) -> None:
+    async with open_kimas(deployment.arguments("chat"), deployment.folder) as user:
+        await user.interrupt("\n> ")
+        assert await user.end() == 0
+        assert "Traceback" not in user.output
 
 
 async def test_a_sink_that_is_closed_shows_the_cursor_again() -> None:

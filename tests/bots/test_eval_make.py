@@ -22,6 +22,7 @@ from core.types.replies import Trace
 from tests.core.ratings import rate
 from tests.deployment import README, Deployment
 from tests.peers.language_model import LanguageModelPeer
+from tests.terminal import open_kimas
 
 KEY = ConversationKey("telegram", "-1007")
 CHAT = "telegram:-1007"
@@ -154,6 +155,32 @@ async def test_somebody_accepts_lines_at_a_terminal(deployment: Deployment, tmp_
     assert "2 lines were added" in output
     [proposal] = await _proposed(deployment, "questions", str(data), "--chat", CHAT)
     assert proposal["question"] == "Which fuel is best?", "what was refused is not proposed again"
+
+
+async def test_control_c_at_a_question_keeps_what_was_accepted(deployment: Deployment, tmp_path: Path) -> None:
+    await _fill(deployment)
+    data = tmp_path / "questions.jsonl"
+    arguments = deployment.arguments("eval", "make", "questions", str(data), "--chat", CHAT)
+    async with open_kimas(arguments, tmp_path) as user:
+        await user.answer("y: accept", "y")
+        await user.interrupt("y: accept")
+        assert await user.end() == 130
+        assert "Traceback" not in user.output
+    [accepted_line] = _lines(data.read_text("utf-8"))
+    assert accepted_line["question"] == "How do I rotate keys?"
+
+
+async def test_the_end_of_the_input_stops_at_every_question(deployment: Deployment, tmp_path: Path) -> None:
+    await _fill(deployment)
+    data = tmp_path / "questions.jsonl"
+    arguments = deployment.arguments("eval", "make", "questions", str(data), "--chat", CHAT)
+    async with open_kimas(arguments, tmp_path) as user:
+        await user.answer("y: accept", "e")
+        await user.read("Question (")
+        user.type(b"\x04")
+        assert await user.end() == 0
+        assert "0 lines were added" in user.output
+    assert not data.exists()
 
 
 async def test_who_stops_in_the_middle_sees_what_was_added_and_nothing_else(
