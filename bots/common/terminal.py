@@ -7,13 +7,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.prompt import Confirm, Prompt
 
+from core.observability.logs import redirect_logs
 from core.text.formatting import pluralize, strip_control_characters
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def ingest_progress(console: Console) -> Iterator[Callable[[SyncProgress], None]
             passages=passages_text if progress.passages else "",
         )
 
-    with progress_bars:
+    with _shown_below_logs(progress_bars):
         yield on_progress
 
 
@@ -67,8 +68,21 @@ def step_progress(console: Console, totals: Mapping[str, int]) -> Iterator[Calla
     """Show a bar per named step while the block runs; yields the function that counts one more of a step."""
     progress_bars = Progress(console=console, transient=True, disable=not console.is_terminal)
     task_ids = {name: progress_bars.add_task(name, total=total) for name, total in totals.items()}
-    with progress_bars:
+    with _shown_below_logs(progress_bars):
         yield lambda name: progress_bars.advance(task_ids[name])
+
+
+@contextmanager
+def _shown_below_logs(progress_bars: Progress) -> Iterator[None]:
+    """Show the bars while the block runs, and print log lines above them."""
+    stderr = sys.stderr
+    with ExitStack() as stack:
+        stack.enter_context(progress_bars)
+        # At a terminal, the bars have replaced standard error by a stream that prints above them, and the log still has
+        # the stream from before. A log that goes to a file stays there.
+        if stderr and stderr.isatty():
+            stack.enter_context(redirect_logs(stderr, sys.stderr))
+        yield
 
 
 @contextmanager

@@ -94,6 +94,20 @@ def configure_logs(
     logging.captureWarnings(True)
 
 
+@contextmanager
+def redirect_logs(stream: TextIO, replacement: TextIO) -> Iterator[None]:
+    """Send to `replacement`, inside the block, the logs that `configure_logs` sends to this stream."""
+    root = logging.getLogger()
+    handlers = [handler for handler in root.handlers if isinstance(handler, _LogHandler) and handler.stream is stream]
+    for handler in handlers:
+        handler.setStream(replacement)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.setStream(stream)
+
+
 class BackgroundStream:
     """A text stream whose writes return at once: its thread passes them on to another stream.
 

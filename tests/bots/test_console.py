@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -22,10 +23,13 @@ import pytest
 from rich.console import Console
 
 from bots.cli.console import Finding, print_findings, print_passages, print_reports
+from bots.common.terminal import make_console, step_progress
 from bots.console.render import ConsoleSink
+from core.observability.logs import configure_logs, get_logger
+from core.settings.messaging import LogSettings
 from core.types import Citation, Passage, Reply
 from knowledge.ingestion.sync import SyncReport
-from tests.deployment import Deployment, make_repository
+from tests.deployment import Deployment, logging_as_it_was, make_repository
 from tests.peers.language_model import LanguageModelPeer
 from tests.terminal import open_kimas
 
@@ -172,6 +176,28 @@ async def test_control_c_at_the_prompt_of_a_chat_ends_it_as_the_end_of_the_input
         await user.interrupt("\n> ")
         assert await user.end() == 0
         assert "Traceback" not in user.output
+
+
+def test_the_log_is_printed_above_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+    master, slave = pty.openpty()
+    ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    screen = pyte.Screen(COLUMNS, ROWS)
+    with open(slave, "w", encoding="utf-8") as stream, logging_as_it_was():
+        monkeypatch.setattr("sys.stderr", stream)
+        configure_logs(LogSettings())
+        with step_progress(make_console(stderr=True), {"judging": 2}) as advance:
+            get_logger("bots.test").warning("judge.slow")
+            advance("judging")
+        get_logger("bots.test").warning("judge.done")
+        written = b""
+        while b"judge.done" not in written or not written.endswith(b"\n"):
+            written += os.read(master, 65536)
+    os.close(master)
+    pyte.ByteStream(screen).feed(written)
+    lines = [line.rstrip() for line in screen.display if line.strip()]
+    assert [re.sub(r"^\d{4}-\S+Z \[warning *\] (\S+).*", r"\1", line) for line in lines] == ["judge.slow", "judge.done"]
 
 
 async def test_a_sink_that_is_closed_shows_the_cursor_again() -> None:
