@@ -111,11 +111,12 @@ async def test_no_reasoning_is_posted_cited_or_kept(reply: str) -> None:
     assert "Use pip" in result.text
 
 
-async def test_a_template_that_opens_the_block_is_learned_from_its_first_reply() -> None:
+async def test_a_template_that_opens_the_block_is_learned_from_its_first_reply(time_lapse: None) -> None:
     """Only the first reply can show anything, and only until the block ends; with the setting none does."""
     for changes, is_shown in (({}, True), ({"starts_in_reasoning": True}, False)):
         async with ScriptedPeer(write="The user wants pip, I think.</think>\n\nUse pip [p1].") as peer:
-            peer.tokens_per_s = 60
+            # So slowly that the block is read before it ends, on any machine.
+            peer.tokens_per_s = 10
             model, first, second = models(peer, **changes), MemorySink(), MemorySink()
             for sink in (first, second):
                 assert (await answer(HOW, sink, parts(model=model))).text.startswith("Use pip")
