@@ -102,6 +102,37 @@ def test_what_nobody_sees_is_not_read(html: str, expected: str, hidden: str) -> 
     assert read(f"<main>{html.format(hidden)}</main>") == expected
 
 
+PANELS = "<div{}><p>Fill.</p></div><div{}><pre>drain</pre></div>"
+TABS = "**By hand**\n\nFill.\n\n**By pump**\n\n```\ndrain\n```"
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<ul role="tablist"><li role="tab" id="a">By hand</li><li role="tab" id="b">By pump</li></ul><p></p>'
+        + PANELS.format(' role="tabpanel" aria-labelledby="a"', ' role="tabpanel" hidden aria-labelledby="b"'),
+        '<ul role="tablist"><li role="tab">By hand</li><li role="tab">By pump</li></ul>'
+        + PANELS.format(*[' role="tabpanel" hidden'] * 2),
+        '<ul role="tablist"><li role="tab">By hand</li><li role="tab">By pump</li></ul>'
+        + f"<div>{PANELS.format('', '')}</div>",
+        '<input type="radio"><input type="radio"><div><label>By hand</label><label>By pump</label></div>'
+        + f"<div>{PANELS.format('', '')}</div>",
+        '<div><input type="radio"><label>By hand</label><input type="radio"><label>By pump</label></div>'
+        + f"<div>{PANELS.format('', '')}</div>",
+        '<input type="radio"><label>By hand</label><div>Fill.</div>'
+        + '<input type="radio"><label>By pump</label><div><pre>drain</pre></div>',
+    ],
+)
+def test_each_tab_has_its_label(html: str) -> None:
+    assert read(f"<main><div>{html}</div></main>") == TABS
+
+
+def test_labels_that_match_no_contents_are_left_out() -> None:
+    tabs = '<ul role="tablist"><li role="tab">a</li><li role="tab">b</li></ul><div><p>c</p></div>'
+    form = '<p><input type="radio"><label>a</label><input type="radio"><label>b</label></p><p>d</p>'
+    assert read(f"<main>{tabs}{form}</main>") == "c\n\nd"
+
+
 def test_rows_and_cells_that_nobody_sees_are_not_read() -> None:
     rows = "<tr><td>a</td><td>b</td></tr><tr hidden><td>no</td></tr><tr><td>c</td><td>d</td><td hidden>no</td></tr>"
     table = f"<table>{rows}<tbody style='display:none'><tr><td>no</td><td>no</td></tr></tbody></table>"
@@ -167,6 +198,7 @@ def test_a_page_that_must_not_be_indexed_has_no_text() -> None:
         *("<form>x", "<header>x", "<footer>x", "<br>", "<pre>x</pre>", '<span class="toc">x</span>'),
         *("<svg></svg><nav></nav>", "<title>a</title>", "<p>js</p><pre>a</pre>"),
         '<h2 id="a">x<a href="#a">y</a></h2><a href="#a" class="sr-only">y</a>',
+        '<ul role="tablist"><li role="tab">x</ul><input type="radio"><label>y</label>',
     ],
 )
 def test_the_time_grows_with_the_page(part: str) -> None:

@@ -8,6 +8,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 from knowledge.sources.formats.html_markdown import iter_texts, render_markdown
 from knowledge.sources.formats.main_content import find_main_content, is_hidden
+from knowledge.sources.formats.tabs import find_tab_labels
 
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 
@@ -43,7 +44,7 @@ def read_page(html: bytes, url: str) -> WebPage:
         if "nofollow" in robots_rules
         else _resolve_links(tree.xpath("//a[not(contains(@rel,'nofollow'))]/@href"), base)
     )
-    text = "" if "noindex" in robots_rules else render_markdown(*find_main_content(tree))
+    text = "" if "noindex" in robots_rules else render_markdown(*find_main_content(tree), find_tab_labels(tree))
     title = " ".join(" ".join(tree.xpath("(//h1)[1]//text()") or tree.xpath("(//title)[1]//text()")).split())
     canonical = next(iter(tree.xpath("//link[@rel='canonical']/@href")), "")
     own_url = _keep_same_host(_join(url, canonical), url) if canonical else ""

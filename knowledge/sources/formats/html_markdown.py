@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 from urllib.parse import unquote
@@ -95,8 +95,11 @@ class _Writer:
         self._is_after_item, self._mark = is_item, ""
 
 
-def render_markdown(root: Any, skipped: Collection[Any] = ()) -> str:
-    """Return the content of an element of a tree without comments as Markdown, without the elements in `skipped`."""
+def render_markdown(root: Any, skipped: Collection[Any] = (), labels: Mapping[Any, str] | None = None) -> str:
+    """Return the content of an element of a tree without comments as Markdown, without the elements in `skipped`.
+
+    `labels` has words that are written above an element.
+    """
     from lxml import etree
 
     writer = _Writer()
@@ -104,6 +107,9 @@ def render_markdown(root: Any, skipped: Collection[Any] = ()) -> str:
     walker = etree.iterwalk(root, events=("start", "end"))
     for event, element in walker:
         if event == "start":
+            if labels and element in labels and element not in skipped:
+                writer.end_paragraph()
+                writer.add(f"**{labels[element]}**")
             if element in skipped or _is_label(element) or _write_whole(element, writer, skipped):
                 walker.skip_subtree()
             else:

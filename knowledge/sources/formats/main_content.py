@@ -17,7 +17,8 @@ _SKIPPED_TAGS = (
     "video datalist noframes noembed rp title"
 )
 SKIPPED_TAGS = frozenset(_SKIPPED_TAGS.split())
-SKIPPED_ROLES = frozenset(("navigation", "banner", "contentinfo", "search", "complementary"))
+# The labels of tabs are written above their contents (`tabs.py`).
+SKIPPED_ROLES = frozenset(("navigation", "banner", "contentinfo", "search", "complementary", "tablist"))
 # A header in one of these is part of the text.
 PART_TAGS = frozenset(("main", "article", "section"))
 # What nobody sees is nobody's statement, and may be there for those who quote it.
