@@ -14,9 +14,10 @@ import pytest
 from bots.evaluation.comparison.cost import estimate, format_estimation
 from bots.evaluation.comparison.result_cache import ResultCache
 from bots.evaluation.comparison.results import CRITERIA, Judgement
-from bots.evaluation.comparison.run import make_systems, order_systems, parse_scores
+from bots.evaluation.comparison.run import make_fingerprint, make_systems, order_systems, parse_scores
 from bots.evaluation.comparison.statistics import OVERALL, Pair, compare_judgements, correct_by_holm
 from core.errors import UsageError
+from core.llm.prompts import Prompts
 from core.messaging.gate.classification_metrics import Estimate
 from core.settings import Settings
 from core.storage.usage import TokenUsage
@@ -195,6 +196,32 @@ async def test_an_interrupted_comparison_goes_on_where_it_stopped(data: Path, co
         await _compare(deployment, data, corpus, *systems, "--fresh")
         assert len(writer.requests) > request_count
     assert comparison["judged"] == QUESTIONS
+
+
+async def test_an_edited_prompt_file_is_answered_with_anew(data: Path, corpus: Path, tmp_path: Path) -> None:
+    prompt, judging = tmp_path / "summarizer.md", tmp_path / "judge.md"
+    prompt.write_text("Answer from the evidence.", "utf-8")
+    judging.write_text("Judge the answers {{labels}} with 0 to {{most}}.", "utf-8")
+    arguments = ("eval", "compare", str(data), "--corpus", str(corpus), "--systems", "single,simple")
+    async with Writer() as writer, ScriptedJudge() as judge:
+        deployment = _deployment(tmp_path, writer, judge)
+        deployment.settings["prompts"] = {"summarizer": str(prompt), "judge": str(judging)}
+        await asyncio.to_thread(deployment.call, *arguments)
+        assert "Nothing is left to do" in (await asyncio.to_thread(deployment.call, *arguments)).stderr
+        judging.write_text("Judge {{labels}} with 0 to {{most}}.", "utf-8")
+        rejudged = await asyncio.to_thread(deployment.call, *arguments)
+        assert f"To do: 0 answers and {2 * QUESTIONS} judgements" in rejudged.stderr
+        prompt.write_text("Answer from the evidence, in one sentence.", "utf-8")
+        edited = await asyncio.to_thread(deployment.call, *arguments)
+    assert f"To do: {2 * QUESTIONS} answers" in edited.stderr
+
+
+def test_another_version_of_kimas_answers_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = Prompts({"summarizer": "Answer."})
+    fingerprint = make_fingerprint(prompts)
+    assert make_fingerprint(prompts) == fingerprint
+    monkeypatch.setattr("bots.evaluation.comparison.run.version", lambda _: "99.0")
+    assert make_fingerprint(prompts) != fingerprint
 
 
 async def test_an_answer_without_its_model_is_counted_and_tried_again(data: Path, corpus: Path, tmp_path: Path) -> None:

@@ -12,7 +12,14 @@ from bots.evaluation.comparison.cost import estimate, format_estimation
 from bots.evaluation.comparison.output import comparison_as_json, comparison_charts, format_lines
 from bots.evaluation.comparison.result_cache import ResultCache
 from bots.evaluation.comparison.results import PASSES, Judgement, SystemAnswer
-from bots.evaluation.comparison.run import Trial, answer_all, count_missing_judgements, judge_all, make_systems
+from bots.evaluation.comparison.run import (
+    Trial,
+    answer_all,
+    count_missing_judgements,
+    judge_all,
+    make_fingerprint,
+    make_systems,
+)
 from bots.evaluation.comparison.statistics import compare_judgements
 from bots.evaluation.datasets import ANSWERS_LINE_FORMAT, read_answers, read_cases
 from bots.evaluation.judge import Judge, open_judge
@@ -54,7 +61,8 @@ async def compare(
         cache = await asyncio.to_thread(ResultCache.open, settings.data_dir / RESULTS_FILE, is_fresh=is_fresh)
         knowledge = await SourceVersions(app.store).get_versions(list(app.settings.sources), 0)
         # The systems answer from what was opened: a corpus replaces the sources.
-        trial = Trial(cases, make_systems(app.settings, names), knowledge, cache)
+        fingerprint = make_fingerprint(app.deps.prompts)
+        trial = Trial(cases, make_systems(app.settings, names), knowledge, cache, fingerprint)
         _confirm(app.settings, judge, trial, is_confirmed=is_confirmed or as_json)
         answers, judgements = await _run(app, judge, trial)
     comparison = await asyncio.to_thread(compare_judgements, judgements, [system.name for system in trial.systems])

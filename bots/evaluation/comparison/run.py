@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, get_args
 
 from bots.common.reply_sink import SilentSink
@@ -29,6 +30,7 @@ from core.answering.head_starts import HeadStarts
 from core.answering.service import AnswerService
 from core.errors import KimasError, ModelError, UsageError
 from core.grounding.evidence import escape_delimiters
+from core.llm.prompts import Prompts
 from core.settings import Settings, Strategy
 from core.storage.usage import TokenUsage, total_usage
 
@@ -44,19 +46,23 @@ Progress = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One comparison: the questions, the systems, the version of each source, and the kept results."""
+    """One comparison: the questions, the systems, the version of each source, and the kept results.
+
+    `fingerprint` is that of the prompts and of KIMAs (`make_fingerprint`).
+    """
 
     cases: Sequence[AnswerCase]
     systems: Sequence[System]
     knowledge: Mapping[str, str]
     cache: ResultCache
+    fingerprint: str
 
     def answer_key(self, case: AnswerCase, system: System) -> str:
-        """Return the key of an answer: it is made from the question, the settings and the state of the sources."""
+        """Return the key of an answer: it is made from the question, the settings, the prompts and the sources."""
         settings = system.settings.model_dump(mode="json", exclude={"data_dir": True, "log": True, "models": {"judge"}})
         turns = [[turn.role, turn.text] for turn in case.question.history]
         question = [case.question.id, case.question.text, turns]
-        return make_key("answer", system.name, question, settings, dict(self.knowledge))
+        return make_key("answer", system.name, question, settings, dict(self.knowledge), self.fingerprint)
 
     def missing_answers(self) -> list[System]:
         """Return the system of every answer that no earlier run has kept."""
@@ -66,6 +72,18 @@ class Trial:
             for case in self.cases
             if self.cache.get(self.answer_key(case, system)) is None
         ]
+
+
+def make_fingerprint(prompts: Prompts) -> str:
+    """Return what identifies the texts of the prompts and the version of KIMAs: the settings have only their paths."""
+    # The judge's prompt is part of the key of a judgement: another one changes no answer.
+    templates = {name: text for name, text in prompts.templates.items() if not name.startswith("judge")}
+    agents = {name: dict(agent_templates) for name, agent_templates in prompts.agents.items()}
+    try:
+        program_version = version("kimas")
+    except PackageNotFoundError:
+        program_version = ""
+    return make_key("fingerprint", program_version, templates, agents)
 
 
 def make_systems(settings: Settings, names: Sequence[str] = ()) -> list[System]:
