@@ -363,7 +363,7 @@ _add_command(
     click.option("--corpus", type=_path, metavar="FILE", help="Documents (JSON Lines) instead of the sources."),
     click.option("--plot", type=_path, metavar="F.png", help="Also draw it, as PNG."),
     click.option("--systems", default="", metavar="A,B", help="Compare these: router, single, simple, react, ..."),
-    click.option("--fresh", "is_fresh", is_flag=True, help="Do not use the results of earlier runs."),
+    click.option("--fresh", "is_fresh", is_flag=True, help="Delete the results of earlier runs and start over."),
     click.option("--yes", "is_confirmed", is_flag=True, help="Do not ask before calls that may cost money."),
     click.argument("data", type=_path),
 )

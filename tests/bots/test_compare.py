@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bots.evaluation.comparison.command import compare
 from bots.evaluation.comparison.cost import estimate, format_estimation
 from bots.evaluation.comparison.result_cache import ResultCache
 from bots.evaluation.comparison.results import CRITERIA, Judgement
@@ -20,6 +21,7 @@ from core.errors import UsageError
 from core.llm.prompts import Prompts
 from core.messaging.gate.classification_metrics import Estimate
 from core.settings import Settings
+from core.settings.loader import load_settings
 from core.storage.usage import TokenUsage
 from tests.core.scripted import Body, ScriptedPeer
 from tests.deployment import Deployment
@@ -196,6 +198,46 @@ async def test_an_interrupted_comparison_goes_on_where_it_stopped(data: Path, co
         await _compare(deployment, data, corpus, *systems, "--fresh")
         assert len(writer.requests) > request_count
     assert comparison["judged"] == QUESTIONS
+
+
+async def test_an_interrupted_fresh_comparison_goes_on_without_old_results(
+    data: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("eval", "compare", str(data), "--corpus", str(corpus), "--systems", "parallel,simple")
+    kept_file = tmp_path / "data/comparison.jsonl"
+    async with Writer() as writer, ScriptedJudge() as judge:
+        deployment = _deployment(tmp_path, writer, judge)
+        await asyncio.to_thread(deployment.call, *arguments)
+        old_results = kept_file.read_text("utf-8")
+        with monkeypatch.context() as patch:
+            patch.setattr("bots.evaluation.comparison.command.confirm", lambda _: False)
+            await asyncio.to_thread(lambda: deployment.call(*arguments, "--fresh", code=2))
+        assert kept_file.read_text("utf-8") == old_results, "nobody confirmed"
+        judge.status = 500
+        failed_run = await asyncio.to_thread(lambda: deployment.call(*arguments, "--fresh", code=69))
+        assert "is kept: run the same command without --fresh to go on" in failed_run.stderr
+        answer_count = sum('"answer"' in line for line in kept_file.read_text("utf-8").splitlines())
+        judge.status = 0
+        second_run = await asyncio.to_thread(deployment.call, *arguments)
+    assert answer_count == 2 * QUESTIONS, "the old answers are gone"
+    assert "To do: 0 answers and 12 judgements" in second_run.stderr
+
+
+async def test_ctrl_c_says_how_to_go_on(
+    data: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Writer() as writer, ScriptedJudge() as judge:
+        judge.hang = True
+        settings = load_settings([_deployment(tmp_path, writer, judge).config], (), {})
+        options: dict[str, Any] = {"as_json": True, "plot": None, "systems": "single,simple"}
+        run = asyncio.create_task(compare(settings, data, corpus, **options, is_fresh=False, is_confirmed=True))
+        while not judge.requests:
+            await asyncio.sleep(0.05)
+        # This is what `asyncio.run` does at Ctrl-C.
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+    assert "is kept: run the same command again to go on" in capsys.readouterr().err
 
 
 async def test_an_edited_prompt_file_is_answered_with_anew(data: Path, corpus: Path, tmp_path: Path) -> None:

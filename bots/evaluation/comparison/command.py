@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from bots.common.terminal import confirm, make_console, print_json, step_progress
@@ -25,7 +27,7 @@ from bots.evaluation.datasets import ANSWERS_LINE_FORMAT, read_answers, read_cas
 from bots.evaluation.judge import Judge, open_judge
 from bots.evaluation.measured_knowledge import open_knowledge, read_corpus_entries
 from bots.evaluation.metrics import require_package
-from core.errors import UsageError
+from core.errors import ModelError, UsageError
 from core.observability.logs import make_redactor
 from core.settings import Settings
 from core.settings.loader import get_secret_values
@@ -64,7 +66,11 @@ async def compare(
         fingerprint = make_fingerprint(app.deps.prompts)
         trial = Trial(cases, make_systems(app.settings, names), knowledge, cache, fingerprint)
         _confirm(app.settings, judge, trial, is_confirmed=is_confirmed or as_json)
-        answers, judgements = await _run(app, judge, trial)
+        if is_fresh:
+            # A run that goes on later must not find results from before this one.
+            await asyncio.to_thread(cache.discard)
+        with _advice_to_go_on(is_fresh=is_fresh):
+            answers, judgements = await _run(app, judge, trial)
     comparison = await asyncio.to_thread(compare_judgements, judgements, [system.name for system in trial.systems])
     if plot:
         await charts.save_charts(comparison_charts(comparison), plot)
@@ -83,6 +89,20 @@ def _confirm(settings: Settings, judge: Judge, trial: Trial, *, is_confirmed: bo
     make_console(stderr=True).print(format_estimation(estimation), markup=False, soft_wrap=True)
     if (missing_answers or judgements) and not is_confirmed and not confirm("Go on?"):
         raise UsageError("nothing was compared")
+
+
+@contextmanager
+def _advice_to_go_on(*, is_fresh: bool) -> Iterator[None]:
+    """Say how to go on when the judge fails or somebody interrupts the run."""
+    command = "the same command without --fresh" if is_fresh else "the same command again"
+    advice = f"What was answered and judged is kept: run {command} to go on"
+    try:
+        yield
+    except ModelError as error:
+        raise ModelError(f"{error}\n{advice}") from error
+    except asyncio.CancelledError:
+        make_console(stderr=True).print(advice, markup=False, soft_wrap=True)
+        raise
 
 
 async def _run(app: App, judge: Judge, trial: Trial) -> tuple[list[SystemAnswer], list[Judgement]]:

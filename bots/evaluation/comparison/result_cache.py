@@ -27,7 +27,7 @@ class ResultCache:
 
     @classmethod
     def open(cls, path: Path, *, is_fresh: bool = False) -> ResultCache:
-        """Read the file, if there is one; `is_fresh` ignores what it has. Blocking. Raises `UsageError`."""
+        """Read the file, if there is one; `is_fresh` leaves unread what it has. Blocking. Raises `UsageError`."""
         values: dict[str, Mapping[str, Any]] = {}
         try:
             make_data_dir(path.parent)
@@ -41,6 +41,14 @@ class ResultCache:
             except (ValueError, TypeError, KeyError):
                 continue
         return cls(path, values)
+
+    def discard(self) -> None:
+        """Delete what is kept. Blocking. Raises `UsageError` when the file cannot be deleted."""
+        self._values.clear()
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            raise UsageError(f"{self._path} cannot be deleted: {error.strerror or error}") from error
 
     def get(self, key: str) -> Mapping[str, Any] | None:
         """Return a kept result, or None."""

@@ -28,7 +28,7 @@ from bots.evaluation.judge import Judge, format_case
 from core.answering.context import AnswerDependencies
 from core.answering.head_starts import HeadStarts
 from core.answering.service import AnswerService
-from core.errors import KimasError, ModelError, UsageError
+from core.errors import KimasError, UsageError
 from core.grounding.evidence import escape_delimiters
 from core.llm.prompts import Prompts
 from core.settings import Settings, Strategy
@@ -198,11 +198,7 @@ async def judge_all(
         return judgement
 
     passes = [(case, number) for case in trial.cases for number in range(PASSES)]
-    try:
-        return list(await run_concurrently(judge_pass, passes))
-    except ModelError as error:
-        advice = "What was answered and judged is kept: run the same command again to go on"
-        raise ModelError(f"{error}\n{advice}") from error
+    return list(await run_concurrently(judge_pass, passes))
 
 
 async def _judge_question(
