@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from bots.evaluation.datasets import run_concurrently
 from bots.evaluation.judge import Judge, Verdict, format_case
 from bots.evaluation.metrics import mean_with_interval
+from core.errors import ModelError
 from core.grounding.citations import split_sentences
 from core.grounding.evidence import escape_delimiters
 from core.llm.reply_parsing import parse_bool
@@ -45,11 +46,17 @@ class JudgedAnswers:
     `figures` are means over the answers that have something to measure. Correctness: the share of the statements that
     agree with the reference, of those on which it says something. Faithfulness: the share that the passages say.
     Citation precision: the share of the citations whose passage says the statement. Citation recall: the share of the
-    statements with such a citation.
+    statements with such a citation. `error` says why the judge failed; what it had not judged by then is None too.
     """
 
     answers: Sequence[Verdict[tuple[SentenceVerdict, ...]] | None]
     figures: Mapping[str, Estimate]
+    error: str = ""
+
+    @property
+    def judged(self) -> int:
+        """The number of answers whose verdicts could be read."""
+        return sum(verdict is not None and verdict.value is not None for verdict in self.answers)
 
     @property
     def unreadable(self) -> int:
@@ -62,21 +69,34 @@ class JudgedAnswers:
         return add_up([verdict.usage for verdict in self.answers if verdict])
 
 
-async def judge_answers(judge: Judge, answers: Sequence[tuple[Question, str, Reply | None]]) -> JudgedAnswers:
-    """Judge answers, each with its question and its reference (or an empty text). Raises `ModelError`."""
+async def judge_answers(
+    judge: Judge, answers: Sequence[tuple[Question, str, Reply | None]], on_progress: Callable[[], None]
+) -> JudgedAnswers:
+    """Judge answers, each with its question and its reference (or an empty text).
+
+    The answers are paid for, so a judge that fails does not lose them: it is asked no more, and what it judged stays.
+    """
+    errors: list[str] = []
 
     async def judge_answer(item: tuple[Question, str, Reply | None]) -> Verdict[tuple[SentenceVerdict, ...]] | None:
         question, reference, reply = item
         sentences = split_sentences(reply.text) if reply else []
-        if reply is None or not sentences:
+        if reply is None or not sentences or errors:
+            on_progress()
             return None
         request = f"{format_case(question, reference)}\n{_format_reply(reply, sentences)}"
-        return await judge.ask(
-            judge.prompts.fill("judge_answer"), request, _KEYS, lambda value: parse_sentences(value, reply, sentences)
-        )
+        system = judge.prompts.fill("judge_answer")
+        try:
+            return await judge.ask(system, request, _KEYS, lambda value: parse_sentences(value, reply, sentences))
+        except ModelError as error:
+            errors.append(str(error))
+            return None
+        finally:
+            on_progress()
 
     verdicts = await run_concurrently(judge_answer, answers)
-    return JudgedAnswers(verdicts, summarize_verdicts([verdict.value for verdict in verdicts if verdict]))
+    figures = summarize_verdicts([verdict.value for verdict in verdicts if verdict])
+    return JudgedAnswers(verdicts, figures, errors[0] if errors else "")
 
 
 def _format_reply(reply: Reply, sentences: Sequence[str]) -> str:

@@ -14,19 +14,21 @@ from typing import Any
 import numpy as np
 
 from bots.common.reply_sink import SilentSink
-from bots.common.terminal import format_table, print_json
+from bots.common.terminal import format_table, make_console, print_json, step_progress
+from bots.daemon.bootstrap import App
 from bots.evaluation import charts, output
 from bots.evaluation.answer_judging import FIGURES, JudgedAnswers, judge_answers, verdicts_as_json
 from bots.evaluation.datasets import ANSWERS_LINE_FORMAT, AnswerCase, read_answers, read_cases
-from bots.evaluation.judge import open_judge
+from bots.evaluation.judge import Judge, open_judge
 from bots.evaluation.measured_knowledge import open_knowledge, read_corpus_entries
 from bots.evaluation.metrics import mean_with_interval
-from core.errors import KimasError
+from core.errors import KimasError, ModelError
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Counts, Estimate, Scores, compute_scores
 from core.observability.logs import make_redactor
 from core.settings import Settings
 from core.settings.loader import get_secret_values
 from core.storage.usage import TokenUsage, total_usage
+from core.text.formatting import pluralize
 from core.text.keywords import content_words
 from core.types import Citation, Question, Reply
 
@@ -86,12 +88,17 @@ class AnswersReport:
     judged: JudgedAnswers | None = None
 
 
-async def measure_answers(cases: Sequence[AnswerCase], answer: AnswerFunction) -> AnswersReport:
+async def measure_answers(
+    cases: Sequence[AnswerCase], answer: AnswerFunction, on_progress: Callable[[], None] = lambda: None
+) -> AnswersReport:
     """Answer the questions one after the other, so that their times are those of one conversation, and measure.
 
     A failed answer counts as no answer.
     """
-    results = [await _measure_answer(case, answer) for case in cases]
+    results = []
+    for case in cases:
+        results.append(await _measure_answer(case, answer))
+        on_progress()
     return await asyncio.to_thread(_summarize, results)
 
 
@@ -170,7 +177,8 @@ async def answers(
 ) -> int:
     """Answer every question and measure the answers, `with_judge` by a model, too. The data is checked first.
 
-    Raises `UsageError` for unusable data, and `with_judge` where no judge is configured; `ModelError` when it fails.
+    Raises `UsageError` for unusable data, and `with_judge` where no judge is configured; `ModelError`, once the answers
+    are printed, when the judge fails.
     """
     charts.check_plot(plot)
     cases = await asyncio.to_thread(read_cases, data, read_answers, ANSWERS_LINE_FORMAT, split="test")
@@ -179,23 +187,38 @@ async def answers(
     async with AsyncExitStack() as stack:
         judge = await stack.enter_async_context(open_judge(settings)) if with_judge else None
         app = await stack.enter_async_context(open_knowledge(settings, corpus_entries))
-
-        async def answer(question: Question) -> Reply:
-            return await app.answer(question, SilentSink())
-
-        # The first answer is timed like the others.
-        await app.warm_up()
-        measurement = await measure_answers(cases, answer)
-        if judge:
-            triples = [(item.case.question, item.case.reference, item.reply) for item in measurement.results]
-            measurement = replace(measurement, judged=await judge_answers(judge, triples))
+        measurement = await _answer_and_judge(app, judge, cases)
     if plot:
         await charts.save_charts(answer_charts(measurement), plot)
     if as_json:
         print_json(answers_as_json(measurement, redact))
     else:
         output.print_lines(_format_lines(measurement, redact))
+    _require_judge(measurement)
     return 0
+
+
+async def _answer_and_judge(app: App, judge: Judge | None, cases: Sequence[AnswerCase]) -> AnswersReport:
+    async def answer(question: Question) -> Reply:
+        return await app.answer(question, SilentSink())
+
+    totals = dict.fromkeys(("answering", "judging") if judge else ("answering",), len(cases))
+    with step_progress(make_console(stderr=True), totals) as advance:
+        # The first answer is timed like the others.
+        await app.warm_up()
+        report = await measure_answers(cases, answer, lambda: advance("answering"))
+        if judge is None:
+            return report
+        triples = [(item.case.question, item.case.reference, item.reply) for item in report.results]
+        return replace(report, judged=await judge_answers(judge, triples, lambda: advance("judging")))
+
+
+def _require_judge(report: AnswersReport) -> None:
+    """Raise `ModelError` where the judge failed."""
+    judged = report.judged
+    if judged and judged.error:
+        count = f"{judged.judged} of {pluralize(len(report.results), 'answer')}"
+        raise ModelError(f"the judge failed, and {count} were judged: {judged.error}")
 
 
 def answers_as_json(measurement: AnswersReport, redact: Callable[[str], str]) -> Mapping[str, Any]:
@@ -212,7 +235,7 @@ def answers_as_json(measurement: AnswersReport, redact: Callable[[str], str]) ->
         "strategies": dict(measurement.strategies),
         "cut": dict(measurement.degraded_stages),
         "usage": _usage_as_json(measurement.usage),
-        **_judged_as_json(measurement.judged),
+        **_judged_as_json(measurement.judged, redact),
         "answers": [
             {**_answer_as_json(answer, redact), **({"sentences": sentences} if measurement.judged else {})}
             for answer, sentences in zip(measurement.results, _sentences_as_json(measurement), strict=True)
@@ -220,11 +243,11 @@ def answers_as_json(measurement: AnswersReport, redact: Callable[[str], str]) ->
     }
 
 
-def _judged_as_json(judged: JudgedAnswers | None) -> Mapping[str, Any]:
+def _judged_as_json(judged: JudgedAnswers | None, redact: Callable[[str], str]) -> Mapping[str, Any]:
     if judged is None:
         return {}
     figures, usage = output.figures_as_json(judged.figures), _usage_as_json(judged.usage)
-    return {"judged": {**figures, "unreadable": judged.unreadable, "usage": usage}}
+    return {"judged": {**figures, "unreadable": judged.unreadable, "usage": usage, "error": redact(judged.error)}}
 
 
 def _sentences_as_json(measurement: AnswersReport) -> Sequence[Any]:
@@ -284,11 +307,15 @@ def _format_lines(measurement: AnswersReport, redact: Callable[[str], str]) -> l
 
 
 def _judged_rows(judged: JudgedAnswers | None) -> list[tuple[str, str]]:
-    if judged is None:
+    if judged is None or (judged.error and not judged.judged):
         return []
     rows = [(f"judged: {name.replace('_', ' ')}", output.format_figure(judged.figures[name])) for name in FIGURES]
-    usage = f"{judged.usage.total_tokens:,}, {_format_cost(judged.usage)}"
-    return [*rows, ("judged: unreadable", str(judged.unreadable)), ("judged: tokens, cost", usage)]
+    return [
+        *rows,
+        ("judged: unreadable", str(judged.unreadable)),
+        ("judged: tokens", f"{judged.usage.total_tokens:,}"),
+        ("judged: cost", _format_cost(judged.usage)),
+    ]
 
 
 def _format_cost(token_usage: TokenUsage) -> str:

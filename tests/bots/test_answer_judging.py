@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +72,16 @@ def test_citations_are_read_in_any_spelling_and_only_those_of_the_sentence(citat
     assert verdicts[0].supporting == (1,)
 
 
-async def test_whole_answers_are_judged_with_their_passages(tmp_path: Path) -> None:
+async def test_whole_answers_are_judged_with_their_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: Counter[str] = Counter()
+
+    @contextmanager
+    def count_steps(_: object, totals: Mapping[str, int]) -> Iterator[Callable[[str], None]]:
+        steps.clear()
+        yield lambda name: steps.update({name: 1})
+        assert steps == totals
+
+    monkeypatch.setattr("bots.evaluation.answers.step_progress", count_steps)
     corpus, data = tmp_path / "documents.jsonl", tmp_path / "questions.jsonl"
     corpus.write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS), "utf-8")
     lines = [
@@ -101,7 +112,40 @@ async def test_whole_answers_are_judged_with_their_passages(tmp_path: Path) -> N
     assert any("<reference>\nWith pip.\n</reference>" in request for request in requests)
     assert all('<passage n="1">' in request for request in requests)
     assert "judged: citation recall" in table
-    assert re.search(r"judged: tokens, cost +[\d,]+, -", table)
+    assert steps == {"answering": 2, "judging": 2}, "the progress that a terminal shows"
+    assert re.search(r"judged: tokens +[\d,]+$", table, re.MULTILINE)
+    assert re.search(r"judged: cost +-$", table, re.MULTILINE)
+
+
+async def test_a_judge_that_fails_loses_no_answer(tmp_path: Path) -> None:
+    corpus, data = tmp_path / "documents.jsonl", tmp_path / "questions.jsonl"
+    corpus.write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS), "utf-8")
+    data.write_text("".join(f'{{"id": "{n}", "question": "How do I install Rocket?"}}\n' for n in range(8)), "utf-8")
+
+    def judge_reply(body: Body) -> str:
+        request = body["messages"][1]["content"]
+        if len(peer.requests) == 3:
+            peer.status = 500
+        count = request[request.index("<answer>") :].count("\n") - 1
+        return json.dumps({"sentences": [_sentence(n, faithful="yes", citations=[1]) for n in range(1, count + 1)]})
+
+    async with LanguageModelPeer(reply=judge_reply) as peer:
+        judge = {"base_url": peer.base_url, "model": "judge"}
+        deployment = Deployment(tmp_path, {"models": {"judge": judge}, "knowledge": {"search": {"rerank": "none"}}})
+        arguments = ("eval", "answers", str(data), "--corpus", str(corpus), "--judge")
+        partly = await asyncio.to_thread(lambda: deployment.call(*arguments, "--json", code=69))
+        failed = await asyncio.to_thread(lambda: deployment.call(*arguments, code=69))
+    result = json.loads(partly.stdout)
+    assert len(result["answers"]) == 8
+    assert all(answer["answered"] for answer in result["answers"])
+    judged_count = sum(answer["sentences"] is not None for answer in result["answers"])
+    assert 0 < judged_count < 8
+    assert result["judged"]["faithfulness"]["value"] == 1, "what was judged counts"
+    assert "500" in result["judged"]["error"]
+    assert f"the judge failed, and {judged_count} of 8 answers were judged" in partly.stderr
+    assert re.search(r"^answered +1.000", failed.stdout, re.MULTILINE)
+    assert "judged" not in failed.stdout
+    assert "the judge failed, and 0 of 8 answers were judged" in failed.stderr
 
 
 def test_without_a_judge_nothing_is_judged(tmp_path: Path) -> None:
