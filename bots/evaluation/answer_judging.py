@@ -64,13 +64,20 @@ class JudgedAnswers:
         return sum(verdict is not None and verdict.value is None for verdict in self.answers)
 
     @property
+    def unreadable_reply(self) -> str:
+        """The beginning of the first reply that could not be read; empty where there is none."""
+        return next((verdict.unreadable_reply for verdict in self.answers if verdict and verdict.value is None), "")
+
+    @property
     def usage(self) -> TokenUsage:
         """The usage of the judge."""
         return add_up([verdict.usage for verdict in self.answers if verdict])
 
 
 async def judge_answers(
-    judge: Judge, answers: Sequence[tuple[Question, str, Reply | None]], on_progress: Callable[[], None]
+    judge: Judge,
+    answers: Sequence[tuple[Question, str, Reply | None]],
+    on_progress: Callable[[], None] = lambda: None,
 ) -> JudgedAnswers:
     """Judge answers, each with its question and its reference (or an empty text).
 

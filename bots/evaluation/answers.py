@@ -214,11 +214,13 @@ async def _answer_and_judge(app: App, judge: Judge | None, cases: Sequence[Answe
 
 
 def _require_judge(report: AnswersReport) -> None:
-    """Raise `ModelError` where the judge failed."""
+    """Raise `ModelError` where the judge failed, or where none of its replies could be read."""
     judged = report.judged
     if judged and judged.error:
         count = f"{judged.judged} of {pluralize(len(report.results), 'answer')}"
         raise ModelError(f"the judge failed, and {count} were judged: {judged.error}")
+    if judged and judged.unreadable and not judged.judged:
+        raise ModelError("nothing was judged: no reply of the judge could be read")
 
 
 def answers_as_json(measurement: AnswersReport, redact: Callable[[str], str]) -> Mapping[str, Any]:
@@ -247,7 +249,8 @@ def _judged_as_json(judged: JudgedAnswers | None, redact: Callable[[str], str]) 
     if judged is None:
         return {}
     figures, usage = output.figures_as_json(judged.figures), _usage_as_json(judged.usage)
-    return {"judged": {**figures, "unreadable": judged.unreadable, "usage": usage, "error": redact(judged.error)}}
+    texts = {"error": redact(judged.error), "unreadable_reply": redact(judged.unreadable_reply)}
+    return {"judged": {**figures, "unreadable": judged.unreadable, "usage": usage, **texts}}
 
 
 def _sentences_as_json(measurement: AnswersReport) -> Sequence[Any]:
@@ -303,7 +306,9 @@ def _format_lines(measurement: AnswersReport, redact: Callable[[str], str]) -> l
     error_lines = [
         f"{answer.case.question.id} failed: {redact(answer.error)}" for answer in measurement.results if answer.error
     ]
-    return [output.format_title(answer_count), *format_table([("", "value"), *rows]), *error_lines]
+    unreadable_reply = redact(measurement.judged.unreadable_reply) if measurement.judged else ""
+    reply_lines = output.format_unreadable_reply(unreadable_reply)
+    return [output.format_title(answer_count), *format_table([("", "value"), *rows]), *reply_lines, *error_lines]
 
 
 def _judged_rows(judged: JudgedAnswers | None) -> list[tuple[str, str]]:

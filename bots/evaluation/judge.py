@@ -17,6 +17,7 @@ from core.ports import ChatModel
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelSettings, Settings
 from core.storage.usage import TokenUsage, total_usage
+from core.text.formatting import replace_lone_surrogates
 from core.types import Question, Turn
 
 T = TypeVar("T")
@@ -24,6 +25,7 @@ ATTEMPTS = 2
 # Every answer gets a reason: a reply is longer than those of the other roles.
 MAX_REPLY_TOKENS = 4096
 MAX_REPLY_CHARS = 100_000
+SHOWN_REPLY_CHARS = 100
 NO_JUDGE = (
     "no judge is configured: set models.judge to an endpoint and a model (docs/evaluate.md), "
     "best another model than the one that writes the answers"
@@ -32,11 +34,15 @@ NO_JUDGE = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict(Generic[T]):
-    """The verdict of the judge; `value` is None where no reply could be read. `usage` is that of all `attempts`."""
+    """The verdict of the judge; `value` is None where no reply could be read. `usage` is that of all `attempts`.
+
+    `unreadable_reply` is the beginning of the last reply where none could be read.
+    """
 
     value: T | None
     attempts: int
     usage: TokenUsage
+    unreadable_reply: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +68,26 @@ class Judge:
         """
         turns = [Turn("user", request)]
         budget = Budget(self.budget_settings.model_copy(update={"deadline_s": ATTEMPTS * self.settings.timeout_s}))
-        value, attempts = None, 0
+        value, attempts, reply = None, 0, ""
         while value is None and attempts < ATTEMPTS:
             attempts += 1
             reply = await self.model.complete(system, turns, role="judge", budget=budget, agent="judge")
             value = _parse(reply, parse)
             turns = [*turns, Turn("assistant", reply.strip() or "..."), Turn("user", self._repair_request(keys))]
-        return Verdict(value, attempts, total_usage(budget.tokens, budget.cost))
+        unreadable_reply = shorten_reply(reply) if value is None else ""
+        return Verdict(value, attempts, total_usage(budget.tokens, budget.cost), unreadable_reply)
 
     def _repair_request(self, keys: str) -> str:
         return self.prompts.fill("repair", keys=keys)
+
+
+def shorten_reply(reply: str) -> str:
+    """Return the beginning of an unreadable reply on one line.
+
+    >>> shorten_reply("I cannot\\n  say.")
+    'I cannot say.'
+    """
+    return " ".join(replace_lone_surrogates(reply).split())[:SHOWN_REPLY_CHARS] or "(empty)"
 
 
 def _parse(reply: str, parse: Callable[[Mapping[Any, Any]], T | None]) -> T | None:

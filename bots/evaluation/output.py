@@ -27,6 +27,11 @@ def format_title(cases: int) -> str:
     return f"{pluralize(cases, 'case')}; intervals hold {CONFIDENCE_LEVEL:.0%} of the resamples"
 
 
+def format_unreadable_reply(reply: str) -> list[str]:
+    """Return the line that shows the beginning of an unreadable reply of the judge; none for an empty text."""
+    return [f"An unreadable reply of the judge begins: {reply}"] if reply else []
+
+
 def format_figure(figure: Estimate) -> str:
     """Return a figure with its interval as tables show it."""
     if figure.value is None:

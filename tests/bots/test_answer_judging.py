@@ -148,6 +148,22 @@ async def test_a_judge_that_fails_loses_no_answer(tmp_path: Path) -> None:
     assert "the judge failed, and 0 of 8 answers were judged" in failed.stderr
 
 
+async def test_a_judge_that_replies_nonsense_is_shown(tmp_path: Path) -> None:
+    corpus, data = tmp_path / "documents.jsonl", tmp_path / "questions.jsonl"
+    corpus.write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS), "utf-8")
+    data.write_text('{"id": "a", "question": "How do I install Rocket?"}\n', "utf-8")
+    async with LanguageModelPeer(reply="Looks \x1b[31mgood to me.") as peer:
+        judge = {"base_url": peer.base_url, "model": "judge"}
+        deployment = Deployment(tmp_path, {"models": {"judge": judge}, "knowledge": {"search": {"rerank": "none"}}})
+        arguments = ("eval", "answers", str(data), "--corpus", str(corpus), "--judge")
+        result = await asyncio.to_thread(lambda: deployment.call(*arguments, "--json", code=69))
+        table = (await asyncio.to_thread(lambda: deployment.call(*arguments, code=69))).stdout
+    judged = json.loads(result.stdout)["judged"]
+    assert (judged["unreadable"], judged["unreadable_reply"]) == (1, "Looks \x1b[31mgood to me.")
+    assert "no reply of the judge could be read" in result.stderr
+    assert "An unreadable reply of the judge begins: Looks [31mgood to me." in table
+
+
 def test_without_a_judge_nothing_is_judged(tmp_path: Path) -> None:
     data = tmp_path / "questions.jsonl"
     data.write_text('{"id": "a", "question": "How?"}\n', "utf-8")

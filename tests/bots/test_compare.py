@@ -148,11 +148,25 @@ async def test_unreadable_verdicts_are_asked_for_again_and_reported(data: Path, 
     assert (comparison["unreadable"], comparison["judged"]) == (0, QUESTIONS)
     assert comparison["pairs"][0]["win_rate"] == 1.0
 
-    async with Writer() as writer, ScriptedJudge(lambda *_: "I cannot say.") as judge:
+
+async def test_a_judge_that_replies_nonsense_is_shown_and_nothing_is_ranked(
+    data: Path, corpus: Path, tmp_path: Path
+) -> None:
+    arguments = ("eval", "compare", str(data), "--corpus", str(corpus), "--systems", "parallel,simple")
+    async with Writer() as writer, ScriptedJudge(lambda *_: f"I \x1b[31m\u202ecannot\nsay.{' So' * 99}") as judge:
         deployment = _deployment(tmp_path, writer, judge)
-        comparison = await _compare(deployment, data, corpus, "--systems", "parallel,simple")
+        result = await asyncio.to_thread(lambda: deployment.call(*arguments, "--json", code=69))
+        table = (await asyncio.to_thread(lambda: deployment.call(*arguments, code=69))).stdout
+    comparison = json.loads(result.stdout)
     assert (comparison["unreadable"], comparison["judged"]) == (2 * QUESTIONS, 0)
     assert comparison["systems"]["simple"][OVERALL]["value"] is None
+    assert comparison["pairs"][0]["win_rate"] is None
+    assert "cannot say. So" in comparison["unreadable_reply"]
+    assert len(comparison["unreadable_reply"]) == 100
+    assert "no reply of the judge could be read" in result.stderr
+    assert re.search(r"^parallel against simple +- +- +-$", table, re.MULTILINE)
+    assert "An unreadable reply of the judge begins: I [31mcannot say. So" in table
+    assert "The two passes agree" not in table
 
 
 @pytest.mark.parametrize(("keys", "code"), [(b"\x03", 130), (b"\x04", 2)])

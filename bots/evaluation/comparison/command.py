@@ -50,7 +50,7 @@ async def compare(
     """Answer every question with every system, have the answers judged, and print what the judgements say.
 
     Answers and judgements are kept in the data directory: a run that was interrupted goes on where it stopped. Raises
-    `UsageError` for unusable data or options, `ModelError` when the judge fails.
+    `UsageError` for unusable data or options, `ModelError` when the judge fails or none of its replies can be read.
     """
     charts.check_plot(plot)
     # Before the first paid call.
@@ -79,6 +79,8 @@ async def compare(
         print_json(comparison_as_json(comparison, answers, judgements, judge.name, redact))
     else:
         output.print_lines(format_lines(comparison, answers, judgements, judge.name, redact))
+    if not comparison.judged:
+        raise ModelError("nothing was compared: no reply of the judge could be read")
     return 0
 
 

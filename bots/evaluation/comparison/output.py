@@ -17,7 +17,7 @@ from bots.evaluation.comparison.results import (
     answer_as_record,
     usage_as_record,
 )
-from bots.evaluation.comparison.statistics import OVERALL, Comparison, Pair
+from bots.evaluation.comparison.statistics import OVERALL, Agreement, Comparison, Pair
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate
 from core.storage.usage import TokenUsage, add_up
 from core.text.formatting import pluralize
@@ -53,6 +53,7 @@ def comparison_as_json(
         "judge_usage": usage_as_record(add_up([judgement.usage for judgement in judgements])),
         "asked_again": comparison.asked_again,
         "unreadable": comparison.unreadable,
+        "unreadable_reply": redact(find_unreadable_reply(judgements)),
         "answers": [{**answer_as_record(answer), "error": redact(answer.error)} for answer in answers],
         "judgements": [
             {
@@ -87,7 +88,7 @@ def _pair_as_json(pair: Pair) -> dict[str, Any]:
     return {
         "first": pair.first,
         "second": pair.second,
-        "win_rate": round(pair.win_rate, 4),
+        "win_rate": _round(pair.win_rate),
         "difference": output.figure_as_json(pair.difference),
         "p": _round(pair.p),
         "p_holm": _round(pair.p_holm),
@@ -108,7 +109,6 @@ def format_lines(
     """Return the tables."""
     question_count = len({answer.question_id for answer in answers})
     judge_usage = add_up([judgement.usage for judgement in judgements])
-    agreement = comparison.agreement
     price_heading = ("", "first token", "whole answer", "tokens", "cost", "degraded", "failed")
     return [
         f"{pluralize(question_count, 'question')}, {comparison.judged} judged by {judge}; scores 0 to {MAX_SCORE}; "
@@ -120,17 +120,31 @@ def format_lines(
         "",
         *format_table([("", "wins", "difference", "p (Holm)"), *map(_pair_row, comparison.pairs)]),
         "",
-        "The two passes agree on the better answer of a pair in "
-        f"{_format_share(agreement.same_winner)}; the scores of one answer differ by "
-        f"{_format_number(agreement.mean_difference)} on average; correlation {_format_number(agreement.correlation)}.",
+        *_format_agreement(comparison.agreement),
         f"The judge consumed {_format_tokens(judge_usage)} tokens, cost {_format_cost(judge_usage)}; it was "
         f"asked again {pluralize(comparison.asked_again, 'time')}; {comparison.unreadable} of {len(judgements)} "
         "judgements were not readable.",
+        *output.format_unreadable_reply(redact(find_unreadable_reply(judgements))),
         *(
             f"{answer.question_id} failed with {answer.system}: {redact(answer.error)}"
             for answer in answers
             if not answer.text
         ),
+    ]
+
+
+def find_unreadable_reply(judgements: Sequence[Judgement]) -> str:
+    """Return the beginning of the first reply that could not be read; an empty text where there is none."""
+    return next((judgement.unreadable_reply for judgement in judgements if judgement.unreadable_reply), "")
+
+
+def _format_agreement(agreement: Agreement) -> list[str]:
+    if agreement.same_winner is None:
+        return []
+    return [
+        f"The two passes agree on the better answer of a pair in {agreement.same_winner:.0%} of the cases; the scores "
+        f"of one answer differ by {_format_number(agreement.mean_difference)} on average; correlation "
+        f"{_format_number(agreement.correlation)}."
     ]
 
 
@@ -156,7 +170,8 @@ def _price_rows(comparison: Comparison, answers: Sequence[SystemAnswer]) -> list
 def _pair_row(pair: Pair) -> tuple[str, ...]:
     mark = " *" if pair.p_holm is not None and pair.p_holm < ALPHA else ""
     p = "-" if pair.p_holm is None else f"{pair.p_holm:.3f}{mark}"
-    return f"{pair.first} against {pair.second}", f"{pair.win_rate:.0%}", output.format_difference(pair.difference), p
+    wins = "-" if pair.win_rate is None else f"{pair.win_rate:.0%}"
+    return f"{pair.first} against {pair.second}", wins, output.format_difference(pair.difference), p
 
 
 def _format_ms(value: float | None) -> str:
@@ -169,10 +184,6 @@ def _format_tokens(usage: TokenUsage) -> str:
 
 def _format_cost(usage: TokenUsage) -> str:
     return f"{usage.cost:.4f}" if usage.cost else "-"
-
-
-def _format_share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%} of the cases"
 
 
 def _format_number(value: float | None) -> str:

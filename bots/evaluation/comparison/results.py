@@ -46,7 +46,7 @@ class SystemAnswer:
 class Judgement:
     """One pass over the answers to one question: scores (0 to 5, in the order of `CRITERIA`) and reasons by system.
 
-    Without `scores` the judge's replies could not be read.
+    Without `scores` the judge's replies could not be read; `unreadable_reply` is then the beginning of the last one.
     """
 
     question_id: str
@@ -55,6 +55,7 @@ class Judgement:
     reasons: Mapping[str, str]
     attempts: int
     usage: TokenUsage
+    unreadable_reply: str = ""
 
 
 def answer_as_record(answer: SystemAnswer) -> dict[str, Any]:

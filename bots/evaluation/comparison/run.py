@@ -209,7 +209,7 @@ async def _judge_question(
     request = _make_request(judge, case, answers, pass_number)
     if request is None:
         return Judgement(case.question.id, pass_number, failed_scores, {}, 0, TokenUsage())
-    systems_by_label = request.systems_by_label
+    systems_by_label, unreadable_reply = request.systems_by_label, ""
     record = cache.get(request.key)
     if record is None:
         keys = "\n".join(f'- "{label}": reason, {", ".join(CRITERIA)} (0 to {MAX_SCORE})' for label in systems_by_label)
@@ -217,6 +217,7 @@ async def _judge_question(
             request.system_prompt, request.text, keys, lambda value: parse_scores(value, [*systems_by_label])
         )
         record = {"scores": verdict.value, "attempts": verdict.attempts, "usage": usage_as_record(verdict.usage)}
+        unreadable_reply = verdict.unreadable_reply
         if verdict.value is not None:
             await cache.put(request.key, record)
     scores_by_system = (
@@ -230,6 +231,7 @@ async def _judge_question(
         {name: reason for name, (_, reason) in scores_by_system.items()},
         record["attempts"],
         usage_from_record(record["usage"]),
+        unreadable_reply,
     )
 
 

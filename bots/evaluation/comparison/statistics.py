@@ -21,14 +21,14 @@ Scores = NDArray[np.float64]
 class Pair:
     """Two systems over the same questions.
 
-    `win_rate` is the share of the questions that `first` wins, a draw being half a win. `p` is that of a paired
-    t-test of the overall scores, `p_holm` the same corrected for the number of pairs (Holm); None where no two scores
-    differ in a different way, or there is one question only.
+    `win_rate` is the share of the questions that `first` wins, a draw being half a win; None where no question was
+    judged. `p` is that of a paired t-test of the overall scores, `p_holm` the same corrected for the number of pairs
+    (Holm); None where no two scores differ in a different way, or there is one question only.
     """
 
     first: str
     second: str
-    win_rate: float
+    win_rate: float | None
     difference: Estimate
     p: float | None
     p_holm: float | None = None
@@ -102,7 +102,7 @@ def _collect_passes(judgements: Sequence[Judgement], systems: Sequence[str]) -> 
 
 def _compare_pair(first: str, second: str, first_scores: Scores, second_scores: Scores) -> Pair:
     differences = first_scores - second_scores
-    win_rate = float(np.mean(np.sign(differences) / 2 + 0.5)) if len(differences) else 0.5
+    win_rate = float(np.mean(np.sign(differences) / 2 + 0.5)) if len(differences) else None
     return Pair(first, second, win_rate, mean_with_interval(differences), _paired_p(differences))
 
 
