@@ -287,10 +287,16 @@ async def test_an_answer_without_its_model_is_counted_and_tried_again(data: Path
         writer.status = 500
         comparison = await _compare(deployment, data, corpus, *systems)
         assert comparison["systems"]["single"]["degraded"] == QUESTIONS
+        assert comparison["systems"]["single"]["quoted"] == QUESTIONS
         assert comparison["answers"][0]["why_cut"] == {"write": "failed"}
+        assert "500" in comparison["answers"][0]["error"]
+        arguments = ("eval", "compare", str(data), "--corpus", str(corpus), *systems)
+        lines = (await asyncio.to_thread(deployment.call, *arguments)).stdout.splitlines()
+        assert lines[-2].startswith("6 of 6 answers of single were quoted because the model failed: ")
+        assert "500" in lines[-2]
         writer.status = 0
         comparison = await _compare(deployment, data, corpus, *systems)
-    assert comparison["systems"]["single"]["degraded"] == 0
+    assert (comparison["systems"]["single"]["degraded"], comparison["systems"]["single"]["quoted"]) == (0, 0)
 
 
 async def test_an_answer_that_failed_gets_nothing(data: Path, corpus: Path, tmp_path: Path) -> None:

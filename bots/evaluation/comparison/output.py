@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,7 @@ def _summarize(answers: Sequence[SystemAnswer]) -> dict[str, Any]:
     return {
         "failed": sum(not answer.text for answer in answers),
         "degraded": sum(answer.is_degraded for answer in answers),
+        "quoted": sum(answer.is_quoted for answer in answers),
         "first_token_ms": round(float(np.median(first_tokens)), 1) if first_tokens else None,
         "total_ms": round(float(np.median(totals)), 1) if totals else None,
         "usage": usage_as_record(add_up([answer.usage for answer in answers])),
@@ -130,7 +131,21 @@ def format_lines(
             for answer in answers
             if not answer.text
         ),
+        *_format_quoted(comparison, answers, redact),
     ]
+
+
+def _format_quoted(
+    comparison: Comparison, answers: Sequence[SystemAnswer], redact: Callable[[str], str]
+) -> Iterator[str]:
+    """Yield a line for every system whose answers are not its own: they were quoted, and ranked nevertheless."""
+    for name in comparison.scores:
+        system_answers = _of_system(answers, name)
+        quoted_answers = [answer for answer in system_answers if answer.is_quoted]
+        if quoted_answers:
+            count = f"{len(quoted_answers)} of {pluralize(len(system_answers), 'answer')} of {name}"
+            verb = "was" if len(quoted_answers) == 1 else "were"
+            yield f"{count} {verb} quoted because the model failed: {redact(quoted_answers[0].error)}"
 
 
 def find_unreadable_reply(judgements: Sequence[Judgement]) -> str:

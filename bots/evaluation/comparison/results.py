@@ -24,7 +24,10 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class SystemAnswer:
-    """The answer of one system to one question. Without `text` it failed, and `error` says why."""
+    """The answer of one system to one question. Without `text` it failed, and `error` says why.
+
+    An answer with both was quoted from the passages because the model failed.
+    """
 
     question_id: str
     system: str
@@ -35,6 +38,11 @@ class SystemAnswer:
     total_ms: float | None = None
     usage: TokenUsage = field(default_factory=TokenUsage)
     why_cut: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_quoted(self) -> bool:
+        """Whether the passages were quoted because the model failed: such an answer is not the strategy's."""
+        return bool(self.text and self.error)
 
     @property
     def is_degraded(self) -> bool:

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, get_args
 
 from bots.common.reply_sink import SilentSink
+from bots.evaluation.comparison.recorded_errors import ErrorRecordingModel
 from bots.evaluation.comparison.result_cache import ResultCache, make_key
 from bots.evaluation.comparison.results import (
     CRITERIA,
@@ -119,17 +120,23 @@ def _with_strategies(settings: Settings, allowed_strategies: tuple[Strategy, ...
 
 async def answer_question(deps: AnswerDependencies, case: AnswerCase, system: System) -> SystemAnswer:
     """Answer one question. A failure is a result: an answer without text."""
-    system_deps = replace(deps, settings=system.settings, head_starts=HeadStarts(system.settings.context))
+    model = ErrorRecordingModel(deps.model) if deps.model else None
+    head_starts = HeadStarts(system.settings.context)
+    system_deps = replace(deps, settings=system.settings, head_starts=head_starts, model=model)
     try:
         reply = await AnswerService(system_deps).answer(case.question, SilentSink())
     except KimasError as error:
         return SystemAnswer(case.question.id, system.name, "", str(error) or type(error).__name__)
     trace = reply.trace
-    total_ms = trace.timings_ms.get("total")
+    total_ms, error_text = trace.timings_ms.get("total"), ""
+    if reply.is_extractive and "write" in trace.why_cut:
+        errors = model.stream_errors if model else []
+        error_text = str(errors[0]) if errors else f"its reply was {trace.why_cut['write']}"
     return SystemAnswer(
         case.question.id,
         system.name,
         reply.text,
+        error_text,
         strategy=trace.strategy,
         first_token_ms=trace.timings_ms.get("first_token", total_ms),
         total_ms=total_ms,
