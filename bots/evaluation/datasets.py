@@ -133,12 +133,22 @@ def read_cases(
         line_errors = [record] if isinstance(record, str) else dict.fromkeys(record.errors)
         errors += [f"line {line_number}: {line_error}" for line_error in line_errors]
     if not cases and not errors:
-        errors = [f"it has no cases of the split {split}" if line_by_id else "it has no cases"]
+        errors = [_describe_missing_split(len(line_by_id), split) if split and line_by_id else "it has no cases"]
     if errors:
         overflow = [f"and {len(errors) - _MAX_ERRORS} more"] if len(errors) > _MAX_ERRORS else []
         error_list = "\n".join(f"  {line_error}" for line_error in [*errors[:_MAX_ERRORS], *overflow])
         raise UsageError(f"{path} cannot be used:\n{error_list}\nEvery line is one JSON object: {case_format}")
     return cases
+
+
+def _describe_missing_split(line_count: int, split: Split) -> str:
+    """Say that all lines are of the other split, and what to do."""
+    other_split, purpose = ("fit", "fitting") if split == "test" else ("test", "tests")
+    lines_are = "its only line is" if line_count == 1 else f"all {line_count} lines are"
+    return (
+        f"{lines_are} for {purpose} (split: {other_split}); accept more lines or set split to {split} in some "
+        "(docs/evaluate.md#make-labelled-data)"
+    )
 
 
 def _parse_record(raw: bytes) -> RecordReader | str:

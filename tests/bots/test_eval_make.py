@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from bots.evaluation.datasets import read_cases
+from bots.evaluation.datasets import Split, read_cases
 from bots.evaluation.gate import GATE_CASE_FORMAT, parse_gate_case
 from bots.evaluation.proposals import choose_split
+from core.errors import UsageError
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Reply, SkipReason, skip
 from core.types.replies import Trace
@@ -265,3 +266,18 @@ def test_a_line_stays_in_its_split_and_the_other_split_is_left_out(tmp_path: Pat
     counts = [len(read_cases(data, parse_gate_case, GATE_CASE_FORMAT, split=split)) for split in ("fit", "test")]
     assert sum(counts) == len(ids) + 4, "a line without one of our splits is in both"
     assert len(read_cases(data, parse_gate_case, GATE_CASE_FORMAT)) == len(lines)
+
+
+@pytest.mark.parametrize(
+    ("present_split", "wanted_split", "purpose"), [("fit", "test", "fitting"), ("test", "fit", "tests")]
+)
+def test_lines_of_the_other_split_alone_are_explained(
+    tmp_path: Path, present_split: str, wanted_split: Split, purpose: str
+) -> None:
+    data = tmp_path / "gate.jsonl"
+    lines = [{"id": str(n), "text": "Why?", "should_answer": True, "split": present_split} for n in range(3)]
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    with pytest.raises(UsageError) as error_info:
+        read_cases(data, parse_gate_case, GATE_CASE_FORMAT, split=wanted_split)
+    assert f"all 3 lines are for {purpose} (split: {present_split}); accept more" in str(error_info.value)
+    assert f"set split to {wanted_split} in some (docs/evaluate.md#make-labelled-data)" in str(error_info.value)
