@@ -31,7 +31,7 @@ from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL
 from core.messaging.gate.model import SHIPPED, GateModel, load_model
 from core.messaging.gate.second_opinion import is_in_doubt
 from core.settings import Settings
-from core.text.formatting import strip_control_characters
+from core.text.formatting import pluralize, strip_control_characters
 from core.types import ConversationKey, Message
 
 GATE_CASE_FORMAT = '{"id", "text", "should_answer": true or false} (docs/groups.md)'
@@ -94,8 +94,10 @@ def _format_measurement(measurement: GateEvaluation, model_file: Path | None) ->
         f"{_format_auc(measurement.cross_validated.auc)} cross-validated; "
         f"intervals hold {CONFIDENCE_LEVEL:.0%} of the resamples"
     )
-    heading = f"{measurement.cases} cases, {measurement.rule_based_count} judged by their words alone"
+    heading = f"{pluralize(measurement.cases, 'case')}, {measurement.rule_based_count} judged by their words alone"
     lines = [heading, *score_table(rows), auc_line]
+    if measurement.shortage:
+        lines.append(f"Nothing was cross-validated: that needs {measurement.shortage}.")
     if model_file:
         section = {"gate": {"threshold": measurement.threshold, "model": json.dumps(str(model_file.absolute()))}}
         lines += [f"# fitted {measurement.model.describe()}", *to_yaml_lines(section)]

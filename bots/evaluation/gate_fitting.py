@@ -18,6 +18,7 @@ from core.messaging.gate.calibration import (
     ScoredCase,
     auc,
     classification_scores,
+    describe_shortage,
     split_folds,
 )
 from core.messaging.gate.features import FEATURE_NAMES, GENERAL_FEATURES, NGRAM_BUCKETS, GateFeatures
@@ -142,7 +143,8 @@ class GateEvaluation:
     """The gate as `configured`, and `cross_validated`: model and threshold fitted on other cases than those measured.
 
     `rule_based_count` cases needed no search. `model` and `threshold` are fitted on all cases. `predictions` has how
-    sure the gate is of each case, and whether it speaks, by the fit on the other folds.
+    sure the gate is of each case, and whether it speaks, by the fit on the other folds. `shortage` says which cases
+    are missing: without them nothing is cross-validated, because a few cases that all come out right prove nothing.
     """
 
     cases: int
@@ -152,6 +154,7 @@ class GateEvaluation:
     model: GateModel
     threshold: float
     predictions: Sequence[tuple[float, bool]] = ()
+    shortage: str = ""
 
 
 def evaluate_gate(
@@ -163,6 +166,28 @@ def evaluate_gate(
     decisions = [
         scored_case.features is not None and scored_case.confidence(configured) >= threshold for scored_case in cases
     ]
+    shortage = describe_shortage([scored_case.case for scored_case in cases])
+    predictions = [] if shortage else _cross_validate(cases, labels, name, prior)
+    predicted_labels = labels[: len(predictions)]
+    model, fitted_threshold = fit_gate(cases, name, prior)
+    return GateEvaluation(
+        len(cases),
+        sum(scored_case.features is None for scored_case in cases),
+        ClassifierScores(classification_scores(decisions, labels), auc(confidences, labels)),
+        ClassifierScores(
+            classification_scores([speaks for _, speaks in predictions], predicted_labels),
+            auc([confidence for confidence, _ in predictions], predicted_labels),
+        ),
+        model,
+        fitted_threshold,
+        predictions,
+        shortage,
+    )
+
+
+def _cross_validate(
+    cases: Sequence[ScoredCase], labels: Sequence[bool], name: str, prior: GateModel
+) -> list[tuple[float, bool]]:
     predictions = [(0.0, False)] * len(cases)
     for fold in split_folds(labels):
         held_out = set(fold)
@@ -172,19 +197,7 @@ def evaluate_gate(
         for index in fold:
             confidence = cases[index].confidence(model)
             predictions[index] = confidence, cases[index].features is not None and confidence >= fold_threshold
-    model, fitted_threshold = fit_gate(cases, name, prior)
-    return GateEvaluation(
-        len(cases),
-        sum(scored_case.features is None for scored_case in cases),
-        ClassifierScores(classification_scores(decisions, labels), auc(confidences, labels)),
-        ClassifierScores(
-            classification_scores([speaks for _, speaks in predictions], labels),
-            auc([confidence for confidence, _ in predictions], labels),
-        ),
-        model,
-        fitted_threshold,
-        predictions,
-    )
+    return predictions
 
 
 def fit_gate(cases: Sequence[ScoredCase], name: str, prior: GateModel) -> tuple[GateModel, float]:

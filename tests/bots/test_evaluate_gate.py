@@ -107,6 +107,21 @@ async def test_a_fit_wants_enough_messages_of_each_kind_before_anything_is_opene
     assert not (tmp_path / "data").exists()
 
 
+async def test_too_few_messages_are_not_cross_validated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = DATA.read_text("utf-8").splitlines()
+    results = await measured(tmp_path, capsys, lines[:60])
+    assert results["configured"]["f1"]["value"] > 0.5
+    assert (results["crossed"]["f1"]["value"], results["crossed"]["auc"]) == (None, None)
+    small_file = tmp_path / "one.jsonl"
+    small_file.write_text(lines[0], "utf-8")
+    assert await gate(deployment(tmp_path), small_file, CORPUS, fit=False, as_json=False) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert table[0].startswith("1 case, ")
+    assert re.match(r"fitted, cross-validated +- +- +- ", table[3])
+    assert table[5].startswith("Nothing was cross-validated: that needs 10 messages to answer and 10 to leave alone")
+    assert table[5].endswith("there are 1 and 0.")
+
+
 async def test_bad_data_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
     bad_file = tmp_path / "bad.jsonl"
     bad_file.write_text('{"id": "a", "text": "How?", "should_answer": "yes"}\n{"id": "b"}\n', "utf-8")

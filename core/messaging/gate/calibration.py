@@ -56,19 +56,28 @@ def is_rejected_by_rules(text: str) -> bool:
     return bool(unanswerable_reason(text)) or mentions_person(text)
 
 
-def require_enough_cases(cases: Sequence[GateCase], purpose: str, hint: str) -> None:
-    """Raise `UsageError` for fewer cases of either kind than anything can be fitted to.
+def describe_shortage(cases: Sequence[GateCase]) -> str:
+    """Return how many cases of each kind fitting needs and how many there are; an empty text where they are enough.
 
-    Cases that words alone decide do not count. `purpose` begins the message; `hint` says where more cases come from.
+    Cases that words alone decide do not count.
     """
     labels = [case.should_answer for case in cases if not is_rejected_by_rules(case.text)]
     answer_count, ignore_count = sum(labels), len(labels) - sum(labels)
-    if min(answer_count, ignore_count) < MIN_CASES:
-        raise UsageError(
-            f"{purpose} needs {MIN_CASES} messages to answer and {MIN_CASES} to leave alone at "
-            "least, besides those that words "
-            f"alone decide; there are {answer_count} and {ignore_count}. {hint}"
-        )
+    if min(answer_count, ignore_count) >= MIN_CASES:
+        return ""
+    return (
+        f"{MIN_CASES} messages to answer and {MIN_CASES} to leave alone at least, besides those that words alone "
+        f"decide; there are {answer_count} and {ignore_count}"
+    )
+
+
+def require_enough_cases(cases: Sequence[GateCase], purpose: str, hint: str) -> None:
+    """Raise `UsageError` for fewer cases of either kind than anything can be fitted to.
+
+    `purpose` begins the message; `hint` says where more cases come from.
+    """
+    if shortage := describe_shortage(cases):
+        raise UsageError(f"{purpose} needs {shortage}. {hint}")
 
 
 async def score_cases(cases: Sequence[GateCase], library: Library, settings: Settings) -> list[ScoredCase]:
