@@ -400,6 +400,17 @@ def test_the_cost_is_estimated_from_the_prices() -> None:
     assert estimate(settings, [], 0, 2).cost == 0
 
 
+def test_models_of_the_own_machine_cost_nothing() -> None:
+    local = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
+    settings = Settings.model_validate({"models": {"main": local, "judge": local}})
+    free = estimate(settings, make_systems(settings, ["single", "simple"]), 4, 2)
+    assert free.cost == 0
+    assert format_estimation(free).endswith("cost: none, no model is paid")
+    remote = {"base_url": "https://api.example.org/v1", "model": "m"}
+    settings = Settings.model_validate({"models": {"main": local, "judge": remote}})
+    assert estimate(settings, make_systems(settings, ["single", "simple"]), 4, 2).cost is None
+
+
 async def test_a_result_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
     path = tmp_path / "kept" / "results.jsonl"
     cache = await asyncio.to_thread(ResultCache.open, path)

@@ -16,7 +16,7 @@ _JUDGE_PROMPT_TOKENS, _JUDGE_REPLY_TOKENS = 1_200, 150
 
 @dataclass(frozen=True, slots=True)
 class Estimation:
-    """Work that is not done yet. `tokens` and `cost` are estimates; `cost` is None where a price is not configured."""
+    """Work that is not done yet. `tokens` and `cost` are estimates; `cost` is None where a price is unknown."""
 
     answers: int
     judgements: int
@@ -41,6 +41,8 @@ def estimate(settings: Settings, missing_answers: Sequence[System], judgements: 
 
 
 def _cost(model: ModelSettings | None, prompt_tokens: int, completion_tokens: int) -> float | None:
+    if model and not model.is_paid():
+        return 0.0
     if model is None or model.price_prompt is None or model.price_completion is None:
         return None
     return (prompt_tokens * model.price_prompt + completion_tokens * model.price_completion) / 1_000_000
@@ -50,7 +52,9 @@ def format_estimation(estimation: Estimation) -> str:
     """Return the estimate as one line."""
     if not (estimation.answers or estimation.judgements):
         return "Nothing is left to do: every answer and judgement is that of an earlier run"
-    price = "no price is known for a model" if estimation.cost is None else f"about {estimation.cost:.2f}"
+    price = "no price is known for a model"
+    if estimation.cost is not None:
+        price = f"about {estimation.cost:.2f}" if estimation.cost else "none, no model is paid"
     return (
         f"To do: {estimation.answers} answers and {estimation.judgements} judgements, "
         f"about {estimation.tokens:,} tokens; cost: {price}"
