@@ -16,6 +16,7 @@ import click
 from bots.cli.options import (
     NO_MODEL_SECTIONS,
     PLATFORM_SECTIONS,
+    as_json_lines_option,
     as_json_option,
     config_options,
     find_trial_source,
@@ -381,11 +382,11 @@ _add_command(
         help="Where questions come from; repeatable, default: all.",
     ),
     click.option("--chat", default="", metavar="PLATFORM:CHAT", help="Only messages of this chat."),
-    click.option(
-        "--count", default=20, show_default=True, type=click.IntRange(1, 1000), help="Proposals from each origin."
-    ),
+    click.option("--count", default=20, show_default=True, type=click.IntRange(1, 1000), help="Proposals per origin."),
+    as_json_lines_option,
     click.argument("kind", type=click.Choice(["questions", "gate"])),
     click.argument("data", type=_path),
+    as_json=False,
 )
 
 

@@ -26,6 +26,9 @@ BOTS_PACKAGE = __name__.removesuffix(".cli.options")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+as_json_lines_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print the proposed lines as JSON Lines, and ask nothing."
+)
 
 
 def config_options(function: Function) -> Function:

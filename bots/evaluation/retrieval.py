@@ -21,6 +21,7 @@ from core.grounding.fusion import apply_kind_weights, fuse
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate
 from core.runtime.budget import Budget
 from core.settings import SearchSettings, Settings
+from core.text.formatting import pluralize
 from core.text.tokens import query_tokens
 from core.types import Passage
 from knowledge.ports import Embedder, Store
@@ -208,10 +209,12 @@ async def _read_document_names(app: App) -> frozenset[str]:
 def _format_retrieval(measurement: RetrievalReport) -> list[str]:
     lines = [output.format_title(measurement.cases)]
     if measurement.missing_count:
-        lines.append(f"{measurement.missing_count} relevant documents are not in the knowledge: nothing can find them")
+        documents = pluralize(measurement.missing_count, "relevant document")
+        verb, pronoun = ("is", "it") if measurement.missing_count == 1 else ("are", "them")
+        lines.append(f"{documents} {verb} not in the knowledge: nothing can find {pronoun}")
     if measurement.fallback_count:
         lines.append(
-            f"{measurement.fallback_count} times a rewrite or a rerank failed or was late, and "
+            f"{pluralize(measurement.fallback_count, 'time')} a rewrite or a rerank failed or was late, and "
             "its fallback was measured"
         )
     rows = [

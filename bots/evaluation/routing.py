@@ -17,6 +17,7 @@ from core.answering.context import AnswerDependencies
 from core.errors import UsageError
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate
 from core.settings import Settings
+from core.text.formatting import pluralize
 from knowledge.ports import Embedder, Store
 
 ROUTING_LINE_FORMAT = '{"id", "question", "agents": [name], "history"?} (docs/evaluate.md)'
@@ -191,7 +192,8 @@ def _format_routing(measurement: RoutingReport) -> list[str]:
             for name in metrics.ROUTING_METRICS
         ),
     ]
-    cut_note = [f"{measurement.fallback_count} times the model's rewrite failed or was late: the rule's was measured"]
+    cut_count = pluralize(measurement.fallback_count, "time")
+    cut_note = [f"{cut_count} the model's rewrite failed or was late: the rule's was measured"]
     return [
         f"{output.format_title(measurement.cases)}; {measurement.agents} agents",
         *(cut_note if measurement.fallback_count else []),

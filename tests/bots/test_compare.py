@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bots.evaluation.comparison.command import compare
-from bots.evaluation.comparison.cost import estimate, format_estimation
+from bots.evaluation.comparison.cost import Estimation, estimate, format_estimation
 from bots.evaluation.comparison.result_cache import ResultCache
 from bots.evaluation.comparison.results import CRITERIA, Judgement
 from bots.evaluation.comparison.run import make_fingerprint, make_systems, order_systems, parse_scores
@@ -398,6 +398,10 @@ def test_the_cost_is_estimated_from_the_prices() -> None:
     settings = Settings.model_validate({"models": {"main": model, "judge": model}})
     assert (estimate(settings, systems, 4, 2).cost or 0) > (estimate(settings, systems[:1], 2, 2).cost or 0) > 0
     assert estimate(settings, [], 0, 2).cost == 0
+
+
+def test_one_answer_is_no_answers() -> None:
+    assert format_estimation(Estimation(1, 1, 900, None)).startswith("To do: 1 answer and 1 judgement, ")
 
 
 def test_models_of_the_own_machine_cost_nothing() -> None:

@@ -251,6 +251,12 @@ async def test_who_gets_no_proposals_is_told_why(deployment: Deployment, tmp_pat
     assert "the model wrote no question that can be used, for any of 1 passage" in unreadable
 
 
+def test_the_help_says_that_lines_are_printed(tmp_path: Path) -> None:
+    help_text = " ".join(Deployment(tmp_path, {}).call("eval", "make", "--help").stdout.split())
+    assert "Print the proposed lines as JSON Lines" in help_text
+    assert "one JSON object" not in help_text
+
+
 def test_a_line_stays_in_its_split_and_the_other_split_is_left_out(tmp_path: Path) -> None:
     ids = [f"telegram:1:{number}" for number in range(1000)]
     splits = [choose_split(line_id) for line_id in ids]

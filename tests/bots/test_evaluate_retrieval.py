@@ -89,7 +89,7 @@ def test_retrieval_on_a_corpus(deployment: Deployment, corpus: str, tmp_path: Pa
 
     lines = deployment.call("eval", "retrieval", data, "--corpus", corpus).stdout.splitlines()
     assert lines[0].startswith("18 cases")
-    assert lines[1].startswith("1 relevant documents are not in the knowledge")
+    assert lines[1].startswith("1 relevant document is not in the knowledge: nothing can find it")
     assert lines[2].split("  ")[-1].strip() == "rule (1 changed)"
     assert [line.split()[0] for line in lines[3:11]] == list(raw["measures"])
     assert lines[-1].startswith("rule against raw: nDCG@10 +0.0")

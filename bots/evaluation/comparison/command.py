@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from bots.evaluation.comparison.run import (
     make_systems,
 )
 from bots.evaluation.comparison.statistics import compare_judgements
-from bots.evaluation.datasets import ANSWERS_LINE_FORMAT, read_answers, read_cases
+from bots.evaluation.datasets import ANSWERS_LINE_FORMAT, AnswerCase, read_answers, read_cases
 from bots.evaluation.judge import Judge, open_judge
 from bots.evaluation.measured_knowledge import open_knowledge, read_corpus_entries
 from bots.evaluation.metrics import require_package
@@ -60,17 +60,9 @@ async def compare(
     names = [name.strip() for name in systems.split(",") if name.strip()]
     make_systems(settings, names)
     async with open_judge(settings) as judge, open_knowledge(settings, corpus_entries) as app:
-        cache = await asyncio.to_thread(ResultCache.open, settings.data_dir / RESULTS_FILE, is_fresh=is_fresh)
-        knowledge = await SourceVersions(app.store).get_versions(list(app.settings.sources), 0)
-        # The systems answer from what was opened: a corpus replaces the sources.
-        fingerprint = make_fingerprint(app.deps.prompts)
-        trial = Trial(cases, make_systems(app.settings, names), knowledge, cache, fingerprint)
+        trial = await _open_trial(app, cases, names, is_fresh=is_fresh)
         _confirm(app.settings, judge, trial, is_confirmed=is_confirmed or as_json)
-        if is_fresh:
-            # A run that goes on later must not find results from before this one.
-            await asyncio.to_thread(cache.discard)
-        with _advice_to_go_on(is_fresh=is_fresh):
-            answers, judgements = await _run(app, judge, trial)
+        answers, judgements = await _run(app, judge, trial, is_fresh=is_fresh)
     comparison = await asyncio.to_thread(compare_judgements, judgements, [system.name for system in trial.systems])
     if plot:
         await charts.save_charts(comparison_charts(comparison), plot)
@@ -82,6 +74,14 @@ async def compare(
     if not comparison.judged:
         raise ModelError("nothing was compared: no reply of the judge could be read")
     return 0
+
+
+async def _open_trial(app: App, cases: Sequence[AnswerCase], names: Sequence[str], *, is_fresh: bool) -> Trial:
+    cache = await asyncio.to_thread(ResultCache.open, app.settings.data_dir / RESULTS_FILE, is_fresh=is_fresh)
+    knowledge = await SourceVersions(app.store).get_versions(list(app.settings.sources), 0)
+    # The systems answer from what was opened: a corpus replaces the sources.
+    systems = make_systems(app.settings, names)
+    return Trial(cases, systems, knowledge, cache, make_fingerprint(app.deps.prompts))
 
 
 def _confirm(settings: Settings, judge: Judge, trial: Trial, *, is_confirmed: bool) -> None:
@@ -107,9 +107,12 @@ def _advice_to_go_on(*, is_fresh: bool) -> Iterator[None]:
         raise
 
 
-async def _run(app: App, judge: Judge, trial: Trial) -> tuple[list[SystemAnswer], list[Judgement]]:
+async def _run(app: App, judge: Judge, trial: Trial, *, is_fresh: bool) -> tuple[list[SystemAnswer], list[Judgement]]:
+    if is_fresh:
+        # A run that goes on later must not find results from before this one.
+        await asyncio.to_thread(trial.cache.discard)
     totals = {"answering": len(trial.cases) * len(trial.systems), "judging": len(trial.cases) * PASSES}
-    with step_progress(make_console(stderr=True), totals) as advance:
+    with _advice_to_go_on(is_fresh=is_fresh), step_progress(make_console(stderr=True), totals) as advance:
         await app.warm_up()
         answers = await answer_all(app.deps, trial, lambda: advance("answering"))
         judgements = await judge_all(judge, trial, answers, lambda: advance("judging"))

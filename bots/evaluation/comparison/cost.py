@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bots.evaluation.comparison.results import System
 from core.settings import ModelSettings, Settings
+from core.text.formatting import pluralize
 
 # Calls of the light model for one answer, by what the strategies make at their usual length.
 _LIGHT_CALLS = {"none": 0, "simple": 0, "single": 1, "parallel": 3, "react": 4, "planning": 6, "router": 4}
@@ -56,6 +57,6 @@ def format_estimation(estimation: Estimation) -> str:
     if estimation.cost is not None:
         price = f"about {estimation.cost:.2f}" if estimation.cost else "none, no model is paid"
     return (
-        f"To do: {estimation.answers} answers and {estimation.judgements} judgements, "
+        f"To do: {pluralize(estimation.answers, 'answer')} and {pluralize(estimation.judgements, 'judgement')}, "
         f"about {estimation.tokens:,} tokens; cost: {price}"
     )
