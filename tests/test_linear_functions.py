@@ -6,10 +6,11 @@ quarter of it does. Patterns that a function compiles at run time are recorded a
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
@@ -19,8 +20,11 @@ import pytest
 
 from bots.slack.convert import to_plain_text
 from core.answering.agents.decision_maker import DECISION_SCHEMA
+from core.grounding.citation_check import find_unsupported
+from core.grounding.citations import extract_claims, resolve_markers
 from core.llm.decision_schema import iter_parsed_replies
-from tests.foreign import NOT_FOREIGN, OTHER_FUNCTIONS, OUR_ERRORS, ROOT, SLACK_BOT, Function, find_functions
+from core.runtime.tasks import CpuTurnstile
+from tests.foreign import NOT_FOREIGN, OTHER_FUNCTIONS, OUR_ERRORS, PASSAGES, ROOT, SLACK_BOT, Function, find_functions
 from tests.growth import ATTEMPTS, FACTOR, UNITS, Growth, Text, find_growth, measure
 from tests.test_linear_time import METHOD_ALIASES, METHODS, find_superlinear
 
@@ -168,3 +172,31 @@ def test_a_mention_in_a_message_of_spaces_or_mentions_is_read_in_time() -> None:
         started_at = time.thread_time()
         to_plain_text(unit * (40_000 // len(unit)), SLACK_BOT)
         assert time.thread_time() - started_at < 0.5
+
+
+class Inline(CpuTurnstile):
+    """Runs everything in the caller's thread, whose time is measured."""
+
+    async def run_in_thread(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+
+def check_citations(text: str) -> None:
+    asyncio.run(find_unsupported(text, PASSAGES, None, turnstile=Inline()))
+
+
+CITED = (
+    Text("Install pip here ", "[p1] ", ""),
+    Text("Install pip here ", "[1] ", ""),
+    Text("", "Run a pip install [p1]. ", ""),
+    Text("", "install pip [p1] ", ""),
+    Text("Install pip here ", "[p1], ", ""),
+    Text("| pip install ", "[p1] ", "|"),
+    Text("Install pip here.", "\n[p1]", ""),
+    Text("Install pip here.", "\n\n[p1]", ""),
+)
+
+
+@pytest.mark.parametrize("function", [extract_claims, check_citations, lambda text: resolve_markers(text, PASSAGES)])
+def test_a_reply_full_of_citations_is_read_in_time(function: Function) -> None:
+    assert find_growth(function, CITED, Growth(200, 0.0, 16_000, 0.02)) == ""

@@ -7,8 +7,9 @@ others. The citation stays when there are no vectors, the passage is in another 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 from core.errors import ServiceError
@@ -146,27 +147,35 @@ def _compare_words(
         return set(), []
     passage_features = [PassageFeatures(passage) for passage in passages]
     idf = get_idf_weights(passage_features)
+
+    # Many claims may share a sentence or a block: each text is compared once.
+    @cache
+    def check_text(text: str, position: int) -> SupportVerdict:
+        return check_support(text, passage_features[position], idf, question)
+
+    @cache
+    def is_text_comparable(text: str, position: int) -> bool:
+        return is_comparable(text, passage_features[position])
+
     rejections: set[tuple[int, int]] = set()
     undecided_citations: list[_UndecidedCitation] = []
     for claim in all_claims:
         for position in sorted(cited_positions.intersection(claim.positions)):
-            verdict = _judge_by_words(claim, passage_features[position], idf, question)
+            verdict = _judge_by_words(claim, position, check_text)
             if verdict == "no":
                 rejections.add((claim.marker_index, position))
-            elif verdict == "unsure" and all(
-                is_comparable(claim_text, passage_features[position]) for claim_text in claim.texts
-            ):
+            elif verdict == "unsure" and all(is_text_comparable(claim_text, position) for claim_text in claim.texts):
                 undecided_citations.append(
                     _UndecidedCitation((claim.marker_index, position), claim.texts, passage_features[position])
                 )
     return rejections, undecided_citations
 
 
-def _judge_by_words(claim: Claim, features: PassageFeatures, idf: Mapping[str, float], question: str) -> SupportVerdict:
-    verdicts = {check_support(claim_text, features, idf, question) for claim_text in claim.texts}
+def _judge_by_words(claim: Claim, position: int, check_text: Callable[[str, int], SupportVerdict]) -> SupportVerdict:
+    verdicts = {check_text(text, position) for text in claim.texts}
     if "yes" in verdicts or verdicts == {"no"}:
         return "yes" if "yes" in verdicts else "no"
-    context_verdicts = {check_support(context, features, idf, question) for context in claim.context}
+    context_verdicts = {check_text(context, position) for context in claim.context}
     return "yes" if "yes" in context_verdicts else "unsure"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -80,22 +81,22 @@ def resolve_markers(
     """
     citations_by_link: dict[str, Citation] = {}
     segments: list[str] = []
-    numbers: list[int] = []
+    numbers: set[int] = set()
     dropped_count = end = 0
     for index, marker in enumerate(find_markers(text, allow_bare=allow_bare)):
         between = text[end : marker.start]
         if between.strip() or not numbers:
             segments += [between, ""]
-            numbers = []
+            numbers = set()
         for position in marker.positions:
             if not 0 <= position < len(passages) or (index, position) in rejections:
                 dropped_count += 1
             else:
-                numbers.append(_get_citation(passages[position], citations_by_link).n)
+                numbers.add(_get_citation(passages[position], citations_by_link).n)
         # Markers in a row are one, with its numbers in order.
         if numbers and not segments[-1]:
             segments[-2] += text[marker.start] if text[marker.start].isspace() else ""
-        segments[-1] = "".join(f"[{number}]" for number in sorted(set(numbers)))
+        segments[-1] = "".join(f"[{number}]" for number in sorted(numbers))
         end = marker.end
     return ResolvedCitations("".join([*segments, text[end:]]), tuple(citations_by_link.values()), dropped_count)
 
@@ -220,8 +221,13 @@ def insert_markers(text: str, support: Mapping[int, Sequence[int]]) -> str:
     return text
 
 
-_WORD = re.compile(r"\w")
+_WORD = re.compile(r"\w+")
 _BLOCK_BOUNDARY = re.compile(r"\n\s*\n|\n\s*(?:[-*+•]|\d+[.)])\s|```|~~~")
+# The same boundaries wherever one begins, each as short as it can be.
+_SHORTEST_BOUNDARY = re.compile(r"(?=(\n[^\S\n]*(?:\n|(?:[-*+•]|\d+[.)])\s)|```|~~~))")
+_ROW_OR_HEADING = re.compile(r"[^\S\n]*[|#]")
+# Markers in a row share their words. What stands between these markers is not collected without end.
+_MAX_CLAUSE_TAIL = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,50 +254,104 @@ def extract_claims(text: str, *, allow_bare: bool = True) -> list[Claim]:
         end = marker.end
     masked_text = "".join([*segments, text[end:]])
     spans = sentence_spans(masked_text)
-    candidates = [_build_claim(marker_index, markers, masked_text, spans) for marker_index in range(len(markers))]
+    candidates = _ClaimReader(masked_text, markers, spans).read()
     return [claim for claim in candidates if any(claim.texts)]
 
 
-def _build_claim(
-    marker_index: int, markers: Sequence[CitationMarker], masked_text: str, spans: Sequence[tuple[int, int]]
-) -> Claim:
-    marker = markers[marker_index]
-    line_start, line_end = masked_text.rfind("\n", 0, marker.start) + 1, masked_text.find("\n", marker.end)
-    line = masked_text[line_start : line_end if line_end >= 0 else len(masked_text)]
-    if line.lstrip().startswith(("|", "#")):
-        return Claim(marker_index, marker.positions, (_collapse_whitespace(line.replace("|", " ")),), ())
-    spans_after = [span for span in spans if marker.end <= span[0] < line_start + len(line)]
-    next_sentences = tuple(_collapse_whitespace(masked_text[slice(*span)]) for span in spans_after[:1])
-    spans_before = [
-        span
-        for span in spans
-        if span[0] <= marker.start and not _BLOCK_BOUNDARY.search(masked_text, span[1], marker.start)
-    ]
-    if not spans_before:
-        return Claim(marker_index, marker.positions, next_sentences, ())
-    clause, context = _get_sentence_parts(masked_text, spans_before[-1], marker, markers[:marker_index])
-    texts = (clause, *(next_sentences if marker.start >= spans_before[-1][1] else ()))
-    return Claim(marker_index, marker.positions, texts, context)
+class _ClaimReader:
+    """Reads the claims of a text whose markers are blanks; `spans` are its sentences.
 
+    A reply may have thousands of markers: what is asked for each of them is found once, in order, and looked up.
+    Claims with the same words share one string.
+    """
 
-def _get_sentence_parts(
-    masked_text: str, span: tuple[int, int], marker: CitationMarker, previous_markers: Sequence[CitationMarker]
-) -> tuple[str, tuple[str, str]]:
-    """Return the clause before a marker, and as its context the whole sentence and the text of the block up to it."""
-    start, end = span
-    # Markers in a row belong to the same words.
-    marker_ends = [
-        previous_marker.end
-        for previous_marker in previous_markers
-        if _WORD.search(masked_text, previous_marker.end, marker.start)
-    ]
-    clause, sentence = masked_text[max([start, *marker_ends]) : min(end, marker.start)], masked_text[start:end]
-    if not _WORD.search(clause):
-        clause = sentence
-    block_start = max((block.end() for block in _BLOCK_BOUNDARY.finditer(masked_text, 0, start)), default=0)
-    earlier_ends = [marker_end for marker_end in marker_ends if marker_end <= start]
-    block_text = masked_text[max([block_start, *earlier_ends]) : end]
-    return _collapse_whitespace(clause), (_collapse_whitespace(sentence), _collapse_whitespace(block_text))
+    def __init__(self, masked_text: str, markers: Sequence[CitationMarker], spans: Sequence[tuple[int, int]]) -> None:
+        self._text = masked_text
+        self._markers = markers
+        self._marker_ends = [marker.end for marker in markers]
+        self._spans = spans
+        self._span_starts = [start for start, _ in spans]
+        word_spans = [match.span() for match in _WORD.finditer(masked_text)]
+        self._word_starts = [start for start, _ in word_spans]
+        self._word_ends = [end for _, end in word_spans]
+        self._newlines = [match.start() for match in re.finditer("\n", masked_text)]
+        self._block_starts = [match.end() for match in _BLOCK_BOUNDARY.finditer(masked_text)]
+        self._boundaries = [match.span(1) for match in _SHORTEST_BOUNDARY.finditer(masked_text)]
+        self._boundary_starts = [start for start, _ in self._boundaries]
+        self._lines: dict[int, str] = {}
+        self._slices: dict[tuple[int, int], str] = {}
+
+    def read(self) -> list[Claim]:
+        """Return a claim for each marker, without texts where it has none."""
+        return [self._build_claim(index, marker) for index, marker in enumerate(self._markers)]
+
+    def _build_claim(self, marker_index: int, marker: CitationMarker) -> Claim:
+        line_start, line_end = self._get_line_span(marker)
+        if row := self._get_row_or_heading(line_start, line_end):
+            return Claim(marker_index, marker.positions, (row,), ())
+        number = bisect_left(self._span_starts, marker.end)
+        is_in_line = number < len(self._spans) and self._span_starts[number] < line_end
+        next_sentences = (self._get_slice(*self._spans[number]),) if is_in_line else ()
+        span = self._find_sentence_before(marker)
+        if span is None:
+            return Claim(marker_index, marker.positions, next_sentences, ())
+        clause, context = self._get_sentence_parts(span, marker)
+        texts = (clause, *(next_sentences if marker.start >= span[1] else ()))
+        return Claim(marker_index, marker.positions, texts, context)
+
+    def _get_line_span(self, marker: CitationMarker) -> tuple[int, int]:
+        number = bisect_left(self._newlines, marker.start)
+        start = self._newlines[number - 1] + 1 if number else 0
+        return start, self._newlines[number] if number < len(self._newlines) else len(self._text)
+
+    def _get_row_or_heading(self, start: int, end: int) -> str:
+        """Return a line without the bars of its cells if it is a table row or a heading, else an empty string."""
+        if start not in self._lines:
+            is_row_or_heading = _ROW_OR_HEADING.match(self._text, start, end)
+            line = self._text[start:end].replace("|", " ") if is_row_or_heading else ""
+            self._lines[start] = _collapse_whitespace(line)
+        return self._lines[start]
+
+    def _find_sentence_before(self, marker: CitationMarker) -> tuple[int, int] | None:
+        """Return the last sentence that begins before a marker, in the same block."""
+        number = bisect_right(self._span_starts, marker.start) - 1
+        if number < 0:
+            return None
+        span = self._spans[number]
+        boundary = bisect_left(self._boundary_starts, span[1])
+        is_in_other_block = boundary < len(self._boundaries) and self._boundaries[boundary][1] <= marker.start
+        return None if is_in_other_block else span
+
+    def _get_sentence_parts(self, span: tuple[int, int], marker: CitationMarker) -> tuple[str, tuple[str, str]]:
+        """Return the clause before a marker, and as its context the sentence and the text of the block up to it."""
+        start, end = span
+        word = bisect_right(self._word_ends, marker.start) - 1
+        last_word_end = self._word_ends[word] if word >= 0 else 0
+        # Markers in a row belong to the same words: only those before the last word separate anything.
+        clause_start = max(start, self._get_marker_end_before(last_word_end))
+        clause = self._get_clause(clause_start, min(end, marker.start))
+        sentence = self._get_slice(start, end)
+        block = bisect_right(self._block_starts, start)
+        block_start = max(
+            self._block_starts[block - 1] if block else 0, self._get_marker_end_before(min(last_word_end, start + 1))
+        )
+        return clause or sentence, (sentence, self._get_slice(block_start, end))
+
+    def _get_marker_end_before(self, position: int) -> int:
+        number = bisect_left(self._marker_ends, position)
+        return self._marker_ends[number - 1] if number else 0
+
+    def _get_clause(self, start: int, end: int) -> str:
+        """Return the words of a clause with the marks right behind them, or an empty string if it has no word."""
+        number = bisect_left(self._word_starts, end) - 1
+        if number < 0 or self._word_ends[number] <= start:
+            return ""
+        return self._get_slice(start, min(end, self._word_ends[number] + _MAX_CLAUSE_TAIL))
+
+    def _get_slice(self, start: int, end: int) -> str:
+        if (start, end) not in self._slices:
+            self._slices[start, end] = _collapse_whitespace(self._text[start:end])
+        return self._slices[start, end]
 
 
 def _collapse_whitespace(text: str) -> str:

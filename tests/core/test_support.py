@@ -315,6 +315,8 @@ def test_reading_is_linear(passage_share: float, claims_share: float) -> None:
         ("Apples grow slowly [p1], while pears grow fast [p2].", ["Apples grow slowly", ", while pears grow fast"]),
         ("No. Feeds are read-only [p1], and bins keep things [p2].", ["Feeds are read-only", ", and bins keep things"]),
         ("Apples grow slowly everywhere [p1][p2].", ["Apples grow slowly everywhere"] * 2),
+        ("Apples grow slowly [p1], [p2].", ["Apples grow slowly", "Apples grow slowly ,"]),
+        ("Apples grow slowly.\n\n\n[p1] Pears grow fast.", ["Pears grow fast."]),
         ("| port | 8000 [p1] |", ["port 8000"]),
         ("- Apples grow slowly [p1]\n- Pears grow fast [p2]", ["- Apples grow slowly", "- Pears grow fast"]),
         ("苹果长得慢【p1】。梨长得快【p2】。", ["苹果长得慢", "梨长得快"]),
