@@ -18,6 +18,9 @@ MAX_LIST_ITEMS, MAX_LIST_CHARS = 8, 700
 WINDOW_CHARS, WINDOW_SENTENCES, MAX_PROSE_CHARS = 300, 20, 500
 _OPEN_ENDS = (":", "：", "::")
 
+# Directives within directives that are read; nobody writes that many.
+MAX_DEPTH = 8
+
 BlockKind = Literal["prose", "item", "row", "code", "heading", "break"]
 
 
@@ -86,7 +89,14 @@ _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 
 def parse_blocks(text: str) -> list[Block]:
     """Return the blocks of a text in order. A table row is one block, its cells joined; directives are none."""
-    return _BlockReader(_COMMENT.sub("", text).replace("\t", "    ").split("\n")).read()
+    return _parse_nested_blocks(text, 0)
+
+
+def _parse_nested_blocks(text: str, depth: int) -> list[Block]:
+    """Return the blocks of a text within `depth` directives. Where these are too many, the text is code as it is."""
+    if depth >= MAX_DEPTH:
+        return [Block("code", _dedent(text.split("\n")))] if text.strip() else []
+    return _BlockReader(_COMMENT.sub("", text).replace("\t", "    ").split("\n"), depth).read()
 
 
 def _join(pieces: Iterable[str]) -> str:
@@ -97,8 +107,9 @@ def _join(pieces: Iterable[str]) -> str:
 class _BlockReader:
     """Reads lines from top to bottom; `_paragraph` holds those of a paragraph or list item that has not ended."""
 
-    def __init__(self, lines: Sequence[str]) -> None:
+    def __init__(self, lines: Sequence[str], depth: int) -> None:
         self._lines = lines
+        self._depth = depth
         self._number = 0
         self._blocks: list[Block] = []
         self._paragraph: list[str] = []
@@ -145,9 +156,9 @@ class _BlockReader:
         """Read a block that starts with this line, if it is no prose."""
         stripped_line = line.strip()
         if fence := _FENCE.match(line):
-            blocks, end = _read_fence(self._lines, self._number, fence)
+            blocks, end = _read_fence(self._lines, self._number, fence, self._depth)
         elif stripped_line.startswith("..") and (directive := _DIRECTIVE.match(line)):
-            blocks, end = _read_directive(self._lines, self._number, directive)
+            blocks, end = _read_directive(self._lines, self._number, directive, self._depth)
         elif stripped_line.startswith(">>>"):
             end = self._number
             while end < len(self._lines) and self._lines[end].strip():
@@ -186,7 +197,7 @@ class _BlockReader:
             self._paragraph.append(stripped_line)
 
 
-def _read_fence(lines: Sequence[str], number: int, fence: re.Match[str]) -> tuple[list[Block], int]:
+def _read_fence(lines: Sequence[str], number: int, fence: re.Match[str], depth: int) -> tuple[list[Block], int]:
     """Return the blocks of a fence, and the line after it. A MyST directive that is no code holds prose."""
     marker, info = fence[2], fence[3]
     end = number + 1
@@ -200,14 +211,14 @@ def _read_fence(lines: Sequence[str], number: int, fence: re.Match[str]) -> tupl
         while body and (_OPTION.match(body[0]) or not body[0].strip()):
             body.pop(0)
         if not _MYST_CODE.match(info):
-            return parse_blocks("\n".join(body)), end + 1
+            return _parse_nested_blocks("\n".join(body), depth + 1), end + 1
         words = lines[number].split("}", 1)[1].split()
         info = "python" if info.startswith("{click") else words[0] if words else ""
     code = _dedent(body)
     return ([Block("code", code, info.lower())] if code.strip() else []), end + 1
 
 
-def _read_directive(lines: Sequence[str], number: int, directive: re.Match[str]) -> tuple[list[Block], int]:
+def _read_directive(lines: Sequence[str], number: int, directive: re.Match[str], depth: int) -> tuple[list[Block], int]:
     """Return the blocks of a directive of reStructuredText, and the line after it; comments and labels have none."""
     indent, name, argument = len(directive[1]), (directive[2] or "").lower(), directive[3] or ""
     start = number + 1
@@ -220,7 +231,7 @@ def _read_directive(lines: Sequence[str], number: int, directive: re.Match[str])
     if name not in _PROSE_DIRECTIVES:
         return [], end
     introduction = argument if name in ("note", "warning", "tip", "hint", "important", "seealso", "rubric") else ""
-    return parse_blocks(f"{introduction}\n{body}"), end
+    return _parse_nested_blocks(f"{introduction}\n{body}", depth + 1), end
 
 
 def _take_indented(lines: Sequence[str], start: int, indent: int) -> tuple[str, int]:

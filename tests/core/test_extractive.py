@@ -228,6 +228,24 @@ def test_reading_blocks_is_linear() -> None:
         assert time.thread_time() - started_at < 3, text[:20]
 
 
+@pytest.mark.parametrize(
+    "opening",
+    [
+        "```{note}\n" * 300,
+        "".join(f"{'`' * (303 - depth)}{{note}}\n" for depth in range(300)),
+        "".join(f"{' ' * depth}.. note::\n\n" for depth in range(300)) + " " * 300,
+    ],
+)
+def test_directives_within_directives_are_read_to_a_depth_that_people_write(opening: str) -> None:
+    [*_, block] = parse_blocks(f"Before.\n\n{opening}Deep inside.\n")
+    assert block.text.endswith("Deep inside.")
+
+
+def test_directives_in_directives_are_prose() -> None:
+    text = "````{tab-set}\n```{tab-item} Linux\nInstall it.\n```\n````\n\n.. note::\n\n   .. tip:: Read it."
+    assert [block.text for block in parse_blocks(text) if block.text] == ["Install it.", "Read it."]
+
+
 def test_a_run_of_marks_ends_one_sentence() -> None:
     assert [quotable.sentences for quotable in get_quotables("好。！！下一句。")] == [frozenset({0, 1})]
 
