@@ -12,6 +12,7 @@ import unicodedata
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import isMdAsciiPunct, isPunctChar, isWhiteSpace
 from markdown_it.parser_inline import ParserInline
+from markdown_it.rules_block import StateBlock, blockquote, list_block
 from markdown_it.rules_inline import StateInline
 from markdown_it.rules_inline.state_inline import Scanned
 from markdown_it.token import Token
@@ -33,6 +34,11 @@ _FORMULA_SIGN = re.compile(r"[*_^\\{}]")
 _FORMULA_CLOSINGS = {r"\(": r"\)", r"\[": r"\]", "$$": "$$"}
 # What `Token.meta` says of a formula, and of one that stands for itself.
 FORMULA, DISPLAY = "formula", "display"
+# Emphasis within emphasis. The tree of a reply is walked recursively: its depth must not come from the text.
+MAX_MARK_DEPTH = 20
+_MARK_TAGS = frozenset({"strong", "em", "s"})
+# The levels of the tree that a quotation and a list with its item add.
+_QUOTE_LEVELS, _LIST_LEVELS = 1, 2
 
 
 def make_parser(parser_class: type[MarkdownIt] = MarkdownIt) -> MarkdownIt:
@@ -45,6 +51,10 @@ def make_parser(parser_class: type[MarkdownIt] = MarkdownIt) -> MarkdownIt:
     rules.before("escape", "formula", _parse_formula)
     rules.before("autolink", "break", _parse_break)
     rules.before("linkify", "address", _parse_address)
+    parser.inline.ruler2.before("fragments_join", "mark_depth", _limit_mark_depth)
+    blocks = parser.block.ruler
+    blocks.at("blockquote", _parse_quote, {"alt": ["paragraph", "reference", "list"]})
+    blocks.at("list", _parse_list, {"alt": ["paragraph", "reference", "blockquote"]})
     return parser
 
 
@@ -83,6 +93,32 @@ class _InlineParser(ParserInline):
         for rule in self.ruler2.getRules(""):
             rule(state)
         return state.tokens
+
+
+def _limit_mark_depth(state: StateInline) -> None:
+    """Turn the marks of emphasis that is nested too deeply into text."""
+    depth = 0
+    for token in state.tokens:
+        if token.tag not in _MARK_TAGS:
+            continue
+        depth -= token.nesting < 0
+        is_too_deep = depth >= MAX_MARK_DEPTH
+        depth += token.nesting > 0
+        if is_too_deep:
+            token.type, token.tag, token.nesting, token.content, token.markup = "text", "", 0, token.markup, ""
+
+
+def _parse_quote(state: StateBlock, startLine: int, endLine: int, silent: bool) -> bool:
+    return _has_room(state, _QUOTE_LEVELS) and blockquote(state, startLine, endLine, silent)
+
+
+def _parse_list(state: StateBlock, startLine: int, endLine: int, silent: bool) -> bool:
+    return _has_room(state, _LIST_LEVELS) and list_block(state, startLine, endLine, silent)
+
+
+def _has_room(state: StateBlock, levels: int) -> bool:
+    """Return whether the parser would read what is so much deeper: it drops the text below its own limit."""
+    return state.level + levels < int(state.md.options["maxNesting"])
 
 
 def _is_space(character: str) -> bool:

@@ -90,3 +90,12 @@ def test_directions_and_control_characters_never_leave(render: Render) -> None:
 def test_marks_that_scripts_need_stay(render: Render) -> None:
     text = "\u05e9\u05dc\u05d5\u05dd\u200f می\u200cخواهم 👨\u200d👩"
     assert text in "\n".join(render(text, ()))
+
+
+@pytest.mark.parametrize(
+    "mark", ["*", "_", "**a _b ", "~~a **b ", "# *", "> ", "- ", "1. ", "> - ", "[", "![", "[*", "> **a "]
+)
+def test_all_of_a_reply_that_is_nested_without_end_is_posted(render: Render, mark: str) -> None:
+    closing = mark[::-1] if mark[0] in "*_~" else ""
+    text = "".join(render(f"{mark * 600}e9{closing * 600}", ()))
+    assert "e9" in text
