@@ -18,7 +18,10 @@ from typing import Any
 
 import pytest
 
+from bots.discord.render import render as render_for_discord
 from bots.slack.convert import to_plain_text
+from bots.slack.render import render as render_for_slack
+from bots.telegram.render import render as render_for_telegram
 from core.answering.agents.decision_maker import DECISION_SCHEMA
 from core.grounding.citation_check import find_unsupported
 from core.grounding.citations import extract_claims, resolve_markers
@@ -200,3 +203,11 @@ CITED = (
 @pytest.mark.parametrize("function", [extract_claims, check_citations, lambda text: resolve_markers(text, PASSAGES)])
 def test_a_reply_full_of_citations_is_read_in_time(function: Function) -> None:
     assert find_growth(function, CITED, Growth(200, 0.0, 16_000, 0.02)) == ""
+
+
+@pytest.mark.parametrize("render", [render_for_telegram, render_for_discord, render_for_slack])
+def test_a_table_with_one_long_cell_is_written_in_time(render: Function) -> None:
+    def render_table(text: str) -> None:
+        render("|---|---|\n" * (len(text) // 20) + text)
+
+    assert find_growth(render_table, [Text("", "--a ", "")], Growth(200, 0.0, 32_000, 0.02, max_s=4.0)) == ""

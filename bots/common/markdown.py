@@ -161,8 +161,9 @@ class MarkdownRenderer(ABC):
 
     def render_table(self, rows: Sequence[Sequence[SyntaxTreeNode]]) -> str:
         """Draw a table, with its links below; one that is too wide becomes a list for each row."""
-        drawing = draw_table([[self.plain_text(cell.children) for cell in row] for row in rows])
-        if max(map(_display_width, drawing.splitlines())) <= self.max_table_width:
+        texts = [[self.plain_text(cell.children) for cell in row] for row in rows]
+        # One long cell would widen every row of the drawing.
+        if _get_table_width(texts) <= self.max_table_width:
             links = dict.fromkeys(
                 self._render_span(node, in_link=False)
                 for row in rows
@@ -170,7 +171,7 @@ class MarkdownRenderer(ABC):
                 for node in cell.walk()
                 if node.type == "link"
             )
-            return "\n".join([self.table(drawing), *(f"{self.bullet} {link}" for link in links)])
+            return "\n".join([self.table(draw_table(texts)), *(f"{self.bullet} {link}" for link in links)])
         return self.render_records(rows)
 
     def render_records(self, rows: Sequence[Sequence[SyntaxTreeNode]]) -> str:
@@ -338,7 +339,7 @@ def draw_table(rows: Sequence[Sequence[str]]) -> str:
     ------+-----
     kimas | 1
     """
-    widths = [max(_display_width(cell) for cell in column) for column in zip(*rows, strict=True)]
+    widths = _get_column_widths(rows)
     lines = [
         " | ".join(
             cell + " " * (width - _display_width(cell)) for cell, width in zip(row, widths, strict=True)
@@ -347,6 +348,16 @@ def draw_table(rows: Sequence[Sequence[str]]) -> str:
     ]
     lines.insert(1, "-+-".join("-" * width for width in widths))
     return "\n".join(lines)
+
+
+def _get_table_width(rows: Sequence[Sequence[str]]) -> int:
+    """Return how many columns `draw_table` takes, which is the width of the line below its head."""
+    widths = _get_column_widths(rows)
+    return sum(widths) + len(" | ") * (len(widths) - 1)
+
+
+def _get_column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(_display_width(cell) for cell in column) for column in zip(*rows, strict=True)]
 
 
 def _display_width(text: str) -> int:
