@@ -21,7 +21,7 @@ import pytest
 from bots.discord.render import render as render_for_discord
 from bots.slack.convert import to_plain_text
 from bots.slack.render import render as render_for_slack
-from bots.telegram.render import render as render_for_telegram
+from bots.telegram.render import render as render_for_telegram, split_message
 from core.answering.agents.decision_maker import DECISION_SCHEMA
 from core.grounding.citation_check import find_unsupported
 from core.grounding.citations import extract_claims, resolve_markers
@@ -211,3 +211,7 @@ def test_a_table_with_one_long_cell_is_written_in_time(render: Function) -> None
         render("|---|---|\n" * (len(text) // 20) + text)
 
     assert find_growth(render_table, [Text("", "--a ", "")], Growth(200, 0.0, 32_000, 0.02, max_s=4.0)) == ""
+
+
+def test_a_text_of_tags_that_are_not_closed_is_split_in_time() -> None:
+    assert find_growth(split_message, [Text("", "<b>a ", "")], Growth(200, 0.0, 32_000, 0.02, max_s=4.0)) == ""

@@ -23,6 +23,8 @@ _MARKUP_START = "[`<\\&"
 MAX_HTML_BYTES = 30000
 # Telegram drops all entities of a message after the hundredth. It adds some entities by itself.
 MAX_ENTITIES = 90
+# Tags within tags. A reply has fewer; each part of a message repeats those that are open.
+MAX_OPEN_TAGS = 40
 # Text that fills less than one of so many shares of a part stays with the code block below it.
 MIN_SHARE = 4
 
@@ -182,7 +184,7 @@ def split_html(html: str, limit: int) -> list[str]:
 
     Tags that are open at a split are closed there and opened again in the next part.
     """
-    atoms: list[str] = _HTML_ATOM.findall(html)
+    atoms = list(_iter_atoms(html))
     parts: list[str] = []
     open_tags: list[str] = []
     start = 0
@@ -198,6 +200,17 @@ def split_html(html: str, limit: int) -> list[str]:
             parts.append(part)
         start = end
     return parts
+
+
+def _iter_atoms(html: str) -> Iterator[str]:
+    """Yield tags, entities and characters, without the tags that are nested too deeply."""
+    depth = 0
+    for atom in _HTML_ATOM.findall(html):
+        is_closing = atom.startswith("</")
+        depth = max(0, depth - is_closing)
+        if depth < MAX_OPEN_TAGS or not _is_tag(atom):
+            yield atom
+        depth += _is_tag(atom) and not is_closing
 
 
 def strip_tags(html: str) -> str:
