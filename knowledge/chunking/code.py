@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from knowledge.chunking.lines import (
     LineRange,
@@ -21,6 +21,9 @@ from knowledge.chunking.lines import (
     to_chunks,
 )
 from knowledge.ports import Chunk, Document
+
+if TYPE_CHECKING:
+    from semantic_text_splitter import CodeSplitter
 
 # Where a kind's grammar has another name than the kind.
 _GRAMMAR_NAMES = {"csharp": "c_sharp", "shell": "bash"}
@@ -35,6 +38,11 @@ _MAX_TEXT_LENGTH = 100_000
 _MAX_LINE_LENGTH = 500
 _MAX_NESTING = 60
 _MAX_LINKS = 250
+# What no pattern foresees shows when the splitter reads pieces of the code: where the tree is deep it makes a chunk for
+# each level. Of what people write, it makes about 5 chunks of a piece, and 24 at most.
+_PIECE_LENGTH = 4000
+_PIECE_CAPACITY = 1000
+_MAX_PIECE_CHUNKS = 40
 _BRACKET = re.compile(r"[(\[{}\])]")
 _BLOCK = re.compile(
     r"^[ \t]*(?:(?P<end>(?:end|fi|done|esac)\b)|(?:if|unless|while|until|for|case|begin|def|class|module|select)\b)"
@@ -117,6 +125,9 @@ def _split_by_syntax(document: Document, lines: Lines, tokens: int) -> Iterator[
     from semantic_text_splitter import CodeSplitter
 
     text = "\n".join(lines.lines)
+    if not _is_flat(text, CodeSplitter(_load_grammar(document), _PIECE_CAPACITY)):
+        yield from split_paragraphs(lines, LineRange(1, len(lines)))
+        return
     capacity = max(1, int(tokens * (len(text) + 1) / (estimate_tokens(text) or 1)))
     splitter = CodeSplitter(_load_grammar(document), capacity)
     start, number, position = 1, 1, 0
@@ -127,6 +138,18 @@ def _split_by_syntax(document: Document, lines: Lines, tokens: int) -> Iterator[
             yield LineRange(start, number - 1)
             start = number
     yield LineRange(start, len(lines))
+
+
+def _is_flat(text: str, splitter: CodeSplitter) -> bool:
+    """Return whether no piece of a code has a deep syntax tree. A short code is split quickly, however deep it is."""
+    start = 0 if len(text) > _PIECE_LENGTH else len(text)
+    while start < len(text):
+        end = text.rfind("\n", start, start + _PIECE_LENGTH) + 1 or start + _PIECE_LENGTH
+        # A statement that is not complete is an error in the tree, which has no depth.
+        if len(splitter.chunks(f"{text[start:end]};")) > _MAX_PIECE_CHUNKS:
+            return False
+        start = end
+    return True
 
 
 def _grammar_name(document: Document) -> str:

@@ -117,6 +117,12 @@ def test_a_definition_that_fits_is_kept_whole(kind: str) -> None:
         ("ruby", "\n".join("  " * n + "things.each do |a|" for n in range(100)) + "\nend" * 100),
         ("shell", "\n".join("if true; then" for _ in range(1000)) + "\nfi" * 1000),
         ("shell", "\n".join("while true; do" for _ in range(1000)) + "\ndone" * 1000),
+        ("javascript", "".join(f"w{n}class A:\n" for n in range(2000))),
+        ("javascript", "".join(f"w{n} A: " + "\n" * (n % 40 == 0) for n in range(3000))),
+        ("javascript", "if (a)\n" * 4000),
+        ("typescript", "while (1)\n" * 3000),
+        ("c", "for (;;)\n" * 3000),
+        ("java", f"if (a) b(); // {'x' * 20}\nelse " * 1000),
         *((kind, "{\n" * 2000 + "}\n" * 2000) for kind in FILES),
         *((kind, "a = b + " * 20_000) for kind in FILES),
     ],
@@ -125,6 +131,16 @@ def test_hostile_code_takes_no_longer(kind: str, text: str) -> None:
     started_at = time.thread_time()
     assert chunk(Document(f"a.{kind}", text, kind))
     assert time.thread_time() - started_at < 2
+
+
+@pytest.mark.parametrize("kind", ["javascript", "c"])
+def test_a_long_file_is_split_by_its_syntax(kind: str) -> None:
+    functions = ["".join(f"    if (a{n}) {{ b(); }}\n\n" for n in range(size % 7 + 3)) for size in range(60)]
+    text = "\n".join(f"int f{n}() {{\n{body}}}\n" for n, body in enumerate(functions))
+    text = text.replace("int ", "function ") if kind == "javascript" else text
+    assert len(text) > 8000
+    starts = [piece.text.lstrip("\n").split(" ")[0] for piece in chunk(Document(f"a.{kind}", text, kind), 100)]
+    assert set(starts) == {"function" if kind == "javascript" else "int"}
 
 
 @pytest.mark.parametrize("kind", FILES)
