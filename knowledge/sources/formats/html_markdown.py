@@ -227,42 +227,58 @@ def _has_line_numbers(element: Any) -> bool:
 def _write_code(element: Any, writer: _Writer, skipped: Collection[Any]) -> None:
     """Write code as it is, without the numbers of its lines."""
     writer.end_paragraph()
-    if code := "".join(_read_code(element, skipped)).strip("\n").rstrip():
+    if code := _read_code(element, skipped).strip("\n").rstrip():
         fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(code)), default=0))
         writer.add(f"{fence}{_find_language(element)}\n{code}\n{fence}")
 
 
-def _read_code(root: Any, skipped: Collection[Any]) -> list[str]:
-    """Return the pieces of code in an element. What is a line of its own ends with a line break, written or not."""
+class _CodeText:
+    """Collects code. What is a line of its own ends with a line break, whether the page writes it or not."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._line_starts: list[int] = []
+        # The text behind a line may bring the line break itself.
+        self._is_line_ended = False
+
+    def get_text(self) -> str:
+        return "".join(self._pieces)
+
+    def add(self, text: str | None) -> None:
+        if text:
+            self._pieces += ["\n", text] if self._is_line_ended and not text.startswith("\n") else [text]
+            self._is_line_ended = False
+
+    def open_line(self) -> None:
+        if self._is_line_ended or (self._pieces and not self._pieces[-1].endswith("\n")):
+            self._pieces.append("\n")
+        self._is_line_ended = False
+        self._line_starts.append(len(self._pieces))
+
+    def close_line(self) -> None:
+        is_empty = self._line_starts.pop() == len(self._pieces)
+        self._is_line_ended = self._is_line_ended or is_empty or not self._pieces[-1].endswith("\n")
+
+
+def _read_code(root: Any, skipped: Collection[Any]) -> str:
     from lxml import etree
 
-    pieces: list[str] = []
-    line_starts: list[int] = []
-    # A line break that the text behind a line may bring itself.
-    is_line_ended = False
+    code = _CodeText()
     walker = etree.iterwalk(root, events=("start", "end"))
     for event, element in walker:
         is_left_out = element in skipped or _has_line_numbers(element)
-        is_line = element.tag in LINE_TAGS and element is not root and not is_left_out
-        if event == "start" and is_left_out:
-            walker.skip_subtree()
-            continue
-        if event == "start":
+        is_line = element.tag in LINE_TAGS and not is_left_out
+        if event == "end":
             if is_line:
-                is_open = bool(pieces) and not pieces[-1].endswith("\n")
-                pieces += ["\n"] if is_line_ended or is_open else []
-                is_line_ended = False
-                line_starts.append(len(pieces))
-            text = "\n" if element.tag == "br" else element.text or ""
+                code.close_line()
+            code.add(element.tail if element is not root else None)
+        elif is_left_out:
+            walker.skip_subtree()
         else:
             if is_line:
-                is_empty = line_starts.pop() == len(pieces)
-                is_line_ended = is_line_ended or is_empty or not pieces[-1].endswith("\n")
-            text = "" if element is root else element.tail or ""
-        if text:
-            pieces += ["\n", text] if is_line_ended and not text.startswith("\n") else [text]
-            is_line_ended = False
-    return pieces
+                code.open_line()
+            code.add("\n" if element.tag == "br" else element.text)
+    return code.get_text()
 
 
 def _find_language(element: Any) -> str:
