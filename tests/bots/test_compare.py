@@ -409,7 +409,7 @@ def test_models_of_the_own_machine_cost_nothing() -> None:
     settings = Settings.model_validate({"models": {"main": local, "judge": local}})
     free = estimate(settings, make_systems(settings, ["single", "simple"]), 4, 2)
     assert free.cost == 0
-    assert format_estimation(free).endswith("cost: none, no model is paid")
+    assert format_estimation(free).endswith("cost: none, the models to be called are free")
     remote = {"base_url": "https://api.example.org/v1", "model": "m"}
     settings = Settings.model_validate({"models": {"main": local, "judge": remote}})
     assert estimate(settings, make_systems(settings, ["single", "simple"]), 4, 2).cost is None

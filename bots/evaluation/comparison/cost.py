@@ -55,7 +55,7 @@ def format_estimation(estimation: Estimation) -> str:
         return "Nothing is left to do: every answer and judgement is that of an earlier run"
     price = "no price is known for a model"
     if estimation.cost is not None:
-        price = f"about {estimation.cost:.2f}" if estimation.cost else "none, no model is paid"
+        price = f"about {estimation.cost:.2f}" if estimation.cost else "none, the models to be called are free"
     return (
         f"To do: {pluralize(estimation.answers, 'answer')} and {pluralize(estimation.judgements, 'judgement')}, "
         f"about {estimation.tokens:,} tokens; cost: {price}"
