@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from knowledge.chunking.lines import Lines
+from knowledge.chunking.markdown import parse_markdown_sections
 from knowledge.sources.formats.html import read_page
 from tests.growth import Growth, Text, find_growth
 
@@ -79,9 +81,29 @@ def test_code_stays_as_it_is(html: str, expected: str) -> None:
     assert read(f"<main>{html}</main>") == expected
 
 
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("<p>```</p>", "\\```"),
+        ("<p>a<br>~~~ b</p>", "a\n\\~~~ b"),
+        ("<p># no heading</p>", "\\# no heading"),
+        ("<p>a<br>---</p>", "a\n\\---"),
+        ("<p>&lt;SCRIPT&gt; runs code</p>", "\\<SCRIPT> runs code"),
+        ("<p>#1 of 2</p>", "#1 of 2"),
+        ("<p><code>```</code> opens code</p>", "```` ``` ```` opens code"),
+        ("<p><code>a`b</code></p>", "`` a`b ``"),
+    ],
+)
+def test_signs_of_markdown_in_a_paragraph_have_no_effect(html: str, expected: str) -> None:
+    text = read(f"<main>{html}<h2>Next</h2><p>Text.</p></main>")
+    assert text == f"{expected}\n\n## Next\n\nText."
+    assert [section.path for section in parse_markdown_sections(Lines.from_text(text))] == [(), ("Next",)]
+
+
 HIDDEN = (
     *("<script>no</script>", "<style>no</style>", "<template>no</template>", "<noscript>no</noscript>"),
     *("<i hidden>no</i>", '<i aria-hidden="TRUE">no</i>', '<i style="display: NONE">no</i>', "<video>no</video>"),
+    *('<i style="display:/* a */none">no</i>', '<i style="visibility/**/:hidden/*">no</i>'),
     *('<i style="font-size:0px">no</i>', '<i style="x:y;opacity: 0.0">no</i>', '<i style="visibility:hidden">no</i>'),
 )
 

@@ -35,6 +35,8 @@ MAX_LANGUAGE_DEPTH = 3
 # The sign beside a heading that links to it: one without letters and digits.
 _SIGN = re.compile(r"[\W_]{0,3}")
 _TICKS = re.compile("`+")
+# A line of a paragraph that Markdown takes for a heading, for a border or for the beginning of code or HTML.
+_BLOCK_START = re.compile(r"(?im)^(?=`{3,}[^`\n]*$|~~~|#{1,6}(?: |$)|-{2,}$|<(?:!--|pre|script|style))")
 _LINE_BREAK = "\v"
 INDENT = "    "
 
@@ -62,7 +64,7 @@ class _Writer:
         lines = (" ".join(line.split()) for line in "".join(self._inline).split(_LINE_BREAK))
         self._inline.clear()
         if text := "\n".join(filter(None, lines)):
-            self.add(prefix + text)
+            self.add(prefix + text if prefix else _BLOCK_START.sub(r"\\", text))
 
     def open_list(self, is_ordered: bool) -> None:
         self.end_paragraph()
@@ -132,7 +134,7 @@ def _write_whole(element: Any, writer: _Writer, skipped: Collection[Any]) -> boo
         writer.add(format_table(rows))
     elif tag in CODE_TAGS:
         text = " ".join("".join(iter_texts(element, skipped.__contains__)).split())
-        writer.write(f"`{text}`" if text and "`" not in text else text)
+        writer.write(_format_code(text) if text else text)
     elif tag in HEADINGS:
         writer.end_paragraph()
         writer.write(_read_heading(element, skipped))
@@ -140,6 +142,18 @@ def _write_whole(element: Any, writer: _Writer, skipped: Collection[Any]) -> boo
     else:
         return False
     return True
+
+
+def _format_code(text: str) -> str:
+    if "`" not in text:
+        return f"`{text}`"
+    ticks = "`" * (1 + _count_ticks(text))
+    return f"{ticks} {text} {ticks}"
+
+
+def _count_ticks(text: str) -> int:
+    """Return how many backticks follow each other at most."""
+    return max(map(len, _TICKS.findall(text)), default=0)
 
 
 def _open(element: Any, writer: _Writer) -> None:
@@ -228,7 +242,7 @@ def _write_code(element: Any, writer: _Writer, skipped: Collection[Any]) -> None
     """Write code as it is, without the numbers of its lines."""
     writer.end_paragraph()
     if code := _read_code(element, skipped).strip("\n").rstrip():
-        fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(code)), default=0))
+        fence = "`" * max(3, 1 + _count_ticks(code))
         writer.add(f"{fence}{_find_language(element)}\n{code}\n{fence}")
 
 

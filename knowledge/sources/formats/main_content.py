@@ -23,6 +23,7 @@ SKIPPED_ROLES = frozenset(("navigation", "banner", "contentinfo", "search", "com
 PART_TAGS = frozenset(("main", "article", "section"))
 # What nobody sees is nobody's statement, and may be there for those who quote it.
 _HIDDEN_STYLE = re.compile(r"(?<![\w-])(?:display:none|visibility:hidden|(?:font-size|opacity):0(?![\d.]{0,9}[1-9]))")
+_STYLE_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 # Words in the classes and ids of surroundings, and in those of an `aside` that is a note in the text.
 _SURROUNDINGS = (
     "ad ads advert advertisement author banner breadcrumb breadcrumbs byline comments cookie cookies disqus footer "
@@ -119,8 +120,8 @@ def is_hidden(element: Any) -> bool:
     """Whether nobody sees an element, as far as its own attributes tell."""
     if element.get("hidden") is not None or element.get("aria-hidden", "").lower() == "true":
         return True
-    style = element.get("style")
-    return bool(style) and _HIDDEN_STYLE.search("".join(style.lower().split())) is not None
+    style = _STYLE_COMMENT.sub("", element.get("style") or "")
+    return _HIDDEN_STYLE.search("".join(style.lower().split())) is not None
 
 
 def _is_for_screen_readers(element: Any) -> bool:
