@@ -36,10 +36,23 @@ Measured by `make quality` on public projects and messages. Some labels, questio
 SPEED_HEAD = """
 ## Speed
 
-Measured by `make bench` ([CONTRIBUTING](../CONTRIBUTING.md)), against peers of ours on the same machine: a model that
-needs 300 ms to its first token and then writes 50 tokens a second. The machine is shared and noisy. So compare figures
-of one suite with each other, and not with those of other machines.
+Measured by `make bench` ([CONTRIBUTING](../CONTRIBUTING.md)), against a model server of the tests on the same machine,
+which needs 300 ms to its first token and then writes 50 tokens a second. The machine is shared and noisy. So compare
+figures of one suite with each other, and not with those of other machines.
 """
+# What the names of a part's or a suite's figures mean.
+NOTES = {
+    "follow_ups": "`own` are questions of ours in English and Chinese, `CAsT` and `dialogues` the public sets.",
+    "history": (
+        "A question after a conversation: how much later its answer begins than the model alone, as a share of a\n"
+        "model call that completes the question before the answer begins."
+    ),
+    "line": "One question at a time, without a conversation. A bare call is one of the same client, without KIMAs.",
+    "open_loop": (
+        "Questions come at random moments. An answer is good if its first token comes within twice the model's own\n"
+        "time plus the time that one question alone needs. Goodput is the number of good answers a second."
+    ),
+}
 COMPARISON_HEAD = """
 ## Comparison
 
@@ -51,7 +64,7 @@ NOT_MEASURED = """
 
 - Answers of a real language model: their quality depends on the model. `kimas eval compare` and `kimas eval answers
   --judge` measure them on your questions, with a judge of your choice ([Evaluate](evaluate.md)).
-- Real platforms and providers: their networks and limits. The peers of the tests are as strict as their documents.
+- Real platforms and providers: their networks and limits. The test servers are as strict as the platforms' documents.
 - More than one machine. [Scale](scale.md) has what several daemons on one machine do.
 """
 
@@ -102,9 +115,14 @@ def render() -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
+def _note_lines(name: str) -> tuple[str, ...]:
+    return (NOTES[name], "") if name in NOTES else ()
+
+
 def _quality_lines() -> Iterator[str]:
     for part, figures in committed().items():
-        yield from (f"### {part.replace('_', ' ').capitalize()}", "", "| figure | value |", "|---|---|")
+        yield from (f"### {part.replace('_', ' ').capitalize()}", "", *_note_lines(part))
+        yield from ("| figure | value |", "|---|---|")
         yield from (f"| {name} | {value:.3f} |" for name, value in figures.items())
         yield ""
 
@@ -121,7 +139,8 @@ def _speed_lines() -> Iterator[str]:
         yield from (f"{machine['system']}, Python {machine['python']}.", "")
         if suite in pictures:
             yield from (f"![the suite {suite} as curves](benchmarks/{suite}.svg)", "")
-        yield from ("| figure | value | promised |", "|---|---|---|")
+        yield from _note_lines(suite)
+        yield from ("| figure | value | goal |", "|---|---|---|")
         for figure in result["figures"]:
             limit = "" if figure["limit"] is None else f"at most {figure['limit']:g} {figure['unit']}".rstrip()
             value = f"{figure['value']:g} {figure['unit']}".rstrip()

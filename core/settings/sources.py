@@ -65,6 +65,7 @@ class SearchApiSource(LiveSource):
     sites: tuple[str, ...] = Field((), description="Only results from these domains")
     fresh: Literal["day", "week", "month", "year"] | None = Field(None, description="Maximum age of the results")
     language: str = Field("", pattern=r"^([a-z]{2}(-[A-Z]{2})?)?$", description="Preferred language, such as en or zh")
+    api_key: Secret | None = Field(None, description="Key of the search service; all providers except searxng need one")
 
     @model_validator(mode="after")
     def _check_provider(self) -> SearchApiSource:

@@ -101,7 +101,7 @@ CALLS_WHY = (
     "KIMAs asks for the messages that matter and for the complete question side by side, and may begin an answer "
     "before it knows both: more calls, for an earlier first token."
 )
-TOKENS_WHY = "KIMAs calls the model more often, tells it how to cite, and names the place of each passage."
+TOKENS_WHY = "KIMAs tells the model how to cite, and names the place of each passage."
 AS_IT_STANDS = "AgentScope's static mode searches for the question as it stands, so no call precedes the answer."
 FIRST_ANSWER_WHY = (
     "With the first answer KIMAs opens its connections to the embedder and the model, and searches, selects passages "
