@@ -1,16 +1,20 @@
-"""`kimas journal copy`: copies the journal between the file in the data directory and a PostgreSQL database."""
+"""`kimas journal`: copies the journal between a file and a PostgreSQL database, and erases a person in it."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from bots.common.terminal import make_console, print_json
+from bots.common.open_storage import open_existing_database
+from bots.common.terminal import confirm, make_console, print_json
 from core.errors import UsageError
 from core.runtime.locks import daemon_lock, make_data_dir
 from core.settings import JournalSettings, Settings
-from core.text.formatting import pluralize
+from core.text.formatting import pluralize, today
+
+if TYPE_CHECKING:
+    from core.storage.erasure import PersonalRecords
 
 JournalKind = Literal["postgresql", "sqlite"]
 
@@ -49,3 +53,40 @@ async def _copy_between(settings: Settings, target_kind: JournalKind) -> dict[st
             stack.push_async_callback(databases[-1].close)
         source, target = databases if target_kind == "postgresql" else reversed(databases)
         return dict(await copy_database(source, target))
+
+
+async def forget(settings: Settings, user: str, *, is_confirmed: bool, as_json: bool) -> int:
+    """Erase what a person said in all chats of a platform, and what the bot answered; a daemon may run meanwhile.
+
+    `user` is `platform:user id`. Asks first at a terminal, unless `is_confirmed`. Raises `UsageError` when `user` names
+    nobody, and `StoreError`.
+    """
+    from core.storage.erasure import PersonalRecords, count_on_platform, erase_on_platform
+
+    platform, _, author_id = user.partition(":")
+    if not platform or not author_id:
+        raise UsageError(f"{user!r} names nobody: write platform:user id, for example telegram:12345")
+    records = PersonalRecords(0, 0)
+    async with open_existing_database(settings) as database:
+        if database:
+            records = await count_on_platform(database, platform, author_id)
+            if records.finished_count and not is_confirmed and not confirm(_describe(records, user)):
+                return 1
+            records = await erase_on_platform(database, platform, author_id, today())
+    if as_json:
+        print_json({"user": user, "erased": records.finished_count, "waiting": records.pending_count})
+        return 0
+    out = make_console()
+    if records.finished_count:
+        out.print(f"erased: {pluralize(records.finished_count, 'message')} of {user}", markup=False)
+    else:
+        out.print(f"the journal has no messages of {user}", markup=False)
+    if records.pending_count:
+        waiting = pluralize(records.pending_count, "message")
+        out.print(f"not yet answered, and still there: {waiting}; run this again later", markup=False)
+    return 0
+
+
+def _describe(records: PersonalRecords, user: str) -> str:
+    count = pluralize(records.finished_count, "message")
+    return f"Erase {count} of {user} and the answers to them, in all chats? This cannot be undone."

@@ -19,22 +19,17 @@ from bots.cli.options import (
     as_json_lines_option,
     as_json_option,
     config_options,
+    days_option,
     find_trial_source,
     import_by_path,
     make_settings_reloader,
     run,
     run_command,
+    source_option,
 )
 
 Command = Callable[..., None]
-
-days_option = click.option(
-    "--days", default=7, show_default=True, type=click.IntRange(1, 36500), help="Days to show, including today."
-)
-
-source_option = click.option(
-    "--source", default="", metavar="PLACE", help="Answer from this folder, file or address, without a configuration."
-)
+_path = click.Path(path_type=Path)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -162,7 +157,7 @@ _add_command(
 @main.command()
 @click.option("--non-interactive", is_flag=True, help="Ask nothing, write a template: the default without a terminal.")
 @click.option("--api-url", default="", metavar="URL", help="The platform's API, if it is not the public one.")
-@click.argument("path", default="kimas.yaml", type=click.Path(path_type=Path))
+@click.argument("path", default="kimas.yaml", type=_path)
 def init(path: Path, non_interactive: bool, api_url: str) -> None:
     """Write a configuration.
 
@@ -214,6 +209,13 @@ _add_command(
         "--to", "target_kind", required=True, type=click.Choice(["postgresql", "sqlite"]), help="The journal to fill."
     ),
     name="copy",
+)
+_add_command(
+    journal,
+    "cli.journal:forget",
+    "Erase what a person said, in all chats.\n\nUSER is platform:user id, for example telegram:12345.",
+    click.option("--yes", "is_confirmed", is_flag=True, help="Do not ask first."),
+    click.argument("user"),
 )
 
 
@@ -348,14 +350,8 @@ _add_measurement(
     "Measure whole answers: words, citations, times.\n\n"
     "Every question is answered as by `kimas ask`, and costs as much.",
     "",
-    click.option(
-        "--judge",
-        "with_judge",
-        is_flag=True,
-        help="Also let the judge model (models.judge) check every sentence.",
-    ),
+    click.option("--judge", "with_judge", is_flag=True, help="Let the model models.judge check every sentence."),
 )
-_path = click.Path(path_type=Path)
 _add_command(
     evaluate,
     "evaluation.comparison.command:compare",

@@ -29,6 +29,12 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one
 as_json_lines_option = click.option(
     "--json", "as_json", is_flag=True, help="Print the proposed lines as JSON Lines, and ask nothing."
 )
+days_option = click.option(
+    "--days", default=7, show_default=True, type=click.IntRange(1, 36500), help="Days to show, including today."
+)
+source_option = click.option(
+    "--source", default="", metavar="PLACE", help="Answer from this folder, file or address, without a configuration."
+)
 
 
 def config_options(function: Function) -> Function:

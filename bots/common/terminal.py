@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.prompt import Confirm, Prompt
 
@@ -110,7 +111,7 @@ def confirm(question: str) -> bool:
         return True
     try:
         with interruptible():
-            return Confirm.ask(question, console=make_console(stderr=True), default=False)
+            return Confirm.ask(escape(question), console=make_console(stderr=True), default=False)
     except EOFError:
         return False
 

@@ -57,11 +57,6 @@ def to_scope(key: ConversationKey | None, *, is_restricted_thread: bool = False)
     return json.dumps([key.platform, key.chat, key.thread] if is_restricted_thread else [key.platform, key.chat])
 
 
-def is_in_chat(key: ConversationKey) -> ColumnElement[bool]:
-    """Return the condition that a reply belongs to a chat or one of its threads."""
-    return replies.c.scope.startswith(to_scope(key)[:-1], autoescape=True)
-
-
 class AnswerCache:
     """Cached replies by question. Those made with another configuration than that of `fingerprint` are ignored.
 

@@ -12,10 +12,9 @@ from sqlalchemy import Row, and_, case, delete, func, insert, or_, select, updat
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.runtime.tasks import uncancellable
-from core.storage.answer_cache import is_in_chat
 from core.storage.engine import Repository
 from core.storage.messages import to_message
-from core.storage.tables import bot_values, feedback, messages, replies
+from core.storage.tables import bot_values, feedback, is_reply_in, messages, replies
 from core.types import DOWN, UP, Message, SkipReason
 
 # People can rate a reply as soon as they see it, before the journal has closed its question.
@@ -132,7 +131,11 @@ class FeedbackRepository(Repository):
 
     async def evict_cached_reply(self, question: Message) -> None:
         """Remove the cached reply to this question in this chat."""
-        await self._database.write(delete(replies).where(is_in_chat(question.key), replies.c.text == question.text))
+        await self._database.write(
+            delete(replies).where(
+                is_reply_in(question.key.platform, question.key.chat), replies.c.text == question.text
+            )
+        )
 
     async def get_daily_ratings(self, since: datetime) -> Sequence[DailyRatings]:
         """Return the ratings since a time, by the day of their last change, oldest first."""

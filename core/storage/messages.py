@@ -13,26 +13,22 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Row as ResultRow, Select, and_, delete, insert, null, or_, select, update
+from sqlalchemy import Row as ResultRow, Select, and_, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import ClaimLost, JournalError
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
-from core.storage.answer_cache import is_in_chat
 from core.storage.engine import Database
+from core.storage.erasure import ERASED_VALUES, FINISHED_STATES, PERSONAL_COLUMNS, erase_in_chat
 from core.storage.tables import (
     bot_values,
     chat_values,
     cursors,
-    feedback,
     identity_values,
     may_be_shown,
     messages,
-    replies,
-    taught_answers,
 )
 from core.text.formatting import with_image_description
 from core.text.nothing_found import get_detail
@@ -136,7 +132,7 @@ class Journal:
         }
         # A request to be forgotten must not keep its author's name.
         await self._complete(
-            message, "answered", **{**(_ERASED_VALUES if message.command == "forget" else {}), **reply_values}
+            message, "answered", **{**(ERASED_VALUES if message.command == "forget" else {}), **reply_values}
         )
 
     async def mark_skipped(self, message: Message, skip: Skip, visible_sources: frozenset[str] | None = None) -> None:
@@ -271,10 +267,10 @@ class Journal:
         columns, erased_count = messages.c, 0
         expiries = [
             and_(columns.state.in_(states), columns.settled_at < before)
-            for states, before in ((("answered", "failed", "silent"), settled_before), (("silent",), unanswered_before))
+            for states, before in ((FINISHED_STATES, settled_before), (("silent",), unanswered_before))
             if before
         ]
-        has_content = or_(*(columns[name] != "" for name in _PERSONAL_COLUMNS))
+        has_content = or_(*(columns[name] != "" for name in PERSONAL_COLUMNS))
         query = select(columns.number).where(or_(*expiries), has_content).limit(ERASE_BATCH_SIZE) if expiries else None
         while query is not None:
             # In small steps: new messages wait while a transaction writes.
@@ -288,7 +284,7 @@ class Journal:
     async def _erase(self, query: Select[tuple[int]]) -> int:
         async with self.database.transaction() as connection:
             numbers = (await connection.scalars(query)).all()
-            await connection.execute(update(messages).where(messages.c.number.in_(numbers)).values(_ERASED_VALUES))
+            await connection.execute(update(messages).where(messages.c.number.in_(numbers)).values(ERASED_VALUES))
         return len(numbers)
 
     @uncancellable
@@ -299,17 +295,11 @@ class Journal:
         """
         if not message.author_id:
             return 0
-        columns, by_author = messages.c, {**chat_values(message.key), "author_id": message.author_id}
-        erase_texts = update(messages).filter_by(**by_author).where(columns.state.in_(("answered", "failed", "silent")))
         async with self.database.transaction() as connection:
-            # Cached answers contain the question too; they go first, while its text is there to compare.
-            matches_question = replies.c.text.in_(select(columns.text).filter_by(**by_author))
-            await connection.execute(delete(replies).where(is_in_chat(message.key), matches_question))
-            result = await connection.execute(erase_texts.values(_ERASED_VALUES))
-            await _erase_person(connection, message)
+            erased_count = await erase_in_chat(connection, message.key, message.author_id)
             own_row = update(messages).filter_by(**identity_values(message))
             await connection.execute(own_row.values(author_id="", author=""))
-        return result.rowcount
+        return erased_count
 
     async def close(self) -> None:
         """Close the database. Idempotent."""
@@ -354,35 +344,12 @@ class Journal:
 UNCERTAIN_REASON = "killed while the reply was being posted"
 UNFINISHED_STATES = ("received", "answering", "sending")
 ERASE_BATCH_SIZE = 200
-# The personal columns of a message: words, names, numbers, and the answer with its evidence.
-_PERSONAL_COLUMNS = ("author_id", "author", "text", "quoted", "reply")
-_ERASED_VALUES: Mapping[str, Any] = {
-    **dict.fromkeys(_PERSONAL_COLUMNS, ""),
-    **dict.fromkeys(("retry_reason", "language"), ""),
-    **dict.fromkeys(("citations", "trace", "attachments", "image_description"), null()),
-    **dict.fromkeys(("feed_entry", "mentioned_users"), null()),
-    "reference": {},
-}
-_WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
 _TURN_COLUMNS = ("text", "author", "author_id", "reply", "image_description", "visible_sources")
 _MESSAGE_COLUMNS = (
     *("id", "bot", "author_id", "author", "text", "command", "reply_to", "quoted", "private", "addressed", "sent_at"),
     *("is_by_bot", "is_post", "in_restricted_thread", "in_main_chat", "is_shared_thread", "thread_started_at"),
     *("parent_id", "language", "purpose", "root_id", "retry_reason", "is_question_hidden"),
 )
-
-
-async def _erase_person(connection: AsyncConnection, message: Message) -> None:
-    """Remove, in a transaction, the ratings and taught answers of a message's author in its chat.
-
-    An approved answer is knowledge and stays, without names.
-    """
-    chat, author_id, columns = chat_values(message.key), message.author_id, taught_answers.c
-    await connection.execute(delete(feedback).filter_by(**chat, author_id=author_id))
-    is_involved = or_(columns.asked_by == author_id, columns.taught_by == author_id)
-    await connection.execute(delete(taught_answers).filter_by(**chat).where(is_involved, columns.state != "approved"))
-    await connection.execute(update(taught_answers).filter_by(**chat, asked_by=author_id).values(asked_by=""))
-    await connection.execute(update(taught_answers).filter_by(**chat, taught_by=author_id).values(_WITHOUT_TEACHER))
 
 
 def to_message(row: ResultRow[Any]) -> Message:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -244,6 +245,12 @@ taught_answers = sa.Table(
 def chat_values(key: ConversationKey) -> dict[str, str]:
     """Return the columns that name the chat of a conversation, with their values, for a query to filter by."""
     return {"platform": key.platform, "chat": key.chat}
+
+
+def is_reply_in(platform: str, chat: str | None = None) -> sa.ColumnElement[bool]:
+    """Return the condition that a cached reply belongs to a chat, or to any chat of a platform."""
+    names = [platform] if chat is None else [platform, chat]
+    return replies.c.scope.startswith(json.dumps(names)[:-1], autoescape=True)
 
 
 def bot_values(message: Message) -> dict[str, str]:

@@ -24,6 +24,7 @@ from core.storage.answer_cache import AnswerCache, CacheKey, delete_replies, to_
 from core.storage.auto_comments import AutoCommentRepository, FeedState, FeedStateRepository
 from core.storage.chat_history import ChatHistory
 from core.storage.engine import Database
+from core.storage.erasure import PersonalRecords, count_on_platform, erase_on_platform
 from core.storage.feedback import FeedbackRepository, LabelledQuestion, Rating
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.message_lookup import MessageLookup
@@ -194,6 +195,34 @@ class TestMessages:
         assert await cache.find(key) == []
         assert (await feedback.get_rating(MESSAGE, "1")).up == 0
         assert await taught_answers.list_answers() == []
+
+    async def test_a_person_is_erased_in_all_chats_of_a_platform(self, journal: Journal, database: Database) -> None:
+        other_chat, other_platform = replace(CHAT, chat="-2"), replace(CHAT, platform="slack")
+        for number, key in enumerate((CHAT, other_chat, other_platform), 10):
+            await record_answer(journal, replace(MESSAGE, id=str(number), key=key), reply_id=f"r{number}")
+        await record_answer(journal, replace(MESSAGE, id="20", author_id="43", text="Why?"), reply_id="r20")
+        await journal.record_message(replace(MESSAGE, id="21"))
+        cache = AnswerCache(database, CacheSettings(), "x")
+        keys = [CacheKey(to_scope(key), MESSAGE.text, "how", "") for key in (CHAT, other_chat, other_platform)]
+        for cache_key in (*keys, replace(keys[0], text="Why?", normalized="why")):
+            await cache.store(cache_key, REPLY, {})
+        feedback, usage = FeedbackRepository(database), UsageRepository(database)
+        await feedback.rate(replace(MESSAGE, id="p"), "20", UP)
+        question = Question("?", id="10", key=CHAT, author_id="42")
+        for day in (today() - timedelta(days=1), today()):
+            await usage.record(question, "answered", {"docs": TokenUsage(3, 1)}, day)
+        expected = PersonalRecords(2, 1)
+        assert await count_on_platform(database, "telegram", "42") == expected
+        assert await erase_on_platform(database, "telegram", "42", today()) == expected
+        assert await erase_on_platform(database, "telegram", "42", today()) == PersonalRecords(0, 1)
+        assert [turn.text for turn in await journal.get_history(CHAT, 9)] == ["Why?", REPLY.text]
+        assert await journal.get_history(other_chat, 9) == []
+        assert len(await journal.get_history(other_platform, 9)) == 2
+        assert [len(await cache.find(cache_key)) for cache_key in keys] == [0, 0, 1]
+        assert len(await cache.find(replace(keys[0], text="Why?", normalized="why"))) == 1
+        assert (await feedback.get_rating(replace(MESSAGE, author_id="43"), "20")).up == 0
+        shares = await usage.get_usage_by_chat(today() - timedelta(days=1))
+        assert [share.values[2] for share in shares] == ["", "-100"], "the limits of today count the person"
 
 
 class TestChatHistory:

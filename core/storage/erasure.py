@@ -1,0 +1,98 @@
+"""Erases what one person said, was answered, rated and taught: in one chat, or in all chats of a platform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, func, null, or_, select, update
+
+from core.runtime.tasks import uncancellable
+from core.storage.tables import answers, feedback, is_reply_in, messages, replies, taught_answers
+from core.types import ConversationKey
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from core.storage.engine import Database
+
+FINISHED_STATES = ("answered", "failed", "silent")
+# The personal columns of a message: words, names, numbers, and the answer with its evidence.
+PERSONAL_COLUMNS = ("author_id", "author", "text", "quoted", "reply")
+ERASED_VALUES: Mapping[str, Any] = {
+    **dict.fromkeys(PERSONAL_COLUMNS, ""),
+    **dict.fromkeys(("retry_reason", "language"), ""),
+    **dict.fromkeys(("citations", "trace", "attachments", "image_description"), null()),
+    **dict.fromkeys(("feed_entry", "mentioned_users"), null()),
+    "reference": {},
+}
+_WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
+_WITHOUT_PERSON = dict.fromkeys(("chat", "author_id", "question_id"), "")
+
+
+@dataclass(frozen=True, slots=True)
+class PersonalRecords:
+    """What the journal has of a person: finished messages, and those that still wait for an answer."""
+
+    finished_count: int
+    pending_count: int
+
+
+async def erase_in_chat(connection: AsyncConnection, chat: ConversationKey, author_id: str) -> int:
+    """Erase, in a transaction, an author's messages in a chat and the answers to them; return how many had any text.
+
+    What still waits for an answer stays.
+    """
+    chat_values = {"platform": chat.platform, "chat": chat.chat}
+    questions = select(messages.c.text).filter_by(**chat_values, author_id=author_id)
+    # Cached answers contain the question too; they go first, while its text is there to compare.
+    await connection.execute(
+        delete(replies).where(is_reply_in(chat.platform, chat.chat), replies.c.text.in_(questions))
+    )
+    return await _erase_rows(connection, chat_values, author_id)
+
+
+@uncancellable
+async def erase_on_platform(database: Database, platform: str, author_id: str, today: date) -> PersonalRecords:
+    """Erase what an author said in all chats of a platform, and what belongs to it; return what was there.
+
+    Messages that still wait for an answer stay. The records of usage lose the person, except those of today, which the
+    daily limits count. Raises `StoreError`.
+    """
+    records = await count_on_platform(database, platform, author_id)
+    async with database.transaction() as connection:
+        questions = select(messages.c.text).filter_by(platform=platform, author_id=author_id)
+        await connection.execute(delete(replies).where(is_reply_in(platform), replies.c.text.in_(questions)))
+        await _erase_rows(connection, {"platform": platform}, author_id)
+        past_usage = update(answers).filter_by(platform=platform, author_id=author_id)
+        past_usage = past_usage.where(answers.c.day < today.isoformat())
+        await connection.execute(past_usage.values(_WITHOUT_PERSON))
+    return records
+
+
+async def count_on_platform(database: Database, platform: str, author_id: str) -> PersonalRecords:
+    """Count an author's messages in all chats of a platform. Raises `StoreError`."""
+    by_author = select(func.count()).select_from(messages).filter_by(platform=platform, author_id=author_id)
+    is_finished = messages.c.state.in_(FINISHED_STATES)
+    async with database.connect() as connection:
+        finished_count = await connection.scalar(by_author.where(is_finished))
+        pending_count = await connection.scalar(by_author.where(~is_finished))
+    return PersonalRecords(finished_count or 0, pending_count or 0)
+
+
+async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], author_id: str) -> int:
+    """Erase an author's messages, ratings and taught answers where the columns of `place` have its values.
+
+    An approved answer is knowledge and stays, without names.
+    """
+    by_author = update(messages).filter_by(**place, author_id=author_id).where(messages.c.state.in_(FINISHED_STATES))
+    result = await connection.execute(by_author.values(ERASED_VALUES))
+    columns = taught_answers.c
+    await connection.execute(delete(feedback).filter_by(**place, author_id=author_id))
+    is_involved = or_(columns.asked_by == author_id, columns.taught_by == author_id)
+    await connection.execute(delete(taught_answers).filter_by(**place).where(is_involved, columns.state != "approved"))
+    await connection.execute(update(taught_answers).filter_by(**place, asked_by=author_id).values(asked_by=""))
+    await connection.execute(update(taught_answers).filter_by(**place, taught_by=author_id).values(_WITHOUT_TEACHER))
+    return result.rowcount
