@@ -13,6 +13,9 @@ from core.text.tokens import stem
 
 # Code in a line: Markdown's backticks, and those of reStructuredText, which are doubled.
 _CODE_SPAN = re.compile(r"(`{1,2})([^`\n]++)\1")
+# Such code may be broken into lines like any text, but not by the next paragraph, item or row. Code blocks come first.
+_BROKEN_SPAN = re.compile(r"`{3,}.*?(?:`{3,}|\Z)|(?<!`)(`{1,2})(?!`)[^`]{1,200}?(?<!`)\1(?!`)", re.DOTALL)
+_BLOCK_BREAK = re.compile(r"\n[ \t]*(?:\n|[-*+|>#]|\d+[.)])")
 # What may precede the name of a program: a prompt, variables, and programs that only start others.
 _LAUNCHERS = (
     r"[ \t]*+(?>(?:[$>!%#*-][ \t]*+)*)(?>(?:[A-Za-z_]\w*+=\S*+[ \t]++)*)"
@@ -24,6 +27,20 @@ _COMMAND_WORD = re.compile(r"[a-z][a-z_-]*+\d?[a-z_-]*+")
 _EXAMPLE = re.compile(r"(?:my|your|some|foo|bar|example)(?>(?:[_-]?[a-z]+)*)")
 # What follows the first words are values.
 _MAX_WORDS = 4
+
+
+def unfold_code_spans(text: str) -> str:
+    """Return a text in which each code span is on one line.
+
+    >>> unfold_code_spans("Try `kimas\\nchat` first.")
+    'Try `kimas chat` first.'
+    """
+    return _BROKEN_SPAN.sub(_unfold, text)
+
+
+def _unfold(match: re.Match[str]) -> str:
+    span = match[0]
+    return span if not match[1] or _BLOCK_BREAK.search(span) else " ".join(map(str.strip, span.split("\n")))
 
 
 def extract_commands(text: str) -> list[tuple[str, ...]]:

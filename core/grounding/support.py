@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Literal
 
 from core.grounding.citations import split_sentences
-from core.grounding.commands import extract_commands, has_command
+from core.grounding.commands import extract_commands, has_command, unfold_code_spans
 from core.grounding.defaults import gives_other_default
 from core.grounding.fact_extraction import (
     extract_claimed_numbers,
@@ -75,15 +75,15 @@ class PassageFeatures:
 
     passage: Passage
 
-    @property
+    @cached_property
     def body(self) -> str:
-        """The passage's own text."""
-        return self.passage.text
+        """The passage's own text, each code span on one line."""
+        return unfold_code_spans(self.passage.text)
 
     @cached_property
     def text(self) -> str:
         """Title, path and text."""
-        return f"{self.passage.title}\n{self.passage.path}\n{self.passage.text}"
+        return f"{self.passage.title}\n{self.passage.path}\n{self.body}"
 
     @cached_property
     def stems(self) -> frozenset[str]:

@@ -14,6 +14,7 @@ from bots.evaluation.datasets import read_cases
 from core.answering.pipeline import answer
 from core.grounding.citation_check import find_unsupported
 from core.grounding.citations import extract_claims, find_markers, resolve_markers, split_sentences
+from core.grounding.commands import unfold_code_spans
 from core.grounding.evidence import passage_ref
 from core.grounding.fact_extraction import extract_identifiers, extract_numbers, has_number
 from core.grounding.layout import (
@@ -379,6 +380,18 @@ async def test_without_vectors_nothing_true_is_lost(cases: list[CitationCase]) -
     measurement = await evaluate_citations(cases, parts(InMemoryLibrary()))
     assert measurement.removals.counts.false_positives == 0
     assert measurement.citations["checked"].counts.false_negatives == 0
+
+
+async def test_code_that_a_passage_breaks_into_lines_is_one_command() -> None:
+    passage = Passage("1", "docs", "a.md", "Usage", "These count: `kimas ask`, `kimas\n  chat` and\n``kimas\ncheck``.")
+    for command, is_supported in (("kimas chat", True), ("kimas check", True), ("kimas run", False)):
+        check = await find_unsupported(f"`kimas ask` and `{command}` count [p1].", [passage], None)
+        assert (check.rejections == frozenset()) is is_supported
+
+
+@pytest.mark.parametrize("text", ["- `a\n- b`", "`a\n\nb`", "| `a\n| b`", "```\nx=`date\ny`\n```", "`a` b\nc `d`"])
+def test_other_lines_stay_apart(text: str) -> None:
+    assert unfold_code_spans(text) == text
 
 
 async def test_what_is_quoted_word_for_word_is_never_refused() -> None:
