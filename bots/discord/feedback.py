@@ -119,16 +119,26 @@ class DiscordRatingSink(FinalTextSink):
 
 
 async def acknowledge(call: Callable[[], Awaitable[None]], intervals: DiscordIntervals) -> None:
-    """Acknowledge an interaction; if the response was lost, try again. Raises `TimeoutError`."""
-    async with asyncio.timeout(intervals.acknowledge_timeout_s):
-        while True:
-            try:
-                await call()
-            except AlreadyAcknowledged:
-                # The answer to an earlier try was lost.
-                return
-            except Unreachable as error:
-                get_logger(__name__).debug("discord.acknowledgement_lost", error=str(error))
-                await asyncio.sleep(intervals.backoff(1) / 4)
-            else:
-                return
+    """Acknowledge an interaction; if the response was lost, try again.
+
+    Raises `TimeoutError`, or `Unreachable` with what was wrong with the last try.
+    """
+    last_error: Unreachable | None = None
+    try:
+        async with asyncio.timeout(intervals.acknowledge_timeout_s):
+            while True:
+                try:
+                    await call()
+                except AlreadyAcknowledged:
+                    # The answer to an earlier try was lost.
+                    return
+                except Unreachable as error:
+                    last_error = error
+                    get_logger(__name__).debug("discord.acknowledgement_lost", error=str(error))
+                    await asyncio.sleep(intervals.backoff(1) / 4)
+                else:
+                    return
+    except TimeoutError:
+        if last_error:
+            raise last_error from None
+        raise

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from bots.common.connection import Unreachable
+from bots.discord.connection import DiscordIntervals
 from bots.discord.convert import Identity
-from bots.discord.feedback import from_button_click
+from bots.discord.feedback import acknowledge, from_button_click
 from core.types import Message
 from tests.bots.feedback_helpers import answered, votes
 from tests.conformance.bot import Bot
@@ -98,3 +101,15 @@ async def test_the_answer_to_a_slash_command_is_rated_and_tried_again_below_it(b
     assert second.content.endswith("Answer to: Why?")
     assert "/ask Why?" in second.content, "what is answered, where no message of theirs can be replied to"
     assert second.components != []
+
+
+@pytest.mark.usefixtures("time_lapse")
+@pytest.mark.parametrize("is_refused", [True, False])
+async def test_what_was_wrong_is_said_when_time_is_over(is_refused: bool) -> None:
+    async def call() -> None:
+        if is_refused:
+            raise Unreachable("500: Internal Server Error")
+        await asyncio.sleep(60)
+
+    with pytest.raises(Unreachable if is_refused else TimeoutError, match="500" if is_refused else None):
+        await acknowledge(call, DiscordIntervals())
