@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from bots.cli.console import Finding, print_findings
@@ -125,6 +125,7 @@ async def check(
     conflicts = [*await asyncio.to_thread(find_token_conflicts, settings), *find_port_conflicts(settings)]
     findings += [Finding("error", "bots", conflict) for conflict in conflicts]
     if live:
+        findings = [replace(finding, text=finding.text.removesuffix(f", {LIVE_ONLY_HINT}")) for finding in findings]
         all_probes = [*make_remote_probes(settings), *probes]
         results = await asyncio.gather(*(run_probe(probe, probe_timeout_s) for probe in all_probes))
         findings += [finding for result in results for finding in result]

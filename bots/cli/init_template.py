@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,6 +86,10 @@ _MODEL_COMMENT = """\
 """
 
 
+# Where the commands look for a configuration, in the folder where they run.
+DEFAULT_NAME = "kimas.yaml"
+
+
 @dataclass(slots=True)
 class Answers:
     """What somebody answered to `kimas init`; the defaults make the template."""
@@ -104,7 +109,8 @@ async def init(path: Path, answers: Answers) -> int:
     other_files = "a schema for editors" + (
         f" and {get_env_path(path).name} with the secrets" if answers.secrets else ""
     )
-    next_steps = "`kimas check --live`, `kimas ingest` and " + ("`kimas run`" if answers.platform else "`kimas chat`")
+    command = "kimas" if path == Path(DEFAULT_NAME) else f"kimas --config {shlex.quote(str(path))}"
+    next_steps = f"`{command} check --live`, `{command} ingest` and `{command} {'run' if answers.platform else 'chat'}`"
     first = "" if answers.sources else "name your sources in it, then "
     click.echo(f"{path} is written, and beside it {other_files}. Next: {first}{next_steps}.")
     return 0
@@ -138,7 +144,9 @@ def write_config(path: Path, answers: Answers) -> None:
 
 
 def check_is_new(file: Path) -> None:
-    """Raise `UsageError` for a file that exists."""
+    """Raise `UsageError` for a file that exists, and for a folder."""
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder; name a file in it: {file / DEFAULT_NAME}")
     if file.exists():
         raise UsageError(f"{file} exists already; remove it first, or name another file")
 

@@ -61,18 +61,19 @@ async def forget(settings: Settings, user: str, *, is_confirmed: bool, as_json: 
     `user` is `platform:user id`. Asks first at a terminal, unless `is_confirmed`. Raises `UsageError` when `user` names
     nobody, and `StoreError`.
     """
-    from core.storage.erasure import PersonalRecords, count_on_platform, erase_on_platform
+    from core.storage.erasure import PersonalRecords, count_on_platform, erase_on_platform, list_platforms
 
     platform, _, author_id = user.partition(":")
     if not platform or not author_id:
         raise UsageError(f"{user!r} names nobody: write platform:user id, for example telegram:12345")
-    records = PersonalRecords(0, 0)
+    records, platforms = PersonalRecords(0, 0), list[str]()
     async with open_existing_database(settings) as database:
         if database:
             records = await count_on_platform(database, platform, author_id)
             if records.finished_count and not is_confirmed and not confirm(_describe(records, user)):
                 return 1
             records = await erase_on_platform(database, platform, author_id, today())
+            platforms = await list_platforms(database)
     if as_json:
         print_json({"user": user, "erased": records.finished_count, "waiting": records.pending_count})
         return 0
@@ -80,7 +81,8 @@ async def forget(settings: Settings, user: str, *, is_confirmed: bool, as_json: 
     if records.finished_count:
         out.print(f"erased: {pluralize(records.finished_count, 'message')} of {user}", markup=False)
     else:
-        out.print(f"the journal has no messages of {user}", markup=False)
+        names = f"; it has messages of {', '.join(platforms)}" if platforms and platform not in platforms else ""
+        out.print(f"the journal has no messages of {user}{names}", markup=False)
     if records.pending_count:
         waiting = pluralize(records.pending_count, "message")
         out.print(f"not yet answered, and still there: {waiting}; run this again later", markup=False)

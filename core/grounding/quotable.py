@@ -155,7 +155,11 @@ class _BlockReader:
     def _read_block(self, line: str) -> bool:
         """Read a block that starts with this line, if it is no prose."""
         stripped_line = line.strip()
-        if fence := _FENCE.match(line):
+        blocks: list[Block] = []
+        if stripped_line.startswith(":::"):
+            # The border of a container, as VitePress and MyST have them; what it holds is text like any other.
+            end = self._number + 1
+        elif fence := _FENCE.match(line):
             blocks, end = _read_fence(self._lines, self._number, fence, self._depth)
         elif stripped_line.startswith("..") and (directive := _DIRECTIVE.match(line)):
             blocks, end = _read_directive(self._lines, self._number, directive, self._depth)

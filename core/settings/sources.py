@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -118,6 +119,14 @@ class RefreshSettings(Section):
         return self
 
 
+def _check_link(link: str, names: Sequence[str]) -> None:
+    """Raise `ValueError` for a placeholder in a template of links that nothing fills."""
+    for placeholder in re.findall(r"\{([^{}]*)\}", link):
+        if placeholder not in names:
+            known_names = ", ".join(f"{{{name}}}" for name in names)
+            raise ValueError(f"link: nothing fills {{{placeholder}}}; a template may contain {known_names}")
+
+
 class StoredSource(Source):
     """The settings that all stored sources share."""
 
@@ -142,6 +151,11 @@ class FilesSource(LinkedSource):
     kind: Literal["files"]
     path: Path = Field(description="The folder or file")
 
+    @model_validator(mode="after")
+    def _check_template(self) -> FilesSource:
+        _check_link(self.link, ("path", "start", "end"))
+        return self
+
 
 class GitSource(LinkedSource):
     """A git repository: a remote URL (cloned into the data directory) or a local path (its committed state)."""
@@ -163,6 +177,7 @@ class GitSource(LinkedSource):
 
     @model_validator(mode="after")
     def _check_url(self) -> GitSource:
+        _check_link(self.link, ("path", "start", "end", "commit"))
         if self.branch and self.branches:
             raise ValueError("give branch or branches, not both")
         if len(set(self.branches)) < len(self.branches):
@@ -183,6 +198,11 @@ class FaqSource(StoredSource):
     kind: Literal["faq"]
     path: Path = Field(description="A file ending in .yaml, .yml, .csv or .jsonl")
     link: str = Field("", description="Template of links with {path}, {start} and {end}")
+
+    @model_validator(mode="after")
+    def _check_template(self) -> FaqSource:
+        _check_link(self.link, ("path", "start", "end"))
+        return self
 
 
 class LearnedSource(StoredSource):

@@ -82,6 +82,12 @@ async def count_on_platform(database: Database, platform: str, author_id: str) -
     return PersonalRecords(finished_count or 0, pending_count or 0)
 
 
+async def list_platforms(database: Database) -> list[str]:
+    """Return the platforms of which the journal has messages. Raises `StoreError`."""
+    async with database.connect() as connection:
+        return sorted(await connection.scalars(select(messages.c.platform).distinct()))
+
+
 async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], author_id: str) -> int:
     """Erase an author's messages, ratings and taught answers where the columns of `place` have its values.
 

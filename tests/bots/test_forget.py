@@ -80,6 +80,12 @@ def test_nobody_is_known_before_the_first_message(deployment: Deployment) -> Non
     assert not (deployment.folder / "data" / "journal.db").exists()
 
 
+def test_a_platform_that_is_not_there_is_no_success_in_silence(deployment: Deployment) -> None:
+    record_messages(deployment)
+    output = deployment.call("journal", "forget", "telegramm:7").output
+    assert "the journal has no messages of telegramm:7; it has messages of telegram" in output
+
+
 def test_the_report_is_json(deployment: Deployment) -> None:
     record_messages(deployment)
     output = deployment.call("journal", "forget", "telegram:8", "--json").output

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bots.cli.init_template import SCHEMA_NAME, Answers, write_config
+from bots.cli.init_template import SCHEMA_NAME, Answers, init, write_config
 from core.errors import UsageError
 from core.settings import FilesSource
 from core.settings.loader import load_settings
@@ -62,3 +62,15 @@ def test_says_when_it_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     with pytest.raises(UsageError, match="cannot be written"):
         write_config(tmp_path / "file" / "kimas.yaml", Answers())
+
+
+async def test_the_next_steps_name_a_configuration_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    await init(Path("kimas.yaml"), Answers())
+    assert "`kimas check --live`" in capsys.readouterr().out
+    await init(Path("my bot/a.yaml"), Answers())
+    assert "`kimas --config 'my bot/a.yaml' check --live`" in capsys.readouterr().out
+    with pytest.raises(UsageError, match=r"my bot is a folder; name a file in it: my bot/kimas\.yaml"):
+        await init(Path("my bot"), Answers())

@@ -256,6 +256,22 @@ class TestErrors:
             f"{file}:4: sources.c.url: does not exist: {tmp_path}/no",
         ]
 
+    def test_a_placeholder_that_nothing_fills(self, tmp_path: Path) -> None:
+        sources = (
+            "a: {kind: git, url: ., link: 'https://x/{commit}/{path}#L{start}-{end}'}",
+            "b: {kind: git, url: ., link: 'https://x/{pth}'}",
+            "c: {kind: files, path: ., link: 'https://x/{commit}/{path}'}",
+            "d: {kind: faq, path: a.csv, link: 'https://x/{line}'}",
+        )
+        (tmp_path / "a.csv").touch()
+        file = write(tmp_path, "sources:\n" + "".join(f"  {source}\n" for source in sources))
+        known_names = "a template may contain {path}, {start}, {end}"
+        assert find_problems(file) == [
+            f"{file}:3: sources.b: link: nothing fills {{pth}}; {known_names}, {{commit}}",
+            f"{file}:4: sources.c: link: nothing fills {{commit}}; {known_names}",
+            f"{file}:5: sources.d: link: nothing fills {{line}}; {known_names}",
+        ]
+
     def test_a_default_strategy_that_is_not_allowed(self, tmp_path: Path) -> None:
         file = write(tmp_path, "strategies:\n  allowed: [none, planning]\n")
         (line,) = find_problems(file)

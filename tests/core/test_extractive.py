@@ -246,6 +246,15 @@ def test_directives_in_directives_are_prose() -> None:
     assert [block.text for block in parse_blocks(text) if block.text] == ["Install it.", "Read it."]
 
 
+def test_the_borders_of_containers_are_no_text() -> None:
+    text = ":::tip You can watch\nIt is watched.\n:::\n\n::: details\n```js\na()\n```\n:::\n\n:::{note}\nRead it.\n:::"
+    assert [(block.kind, block.text) for block in parse_blocks(text)] == [
+        ("prose", "It is watched."),
+        ("code", "a()"),
+        ("prose", "Read it."),
+    ]
+
+
 def test_a_run_of_marks_ends_one_sentence() -> None:
     assert [quotable.sentences for quotable in get_quotables("好。！！下一句。")] == [frozenset({0, 1})]
 

@@ -257,7 +257,7 @@ async def test_check_names_the_journal(postgres_journal: JournalSettings, tmp_pa
     findings = (await asyncio.to_thread(deployment.json, "check", "--live"))["findings"]
     texts = [finding["text"] for finding in findings if finding["subject"] == "journal"]
     url = (postgres_journal.url or "").replace(f"{USER}@", "[redacted]@")
-    assert texts[0] == f"PostgreSQL: {url}, reached with --live only"
+    assert texts[0] == f"PostgreSQL: {url}"
     assert texts[1].startswith("PostgreSQL 18")
     plain_findings = (await asyncio.to_thread(Deployment(tmp_path, {}).json, "check"))["findings"]
     assert [finding["text"] for finding in plain_findings if finding["subject"] == "journal"] == [
