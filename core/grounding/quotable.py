@@ -56,6 +56,7 @@ class Quotable:
         return "\n".join((self.text, *self.items, self.code))
 
 
+_BREAK = Block("break", "")
 _FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t]*(\{?[\w:+.#-]*\}?)[^`\n]*$")
 _MYST_CODE = re.compile(r"\{(?:code|code-block|code-cell|sourcecode|click:(?:example|run)|prompt|parsed-literal)\}")
 _DIRECTIVE = re.compile(r"([ \t]*)\.\.[ \t]+(?:([\w:-]+)::[ \t]*(.*)|.*)$")
@@ -73,7 +74,12 @@ _ITEM = re.compile(r"([ \t]*)(?:[-*+•]|\d{1,3}[.)、]|#\.)[ \t]+(?=\S)")
 _TABLE_RULE = re.compile(r"(?=[-:=+| \t]*[-=]{2})[-:=+| \t]++$")
 _FIELD = re.compile(r":(?:param|parameter|arg|argument|keyword|kwarg)(?: [\w.\[\], |]+)? (\*{0,2}\w+): *")
 _OTHER_FIELD = re.compile(r":(?:type|rtype|meta|raises?|returns?|var|ivar)\b[^:\n]*: *")
-_ONLY_LINK = re.compile(r"[\s*_]*\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)[\s*_.,;]*")
+_ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
+# A link, or the way to a page: links with signs between them, and its own name at the end.
+_ONLY_LINK = re.compile(
+    rf"[\s*_]*{_ONE_LINK}(?:[\s*_]*[/|>»›·•][\s*_]*{_ONE_LINK})*"
+    r"(?:[\s*_]*[/|>»›·•][\s*_]*[^\s\[\]]{1,60}(?:[ ][^\s\[\]]{1,60}){0,2})?[\s*_.,;]*"
+)
 _CJK_BLANK = re.compile(rf"(?<=[{CJK_CHARACTERS}，。！？；：、）”])[ ](?=[{CJK_CHARACTERS}（“])")
 # The rest of a code block whose beginning is in another passage.
 _LEADING_CODE = re.compile(
@@ -84,6 +90,9 @@ _LEADING_CODE = re.compile(
 _QUOTE_MARK = re.compile(
     r"[ \t]*(?>(?:>[ \t]++|>$)+)(?:\[!(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*$)?", re.IGNORECASE
 )
+# What generators of references write above a description: `**name**(parameters): type`, or a name alone.
+_SIGNATURE = re.compile(r"(?:▸ )?\*\*[\w.$]{1,80}\*\*(?:\\?<[^()\n]{0,200}>)?\(")
+_BARE_NAME = re.compile(r"[A-Za-z_$][\w$]*+(?:\.[\w$]++)+", re.ASCII)
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 
 
@@ -140,7 +149,8 @@ class _BlockReader:
         text = _join(" ".join(self._paragraph).split())
         # A table of contents says nothing.
         if text and not _ONLY_LINK.fullmatch(text) and (prose := clean_inline(text)):
-            self._blocks.append(Block("item" if self._is_item else "prose", prose))
+            is_statement = self._is_item or not _is_signature(prose)
+            self._blocks.append(Block("item" if self._is_item else "prose", prose) if is_statement else _BREAK)
         self._paragraph.clear()
         self._is_item = False
 
@@ -183,7 +193,7 @@ class _BlockReader:
         stripped_line = line.strip()
         if _TABLE_RULE.match(line) or (_UNDERLINE.match(stripped_line) and not self._paragraph):
             self._end_paragraph()
-            self._blocks.append(Block("break", ""))
+            self._blocks.append(_BREAK)
         elif stripped_line.startswith("|") and stripped_line.endswith("|") and len(stripped_line) > 2:
             self._end_paragraph()
             # The line above a rule is the table's head.
@@ -199,6 +209,12 @@ class _BlockReader:
             self._paragraph.append(_OTHER_FIELD.sub("", _FIELD.sub(r"`\1`: ", stripped_line)))
         else:
             self._paragraph.append(stripped_line)
+
+
+def _is_signature(prose: str) -> bool:
+    """Say whether a paragraph is the signature of a function, or a name: it states nothing."""
+    is_signature = "): " in prose and _SIGNATURE.match(prose) and not prose.endswith((".", "!", "?", "。"))
+    return bool(is_signature or _BARE_NAME.fullmatch(prose))
 
 
 def _read_fence(lines: Sequence[str], number: int, fence: re.Match[str], depth: int) -> tuple[list[Block], int]:

@@ -255,6 +255,22 @@ def test_the_borders_of_containers_are_no_text() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "[Docs](a.md) / [pinia](b.md) / getActivePinia",
+        "[**Docs**](a.md) • **API**",
+        "▸ **storeToRefs**<`SS`\\>(`store`): `StoreToRefs`<`SS`\\>",
+        "> **createPinia**(): `Pinia`",
+        "Pinia.install",
+    ],
+)
+def test_a_signature_or_the_way_to_a_page_is_no_statement(signature: str) -> None:
+    assert [block.text for block in parse_blocks(f"{signature}\n\nMakes a store.") if block.text] == ["Makes a store."]
+    [block] = parse_blocks("**run**(x): it runs what you give it.")
+    assert block.text == "**run**(x): it runs what you give it."
+
+
 def test_a_run_of_marks_ends_one_sentence() -> None:
     assert [quotable.sentences for quotable in get_quotables("好。！！下一句。")] == [frozenset({0, 1})]
 
