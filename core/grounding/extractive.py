@@ -16,6 +16,7 @@ from core.grounding.quotable import Quotable, get_quotables
 from core.grounding.subject import Subject
 from core.observability.logs import get_logger
 from core.ports import Library
+from core.text.question_matching import normalize
 from core.text.tokens import count_cjk, lexical_tokens
 from core.types import Passage
 
@@ -34,6 +35,8 @@ _WORDS_WEIGHT = 0.3
 # How well code must fit, compared with the best, in the passage whose prose fits best.
 MIN_EXAMPLE_SCORE = 0.4
 _DENSE_WEIGHT, _RANK_WEIGHT, _CODE_BONUS, _CODE_FACTOR = 0.4, 0.25, 0.1, 0.75
+# What the first piece gains below a heading that is the question.
+_ANSWER_BONUS = 0.5
 
 # Another language than the question's, and prose that only says where else to look or goes on with another sentence.
 _FOREIGN_FACTOR, _REFERRAL_FACTOR = 0.7, 0.6
@@ -84,12 +87,16 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class ScoredQuote:
-    """A candidate, how well it fits (0 to about 1), its tokens, and the cosine of it and its heading (0: unknown)."""
+    """A candidate, how well it fits (0 to about 1), its tokens, and the cosine of it and its heading (0: unknown).
+
+    `is_asked_for`: it is the first piece below a heading that is the question.
+    """
 
     candidate: Candidate
     score: float
     tokens: frozenset[str]
     similarity: float = 0.0
+    is_asked_for: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +115,10 @@ class QuoteRequest:
     def get_coverage(self, passage: Passage) -> float:
         """Return the share of the question's terms that a passage has, with its title and path, 0 to 1."""
         return self.subject.get_coverage(_tokenize(f"{passage.title}\n{passage.path}\n{passage.text}"))
+
+    def is_asked_by(self, heading: str) -> bool:
+        """Whether a heading is the question."""
+        return normalize(heading) == normalize(self.text)
 
     @property
     def wants_code(self) -> bool:
@@ -173,8 +184,12 @@ def _score_meaning(request: QuoteRequest, quote: ScoredQuote, min_similarity: fl
 
 
 def _render_all(quotes: list[ScoredQuote], passages: Sequence[Passage]) -> str:
-    quotes = sorted(quotes, key=lambda quote: (quote.candidate.position, min(quote.candidate.quotable.sentences)))
+    quotes = sorted(quotes, key=_get_place)
     return "\n\n".join(_render(quote, passages[quote.candidate.position]) for quote in quotes)
+
+
+def _get_place(quote: ScoredQuote) -> tuple[bool, int, int]:
+    return not quote.is_asked_for, quote.candidate.position, min(quote.candidate.quotable.sentences)
 
 
 def get_candidates(passages: Sequence[Passage], positions: Collection[int]) -> list[Candidate]:
@@ -220,6 +235,8 @@ async def rank_candidates(
         candidate = candidates[index]
         score = (1 - _DENSE_WEIGHT) * overlaps[index] + _DENSE_WEIGHT * max(0.0, similarity)
         score *= 1 - _RANK_WEIGHT * min(1.0, candidate.position / MAX_PASSAGES)
+        is_asked_for = not candidate.quotable.rank and question.is_asked_by(candidate.quotable.heading)
+        score += _ANSWER_BONUS if is_asked_for else 0.0
         if candidate.is_prose:
             score += _CODE_BONUS if question.wants_code and candidate.quotable.code else 0.0
         elif not question.names_code:
@@ -229,7 +246,7 @@ async def rank_candidates(
         prose = candidate.quotable.text
         if prose and bool(count_cjk(prose)) != bool(count_cjk(question.text)):
             score *= _FOREIGN_FACTOR
-        quotes.append(ScoredQuote(candidate, score, tokens[index], similarity))
+        quotes.append(ScoredQuote(candidate, score, tokens[index], similarity, is_asked_for))
     return sorted(quotes, key=lambda quote: -quote.score)
 
 

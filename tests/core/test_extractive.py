@@ -102,6 +102,14 @@ async def test_the_best_passage_comes_first_and_nothing_twice() -> None:
     assert quotes.index("[p1]") < quotes.index("[p3]")
 
 
+async def test_what_stands_below_the_question_itself_comes_first() -> None:
+    pages = (
+        "# storeToRefs\n\nCreates refs of a store: what the store is, and what a store has.",
+        "# Start\n\n## What is a Store?\n\nAn entity that holds state and is bound to no component.",
+    )
+    assert (await quote("what is a store", *pages)).startswith("> An entity that holds state")
+
+
 async def test_the_language_of_the_question_comes_before_another() -> None:
     pages = ("Set `LIMIT` to change how large uploads may be.", "用 `LIMIT` 设置上传的限制，单位是兆字节。")
     quotes = await quote("LIMIT 怎么用？", *pages)
