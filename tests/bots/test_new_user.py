@@ -83,10 +83,11 @@ def test_the_command_line_speaks_of_itself(deployment: Deployment) -> None:
 
 
 def test_init_tells_of_all_that_it_writes(deployment: Deployment) -> None:
-    result = deployment.call("init", str(deployment.folder / "new" / "kimas.yaml"))
+    file = deployment.folder / "new" / "kimas.yaml"
+    result = deployment.call("init", str(file))
     assert "beside it a schema for editors" in result.output
     assert (deployment.folder / "new" / SCHEMA_NAME).exists()
-    assert "`kimas check --live`" in result.output
+    assert f"`kimas --config {file} check --live`" in result.output
 
 
 def test_every_command_is_in_the_contract() -> None:
