@@ -38,6 +38,12 @@ VERDICT = [
 ]
 
 
+def make_deployment(folder: Path, judge: LanguageModelPeer) -> Deployment:
+    """Return a deployment with a judge and no other model."""
+    models = {"judge": {"base_url": judge.base_url, "model": "judge"}}
+    return Deployment(folder, {"models": models, "knowledge": {"search": {"rerank": "none"}}})
+
+
 def test_verdicts_become_figures() -> None:
     verdicts = parse_sentences({"sentences": VERDICT}, REPLY, SENTENCES)
     assert verdicts is not None
@@ -98,8 +104,7 @@ async def test_whole_answers_are_judged_with_their_passages(tmp_path: Path, monk
         return json.dumps({"sentences": [_sentence(n, faithful="yes", citations=[1]) for n in range(1, count + 1)]})
 
     async with LanguageModelPeer(reply=judge_reply) as peer:
-        judge = {"base_url": peer.base_url, "model": "judge"}
-        deployment = Deployment(tmp_path, {"models": {"judge": judge}, "knowledge": {"search": {"rerank": "none"}}})
+        deployment = make_deployment(tmp_path, peer)
         arguments = ("eval", "answers", str(data), "--corpus", str(corpus), "--judge")
         result = await asyncio.to_thread(deployment.json, *arguments)
         table = (await asyncio.to_thread(deployment.call, *arguments)).stdout
@@ -130,8 +135,7 @@ async def test_a_judge_that_fails_loses_no_answer(tmp_path: Path) -> None:
         return json.dumps({"sentences": [_sentence(n, faithful="yes", citations=[1]) for n in range(1, count + 1)]})
 
     async with LanguageModelPeer(reply=judge_reply) as peer:
-        judge = {"base_url": peer.base_url, "model": "judge"}
-        deployment = Deployment(tmp_path, {"models": {"judge": judge}, "knowledge": {"search": {"rerank": "none"}}})
+        deployment = make_deployment(tmp_path, peer)
         arguments = ("eval", "answers", str(data), "--corpus", str(corpus), "--judge")
         partly = await asyncio.to_thread(lambda: deployment.call(*arguments, "--json", code=69))
         failed = await asyncio.to_thread(lambda: deployment.call(*arguments, code=69))
@@ -153,8 +157,7 @@ async def test_a_judge_that_replies_nonsense_is_shown(tmp_path: Path) -> None:
     corpus.write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS), "utf-8")
     data.write_text('{"id": "a", "question": "How do I install Rocket?"}\n', "utf-8")
     async with LanguageModelPeer(reply="Looks \x1b[31mgood to me.") as peer:
-        judge = {"base_url": peer.base_url, "model": "judge"}
-        deployment = Deployment(tmp_path, {"models": {"judge": judge}, "knowledge": {"search": {"rerank": "none"}}})
+        deployment = make_deployment(tmp_path, peer)
         arguments = ("eval", "answers", str(data), "--corpus", str(corpus), "--judge")
         result = await asyncio.to_thread(lambda: deployment.call(*arguments, "--json", code=69))
         table = (await asyncio.to_thread(lambda: deployment.call(*arguments, code=69))).stdout

@@ -6,7 +6,8 @@ import asyncio
 import json
 import os
 import pty
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from core.types.replies import Trace
 from tests.core.ratings import rate
 from tests.deployment import README, Deployment
 from tests.peers.language_model import LanguageModelPeer
-from tests.terminal import open_kimas
+from tests.terminal import Terminal, open_kimas
 
 KEY = ConversationKey("telegram", "-1007")
 CHAT = "telegram:-1007"
@@ -158,11 +159,18 @@ async def test_somebody_accepts_lines_at_a_terminal(deployment: Deployment, tmp_
     assert proposal["question"] == "Which fuel is best?", "what was refused is not proposed again"
 
 
-async def test_control_c_at_a_question_keeps_what_was_accepted(deployment: Deployment, tmp_path: Path) -> None:
+@asynccontextmanager
+async def _asking(deployment: Deployment, data: Path) -> AsyncIterator[Terminal]:
+    """Run the command at a terminal, where it proposes questions of a filled journal for a file."""
     await _fill(deployment)
-    data = tmp_path / "questions.jsonl"
     arguments = deployment.arguments("eval", "make", "questions", str(data), "--chat", CHAT)
-    async with open_kimas(arguments, tmp_path) as user:
+    async with open_kimas(arguments, data.parent) as user:
+        yield user
+
+
+async def test_control_c_at_a_question_keeps_what_was_accepted(deployment: Deployment, tmp_path: Path) -> None:
+    data = tmp_path / "questions.jsonl"
+    async with _asking(deployment, data) as user:
         await user.answer("y: accept", "y")
         await user.interrupt("y: accept")
         assert await user.end() == 130
@@ -172,10 +180,8 @@ async def test_control_c_at_a_question_keeps_what_was_accepted(deployment: Deplo
 
 
 async def test_the_end_of_the_input_stops_at_every_question(deployment: Deployment, tmp_path: Path) -> None:
-    await _fill(deployment)
     data = tmp_path / "questions.jsonl"
-    arguments = deployment.arguments("eval", "make", "questions", str(data), "--chat", CHAT)
-    async with open_kimas(arguments, tmp_path) as user:
+    async with _asking(deployment, data) as user:
         await user.answer("y: accept", "e")
         await user.read("Question (")
         user.type(b"\x04")
