@@ -126,14 +126,14 @@ _add_command(
 _add_command(
     main,
     "cli.ask:ingest",
-    "Refresh knowledge: all sources, or the named ones.",
-    click.option("--rebuild", is_flag=True, help="Empty the store first: for another embedder or a damaged store."),
+    "Read what is new in all sources, or in the named ones.",
+    click.option("--rebuild", is_flag=True, help="Empty the store first: for a new embedding model or a damaged store."),
     click.argument("names", metavar="[SOURCES]...", nargs=-1),
 )
 _add_command(
     main,
     "cli.check:run_check",
-    "Validate the configuration, credentials and reachability.",
+    "Check the configuration and its secrets.",
     click.option("--live", is_flag=True, help="Also contact sources, models and platforms."),
     name="check",
     unused_sections=(),
@@ -182,7 +182,7 @@ def run_daemon(files: tuple[Path, ...], overrides: tuple[str, ...], **options: A
 
 @main.group()
 def store() -> None:
-    """Work on the whole passage store."""
+    """Copy the passages between stores."""
 
 
 _add_command(
@@ -198,7 +198,7 @@ _add_command(
 
 @main.group()
 def journal() -> None:
-    """Work on the whole journal."""
+    """Copy the journal, or erase a person from it."""
 
 
 _add_command(
@@ -298,7 +298,7 @@ _add_command(
 
 @main.group("eval")
 def evaluate() -> None:
-    """Measure parts of the pipeline on labelled data (JSON Lines)."""
+    """Measure how well KIMAs does on labelled data (JSON Lines)."""
 
 
 def _add_measurement(
