@@ -127,13 +127,13 @@ _add_command(
     main,
     "cli.ask:ingest",
     "Read what is new in all sources, or in the named ones.",
-    click.option("--rebuild", is_flag=True, help="Empty the store first: for a new embedding model or a damaged store."),
+    click.option("--rebuild", is_flag=True, help="Empty the store first: for a new embedding model or a broken store."),
     click.argument("names", metavar="[SOURCES]...", nargs=-1),
 )
 _add_command(
     main,
     "cli.check:run_check",
-    "Check the configuration and its secrets.",
+    "Check the configuration, its secrets and its sources.",
     click.option("--live", is_flag=True, help="Also contact sources, models and platforms."),
     name="check",
     unused_sections=(),
