@@ -266,11 +266,16 @@ async def _refresh_requested(app: App, settings: Settings) -> None:
 
 
 def _read_line(out: Console) -> str | None:
-    """Return the next line, or None at the end and after Ctrl-C. Reading blocks the event loop."""
+    """Return the next line, or None at the end and after Ctrl-C. Reading blocks the event loop.
+
+    Only a person at a terminal is shown a prompt: answers to lines from a file or a pipe stand alone.
+    """
+    is_terminal = sys.stdin.isatty()
     try:
         with interruptible():
-            line = str(out.input("[bold]> [/]")).strip()
+            line = str(out.input("[bold]> [/]" if is_terminal else "")).strip()
     except (EOFError, KeyboardInterrupt):
-        out.print()
+        if is_terminal:
+            out.print()
         return None
     return None if line.lower() in EXIT_WORDS else line

@@ -178,6 +178,15 @@ async def test_control_c_at_the_prompt_of_a_chat_ends_it_as_the_end_of_the_input
         assert "Traceback" not in user.output
 
 
+def test_lines_from_a_pipe_are_answered_without_a_prompt(deployment: Deployment) -> None:
+    lines = deployment.call("chat", stdin="How do I install Rocket?\n\n/good\n").stdout.splitlines()
+    # The answer is a quotation.
+    assert [line for line in lines if line.startswith(">")] == [
+        "> Install Rocket with `pip install rocket`. It needs Python 3.11 or newer. [1]"
+    ]
+    assert lines[-1].startswith("Thank you")
+
+
 def test_the_log_is_printed_above_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", str(COLUMNS))
