@@ -239,9 +239,11 @@ async def chat(settings: Settings, *, is_trial: bool = False) -> int:
 
             out.print(_format_welcome(settings), style="dim", markup=False)
             # Reading a line blocks the loop, but not the thread that loads while somebody types.
-            tasks.create_task(app.warm_up())
+            warm_up = tasks.create_task(app.warm_up())
             await asyncio.sleep(WARM_UP_START_S)
             await conversation.adapter.listen(receive)
+            # Who leaves does not wait for what only a question would have needed.
+            warm_up.cancel()
     return 0
 
 

@@ -25,6 +25,7 @@ from rich.console import Console
 from bots.cli.console import Finding, print_findings, print_passages, print_reports
 from bots.common.terminal import make_console, step_progress
 from bots.console.render import ConsoleSink
+from bots.daemon.bootstrap import App
 from core.observability.logs import configure_logs, get_logger
 from core.settings.messaging import LogSettings
 from core.types import Citation, Passage, Reply
@@ -185,6 +186,18 @@ def test_lines_from_a_pipe_are_answered_without_a_prompt(deployment: Deployment)
         "> Install Rocket with `pip install rocket`. It needs Python 3.11 or newer. [1]"
     ]
     assert lines[-1].startswith("Thank you")
+
+
+def test_who_leaves_does_not_wait_for_what_is_still_loading(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def load_for_long(_app: App) -> None:
+        await asyncio.sleep(20)
+
+    monkeypatch.setattr(App, "warm_up", load_for_long)
+    start = time.monotonic()
+    deployment.call("chat", stdin="exit\n")
+    assert time.monotonic() - start < 15
 
 
 def test_the_log_is_printed_above_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
