@@ -143,6 +143,17 @@ def write_config(path: Path, answers: Answers) -> None:
         raise
 
 
+def check_api_url(api_url: str, *, is_asking: bool) -> None:
+    """Raise click's `UsageError` for what is no address, and where no question says whose address it is."""
+    if api_url and not api_url.startswith(("http://", "https://")):
+        raise click.UsageError(f"--api-url {api_url} is no address: it begins with http:// or https://")
+    if api_url and not is_asking:
+        raise click.UsageError(
+            "--api-url belongs to the platform that the questions ask for, and nothing is asked here: write api_url "
+            "into the platform's section of the file instead"
+        )
+
+
 def check_is_new(file: Path) -> None:
     """Raise `UsageError` for a file that exists, and for a folder."""
     if file.is_dir():

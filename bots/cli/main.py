@@ -164,7 +164,9 @@ def init(path: Path, non_interactive: bool, api_url: str) -> None:
     In a terminal it asks questions and checks each answer at once; elsewhere it writes a template.
     """
     is_terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty())
-    if is_terminal and not non_interactive:
+    is_asking = is_terminal and not non_interactive
+    import_by_path("cli.init_template:check_api_url")(api_url, is_asking=is_asking)
+    if is_asking:
         answers = import_by_path("cli.init_wizard:ask_all")(path, api_url)
     else:
         answers = import_by_path("cli.init_template:Answers")()

@@ -195,6 +195,16 @@ async def test_without_a_terminal_or_on_request_nothing_is_asked(folder: Path) -
     assert not (folder / "asked.env").exists()
 
 
+async def test_an_address_of_the_api_is_one_and_belongs_to_a_platform(folder: Path) -> None:
+    async with init(folder, "--api-url", "ftp://x") as user:
+        assert await user.end() == 2
+    assert "--api-url ftp://x is no address: it begins with http:// or https://" in user.output
+    async with init(folder, "--non-interactive", "--api-url", "http://x") as user:
+        assert await user.end() == 2
+    assert "write api_url into" in " ".join(user.output.split())
+    assert list(folder.iterdir()) == [folder / "docs"]
+
+
 def test_the_file_of_secrets_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
