@@ -32,6 +32,14 @@ _RESOLVERS = (
         list("-+.0123456789"),
     ),
 )
+# The beginnings of what the parser says, and what is nearly always meant.
+_HINTS = {
+    "mapping values are not allowed": 'a value with ": " in it needs quotes (or this line is indented too far)',
+    "found character that cannot start any token": "a value that begins with this character needs quotes",
+    "did not find expected alphabetic or numeric character": "a value that begins with * or & needs quotes",
+    "expected alphabetic or numeric character": "a value that begins with * or & needs quotes",
+    "found undefined alias": "a value that begins with * needs quotes",
+}
 
 
 class YamlFileError(ValueError):
@@ -197,7 +205,8 @@ class _Builder:
 
 def _format_problem(error: yaml.MarkedYAMLError) -> str:
     parts = [part for part in (error.problem, error.context) if part]
-    return _join_lines("not valid YAML: " + ", ".join(parts))
+    hints = [f"; {hint}" for beginning, hint in _HINTS.items() if (error.problem or "").startswith(beginning)]
+    return _join_lines("not valid YAML: " + ", ".join(parts) + "".join(hints))
 
 
 def _join_lines(text: str) -> str:
