@@ -51,7 +51,7 @@ from core.settings.limits import (
     DAILY_LIMITS,
 )
 from core.settings.loader import get_secret_values
-from core.text.formatting import pluralize
+from core.text.formatting import pluralize, strip_source_prefix
 from core.types import Question
 from knowledge.embedding.fastembed_models import unusable_reason
 from knowledge.embedding.local import choose_runtime, find_package_dir, get_model_dir
@@ -170,7 +170,7 @@ async def _check_source(name: str, source: SourceSettings, data_dir: Path) -> Fi
     try:
         return Finding("ok", subject, await _describe_source(name, source, data_dir))
     except SourceError as error:
-        return Finding("error", subject, str(error))
+        return Finding("error", subject, strip_source_prefix(name, str(error)))
     except OSError as error:
         path = getattr(source, "path", "")
         return Finding("error", subject, f"{error.filename or path}: {error.strerror or error}")

@@ -15,7 +15,7 @@ from bots.common.terminal import format_table
 from core.observability.logs import make_redactor
 from core.settings import KnowledgeSettings, Settings
 from core.settings.loader import get_secret_values
-from core.text.formatting import strip_control_characters
+from core.text.formatting import strip_control_characters, strip_source_prefix
 from core.types import Passage
 
 if TYPE_CHECKING:
@@ -40,11 +40,6 @@ class Finding:
     level: Level
     subject: str
     text: str
-
-
-def strip_source_prefix(source: str, reason: str) -> str:
-    """Return why a source failed, without the source's name in front."""
-    return reason.removeprefix(f"source {source}: ")
 
 
 def print_refresh_result(console: Console, reports: Sequence[SyncReport], failures: Mapping[str, str]) -> None:

@@ -38,6 +38,7 @@ from core.settings import (
     WeaviateSettings,
     WebsiteSource,
 )
+from core.text.formatting import strip_source_prefix
 from core.types import Passage
 from knowledge.live import open_live_source
 from knowledge.ports import Source
@@ -82,7 +83,8 @@ async def run_probe(probe: Probe, timeout_s: float) -> list[Finding]:
     except TimeoutError:
         return [Finding("error", probe.subject, f"no answer within {timeout_s:g} s")]
     except Exception as error:  # Any error.
-        return [Finding("error", probe.subject, str(error) or type(error).__name__)]
+        source = probe.subject.removeprefix("sources.")
+        return [Finding("error", probe.subject, strip_source_prefix(source, str(error)) or type(error).__name__)]
     if isinstance(result, str):
         return [Finding("ok", probe.subject, result)]
     prefix = IDENTITY_PREFIXES[probe.subject.rpartition(".")[2]]

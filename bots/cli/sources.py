@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from bots.cli.console import make_table, strip_source_prefix
+from bots.cli.console import make_table
 from bots.common.open_storage import open_database, open_existing_database
 from bots.common.terminal import make_console, print_json
 from bots.console.convert import OWNER_ID, TERMINAL_KEY
@@ -59,7 +59,7 @@ async def sources(settings: Settings, *, as_json: bool) -> int:
     redact = make_redactor(get_secret_values(settings))
     for state in states.values():
         if state.error:
-            message = redact(f"{state.name} failed: {strip_source_prefix(state.name, state.error)}")
+            message = redact(f"{state.name} failed: {state.error}")
             out.print(strip_control_characters(message), style="red", markup=False, soft_wrap=True)
         for line in _describe_unreadable(state):
             out.print(strip_control_characters(redact(line)), style="yellow", markup=False, soft_wrap=True)

@@ -33,6 +33,15 @@ def replace_lone_surrogates(text: str) -> str:
     return text
 
 
+def strip_source_prefix(source: str, reason: str) -> str:
+    """Return why a source failed, without the source's name in front: for who has named it already.
+
+    >>> strip_source_prefix("docs", "source docs: nothing is there")
+    'nothing is there'
+    """
+    return reason.removeprefix(f"source {source}: ")
+
+
 def format_code(text: str, max_chars: int = MAX_CODE_CHARS, texts: Messages = ENGLISH) -> str:
     """Return a text as inline code on one line, cut to a length: it can contain no markup and no mention.
 

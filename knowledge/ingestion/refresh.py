@@ -17,6 +17,7 @@ from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
 from core.settings import FaqSource, JournalSettings, LinkedSource, SourceSettings
 from core.settings.audience import Audiences
+from core.text.formatting import strip_source_prefix
 from knowledge.ingestion.schedule import LANGUAGES, UNREADABLE, index_fingerprint, stored_sources
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, refresh
 from knowledge.parsing.parser import Parser, ThreadParser
@@ -108,7 +109,7 @@ async def refresh_source(
                 await context.refresh_states.mark_aborted(name)
             raise
         except Exception as error:
-            await _record_failure(context, name, str(error) or type(error).__name__)
+            await _record_failure(context, name, strip_source_prefix(name, str(error)) or type(error).__name__)
             raise
         await _record_success(context, report)
     return report

@@ -47,6 +47,17 @@ async def find_finding(
     return findings[-1]
 
 
+async def test_a_source_is_named_once(tmp_path: Path) -> None:
+    sources = {
+        "docs": {"kind": "files", "path": tmp_path / "docs"},
+        "code": {"kind": "git", "url": f"file://{tmp_path}/code"},
+    }
+    configuration = settings(tmp_path, sources=sources)
+    assert (await find_finding(configuration, "sources.docs")).text.startswith(f"{tmp_path}/docs does not exist")
+    finding = await find_finding(configuration, "sources.code", is_live=True)
+    assert finding.text.startswith(f"file://{tmp_path}/code cannot be reached")
+
+
 async def test_everything_in_order(tmp_path: Path, repository: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("# A\n", "utf-8")

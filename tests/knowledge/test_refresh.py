@@ -150,6 +150,8 @@ async def test_the_record_tells_success_failure_and_what_was_broken_off(
         await refresh_source(work, "fruit")
     assert "***" in (await record.get_state("fruit")).error
     assert str(tmp_path) not in (await record.get_state("fruit")).error
+    # Whoever shows the record names the source already.
+    assert "source fruit" not in (await record.get_state("fruit")).error
 
     (tmp_path / "elsewhere").rename(tmp_path / "a")
     embedder.broken, embedder.delay = False, 30

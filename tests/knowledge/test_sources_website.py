@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import time
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from aiohttp import web as server
 from core.errors import SourceError
 from core.settings import WebsiteSource
 from knowledge.ports import Listing
+from knowledge.sources.common import state_files
 from knowledge.sources.website.crawl_state import MAX_CONSECUTIVE_FAILURES, CrawlState
 from knowledge.sources.website.source import Website
 from tests.peers.web import Page, WebPeer
@@ -65,6 +67,17 @@ async def test_pages_are_found_by_their_links(web: WebPeer, tmp_path: Path) -> N
     assert "About Guide." in guide.text
     assert "evil" not in guide.text
     assert "Imprint" not in guide.text
+
+
+async def test_a_record_that_cannot_be_written_names_the_source_once(
+    web: WebPeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_path: Path, _text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(state_files, "write_atomically", fail)
+    with pytest.raises(SourceError, match=r"^source site: /\S+ cannot be written: No space left on device$"):
+        await site(web, tmp_path).listing()
 
 
 async def test_links_are_followed_so_far(web: WebPeer, tmp_path: Path) -> None:

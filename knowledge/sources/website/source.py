@@ -17,6 +17,7 @@ from urllib.robotparser import RobotFileParser
 
 from core.errors import SourceError
 from core.settings import WebsiteSource
+from core.text.formatting import strip_source_prefix
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
@@ -74,9 +75,11 @@ class Website:
             pages = {**unvisited_pages, **crawl.found_pages}
             self._require_pages(pages, crawl)
         except SourceError as error:
+            # A record that cannot be written names the source, too.
+            reason = strip_source_prefix(self.name, str(error))
             if not known_pages:
-                raise SourceError(f"source {self.name}: {error}") from error
-            return Listing(_fingerprints(known_pages), stale=str(error))
+                raise SourceError(f"source {self.name}: {reason}") from error
+            return Listing(_fingerprints(known_pages), stale=reason)
         await asyncio.to_thread(self._store.save_pages, pages)
         return Listing(
             _fingerprints(pages),
