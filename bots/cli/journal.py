@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from bots.common.open_storage import open_existing_database
 from bots.common.terminal import confirm, make_console, print_json
+from bots.console.convert import PLATFORM
 from core.errors import UsageError
 from core.runtime.locks import daemon_lock, make_data_dir
 from core.settings import JournalSettings, Settings
@@ -15,6 +16,9 @@ from core.text.formatting import pluralize, today
 
 if TYPE_CHECKING:
     from core.storage.erasure import PersonalRecords
+
+# The names in a simulated group may be those of people.
+KEPT_GROUPS = "a group that `kimas chat --group --keep FOLDER` keeps is no part of the journal: delete FOLDER/group.db"
 
 JournalKind = Literal["postgresql", "sqlite"]
 
@@ -83,6 +87,8 @@ async def forget(settings: Settings, user: str, *, is_confirmed: bool, as_json: 
     else:
         names = f"; it has messages of {', '.join(platforms)}" if platforms and platform not in platforms else ""
         out.print(f"the journal has no messages of {user}{names}", markup=False)
+    if platform == PLATFORM:
+        out.print(KEPT_GROUPS, markup=False)
     if records.pending_count:
         waiting = pluralize(records.pending_count, "message")
         out.print(f"not yet answered, and still there: {waiting}; run this again later", markup=False)

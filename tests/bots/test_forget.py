@@ -86,6 +86,12 @@ def test_a_platform_that_is_not_there_is_no_success_in_silence(deployment: Deplo
     assert "the journal has no messages of telegramm:7; it has messages of telegram" in output
 
 
+def test_a_group_that_was_kept_elsewhere_is_named(deployment: Deployment) -> None:
+    record_messages(deployment)
+    assert "delete FOLDER/group.db" in deployment.call("journal", "forget", "console:ben").output
+    assert "group.db" not in deployment.call("journal", "forget", "telegram:7").output
+
+
 def test_the_report_is_json(deployment: Deployment) -> None:
     record_messages(deployment)
     output = deployment.call("journal", "forget", "telegram:8", "--json").output
