@@ -90,9 +90,21 @@ def test_retrieval_on_a_corpus(deployment: Deployment, corpus: str, tmp_path: Pa
     lines = deployment.call("eval", "retrieval", data, "--corpus", corpus).stdout.splitlines()
     assert lines[0].startswith("18 cases")
     assert lines[1].startswith("1 relevant document is not in the knowledge: nothing can find it")
-    assert lines[2].split("  ")[-1].strip() == "rule (1 changed)"
-    assert [line.split()[0] for line in lines[3:11]] == list(raw["measures"])
+    assert lines[1].endswith("Not there: unicorn.md")
+    assert lines[2].startswith("`kimas search` shows how documents are named")
+    assert lines[3].split("  ")[-1].strip() == "rule (1 changed)"
+    assert [line.split()[0] for line in lines[4:12]] == list(raw["measures"])
     assert lines[-1].startswith("rule against raw: nDCG@10 +0.0")
+
+
+def test_a_document_that_is_named_wrong_is_told_with_its_name(
+    deployment: Deployment, corpus: str, tmp_path: Path
+) -> None:
+    cases = [{"id": str(number), "question": "Where is the heron?", "relevant": ["hern.md"]} for number in range(2)]
+    data = write(tmp_path / "data.jsonl", cases)
+    lines = deployment.call("eval", "retrieval", data, "--corpus", corpus).stdout.splitlines()
+    assert lines[1].startswith("2 relevant documents are not in the knowledge")
+    assert lines[1].endswith("Not there: hern.md (there is heron.md)")
 
 
 def test_routing_on_a_corpus_with_a_fit_that_can_be_pasted(deployment: Deployment, corpus: str, tmp_path: Path) -> None:
