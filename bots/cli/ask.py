@@ -34,13 +34,17 @@ from core.text.formatting import strip_control_characters
 from core.types import AgentScore, Passage, Question, Reply
 from knowledge.embedding import get_known_languages
 from knowledge.ingestion.refresh import RefreshResult
+from knowledge.ingestion.schedule import stored_sources
 from knowledge.retrieval.score_explanation import explain_passages, explain_routing
+from knowledge.stores import NO_SOURCES, require_ingested
 
 
 async def ask(settings: Settings, question: str, *, as_json: bool, is_trial: bool = False) -> int:
     """Answer one question; `-` reads it from standard input. A trial reads its source first."""
     if question == "-":
         question = sys.stdin.read()
+    if not is_trial:
+        await require_ingested(settings)
     async with open_app(settings) as app:
         if is_trial:
             await read_source(app)
@@ -74,6 +78,7 @@ async def search(
     """
     if not query.strip():
         raise UsageError("the query is empty")
+    await require_ingested(settings)
     async with open_app(settings.without_models(), with_answers=False) as app:
         require_knowledge(app)
         result = await _search(app, query, agent, top_k, explain=explain)
@@ -122,7 +127,9 @@ async def _search_agents(
 async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_json: bool) -> int:
     """Refresh sources. The exit code is 1 when one of them failed; the others are refreshed nevertheless."""
     if not settings.sources:
-        raise UsageError("no sources are configured: docs/sources.md says how to add one")
+        raise UsageError(NO_SOURCES)
+    # Before a model is loaded: are they sources?
+    stored_sources(settings.sources, names)
     out = make_console(stderr=as_json)
     async with open_app(settings.without_models(), with_answers=False, rebuild=rebuild) as app:
         with nullcontext() if as_json else ingest_progress(out) as progress:

@@ -47,6 +47,7 @@ from core.storage.engine import Database
 from core.storage.feedback import FeedbackRepository, JournaledAnswer, Rating
 from core.storage.messages import Journal
 from core.types import Message, Question, Reply, Turn
+from knowledge.stores import require_ingested
 
 if TYPE_CHECKING:
     from core.messaging.commands.context import CommandRequest
@@ -224,6 +225,8 @@ def _to_terminal_settings(settings: Settings) -> Settings:
 async def chat(settings: Settings, *, is_trial: bool = False) -> int:
     """Hold a conversation in the terminal until its end of input. A trial reads its source first."""
     out = make_console()
+    if not is_trial:
+        await require_ingested(settings)
     async with open_app(settings) as app, task_group() as tasks:
         if is_trial:
             await read_source(app)

@@ -54,7 +54,7 @@ from core.settings.loader import get_secret_values
 from core.text.formatting import pluralize, strip_source_prefix
 from core.types import Question
 from knowledge.embedding.fastembed_models import unusable_reason
-from knowledge.embedding.local import choose_runtime, find_package_dir, get_model_dir
+from knowledge.embedding.local import choose_runtime, find_package_dir, get_model_dir, get_shared_dir
 from knowledge.live import open_live_source
 from knowledge.sources.factory import open_source
 from knowledge.sources.forge.source import ForgeProject
@@ -284,7 +284,8 @@ def _check_embedding(settings: Settings) -> Finding:
         is_there = (folder / "model.safetensors").is_file()
         text = f"built-in MiniLM from {folder}" if is_there else f"{folder} holds no model.safetensors"
         return Finding("ok" if is_there else "error", subject, text)
-    is_cached = get_model_dir(settings.data_dir / "models", choose_runtime()).is_dir()
+    model_dir = get_model_dir(settings.data_dir / "models", choose_runtime())
+    is_cached = model_dir.is_dir() or get_shared_dir(model_dir).is_dir()
     return Finding("ok", subject, "built-in MiniLM" + ("" if is_cached else ", fetched on first use (91 MB, once)"))
 
 

@@ -33,6 +33,7 @@ from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.messages import Journal
 from core.types import Message, SkipReason, SourceState, skip
+from knowledge.stores import require_ingested
 
 # How long the next line waits for the reply to this one: lines from a file come faster than anybody types.
 REPLY_WAIT_S = 2.0
@@ -54,9 +55,9 @@ EDITED, EDITED_LATE = "(edited)", "(too late: it is being answered, or settled a
 async def run_group_chat(settings: Settings, file_descriptor: int | None = None, folder: Path | None = None) -> int:
     """Simulate a group until the input (standard input or a file descriptor) ends; return 1 when answers are missing.
 
-    A `folder` keeps the journal, and the next run continues from it. Raises `StoreError`, and
-    `StoreLocked` while another process uses the folder.
+    A `folder` keeps the journal; the next run continues from it. Raises `StoreError`, `StoreLocked` while it is used.
     """
+    await require_ingested(settings)
     settings, out = with_terminal_owner(settings), make_console()
     async with AsyncExitStack() as stack:
         data_dir = _open_data_dir(folder, stack)

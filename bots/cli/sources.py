@@ -19,6 +19,7 @@ from core.settings.loader import get_secret_values
 from core.text.formatting import strip_control_characters
 from core.types import SourceState
 from knowledge.ingestion.schedule import source_states, stored_sources
+from knowledge.stores import NO_SOURCES
 
 if TYPE_CHECKING:
     from core.storage.engine import Database
@@ -40,7 +41,7 @@ async def sources(settings: Settings, *, as_json: bool) -> int:
         return 0
     out = make_console()
     if not settings.sources:
-        out.print("no sources are configured: docs/sources.md says how to add one")
+        out.print(NO_SOURCES)
         return 0
     show_last_try = any(state.error for state in states.values())
     last_try_heading = ["last try"] if show_last_try else []

@@ -42,7 +42,7 @@ from knowledge.ports import Embedder, Store
 from knowledge.reranking.rerankers import make_reranker
 from knowledge.retrieval.expiry_filter import ExpiryFilteringStore, SourceVersions
 from knowledge.retrieval.library import KnowledgeLibrary
-from knowledge.stores import open_store
+from knowledge.stores import NOTHING_INGESTED, open_store
 
 if TYPE_CHECKING:
     from bots.daemon.alerts import Alerts
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
 # conversations at once, an answer took 31 ms of processor time instead of 41, and the longest stall was shorter by a
 # third.
 THREAD_SWITCH_INTERVAL_S = 0.001
-NOTHING_INGESTED = "nothing has been ingested yet: run `kimas ingest` first"
 
 
 @dataclass(frozen=True, slots=True)

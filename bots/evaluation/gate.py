@@ -13,7 +13,7 @@ from typing import Any
 
 from bots.common.open_storage import has_database, open_database, open_existing_database
 from bots.common.terminal import make_console, print_json
-from bots.daemon.bootstrap import NOTHING_INGESTED, make_live_settings, open_app
+from bots.daemon.bootstrap import make_live_settings, open_app, require_knowledge
 from bots.evaluation.charts import INTERVALS_NOTE, Chart, Point, Series, check_plot, save_charts
 from bots.evaluation.datasets import RecordReader, Split, read_cases
 from bots.evaluation.gate_fitting import GateEvaluation, evaluate_gate
@@ -33,6 +33,7 @@ from core.messaging.gate.second_opinion import is_in_doubt
 from core.settings import Settings
 from core.text.formatting import pluralize, strip_control_characters
 from core.types import ConversationKey, Message
+from knowledge.stores import require_ingested
 
 GATE_CASE_FORMAT = '{"id", "text", "should_answer": true or false} (docs/groups.md)'
 # Where `--fit` writes its model, in the data directory.
@@ -271,12 +272,12 @@ async def _calibrate_chat(settings: Settings, message: Message, *, apply: bool) 
     from core.messaging.commands.chat_commands import calibrate_for_chat, set_threshold
     from core.storage.overrides import get_chat_name
 
+    await require_ingested(settings)
     database = await open_database(settings)
     try:
         live = make_live_settings(settings, database)
         async with open_app(settings, database=database, live=live, with_answers=False) as app:
-            if app.library.is_empty:
-                raise UsageError(NOTHING_INGESTED)
+            require_knowledge(app)
             await live.load()
             current_threshold = live.threshold(get_chat_name(message))
             calibration = await calibrate_for_chat(database, message.key, app.deps.library, settings, current_threshold)

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from bots.common.terminal import ingest_progress, make_console
-from bots.daemon.bootstrap import NOTHING_INGESTED, App, open_app
+from bots.daemon.bootstrap import App, open_app, require_knowledge
 from bots.evaluation.datasets import (
     CORPUS_LINE_FORMAT,
     CorpusDocument,
@@ -17,10 +17,10 @@ from bots.evaluation.datasets import (
     read_corpus_document,
     with_corpus,
 )
-from core.errors import UsageError
 from core.runtime.locks import make_data_dir
 from core.settings import LiveSource, Settings
 from knowledge.embedding import open_embedder
+from knowledge.stores import require_ingested
 
 
 async def read_corpus_entries(corpus: Path | None) -> Sequence[CorpusDocument]:
@@ -35,9 +35,10 @@ async def open_knowledge(settings: Settings, corpus_entries: Sequence[CorpusDocu
     Raises `UsageError` where nothing was ingested, `StoreError`, `EmbeddingError`.
     """
     if not corpus_entries:
+        if settings.sources:
+            await require_ingested(settings)
         async with open_app(settings, with_answers=False) as app:
-            if app.library.is_empty:
-                raise UsageError(NOTHING_INGESTED)
+            require_knowledge(app)
             yield app
         return
     await asyncio.to_thread(make_data_dir, settings.data_dir)

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import importlib.util
 import math
+import os
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -76,6 +77,15 @@ def get_model_dir(cache_dir: Path, runtime: Runtime) -> Path:
     return cache_dir / f"{LOCAL_NAME}-{runtime.get_format()}"
 
 
+def get_shared_dir(model_dir: Path) -> Path:
+    """Return where this account keeps a model that was fetched for one data directory for the others.
+
+    Without a home that is the data directory itself.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return model_dir if cache.startswith("~") else Path(cache) / "kimas" / "models" / model_dir.name
+
+
 _LoadedModel: TypeAlias = "tuple[TokenEncoder, Tokenizer]"
 
 
@@ -94,8 +104,9 @@ class LocalEmbedder:
     ) -> LocalEmbedder:
         """Load the model from `cache_dir`; on first use convert it from `package_dir` or the installed package.
 
-        Without either its files are downloaded. Several processes may do that at the same time. `runtime` is the
-        fastest that is installed, unless another one is named. Raises `EmbeddingError`.
+        Without either it is copied from where another data directory left it, or its files are downloaded. Several
+        processes may do that at the same time. `runtime` is the fastest that is installed, unless another one is
+        named. Raises `EmbeddingError`.
         """
         runtime = runtime or choose_runtime()
         model_dir = get_model_dir(cache_dir, runtime)
@@ -104,11 +115,15 @@ class LocalEmbedder:
         with ThreadPoolExecutor(1, initializer=lower_thread_priority) as executor:
             run = partial(asyncio.get_running_loop().run_in_executor, executor)
             model = await run(_load_or_remove, model_dir, load)
+            source_dir = package_dir or find_package_dir()
+            if model is None and source_dir is None and await run(_copy_model, get_shared_dir(model_dir), model_dir):
+                model = await run(_load_or_remove, model_dir, load)
             if model is None:
-                if source_dir := package_dir or find_package_dir():
+                if source_dir:
                     await run(convert, source_dir)
                 else:
                     await _download_and_convert(model_dir, partial(run, convert))
+                    await run(_copy_model, model_dir, get_shared_dir(model_dir))
                 model = await run(load)
             return cls(*model, is_slow=runtime is numpy_model)
 
@@ -157,6 +172,18 @@ async def _download_and_convert(model_dir: Path, convert: Callable[[Path, str], 
         await convert(await download_model(download_dir, CHECKSUMS), DOWNLOAD_HINT)
     finally:
         shutil.rmtree(download_dir, ignore_errors=True)
+
+
+def _copy_model(origin: Path, target: Path) -> bool:
+    """Copy a converted model in one step, and return whether it is there now: nothing depends on it."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".copying-", dir=target.parent) as temp_dir:
+            shutil.copytree(origin, Path(temp_dir) / "model")
+            (Path(temp_dir) / "model").rename(target)
+    except OSError:
+        return target.is_dir()
+    return True
 
 
 def _load_converted(runtime: Runtime, model_dir: Path) -> _LoadedModel:

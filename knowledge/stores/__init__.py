@@ -6,10 +6,36 @@ import asyncio
 from pathlib import Path
 from typing import Literal
 
-from core.settings import StoreSettings
+from core.errors import UsageError
+from core.runtime.locks import make_data_dir
+from core.settings import LiveSource, Settings, StoreSettings
 from knowledge.ports import CopyableStore
 
 Provider = Literal["sqlite", "weaviate"]
+NO_SOURCES = "no sources are configured: docs/sources.md says how to add one"
+NOTHING_INGESTED = "nothing has been ingested yet: run `kimas ingest` first"
+
+
+async def require_ingested(settings: Settings) -> None:
+    """Raise `UsageError` where nothing can be known, as far as that shows before a model and the store are opened.
+
+    Raises `StoreError` for a data directory that cannot be used.
+    """
+    await asyncio.to_thread(make_data_dir, settings.data_dir)
+    if not settings.sources:
+        raise UsageError(NO_SOURCES)
+    is_elsewhere = settings.knowledge.store.provider == "weaviate"
+    has_live_source = any(isinstance(source, LiveSource) for source in settings.sources.values())
+    if not is_elsewhere and not has_live_source and not await asyncio.to_thread(_has_file, settings.data_dir):
+        raise UsageError(NOTHING_INGESTED)
+
+
+def _has_file(data_dir: Path) -> bool:
+    from knowledge.stores.lance_import import needs_import
+    from knowledge.stores.sqlite.store import FILE_NAME
+
+    folder = data_dir.expanduser() / "passages"
+    return (folder / FILE_NAME).exists() or needs_import(folder)
 
 
 async def open_store(

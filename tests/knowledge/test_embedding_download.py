@@ -45,6 +45,7 @@ def weights() -> Path:
 
 async def open_model(folder: Path, hub: str, **environment: str) -> tuple[int | None, str, str]:
     """Open the model in a process that knows a hub and has no package of the model."""
+    folder.mkdir(exist_ok=True)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-c", OPEN, str(folder / "models")),
@@ -70,6 +71,20 @@ async def test_the_model_is_fetched_from_a_hub(tmp_path: Path, weights: Path) ->
     installed = await LocalEmbedder.open(tmp_path / "other")
     np.testing.assert_allclose(json.loads(out), await installed.embed(["the same text"]), atol=1e-5)
     await installed.close()
+
+
+async def test_one_account_fetches_it_once_for_all_data_directories(tmp_path: Path, weights: Path) -> None:
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    async with ModelHubPeer(weights, REVISION) as hub:
+        code, out, err = await open_model(tmp_path / "first", hub.url, **cache)
+    assert code == 0, err
+    assert (await open_model(tmp_path / "second", NOWHERE, **cache))[:2] == (0, out)
+    # What was damaged there is fetched again.
+    [shared] = (tmp_path / "cache" / "kimas" / "models").iterdir()
+    (shared / "tokenizer.json").write_text("{")
+    async with ModelHubPeer(weights, REVISION) as hub:
+        assert (await open_model(tmp_path / "third", hub.url, **cache))[:2] == (0, out)
+        assert hub.paths
 
 
 async def test_what_is_not_the_model_is_refused(tmp_path: Path, weights: Path) -> None:
