@@ -23,9 +23,9 @@ SHIPPED = Path(__file__).with_name("model.json")
 _NAMED_FEATURES = 3
 # The meaning of each feature above and below its mean.
 _MEANINGS: Mapping[str, tuple[str, str]] = {
-    "match": ("the knowledge has much about it", "the knowledge has little about it"),
+    "match": ("it shares many words with the knowledge", "it shares few words with the knowledge"),
     "topic_words": ("it has words that the knowledge often uses", "it has few words that the knowledge often uses"),
-    "best_match": ("one passage matches well", "no passage matches well"),
+    "best_match": ("one passage has many of its words", "no passage has many of its words"),
     "match_share": ("several passages have its words", "few passages have its words"),
     "best_match_share": ("one passage has its words", "no passage has its words"),
     "known_words": ("the knowledge knows its words", "the knowledge does not know its words"),
