@@ -116,15 +116,15 @@ _ZH_PARTICLE = re.compile(
 _ZH_EDGES = "到能会要想请用从给将该也还都就才再又只很太更最那这我你他它没不有可以去来为个"
 
 
-_ZH_FUNCTION = re.compile("|".join(sorted(CHINESE_FUNCTION_WORDS.split(), key=len, reverse=True)))
-# 安装包, 联系人: with one of these characters after it, a verb begins a noun.
+def _any_of(words: str) -> str:
+    return "|".join(sorted(words.split(), key=len, reverse=True))
+
+
+_ZH_FUNCTION = re.compile(_any_of(CHINESE_FUNCTION_WORDS))
+# 安装包, 联系人: with one of these characters after it, a verb begins a noun. The words share one
+# look-ahead: with one each, the pattern takes 35 ms to compile.
 _ZH_NOUN_ENDINGS = "人器员者机码表单证费卡号率组页板库包权键项名量线站点"
-_ZH_EMPTY = re.compile(
-    "|".join(
-        word if word in CHINESE_FUNCTION_WORDS.split() else f"{word}(?![{_ZH_NOUN_ENDINGS}])"
-        for word in sorted(f"{CHINESE_FUNCTION_WORDS} {CHINESE_GENERIC_WORDS}".split(), key=len, reverse=True)
-    )
-)
+_ZH_EMPTY = re.compile(f"(?:{_any_of(CHINESE_GENERIC_WORDS)})(?![{_ZH_NOUN_ENDINGS}])|{_ZH_FUNCTION.pattern}")
 _ZH_PREDICATES = frozenset(CHINESE_PREDICATES.split())
 _ZH_OPENING = re.compile(
     r"^(?:那么?|然后|另外|所以|但是?|不过|好的?|嗯+|哦+|请问|而且|还有|对了|谢谢|明白了?|懂了)(?![个些样种里边他])"
