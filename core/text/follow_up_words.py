@@ -12,7 +12,7 @@ GENERIC_WORDS = """
     find finding first fix follow forbid free generate give good happen happened hard help impact implication
     important improve increase info information install interesting key kind large last late later layer learn
     least legal level limit link list long longer look lose main manage many matter maximum mean meaning member
-    mention method minimum mistake mode modern month most move much name necessary need new number objective
+    mention method minimum mistake mode modern month most move much name necessary need new number
     often ok okay old open opt option order other paid parameter part pay people person pick place point
     popular possible powerful prevent price pro problem process produce project provide purpose question quick
     quickly read reason receive recommend reduce relationship reliable remove replace require requirement reset

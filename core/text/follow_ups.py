@@ -8,7 +8,7 @@ nothing of its own ("Is there a limit?", 怎么关闭？). A question that names
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from core.text.follow_up_words import (
     CHINESE_FUNCTION_WORDS,
@@ -20,7 +20,7 @@ from core.text.keywords import content_words, extract_noun_phrases, strip_filler
 from core.text.tokens import CJK_CHARACTERS, HAN, count_cjk, stem
 from core.types import Turn
 
-MAX_CARRIED_TERMS = 8
+MAX_CARRIED_TERMS, MIN_CARRIED_WORDS = 8, 2
 MAX_QUESTION_CHARS = 400
 MAX_CONTINUATION_WORDS = 8
 # How many names an answer adds to a follow-up, and how far it is read for them.
@@ -234,7 +234,7 @@ def _is_chinese(text: str) -> bool:
 
 def _depends_in_english(text: str, full_text: str) -> bool:
     rest = _OPENING.sub("", text) or text
-    if _SWAP.search(rest) or _MORE.search(rest) or _has_open_pronoun(rest):
+    if _SWAP.search(rest) or _MORE.search(rest) or any(_find_open_pronouns(rest)):
         return True
     if _compares(_COMPARISON, rest):
         return False
@@ -258,8 +258,8 @@ def _compares(pattern: re.Pattern[str], text: str) -> bool:
     return match is not None and all(name.lower() not in _NO_NAMES for name in match.groups() if name)
 
 
-def _has_open_pronoun(text: str) -> bool:
-    """Return whether a pronoun refers to nothing in the text itself."""
+def _find_open_pronouns(text: str) -> Iterator[re.Match[str]]:
+    """Yield the pronouns that refer to nothing in the text itself."""
     for match in _PRONOUN.finditer(text):
         position = next(match.start(name) for name in match.groupdict() if match[name])
         if _EXPLETIVE.match(text[position:]):
@@ -268,8 +268,7 @@ def _has_open_pronoun(text: str) -> bool:
         ends = [] if match["bound"] else [end.start() for end in _CLAUSE_END.finditer(text_before)]
         antecedent_text = text_before if match["bound"] else text_before[: ends[-1]] if ends else ""
         if not _subject_words(antecedent_text):
-            return True
-    return False
+            yield match
 
 
 def _subject_words(text: str) -> list[str]:
@@ -331,10 +330,15 @@ def _split_chinese(text: str) -> list[str]:
 
 
 def _carried_terms(question: str, user_texts: Sequence[str]) -> list[str]:
-    """Return what a follow-up leaves out: the subject of the last question, which may be a follow-up itself."""
+    """Return what a follow-up leaves out: the subject of the last question, which may be a follow-up itself.
+
+    A last question that names hardly anything ("What do children pay?") goes on about the one before it. Historical
+    query expansion (Lin et al. 2020) adds all earlier subjects; in a chat, these are of other conversations as well.
+    """
     *earlier_texts, last_text = user_texts
-    terms = _subject_terms(last_text, with_predicate=_is_swap(question))
-    if earlier_texts and depends_on_history(last_text):
+    terms = _subject_terms(last_text, with_predicate=_is_swap(question) or _points_at_statement(question))
+    names_little = len(content_words(" ".join(terms))) < MIN_CARRIED_WORDS
+    if earlier_texts and (names_little or depends_on_history(last_text)):
         inherited_terms = _carried_terms(last_text, earlier_texts)
         terms = [*terms, *(term for term in inherited_terms if term not in terms)]
     return terms
@@ -354,10 +358,15 @@ def _is_swap(question: str) -> bool:
     if _is_chinese(text):
         return bool(_ZH_SWAP.search(text) or (re.search(r"呢\W*$", text) and not _ZH_QUESTION_WORD.search(text)))
     rest = _OPENING.sub("", text) or text
-    if _has_open_pronoun(rest):
+    if any(_find_open_pronouns(rest)):
         # "What about its port?" asks something else about the same subject.
         return False
     return bool(_SWAP.search(rest)) or not re.search(rf"\b{_AUXILIARY}\b", rest, re.I)
+
+
+def _points_at_statement(question: str) -> bool:
+    """Return whether a follow-up refers to all that the last question says ("that"), not to a thing in it ("it")."""
+    return any(match["this"] or match["that"] or match["last"] for match in _find_open_pronouns(_clean(question)))
 
 
 def _subject_terms(text: str, *, with_predicate: bool) -> list[str]:
@@ -365,9 +374,8 @@ def _subject_terms(text: str, *, with_predicate: bool) -> list[str]:
     text = _clean(text)
     if _is_chinese(text):
         return _chinese_terms(text, with_predicate=with_predicate)
-    verbs = {verb.lower() for match in _SUBJECTIVE.finditer(text) for verb in match.groups() if verb}
     words = [word for phrase in extract_noun_phrases(text) for word in phrase.split()]
-    subject_words = [word for word in words if stem(word.lower()) not in _GENERIC_STEMS and word.lower() not in verbs]
+    subject_words = [word for word in words if stem(word.lower()) not in _GENERIC_STEMS]
     return list(dict.fromkeys(words if with_predicate or not subject_words else subject_words))
 
 

@@ -87,6 +87,25 @@ def test_a_follow_up_to_a_follow_up_has_the_first_subject() -> None:
     assert {"记忆模块", "数据库"} <= set(expand_with_history("那怎么关闭？", history).split())
 
 
+@pytest.mark.parametrize(
+    ("earlier_questions", "question", "carried"),
+    [
+        (["How do I optimise two objectives?"], "Does it take long?", "optimise two objectives"),
+        (["Can I read options from a file?"], "Is it slow?", "file"),
+        (["Can I read options from a file?"], "Is there a way to do that at once?", "read options file"),
+        (["How do I renew a passport?", "What do children pay?"], "Is it refunded?", "children renew passport"),
+        (["How do I renew a passport?", "How do I pause a crawl?"], "Is it refunded?", "pause crawl"),
+    ],
+    ids=["its verb", "no common verb", "that, the whole of it", "hardly any subject", "a new subject"],
+)
+def test_a_follow_up_carries_what_the_questions_before_it_are_about(
+    earlier_questions: list[str], question: str, carried: str
+) -> None:
+    assert not any(map(depends_on_history, earlier_questions))
+    history = [turn for text in earlier_questions for turn in (Turn("user", text), Turn("assistant", "Yes."))]
+    assert expand_with_history(question, history) == f"{question} {carried}"
+
+
 def test_another_members_follow_up_is_completed_with_the_first_speakers_question() -> None:
     question = Question("怎么关闭它？", ANN, author="Bob", author_id="2")
     assert relevant_turns(question) == list(ANN)
