@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from core.errors import EmbeddingError
 from core.observability.logs import get_logger
+from core.text.tokens import count_cjk
 from knowledge.embedding import ctranslate2_model, numpy_model
 from knowledge.embedding.batches import ThreadedEncoder, lower_thread_priority, replace_surrogates
 from knowledge.embedding.download import MODULE, describe_ways_out, download_model
@@ -139,9 +140,16 @@ class LocalEmbedder:
         """Do nothing: an open model is loaded."""
 
     def vocabulary_coverage(self, text: str) -> float:
-        """Return which share of the tokens is not [UNK] (0 to 1); 0 for a text without tokens."""
-        ids = self._tokenizer.encode(replace_surrogates(text[:MAX_CHARACTERS]), add_special_tokens=False).ids
-        return 1 - ids.count(UNKNOWN_TOKEN_ID) / len(ids) if ids else 0.0
+        """Return which share of the tokens is known (0 to 1); 0 for a text without tokens.
+
+        The vocabulary has some hundred CJK characters, but the model never learnt what they mean: they are unknown.
+        """
+        encoding = self._tokenizer.encode(replace_surrogates(text[:MAX_CHARACTERS]), add_special_tokens=False)
+        unknown_count = sum(
+            token_id == UNKNOWN_TOKEN_ID or count_cjk(token) > 0
+            for token_id, token in zip(encoding.ids, encoding.tokens, strict=True)
+        )
+        return 1 - unknown_count / len(encoding.ids) if encoding.ids else 0.0
 
     async def close(self) -> None:
         """Finish the batches under way and free the model. Idempotent."""

@@ -133,7 +133,10 @@ async def test_reads_256_tokens_and_no_more(local: LocalEmbedder) -> None:
 
 async def test_known_share_tells_english_from_chinese(local: LocalEmbedder) -> None:
     assert local.vocabulary_coverage("How do agents exchange messages?") == 1
-    assert local.vocabulary_coverage("智能体之间如何交换消息") < 0.5
+    assert local.vocabulary_coverage("智能体之间如何交换消息") == 0
+    # Half of these tokens are in the vocabulary: digits, a point, and common characters.
+    assert local.vocabulary_coverage("请问如何新增一个环境，我用的是1.9版本") < 0.5
+    assert local.vocabulary_coverage("windows下build.sh怎么跑？") >= 0.5
     assert local.vocabulary_coverage("") == 0
 
 
