@@ -6,6 +6,8 @@ import re
 import unicodedata
 from typing import Literal
 
+from core.text.variants import simplify
+
 Courtesy = Literal["help", "identity", "thanks", "greeting", "farewell"]
 
 MAX_CHARS = 80
@@ -56,7 +58,7 @@ def find_courtesy(text: str) -> Courtesy | None:
     """
     if len(text) > MAX_CHARS:
         return None
-    plain_text = unicodedata.normalize("NFKC", text).replace("’", "'")
+    plain_text = simplify(unicodedata.normalize("NFKC", text)).replace("’", "'")
     clauses = [" ".join(clause.split()) for clause in re.split(r"[^\w\s']+", plain_text)]
     kinds = [_classify(clause) for clause in clauses if clause]
     # The clause that asks for most decides: "Hi! Thanks. Who are you?"

@@ -12,6 +12,7 @@ from functools import cache
 from importlib import resources
 
 from core.text.tokens import RUNS, count_cjk
+from core.text.variants import simplify
 
 _TERMS_FILE = "chinese_terms.txt"
 
@@ -36,7 +37,7 @@ def translate_terms(text: str) -> TermTranslation:
     terms, pattern = _load_terms()
     words: list[str] = []
     known_count = unknown_count = 0
-    for run in RUNS.findall(text):
+    for run in RUNS.findall(simplify(text)):
         if not count_cjk(run):
             words.append(run)
             continue

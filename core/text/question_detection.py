@@ -10,6 +10,7 @@ import unicodedata
 
 from core.text.courtesies import find_courtesy
 from core.text.tokens import CJK_CHARACTER, count_cjk
+from core.text.variants import simplify
 from core.types import SkipReason
 
 MAX_CHARS = 4000
@@ -252,7 +253,7 @@ def is_resolution(text: str) -> bool:
 
 
 def _normalize(text: str) -> str:
-    return unicodedata.normalize("NFKC", text[:MAX_CHARS]).replace("’", "'")
+    return simplify(unicodedata.normalize("NFKC", text[:MAX_CHARS])).replace("’", "'")
 
 
 def _extract_prose(text: str) -> str:

@@ -11,8 +11,11 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 
 import snowballstemmer
+
+from core.text.variants import simplify
 
 MAX_TOKEN_LENGTH = 64
 # A compound of more parts is hardly ever searched as a whole.
@@ -99,9 +102,13 @@ def lexical_tokens(text: str) -> str:
 
 
 def query_tokens(text: str, limit: int = 64) -> str:
-    """Return the first `limit` distinct tokens of a query, space-joined; empty if it has only stop words."""
+    """Return the first `limit` distinct tokens of a query, space-joined; empty if it has only stop words.
+
+    Traditional Chinese is searched as simplified, too.
+    """
     unique_tokens: dict[str, None] = {}
-    for tokens in _tokenize(text):
+    simplified_text = simplify(text)
+    for tokens in chain(_tokenize(text), _tokenize(simplified_text) if simplified_text != text else ()):
         unique_tokens.update(dict.fromkeys(tokens.split()))
         if len(unique_tokens) >= limit:
             break

@@ -761,3 +761,23 @@ def test_the_labelled_file_is_large_and_balanced() -> None:
     assert len(cases) >= 200
     assert 0.25 < sum(case["should_answer"] for case in cases) / len(cases) < 0.5
     assert sum(any("\u4e00" <= character <= "\u9fff" for character in case["text"]) for case in cases) >= 40
+
+
+@pytest.mark.parametrize(
+    ("traditional", "simplified"),
+    [
+        ("為什麼客戶端收不到更新", "为什么客户端收不到更新"),
+        ("請問怎麼設定權限？", "请问怎么设定权限？"),
+        ("有沒有人遇過這個錯誤", "有没有人遇过这个错误"),
+        ("謝謝，已經解決了", "谢谢，已经解决了"),
+    ],
+)
+def test_traditional_chinese_is_judged_like_simplified(traditional: str, simplified: str) -> None:
+    features, expected_features = (
+        dict(zip(FEATURE_NAMES, extract_features(text, WordMatch((), {}, 1.0)).values, strict=True))
+        for text in (traditional, simplified)
+    )
+    for name in ("question_word", "question", "error", "small_talk", "solved"):
+        assert features[name] == expected_features[name]
+    assert hash_ngrams(traditional) == hash_ngrams(simplified)
+    assert no_question_reason(traditional) == no_question_reason(simplified)

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from core.text.tokens import lexical_tokens, query_tokens
+from core.text.variants import simplify
 from tests.growth import measure
 
 
@@ -110,7 +111,12 @@ def test_output_is_words_and_single_spaces_for_any_input() -> None:
         assert re.fullmatch(r"([^\W_]+( [^\W_]+)*)?", tokens), (text, tokens)
         assert tokens == tokens.lower(), (text, tokens)
         # An index that takes every token as it is, and a query for the same text, agree.
-        assert set(query_tokens(text, 1000).split()) == set(tokens.split())
+        assert set(query_tokens(text, 1000).split()) == set(f"{tokens} {lexical_tokens(simplify(text))}".split())
+
+
+def test_traditional_chinese_is_searched_as_it_is_and_simplified() -> None:
+    assert query_tokens("設定權限") == "設定 定權 權限 设定 定权 权限"
+    assert query_tokens("设定权限") == "设定 定权 权限"
 
 
 def test_query_tokens_are_unique_in_order_and_limited() -> None:

@@ -24,6 +24,7 @@ from core.text.question_detection import (
     question_score,
 )
 from core.text.tokens import CJK_CHARACTER, lexical_tokens, query_tokens
+from core.text.variants import simplify
 
 # The passages whose mean score says most about how much the knowledge has to say. A small collection has one passage
 # about most matters: so many passages are there for each one that counts.
@@ -83,9 +84,10 @@ FEATURE_NAMES = (
 def extract_features(text: str, match: WordMatch) -> GateFeatures:
     """Return the features of a message. Takes some tenths of a millisecond."""
     linkless_text = _LINK.sub("", text)
+    simplified_text = simplify(text)
     values = {
         **_match_features(text, match),
-        "question_word": float(bool(_QUESTION_WORD.search(text))),
+        "question_word": float(bool(_QUESTION_WORD.search(simplified_text))),
         "error": float(is_error_report(text)),
         "small_talk": float(is_small_talk(text)),
         "length": math.log1p(len(text)),
@@ -148,7 +150,7 @@ def hash_ngrams(text: str) -> Mapping[int, float]:
     >>> hash_ngrams("How?") == hash_ngrams("  HOW?")
     True
     """
-    folded_text = unicodedata.normalize("NFKC", _LINK.sub(" ", text[:_MAX_CHARS])).lower()
+    folded_text = simplify(unicodedata.normalize("NFKC", _LINK.sub(" ", text[:_MAX_CHARS]))).lower()
     padded_text = f" {' '.join(_DIGIT.sub('0', folded_text).split())} "
     is_cjk = "".join("1" if match else "0" for match in map(CJK_CHARACTER.match, padded_text))
     # Four bytes each.
