@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from core.text.keywords import strip_fillers
 from core.text.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs, query_tokens
+from core.text.variants import simplify
 
 # Words of questions of every kind: they say nothing about the subject.
 _GENERIC_WORDS = frozenset(
@@ -22,7 +23,9 @@ _GENERIC_WORDS = frozenset(
 # Characters that are particles, ask without saying for what, or occur in questions of every kind.
 _PARTICLES = re.compile(
     "什么|怎么|怎样|怎么办|如何|为什么|哪些|哪里|多少|时候|可以|应该|需要|有没有|是否|原因|办法|区别"
-    "|[的了吗呢吧啊是在和与及或把被对从到请问有没能可会不要想我你您他她哪几谁这那以里上下为因就都还再让给用么些个好太]"
+    "|东西|意思|回事|干[嘛吗]|一[个下些种]"
+    "|[的了吗呢吧啊是在和与及或把被对从到请问有没能可会不要想我你您他她哪几谁这那以里上下为因就都还再让给用么些个好太"
+    "呀嘛啦哦噢喔咯啥咋]"
 )
 _CJK_RUN = re.compile(f"[{CJK_CHARACTERS}]+")
 
@@ -49,15 +52,11 @@ class Subject:
         words = [token for token in tokens if not CJK_CHARACTER.match(token)]
         specific_words = [word for word in words if word not in _GENERIC_WORDS]
         terms = [(frozenset((word,)), idf.get(word, 1.0)) for word in specific_words]
-        for run in _CJK_RUN.findall(text):
-            for segment in _PARTICLES.split(run):
-                if len(segment) > 1:
-                    pairs = cut_into_pairs(segment)
-                    # Two characters weigh as much as a word.
-                    terms += [
-                        (term, min(MAX_PAIR_WEIGHT, *(idf.get(pair, 1.0) for pair in term)) / 2)
-                        for term in map(frozenset, zip([pairs[0], *pairs], [*pairs, pairs[-1]], strict=True))
-                    ]
+        for segment in _cut_into_segments(text):
+            # Two characters weigh as much as a word.
+            terms += [
+                (term, min(MAX_PAIR_WEIGHT, *(idf.get(pair, 1.0) for pair in term)) / 2) for term in _to_terms(segment)
+            ]
         return cls(tuple(terms) or tuple((frozenset((token,)), 1.0) for token in tokens))
 
     def get_coverage(self, tokens: Collection[str]) -> float:
@@ -65,3 +64,22 @@ class Subject:
         total = sum(weight for _, weight in self.terms)
         covered_weight = sum(weight for term, weight in self.terms if not term.isdisjoint(tokens))
         return covered_weight / total if total else 0.0
+
+
+def _cut_into_segments(text: str) -> Iterator[str]:
+    """Yield the runs of CJK characters of a text without particles, as written, of two characters or more."""
+    for run in _CJK_RUN.findall(text):
+        start = 0
+        for particle in [*_PARTICLES.finditer(simplify(run)), None]:
+            end = particle.start() if particle else len(run)
+            if end - start > 1:
+                yield run[start:end]
+            start = particle.end() if particle else end
+
+
+def _to_terms(segment: str) -> list[frozenset[str]]:
+    """Return the term of each character: the pairs that it is part of, as written and in simplified Chinese."""
+    pairs = [
+        frozenset(variants) for variants in zip(cut_into_pairs(segment), cut_into_pairs(simplify(segment)), strict=True)
+    ]
+    return [first | second for first, second in zip([pairs[0], *pairs], [*pairs, pairs[-1]], strict=True)]

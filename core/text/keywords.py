@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from core.text.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs
+from core.text.variants import simplify
 
 _LETTER = rf"(?:(?![{CJK_CHARACTERS}])\w)"
 _WORD = re.compile(
@@ -22,7 +23,8 @@ _FILLERS = re.compile(
     r"|(?:i am|i'm|i was) (?:just )?(?:wondering|asking)(?: if| whether)?|(?:i have )?(?:a )?quick question:?"
     r"|i(?: would|'d)? (?:like|want|need) to (?:know|ask|understand|learn)(?: about)?"
     r"|just|basically|actually|simply|really|maybe|perhaps|somehow|kind of|sort of|by the way|btw|imho|you know)\b[,:]?"
-    r"|(?:请问一下|请问|你好|您好|谢谢|麻烦(?:你|您)?|帮我(?:看看|查一下)?|我想(?:知道|了解|问)(?:一下)?|能不能告诉我|可以告诉我|一下)"
+    r"|(?:请问一下|请问|请教(?:一下|下)?|求助|求教|你好|您好|谢谢|多谢|麻烦(?:你|您)?|帮我(?:看看|查一下)?"
+    r"|(?:各位)?大佬们?|我想(?:知道|了解|问)(?:一下)?|能不能告诉我|可以告诉我|一下)"
     r"[，,。！!：:]?",
     re.IGNORECASE,
 )
@@ -63,7 +65,11 @@ def content_words(text: str) -> list[str]:
 
 def strip_fillers(text: str) -> str:
     """Return a text without greetings, thanks and polite phrases; unchanged if nothing else would be left."""
-    content = " ".join(_FILLERS.sub(" ", text).split()).lstrip(",.!;:，。！；： ")
+    pieces, end = [], 0
+    for match in _FILLERS.finditer(simplify(text)):
+        pieces.append(text[end : match.start()])
+        end = match.end()
+    content = " ".join(" ".join([*pieces, text[end:]]).split()).lstrip(",.!;:，。！；： ")
     return content if content_words(content) else text
 
 

@@ -209,6 +209,22 @@ def test_a_chinese_pair_over_the_border_of_two_words_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(
+    ("question", "tokens"),
+    [
+        ("Rocket 是什么东西呀？", {"rocket"}),
+        ("灰度发布咋用啊", {"灰度", "发布"}),
+        ("空数组是啥意思嘛", {"空数", "数组"}),
+        ("請問權限怎麼設定？", {"权限", "设定"}),
+        ("請問權限怎麼設定？", {"權限", "設定"}),
+    ],
+)
+def test_spoken_and_traditional_chinese_words_around_a_subject_are_no_part_of_it(
+    question: str, tokens: set[str]
+) -> None:
+    assert Subject.from_question(question, {}).get_coverage(tokens) == 1
+
+
+@pytest.mark.parametrize(
     ("title", "readable"),
     [
         ("client.py > class Client(Base) > connect(self, host: str) -> Session", "client.py > Client > connect"),
