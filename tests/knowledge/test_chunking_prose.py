@@ -39,6 +39,11 @@ def test_the_heading_path_is_kept() -> None:
     assert chunks[2].text == f"### Linux ###\n{WORDS}".rstrip()
 
 
+def test_the_anchor_of_a_heading_in_mdx_is_no_part_of_its_title() -> None:
+    chunks = markdown(f"# 渲染列表 {{/*rendering-lists*/}}\n{WORDS}\n## Why keys? {{/*why-keys*/}}\n{WORDS}")
+    assert titles(chunks) == ["渲染列表", "渲染列表 > Why keys?"]
+
+
 def test_setext_headings_count() -> None:
     chunks = markdown(
         f"Guide\n=====\n\n{WORDS}\n\nTwo lines\nof title\n---\n{WORDS}\n\n- item\n---\n\n| a |\n---\n{WORDS}"
