@@ -14,14 +14,12 @@ from core.storage.chat_history import is_readable_from
 from core.storage.engine import Repository
 from core.storage.messages import to_message
 from core.storage.tables import bot_values, chat_values, messages
-from core.text.tokens import detect_language
+from core.text.languages import detect_language_of_any
 from core.types import Message
 
 MAX_MATCHES = 20
 # How many of our last answers a text is compared with, and how long a part of one is no accident.
 MAX_COMPARED_REPLIES, MIN_PART_CHARS = 200, 24
-# So many words in Latin script are no name or number, which people write in every language.
-MIN_TELLING_WORDS = 4
 # Those that wait for people to answer first are in the state in which they were received.
 _UNANSWERED_STATES = ("received", "silent", "failed")
 _OUTCOME_COLUMNS = ("state", "reason", "reply", "citations", "trace", "visible_sources")
@@ -74,16 +72,16 @@ class MessageLookup(Repository):
     async def get_language(self, message: Message) -> str:
         """Return the language of a command's author, as `detect_language` does.
 
-        The language of its text, else of its author's last message in the chat, else of the chat's last message.
+        The language of its text, else of its author's last message in the chat, else of the chat's last message, of
+        those that are long enough to show it.
         """
-        language = detect_language(f"{message.text}\n{message.quoted}")
-        if language or len(message.text.split()) >= MIN_TELLING_WORDS:
+        language = detect_language_of_any((f"{message.text}\n{message.quoted}",))
+        if language is not None:
             return language
         columns = messages.c
         matches = await self._find(message, columns.command.in_(("", "ask")), columns.text != "")
-        own_messages = [match for match in matches if match.message.author_id == message.author_id]
-        last_match = next(iter(own_messages or matches), None)
-        return detect_language(last_match.message.text) if last_match else ""
+        own_texts = [match.message.text for match in matches if match.message.author_id == message.author_id]
+        return detect_language_of_any(own_texts or [match.message.text for match in matches]) or ""
 
     async def is_own_answer(self, message: Message) -> bool:
         """Say whether `message` replies to an answer of ours that may be told of where it was written."""

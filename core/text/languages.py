@@ -13,6 +13,8 @@ MIN_LANGUAGE_SHARE = 0.2
 # Two common words of one language, and fewer of every other: names and code have none.
 MIN_COMMON_WORDS = 2
 MAX_CHARS = 2000
+# So many words in Latin script are no name or number, which people write in every language.
+MIN_TELLING_WORDS = 4
 _LATIN_NAME = re.compile(r"(?<![^\W_])[A-Za-z][\w.\-]*\w")
 
 # The names that a configuration may use, by language code. The first nine languages have their own script.
@@ -95,6 +97,19 @@ def identify_languages(texts: Iterable[str]) -> tuple[str, ...]:
 def get_main_languages(counts: Counter[str]) -> tuple[str, ...]:
     """Return the languages that have their share of the texts, the most frequent first."""
     return tuple(code for code, count in counts.most_common() if count >= MIN_LANGUAGE_SHARE * counts.total())
+
+
+def detect_language_of_any(texts: Iterable[str]) -> str | None:
+    """Return what `detect_language` says of the first text that shows its language; None when none does.
+
+    >>> detect_language_of_any(["/help", "OOM?", "怎么安装？", "How do I install it?"])
+    'zh'
+    """
+    for text in texts:
+        code = detect_language(text)
+        if code or len(text.split()) >= MIN_TELLING_WORDS:
+            return code
+    return None
 
 
 def extract_names(text: str) -> set[str]:

@@ -14,7 +14,7 @@ from core.errors import UsageError
 from core.grounding.evidence import escape_delimiters
 from core.text.catalogue import languages, messages_for
 from core.text.follow_ups import depends_on_history, get_author_turns
-from core.text.tokens import detect_language
+from core.text.languages import detect_language_of_any
 from core.types import Question, Turn
 
 MAX_NAME_CHARS, MAX_MESSAGE_CHARS, MAX_HISTORY_TURNS = 40, 600, 6
@@ -33,9 +33,10 @@ def validate_question(question: Question, max_chars: int) -> None:
 
 
 def get_asker_language(question: Question) -> str:
-    """Return the language of the question, or, for a picture alone, of the asker's last message."""
-    own_texts = (turn.text for turn in reversed(question.history) if turn.author_id == question.author_id)
-    return detect_language(question.text or next(own_texts, ""))
+    """Return the language of the question, or of the asker's last message where it shows none: a picture, `OOM?`."""
+    own_turns = (turn for turn in reversed(question.history) if turn.role == "user")
+    own_texts = (turn.text for turn in own_turns if turn.author_id == question.author_id)
+    return detect_language_of_any((question.text, *own_texts)) or ""
 
 
 def label_speakers(question: Question) -> dict[str, str]:
