@@ -1146,15 +1146,23 @@ async def test_commands_answer_in_the_language_that_their_author_speaks_in_the_c
     bot = Bot.of(journal)
     assert await bot.deliver(says("resume")) == "I was not paused in this chat."
     await ask_in(bot, "怎么安装 Rocket？")
-    assert await bot.deliver(says("resume")) == "我在本聊天里没有被暂停。"
+    assert await bot.deliver(says("resume")) == "我在本聊天里没有处于暂停状态。"
     assert (await bot.deliver(says("pause"))).startswith("我在本聊天里保持沉默，直到 /resume 为止。")
-    assert await bot.deliver(says("resume")) == "我在本聊天里恢复发言。"
+    assert await bot.deliver(says("resume")) == "我已在本聊天里恢复发言。"
     assert await bot.deliver(says("pause", "3 days")) == "参数太多。写法：`/pause [MINUTES|SOURCE]`。"
     assert (await bot.deliver(says("help"))).startswith("我是 KIMAs。我根据以下资料回答问题，并注明每句话的出处：")
     assert "- 今天（本聊天）：回答 6，沉默 0，失败 1" in await bot.deliver(says("status"))
     assert "- 引用了：`docs` (1)" in await bot.deliver(says("why"))
     await ask_in(bot, "How do I install it, please?")
     assert await bot.deliver(says("resume")) == "I was not paused in this chat."
+
+
+async def test_a_message_that_shows_no_language_does_not_change_that_of_commands(journal: Journal) -> None:
+    bot = Bot.of(journal)
+    await ask_in(bot, "怎么安装 Rocket？")
+    for question in ("OOM", "???", "rocket 1.2 pip"):
+        await ask_in(bot, question)
+        assert await bot.deliver(says("resume")) == "我在本聊天里没有处于暂停状态。"
 
 
 async def test_the_words_of_a_command_tell_the_language_first(journal: Journal) -> None:
@@ -1169,7 +1177,7 @@ async def test_who_has_said_nothing_yet_is_answered_in_the_language_of_the_chat(
     bot = Bot.of(journal)
     await ask_in(bot, "怎么安装 Rocket？", person=ANN)
     error = await bot.deliver(says("pause", person="77"))
-    assert error == "只有在这里管理本机器人的人可以这样做。"
+    assert error == "只有本机器人在这里的管理员可以这样做。"
     # The audit is read by others, who see one language.
     assert [entry.after for entry in await bot.entries()] == [""]
     assert [entry.subject for entry in await bot.entries()] == ["Only people who look after this bot here may do that."]

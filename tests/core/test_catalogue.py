@@ -13,6 +13,8 @@ import pytest
 
 import core.text.catalogue as catalogue
 from core.messaging.commands.answer_commands import format_explanation
+from core.messaging.gate.model import MEANINGS
+from core.messaging.gate.replies import KIND_NAMES
 from core.messaging.policy.command_table import COMMANDS
 from core.storage.message_lookup import MessageOutcome
 from core.text.catalogue import ENGLISH, Messages, languages, messages_for
@@ -99,6 +101,24 @@ def test_every_silence_is_explained_in_the_language_of_whoever_asks() -> None:
     assert format_explanation(earlier_outcome, messages_for("zh")) == f"我没有说话，原因是：{pause_skip}。"
 
 
+def test_why_the_gate_was_not_sure_is_told_in_the_language_of_who_asks() -> None:
+    explanation = "- the knowledge has little about it, + it has a question word, something of an older version"
+    values = {"probability": 0.02, "threshold": 0.5, "explanation": explanation}
+    outcome = MessageOutcome("silent", "unused", "", (), {"skip": "UNSURE", "values": values})
+    assert format_explanation(outcome, messages_for("zh")) == (
+        "我没有说话，原因是：没有足够的把握：0.02，阈值 0.50"
+        "（- 资料中很少有相关内容, + 有疑问词, something of an older version）。"
+    )
+    assert f"({explanation})" in format_explanation(outcome)
+    attachment = MessageOutcome("silent", "", "", (), {"skip": "STICKER", "values": {"attachment": "a sticker"}})
+    assert format_explanation(attachment, messages_for("zh")) == "我没有说话，原因是：一个表情贴纸。"
+
+
+def test_every_phrase_that_the_gate_records_is_in_the_catalogue() -> None:
+    phrases = {phrase for meanings in MEANINGS.values() for phrase in meanings} | set(KIND_NAMES.values())
+    assert phrases == set(ENGLISH.skip_phrases)
+
+
 @pytest.fixture
 def third_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder whose files are languages of the catalogue, too."""
@@ -115,7 +135,7 @@ def test_a_third_language_is_one_file(third_language: Path) -> None:
     assert messages_for("ja") is ENGLISH
     source = (Path(catalogue.__file__).parent / "zh.py").read_text("utf-8")
     (third_language / "ja.py").write_text(
-        source.replace("我在本聊天里恢复发言。", "このチャットで再び話します。"), "utf-8"
+        source.replace("我已在本聊天里恢复发言。", "このチャットで再び話します。"), "utf-8"
     )
     languages.cache_clear()
     messages_for.cache_clear()

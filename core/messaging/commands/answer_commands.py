@@ -21,6 +21,9 @@ from core.storage.usage import total_usage
 from core.text.catalogue import ENGLISH, Messages
 from core.text.formatting import format_code, format_cost, format_until
 
+# The values of a reason to be silent that are phrases in English.
+_PHRASE_VALUES = frozenset(("attachment", "explanation"))
+
 
 async def explain_command(context: CommandContext, request: CommandRequest) -> str:
     """Explain the outcome of the message that the command names, or the last answer in the chat or thread."""
@@ -70,9 +73,17 @@ def _format_skip(outcome: MessageOutcome, texts: Messages) -> str:
     if "opinion" in values:
         # A model wrote it about a message of anybody.
         values["opinion"] = format_code(str(values["opinion"]))
+    for name in _PHRASE_VALUES & values.keys():
+        values[name] = _translate_phrases(str(values[name]), texts)
     if "moment" in values:
         values["until"] = format_until(values["moment"], texts)
     return template.format(**values)
+
+
+def _translate_phrases(text: str, texts: Messages) -> str:
+    """Return phrases with commas between them, perhaps with a sign before each, in the language of the texts."""
+    signs_and_phrases = [(part[:2], part[2:]) if part[:2] in ("+ ", "- ") else ("", part) for part in text.split(", ")]
+    return ", ".join(sign + texts.skip_phrases.get(phrase, phrase) for sign, phrase in signs_and_phrases)
 
 
 def _format_lines(outcome: MessageOutcome, texts: Messages, is_admin: bool) -> list[str]:

@@ -22,7 +22,7 @@ SHIPPED = Path(__file__).with_name("model.json")
 # How many features an explanation names.
 _NAMED_FEATURES = 3
 # The meaning of each feature above and below its mean.
-_MEANINGS: Mapping[str, tuple[str, str]] = {
+MEANINGS: Mapping[str, tuple[str, str]] = {
     "match": ("it shares many words with the knowledge", "it shares few words with the knowledge"),
     "topic_words": ("it has words that the knowledge often uses", "it has few words that the knowledge often uses"),
     "best_match": ("one passage has many of its words", "no passage has many of its words"),
@@ -101,7 +101,7 @@ class GateModel:
         reasons = []
         for name, contribution in strongest:
             is_high = contribution > 0 if name == "ngrams" else values[name] > means[name]
-            reasons.append(f"{'+' if contribution > 0 else '-'} {_MEANINGS[name][not is_high]}")
+            reasons.append(f"{'+' if contribution > 0 else '-'} {MEANINGS[name][not is_high]}")
         return ", ".join(reasons)
 
     def describe(self) -> str:

@@ -71,7 +71,7 @@ async def decide_attachment_only(
     return None, text
 
 
-_KIND_NAMES: dict[AttachmentKind, str] = {
+KIND_NAMES: dict[AttachmentKind, str] = {
     "picture": "a picture",
     "voice": "a voice message",
     "video": "a video",
@@ -103,7 +103,7 @@ def get_main_kind(message: Message) -> AttachmentKind:
 
 def describe(message: Message) -> str:
     """Return what is attached, in words for the record."""
-    return _KIND_NAMES[get_main_kind(message)]
+    return KIND_NAMES[get_main_kind(message)]
 
 
 def unsupported_notice(message: Message) -> str:

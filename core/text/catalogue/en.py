@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.text.catalogue.en_platforms import PlatformTexts
+from core.text.catalogue.en_silence import SKIP_PHRASES
 from core.types.messages import RETRY
 from core.types.skips import SkipReason
 
@@ -227,6 +228,7 @@ class English(PlatformTexts):
     message_sending = "The answer to that message is being posted."
     silent_because = "I was silent because: {reason}."
     skip_reasons: Mapping[str, str] = {reason.name: reason.text for reason in SkipReason}
+    skip_phrases: Mapping[str, str] = {phrase: phrase for phrase in SKIP_PHRASES}
     no_reason = "no reason is recorded"
     message_failed = "The answer to that message failed: {reason}."
     reason_in_log = "the people who run me can find the reason in the log"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from core.text.catalogue.en import English
 from core.text.catalogue.zh_platforms import ChinesePlatformTexts
-from core.text.catalogue.zh_silence import SKIP_REASONS
+from core.text.catalogue.zh_silence import SKIP_PHRASES, SKIP_REASONS
 from core.types.messages import RETRY
 
 
@@ -18,7 +18,7 @@ class Chinese(ChinesePlatformTexts, English):
     # Answers and what came of them
     extractive = "*以上内容摘自资料原文；当前没有配置语言模型。*"
     fallback = "*语言模型暂时无法回答，以上内容摘自资料原文。*"
-    answer_interrupted = "*回答未能完整：语言模型中途停止了。*"
+    answer_interrupted = "*回答不完整：语言模型中途停止了。*"
     answer_stopped = "*已应要求停止。*"
     search_timed_out = "资料检索超时，请稍后再问一次。"
     no_evidence = "在我所知的资料（{sources}）中没有找到相关内容。"
@@ -27,14 +27,14 @@ class Chinese(ChinesePlatformTexts, English):
     llm_failed = "语言模型暂时无法回答，请稍后再试。"
     answer_failed = "抱歉，这个问题我没能回答。{reason}"
     service_unavailable = "我依赖的某项服务暂时不可用，请过几分钟再问。"
-    internal_error = "我这边出了问题，详情已记录在运行者的日志中。"
+    internal_error = "我这边出了问题，详情已记录在后台日志中。"
     posted_again = "Slack 没有确认是否已送达，因此再发一次。"
     answer_cut = "*回答太长，这里放不下：以上是开头部分。*"
     images_unsupported = "*我看不到图片，以上仅根据你的文字回答。*"
-    image_failed_text_only = "*图片没能看成，以上仅根据你的文字回答。*"
-    image_failed = "图片没能看成。请把图中的内容写出来，或稍后再试。"
+    image_failed_text_only = "*图片读取失败，以上仅根据你的文字回答。*"
+    image_failed = "图片读取失败。请把图中的内容写出来，或稍后再试。"
     images_left_out = "*{total} 张图片中，我看了前 {count} 张。*"
-    images_exhausted = "你的图片我暂时看得够多了，{wait}后可以再看。"
+    images_exhausted = "你最近发的图片太多，我暂时不能再看；请在 {wait}后再发。"
     attachment_unsupported = "*我读不了附件，以上仅根据你的文字回答。*"
     picture = "我看不到图片。请把图中的内容写出来，例如报错信息的文字。"
     voice = "我听不了语音消息。请把问题写成文字。"
@@ -63,9 +63,9 @@ class Chinese(ChinesePlatformTexts, English):
     question_erased = "我已不再保存这个问题，请重新提问。"
     answer_unfinished = "这个回答还没有写完。"
     stop_button = "⏹ 停止"
-    stopping = "我不再写这个回答了。"
-    only_asker_stops = "只有提问的人能停止这个回答。"
-    nothing_to_stop = "没有什么可停的：这个回答已经写完。"
+    stopping = "已停止，这个回答不再继续。"
+    only_asker_stops = "只有提问者可以停止这个回答。"
+    nothing_to_stop = "这个回答已经写完，不需要停止。"
     retry_disabled = "这里没有开启重答。"
     escalating = "我正在请人来帮忙。"
     escalation = "{author} 需要各位的帮助。"
@@ -76,7 +76,7 @@ class Chinese(ChinesePlatformTexts, English):
     question_unclear = "我不清楚你指的是哪个问题。请回复那条消息，或把问题写在命令后面。"
     answer_submitted = "谢谢。这是第 {number} 条待审核的回答。"
     answer_known = "这个回答我已经有了。"
-    learn_own_words = "那是我自己说的话。请对别人写的内容回复 `/learn`。"
+    learn_own_words = "那是我自己说的话。请用 `/learn` 回复别人写的内容。"
     first_answer_stands = "我又试了一次，没有找到更好的内容：仍以第一次的回答为准。"
     not_trusted = "只有受信任的成员可以教我。"
     learn_usage = "请用 `/learn` 回复那条回答，或在命令后附上它的链接；如果它没有回复任何问题，请再写上问题。"
@@ -84,7 +84,7 @@ class Chinese(ChinesePlatformTexts, English):
         "wrong": "有误",
         "outdated": "已过时",
         "other": "答非所问",
-        "unclear": "不清楚",
+        "unclear": "看不懂",
         RETRY: "🔁 再试一次",
     }
     complaints: Mapping[str, str] = {
@@ -92,7 +92,7 @@ class Chinese(ChinesePlatformTexts, English):
         "wrong": "这个回答有误。",
         "outdated": "这个回答已经过时。",
         "other": "我问的不是这个。",
-        "unclear": "这个回答我看不明白。",
+        "unclear": "这个回答我看不懂。",
     }
 
     # Offers and notices of the gate
@@ -125,7 +125,7 @@ class Chinese(ChinesePlatformTexts, English):
     question_empty = "问题是空的。请写几个字，例如：怎么安装？"
     question_too_long = "问题有 {length} 个字符，最多 {allowed} 个。请缩短，但保留报错信息和你试过的办法。"
     only_owners = "只有本机器人的所有者可以这样做。"
-    only_admins = "只有在这里管理本机器人的人可以这样做。"
+    only_admins = "只有本机器人在这里的管理员可以这样做。"
     only_reviewers = "只有本机器人的所有者，以及他们为本聊天指定的人，可以决定这件事。"
     unknown_command = "我不认识 `/{name}`。我能听懂：{commands}。"
     argument_missing = "缺少 `{name}`。写法：`{usage}`。"
@@ -153,7 +153,7 @@ class Chinese(ChinesePlatformTexts, English):
     )
 
     # Courtesies, what the bot is, /help, /forget
-    greeting = "你好！我是 {name}。请提问，我根据以下资料回答：\n\n{sources}"
+    greeting = "你好！我是 {name}。有问题请直接问，我会根据以下资料回答：\n\n{sources}"
     you_are_welcome = "不客气！"
     goodbye = "再见！"
     self_description = "{intro}\n\n{sources}\n\n{how_to_ask}`/help` 会列出我的命令。"
@@ -170,8 +170,8 @@ class Chinese(ChinesePlatformTexts, English):
 
     # /pause, /resume, /mode, /threshold, /admins
     paused = "我在本聊天里保持沉默，{until}。命令仍然有效；用 `/resume` 可以提前恢复。"
-    not_paused = "我在本聊天里没有被暂停。"
-    resumed = "我在本聊天里恢复发言。"
+    not_paused = "我在本聊天里没有处于暂停状态。"
+    resumed = "我已在本聊天里恢复发言。"
     mode_shown = "本聊天的模式是 `{mode}`，配置中为 `{configured}`。"
     mode_changed = "本聊天的模式现在是 `{mode}`，之前是 `{before}`。"
     threshold_shown = "本聊天的阈值是 {threshold}，配置中为 {configured}。"
@@ -204,23 +204,24 @@ class Chinese(ChinesePlatformTexts, English):
     message_sending = "那条消息的回答正在发送。"
     silent_because = "我没有说话，原因是：{reason}。"
     skip_reasons: Mapping[str, str] = SKIP_REASONS
+    skip_phrases: Mapping[str, str] = SKIP_PHRASES
     no_reason = "没有记录原因"
     message_failed = "那条消息没能回答：{reason}。"
-    reason_in_log = "原因记在运行者的日志里"
+    reason_in_log = "原因记在后台日志里"
     answer_forgotten = "那条消息已经回答过，但回答已被忘记。"
-    no_search = "那次没有检索：我是凭对自己的了解说的。"
+    no_search = "那次没有检索：不查资料就能回答。"
     trace_strategy = "- 检索方式：{strategy}"
     trace_agents = "- 询问了：{agents}"
     trace_saved = "；省去检索 {count} 次"
-    trace_no_agent = "没有询问任何代理"
+    trace_no_agent = "没有询问任何智能体"
     trace_query = "- 查询：{query}"
     trace_cited = "- 引用了：{sources}"
     trace_time = "- 用时：{times}"
     trace_no_time = "没有记录"
-    trace_total = "{total}："
+    trace_total = "共 {total}，其中 "
     trace_searched = "- 检索了：{queries}；所得依据的质量：{quality}{reason}"
     trace_reason = "，因为：{reason}"
-    trace_cut = "- 因时间不够或服务不可用而从简：{stages}"
+    trace_cut = "- 因时间不够或服务不可用而简化的步骤：{stages}"
     cut_late = "（超时）"
     cut_failed = "（失败）"
     cut_unreadable = "（回复无法理解）"
