@@ -11,6 +11,7 @@ from core.grounding.extractive import extract_answer
 from core.llm.prompts import Prompts
 from core.runtime.tasks import CpuTurnstile, task_group
 from core.runtime.timers import run_periodically
+from core.text.nothing_found import says_nothing_was_found
 from tests.core.fixtures import INSTALL, InMemoryLibrary, passage
 
 
@@ -225,3 +226,50 @@ async def test_nothing_is_quoted_from_nothing() -> None:
     assert await extract_answer("How?", [], InMemoryLibrary()) == ""
     headings = passage("headings", "# Only\n\n## Headings\n\n|---|---|")
     assert await extract_answer("Which headings?", [headings], InMemoryLibrary()) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "文档中没有提到这个问题。",
+        "抱歉，根据现有文档，无法回答该问题。",
+        "很遗憾，未能在文档中查到相关说明。",
+        "资料中暂无相关信息。",
+        "抱歉，我不知道。",
+        "现有资料不足以回答这个问题。",
+        "我没有查到关于这个参数的介绍。",
+        "没找到相关文档。",
+        "知识库里没写这个。",
+        "抱歉，目前提供的信息无法确定具体版本。",
+        "這份文件沒有提到。",
+        "没有找到相关内容",
+        "未找到相关信息。",
+        "当前文档没有说明如何配置",
+        "关于这个报错，文档没有提到。",
+        "抱歉，没有找到。",
+        "在文档里没有找到答案",
+        "文档并未说明",
+        "资料里查不到相关的说明",
+    ],
+)
+def test_a_chinese_reply_that_nothing_was_found_is_recognized(text: str) -> None:
+    assert says_nothing_was_found(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "如果启动时提示未找到配置文件，请检查路径。",
+        "报“未找到命名空间”是因为 appId 配错了。",
+        "如果资料目录没有写权限，请先授权。",
+        "缓存文件没有找到时，客户端会重新拉取。",
+        "把 `a` 设为 1 即可。",
+        "找不到类时请先执行 mvn compile。",
+        "默认没有开启缓存，文档建议设置目录。",
+        "提示未找到文件说明路径不对。",
+        "`key` 未找到会抛出异常。",
+        "该错误表示无法找到命名空间。",
+    ],
+)
+def test_a_chinese_answer_about_something_missing_is_an_answer(text: str) -> None:
+    assert not says_nothing_was_found(text)
