@@ -155,3 +155,8 @@ async def test_nobody_looks_back_for_an_answer_that_found_nothing(text: str, is_
 def test_only_a_web_address_is_cited_as_a_link(url: str) -> None:
     resolved_citations = resolve_markers("It is so [p1].", [replace(INSTALL, url=url)])
     assert [citation.url for citation in resolved_citations.citations] == [""]
+
+
+def test_a_chinese_sentence_ends_behind_its_closing_quotes_and_brackets() -> None:
+    text = "他说「先备份。」再升级（见升级指南。）然后重启。"
+    assert split_sentences(text) == ["他说「先备份。」", "再升级（见升级指南。）", "然后重启。"]
