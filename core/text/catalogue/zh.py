@@ -305,7 +305,7 @@ class Chinese(ChinesePlatformTexts, English):
     digest_ratings = "- 评价：👍 {up}，👎 {down}"
     digest_cost = "- token：{tokens}，费用：{cost}"
     digest_unanswered = "**没有好答案的问题：{count} 个**，按主题归类。可用 `/learn` 和 `/faq` 教我。"
-    digest_all_answered = "没有哪个问题缺少好答案。"
+    digest_all_answered = "这段时间没有缺少好答案的问题。"
     statistics_none = "自 {day} 以来没有任何消息{chat}。"
     statistics_since = "自 {day} 起{chat}："
     statistics_header = "| 日期 | 消息 | 回答 | 沉默 | 失败 | token | 费用 |"
