@@ -14,7 +14,7 @@ MAX_CHARS = 80
 _GREETING = (
     r"hi+|hello+|hey+|hiya|howdy|greetings|good (?:morning|afternoon|evening|day)|how are you(?: doing)?"
     r"|how'?s it going|is this (?:thing )?on|(?:is )?(?:anyone|anybody|somebody) (?:there|here)|(?:are )?you there"
-    r"|有人吗|(?:你|您|大家|各位)好|嗨|哈喽|早上好|早安|下午好|晚上好|在吗|你好吗"
+    r"|有人[吗么]|(?:你|您|大家|各位)好|嗨|哈[喽啰罗]|早|早上好|早安|上午好|中午好|下午好|晚上好|在[吗么]|在不在|你好吗"
 )
 _KINDS: dict[Courtesy, str] = {
     "help": r"(?:please |pls )?help(?: me)?(?: out)?|(?:can|could) you help(?: me)?|(?:i )?need (?:some )?help"
@@ -35,15 +35,19 @@ _KINDS: dict[Courtesy, str] = {
     r"|(?:that|it) (?:helped|works?|worked)"
     r"|(?:l+o+l+|(?:ha){2,}h?|(?:he){2,}|lmao|rofl)(?: ok(?:ay)?)?|哈{2,}|呵{2,}|嘿{2,}|嗯+"
     r"|ok(?:ay)?|great|cool|nice|perfect|awesome|got it|makes sense"
-    r"|谢谢|多谢|感谢|谢啦|谢了|辛苦了?|好的?|明白了?|知道了|收到|太好了",
+    r"|(?:非常|十分|太|万分)?(?:谢谢|多谢|感谢)+|谢啦|谢了|辛苦了?|好[的滴嘞哒]*|(?:我)?(?:明白|懂|了解)了?|知道了|收到|太好了"
+    r"|(?:太|真)?(?:牛|厉害|棒|赞|给力)|6{2,}|(?:问题)?(?:解决|搞定)了|可以了|帮大忙了",
     "greeting": _GREETING,
-    "farewell": r"(?:good)?bye(?: bye)?|see (?:you|ya)(?: later)?|good night|再见|拜拜|晚安|回头见",
+    "farewell": r"(?:good)?bye(?: bye)?|see (?:you|ya)(?: later)?|good night|再见|拜拜|晚安|回头[见聊]|回见|回聊"
+    r"|(?:有空|下次|改天)再?[聊见]",
 }
 _FILLER = (
     r"(?: (?:there|all|everyone|everybody|folks|guys|team|bot|you|so much|very much|a lot|again|today|please|man|mate"
     r"|now|for (?:the|your|all the) (?:help|answer|reply)|for that|for helping)"
-    r"|你们?|您|了|啦|呀|啊|呢|吗|哦|的|帮助|大家)*"
+    r"|你们?|您|了|啦|呀|啊|呢|吗|哦|哈|嘛|的|帮助|大家|各位|大佬|大神|老师|机器人)*"
 )
+# Signs alone that thank or agree, with the modifiers of emoji.
+_APPLAUSE = re.compile("[\\s\\u200d\\ufe0f\U0001f3fb-\U0001f3ff👍🙏👌👏❤💯🎉🫡]+")
 _PATTERNS = {
     kind: re.compile(rf"(?:(?:{_GREETING}){_FILLER} ?)?(?:{pattern}){_FILLER}", re.IGNORECASE)
     for kind, pattern in _KINDS.items()
@@ -58,6 +62,8 @@ def find_courtesy(text: str) -> Courtesy | None:
     """
     if len(text) > MAX_CHARS:
         return None
+    if _APPLAUSE.fullmatch(text.strip()):
+        return "thanks"
     plain_text = simplify(unicodedata.normalize("NFKC", text)).replace("’", "'")
     clauses = [" ".join(clause.split()) for clause in re.split(r"[^\w\s']+", plain_text)]
     kinds = [_classify(clause) for clause in clauses if clause]
