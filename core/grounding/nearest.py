@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from core.grounding.citations import strip_markers
 from core.grounding.extractive import MAX_PASSAGES, QuoteRequest, get_candidates, rank_candidates
 from core.ports import Library
+from core.text.formatting import shorten
 from core.types import Passage
 
 MAX_PAGES = 3
@@ -50,8 +51,4 @@ async def find_nearest_pages(
 
 def _shorten(text: str) -> str:
     """Return a text as one line of a limited length, without links, which might be cut."""
-    line = _LINK.sub(r"\1", " ".join(strip_markers(text).split()))
-    if len(line) <= MAX_LINE_CHARS:
-        return line
-    start = line[:MAX_LINE_CHARS]
-    return f"{start.rpartition(' ')[0] or start} …"
+    return shorten(_LINK.sub(r"\1", " ".join(strip_markers(text).split())), MAX_LINE_CHARS)

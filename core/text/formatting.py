@@ -6,6 +6,7 @@ import re
 from datetime import UTC, date, datetime
 
 from core.text.catalogue import ENGLISH, Messages
+from core.text.tokens import CJK_CHARACTERS
 
 MAX_CODE_CHARS = 200
 # Control characters steer terminals; overrides of the direction make a text read differently from what it says. Tabs
@@ -13,6 +14,11 @@ MAX_CODE_CHARS = 200
 _DECEPTIVE_CHARACTERS = dict.fromkeys(
     {*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)} - {ord("\t"), ord("\n")}
 )
+
+# What belongs to a word: neither white space nor text that is written without spaces.
+_IN_WORD = rf"[^\s{CJK_CHARACTERS}，。、！？；：（）「」『』《》“”…]"
+_LAST_WORD = re.compile(rf"{_IN_WORD}{{1,80}}\Z")
+_WORD_END = re.compile(rf"(?!{_IN_WORD}{_IN_WORD})(?s:..)")
 
 
 def strip_control_characters(text: str) -> str:
@@ -40,6 +46,20 @@ def strip_source_prefix(source: str, reason: str) -> str:
     'nothing is there'
     """
     return reason.removeprefix(f"source {source}: ")
+
+
+def shorten(text: str, max_chars: int) -> str:
+    """Return a text of at most `max_chars` characters and an ellipsis: no word is cut, but Chinese has no spaces.
+
+    >>> shorten("Install it with pip", 14), shorten("用 pip 安装之后重启服务", 10)
+    ('Install it …', '用 pip 安装之后 …')
+    """
+    if len(text) <= max_chars:
+        return text
+    start = text[:max_chars]
+    if _WORD_END.search(text[max_chars - 1 : max_chars + 1]) is None:
+        start = _LAST_WORD.sub("", start) or start
+    return f"{start.rstrip()} …"
 
 
 def format_code(text: str, max_chars: int = MAX_CODE_CHARS, texts: Messages = ENGLISH) -> str:

@@ -753,6 +753,10 @@ def test_what_it_says_unasked_is_short_and_in_the_askers_language() -> None:
     assert "2 h ago" in duplicate_notice(long_answer, "How?")
     assert len(duplicate_notice(long_answer, "How?")) < MAX_EXCERPT_CHARS + 150
     assert "[1" not in duplicate_notice(EarlierAnswer("How?", "So [1, 2].", 60), "怎么？")
+    # Chinese has few spaces: a text is not cut at the first of them.
+    chinese_answer = EarlierAnswer("怎么安装？", "用 " + "先备份数据，再升级服务。" * 40, 60)
+    assert len(duplicate_notice(chinese_answer, "怎么安装？")) > MAX_EXCERPT_CHARS
+    assert "（一、准备：升级）" in offer_text("怎么安装？", "一、准备：升级")
 
 
 def test_the_labelled_file_is_large_and_balanced() -> None:

@@ -11,7 +11,7 @@ from core.llm.images import MAX_BYTES
 from core.ports import Adapter
 from core.storage.chat_history import ChatHistory, EarlierAnswer
 from core.text.catalogue import messages_for
-from core.text.formatting import format_duration
+from core.text.formatting import format_duration, shorten
 from core.text.tokens import detect_language
 from core.types import AttachmentKind, Message, Question, Skip, SkipReason, skip
 
@@ -34,7 +34,7 @@ def clarifying_question(question: str, title: str) -> str:
 def duplicate_notice(earlier_answer: EarlierAnswer, question: str) -> str:
     """Return where the same was answered before, and how that answer began."""
     text = " ".join(_CITATION_MARKS.sub("", earlier_answer.reply).split())
-    excerpt = text if len(text) <= MAX_EXCERPT_CHARS else f"{text[:MAX_EXCERPT_CHARS].rsplit(' ', 1)[0]} …"
+    excerpt = shorten(text, MAX_EXCERPT_CHARS)
     texts = messages_for(detect_language(question))
     elapsed = format_duration(max(60.0, earlier_answer.age_s), texts)
     return texts.answered_before.format(elapsed=elapsed, excerpt=excerpt)
@@ -42,7 +42,7 @@ def duplicate_notice(earlier_answer: EarlierAnswer, question: str) -> str:
 
 def _plain_title(title: str) -> str:
     """Return a passage's title as plain words: it comes from outside, and is put into Markdown here."""
-    plain_title = re.sub(r"[^\w\s.,:/+()'’-]", " ", title)
+    plain_title = re.sub(r"[^\w\s.,:/+()'’，。、：；！？（）《》“”-]", " ", title)
     return " ".join(plain_title.split())[:80]
 
 
