@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from core.text.keywords import strip_fillers
-from core.text.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs, query_tokens
-from core.text.variants import simplify
+from core.text.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs, query_tokens, simplify
 
 # Words of questions of every kind: they say nothing about the subject.
 _GENERIC_WORDS = frozenset(

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Literal
 
-from core.text.variants import simplify
+from core.text.tokens import simplify
 
 Courtesy = Literal["help", "identity", "thanks", "greeting", "farewell"]
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from core.text.tokens import RUNS, count_cjk
-from core.text.variants import simplify
+from core.text.tokens import RUNS, count_cjk, simplify
 
 _TERMS_FILE = "chinese_terms.txt"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from core.text.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs
-from core.text.variants import simplify
+from core.text.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs, simplify
 
 _LETTER = rf"(?:(?![{CJK_CHARACTERS}])\w)"
 _WORD = re.compile(

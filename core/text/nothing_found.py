@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from core.text.variants import simplify
+from core.text.tokens import simplify
 from core.types import Reply
 
 # Sentences that may follow: an offer, a hint where to look.

@@ -9,8 +9,7 @@ import re
 import unicodedata
 
 from core.text.courtesies import find_courtesy
-from core.text.tokens import CJK_CHARACTER, count_cjk
-from core.text.variants import simplify
+from core.text.tokens import CJK_CHARACTER, count_cjk, simplify
 from core.types import SkipReason
 
 MAX_CHARS = 4000

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
+from importlib import resources
 from itertools import chain
 
 import snowballstemmer
 
-from core.text.variants import simplify
-
 MAX_TOKEN_LENGTH = 64
+_TRADITIONAL_FILE = "traditional_characters.txt"
 # A compound of more parts is hardly ever searched as a whole.
 MAX_PARTS = 4
 # The one definition of a CJK character, for use inside the brackets of a pattern: Han, kana and Hangul, without their
@@ -90,6 +90,21 @@ def cut_into_pairs(run: str) -> list[str]:
 def count_cjk(text: str) -> int:
     """Return the number of CJK characters in a text."""
     return 0 if text.isascii() else len(CJK_CHARACTER.findall(text))
+
+
+def simplify(text: str) -> str:
+    """Return a text with simplified in place of traditional Chinese characters; its length stays.
+
+    >>> simplify("請問如何設定？")
+    '请问如何设定？'
+    """
+    return text if text.isascii() else text.translate(_load_simplified_characters())
+
+
+@cache
+def _load_simplified_characters() -> Mapping[int, str]:
+    lines = resources.files(__package__).joinpath(_TRADITIONAL_FILE).read_text("utf-8").splitlines()
+    return {ord(pair[0]): pair[1] for line in lines if not line.startswith("#") for pair in line.split()}
 
 
 def lexical_tokens(text: str) -> str:

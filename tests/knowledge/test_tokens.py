@@ -8,8 +8,7 @@ import time
 
 import pytest
 
-from core.text.tokens import lexical_tokens, query_tokens
-from core.text.variants import simplify
+from core.text.tokens import lexical_tokens, query_tokens, simplify
 from tests.growth import measure
 
 

@@ -23,8 +23,7 @@ from core.text.question_detection import (
     mentions_person,
     question_score,
 )
-from core.text.tokens import CJK_CHARACTER, lexical_tokens, query_tokens
-from core.text.variants import simplify
+from core.text.tokens import CJK_CHARACTER, lexical_tokens, query_tokens, simplify
 
 # The passages whose mean score says most about how much the knowledge has to say. A small collection has one passage
 # about most matters: so many passages are there for each one that counts.
