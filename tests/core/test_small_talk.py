@@ -8,13 +8,14 @@ from typing import get_args
 
 import pytest
 
+from core.answering.agents.conversation import get_asker_language
 from core.answering.service import AnswerService
 from core.messaging.policy.command_table import help_text
 from core.settings import Settings, Strategy
 from core.storage.engine import Database
 from core.text.courtesies import find_courtesy
 from core.text.question_detection import continues_question, no_question_reason
-from core.types import Question, Reply
+from core.types import Question, Reply, Turn
 from tests.core.fixtures import InMemoryLibrary, MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, models
 from tests.core.test_usage import answering
@@ -141,3 +142,12 @@ async def test_a_courtesy_is_answered_when_the_limit_is_used_up(peer: ScriptedPe
 def test_in_a_group_who_is_polite_to_others_gets_no_answer(text: str) -> None:
     assert no_question_reason(text) is not None
     assert not continues_question(text)
+
+
+@pytest.mark.parametrize("text", ["/help", "OOM?", "？？？", "👍"])
+def test_a_message_that_shows_no_language_is_answered_in_that_of_its_authors_last_message(text: str) -> None:
+    own, other = Turn("user", "怎么安装？", author_id="1"), Turn("user", "How do I install it?", author_id="2")
+    reply = Turn("assistant", "I found nothing about this in the sources.", author_id="1")
+    assert get_asker_language(Question(text, history=(own, other, reply), author_id="1")) == "zh"
+    assert get_asker_language(Question(text, history=(own, other, reply), author_id="2")) == ""
+    assert get_asker_language(Question("How do I install it?", history=(own,), author_id="1")) == ""
