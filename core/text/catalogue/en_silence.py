@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 SKIP_PHRASES = (
-    "the knowledge has much about it",
-    "the knowledge has little about it",
+    "it shares many words with the knowledge",
+    "it shares few words with the knowledge",
     "it has words that the knowledge often uses",
     "it has few words that the knowledge often uses",
-    "one passage matches well",
-    "no passage matches well",
+    "one passage has many of its words",
+    "no passage has many of its words",
     "several passages have its words",
     "few passages have its words",
     "one passage has its words",

@@ -71,12 +71,12 @@ SKIP_REASONS: Mapping[str, str] = {
 
 # What the gate records in English: the features that decided, and what was attached.
 SKIP_PHRASES: Mapping[str, str] = {
-    "the knowledge has much about it": "资料中有很多相关内容",
-    "the knowledge has little about it": "资料中很少有相关内容",
+    "it shares many words with the knowledge": "与资料有很多相同的词",
+    "it shares few words with the knowledge": "与资料很少有相同的词",
     "it has words that the knowledge often uses": "用了资料中常见的词",
     "it has few words that the knowledge often uses": "很少用到资料中常见的词",
-    "one passage matches well": "有一个段落很吻合",
-    "no passage matches well": "没有很吻合的段落",
+    "one passage has many of its words": "有一个段落含有它的很多词",
+    "no passage has many of its words": "没有段落含有它的很多词",
     "several passages have its words": "有几个段落含有它的词",
     "few passages have its words": "含有它的词的段落很少",
     "one passage has its words": "有一个段落含有它的词",
