@@ -6,11 +6,13 @@ linear: passages are foreign text.
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from core.grounding.inline_markup import clean_inline, strip_tags
 from core.text.tokens import CJK_CHARACTERS
 
 MAX_LIST_ITEMS, MAX_LIST_CHARS = 8, 700
@@ -69,6 +71,9 @@ _PROSE_DIRECTIVES = frozenset(
 )
 _OPTION = re.compile(r"[ \t]*:[\w-]+:")
 _HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(.*)$")
+_PREFORMATTED = re.compile(r"<pre[\s>]", re.IGNORECASE)
+# The name that a heading gives its link.
+_ANCHOR = re.compile(r"(?<!\s)[ \t]*\{#[\w.-]{1,200}\}$")
 _UNDERLINE = re.compile(r"([=\-~^\"'`*+#.])\1{2,}[ \t]*$")
 _ITEM = re.compile(r"([ \t]*)(?:[-*+•]|\d{1,3}[.)、]|#\.)[ \t]+(?=\S)")
 _TABLE_RULE = re.compile(r"(?=[-:=+| \t]*[-=]{2})[-:=+| \t]++$")
@@ -171,6 +176,8 @@ class _BlockReader:
             end = self._number + 1
         elif fence := _FENCE.match(line):
             blocks, end = _read_fence(self._lines, self._number, fence, self._depth)
+        elif _PREFORMATTED.match(stripped_line):
+            blocks, end = _read_preformatted(self._lines, self._number)
         elif stripped_line.startswith("..") and (directive := _DIRECTIVE.match(line)):
             blocks, end = _read_directive(self._lines, self._number, directive, self._depth)
         elif stripped_line.startswith(">>>"):
@@ -238,6 +245,15 @@ def _read_fence(lines: Sequence[str], number: int, fence: re.Match[str], depth: 
     return ([Block("code", code, info.lower())] if code.strip() else []), end + 1
 
 
+def _read_preformatted(lines: Sequence[str], number: int) -> tuple[list[Block], int]:
+    """Return the code of an HTML block for it, and the line after it: Markdown may hold HTML."""
+    end = number
+    while end < len(lines) and "</pre>" not in lines[end]:
+        end += 1
+    code = _dedent(html.unescape(strip_tags("\n".join(lines[number : end + 1]))).split("\n"))
+    return ([Block("code", code)] if code.strip() else []), end + 1
+
+
 def _read_directive(lines: Sequence[str], number: int, directive: re.Match[str], depth: int) -> tuple[list[Block], int]:
     """Return the blocks of a directive of reStructuredText, and the line after it; comments and labels have none."""
     indent, name, argument = len(directive[1]), (directive[2] or "").lower(), directive[3] or ""
@@ -270,54 +286,13 @@ def _dedent(lines: Sequence[str]) -> str:
 
 def _read_heading(lines: Sequence[str], number: int, is_in_paragraph: bool) -> tuple[str, int] | None:
     if match := _HEADING.match(lines[number]):
-        return match[1].rstrip("#").rstrip(" \t"), number + 1
+        return _ANCHOR.sub("", match[1].rstrip("#").rstrip(" \t")), number + 1
     if is_in_paragraph or number + 1 >= len(lines) or lines[number][:1].isspace():
         return None
     line, underline = lines[number].strip(), lines[number + 1].strip()
     if _UNDERLINE.match(underline) and not _UNDERLINE.match(line) and not line.startswith("|"):
         return line, number + 2
     return None
-
-
-# The description of a picture is not a sentence of the text.
-_IMAGE = re.compile(r"!\[[^\]\n]{0,300}\]\([^)\s]{0,500}\)")
-_LINK = re.compile(r"(?<!!)\[([^\[\]\n]{1,300})\]\((?!https?://)[^()\s]{0,500}\)")
-_CODE_ROLES = (
-    "func|class|meth|mod|attr|exc|data|obj|option|envvar|file|command|setting|signal|reqmeta|const|program|code|samp"
-)
-_ROLE = re.compile(r"(?<!`)(?::((?:\w+:)?[\w-]+):|\{((?:\w+:)?[\w-]+)\})`([^`\n]{1,300})`(?!`)")
-_REFERENCE = re.compile(r"(?<![`\w])`([^`<\n]{1,200}?)(?:[ ]<[^>`\n]{1,500}>)?`__?(?!\w)")
-_LITERAL = re.compile(r"``([^`\n]{1,300})``")
-_FOOTNOTE = re.compile(r"[ ]?\[(?:#\w*|\^[\w-]+)\]_?")
-_TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:[ ][^<>\n]{0,500})?/?>")
-_ESCAPE = re.compile(r"\\([\[\]<>_*`~#|\\.!()-])")
-_SUBSTITUTION = re.compile(r"(?<!\|)\|([A-Za-z][\w -]{0,40})\|(?!\|)")
-_INLINE_CODE = re.compile(r"(`[^`\n]+`)")
-
-
-def clean_inline(text: str) -> str:
-    """Return prose without the markup that a chat would not render; links to pages, bold and code stay.
-
-    >>> clean_inline("See :ref:`the guide <guide>` of {func}`click.echo`, ``x`` and [here](a.md).")
-    'See the guide of `click.echo`, `x` and here.'
-    """
-    text = _IMAGE.sub("", text)
-    text = _ROLE.sub(_replace_role, text)
-    text = _LITERAL.sub(r"`\1`", text)
-    text = _REFERENCE.sub(r"\1", text)
-    text = _FOOTNOTE.sub("", _LINK.sub(r"\1", text))
-    pieces = _INLINE_CODE.split(text)
-    pieces[::2] = [_SUBSTITUTION.sub(r"\1", _ESCAPE.sub(r"\1", _TAG.sub("", piece))) for piece in pieces[::2]]
-    text = "".join(pieces).strip()
-    return text[:-1] if text.endswith("::") else text
-
-
-def _replace_role(match: re.Match[str]) -> str:
-    role, content = (match[1] or match[2]).rpartition(":")[2], match[3]
-    name, _, _ = content.partition(" <")
-    if re.fullmatch(_CODE_ROLES, role):
-        return f"`{name.rpartition('.')[2] if name.startswith('~') else name.lstrip('!')}`"
-    return name.strip("~!")
 
 
 _BOUNDARY = re.compile(r"(?<=[.!?])[ ]+(?=[\"'(`*_A-Z0-9])|(?<=[。！？])(?![。！？])")

@@ -10,8 +10,9 @@ import pytest
 
 from core.grounding.citations import get_readable_title, resolve_markers
 from core.grounding.extractive import MAX_SIMILAR_QUOTES, extract_answer, extract_similar
+from core.grounding.inline_markup import clean_inline
 from core.grounding.nearest import MAX_LINE_CHARS, NearPage, find_nearest_pages
-from core.grounding.quotable import WINDOW_SENTENCES, Block, clean_inline, get_quotables, parse_blocks
+from core.grounding.quotable import WINDOW_SENTENCES, Block, get_quotables, parse_blocks
 from core.grounding.subject import Subject
 from core.types import Passage
 from tests.core.fixtures import InMemoryLibrary, passage
@@ -153,10 +154,28 @@ async def test_a_definition_is_named_without_its_signature() -> None:
         ("Keep `a<b>` and 1 < 2.", "Keep `a<b>` and 1 < 2."),
         ("It may hold `{start}` and `{end}`.", "It may hold `{start}` and `{end}`."),
         ("As follows::", "As follows:"),
+        ("[![build](build.svg)](https://ci.org/tarn) Tarn is small.", "Tarn is small."),
     ],
 )
 def test_no_markup_is_left(markup: str, text: str) -> None:
     assert clean_inline(markup) == text
+
+
+def test_html_for_code_is_code() -> None:
+    text = (
+        '<pre><code class="cmd bash">sudo apt install tarn &amp;&amp; tarn run\ntarn stop</code></pre>\nRead on.'
+    )
+    assert parse_blocks(text) == [
+        Block("code", "sudo apt install tarn && tarn run\ntarn stop"),
+        Block("prose", "Read on."),
+    ]
+    assert parse_blocks("<pre>\ntarn run") == [Block("code", "tarn run")]
+    assert parse_blocks("<prefix> is a word.") == [Block("prose", "is a word.")]
+
+
+def test_the_name_of_its_link_is_no_part_of_a_heading() -> None:
+    assert parse_blocks("## 环境变量 {#env-variables}") == [Block("heading", "环境变量")]
+    assert parse_blocks("## The set {#1}, again") == [Block("heading", "The set {#1}, again")]
 
 
 def test_fields_directives_and_rules_are_no_sentences() -> None:
