@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from core.errors import ServiceError
 from core.grounding.citations import strip_markers, to_name
 from core.grounding.evidence import passage_ref
-from core.grounding.fact_extraction import extract_identifiers
 from core.grounding.fusion import NON_CODE_KINDS
 from core.grounding.quotable import Quotable, get_quotables
-from core.grounding.subject import Subject
+from core.grounding.subject import QuoteRequest, Subject, tokenize
 from core.observability.logs import get_logger
 from core.ports import Library
 from core.text.question_matching import normalize
@@ -22,7 +21,7 @@ from core.types import Passage
 
 MAX_PASSAGES, MAX_CANDIDATES = 8, 60
 MAX_QUOTES, MAX_QUOTES_PER_PASSAGE = 3, 2
-MAX_CODE_LINES, MIN_CODE_LINES = 16, 3
+MAX_CODE_LINES, MIN_CODE_LINES = 30, 3
 MAX_FAQ_CHARS = 400
 # The best passage must have this share of the question's words, weighted by how rare they are, to be quoted at all.
 MIN_COVERAGE = 0.5
@@ -48,7 +47,6 @@ _REFERRAL = re.compile(
     r"|^.{0,20}(?:请按照|请参考|请参阅|参见).{0,60}$",
     re.IGNORECASE,
 )
-_HOW_TO = re.compile(r"\bhow\b|\bcommand\b|\bexample\b|怎么|怎样|如何|命令|示例", re.IGNORECASE)
 # A heading of one word is a name if it looks like code.
 _NAME = re.compile(
     r"(?:--?)?[A-Za-z](?=\w*[._-]\w)\w*+(?>(?:[.-]\w++)*)|[A-Za-z][a-z]*+[A-Z]\w*|[A-Z][A-Z0-9]{2,}|[a-z]\w*"
@@ -97,38 +95,6 @@ class ScoredQuote:
     tokens: frozenset[str]
     similarity: float = 0.0
     is_asked_for: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class QuoteRequest:
-    """A question, its weighted terms, and the seconds that comparing vectors may take."""
-
-    text: str
-    subject: Subject
-    timeout_s: float
-
-    @classmethod
-    async def open(cls, question: str, library: Library, timeout_s: float) -> QuoteRequest:
-        """Return the request for a question, its words weighted by a library."""
-        return cls(question, Subject.from_question(question, await library.term_weights(question)), timeout_s)
-
-    def get_coverage(self, passage: Passage) -> float:
-        """Return the share of the question's terms that a passage has, with its title and path, 0 to 1."""
-        return self.subject.get_coverage(_tokenize(f"{passage.title}\n{passage.path}\n{passage.text}"))
-
-    def is_asked_by(self, heading: str) -> bool:
-        """Whether a heading is the question."""
-        return normalize(heading) == normalize(self.text)
-
-    @property
-    def wants_code(self) -> bool:
-        """Whether it asks how something is done."""
-        return bool(_HOW_TO.search(self.text))
-
-    @property
-    def names_code(self) -> bool:
-        """Whether it names a function, an option or the like; else prose answers better than a definition."""
-        return bool(extract_identifiers(self.text))
 
 
 async def extract_answer(question: str, passages: Sequence[Passage], library: Library, timeout_s: float = 5.0) -> str:
@@ -198,7 +164,7 @@ def get_candidates(passages: Sequence[Passage], positions: Collection[int]) -> l
         Candidate(
             quotable,
             position,
-            _tokenize(f"{quotable.heading} {passages[position].title}"),
+            tokenize(f"{quotable.heading} {passages[position].title}"),
             passages[position].kind in NON_CODE_KINDS,
         )
         for position in positions
@@ -206,15 +172,11 @@ def get_candidates(passages: Sequence[Passage], positions: Collection[int]) -> l
     ]
 
 
-def _tokenize(text: str) -> frozenset[str]:
-    return frozenset(lexical_tokens(text).split())
-
-
 async def rank_candidates(
     question: QuoteRequest, candidates: Sequence[Candidate], library: Library
 ) -> list[ScoredQuote]:
     """Return the candidates with their scores, best first."""
-    tokens = [_tokenize(candidate.quotable.content) for candidate in candidates]
+    tokens = [tokenize(candidate.quotable.content) for candidate in candidates]
     overlaps = [
         _score_words(question.subject, candidate, candidate_tokens)
         for candidate, candidate_tokens in zip(candidates, tokens, strict=True)
@@ -235,7 +197,7 @@ async def rank_candidates(
         candidate = candidates[index]
         score = (1 - _DENSE_WEIGHT) * overlaps[index] + _DENSE_WEIGHT * max(0.0, similarity)
         score *= 1 - _RANK_WEIGHT * min(1.0, candidate.position / MAX_PASSAGES)
-        is_asked_for = not candidate.quotable.rank and question.is_asked_by(candidate.quotable.heading)
+        is_asked_for = not candidate.quotable.rank and normalize(candidate.quotable.heading) == normalize(question.text)
         score += _ANSWER_BONUS if is_asked_for else 0.0
         if candidate.is_prose:
             score += _CODE_BONUS if question.wants_code and candidate.quotable.code else 0.0
@@ -252,7 +214,7 @@ async def rank_candidates(
 
 def _score_words(subject: Subject, candidate: Candidate, tokens: frozenset[str]) -> float:
     """Return how much of the subject a candidate has. The first piece below a matching heading fits best."""
-    heading_coverage = subject.get_coverage(_tokenize(candidate.quotable.heading))
+    heading_coverage = subject.get_coverage(tokenize(candidate.quotable.heading))
     own_coverage = subject.get_coverage(tokens)
     context_coverage = subject.get_coverage(tokens | candidate.context)
     return 0.5 * own_coverage + 0.2 * context_coverage + 0.3 * heading_coverage / (1 + candidate.quotable.rank)
@@ -261,9 +223,10 @@ def _score_words(subject: Subject, candidate: Candidate, tokens: frozenset[str])
 def _select(
     question: QuoteRequest, ranked_quotes: Sequence[ScoredQuote], min_relative_score: float = MIN_RELATIVE_SCORE
 ) -> list[ScoredQuote]:
-    """Return the best quotes that say different things; one of them has code when the question asks how.
+    """Return the best quotes that say different things.
 
-    A quote that states a problem brings the solution that stands below it.
+    When the question asks how, the best quote brings what shows it. A quote that states a problem brings the solution
+    that stands below it.
     """
     selected_quotes: list[ScoredQuote] = []
     for quote in ranked_quotes:
@@ -271,11 +234,45 @@ def _select(
             break
         if len(selected_quotes) < MAX_QUOTES and _adds_something(quote, selected_quotes):
             selected_quotes.append(quote)
-    if question.wants_code and not any(quote.candidate.quotable.code for quote in selected_quotes):
-        example = next((quote for quote in ranked_quotes if _is_example(quote, selected_quotes[0])), None)
-        if example and _adds_something(example, selected_quotes[: MAX_QUOTES - 1]):
-            selected_quotes = [*selected_quotes[: MAX_QUOTES - 1], example]
+    if question.wants_code:
+        selected_quotes = _with_example(selected_quotes, ranked_quotes)
     return _with_solution(selected_quotes, ranked_quotes)
+
+
+def _with_example(selected_quotes: list[ScoredQuote], ranked_quotes: Sequence[ScoredQuote]) -> list[ScoredQuote]:
+    """Return the quotes with what shows how it is done, where no quote of the best one's passage does.
+
+    That is the code that follows in its section, else the best code of its passage, else the list that follows.
+    """
+    best = selected_quotes[0]
+    if any(_is_from_passage(quote, best) and _has_example(quote) for quote in selected_quotes):
+        return selected_quotes
+    following_quotes = sorted((quote for quote in ranked_quotes if _is_following(quote, best)), key=_get_place)
+    examples = (
+        *(quote for quote in following_quotes if quote.candidate.quotable.code),
+        *(quote for quote in ranked_quotes if _is_example(quote, best)),
+        *following_quotes,
+    )
+    example = next((quote for quote in examples if not _is_repeated(quote, best)), None)
+    if example is None:
+        return selected_quotes
+    other_quotes = [quote for quote in selected_quotes[1:] if not _is_repeated(quote, example)]
+    return [best, example, *other_quotes][:MAX_QUOTES]
+
+
+def _is_from_passage(quote: ScoredQuote, other: ScoredQuote) -> bool:
+    return quote.candidate.position == other.candidate.position
+
+
+def _has_example(quote: ScoredQuote) -> bool:
+    return bool(quote.candidate.quotable.code or quote.candidate.quotable.items)
+
+
+def _is_following(quote: ScoredQuote, best: ScoredQuote) -> bool:
+    """Say whether a quote is code or a list below the best one in its section."""
+    piece, best_piece = quote.candidate.quotable, best.candidate.quotable
+    is_in_section = _is_from_passage(quote, best) and piece.heading == best_piece.heading
+    return is_in_section and _has_example(quote) and min(piece.sentences) > max(best_piece.sentences)
 
 
 def _with_solution(selected_quotes: list[ScoredQuote], ranked_quotes: Sequence[ScoredQuote]) -> list[ScoredQuote]:
@@ -291,13 +288,12 @@ def _with_solution(selected_quotes: list[ScoredQuote], ranked_quotes: Sequence[S
 
 
 def _is_solution(quote: ScoredQuote, best: ScoredQuote) -> bool:
-    is_below = quote.candidate.position == best.candidate.position
-    return is_below and bool(_SOLUTION.fullmatch(quote.candidate.quotable.heading))
+    return _is_from_passage(quote, best) and bool(_SOLUTION.fullmatch(quote.candidate.quotable.heading))
 
 
 def _is_example(quote: ScoredQuote, best: ScoredQuote) -> bool:
     """Say whether a quote is the code that belongs to the best one, which has none."""
-    is_near = quote.candidate.position == best.candidate.position
+    is_near = _is_from_passage(quote, best)
     return is_near and bool(quote.candidate.quotable.code) and quote.score >= MIN_EXAMPLE_SCORE * best.score
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.grounding.citations import strip_markers
-from core.grounding.extractive import MAX_PASSAGES, QuoteRequest, get_candidates, rank_candidates
+from core.grounding.extractive import MAX_PASSAGES, get_candidates, rank_candidates
+from core.grounding.subject import QuoteRequest
 from core.ports import Library
 from core.text.formatting import shorten
 from core.types import Passage

@@ -1,4 +1,4 @@
-"""The subject of a question as weighted terms, and the share of it that a text covers."""
+"""The subject of a question as weighted terms, the share of it that a text covers, and what the question asks for."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from core.grounding.fact_extraction import extract_identifiers
+from core.ports import Library
 from core.text.keywords import strip_fillers
-from core.text.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs, query_tokens, simplify
+from core.text.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs, lexical_tokens, query_tokens, simplify
+from core.types import Passage
 
 # Words of questions of every kind: they say nothing about the subject.
 _GENERIC_WORDS = frozenset(
@@ -26,6 +29,7 @@ _PARTICLES = re.compile(
     "|[的了吗呢吧啊是在和与及或把被对从到请问有没能可会不要想我你您他她哪几谁这那以里上下为因就都还再让给用么些个好太"
     "呀嘛啦哦噢喔咯啥咋]"
 )
+_HOW_TO = re.compile(r"\bhow\b|\bcommand\b|\bexample\b|怎么|怎样|如何|命令|示例", re.IGNORECASE)
 _CJK_RUN = re.compile(f"[{CJK_CHARACTERS}]+")
 
 
@@ -82,3 +86,41 @@ def _to_terms(segment: str) -> list[frozenset[str]]:
         frozenset(variants) for variants in zip(cut_into_pairs(segment), cut_into_pairs(simplify(segment)), strict=True)
     ]
     return [first | second for first, second in zip([pairs[0], *pairs], [*pairs, pairs[-1]], strict=True)]
+
+
+def tokenize(text: str) -> frozenset[str]:
+    """Return the tokens of a text, by which subjects are compared with it."""
+    return frozenset(lexical_tokens(text).split())
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteRequest:
+    """A question, its weighted terms, and the seconds that comparing vectors may take."""
+
+    text: str
+    subject: Subject
+    timeout_s: float
+
+    @classmethod
+    async def open(cls, question: str, library: Library, timeout_s: float) -> QuoteRequest:
+        """Return the request for a question, its words weighted by a library."""
+        return cls(question, Subject.from_question(question, await library.term_weights(question)), timeout_s)
+
+    def get_coverage(self, passage: Passage) -> float:
+        """Return the share of the question's terms that a passage has, with its title and path, 0 to 1."""
+        return self.subject.get_coverage(tokenize(f"{passage.title}\n{passage.path}\n{passage.text}"))
+
+    def is_headed_by(self, passage: Passage) -> bool:
+        """Whether the last heading above a passage has every term of the question."""
+        headings = passage.title.rpartition(" > ")[2].split(" / ")
+        return any(self.subject.get_coverage(tokenize(heading)) == 1 for heading in headings)
+
+    @property
+    def wants_code(self) -> bool:
+        """Whether it asks how something is done."""
+        return bool(_HOW_TO.search(self.text))
+
+    @property
+    def names_code(self) -> bool:
+        """Whether it names a function, an option or the like; else prose answers better than a definition."""
+        return bool(extract_identifiers(self.text))

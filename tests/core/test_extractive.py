@@ -57,6 +57,28 @@ async def test_a_colon_that_announces_nothing_is_not_quoted() -> None:
     assert quotes == "> Tarn needs Python to install. [p1]"
 
 
+async def test_who_asks_how_gets_the_code_that_follows_in_the_section() -> None:
+    text = (
+        "# Spiders\n\nA spider of tarn is small.\n\n```python\nspider = None\n```\n\n"
+        "# Run a spider from a script\n\nTarn can run a spider from a script of yours.\n\n"
+        "It needs its own process, which ends with the last page.\n\n"
+        "Begin and end it yourself.\n\n```python\nprocess.crawl(MySpider)\nprocess.start()\n```\n"
+    )
+    quotes = await quote("How do I run a spider from a script?", text)
+    assert quotes.startswith("> Tarn can run a spider from a script of yours. [p1]\n\n")
+    assert quotes.endswith("process.start()\n```")
+    assert "process" not in await quote("Can tarn run a spider from a script?", text)
+
+
+async def test_who_asks_how_gets_the_list_that_follows_where_there_is_no_code() -> None:
+    text = (
+        "# Avoiding getting banned\n\nTo avoid getting banned, make yourself known.\n\n"
+        "Where that is not enough, these help:\n\n- space out the requests\n- disable the cookies of the client\n"
+    )
+    quotes = await quote("How do I avoid getting banned?", text)
+    assert quotes.endswith("these help:\n> - space out the requests\n> - disable the cookies of the client [p1]")
+
+
 async def test_chinese_commands_are_quoted_as_well() -> None:
     text = "# 备份\n\n停止服务后，执行以下命令备份数据：\n\n```shell\ntarn backup out.tar\n```\n\n完成。"
     quotes = await quote("怎么备份数据？", text)
