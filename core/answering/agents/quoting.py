@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from core.answering.agents.translation import to_comparable_query
 from core.answering.context import AnswerDependencies, AnswerInputs
 from core.grounding.citations import to_citation
-from core.grounding.extractive import extract_answer, extract_similar
+from core.grounding.extractive import MAX_PASSAGES, extract_answer, extract_similar
 from core.grounding.nearest import NearPage, find_nearest_pages
+from core.grounding.subject import QuoteRequest
+from core.ports import Library
 from core.runtime.budget import Budget
 from core.text.catalogue import messages_for
 from core.text.formatting import format_code, format_link
@@ -39,11 +41,7 @@ async def quote_passages(
     query, passages = inputs.retrieval.query, inputs.retrieval.passages
     settings, messages = deps.settings, messages_for(deps.prompts.language)
     min_similarity = settings.knowledge.search.min_similarity
-    # Without vectors (a language that the embedder hardly knows), words alone decide.
-    is_lexical_only = all(passage.similarity == 0 for passage in passages)
-    has_match = any(
-        passage.lexical > 0 if is_lexical_only else passage.similarity >= min_similarity for passage in passages
-    )
+    has_match = await _has_match(inputs, deps.library, min_similarity)
     # The passages may be in another language than the question.
     queries = list(filter(None, (query, budget.translations.get(query)))) if has_match else []
     timeout_s = max(MIN_QUOTE_S, 0.5 * budget.remaining())
@@ -67,6 +65,18 @@ async def quote_passages(
         return WrittenAnswer(messages.search_timed_out, is_extractive=True)
     sources = ", ".join(settings.sources) or messages.no_sources
     return WrittenAnswer(messages.no_evidence.format(sources=sources), is_extractive=True)
+
+
+async def _has_match(inputs: AnswerInputs, library: Library, min_similarity: float) -> bool:
+    """Return whether a passage may be about the question: it is near enough, or its heading has all of its words."""
+    passages = inputs.retrieval.passages
+    # Without vectors (a language that the embedder hardly knows), words alone decide.
+    is_lexical_only = all(passage.similarity == 0 for passage in passages)
+    if any(passage.lexical > 0 if is_lexical_only else passage.similarity >= min_similarity for passage in passages):
+        return True
+    # A short question such as "How do I install it?" is near nothing.
+    request = await QuoteRequest.open(inputs.retrieval.query, library, 0.0)
+    return any(map(request.is_headed_by, passages[:MAX_PASSAGES]))
 
 
 def _format_page(page: NearPage, link: Citation) -> str:
