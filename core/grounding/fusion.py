@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -13,6 +14,8 @@ NON_CODE_KINDS = frozenset({"markdown", "rst", "text", "faq", "web", "csv", "htm
 CODE_KIND = "code"
 # Code repeats the words of its topic more often than the prose that explains it.
 CODE_FACTOR = 0.9
+# So does the reference, often generated from the code: a small page for each name.
+_REFERENCE_PATH = re.compile(r"(?:^|/)(?:apis?|apidocs?|(?:api-)?reference|internals)/|(?:^|/)api\.\w+$", re.IGNORECASE)
 
 
 def fuse(
@@ -25,8 +28,8 @@ def fuse(
 
     Both sides mean the same for every query and search, so that the results of several searches can be fused once more,
     and the score does not depend on what else was found. Without any similarity the lexical side counts alone. Code
-    counts a tenth less. Of passages with the same id one stays, with the higher scores. Equal scores are ordered by id.
-    `lexical_shares`, one for each passage, take the place of their own.
+    and the pages of a reference count a tenth less. Of passages with the same id one stays, with the higher scores.
+    Equal scores are ordered by id. `lexical_shares`, one for each passage, take the place of their own.
     """
     ranked_passages = score_passages(passages, alpha, lexical_shares)
     # Only the passages of the result are copied, not all hundred candidates, and only where something changes.
@@ -57,13 +60,17 @@ def score_passages(
     scored_passages = [
         ScoredPassage(
             (alpha * max(0.0, passage.similarity) + (1 - alpha) * share)
-            * (1.0 if passage.kind in NON_CODE_KINDS else CODE_FACTOR),
+            * (CODE_FACTOR if _is_code_or_reference(passage) else 1.0),
             share,
             passage,
         )
         for passage, share in shared_passages.values()
     ]
     return sorted(scored_passages, key=lambda scored: (-scored.score, scored.passage.id))
+
+
+def _is_code_or_reference(passage: Passage) -> bool:
+    return passage.kind not in NON_CODE_KINDS or bool(_REFERENCE_PATH.search(passage.path))
 
 
 def _with_scores(passage: Passage, score: float, lexical_share: float) -> Passage:

@@ -42,6 +42,12 @@ def test_prose_goes_before_code_that_matches_as_well() -> None:
     assert scores(code, prose) == {"z": 0.55, "a": 0.55 * CODE_FACTOR}
 
 
+@pytest.mark.parametrize("path", ["docs/api/pinia/interfaces/Pinia.md", "docs/api.md", "reference/cli.md"])
+def test_a_guide_goes_before_the_reference_that_matches_as_well(path: str) -> None:
+    guide, reference = passage("z", 0.6, 0.5), replace(passage("a", 0.6, 0.5), path=path)
+    assert scores(reference, guide) == {"z": 0.55, "a": 0.55 * CODE_FACTOR}
+
+
 def test_nothing_in_nothing_out() -> None:
     assert fuse([], 0.5) == []
 
