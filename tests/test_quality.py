@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from core.types import Citation, Reply
-from tests.quality import __main__ as quality, citations, figures, new_projects, quoted_answers
+from tests.quality import __main__ as quality, beginner_questions, citations, figures, new_projects, quoted_answers
 from tests.quality.figures import Figure
 from tests.quality.repository_questions import read_cases
 
@@ -97,6 +97,15 @@ def test_our_statements_and_questions_name_their_places() -> None:
     assert {item.repository for item in questions} == set(quoted_answers.REPOSITORIES)
     assert sum(bool(item.facts) for item in questions) >= 100
     assert sum(not item.facts for item in questions) >= 50
+
+
+def test_beginners_questions_are_about_projects_of_no_other_part() -> None:
+    questions = quoted_answers.read_questions(beginner_questions.QUESTIONS)
+    assert {item.repository for item in questions} == set(beginner_questions.REPOSITORIES)
+    assert len({item.id for item in questions}) == len(questions)
+    assert all(item.facts and len(item.commit) == 40 for item in questions)
+    repositories = [part.REPOSITORIES for name, part in quality.parts().items() if name != "beginner_questions"]
+    assert not set(beginner_questions.REPOSITORIES) & set(chain.from_iterable(repositories))
 
 
 def test_the_questions_about_new_projects_are_of_no_other_part() -> None:

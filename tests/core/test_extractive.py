@@ -184,9 +184,7 @@ def test_no_markup_is_left(markup: str, text: str) -> None:
 
 
 def test_html_for_code_is_code() -> None:
-    text = (
-        '<pre><code class="cmd bash">sudo apt install tarn &amp;&amp; tarn run\ntarn stop</code></pre>\nRead on.'
-    )
+    text = '<pre><code class="cmd bash">sudo apt install tarn &amp;&amp; tarn run\ntarn stop</code></pre>\nRead on.'
     assert parse_blocks(text) == [
         Block("code", "sudo apt install tarn && tarn run\ntarn stop"),
         Block("prose", "Read on."),

@@ -77,9 +77,9 @@ class Judgement:
         return self.is_useful or not set(files).isdisjoint(self.pages)
 
 
-def read_questions() -> list[QuotedQuestion]:
+def read_questions(file: Path = QUESTIONS) -> list[QuotedQuestion]:
     """Return the committed questions."""
-    records = map(json.loads, QUESTIONS.read_text("utf-8").splitlines())
+    records = map(json.loads, file.read_text("utf-8").splitlines())
     return [QuotedQuestion(**record | {"facts": tuple(record["facts"])}) for record in records]
 
 
@@ -95,11 +95,16 @@ def make_settings(repository: str, mirror: Path, data: Path) -> Settings:
 
 
 def build(mirror: Path, data: Path) -> None:
-    """Read the repositories as the bot would, and keep the questions whose facts are in the named file."""
+    """Read the repositories as the bot would, and name the questions whose facts are no longer in their file."""
     (data / "mirror").write_text(str(mirror.resolve()), "utf-8")
     for repository in REPOSITORIES:
         asyncio.run(_ingest(make_settings(repository, mirror.resolve(), data)))
-    for question in read_questions():
+    report_changes(read_questions(), mirror)
+
+
+def report_changes(questions: Iterable[QuotedQuestion], mirror: Path) -> None:
+    """Name the questions whose facts are no longer in the named file."""
+    for question in questions:
         if question.facts:
             folder = mirror / question.repository.replace("/", "+") / "repo"
             command = ["git", "-C", str(folder), "show", f"HEAD:{question.file}"]
@@ -116,7 +121,7 @@ async def _ingest(settings: Settings) -> None:
 def measure(data: Path) -> list[Figure]:
     """Ask every question of the real pipeline and judge what it quotes."""
     judgements = asyncio.run(answer_all(data, read_questions()))
-    (data / "answers.md").write_text("\n\n".join(map(_to_report, judgements)), "utf-8")
+    write_report(data / "answers.md", judgements)
     on_topic = [judgement for judgement in judgements if judgement.question.facts]
     off_topic = [judgement for judgement in judgements if not judgement.question.facts]
     return [
@@ -172,10 +177,16 @@ def judge(question: QuotedQuestion, reply: Reply) -> Judgement:
     return Judgement(question, reply.text, missing_facts, irrelevant, tuple(page.path for page in reply.nearest_pages))
 
 
+def write_report(file: Path, judgements: Iterable[Judgement]) -> None:
+    """Write the answers with their judgements, for people to read; of the held-out half the judgement alone."""
+    file.write_text("\n\n".join(map(_to_report, judgements)), "utf-8")
+
+
 def _to_report(judgement: Judgement) -> str:
+    if judgement.question.is_held_out:
+        return f"# {judgement.question.id} (held out): {judgement.is_useful}"
     summary = "useful" if judgement.is_useful else f"missing {judgement.missing}, irrelevant {judgement.irrelevant}"
-    half = "held out" if judgement.question.is_held_out else "development"
-    return f"# {judgement.question.id} ({half}): {judgement.question.question}\n{summary}\n\n{judgement.text}"
+    return f"# {judgement.question.id}: {judgement.question.question}\n{summary}\n\n{judgement.text}"
 
 
 def _share(values: Iterable[bool]) -> float:
