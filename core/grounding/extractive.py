@@ -312,7 +312,8 @@ def _is_repeated(quote: ScoredQuote, other: ScoredQuote) -> bool:
         and candidate.quotable.sentences & other_candidate.quotable.sentences
     ):
         return True
-    return len(quote.tokens & other.tokens) > 0.7 * min(len(quote.tokens), len(other.tokens))
+    # A longer quote that has all words of a short one says more than it.
+    return len(quote.tokens & other.tokens) > 0.7 * len(quote.tokens)
 
 
 def _get_quotables(passage: Passage) -> list[Quotable]:

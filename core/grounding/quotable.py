@@ -69,6 +69,14 @@ _PROSE_DIRECTIVES = frozenset(
     rubric topic tab tab-item tab-set container only describe
     """.split()  # noqa: SIM905 (one word a line would hide the code)
 )
+# Those that describe what they name, in Sphinx's domains.
+_OBJECT_DIRECTIVES = frozenset(
+    """
+    class exception function decorator method classmethod staticmethod property attribute data option cmdoption envvar
+    confval setting signal reqmeta
+    """.split()  # noqa: SIM905
+)
+_OBJECT_NAME = re.compile(r"(?:class )?([\w.-]+)")
 _OPTION = re.compile(r"[ \t]*:[\w-]+:")
 _HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(.*)$")
 _PREFORMATTED = re.compile(r"<pre[\s>]", re.IGNORECASE)
@@ -264,6 +272,10 @@ def _read_directive(lines: Sequence[str], number: int, directive: re.Match[str],
     if name in _CODE_DIRECTIVES:
         language = "python" if name == "click:example" else argument.split(" ")[0].lower()
         return ([Block("code", body, language)] if body else []), end
+    if name.rpartition(":")[2] in _OBJECT_DIRECTIVES:
+        described_object = _OBJECT_NAME.match(argument)
+        subject = f"`{described_object[1].rpartition('.')[2]}`: " if described_object else ""
+        return (_parse_nested_blocks(f"{subject}{body}", depth + 1) if body else []), end
     if name not in _PROSE_DIRECTIVES:
         return [], end
     introduction = argument if name in ("note", "warning", "tip", "hint", "important", "seealso", "rubric") else ""

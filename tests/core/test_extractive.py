@@ -193,6 +193,26 @@ def test_html_for_code_is_code() -> None:
     assert parse_blocks("<prefix> is a word.") == [Block("prose", "is a word.")]
 
 
+def test_what_a_directive_describes_is_named_in_its_text() -> None:
+    text = ".. class:: tarn.ProxyRing(size=3)\n   :module: tarn\n\n   Sets the proxy.\n\n   It is small.\n\nAfter it."
+    assert parse_blocks(text) == [
+        Block("prose", "`ProxyRing`: Sets the proxy."),
+        Block("prose", "It is small."),
+        Block("prose", "After it."),
+    ]
+    assert parse_blocks(".. py:function:: run(\n\n   Runs.") == [Block("prose", "`run`: Runs.")]
+    assert parse_blocks(".. setting:: PROXY\n\nThe address.") == [Block("prose", "The address.")]
+
+
+async def test_a_longer_quote_that_has_the_words_of_a_short_one_says_more() -> None:
+    quotes = await quote(
+        "How do I set the user agent?",
+        "# User agent\n\nTarn sets the user agent.",
+        "# Requests\n\nThe user agent of tarn is set with `AGENT`, beside the address and the language of a client.",
+    )
+    assert quotes.startswith("> Tarn sets the user agent. [p1]\n\n> The user agent of tarn is set with `AGENT`")
+
+
 def test_the_name_of_its_link_is_no_part_of_a_heading() -> None:
     assert parse_blocks("## 环境变量 {#env-variables}") == [Block("heading", "环境变量")]
     assert parse_blocks("## The set {#1}, again") == [Block("heading", "The set {#1}, again")]
