@@ -8,11 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import aiosqlite
 from sqlalchemy import (
     URL,
     Column,
@@ -36,17 +34,14 @@ from core.errors import JournalError, StoreError
 from core.runtime.tasks import uncancellable
 from core.settings.messaging import JournalSettings
 from core.storage import postgresql
+from core.storage.journal_file import DAMAGED_HINT, JournalFile
 from core.storage.tables import metadata
 
 # The newest revision in `migrations/versions/`.
 HEAD = "0008"
-# How long a statement waits for the lock of another process.
-BUSY_TIMEOUT_MS = 5000
 # How often, and after how many seconds each time, `close` looks whether all transactions have ended: for twice as long
 # as one waits for the lock of another process.
 CLOSE_POLLS, CLOSE_POLL_S = 2000, 0.005
-DAMAGED_HINT = "Restore a backup of the file, or move it away: the next start then makes a new one"
-_DAMAGE = ("malformed", "not a database", "decode", "no such column", "no such table")
 # As Alembic creates it.
 alembic_version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 
@@ -57,8 +52,9 @@ class Database:
     `owner` is the id of this process among the daemons that share the database; "" where it is alone.
     """
 
-    def __init__(self, engine: AsyncEngine, location: str) -> None:
+    def __init__(self, engine: AsyncEngine, location: str, file: JournalFile | None = None) -> None:
         self._engine = engine
+        self._file = file
         self._location = location
         self.owner = ""
         self._is_closed = False
@@ -77,7 +73,8 @@ class Database:
                 f"the journal {path} cannot be opened: it is a folder; move it away, or name another place"
             )
         path.parent.mkdir(parents=True, exist_ok=True)
-        return await cls._open_engine(_make_engine(path), str(path))
+        file = JournalFile(path)
+        return await cls._open(cls(_make_engine(file, path), str(path), file))
 
     @classmethod
     async def open_server(cls, settings: JournalSettings) -> Database:
@@ -92,11 +89,10 @@ class Database:
         except BaseException:
             await engine.dispose()
             raise
-        return await cls._open_engine(engine, location)
+        return await cls._open(cls(engine, location))
 
     @classmethod
-    async def _open_engine(cls, engine: AsyncEngine, location: str) -> Database:
-        database = cls(engine, location)
+    async def _open(cls, database: Database) -> Database:
         try:
             await database._upgrade()
         except BaseException:
@@ -114,7 +110,7 @@ class Database:
             async with self._write_lock, self._get_engine().begin() as connection:
                 yield connection
         except (SQLAlchemyError, UnicodeDecodeError) as error:
-            raise JournalError(f"the journal {self._location} refuses to be written: {_cause(error)}") from error
+            raise JournalError(f"the journal {self._location} refuses to be written: {self._explain(error)}") from error
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[AsyncConnection]:
@@ -123,7 +119,7 @@ class Database:
             async with self._get_engine().connect() as connection:
                 yield connection
         except (SQLAlchemyError, UnicodeDecodeError) as error:
-            raise JournalError(f"the journal {self._location} cannot be read: {_cause(error)}") from error
+            raise JournalError(f"the journal {self._location} cannot be read: {self._explain(error)}") from error
 
     @asynccontextmanager
     async def _read(self) -> AsyncIterator[AsyncConnection]:
@@ -175,6 +171,9 @@ class Database:
                 break
             await asyncio.sleep(CLOSE_POLL_S)
         await self._engine.dispose()
+
+    def _explain(self, error: Exception) -> str:
+        return self._file.explain(_cause(error)) if self._file else _cause(error)
 
     def _get_engine(self) -> AsyncEngine:
         if self._is_closed:
@@ -253,40 +252,17 @@ def _run_revisions(connection: Connection) -> None:
         raise _UnknownSchema(str(error.orig)) from error
 
 
-def _make_engine(path: Path) -> AsyncEngine:
+def _make_engine(file: JournalFile, path: Path) -> AsyncEngine:
     url = URL.create("sqlite+aiosqlite", database=str(path))
-    engine = create_async_engine(url, async_creator=partial(_connect, path.absolute()))
-    event.listen(engine.sync_engine, "connect", _set_pragmas)
+    engine = create_async_engine(url, async_creator=file.connect)
+    event.listen(engine.sync_engine, "connect", file.prepare)
+    event.listen(engine.sync_engine, "checkout", file.check)
     return engine
-
-
-async def _connect(path: Path) -> aiosqlite.Connection:
-    """Open a file. The thread of aiosqlite continues for a cancelled caller, although the event loop may have ended."""
-    connection = aiosqlite.connect(path)
-    # As SQLAlchemy does: a connection that is forgotten must not keep the process.
-    connection._thread.daemon = True
-    opening = asyncio.ensure_future(connection)
-    try:
-        return await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        await asyncio.gather(opening, return_exceptions=True)
-        await connection.close()
-        raise
-
-
-def _set_pragmas(connection: Any, _record: object) -> None:
-    cursor = connection.cursor()
-    # FULL: an update is acknowledged to the platform once it is stored, so it must survive a power cut.
-    # Removed data must not stay readable in the file's free space.
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={BUSY_TIMEOUT_MS}", "secure_delete=ON"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
 
 
 def _cause(error: Exception) -> str:
     # SQLite quotes the text that it cannot decode, PostgreSQL a row: a member's words do not belong in an error.
-    cause = str(getattr(error, "orig", None) or error).partition(" with text ")[0].partition("\nDETAIL")[0]
-    return f"{cause}. {DAMAGED_HINT}" if any(words in cause for words in _DAMAGE) else cause
+    return str(getattr(error, "orig", None) or error).partition(" with text ")[0].partition("\nDETAIL")[0]
 
 
 class Repository:
