@@ -10,7 +10,8 @@ from typing import Literal
 
 from bots.common.terminal import make_console, print_json
 from core.errors import UsageError
-from core.runtime.locks import make_data_dir, refresh_lock
+from core.runtime.data_dir import make_data_dir
+from core.runtime.locks import refresh_lock
 from core.settings import Settings
 from core.text.formatting import pluralize, strip_control_characters
 from knowledge.embedding import open_embedder

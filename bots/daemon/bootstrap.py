@@ -26,7 +26,8 @@ from core.llm.prompts import Prompts
 from core.llm.role_models import RoleChatModel
 from core.observability.logs import get_logger, make_redactor
 from core.ports import ChatModel, Library, Reranker, Sink
-from core.runtime.locks import make_data_dir, refresh_lock
+from core.runtime.data_dir import make_data_dir
+from core.runtime.locks import refresh_lock
 from core.runtime.tasks import task_group
 from core.settings import Settings
 from core.settings.audience import Audiences

@@ -17,7 +17,7 @@ from bots.evaluation.datasets import (
     read_corpus_document,
     with_corpus,
 )
-from core.runtime.locks import make_data_dir
+from core.runtime.data_dir import make_data_dir
 from core.settings import LiveSource, Settings
 from knowledge.embedding import open_embedder
 from knowledge.stores import require_ingested

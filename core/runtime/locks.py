@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-import stat
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
@@ -20,6 +18,7 @@ from filelock import FileLock, Timeout
 
 from core.errors import StoreError, StoreLocked
 from core.observability.logs import get_logger
+from core.runtime.data_dir import make_data_dir
 
 REFRESH_LOCK = "refresh.lock"
 DAEMON_LOCK = "daemon.lock"
@@ -34,23 +33,6 @@ SOURCE_LOCK_TIMEOUT_S = 0.1
 POLL_INTERVAL_S = 0.02
 # Writing a batch takes seconds; a longer wait is logged.
 WARN_AFTER_S = 10.0
-
-
-def make_data_dir(data_dir: Path) -> None:
-    """Create the data directory if it is missing, and close it to other accounts.
-
-    A group that was let in stays. Raises `StoreError` when it cannot be used.
-    """
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        status = data_dir.stat()
-        if status.st_uid == os.geteuid() and status.st_mode & 0o007:
-            data_dir.chmod(stat.S_IMODE(status.st_mode) & ~0o007)
-    except OSError as error:
-        raise StoreError(
-            f"data_dir {data_dir} cannot be used: {error.strerror or error}: {error.filename}; "
-            "choose a folder that you may write to"
-        ) from error
 
 
 @contextmanager

@@ -17,7 +17,7 @@ DAMAGED_HINT = "Restore a backup of the file, or move it away: the next start th
 DELETED_HINT = "it was deleted while it was in use. Put it back, or restart KIMAs, which then makes a new one"
 ACCESS_HINT = "Check that the account that runs KIMAs may write to the file and its folder"
 LIMIT_HINT = "Raise the limit of open files (ulimit -n, LimitNOFILE=)"
-SPACE_HINT = "Free some space: what waits goes on by itself"
+SPACE_HINT = "Free some space"
 _IDENTITY = "kimas.file"
 _DAMAGE = ("malformed", "not a database", "decode", "no such column", "no such table")
 

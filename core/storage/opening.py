@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from core.runtime.data_dir import require_access
 from core.settings.messaging import JournalSettings
 from core.storage.engine import Database
 
@@ -21,8 +22,14 @@ async def open_database(journal: JournalSettings, data_dir: Path) -> Database:
 
 
 async def has_database(journal: JournalSettings, data_dir: Path) -> bool:
-    """Return whether there is a database: a file comes with the first message, one on a server is always there."""
-    return bool(journal.url) or await asyncio.to_thread((data_dir / JOURNAL_NAME).exists)
+    """Return whether there is a database: a file comes with the first message, one on a server is always there.
+
+    Raises `StoreError` when this account may not look.
+    """
+    if journal.url:
+        return True
+    await asyncio.to_thread(require_access, data_dir)
+    return await asyncio.to_thread((data_dir / JOURNAL_NAME).exists)
 
 
 @asynccontextmanager

@@ -163,7 +163,8 @@ class LocalEmbedder:
 
 def _load_or_remove(model_dir: Path, load: Callable[[], _LoadedModel]) -> _LoadedModel | None:
     """Load the converted model; a damaged one is removed, because converting it again takes a second."""
-    if not model_dir.is_dir():
+    # As `os.path` answers: a folder that is closed to this account is reported when the model is written there.
+    if not os.path.isdir(model_dir):
         return None
     try:
         return load()
@@ -239,5 +240,5 @@ def _map_cache_errors(model_dir: Path) -> Iterator[None]:
         yield
     except OSError as error:
         # Another process may have been faster; its copy is the same.
-        if not model_dir.is_dir():
+        if not os.path.isdir(model_dir):
             raise EmbeddingError(f"{model_dir.parent}: the embedding model cannot be cached there: {error}") from error

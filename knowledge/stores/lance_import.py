@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -30,7 +31,8 @@ PLACEHOLDER_PREFIX, TOMBSTONE_SOURCE = "empty:", ""
 
 def needs_import(folder: Path) -> bool:
     """Return whether a folder has passages of LanceDB, as earlier versions wrote them, and none of SQLite."""
-    return not (folder / FILE_NAME).exists() and (folder / OLD_FOLDER / "_versions").is_dir()
+    # As `os.path` answers: a folder that is closed to this account is reported when the store is opened.
+    return not os.path.exists(folder / FILE_NAME) and os.path.isdir(folder / OLD_FOLDER / "_versions")
 
 
 async def import_lance(data_dir: Path, folder: Path, embedder_name: str, dimension: int) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import EmbeddingError, SourceError, StoreError, StoreLocked
-from core.runtime.locks import make_data_dir, refresh_lock, source_lock
+from core.runtime.data_dir import make_data_dir
+from core.runtime.locks import refresh_lock, source_lock
 from core.settings import FeedSource, FilesSource, GitSource, SourceSettings
 from core.storage.engine import Database
 from core.storage.refresh_state import RefreshStateRepository

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import UsageError
-from core.runtime.locks import make_data_dir
+from core.runtime.data_dir import make_data_dir
 
 
 def make_key(*parts: object) -> str:

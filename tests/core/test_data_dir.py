@@ -1,0 +1,72 @@
+"""A data directory of another account, as when somebody runs a command beside the service."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from core.errors import StoreError
+from core.runtime.data_dir import make_data_dir, require_access
+from core.settings.messaging import JournalSettings
+from core.storage.opening import has_database
+from knowledge.embedding.local import _load_or_remove
+from knowledge.stores import open_store
+from tests.core.fixtures import settings
+from tests.deployment import Deployment
+
+OWNER_ID = 54321
+
+
+@pytest.fixture
+def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that nobody but its owner may enter; also where the tests run as root."""
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    stat, access = os.stat, os.access
+
+    def refuse(path: object, *arguments: object, **options: object) -> os.stat_result:
+        if folder in Path(os.fspath(path)).parents:  # type: ignore[call-overload]
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, *arguments, **options)  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr(os, "stat", refuse)
+    monkeypatch.setattr(os, "access", lambda path, mode, **_: path != folder and access(path, mode))
+    return folder
+
+
+async def test_the_account_that_it_belongs_to_is_named(closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "owner", lambda _: "kimas")
+    hint = r"closed cannot be used: it belongs to kimas, .* \(sudo -u kimas \.\.\.\), or choose another data_dir"
+    with pytest.raises(StoreError, match=hint):
+        await has_database(JournalSettings(), closed)
+    with pytest.raises(StoreError, match=hint):
+        make_data_dir(closed)
+
+
+def test_an_account_without_a_name_and_a_closed_folder_above(closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Path) -> str:
+        raise KeyError(OWNER_ID)
+
+    monkeypatch.setattr(Path, "owner", fail)
+    with pytest.raises(StoreError, match=rf"belongs to #{closed.stat().st_uid}, "):
+        require_access(closed)
+    with pytest.raises(StoreError, match=r"closed/data cannot be used: Permission denied; run the command as"):
+        require_access(closed / "data")
+
+
+async def test_a_closed_folder_of_passages_is_named_and_one_of_the_model_is_no_model(closed: Path) -> None:
+    (closed / "passages").mkdir()
+    with pytest.raises(StoreError, match="check the folder and its permissions"):
+        await open_store(settings().knowledge.store, closed, "model", 4)
+    assert _load_or_remove(closed / "model", lambda: pytest.fail("loaded nothing")) is None
+
+
+def test_every_command_says_it_in_one_line(tmp_path: Path, closed: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("# A\n", "utf-8")
+    sources = {"docs": {"kind": "files", "path": str(tmp_path / "docs")}}
+    deployment = Deployment(tmp_path, {"data_dir": str(closed), "sources": sources})
+    for command in (["sources"], ["usage"], ["audit"], ["ask", "How?"], ["search", "How?"], ["ingest"]):
+        assert "kimas: data_dir" in deployment.call(*command, code=1).stderr
