@@ -23,6 +23,7 @@ from bots.cli.probes import (
     make_remote_probes,
     run_probe,
 )
+from bots.cli.stored_state import check_journal, check_passages
 from bots.common.open_storage import open_existing_database
 from bots.common.terminal import make_console, print_json
 from bots.daemon.adapters import find_port_conflicts, find_token_conflicts
@@ -110,14 +111,16 @@ async def check(
     """
     source_checks = [_check_source(name, source, settings.data_dir) for name, source in settings.sources.items()]
     findings = [await asyncio.to_thread(_check_data_dir, settings.data_dir)]
-    findings += [_check_journal(settings), *_check_git_command(settings)]
+    journal_finding = await check_journal(settings)
+    findings += [journal_finding, *_check_git_command(settings)]
     findings += await asyncio.gather(*source_checks)
     findings += _check_agents(settings)
     if settings.gate.weights:
         text = "has no effect any more: remove it, and fit your labelled messages (kimas eval gate DATA.jsonl --fit)"
         findings.append(Finding("warning", "gate.weights", text))
-    findings += _check_store(settings)
-    findings += [await asyncio.to_thread(_check_embedding, settings), *await check_languages(settings)]
+    findings += [*_check_store(settings), *await check_passages(settings)]
+    findings.append(await asyncio.to_thread(_check_embedding, settings))
+    findings += await check_languages(settings) if journal_finding.level == "ok" else ()
     findings += [*_check_models(settings), *_check_limits(settings)]
     findings += await asyncio.to_thread(_check_secrets, settings)
     findings += _check_feeds(settings)
@@ -145,15 +148,6 @@ def _check_data_dir(folder: Path) -> Finding:
     if free_bytes < LOW_DISK_BYTES:
         return Finding("error" if free_bytes < MIN_DISK_BYTES else "warning", subject, f"{folder}: only {space}")
     return Finding("ok", subject, f"{folder}: {space}" + ("" if folder == existing_folder else ", will be made"))
-
-
-def _check_journal(settings: Settings) -> Finding:
-    subject, url = "journal", settings.journal.url
-    if not url:
-        return Finding("ok", subject, f"SQLite: {settings.data_dir / 'journal.db'}")
-    if importlib.util.find_spec("psycopg") is None:
-        return Finding("error", subject, f"{url}: PostgreSQL's driver is not installed: pip install 'kimas[postgres]'")
-    return Finding("ok", subject, f"PostgreSQL: {url}, {LIVE_ONLY_HINT}")
 
 
 def _check_git_command(settings: Settings) -> list[Finding]:

@@ -41,7 +41,7 @@ async def check_languages(settings: Settings) -> list[Finding]:
     try:
         languages, questions = await _read_samples(settings)
     except StoreError as error:
-        return [Finding("warning", "data_dir", f"its journal cannot be read: {error}")]
+        return [Finding("warning", "journal", str(error))]
     subject = "knowledge.embedding"
     findings = [Finding("warning", subject, text) for text in describe_unknown_languages(languages, known_languages)]
     unknown_languages = _unknown(identify_languages(questions), known_languages)

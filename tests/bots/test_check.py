@@ -9,12 +9,17 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bots.cli.check import check
 from bots.cli.console import Finding
 from bots.cli.probes import Probe
+from bots.common.open_storage import open_database
 from core.settings import Settings
+from core.types import Passage
+from knowledge.ports import PassageRow
+from knowledge.stores.sqlite.store import open_sqlite
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -291,3 +296,40 @@ async def test_probes_run_together_and_their_failures_are_findings(tmp_path: Pat
         Finding("error", "slow", "no answer within 2 s"),
     ]
     assert not any(finding.subject == "good" for finding in await check(settings(tmp_path), live=False, probes=probes))
+
+
+async def make_journal(configuration: Settings) -> Path:
+    database = await open_database(configuration)
+    await database.close()
+    return configuration.data_dir / "journal.db"
+
+
+async def test_a_journal_that_keeps_the_daemon_from_starting_is_an_error(tmp_path: Path) -> None:
+    configuration = settings(tmp_path)
+    path = await make_journal(configuration)
+    assert (await find_finding(configuration, "journal")).level == "ok"
+    path.write_bytes(b"no database" * 1000)
+    findings = await check(configuration, live=False)
+    [finding] = [finding for finding in findings if "journal.db" in finding.text]
+    assert (finding.level, finding.subject) == ("error", "journal")
+    assert "Restore a backup" in finding.text
+
+
+@pytest.mark.parametrize(("content", "hint"), [(b"no database" * 1000, "it is damaged"), (None, "was built with")])
+async def test_passages_that_keep_the_daemon_from_starting_are_an_error(
+    tmp_path: Path, content: bytes | None, hint: str
+) -> None:
+    configuration = settings(tmp_path)
+    folder = configuration.data_dir / "passages"
+    store = await open_sqlite(folder, "another model", 2)
+    await store.replace(
+        "docs", [], [PassageRow(Passage("1", "docs", "a.md", "", "A."), "1", "a", np.zeros(2, np.float32))]
+    )
+    await store.close()
+    if content:
+        (folder / "passages.db").write_bytes(content)
+    finding = await find_finding(configuration, "knowledge.store")
+    assert (finding.level, hint in finding.text, "kimas ingest --rebuild" in finding.text) == ("error", True, True)
+    unknown = {"embedding": {"provider": "fastembed", "model": "BAAI/bge-small-en-v1.5"}}
+    subjects = {item.subject for item in await check(settings(tmp_path, knowledge=unknown), live=False)}
+    assert ("knowledge.store" in subjects) == bool(content), "a model that is not loaded may be the right one"

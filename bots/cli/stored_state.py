@@ -1,0 +1,52 @@
+"""Checks whether what is stored can be used: the journal, and the passages of the embedded store."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+
+from bots.cli.console import Finding
+from bots.cli.probes import LIVE_ONLY_HINT
+from bots.common.open_storage import open_existing_database
+from core.errors import StoreError, StoreMismatch
+from core.settings import EmbeddingSettings, Settings
+from core.storage.opening import JOURNAL_NAME
+from knowledge.embedding.local import LOCAL_DIMENSION, LOCAL_NAME
+from knowledge.stores.sqlite.store import open_sqlite
+
+
+async def check_journal(settings: Settings) -> Finding:
+    """Open the journal if it is a file that is there: one that cannot be opened keeps the daemon from starting."""
+    subject, url = "journal", settings.journal.url
+    if url and importlib.util.find_spec("psycopg") is None:
+        return Finding("error", subject, f"{url}: PostgreSQL's driver is not installed: pip install 'kimas[postgres]'")
+    if url:
+        return Finding("ok", subject, f"PostgreSQL: {url}, {LIVE_ONLY_HINT}")
+    try:
+        async with open_existing_database(settings):
+            return Finding("ok", subject, f"SQLite: {settings.data_dir / JOURNAL_NAME}")
+    except StoreError as error:
+        return Finding("error", subject, str(error))
+
+
+async def check_passages(settings: Settings) -> list[Finding]:
+    """Return an error if the embedded store is damaged, closed to this account, or of another embedding model."""
+    folder = settings.data_dir / "passages"
+    if settings.knowledge.store.provider == "weaviate" or not await asyncio.to_thread(os.path.isdir, folder):
+        return []
+    model = _name_model(settings.knowledge.embedding)
+    try:
+        await (await open_sqlite(folder, *(model or ("", 0)))).close()
+    except StoreError as error:
+        # Which name a model of fastembed gets is only known once it is loaded.
+        if model or not isinstance(error, StoreMismatch):
+            return [Finding("error", "knowledge.store", str(error))]
+    return []
+
+
+def _name_model(embedding: EmbeddingSettings) -> tuple[str, int] | None:
+    """Return the name and the dimension with which the embedding model labels its vectors; None if unknown."""
+    if embedding.provider == "openai":
+        return embedding.model, embedding.dimension
+    return (LOCAL_NAME, LOCAL_DIMENSION) if embedding.provider == "local" else None
