@@ -188,7 +188,8 @@ class Database:
                 await connection.run_sync(_upgrade)
         except _UnknownSchema as error:
             raise StoreError(
-                f"the journal {self._location} cannot be read: {error}. It was written by another version; move it "
+                f"the journal {self._location} cannot be read: {error}. It was written by another version: install "
+                "that one again, or restore a backup of before the upgrade. If nobody needs what it holds, move it "
                 "away, and a new one is made at the next start"
             ) from error
 
@@ -244,7 +245,9 @@ def _run_revisions(connection: Connection) -> None:
     try:
         command.upgrade(config, "head")
     except CommandError as error:
-        raise _UnknownSchema(str(error)) from error
+        # Alembic says that it cannot locate a revision.
+        revision = _get_revision(connection)
+        raise _UnknownSchema(f"its tables have version {revision}, and this KIMAs knows those up to {HEAD}") from error
     try:
         for table in metadata.sorted_tables:
             connection.execute(select(table).limit(1))
