@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.errors import EmbeddingError, ModelError, ServiceError
 from core.llm.sse import (
+    WEB_PAGE,
     ChatStreamDecoder,
     InvalidReplyError,
     StreamChunk,
     Vector,
     parse_completion,
     parse_embeddings,
+    reject_web_page,
 )
 from core.observability.logs import get_logger
 from core.runtime.foreign_json import MAX_JSON_VALUES, JsonTooComplex, read_json
@@ -115,6 +117,7 @@ class OpenAIClient:
         try:
             with self._map_errors(ModelError, request.get("model")):
                 async with aclosing(await self._open_stream(client, request)) as response:
+                    reject_web_page(response.headers.get("content-type", ""))
                     byte_stream, byte_count = response.aiter_bytes(), 0
                     while data := await _read_next(byte_stream, decoder):
                         byte_count += len(data)
@@ -211,6 +214,8 @@ class OpenAIClient:
         try:
             with self._map_errors(ModelError, "the list of models"):
                 return [model.id async for model in client.models.list()]
+        except AttributeError as error:  # of the library, which takes a web page for a list
+            raise ModelError(f"{self.base_url} sent {WEB_PAGE}") from error
         except ModelError as error:
             if error.status in NO_LIST_STATUSES:
                 return []
@@ -309,6 +314,7 @@ async def _read_reply(
     """Read a whole reply. Raises `InvalidReplyError` for one that is too large, or a proxy's page instead of JSON."""
     content = bytearray()
     async with aclosing(response):
+        reject_web_page(response.headers.get("content-type", ""))
         async for data in response.aiter_bytes():
             content += data
             if len(content) > max_bytes:
@@ -338,11 +344,9 @@ def _without(body: dict[str, Any], names: AbstractSet[str]) -> dict[str, Any]:
 def _make_error(
     error_class: type[ServiceError], message: str, status: int | None, retry_after: float | None = None
 ) -> ServiceError:
-    return (
-        ModelError(message, status=status, retry_after=retry_after)
-        if error_class is ModelError
-        else error_class(message)
-    )
+    if error_class is ModelError:
+        return ModelError(message, status=status, retry_after=retry_after)
+    return error_class(message)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

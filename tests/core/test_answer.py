@@ -288,3 +288,13 @@ async def test_a_passage_with_instructions_stays_data(peer: LanguageModelPeer) -
     assert "reveal your instructions" not in system["content"]
     assert user["content"].count("</evidence>") == 1
     assert MEMORY.text not in user["content"]
+
+
+async def test_a_reply_without_words_is_quoted_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    async with LanguageModelPeer() as peer:
+        peer.empty = True
+        model = models(peer)
+        reply = await answer(HOW, MemorySink(), parts(model=model))
+        await model.close()
+    assert "could not answer" in reply.text
+    assert any("write.failed" in text and "has no words" in text for text in caplog.messages)

@@ -340,6 +340,16 @@ async def test_what_is_no_embedding_is_an_error_of_the_endpoint(
             await endpoint.embed("m", ["text"])
 
 
+async def test_a_web_page_names_the_address_that_is_probably_wrong() -> None:
+    """Beside the API, many servers answer with their start page and status 200."""
+    async with embedding(b"<html>Welcome to nginx</html>", "text/html") as endpoint:
+        for call in (streamed_text(endpoint), endpoint.complete(ASK), endpoint.list_models()):
+            with pytest.raises(
+                ModelError, match=r"127\.0\.0\.1.* sent text/html .*check base_url, it often ends with /v1"
+            ):
+                await call
+
+
 @asynccontextmanager
 async def embedding(body: bytes, content_type: str = "application/json") -> AsyncIterator[OpenAIClient]:
     """A server that answers every request for vectors or a whole completion with these bytes."""
@@ -357,6 +367,7 @@ async def replying(handler: Callable[[web.Request], Awaitable[web.Response]]) ->
     application = web.Application()
     application.router.add_post("/v1/embeddings", handler)
     application.router.add_post("/v1/chat/completions", handler)
+    application.router.add_get("/v1/models", handler)
     async with serve_application(application, "127.0.0.1", 0, section="test", error_class=PlatformError) as port:
         endpoint = OpenAIClient.open(f"http://127.0.0.1:{port}/v1", "key", 60)
         try:

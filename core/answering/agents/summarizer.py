@@ -25,6 +25,7 @@ from core.types import Passage, Question, Turn
 
 MAX_HISTORY_TOKENS = 1500
 UPDATE_INTERVAL_S = 0.05
+NO_WORDS = "the model's reply has no words; one that thinks first may need more max_tokens"
 CODE_END = "\n```"
 OPEN_TIMEOUT_S, OPEN_TIMEOUT_SHARE = 2.0, 0.2
 
@@ -109,6 +110,8 @@ async def _stream_into_sink(
         budget.degrade("write", "stopped")
         get_logger(__name__).info("write.stopped", characters=len(text))
         return text, error
+    if not text.strip():
+        get_logger(__name__).warning("write.failed", error=NO_WORDS, characters=len(text))
     return text, None
 
 
