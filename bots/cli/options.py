@@ -74,7 +74,9 @@ def load_cli_settings(
     from core.settings.loader import get_secret_values
 
     if trial_source is None:
-        settings = _make_loader(files, overrides, () if is_daemon else unused_sections)()
+        # A source that cannot be read fails alone: its disk may not be mounted yet, after a restart of the machine.
+        load_settings = _make_loader(files, overrides, () if is_daemon else unused_sections, require_sources=False)
+        settings = load_settings()
     else:
         load_trial_settings = import_by_path("cli.trial:load_trial_settings")
         settings = load_trial_settings(trial_source, (*click.get_current_context().find_root().obj[1], *overrides))
@@ -97,7 +99,11 @@ def make_settings_reloader(files: tuple[Path, ...], overrides: tuple[str, ...]) 
 
 
 def _make_loader(
-    files: tuple[Path, ...], overrides: tuple[str, ...], unused_sections: Collection[str] = ()
+    files: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    unused_sections: Collection[str] = (),
+    *,
+    require_sources: bool = True,
 ) -> Callable[[], Settings]:
     from bots.cli.env_file import load_env_file
     from core.settings.loader import find_default_files, load_settings
@@ -109,7 +115,9 @@ def _make_loader(
         chosen_files = config_files or find_default_files()
         for file in chosen_files:
             load_env_file(file)
-        return load_settings(chosen_files, config_overrides, unused_sections=unused_sections)
+        return load_settings(
+            chosen_files, config_overrides, require_sources=require_sources, unused_sections=unused_sections
+        )
 
     return load
 

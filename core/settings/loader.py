@@ -53,13 +53,15 @@ def load_settings(
     environment: Mapping[str, str] = os.environ,
     *,
     require_secrets: bool = True,
+    require_sources: bool = True,
     unused_sections: Collection[str] = (),
 ) -> Settings:
     """Load and check the whole configuration.
 
     `overrides` are `path.to.key=value` texts. Paths in a file are relative to that file's folder, others to the current
     folder; in the result all are absolute. Without `require_secrets`, and in `unused_sections`, a missing secret is no
-    error until it is used. Raises `ConfigurationError` with one line per error.
+    error until it is used; without `require_sources`, neither is a folder or file of a source that is missing. Raises
+    `ConfigurationError` with one line per error.
     """
     draft = _Draft(tuple(iter_setting_keys()))
     for rank, file in enumerate(files):
@@ -73,7 +75,12 @@ def load_settings(
     draft.report_unknown_variables(len(files), unknown_names)
     draft.data.setdefault("data_dir", str(Settings.model_fields["data_dir"].default))
     draft.resolve_paths()
-    draft.check_missing(environment, check_secrets=require_secrets, unused_sections=unused_sections)
+    draft.check_missing(
+        environment,
+        check_secrets=require_secrets,
+        unchecked_paths=() if require_sources else ("sources",),
+        unused_sections=unused_sections,
+    )
     draft.check_sources()
     settings = draft.validate()
     draft.raise_errors()
@@ -221,10 +228,22 @@ class _Draft:
             for key in self.keys
         )
 
+    def is_missing_path(self, path: KeyPath, value: str) -> bool:
+        """Return whether a value names a file or folder that does not exist."""
+        return os.path.isabs(value) and self.is_path(path, value, Path("/")) and not os.path.exists(value)
+
     def check_missing(
-        self, environment: Mapping[str, str], *, check_secrets: bool, unused_sections: Collection[str]
+        self,
+        environment: Mapping[str, str],
+        *,
+        check_secrets: bool,
+        unchecked_paths: Collection[str],
+        unused_sections: Collection[str],
     ) -> None:
-        """Add errors for files that do not exist and, with `check_secrets`, for missing secrets of used sections."""
+        """Add errors for files that do not exist and, with `check_secrets`, for missing secrets of used sections.
+
+        Files in the sections `unchecked_paths` may be missing.
+        """
         for _, path, value in self.leaves():
             is_secret = any(key.is_secret() and key.matches(path[:-1]) for key in self.keys)
             is_optional = is_secret and (not check_secrets or path[0] in unused_sections)
@@ -234,7 +253,7 @@ class _Draft:
                 problem = _describe_missing_secret(str(path[-1]), value, environment)
                 if problem:
                     self.add_error(path[:-1], problem)
-            elif os.path.isabs(value) and self.is_path(path, value, Path("/")) and not os.path.exists(value):
+            elif path[0] not in unchecked_paths and self.is_missing_path(path, value):
                 self.add_error(path, f"does not exist: {value}")
 
     def check_sources(self) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from bots.cli.sources import format_duration
+from core.errors import ConfigurationError
 from core.runtime.locks import source_lock
+from core.settings.loader import load_settings
 from core.storage.engine import Database
 from core.storage.refresh_state import RefreshStateRepository
 from tests.deployment import Deployment
@@ -136,3 +138,23 @@ def test_lengths_of_time() -> None:
     assert [format_duration(seconds) for seconds in (-3, 0.4, 59, 61, 7300, 200_000)] == [
         *("0 s", "0 s", "59 s", "1 min", "2 h", "2 d"),
     ]
+
+
+def test_a_folder_that_is_not_mounted_costs_its_own_source_alone(tmp_path: Path) -> None:
+    for name in ("docs", "mounted"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text(f"# {name}\n\nThe {name} say that rockets are red.\n", "utf-8")
+    sources = {name: {"kind": "files", "path": str(tmp_path / name)} for name in ("docs", "mounted")}
+    deployment = Deployment(tmp_path, {"sources": sources})
+    deployment.call("ingest")
+    shutil.rmtree(tmp_path / "mounted")
+    result = deployment.call("ingest", code=1)
+    assert "mounted failed, what was known of it is kept" in result.stdout
+    assert "Check path, or create the folder" in result.stdout
+    assert "docs" in result.stdout.partition("failed")[0]
+    paths = {passage["source"] for passage in deployment.json("search", "rockets are red")["passages"]}
+    assert paths == {"docs", "mounted"}
+    finding = deployment.call("check", code=1).stdout
+    assert "error  sources.mounted: " in finding
+    with pytest.raises(ConfigurationError, match="does not exist"):
+        load_settings([deployment.config])
