@@ -23,6 +23,7 @@ from bots.cli.options import (
     find_trial_source,
     import_by_path,
     make_settings_reloader,
+    open_missing_streams,
     run,
     run_command,
     source_option,
@@ -41,6 +42,7 @@ def main(context: click.Context, files: tuple[Path, ...], overrides: tuple[str, 
 
     --config and --set may come before or after the command.
     """
+    open_missing_streams()
     context.obj = (files, overrides)
     if context.invoked_subcommand != "init":
         # What members wrote, and private knowledge, is for this account only. A configuration may be meant for another.

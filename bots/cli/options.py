@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sys
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from functools import partial
@@ -35,6 +36,18 @@ days_option = click.option(
 source_option = click.option(
     "--source", default="", metavar="PLACE", help="Answer from this folder, file or address, without a configuration."
 )
+
+
+def open_missing_streams() -> None:
+    """Open on /dev/null the standard streams that a supervisor closed: the next file would get their number."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # It gets the lowest free number, which is this one.
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def config_options(function: Function) -> Function:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,10 @@ def test_a_chat_remembers_the_conversation(deployment: Deployment) -> None:
     )
     assert "rotate_keys" in result.stdout
     assert "8000" in result.stdout
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_command_runs_without_the_streams_that_a_supervisor_closed(tmp_path: Path, closed: str) -> None:
+    deployment = Deployment(tmp_path, {})
+    command = ["sh", "-c", f'"$@" {closed}', "sh", *deployment.command("sources")]
+    assert subprocess.run(command, check=False, env=deployment.variables(), cwd=tmp_path).returncode == 0
