@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import sys
@@ -24,6 +25,13 @@ SECRETS_META_KEY = "kimas.secrets"
 
 # `bots` here, and `kimas.bots` where the wheel is installed.
 BOTS_PACKAGE = __name__.removesuffix(".cli.options")
+
+# What to do about errors of the operating system that are no fault of the program.
+OS_ERROR_HINTS = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "check the permissions, and which account runs KIMAs"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit of open files (ulimit -n, LimitNOFILE=)"),
+}
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -198,6 +206,12 @@ def run(coroutine: Coroutine[Any, Any, int]) -> NoReturn:
     except KimasError as error:
         _print_error(f"kimas: {error}")
         code = error.exit_code
+    except OSError as error:
+        if error.errno not in OS_ERROR_HINTS:
+            raise
+        place = f"{error.filename}: " if error.filename else ""
+        _print_error(f"kimas: {place}{error.strerror}; {OS_ERROR_HINTS[error.errno]}")
+        code = 1
     except KeyboardInterrupt:
         code = 130
     finally:

@@ -154,3 +154,26 @@ def test_a_command_runs_without_the_streams_that_a_supervisor_closed(tmp_path: P
     deployment = Deployment(tmp_path, {})
     command = ["sh", "-c", f'"$@" {closed}', "sh", *deployment.command("sources")]
     assert subprocess.run(command, check=False, env=deployment.variables(), cwd=tmp_path).returncode == 0
+
+
+def test_output_to_a_full_disk_is_one_line_that_says_so(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path, {"sources": {"docs": {"kind": "files", "path": str(tmp_path)}}})
+    with Path("/dev/full").open("w") as full_disk:
+        result = subprocess.run(
+            deployment.command("sources"),
+            check=False,
+            env=deployment.variables(),
+            stdout=full_disk,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (result.returncode, result.stderr) == (1, "kimas: No space left on device; free some space\n")
+
+
+def test_a_file_that_may_not_be_read_is_one_line_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object, **__: object) -> int:
+        raise PermissionError(13, "Permission denied", "/srv/models")
+
+    monkeypatch.setattr("bots.cli.sources.sources", refuse)
+    error_text = Deployment(tmp_path, {}).call("sources", code=1).stderr
+    assert error_text == "kimas: /srv/models: Permission denied; check the permissions, and which account runs KIMAs\n"
