@@ -8,20 +8,20 @@ import signal
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bots.daemon.bootstrap import Daemon, open_daemon
 from bots.daemon.monitor import open_monitor
 from bots.daemon.operator_page import open_operator_page
-from core.errors import KimasError
+from core.errors import JournalError, KimasError
 from core.messaging.commands.context import SettingsLoader
 from core.messaging.processor import MessageProcessor
 from core.observability.logs import get_logger
 from core.observability.tracing import open_tracing
 from core.ports import Adapter
 from core.runtime.locks import daemon_lock
-from core.runtime.tasks import task_group
+from core.runtime.tasks import iter_retry_delays, task_group
 from core.runtime.timers import run_periodically
 from core.settings import Settings
 from core.storage.retention import erase_expired
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from sdnotify import SystemdNotifier
 
 DAILY_MINUTES = 24 * 60
+# How often the journal is tried again at the start: for four minutes.
+RESUME_RETRIES = 20
 
 Result = TypeVar("Result")
 
@@ -115,7 +117,7 @@ async def _listen(adapters: Sequence[Adapter], daemon: Daemon, stop: asyncio.Eve
         for adapter in adapters:
             await daemon.adapters[adapter]
         processor = daemon.processor
-        await processor.resume(*adapters)
+        await _resume(processor, adapters)
         async with task_group() as tasks:
             for adapter in adapters:
                 receive = processor.handler_for(adapter)
@@ -132,6 +134,19 @@ async def _listen(adapters: Sequence[Adapter], daemon: Daemon, stop: asyncio.Eve
         )
         errors.append(error)
         stop.set()
+
+
+async def _resume(processor: MessageProcessor, adapters: Sequence[Adapter]) -> None:
+    """Continue what the last run left. Wait some minutes for a journal whose disk is full or whose lock is held."""
+    for delay_s in islice(iter_retry_delays(), RESUME_RETRIES):
+        try:
+            await processor.resume(*adapters)
+        except JournalError as error:
+            get_logger(__name__).error("journal.unavailable", error=str(error), retry_s=delay_s)
+            await asyncio.sleep(delay_s)
+        else:
+            return
+    await processor.resume(*adapters)
 
 
 async def _drain(processor: MessageProcessor, grace_s: float, force_stop: asyncio.Event) -> None:

@@ -16,10 +16,12 @@ from typing import Any
 
 import pytest
 
+from bots.daemon import runner
 from bots.daemon.runner import run
-from core.errors import PlatformError
+from core.errors import JournalError, PlatformError
 from core.runtime.locks import daemon_lock, refresh_lock
 from core.settings.loader import load_settings
+from core.storage.messages import Journal
 from tests.deployment import README, Deployment
 from tests.peers.language_model import LanguageModelPeer
 from tests.peers.telegram import TelegramPeer
@@ -245,3 +247,36 @@ def test_a_lock_that_is_held_is_told_with_its_file(
     assert expected_text in result.stderr
     assert str(folder / "data" / f"{lock.__name__.removesuffix('_lock')}.lock") in result.stderr
     assert "stop it" in result.stderr
+
+
+async def test_a_journal_that_is_locked_at_the_start_is_waited_for(
+    deployment: Deployment,
+    telegram: TelegramPeer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    restart_begun, failures = Journal.restart_begun, [JournalError("database is locked") for _ in range(2)]
+
+    async def fail_twice(journal: Journal, platform: str) -> int:
+        if failures:
+            raise failures.pop()
+        return await restart_begun(journal, platform)
+
+    monkeypatch.setattr(Journal, "restart_begun", fail_twice)
+    async with daemon(deployment):
+        telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
+        await telegram.wait_for_reply(GROUP, SOON_S, containing="nobody is logged out")
+    assert caplog.text.count("journal.unavailable") == 2
+
+
+async def test_a_journal_that_stays_unusable_at_the_start_ends_the_daemon(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> int:
+        raise JournalError("database disk image is malformed")
+
+    monkeypatch.setattr(Journal, "restart_begun", fail)
+    monkeypatch.setattr(runner, "RESUME_RETRIES", 1)
+    async with daemon(deployment) as daemon_task:
+        with pytest.raises(JournalError, match="malformed"):
+            await asyncio.wait_for(daemon_task, SOON_S)
