@@ -47,6 +47,6 @@ async def check_passages(settings: Settings) -> list[Finding]:
 
 def _name_model(embedding: EmbeddingSettings) -> tuple[str, int] | None:
     """Return the name and the dimension with which the embedding model labels its vectors; None if unknown."""
-    if embedding.provider == "openai":
+    if embedding.provider == "openai" and embedding.dimension:
         return embedding.model, embedding.dimension
     return (LOCAL_NAME, LOCAL_DIMENSION) if embedding.provider == "local" else None

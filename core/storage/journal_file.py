@@ -11,6 +11,8 @@ from typing import Any
 import aiosqlite
 from sqlalchemy.exc import DisconnectionError
 
+from core.observability.logs import get_logger
+
 # How long a statement waits for the lock of another process.
 BUSY_TIMEOUT_MS = 5000
 DAMAGED_HINT = "Restore a backup of the file, or move it away: the next start then makes a new one"
@@ -32,6 +34,7 @@ class JournalFile:
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()
         self._may_create = True
+        self._identity: tuple[int, int] | None = None
 
     async def connect(self) -> aiosqlite.Connection:
         """Open the file. The thread of aiosqlite continues for a cancelled caller, although the event loop may end."""
@@ -55,13 +58,18 @@ class JournalFile:
         for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={BUSY_TIMEOUT_MS}", "secure_delete=ON"):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
-        record.info[_IDENTITY] = self._identify()
+        record.info[_IDENTITY] = self._identity = self._identify()
         self._may_create = False
 
     def check(self, _connection: Any, record: Any, _proxy: Any) -> None:
         """Let a connection go that is to another file than the one that has the name now: the pool opens a new one."""
-        if record.info.get(_IDENTITY) != self._identify():
-            raise DisconnectionError
+        identity = self._identify()
+        if record.info.get(_IDENTITY) == identity:
+            return
+        if identity and identity != self._identity:
+            self._identity = identity
+            get_logger(__name__).warning("journal.replaced", path=str(self._path))
+        raise DisconnectionError
 
     def explain(self, cause: str) -> str:
         """Return what SQLite says with the way out."""

@@ -39,7 +39,9 @@ async def test_a_deleted_journal_takes_no_message_until_it_is_put_back(journal: 
     assert [message.id for message, _ in await journal.get_pending("test")] == ["1", "2"]
 
 
-async def test_another_file_in_its_place_is_used_from_then_on(journal: Journal, tmp_path: Path) -> None:
+async def test_another_file_in_its_place_is_used_from_then_on(
+    journal: Journal, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     other_journal = await Journal.open(tmp_path / "other" / "journal.db")
     await other_journal.record_message(replace(MESSAGE, id="restored"))
     await other_journal.close()
@@ -48,6 +50,7 @@ async def test_another_file_in_its_place_is_used_from_then_on(journal: Journal, 
         (tmp_path / "data" / f"journal.db{suffix}").unlink(missing_ok=True)
     assert await journal.record_message(replace(MESSAGE, id="2"))
     assert [message.id for message, _ in await journal.get_pending("test")] == ["restored", "2"]
+    assert sum("journal.replaced" in text for text in caplog.messages) == 1
 
 
 async def test_a_journal_that_cannot_be_opened_says_why_and_what_to_do(
