@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from core.errors import UsageError
-from core.runtime.locks import make_data_dir
+from core.runtime.data_dir import make_data_dir
 from core.settings import LiveSource, Settings, StoreSettings
 from knowledge.ports import CopyableStore
 
