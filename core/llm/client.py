@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.errors import EmbeddingError, ModelError, ServiceError
+from core.llm.error_replies import shorten_error
 from core.llm.sse import (
     WEB_PAGE,
     ChatStreamDecoder,
@@ -100,7 +101,7 @@ class OpenAIClient:
             api_key=self._api_key or PLACEHOLDER_API_KEY,
             timeout=self._timeout_s,
             max_retries=0,
-            http_client=DefaultAioHttpClient(verify=_get_tls_context()),
+            http_client=DefaultAioHttpClient(verify=_get_tls_context(), event_hooks={"response": [shorten_error]}),
         )
         # Its resources are loaded on first access: here, not on the event loop.
         _ = client.chat.completions, client.embeddings

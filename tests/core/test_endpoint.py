@@ -4,7 +4,8 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -436,6 +437,46 @@ async def test_a_whole_completion_has_a_longest_length(body: bytes, expected_tex
     async with embedding(body) as endpoint:
         with pytest.raises(ModelError, match=re.escape(expected_text)):
             await endpoint.complete(ASK)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Content-Encoding": "gzip"}])
+async def test_of_a_refusal_without_end_only_the_beginning_is_read(headers: Mapping[str, str]) -> None:
+    part, sent_bytes = b"x" * (1 << 20), 0
+    packer = zlib.compressobj(wbits=31)
+
+    async def refuse(request: web.Request) -> web.StreamResponse:
+        nonlocal sent_bytes
+        response = web.StreamResponse(status=400, headers=headers)
+        await response.prepare(request)
+        while sent_bytes < 300 << 20:
+            sent_bytes += len(part)
+            await response.write(packer.compress(part) if headers else part)
+            await asyncio.sleep(0)
+        return response
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", refuse)
+    async with serve_application(app, "127.0.0.1", 0, section="t", error_class=PlatformError) as port:
+        endpoint = OpenAIClient.open(f"http://127.0.0.1:{port}/v1", "", 10.0)
+        with pytest.raises(ModelError, match="status 400"):
+            await endpoint.complete({"model": "big", "messages": []})
+        await endpoint.close()
+    assert sent_bytes < 300 << 20
+
+
+async def test_a_refusal_says_why() -> None:
+    async def refuse(_request: web.Request) -> web.Response:
+        response = web.json_response({"error": {"message": "no such model"}}, status=404)
+        response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", refuse)
+    async with serve_application(app, "127.0.0.1", 0, section="t", error_class=PlatformError) as port:
+        endpoint = OpenAIClient.open(f"http://127.0.0.1:{port}/v1", "", 10.0)
+        with pytest.raises(ModelError, match=r"status 404: .*no such model"):
+            await endpoint.complete(ASK)
+        await endpoint.close()
 
 
 @pytest.mark.parametrize("line", [b"x", b"data: x\n"])
