@@ -77,9 +77,9 @@ class AdministratorCache:
 class CommandSink(FinalTextSink):
     """Writes the reply to one command, once it is complete: such a reply cannot be edited.
 
-    Answers to `ask` are for everybody in the channel, help and failures for the asker alone. `previous_reply_id`
-    names a first part that was posted before a crash. A part in doubt is looked for in the channel, by its text. Where
-    nobody can look, it is posted again, and says so.
+    Answers to `ask` are for everybody in the channel; in a direct conversation they are for the asker alone, and so are
+    help and failures. `previous_reply_id` names a first part that was posted before a crash. A part in doubt is looked
+    for in the channel, by its text. Where nobody can look, it is posted again, and says so.
     """
 
     def __init__(
@@ -94,7 +94,8 @@ class CommandSink(FinalTextSink):
         self._delivery = delivery
         self._message = message
         self._url = str(message.reference["response_url"])
-        self._in_channel = message.command == "ask" or bool(mentioned_users(message))
+        # The command works in a direct conversation of two other people: one of them may see more sources.
+        self._in_channel = (message.command == "ask" or bool(mentioned_users(message))) and not message.private
         self._previous_reply_id = previous_reply_id
         self._retry = DeliveryRetry("slack", intervals)
         self._in_doubt = {number for number, part_id in delivery.parts.items() if not part_id}

@@ -136,8 +136,11 @@ def from_command(payload: Mapping[str, Any], me: Identity) -> Message:
 
 
 def to_interaction(message_id: str, channel: str, user: Mapping[str, Any], response_url: str, me: Identity) -> Message:
-    """Return a command, a click or a form as a message without text. What one person gives is handled in order."""
-    author_id = str(user["id"])
+    """Return a command, a click or a form as a message without text. What one person gives is handled in order.
+
+    In a direct conversation it is theirs alone: that may be one with somebody else.
+    """
+    author_id, is_private = str(user["id"]), channel.startswith("D")
     return Message(
         id=message_id,
         key=ConversationKey("slack", channel, f"command:{author_id}"),
@@ -145,10 +148,11 @@ def to_interaction(message_id: str, channel: str, user: Mapping[str, Any], respo
         author=str(user.get("name") or user.get("username") or author_id),
         text="",
         sent_at=datetime.now(UTC),
-        private=channel.startswith("D"),
+        private=is_private,
         addressed=True,
         bot=me.user_id,
         reference={"channel": channel, "user": author_id, "response_url": response_url},
+        in_restricted_thread=is_private,
     )
 
 

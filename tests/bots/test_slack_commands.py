@@ -64,10 +64,10 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
         yield started
 
 
-async def send_command(peer: SlackPeer, words: str, user: str) -> dict[str, Any]:
+async def send_command(peer: SlackPeer, words: str, user: str, channel: str = "C1") -> dict[str, Any]:
     """Use the command and wait for its answer."""
     response_count = len(peer.responses)
-    peer.command(words, user=user)
+    peer.command(words, user=user, channel=channel)
     await peer.wait_until(lambda: len(peer.responses) > response_count, 30)
     return peer.responses[-1]
 
@@ -108,6 +108,17 @@ async def test_an_owner_is_answered_for_their_eyes_alone(peer: SlackPeer, start:
     assert reply_text["text"] == "Only people who look after this bot here may do that."
     assert (await send_command(peer, "ask How?", ANN))["response_type"] == "in_channel"
     assert (await send_command(peer, "admins add <@U42|ann>", OWNER))["text"].startswith("`U42` may look after me")
+
+
+async def test_in_a_direct_conversation_two_people_may_read_nothing_of_each_others_commands(
+    peer: SlackPeer, start: Start
+) -> None:
+    """The command works between two people, too: there an owner is answered from sources that the other may not see."""
+    await start()
+    question = "Where does the roadmap lead?"
+    assert (await send_command(peer, f"ask {question}", OWNER, "D7"))["response_type"] == "ephemeral"
+    assert (await send_command(peer, "why", ANN, "D7"))["text"] == "I do not remember answering anything here."
+    assert "took no search" in (await send_command(peer, "why", OWNER, "D7"))["text"]
 
 
 async def test_administrators_of_the_workspace_are_looked_up_once_in_a_while(peer: SlackPeer, start: Start) -> None:
