@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, and_, func, or_, select, true, union
 
-from core.storage.chat_history import is_user_message
+from core.storage.chat_history import is_readable_from, is_user_message
 from core.storage.engine import Repository
 from core.storage.messages import UNFINISHED_STATES, to_message
 from core.storage.tables import feedback, messages
@@ -30,13 +30,17 @@ MAX_LISTED_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class QuestionFilter:
-    """Which questions to list: received since a time, with an outcome, in a chat, of a platform, with a text."""
+    """Which questions to list: received since a time, with an outcome, in a chat, of a platform, with a text.
+
+    With a `reader`, only those that may be told of where that message was written.
+    """
 
     since: datetime
     outcome: Outcome = "questions"
     platform: str = ""
     chat: str = ""
     text: str = ""
+    reader: Message | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,8 @@ class ReportRepository(Repository):
         conditions += [columns[name] == value for name, value in _place_values(question_filter).items()]
         if question_filter.text:
             conditions.append(columns.text.icontains(question_filter.text, autoescape=True))
+        if question_filter.reader:
+            conditions.append(is_readable_from(question_filter.reader))
         if before is not None:
             conditions.append(columns.number < before)
         numbers = [

@@ -300,6 +300,16 @@ async def test_the_question_of_a_closed_thread_is_not_explained_outside_of_it(jo
     assert "install package" in await bot.deliver(says("why", person=ANN))
 
 
+async def test_the_digest_tells_a_chat_nothing_of_its_closed_threads(journal: Journal) -> None:
+    bot, thread = Bot.of(journal), replace(administration.GROUP, thread="t")
+    message = replace(says("", person=BOSS), key=thread, text="Whom do we lay off?", in_restricted_thread=True)
+    await journal.record_message(message)
+    await journal.mark_failed(message, "the model failed")
+    assert "lay off" not in await bot.deliver(says("digest"))
+    assert "lay off" in await bot.deliver(replace(says("digest"), key=thread, in_restricted_thread=True))
+    assert "lay off" in await bot.deliver(replace(says("digest"), key=HALL, private=True)), "an owner sees all chats"
+
+
 async def test_an_answer_in_a_closed_thread_is_quoted_to_nobody_outside(journal: Journal) -> None:
     bot, history = Bot.of(journal), ChatHistory(journal.database)
     thread = replace(administration.GROUP, thread="t")

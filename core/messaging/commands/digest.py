@@ -25,7 +25,8 @@ async def show_digest(context: CommandContext, request: CommandRequest) -> str:
     counts = {state: sum(day.states[state] for day in statistics) for state in ("answered", "silent", "failed")}
     ratings = await reports.count_ratings(start, chat)
     platform, chat_id = chat or ("", "")
-    question_filter = QuestionFilter(start, "unanswered", platform, chat_id)
+    reader = request.message if chat else None
+    question_filter = QuestionFilter(start, "unanswered", platform, chat_id, reader=reader)
     questions = [
         item.text for item in await reports.list_questions(question_filter, MAX_QUESTIONS) if item.text.strip()
     ]
