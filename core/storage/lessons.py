@@ -12,8 +12,9 @@ from sqlalchemy.exc import IntegrityError
 
 from core.errors import UsageError
 from core.runtime.tasks import uncancellable
+from core.storage.chat_history import is_readable_from
 from core.storage.engine import Repository
-from core.storage.tables import chat_values, taught_answers
+from core.storage.tables import chat_values, messages, taught_answers
 from core.text.catalogue import ENGLISH, Messages
 from core.types import Message
 
@@ -65,11 +66,20 @@ class TaughtAnswerRepository(Repository):
                 return None
         return int(result.inserted_primary_key[0]) if result.inserted_primary_key else None
 
-    async def list_answers(self, state: ReviewState | None = None, limit: int | None = None) -> Sequence[TaughtAnswer]:
-        """Return the answers in a state, or all, oldest first."""
+    async def list_answers(
+        self, state: ReviewState | None = None, limit: int | None = None, *, reader: Message | None = None
+    ) -> Sequence[TaughtAnswer]:
+        """Return the answers in a state, or all, oldest first.
+
+        With a `reader`, only those of its chat that may be told of where that message was written.
+        """
         query = select(taught_answers).order_by(taught_answers.c.number).limit(limit)
         if state:
             query = query.filter_by(state=state)
+        if reader:
+            columns, lessons = messages.c, chat_values(reader.key)
+            hidden_lessons = select(columns.id).filter_by(**lessons).where(~is_readable_from(reader))
+            query = query.filter_by(**lessons).where(taught_answers.c.lesson.not_in(hidden_lessons))
         return [_to_taught_answer(row) for row in await self._database.fetch_all(query)]
 
     @uncancellable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -56,6 +57,20 @@ async def test_an_owner_in_a_group_is_not_read_what_was_taught_elsewhere(journal
     private_reply = await bot.deliver(says("faq", private=True))
     assert "said here" in private_reply
     assert "secret" in private_reply
+
+
+async def test_what_was_taught_in_a_closed_thread_is_reviewed_there_or_by_an_owner_in_private(journal: Journal) -> None:
+    bot, thread = Bot.of(journal), replace(administration.GROUP, thread="t")
+    message = replace(says("", person=ANN), key=thread, text="A secret.", in_restricted_thread=True)
+    await journal.record_message(message)
+    number = await TaughtAnswerRepository(journal.database).submit(message, "", "Whom do we lay off?", message.text)
+    inside = replace(says("faq", f"list {number}", person=ADMIN), key=thread, in_restricted_thread=True)
+    await bot.deliver(says("admins", f"add {ADMIN}"))
+    for outside in (says("faq", person=ADMIN), says("faq"), says("faq", f"list {number}", person=ADMIN)):
+        assert re.findall("secret|lay off", await bot.deliver(outside)) == []
+    assert "There is no answer" in await bot.deliver(says("faq", f"approve {number}", person=ADMIN))
+    assert "A secret." in await bot.deliver(inside)
+    assert "lay off" in await bot.deliver(says("faq", private=True))
 
 
 async def test_a_platforms_administrator_teaches_all_chats_nothing_unless_an_owner_named_them(

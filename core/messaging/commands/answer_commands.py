@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -166,28 +166,22 @@ async def review_faq(context: CommandContext, request: CommandRequest) -> str:
     """List the answers that wait for a review, approve, reject or edit one.
 
     An approved answer is used in all chats. So only owners, and administrators whom an owner or the configuration
-    names, may decide; the latter only about answers of their own chat. A group never sees another chat's answers.
+    names, may decide; the latter only about answers of their own chat. A group never sees another chat's answers, nor
+    those of a closed thread.
     """
     repository, texts = TaughtAnswerRepository(context.journal.database), request.texts
     action = request.arguments.get("action", "list")
     if action == "list" and "number" not in request.arguments:
-        pending_answers = [
-            answer
-            for answer in await repository.list_answers("pending")
-            if request.can_see_all_chats or _is_from_chat(answer, request)
-        ]
-        return _format_list(pending_answers, texts)
+        reader = None if request.can_see_all_chats else request.message
+        return _format_list(await repository.list_answers("pending", reader=reader), texts)
     if action != "list" and context.permissions.cached_role(request.message) == "everyone":
         raise PermissionDenied(texts.only_reviewers, ENGLISH.only_reviewers)
     if "number" not in request.arguments:
         raise UsageError(texts.argument_missing.format(name="number", usage=f"/faq {action} NUMBER"))
     number = int(float(request.arguments["number"]))
     can_see_all = request.can_see_all_chats if action == "list" else request.role == "owner"
-    answers = [
-        answer
-        for answer in await repository.list_answers()
-        if answer.number == number and (can_see_all or _is_from_chat(answer, request))
-    ]
+    readable_answers = await repository.list_answers(reader=None if can_see_all else request.message)
+    answers = [answer for answer in readable_answers if answer.number == number]
     if not answers:
         raise UsageError(texts.no_such_answer.format(number=number))
     if action == "list":
@@ -210,10 +204,6 @@ async def _apply_decision(repository: TaughtAnswerRepository, number: int, reque
     return texts.answer_edited
 
 
-def _is_from_chat(answer: TaughtAnswer, request: CommandRequest) -> bool:
-    return request.chat == f"{answer.platform}:{answer.chat}"
-
-
 def _format_answer(answer: TaughtAnswer, texts: Messages) -> str:
     """Return an answer in full: nobody can decide about a text that is cut off."""
     text = answer.answer.replace("```", "'''")
@@ -221,7 +211,7 @@ def _format_answer(answer: TaughtAnswer, texts: Messages) -> str:
     return f"**{answer.number}** ({state}) {format_code(answer.teacher)}\n\n```\n{answer.question}\n\n{text}\n```"
 
 
-def _format_list(answers: list[TaughtAnswer], texts: Messages) -> str:
+def _format_list(answers: Sequence[TaughtAnswer], texts: Messages) -> str:
     if not answers:
         return texts.no_pending_answers
     lines = [
