@@ -27,6 +27,7 @@ from core.grounding.citation_check import find_unsupported
 from core.grounding.citations import extract_claims, resolve_markers
 from core.llm.decision_schema import iter_parsed_replies
 from core.runtime.tasks import CpuTurnstile
+from knowledge.sources.formats.structured import read_csv
 from tests.foreign import NOT_FOREIGN, OTHER_FUNCTIONS, OUR_ERRORS, PASSAGES, ROOT, SLACK_BOT, Function, find_functions
 from tests.growth import ATTEMPTS, FACTOR, UNITS, Growth, Text, find_growth, measure
 from tests.test_linear_time import METHOD_ALIASES, METHODS, find_superlinear
@@ -211,6 +212,13 @@ def test_a_table_with_one_long_cell_is_written_in_time(render: Function) -> None
         render("|---|---|\n" * (len(text) // 20) + text)
 
     assert find_growth(render_table, [Text("", "--a ", "")], Growth(200, 0.0, 32_000, 0.02, max_s=4.0)) == ""
+
+
+def test_a_table_with_a_long_head_and_short_rows_is_read_in_time() -> None:
+    def read(text: str) -> None:
+        read_csv("a," * (len(text) // 2) + text)
+
+    assert find_growth(read, [Text("\n", "b,c\n", "")], Growth(200, 0.0, 16_000, 0.02, max_s=4.0)) == ""
 
 
 def test_a_text_of_tags_that_are_not_closed_is_split_in_time() -> None:

@@ -80,7 +80,8 @@ def format_records(rows: Iterable[Sequence[str]], limits: ParseLimits) -> str:
         if not names:
             names = [name or f"column {number}" for number, name in enumerate(row, 1)]
             continue
-        columns = [*names, *(f"column {number}" for number in range(len(names) + 1, len(row) + 1))]
+        # Only as many names as the row has values: a table may begin with a row of 50,000.
+        columns = [*names[: len(row)], *(f"column {number}" for number in range(len(names) + 1, len(row) + 1))]
         values = [f"{name}: {value}" for name, value in zip(columns, row, strict=False) if value]
         paragraphs.append(limits.consume("\n".join(values)))
     return "\n\n".join(paragraphs) or ", ".join(names)
