@@ -12,11 +12,12 @@ SCHEMES = ("http", "https")
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 # Python calls these ranges global, but they lead to special hosts, or to other addresses that are not seen here:
 # RFC 6890 (protocol assignments), 7526 (6to4 relays), 9602 (segment routing), 6052 and 8215 (NAT64), 3879 (site-local),
-# 4291 (IPv4-compatible).
+# 4291 (IPv4-compatible), 7915 (IPv4-translated).
 _SPECIAL_RANGES = tuple(
     ipaddress.ip_network(network)
     for network in (
         *("192.0.0.0/24", "192.88.99.0/24", "5f00::/16", "64:ff9b::/96", "64:ff9b:1::/48", "fec0::/10", "::/96"),
+        "::ffff:0:0:0/96",
     )
 )
 

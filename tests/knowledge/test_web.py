@@ -56,6 +56,7 @@ async def client() -> AsyncIterator[WebClient]:
         "http://[64:ff9b:1::7f00:1]/",
         "http://[fec0::1]/",
         "http://[::127.0.0.1]/",
+        "http://[::ffff:0:127.0.0.1]/",
         "http://[::]/",
         "http://１２７.0.0.1/",
         "http://①②⑦.0.0.1/",
