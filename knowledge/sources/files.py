@@ -9,6 +9,7 @@ import stat
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator
 from pathlib import Path, PurePath
+from typing import BinaryIO
 
 from core.errors import SourceError
 from core.settings import FilesSource
@@ -180,16 +181,21 @@ class FilesFolder:
         )
 
     def _read_bytes(self, path: str) -> bytes:
-        """Return a file's content as it is now. Raises `OSError`, also for a link that may not be followed any more."""
+        """Return a file's content as it is now.
+
+        Raises `OSError`, also for a link that may not be followed any more, and for a file that has become too large.
+        """
+        max_bytes = self._settings.max_file_kb * 1024
         if self._path.is_file():
-            return self._path.read_bytes()
+            with self._path.open("rb") as file:
+                return _read_limited(file, max_bytes)
         root = self._path.resolve()
         target = root / path
         if target.is_symlink():
             target, reason = self._resolve_symlink(root, target)
             if reason:
                 raise OSError(errno.ELOOP, reason, path)
-        return _read_without_links(root, target.relative_to(root))
+        return _read_without_links(root, target.relative_to(root), max_bytes)
 
     def _read(self, path: str, kind: str) -> bytes | None:
         try:
@@ -199,7 +205,7 @@ class FilesFolder:
         return None if unusable_reason(data, allow_binary=kind in DOCUMENT_KINDS) else data
 
 
-def _read_without_links(root: Path, path: PurePath) -> bytes:
+def _read_without_links(root: Path, path: PurePath, max_bytes: int) -> bytes:
     """Return the content of a file below a folder. Raises `OSError` when any step of the path is a link by now."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -214,7 +220,15 @@ def _read_without_links(root: Path, path: PurePath) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "no regular file", str(path))
-        return file.read()
+        return _read_limited(file, max_bytes)
+
+
+def _read_limited(file: BinaryIO, max_bytes: int) -> bytes:
+    """Return the content of a file. Raises `OSError` for one that has grown since its size was looked at."""
+    content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(errno.EFBIG, "too large", file.name)
+    return content
 
 
 def _get_size(file: Path) -> int | None:

@@ -150,6 +150,20 @@ async def test_what_becomes_a_link_in_the_last_moment_is_not_followed(
     assert [document.path async for document in folder.documents(listing, ["a.md", "b.md"])] == ["b.md"]
 
 
+async def test_a_file_that_grows_beyond_its_limit_after_listing_is_left_out(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    fill(root, "a.md", "b.md")
+    folder = source(root, max_file_kb=1)
+    listing = await folder.listing()
+    (root / "a.md").write_text("x" * 1025, "utf-8")
+    (root / "b.md").write_text("x" * 1024, "utf-8")
+    assert [document.path async for document in folder.documents(listing, ["a.md", "b.md"])] == ["b.md"]
+    alone = source(root / "b.md", max_file_kb=1)
+    listing = await alone.listing()
+    (root / "b.md").write_text("x" * 1025, "utf-8")
+    assert [document.path async for document in alone.documents(listing, ["b.md"])] == []
+
+
 @pytest.fixture
 def closed_to_us() -> Iterator[Path]:
     """An empty folder of a user whom permission bits bind; for the length of the test we are not root."""
