@@ -138,7 +138,11 @@ def refuse_other_hosts(
 
     @web.middleware
     async def check_host(request: web.Request, handler: Handler) -> web.StreamResponse:
-        name = request.url.host or ""
+        try:
+            name = request.url.host or ""
+        except ValueError:
+            # A header that names no host: without an answer of ours it would write an error into the log.
+            name = ""
         if not (_is_loopback(name) or name in allowed_hosts):
             raise web.HTTPMisdirectedRequest(
                 text=f"the host {name[:100]!r} is not allowed: see {section}.allowed_hosts\n"

@@ -123,6 +123,7 @@ async def test_what_is_sent_compressed_is_not_unpacked() -> None:
         ("127.0.0.1", "rebound.example", 421),
         ("127.0.0.1", "127.0.0.1.rebound.example", 421),
         ("localhost", "rebound.example:80", 421),
+        *(("127.0.0.1", name, 421) for name in ("127.0.0.1:99999", "127.0.0.1:port", "[::1]x", "xn--\u00c3")),
         # Whoever listens to a network is reached by names that we cannot know.
         ("0.0.0.0", "bot.example", 200),  # noqa: S104
     ],
