@@ -23,6 +23,9 @@ OPENAI_HOST = "api.openai.com"
 # How often an answer is read while it is written: few sinks show it more often. What a light model writes is needed at
 # once.
 READ_PAUSES_S: Mapping[ModelRole, float] = {"main": 0.1}
+# Several times the longest answer that a platform shows: all of it is searched for markers whenever more is shown, and
+# its citations are checked.
+MAX_VISIBLE_CHARS = 100_000
 
 
 class RoleChatModel:
@@ -59,7 +62,7 @@ class RoleChatModel:
     ) -> AsyncGenerator[str]:
         """Yield the reply piece by piece, without its reasoning (`append_visible` joins the pieces).
 
-        Raises `ModelError`, also when the budget's deadline passes.
+        Raises `ModelError`, also when the budget's deadline passes, and after `MAX_VISIBLE_CHARS` characters.
         """
         client, settings = self._roles[role]
 
@@ -73,10 +76,14 @@ class RoleChatModel:
         call = FailoverCall(start, ModelStream.close, settings.first_token_s, cancel_means_timeout=False)
         model_stream = await client.first_success(call, budget)
         reasoning_filter = ReasoningFilter(starts_inside=model_stream.starts_in_reasoning)
+        remaining_chars = MAX_VISIBLE_CHARS
         try:
             while model_stream.text:
                 if visible_text := reasoning_filter.feed(model_stream.text):
-                    yield visible_text
+                    yield visible_text[:remaining_chars]
+                    remaining_chars -= len(visible_text)
+                    if remaining_chars < 0:
+                        raise ModelError(f"{settings.model} wrote more than {MAX_VISIBLE_CHARS} characters")
                 await model_stream.advance(settings.stall_s)
             if visible_text := reasoning_filter.flush():
                 yield visible_text

@@ -11,6 +11,7 @@ from core.answering.agents.context_manager import speculative_query
 from core.answering.cache import is_cacheable
 from core.answering.pipeline import answer
 from core.errors import ServiceError, UsageError
+from core.llm import role_models
 from core.llm.role_models import RoleChatModel
 from core.settings import ModelsSettings
 from core.text.nothing_found import get_detail
@@ -121,6 +122,20 @@ async def test_a_model_streams_and_its_ids_become_links(peer: LanguageModelPeer)
     assert not any("[p" in update for update in sink.updates)
     assert reply.trace.tokens["summarizer.completion"] > 0
     assert reply.trace.timings_ms["first_token"] <= reply.trace.timings_ms["total"]
+
+
+async def test_a_reply_without_end_is_read_no_further_than_anybody_could(
+    peer: LanguageModelPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(role_models, "MAX_VISIBLE_CHARS", 1000)
+    peer.reply = f"Use pip [p1]. {'Then wait for it. ' * 200}"
+    model, sink = models(peer), MemorySink()
+    reply = await answer(HOW, sink, parts(model=model))
+    await model.close()
+    assert 900 < len(reply.text) < 1100
+    assert len(sink.updates[-1]) <= 1000
+    assert reply.text.startswith("Use pip [1].")
+    assert "write" in reply.trace.cut
 
 
 async def test_without_history_there_is_one_model_call(peer: LanguageModelPeer) -> None:
