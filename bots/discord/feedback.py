@@ -49,6 +49,9 @@ def from_reaction(
     user, author = str(event["user_id"]), str(event.get("message_author_id") or me.id)
     if user == me.id or author != me.id:
         return IgnoredEvent("a reaction to nothing of ours")
+    # Some bots put the same emoji below every message.
+    if ((event.get("member") or {}).get("user") or {}).get("bot"):
+        return IgnoredEvent("a reaction of a bot")
     chat = location.chat if location else str(event["channel_id"])
     message_id, moment = str(event["message_id"]), datetime.now(UTC)
     press = Message(

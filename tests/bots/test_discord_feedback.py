@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from bots.common.connection import Unreachable
+from bots.common.events import IgnoredEvent
 from bots.discord.connection import DiscordIntervals
 from bots.discord.convert import Identity
-from bots.discord.feedback import acknowledge, from_button_click
+from bots.discord.feedback import acknowledge, from_button_click, from_reaction
 from core.types import Message
 from tests.bots.feedback_helpers import answered, votes
 from tests.conformance.bot import Bot
@@ -113,3 +114,12 @@ async def test_what_was_wrong_is_said_when_time_is_over(is_refused: bool) -> Non
 
     with pytest.raises(Unreachable if is_refused else TimeoutError, match="500" if is_refused else None):
         await acknowledge(call, DiscordIntervals())
+
+
+def test_an_emoji_of_a_bot_is_no_rating() -> None:
+    event = {"user_id": "1001", "channel_id": "5", "message_id": "9", "guild_id": "7", "emoji": {"name": "👎"}}
+    me = Identity("42", "kimas", "42")
+    for member in ({}, {"user": {"id": "1001"}}, {"user": {"id": "1001", "bot": False}}):
+        assert isinstance(from_reaction("MESSAGE_REACTION_ADD", {**event, "member": member}, me, None), Message)
+    by_bot = {**event, "member": {"user": {"id": "1001", "bot": True}}}
+    assert isinstance(from_reaction("MESSAGE_REACTION_ADD", by_bot, me, None), IgnoredEvent)
