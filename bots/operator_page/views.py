@@ -34,7 +34,8 @@ async def show_questions(request: web.Request) -> web.StreamResponse:
     reports, query = get_context(request).reports, request.query
     days, now = get_days(request, 7), datetime.now(UTC)
     texts = {name: clean_input(query.get(name, "")[:MAX_FILTER_CHARS]) for name in ("platform", "chat", "text")}
-    question_filter = QuestionFilter(now - timedelta(days=days), to_outcome(query.get("outcome", "")), **texts)
+    since, outcome = now - timedelta(days=days), to_outcome(query.get("outcome", ""))
+    question_filter = QuestionFilter(since, outcome, texts["platform"], texts["chat"], texts["text"])
     before_number = int(query["before"]) if re.fullmatch("[0-9]{1,9}", query.get("before", "")) else None
     rows, counts = await asyncio.gather(
         reports.list_questions(question_filter, PAGE_SIZE + 1, before_number),
