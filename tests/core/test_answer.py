@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from bots.cli.ask import reply_as_json
+from core.answering.agents import summarizer
 from core.answering.agents.context_manager import speculative_query
 from core.answering.cache import is_cacheable
 from core.answering.pipeline import answer
 from core.errors import ServiceError, UsageError
+from core.grounding.citations import ResolvedCitations
 from core.llm import role_models
 from core.llm.role_models import RoleChatModel
+from core.runtime.budget import Budget
 from core.settings import ModelsSettings
 from core.text.nothing_found import get_detail
 from core.types import Passage, Question, Turn
@@ -136,6 +140,28 @@ async def test_a_reply_without_end_is_read_no_further_than_anybody_could(
     assert len(sink.updates[-1]) <= 1000
     assert reply.text.startswith("Use pip [1].")
     assert "write" in reply.trace.cut
+
+
+async def test_an_answer_that_is_hard_to_read_is_shown_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reply full of markers takes long, on the event loop: it must not take all of it until the deadline."""
+    now, read_s, resolve = 0.0, 0.0, summarizer.resolve_markers
+
+    def resolve_slowly(text: str, passages: Sequence[Passage]) -> ResolvedCitations:
+        nonlocal now, read_s
+        now, read_s = now + 0.2, read_s + 0.2
+        return resolve(text, passages)
+
+    async def write() -> AsyncGenerator[str]:
+        nonlocal now
+        for _ in range(1000):
+            now += 0.01
+            yield "[p1] "
+
+    monkeypatch.setattr(summarizer, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(summarizer, "resolve_markers", resolve_slowly)
+    configuration = settings()
+    await summarizer._stream_into_sink(write(), (INSTALL,), MemorySink(), Budget(configuration.budget))
+    assert read_s < 0.15 * now
 
 
 async def test_without_history_there_is_one_model_call(peer: LanguageModelPeer) -> None:
