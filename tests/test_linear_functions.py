@@ -10,7 +10,7 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
@@ -22,6 +22,7 @@ from bots.discord.render import render as render_for_discord
 from bots.slack.convert import to_plain_text
 from bots.slack.render import render as render_for_slack
 from bots.telegram.render import render as render_for_telegram, split_message
+from core.answering.agents import context_manager
 from core.answering.agents.decision_maker import DECISION_SCHEMA
 from core.grounding.citation_check import find_unsupported
 from core.grounding.citations import extract_claims, resolve_markers
@@ -169,6 +170,19 @@ def test_replies_full_of_spaces_are_read_in_time() -> None:
             started_at = time.thread_time()
             list(iter_parsed_replies(start + unit * 20_000 + "\x00", DECISION_SCHEMA))
             assert time.thread_time() - started_at < 1.0
+
+
+def test_a_rewrite_that_never_becomes_a_query_is_given_up() -> None:
+    pieces = 0
+
+    async def write() -> AsyncGenerator[str]:
+        nonlocal pieces
+        while pieces < 20_000:
+            pieces += 1
+            yield "a:\n"
+
+    assert asyncio.run(context_manager._read_query_line(write())) == ""
+    assert pieces < 2000
 
 
 def test_a_mention_in_a_message_of_spaces_or_mentions_is_read_in_time() -> None:

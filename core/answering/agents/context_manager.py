@@ -28,6 +28,8 @@ from core.text.tokens import CJK_CHARACTER
 from core.types import Question, Turn
 
 MAX_QUERY_CHARS = 600
+# What has no query in its beginning has none. All of it is looked through after each piece.
+MAX_REPLY_CHARS = 4000
 MAX_EARLIER_QUESTIONS = 3
 # A question with at least this many content words is self-contained.
 MIN_STANDALONE_WORDS = 7
@@ -176,6 +178,8 @@ async def _read_query_line(chunks: AsyncGenerator[str]) -> str:
             line = _parse_query(text, is_complete=False)
             if line:
                 return line
+            if len(text) > MAX_REPLY_CHARS:
+                break
     return _parse_query(text, is_complete=True)
 
 
