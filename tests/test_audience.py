@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import yaml
+from sqlalchemy import update
 
 from bots.daemon.adapters import make_source_lookup
 from bots.daemon.bootstrap import App, make_dispatcher, make_live_settings, make_message_processor, open_app
@@ -31,6 +32,7 @@ from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.settings import Settings
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
+from core.storage.tables import messages
 from core.types import DOWN, RATING_COMMAND, RETRY, ConversationKey, Message, Question, Reply
 from core.types.forms import SettingsForm
 from tests.core.fixtures import MemorySink
@@ -60,6 +62,7 @@ WORDS = {
 }
 AUDIENCE = [f"telegram:{TEAM}", "owners"]
 QUESTION = "When is the release date of the launcher?"
+REPLY_ID = "9001"
 NUMBERS = count(1)
 
 
@@ -489,6 +492,21 @@ async def test_what_was_said_before_a_source_was_closed_is_not_said_again(
             await ask_on(bot, sender, first)
             await press(bot, sender, RETRY, first)
             assert get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests()) == set()
+
+
+async def test_who_quotes_a_word_of_an_answer_from_a_source_that_was_closed_since_is_not_told_the_rest(
+    tmp_path: Path, ingested: Path
+) -> None:
+    sender = INSIDERS["member of the team's channel"]
+    async with repeating_model(write=f"It is {WORDS['text']} [p1].") as peer:
+        async with opened(tmp_path, ingested, peer, audience=["everyone"]) as bot:
+            first = await bot.deliver(sender, QUESTION)
+            await bot.journal.database.write(update(messages).filter_by(id=first.id).values(reply_id=REPLY_ID))
+            await bot.deliver(sender, "Is it this?", quoted="It", reply_to=REPLY_ID)
+            assert "text" in get_closed_texts(bot.get_requests())
+        async with opened(tmp_path, ingested, peer, audience=["owners"]) as bot:
+            await bot.deliver(sender, "Is it this?", quoted="It", reply_to=REPLY_ID)
+            assert get_closed_texts(bot.get_requests()) == set()
 
 
 @pytest.mark.parametrize("audience", [["everyone"], AUDIENCE], ids=["open", "closed"])

@@ -12,9 +12,14 @@ from core.types import Message, Turn
 MAX_QUOTED_CHARS = 1000
 
 
-async def get_quoted_turns(journal: Journal, message: Message, history: Sequence[Turn]) -> Sequence[Turn]:
-    """Return the quoted message as conversation turns. They have no author, so they count as the asker's."""
-    answer_turns = await journal.get_answer_by_reply(message)
+async def get_quoted_turns(
+    journal: Journal, message: Message, history: Sequence[Turn], visible_sources: frozenset[str] | None = None
+) -> Sequence[Turn]:
+    """Return the quoted message as conversation turns. They have no author, so they count as the asker's.
+
+    An answer from other sources than `visible_sources` is left out.
+    """
+    answer_turns = await journal.get_answer_by_reply(message, visible_sources)
     if answer_turns is None:
         return [Turn("user", _truncate(message.quoted))]
     if all(turn in get_author_turns(history, message.author_id) for turn in answer_turns):
@@ -37,4 +42,6 @@ async def with_history(
     history = await journal.get_history(message.key, limits.history_turns, max_age_s, visible_sources=visible_sources)
     if not text.strip():
         return message.quoted[: limits.max_question_chars], history
-    return text, [*history, *await get_quoted_turns(journal, message, history)] if message.quoted else history
+    if not message.quoted:
+        return text, history
+    return text, [*history, *await get_quoted_turns(journal, message, history, visible_sources)]

@@ -236,13 +236,20 @@ class Journal:
         rows = await self.database.fetch_all(query.order_by(messages.c.number.desc()).limit(limit))
         return [row.text for row in rows]
 
-    async def get_answer_by_reply(self, message: Message) -> tuple[Turn, Turn] | None:
-        """Return the question and answer whose reply this message replies to, or None when it is no answer of ours."""
+    async def get_answer_by_reply(
+        self, message: Message, visible_sources: frozenset[str] | None = None
+    ) -> Sequence[Turn] | None:
+        """Return the question and answer whose reply this message replies to, or None when it is no answer of ours.
+
+        Nothing of an answer that could be made from other sources than `visible_sources`.
+        """
         columns = messages.c
         query = select(*(columns[name] for name in _TURN_COLUMNS)).filter_by(**bot_values(message), state="answered")
         is_reply = (columns.reply_id == message.reply_to, columns.reply_id != "", columns.reply != "")
         row = await self.database.fetch_first(query.where(*is_reply))
-        return None if row is None else _to_turns(row)
+        if row is None:
+            return None
+        return _to_turns(row) if may_be_shown(row.visible_sources, visible_sources) else ()
 
     async def get_cursor(self, cursor: str) -> int | None:
         """Return the position in a platform's stream of updates, or None for a new stream."""
