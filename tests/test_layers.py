@@ -42,7 +42,7 @@ VENDORS = {
     "grpc": ["knowledge/stores/weaviate/"],  # what weaviate-client searches through; it takes our certificates
     "httpx": ["knowledge/stores/weaviate/"],  # what weaviate-client is built on; its exceptions come through
     # What openai is built on; its exceptions come through.
-    "httpx2": ["core/llm/client.py", "core/llm/error_replies.py"],
+    "httpx2": ["core/llm/client.py", "core/llm/responses.py"],
     "huggingface_hub": ["knowledge/embedding/download.py"],
     "ir_measures": ["bots/evaluation/"],
     "jinja2": ["bots/operator_page/render.py"],

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence, Set as AbstractSet
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import aclosing, contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.errors import EmbeddingError, ModelError, ServiceError
-from core.llm.error_replies import shorten_error
+from core.llm.responses import WEB_PAGE, is_web_page, read_reply, shorten_error
 from core.llm.sse import (
-    WEB_PAGE,
     ChatStreamDecoder,
     InvalidReplyError,
     StreamChunk,
     Vector,
     parse_completion,
     parse_embeddings,
-    reject_web_page,
 )
 from core.observability.logs import get_logger
-from core.runtime.foreign_json import MAX_JSON_VALUES, JsonTooComplex, read_json
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -50,8 +46,6 @@ MAX_EAGER_PAUSE_S = 0.02
 # The bounds of a reply. No model's vectors are longer than this, and a number takes about 20 bytes.
 MAX_COMPLETION_BYTES, MAX_STREAM_BYTES = 4 << 20, 64 << 20
 MAX_DIMENSION, MAX_NUMBER_BYTES = 16_384, 40
-# The vector of a question is read on the event loop: a thread would cost more, and every question waits for it.
-MAX_INLINE_BYTES = 40 << 10
 
 Result = TypeVar("Result")
 
@@ -118,7 +112,6 @@ class OpenAIClient:
         try:
             with self._map_errors(ModelError, request.get("model")):
                 async with aclosing(await self._open_stream(client, request)) as response:
-                    reject_web_page(response.headers.get("content-type", ""))
                     byte_stream, byte_count = response.aiter_bytes(), 0
                     while data := await _read_next(byte_stream, decoder):
                         byte_count += len(data)
@@ -133,6 +126,8 @@ class OpenAIClient:
                             await self._pause(response, pause_s if decoder.has_text else 0.0)
                     for chunk in decoder.flush():
                         yield chunk
+                    if not (decoder.has_begun or decoder.is_complete) and is_web_page(response):
+                        raise InvalidReplyError(WEB_PAGE)
         except ModelError as error:
             # The reply is complete: an error of the connection after it does not matter.
             if not decoder.is_complete:
@@ -192,7 +187,7 @@ class OpenAIClient:
         client = await self._client()
         with self._map_errors(ModelError, request.get("model")):
             response = await self._post_completion(client, request)
-            return await _read_reply(response, parse_completion, MAX_COMPLETION_BYTES)
+            return await read_reply(response, parse_completion, MAX_COMPLETION_BYTES)
 
     async def _post_completion(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
         import openai
@@ -232,7 +227,7 @@ class OpenAIClient:
         max_numbers = MAX_DIMENSION * len(texts)
         with self._map_errors(EmbeddingError, model):
             response = await self._post_texts(client, {"model": model, "input": list(texts)})
-            vectors = await _read_reply(response, parse_embeddings, max_numbers * MAX_NUMBER_BYTES, max_numbers)
+            vectors = await read_reply(response, parse_embeddings, max_numbers * MAX_NUMBER_BYTES, max_numbers)
         if len(vectors) != len(texts):
             raise EmbeddingError(f"{self.base_url}: {model} sent {len(vectors)} vectors for {len(texts)} texts")
         return vectors
@@ -307,26 +302,6 @@ def _get_tls_context() -> SSLContext:
     from httpx2 import create_ssl_context
 
     return create_ssl_context()
-
-
-async def _read_reply(
-    response: Response, parse: Callable[[object], Result], max_bytes: int, max_values: int = MAX_JSON_VALUES
-) -> Result:
-    """Read a whole reply. Raises `InvalidReplyError` for one that is too large, or a proxy's page instead of JSON."""
-    content = bytearray()
-    async with aclosing(response):
-        reject_web_page(response.headers.get("content-type", ""))
-        async for data in response.aiter_bytes():
-            content += data
-            if len(content) > max_bytes:
-                raise InvalidReplyError(f"a reply of more than {max_bytes >> 10} kB")
-    try:
-        return await read_json(bytes(content), parse, max_values=max_values, max_inline_bytes=MAX_INLINE_BYTES)
-    except JsonTooComplex as error:
-        raise InvalidReplyError(str(error).replace("answered with", "a reply of")) from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        content_type = response.headers.get("content-type", "nothing").split(";")[0]
-        raise InvalidReplyError(f"{content_type[:60]} instead of JSON") from error
 
 
 def _without(body: dict[str, Any], names: AbstractSet[str]) -> dict[str, Any]:

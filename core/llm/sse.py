@@ -19,7 +19,6 @@ from core.llm.reasoning import remove_reasoning
 DONE = "[DONE]"
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 REASONING_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
-WEB_PAGE = "text/html instead of JSON, which is a web page: check base_url, it often ends with /v1"
 MAX_TOKEN_COUNT = 1_000_000_000
 # An event holds a few words; all of an answer where the server does not really stream. It is parsed on the event loop.
 MAX_EVENT_BYTES = 256 << 10
@@ -33,12 +32,6 @@ class InvalidReplyError(ValueError):
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
-
-
-def reject_web_page(content_type: str) -> None:
-    """Raise `InvalidReplyError` for a web page: an address beside the API often answers with one, and status 200."""
-    if content_type.startswith("text/html"):
-        raise InvalidReplyError(WEB_PAGE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -351,6 +351,15 @@ async def test_a_web_page_names_the_address_that_is_probably_wrong() -> None:
                 await call
 
 
+async def test_a_server_that_calls_every_reply_a_web_page_is_read() -> None:
+    """As small servers do that leave the type of their responses to a framework."""
+    body = {"choices": [{"message": {"content": "Yes."}, "delta": {"content": "Yes."}, "finish_reason": "stop"}]}
+    async with embedding(json.dumps(body).encode(), "text/html") as endpoint:
+        assert (await endpoint.complete(ASK)).text == "Yes."
+    async with embedding(f"data: {json.dumps(body)}\n\ndata: [DONE]\n\n".encode(), "text/html") as endpoint:
+        assert await streamed_text(endpoint) == "Yes."
+
+
 @asynccontextmanager
 async def embedding(body: bytes, content_type: str = "application/json") -> AsyncIterator[OpenAIClient]:
     """A server that answers every request for vectors or a whole completion with these bytes."""
