@@ -256,7 +256,7 @@ def _read_fence(lines: Sequence[str], number: int, fence: re.Match[str], depth: 
 def _read_preformatted(lines: Sequence[str], number: int) -> tuple[list[Block], int]:
     """Return the code of an HTML block for it, and the line after it: Markdown may hold HTML."""
     end = number
-    while end < len(lines) and "</pre>" not in lines[end]:
+    while end < len(lines) and "</pre" not in lines[end]:
         end += 1
     code = _dedent(html.unescape(strip_tags("\n".join(lines[number : end + 1]))).split("\n"))
     return ([Block("code", code)] if code.strip() else []), end + 1

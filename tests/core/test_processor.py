@@ -515,7 +515,7 @@ async def lockable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[Journal, sqlite3.Connection]]:
     """A journal, and a foreign connection that can lock it."""
-    monkeypatch.setattr("core.storage.engine.BUSY_TIMEOUT_MS", 20)
+    monkeypatch.setattr("core.storage.journal_file.BUSY_TIMEOUT_MS", 20)
     journal = await Journal.open(tmp_path / "locked.db")
     with closing(sqlite3.connect(tmp_path / "locked.db", isolation_level=None)) as other:
         yield journal, other
