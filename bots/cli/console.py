@@ -160,7 +160,7 @@ def format_explanation_lines(explanation: SearchExplanation, settings: Knowledge
     if explanation.passages:
         lines.append(
             f"fused = {search.alpha:g} similarity + {1 - search.alpha:g} lexical (the share of the most possible); "
-            "a tenth less for code"
+            "a tenth less for code and API reference pages"
         )
         rows = [
             ("passage", "score", "fused", "similarity", "lexical", "kind", "found by"),

@@ -31,7 +31,7 @@ PLACEHOLDER_PREFIX, TOMBSTONE_SOURCE = "empty:", ""
 
 def needs_import(folder: Path) -> bool:
     """Return whether a folder has passages of LanceDB, as earlier versions wrote them, and none of SQLite."""
-    # As `os.path` answers: a folder that is closed to this account is reported when the store is opened.
+    # `os.path.isdir` is false for a folder that this account may not enter: opening the store reports it.
     return not os.path.exists(folder / FILE_NAME) and os.path.isdir(folder / OLD_FOLDER / "_versions")
 
 

@@ -28,7 +28,7 @@ from core.text.tokens import CJK_CHARACTER
 from core.types import Question, Turn
 
 MAX_QUERY_CHARS = 600
-# What has no query in its beginning has none. All of it is looked through after each piece.
+# A reply without a query in so many characters has none. It is searched again after each piece.
 MAX_REPLY_CHARS = 4000
 MAX_EARLIER_QUESTIONS = 3
 # A question with at least this many content words is self-contained.

@@ -26,8 +26,8 @@ from core.types import Passage, Question, Turn
 MAX_HISTORY_TOKENS = 1500
 UPDATE_INTERVAL_S = 0.05
 NO_WORDS = "the model's reply has no words; one that thinks first may need more max_tokens"
-# Between two updates there is so many times the time that one takes: it is taken from all conversations.
-MIN_REST = 10
+# The pause is at least so many times as long as the last update took: the event loop serves others meanwhile.
+UPDATE_PAUSE_FACTOR = 10
 CODE_END = "\n```"
 OPEN_TIMEOUT_S, OPEN_TIMEOUT_SHARE = 2.0, 0.2
 
@@ -103,7 +103,7 @@ async def _stream_into_sink(
                 # Each update resolves the markers of the whole text: too much work for every token of a long answer.
                 if (started_at := time.monotonic()) >= next_update:
                     shown_text = resolve_markers(trim_partial_marker(text), passages).text
-                    pause_s = max(UPDATE_INTERVAL_S, MIN_REST * (time.monotonic() - started_at))
+                    pause_s = max(UPDATE_INTERVAL_S, UPDATE_PAUSE_FACTOR * (time.monotonic() - started_at))
                     await sink.update(shown_text)
                     next_update = time.monotonic() + pause_s
     except ModelError as error:
