@@ -233,12 +233,18 @@ class Delivery(Protocol):
         ...
 
 
+NOT_CONNECTED = "is not connected"
+
+
 class ConnectionStatus:
-    """The connection to one platform. `outages` counts how often it was lost. `is_standby`: another daemon receives."""
+    """The connection to one platform. `outages` counts how often it was lost. `is_standby`: another daemon receives.
+
+    While it is not connected, `problem` says why, to follow the platform's name.
+    """
 
     def __init__(self) -> None:
         self.is_connected = self.is_standby = False
-        self.outages = 0
+        self.outages, self.problem = 0, NOT_CONNECTED
         self._is_down = False
 
     def mark_connected(self) -> None:
@@ -247,12 +253,12 @@ class ConnectionStatus:
 
     def mark_reconnecting(self) -> None:
         """Record that the connection is being remade, which is an outage only if it fails."""
-        self.is_connected = False
+        self.is_connected, self.problem = False, NOT_CONNECTED
 
-    def mark_disconnected(self) -> None:
+    def mark_disconnected(self, problem: str = NOT_CONNECTED) -> None:
         """Record that no messages can arrive; repeated calls are one outage."""
         self.outages += not self._is_down
-        self.is_connected, self._is_down = False, True
+        self.is_connected, self._is_down, self.problem = False, True, problem
 
 
 class Adapter(ABC):

@@ -18,9 +18,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from core.errors import PlatformError, PlatformUnavailable
+from core.errors import JournalError, PlatformError, PlatformUnavailable
 from core.observability.logs import get_logger
-from core.ports import ConnectionStatus
+from core.ports import NOT_CONNECTED, ConnectionStatus
 
 Result = TypeVar("Result")
 
@@ -95,7 +95,7 @@ class RetryLoop:
         """Log the failure unless the last one was of the same type, and wait."""
         self._failure_count += 1
         if self._connection:
-            self._connection.mark_disconnected()
+            self._connection.mark_disconnected(_describe_problem(error))
         wait_s = error.seconds if isinstance(error, RetryLater) else self._intervals.backoff(self._failure_count)
         if type(error) is not self._last_error_type:
             self._last_error_type = type(error)
@@ -123,3 +123,11 @@ class RetryLoop:
             else:
                 self.mark_recovered()
                 return result
+
+
+def _describe_problem(error: Exception) -> str:
+    """Return why no messages arrive, to follow the platform's name."""
+    if isinstance(error, PlatformError):
+        return NOT_CONNECTED
+    cause = "the journal cannot be written" if isinstance(error, JournalError) else "one cannot be recorded"
+    return f"takes no messages: {cause}"

@@ -99,7 +99,10 @@ class Monitor:
         """Return the problems, one line each."""
         if self._monitored is None:
             return ["starting"]
-        problems = [f"{name} is not connected" for name, is_well in self.get_connections().items() if not is_well]
+        connections = self._monitored.connections
+        problems = [
+            f"{name} {connections[name].problem}" for name, is_well in self.get_connections().items() if not is_well
+        ]
         if self.lag.max_s >= MAX_LAG_S:
             problems.append(f"the event loop stood still for {self.lag.max_s:.1f} s within the last minute")
         return problems

@@ -46,7 +46,8 @@ class Sharing:
             try:
                 await listen()
             finally:
-                connection.is_connected, connection.is_standby = False, True
+                connection.mark_reconnecting()
+                connection.is_standby = True
 
         await self.leases.lead(f"bot:{adapter.name}:{adapter.bot_id}", listen_in_turn)
 

@@ -302,6 +302,19 @@ async def test_a_platform_that_is_away_is_told_until_it_is_back(deployment: Depl
         await watcher_client.until("kimas_platform_outages_total", 1, platform="telegram")
 
 
+async def test_a_journal_that_cannot_be_written_is_told_as_such(deployment: Deployment, telegram: TelegramPeer) -> None:
+    deployment.settings["sources"].pop("gone")
+    async with daemon(deployment) as watcher_client:
+        await watcher_client.until_status("/healthz", 200)
+        journal = deployment.folder / "data" / "journal.db"
+        journal.rename(journal.with_suffix(".away"))
+        telegram.say(GROUP, "wake up")
+        status = await watcher_client.until_status("/healthz", 503)
+        assert status["reasons"] == ["telegram takes no messages: the journal cannot be written"]
+        journal.with_suffix(".away").rename(journal)
+        await watcher_client.until_status("/healthz", 200)
+
+
 async def test_nobody_listens_without_a_port(telegram: TelegramPeer) -> None:
     async with open_monitor(settings()) as monitor:
         assert type(monitor.metrics_recorder) is MetricsRecorder
