@@ -211,6 +211,8 @@ async def test_branches_and_tags(repository: Path, tmp_path: Path) -> None:
         assert "feature.md" not in (await make().listing()).fingerprints
         with pytest.raises(SourceError, match=r"has no branch or tag 'nope'\. It has: feature/x, main, v1\."):
             await make(branch="nope").listing()
+        with pytest.raises(SourceError, match=r"has no branch or tag 'nope'\. It has: feature/x, main, v1\."):
+            await make(branch="nope").latest_commit()
 
 
 @pytest.mark.parametrize("branch", ["-x", "--upload-pack=touch x", "a b", "a:b", "a..b", "x~1", "/a", "a\n", "@{-1}"])

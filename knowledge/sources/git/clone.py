@@ -84,10 +84,13 @@ class GitClone:
             references = (f"refs/heads/{branch}", f"refs/tags/{branch}") if branch else ("HEAD",)
             try:
                 output = await git.run("ls-remote", "--", self._url, *references)
+                if not output:
+                    await self._require_branches(self.directory)
             except GitError as error:
                 raise self._unreachable_error(error, "reached") from error
             if not output:
-                raise SourceError(f"source {self.name}: {self._display_url} has no branch or tag {branch or 'HEAD'!r}.")
+                # It came into being between the two questions.
+                raise SourceError(f"source {self.name}: {self._display_url} is being changed. Try again.")
             commits.append(output.split()[0].decode())
         return commits[0]
 
@@ -165,7 +168,7 @@ class GitClone:
     async def _explain_stale(self, state: CloneState, fetch_error: GitError) -> str:
         """Find out whether the remote or the clone is at fault. Raises `GitError` when it is the clone."""
         try:
-            await self._require_branches(fetch_error, self.directory)
+            await self._explain_failure(fetch_error, self.directory)
         except GitError as error:
             if not all(branch in state.fetches for branch in self._branches):
                 raise self._unreachable_error(error) from error
@@ -179,7 +182,7 @@ class GitClone:
 
     async def _to_source_error(self, fetch_error: GitError, directory: Path) -> SourceError:
         try:
-            await self._require_branches(fetch_error, directory)
+            await self._explain_failure(fetch_error, directory)
         except GitError as error:
             return self._unreachable_error(error)
         except SourceError as error:
@@ -190,10 +193,14 @@ class GitClone:
         problem = f"source {self.name}: {self._display_url} cannot be {action}: {error}"
         return SourceError(f"{problem}. {get_advice(str(error))}.")
 
-    async def _require_branches(self, fetch_error: GitError, directory: Path) -> None:
+    async def _explain_failure(self, fetch_error: GitError, directory: Path) -> None:
         """Raise `GitError` when the remote does not answer either, `SourceError` when it lacks a branch."""
         if isinstance(fetch_error, GitTimeout):
             raise fetch_error
+        await self._require_branches(directory)
+
+    async def _require_branches(self, directory: Path) -> None:
+        """Raise `SourceError`, which names all branches, when the remote lacks one. Raises `GitError` of git."""
         output = await Git(directory, self._timeout, self._access).run("ls-remote", "--", self._url)
         references = (line.partition("\t")[2] for line in output.decode("utf-8", "replace").splitlines())
         reference_names = [name for name in references if name and not name.endswith("^{}")]
