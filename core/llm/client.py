@@ -271,7 +271,8 @@ class OpenAIClient:
         try:
             yield
         except openai.APIStatusError as error:
-            message = f"{prefix}: status {error.status_code}: {error.message[:300]}"
+            # Without a full stop, for whoever adds a sentence.
+            message = f"{prefix}: status {error.status_code}: {error.message[:300].rstrip(' .')}"
             if isinstance(error, openai.AuthenticationError):
                 message = f"{self.base_url}: the API key was refused; check api_key for {model}"
             raise _make_error(

@@ -196,6 +196,7 @@ async def test_a_model_that_does_not_exist(tmp_path: Path) -> None:
         findings = await run_live(tmp_path, "models.main", models={"main": model})
         assert [finding.level for finding in findings] == ["ok", "error"]
         assert "has no model qwen3:7b; it has qwen3:8b" in findings[1].text
+        assert ".." not in findings[1].text
 
 
 async def test_what_the_calls_of_models_take_is_recorded(tmp_path: Path) -> None:
