@@ -23,6 +23,7 @@ from bots.common.reply_sink import SilentSink
 from bots.common.terminal import ingest_progress, make_console, print_json
 from bots.console.render import ConsoleSink
 from bots.daemon.bootstrap import App, open_app, require_knowledge
+from core.answering.agents.conversation import validate_question
 from core.answering.agents.reranker import rerank
 from core.errors import KimasError, UsageError
 from core.observability.logs import make_redactor
@@ -43,6 +44,8 @@ async def ask(settings: Settings, question: str, *, as_json: bool, is_trial: boo
     """Answer one question; `-` reads it from standard input. A trial reads its source first."""
     if question == "-":
         question = sys.stdin.read()
+    # Before a model is loaded, which may have to be fetched.
+    validate_question(Question(question), settings.answer.max_question_chars)
     if not is_trial:
         await require_ingested(settings)
     async with open_app(settings) as app:

@@ -15,9 +15,10 @@ from core.runtime.locks import refresh_lock
 from core.settings import Settings
 from core.text.formatting import pluralize, strip_control_characters
 from knowledge.embedding import open_embedder
-from knowledge.stores import Provider, open_store
+from knowledge.stores import NO_SOURCES, Provider, has_passage_file, open_store
 from knowledge.stores.copying import CopyReport, copy_source
 
+NOTHING_TO_COPY = "there is nothing to copy: {} holds nothing of the configured sources"
 OTHER_PROVIDER: dict[Provider, Provider] = {"sqlite": "weaviate", "weaviate": "sqlite"}
 
 
@@ -30,13 +31,11 @@ async def copy_knowledge(settings: Settings, target: Provider | Literal["lance"]
     there is nothing to copy.
     """
     target_provider: Provider = "sqlite" if target == "lance" else target
-    await asyncio.to_thread(make_data_dir, settings.data_dir)
+    await _require_origin(settings, OTHER_PROVIDER[target_provider])
     with refresh_lock(settings.data_dir):
         reports = await _copy_between_stores(settings, target_provider)
     if not reports:
-        raise UsageError(
-            f"there is nothing to copy: {OTHER_PROVIDER[target_provider]} holds nothing of the configured sources"
-        )
+        raise UsageError(NOTHING_TO_COPY.format(OTHER_PROVIDER[target_provider]))
     if as_json:
         print_json(
             {
@@ -55,6 +54,15 @@ async def copy_knowledge(settings: Settings, target: Provider | Literal["lance"]
     if settings.knowledge.store.provider != target_provider:
         out.print(f"to answer from it, set knowledge.store.provider to {target_provider}", markup=False, soft_wrap=True)
     return 0
+
+
+async def _require_origin(settings: Settings, origin_provider: Provider) -> None:
+    """Raise `UsageError` where there is nothing to copy, as far as that shows before a model and a store are opened."""
+    if not settings.sources:
+        raise UsageError(NO_SOURCES)
+    await asyncio.to_thread(make_data_dir, settings.data_dir)
+    if origin_provider == "sqlite" and not await asyncio.to_thread(has_passage_file, settings.data_dir):
+        raise UsageError(NOTHING_TO_COPY.format(origin_provider))
 
 
 async def _copy_between_stores(settings: Settings, target_provider: Provider) -> Sequence[CopyReport]:

@@ -26,11 +26,12 @@ async def require_ingested(settings: Settings) -> None:
         raise UsageError(NO_SOURCES)
     is_elsewhere = settings.knowledge.store.provider == "weaviate"
     has_live_source = any(isinstance(source, LiveSource) for source in settings.sources.values())
-    if not is_elsewhere and not has_live_source and not await asyncio.to_thread(_has_file, settings.data_dir):
+    if not is_elsewhere and not has_live_source and not await asyncio.to_thread(has_passage_file, settings.data_dir):
         raise UsageError(NOTHING_INGESTED)
 
 
-def _has_file(data_dir: Path) -> bool:
+def has_passage_file(data_dir: Path) -> bool:
+    """Return whether passages were ever written below `data_dir`, also by an earlier version. Blocking."""
     from knowledge.stores.lance_import import needs_import
     from knowledge.stores.sqlite.store import FILE_NAME
 

@@ -33,6 +33,21 @@ def test_what_is_missing_is_told_before_a_model_is_fetched(
     assert "no sources are configured" in deployment.call(*arguments, code=2).stderr
 
 
+def test_what_cannot_be_done_is_refused_before_a_model_is_fetched(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment.call("ingest")
+    monkeypatch.setattr(LocalEmbedder, "open", None)
+    assert "question is empty" in deployment.call("ask", "  ", code=2).stderr
+    assert "100000 characters; 4000 are allowed" in deployment.call("ask", "why " * 25_000, code=2).stderr
+    (deployment.folder / "data" / "passages" / "passages.db").unlink()
+    nothing = "there is nothing to copy: sqlite holds nothing of the configured sources"
+    assert nothing in deployment.call("store", "copy", "--to", "weaviate", code=2).stderr
+    assert not (deployment.folder / "data" / "passages" / "passages.db").exists(), "a copy makes no origin"
+    deployment.settings["sources"] = {}
+    assert "no sources are configured" in deployment.call("store", "copy", "--to", "weaviate", code=2).stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "expected_text"),
     [
