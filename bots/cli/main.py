@@ -192,7 +192,7 @@ def store() -> None:
 _add_command(
     store,
     "cli.store:copy_knowledge",
-    "Copy knowledge into the other store.\n\nVectors are copied, too, so nothing is embedded again.",
+    "Copy knowledge into the other store, with its vectors.\n\n`lance` is the former name of `sqlite`.",
     click.option(
         "--to", "target", required=True, type=click.Choice(["weaviate", "sqlite", "lance"]), help="The store to fill."
     ),
