@@ -242,12 +242,12 @@ class FeedSource(WebSource):
 
 
 class ForgeSource(WebSource):
-    """The settings that GitHub and GitLab share: issues, discussions and releases, read through the API."""
+    """The settings that GitHub and GitLab share: issues and releases, read through the API."""
 
     token: Secret | None = Field(None, description="Access token with read permission; public projects need none")
-    state: Literal["open", "closed", "all"] = Field("all", description="Only issues and discussions in this state")
-    labels: tuple[str, ...] = Field((), description="Only issues and discussions with one of these labels; empty: all")
-    exclude_labels: tuple[str, ...] = Field((), description="Skip issues and discussions with one of these labels")
+    state: Literal["open", "closed", "all"] = Field("all", description="Only issues in this state")
+    labels: tuple[str, ...] = Field((), description="Only issues with one of these labels; empty: all")
+    exclude_labels: tuple[str, ...] = Field((), description="Skip issues with one of these labels")
     max_items: PositiveInt = Field(1000, description="Maximum number of items of each kind, the last changed first")
     max_comments: int = Field(50, ge=0, le=100, description="Maximum number of comments per item, the first ones")
     skip_authors: tuple[str, ...] = Field((), description="Skip the comments of these people, besides bots")
@@ -268,6 +268,9 @@ class GithubSource(ForgeSource):
     take: tuple[Literal["issues", "discussions", "releases"], ...] = Field(
         ("issues", "releases"), min_length=1, description="What to read; discussions need a token"
     )
+    state: Literal["open", "closed", "all"] = Field("all", description="Only issues and discussions in this state")
+    labels: tuple[str, ...] = Field((), description="Only issues and discussions with one of these labels; empty: all")
+    exclude_labels: tuple[str, ...] = Field((), description="Skip issues and discussions with one of these labels")
 
     @model_validator(mode="after")
     def _check_token(self) -> GithubSource:
