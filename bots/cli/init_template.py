@@ -36,8 +36,8 @@ _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "~"})
 _HEAD = f"""\
 # yaml-language-server: $schema={SCHEMA_NAME}
 #
-# A KIMAs configuration. Paths are relative to this file's folder. Secrets never stand in here: {{env: NAME}} takes one
-# from an environment variable or from the file beside this one that ends in .env, {{file: PATH}} from a file. Next:
+# A KIMAs configuration. Paths are relative to this file's folder. Do not write secrets into it: {{env: NAME}} reads one
+# from an environment variable or from the .env file beside this one, {{file: PATH}} from a file of its own. Next:
 #   kimas check --live     says what is right and what is missing
 #   kimas ingest           reads the sources
 #   kimas ask "..."        answers a question with citations
@@ -72,7 +72,8 @@ _MORE_SOURCES = """
   #   kind: faq
   #   path: faq.yaml
 
-# Which source to ask is learnt from the passages themselves; a few words in the users' language make it better.
+# Where to search is decided by comparing the question with the passages. A description and example questions, in the
+# language of those who ask, make the choice better.
 # agents:
 #   manual:
 #     sources: [{source}]
