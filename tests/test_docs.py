@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     page
     for page in [
-        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
         *(ROOT / "docs").rglob("*.md"),
     ]
     if page.exists()
