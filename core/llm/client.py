@@ -17,6 +17,7 @@ from core.llm.sse import (
     Vector,
     parse_completion,
     parse_embeddings,
+    parse_models,
 )
 from core.observability.logs import get_logger
 
@@ -34,6 +35,7 @@ UNSUPPORTED_STATUSES = frozenset({400, 422, 501})
 NO_LIST_STATUSES = frozenset({404, 405, 501})
 CHAT_COMPLETIONS_PATH = "/chat/completions"
 EMBEDDINGS_PATH = "/embeddings"
+MODELS_PATH = "/models"
 # The wait for the end of a complete reply, so that its connection can be reused.
 DRAIN_TIMEOUT_S = 0.2
 # The wait for the token counts after the last text.
@@ -206,12 +208,14 @@ class OpenAIClient:
 
     async def list_models(self) -> Sequence[str]:
         """Return the names of the endpoint's models; empty where it has no such list. Raises `ModelError`."""
+        import httpx2
+
         client = await self._client()
         try:
             with self._map_errors(ModelError, "the list of models"):
-                return [model.id async for model in client.models.list()]
-        except AttributeError as error:  # of the library, which takes a web page for a list
-            raise ModelError(f"{self.base_url} sent {WEB_PAGE}") from error
+                # Not the typed method, which reads a list of any size.
+                response: Response = await client.get(MODELS_PATH, cast_to=httpx2.Response, stream=True)
+                return await read_reply(response, parse_models, MAX_COMPLETION_BYTES)
         except ModelError as error:
             if error.status in NO_LIST_STATUSES:
                 return []

@@ -149,6 +149,12 @@ def parse_embeddings(body: object) -> list[Vector]:
     return [vector for _, vector in sorted(vectors, key=lambda pair: pair[0])]
 
 
+def parse_models(body: object) -> list[str]:
+    """Return the names of an endpoint's models. Raises `InvalidReplyError`."""
+    ids = (model.get("id") for model in _filter_mappings(_require_reply(body).get("data")))
+    return [model_id for model_id in ids if isinstance(model_id, str)]
+
+
 def _parse_vector(value: object) -> Vector | None:
     """Return the numbers of a vector, which is a list or the base64 of float32 values; None for anything else."""
     if isinstance(value, list):

@@ -360,6 +360,43 @@ async def test_a_server_that_calls_every_reply_a_web_page_is_read() -> None:
         assert await streamed_text(endpoint) == "Yes."
 
 
+@pytest.mark.parametrize(
+    ("body", "expected_names"),
+    [
+        (b'{"object": "list", "data": [{"id": "qwen3:8b", "object": "model"}, {"id": 7}, "llama"]}', ["qwen3:8b"]),
+        # As Ollama answers before the first model is there.
+        (b'{"object": "list", "data": null}', []),
+        (b"{}", []),
+    ],
+)
+async def test_the_models_of_an_endpoint(body: bytes, expected_names: list[str]) -> None:
+    async with embedding(body) as endpoint:
+        assert await endpoint.list_models() == expected_names
+
+
+@pytest.mark.parametrize("status", [404, 405, 501])
+async def test_an_endpoint_without_a_list_of_models_has_none(status: int) -> None:
+    async def refuse(_request: web.Request) -> web.Response:
+        return web.Response(status=status)
+
+    async with replying(refuse) as endpoint:
+        assert await endpoint.list_models() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "expected_text"),
+    [
+        (b'{"data": [' + b" " * (MAX_COMPLETION_BYTES + 1) + b"]}", "a reply of more than 4096 kB"),
+        (b'{"data": [' + b"{}," * 200_000 + b"{}]}", "more than 100000 values"),
+        (b'["qwen3:8b"]', "a reply that is no object but list"),
+    ],
+)
+async def test_a_list_of_models_has_a_longest_length(body: bytes, expected_text: str) -> None:
+    async with embedding(body) as endpoint:
+        with pytest.raises(ModelError, match=rf"the list of models sent .*{re.escape(expected_text)}"):
+            await endpoint.list_models()
+
+
 @asynccontextmanager
 async def embedding(body: bytes, content_type: str = "application/json") -> AsyncIterator[OpenAIClient]:
     """A server that answers every request for vectors or a whole completion with these bytes."""
