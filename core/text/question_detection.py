@@ -167,16 +167,6 @@ def unanswerable_reason(text: str) -> SkipReason | None:
     return SkipReason.TOO_SHORT if word_count + cjk_count / 2 < 2 else None
 
 
-def no_question_reason(text: str) -> SkipReason | None:
-    """Return why a message does not ask the group for knowledge, judged by its words alone, or None."""
-    if reason := unanswerable_reason(text):
-        return reason
-    score = question_score(text)
-    if score < QUESTION_THRESHOLD:
-        return SkipReason.NO_QUESTION
-    return SkipReason.SMALL_TALK if score < 1 and is_small_talk(text) else None
-
-
 def mentions_person(text: str) -> bool:
     """Return whether a text mentions a person. The adapter has removed mentions of the bot."""
     text_without_code = _INLINE_CODE.sub(" ", _FENCED_CODE.sub(" ", _normalize(text)))

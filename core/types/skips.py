@@ -70,8 +70,6 @@ class SkipReason(Enum):
     CODE_ONLY = "not_a_question", "no words but code or links"
     COURTESY = "not_a_question", "a courtesy"
     TOO_SHORT = "not_a_question", "too short"
-    NO_QUESTION = "not_a_question", "not a question"
-    SMALL_TALK = "not_a_question", "a question about people or plans"
 
     def __init__(self, label: str, text: str) -> None:
         self.label = label

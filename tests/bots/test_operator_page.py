@@ -597,7 +597,7 @@ async def test_private_settings_are_secrets(monkeypatch: pytest.MonkeyPatch) -> 
 async def test_skip_reasons_fit_their_column(page: Page) -> None:
     assert max(len(reason.label) for reason in SkipReason) <= 16
     journal: Journal = page.journal
-    await silenced(journal, make_message(1, "x"), SkipReason.NO_QUESTION)
+    await silenced(journal, make_message(1, "x"), SkipReason.COURTESY)
     async with browser(page, READER) as client:
         assert "Silent: not a question" in await read(client, "/?outcome=silent")
 

@@ -32,10 +32,10 @@ from core.storage.overrides import LiveSettings
 from core.storage.tables import messages
 from core.storage.usage import StatisticsRepository
 from core.text.question_detection import (
+    QUESTION_THRESHOLD,
     is_resolution,
     is_small_talk,
     mentions_person,
-    no_question_reason,
     question_score,
     unanswerable_reason,
 )
@@ -581,8 +581,9 @@ async def test_sources_that_are_asked_at_question_time_are_known_by_their_descri
     ],
 )
 def test_questions_and_error_reports_are_questions(text: str) -> None:
-    assert no_question_reason(text) is None
-    assert question_score(text) >= 0.5
+    assert unanswerable_reason(text) is None
+    assert question_score(text) >= QUESTION_THRESHOLD
+    assert not is_small_talk(text)
 
 
 @pytest.mark.parametrize(
@@ -594,16 +595,19 @@ def test_questions_and_error_reports_are_questions(text: str) -> None:
         ("ok thanks, that works now!", "a courtesy"),
         ("哈哈哈，谢谢大家", "a courtesy"),
         ("https://example.org/?q=what", "no words but code or links"),
-        ("for x in y:\n    print(x);", "not a question"),
         ("return {\n  a: 1,\n};", "too short"),
         ("GPU吗", "too short"),
-        ("We released version 2 today", "not a question"),
-        ("今天发布了新版本", "not a question"),
         ("!play music", "a command for another bot"),
     ],
 )
-def test_the_rest_is_none(text: str, reason: str) -> None:
-    assert str(skip(no_question_reason(text) or SkipReason.STICKER, attachment="")) == reason
+def test_what_needs_no_answer_says_why(text: str, reason: str) -> None:
+    assert str(skip(unanswerable_reason(text) or SkipReason.STICKER, attachment="")) == reason
+
+
+@pytest.mark.parametrize("text", ["for x in y:\n    print(x);", "We released version 2 today", "今天发布了新版本"])
+def test_statements_are_no_questions(text: str) -> None:
+    assert unanswerable_reason(text) is None
+    assert question_score(text) < QUESTION_THRESHOLD
 
 
 @pytest.mark.parametrize(
@@ -644,7 +648,8 @@ def test_hostile_texts_are_judged_in_time() -> None:
         " \n" * 2000,
         "`" * 4000,
     ):
-        no_question_reason(text)
+        question_score(text)
+        is_small_talk(text)
         mentions_person(text)
         unanswerable_reason(text)
         is_resolution(text)
@@ -784,4 +789,5 @@ def test_traditional_chinese_is_judged_like_simplified(traditional: str, simplif
     for name in ("question_word", "question", "error", "small_talk", "solved"):
         assert features[name] == expected_features[name]
     assert hash_ngrams(traditional) == hash_ngrams(simplified)
-    assert no_question_reason(traditional) == no_question_reason(simplified)
+    for judge in (unanswerable_reason, question_score, is_small_talk):
+        assert judge(traditional) == judge(simplified)

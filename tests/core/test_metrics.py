@@ -29,7 +29,7 @@ from core.ports import Sink
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
 from core.storage.messages import Journal
-from core.text.question_detection import no_question_reason
+from core.text.question_detection import unanswerable_reason
 from core.types import ConversationKey, Message, Question, Reply, Skip, SkipReason, SourceState, Turn, skip
 from core.types.replies import Trace
 from tests.core.fixtures import MemorySink
@@ -298,7 +298,7 @@ class TestSilences:
         assert (str(silence), silence.reason.label) == (text, label)
 
     def test_words_that_ask_nothing_have_the_same_label(self) -> None:
-        reasons = [no_question_reason(text) for text in ("thanks!", "we met yesterday at noon")]
+        reasons = [unanswerable_reason(text) for text in ("thanks!", "GPU?")]
         assert [reason and reason.label for reason in reasons] == ["not_a_question", "not_a_question"]
 
 

@@ -65,8 +65,6 @@ SKIP_REASONS: Mapping[str, str] = {
     "CODE_ONLY": "只有代码或链接，没有文字",
     "COURTESY": "只是客气话",
     "TOO_SHORT": "太短",
-    "NO_QUESTION": "不是问题",
-    "SMALL_TALK": "问的是人或日程",
 }
 
 # What the gate records in English: the features that decided, and what was attached.
