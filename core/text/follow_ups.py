@@ -2,7 +2,8 @@
 
 Rules only: they take microseconds and work without a model. A question depends on the conversation when something in it
 points there (a pronoun without a noun before it, an opening such as "what about", 呢 at the end), or when it names
-nothing of its own ("Is there a limit?", 怎么关闭？). A question that names its own subject is left as it is.
+nothing of its own ("Is there a limit?", 怎么关闭？). A question that names its own subject is left as it is. The rules
+are written in simplified Chinese, and read traditional as simplified.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from core.text.follow_up_words import (
     GENERIC_WORDS,
 )
 from core.text.keywords import content_words, extract_noun_phrases, strip_fillers
-from core.text.tokens import CJK_CHARACTERS, HAN, count_cjk, stem
+from core.text.tokens import CJK_CHARACTERS, HAN, count_cjk, simplify, split_simplified, stem
 from core.types import Turn
 
 MAX_CARRIED_TERMS, MIN_CARRIED_WORDS = 8, 2
@@ -194,9 +195,9 @@ def expand_with_history(question: str, history: Sequence[Turn], author_id: str =
     user_texts = [turn.text for turn in turns if turn.role == "user"]
     if not user_texts or not depends_on_history(question):
         return question
-    question_lower = question.lower()
+    question_lower = simplify(question).lower()
     candidates = dict.fromkeys((*_carried_terms(question, user_texts), *_answer_names(question, turns[-1])))
-    terms = [term for term in candidates if term.lower() not in question_lower]
+    terms = [_as_written(term, user_texts) for term in candidates if term.lower() not in question_lower]
     return " ".join((question, *terms[:MAX_CARRIED_TERMS]))
 
 
@@ -207,7 +208,7 @@ def distinctive_words(text: str) -> list[str]:
 
 def strip_chinese_function_words(text: str) -> str:
     """Return a text without the question words and particles of Chinese; other languages are left as they are."""
-    return _ZH_FUNCTION.sub(" ", text) if _is_chinese(text) else text
+    return " ".join(split_simplified(_ZH_FUNCTION, text)) if _is_chinese(text) else text
 
 
 def get_author_turns(history: Sequence[Turn], author_id: str) -> list[Turn]:
@@ -225,7 +226,16 @@ def get_author_turns(history: Sequence[Turn], author_id: str) -> list[Turn]:
 
 
 def _clean(text: str) -> str:
-    return " ".join(strip_fillers(text[:MAX_QUESTION_CHARS]).replace("’", "'").split())
+    return simplify(" ".join(strip_fillers(text[:MAX_QUESTION_CHARS]).replace("’", "'").split()))
+
+
+def _as_written(term: str, texts: Sequence[str]) -> str:
+    """Return a term with the characters of the newest text that has it: in traditional Chinese, others than ours."""
+    for text in () if term.isascii() else reversed(texts):
+        start = simplify(text).find(term)
+        if start >= 0:
+            return text[start : start + len(term)]
+    return term
 
 
 def _is_chinese(text: str) -> bool:

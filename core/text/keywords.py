@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from core.text.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs, simplify
+from core.text.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs, split_simplified
 
 _LETTER = rf"(?:(?![{CJK_CHARACTERS}])\w)"
 _WORD = re.compile(
@@ -64,11 +64,7 @@ def content_words(text: str) -> list[str]:
 
 def strip_fillers(text: str) -> str:
     """Return a text without greetings, thanks and polite phrases; unchanged if nothing else would be left."""
-    pieces, end = [], 0
-    for match in _FILLERS.finditer(simplify(text)):
-        pieces.append(text[end : match.start()])
-        end = match.end()
-    content = " ".join(" ".join([*pieces, text[end:]]).split()).lstrip(",.!;:，。！；： ")
+    content = " ".join(" ".join(split_simplified(_FILLERS, text)).split()).lstrip(",.!;:，。！；： ")
     return content if content_words(content) else text
 
 

@@ -101,6 +101,15 @@ def simplify(text: str) -> str:
     return text if text.isascii() else text.translate(_load_simplified_characters())
 
 
+def split_simplified(pattern: re.Pattern[str], text: str) -> list[str]:
+    """Return the parts of a text, as written, between the matches of a pattern in simplified Chinese."""
+    parts, end = [], 0
+    for match in pattern.finditer(simplify(text)):
+        parts.append(text[end : match.start()])
+        end = match.end()
+    return [*parts, text[end:]]
+
+
 @cache
 def _load_simplified_characters() -> Mapping[int, str]:
     lines = resources.files(__package__).joinpath(_TRADITIONAL_FILE).read_text("utf-8").splitlines()

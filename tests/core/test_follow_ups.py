@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import replace
+from importlib import resources
 
 import pytest
 
@@ -12,8 +13,14 @@ from core.answering.agents.context_manager import rule_based_query
 from core.answering.agents.conversation import is_apology, relevant_turns
 from core.answering.agents.history_selection import rule_based_positions
 from core.text.catalogue import languages, messages_for
-from core.text.follow_ups import depends_on_history, expand_with_history, names_own_subject
+from core.text.follow_ups import (
+    depends_on_history,
+    expand_with_history,
+    names_own_subject,
+    strip_chinese_function_words,
+)
 from core.text.question_matching import is_self_contained
+from core.text.tokens import simplify
 from core.types import Question, Turn
 from tests.quality.follow_ups import PAIRS, Pair, _figures, _load
 
@@ -38,6 +45,29 @@ def test_the_set_has_two_languages_and_two_halves() -> None:
 def test_the_half_held_out_is_understood(language: str) -> None:
     missed = [figure for figure in _figures("own", pairs(language), "held out") if not figure.reaches_goal()]
     assert missed == []
+
+
+def to_traditional(text: str) -> str:
+    """Return a text in traditional characters; where several became one, in any of them."""
+    lines = resources.files("core.text").joinpath("traditional_characters.txt").read_text("utf-8").splitlines()
+    pairs_of_characters = (pair for line in lines if not line.startswith("#") for pair in line.split())
+    return text.translate({ord(simplified): traditional for traditional, simplified in pairs_of_characters})
+
+
+def test_traditional_chinese_is_understood_like_simplified() -> None:
+    changed_count = 0
+    for pair in pairs("zh"):
+        history = pair.turns()
+        traditional_history = [replace(turn, text=to_traditional(turn.text)) for turn in history]
+        question = to_traditional(pair.question)
+        changed_count += question != pair.question
+        assert depends_on_history(question) == depends_on_history(pair.question), question
+        assert names_own_subject(question) == names_own_subject(pair.question), question
+        query = expand_with_history(question, traditional_history)
+        assert simplify(query) == simplify(expand_with_history(pair.question, history))
+        assert query == to_traditional(query), "the asker's own characters"
+        assert strip_chinese_function_words(question) == to_traditional(strip_chinese_function_words(pair.question))
+    assert changed_count >= 50
 
 
 @pytest.mark.parametrize(
