@@ -61,7 +61,7 @@ from knowledge.sources.factory import open_source
 from knowledge.sources.forge.source import ForgeProject
 from knowledge.sources.git.source import is_local
 from knowledge.sources.plugin import find_plugin
-from knowledge.stores.weaviate.client import INSTALL_HINT
+from knowledge.stores.weaviate.client import describe_missing_client
 from knowledge.web.addresses import redact_url
 
 LOW_DISK_BYTES = 1_000_000_000
@@ -262,7 +262,7 @@ def _check_store(settings: Settings) -> list[Finding]:
         text = "lance is the former name of sqlite: passages are in an SQLite file; set sqlite"
         return [Finding("warning", f"{subject}.provider", text)]
     if store.provider == "weaviate" and importlib.util.find_spec("weaviate") is None:
-        return [Finding("error", subject, INSTALL_HINT)]
+        return [Finding("error", subject, describe_missing_client())]
     return []
 
 

@@ -12,6 +12,7 @@ from bots.common.open_storage import open_existing_database
 from core.errors import StoreError, StoreMismatch
 from core.settings import EmbeddingSettings, Settings
 from core.storage.opening import JOURNAL_NAME
+from core.text.install_hints import format_install_hint
 from knowledge.embedding.local import LOCAL_DIMENSION, LOCAL_NAME
 from knowledge.stores.sqlite.store import open_sqlite
 
@@ -20,7 +21,8 @@ async def check_journal(settings: Settings) -> Finding:
     """Open the journal if it is a file that is there: one that cannot be opened keeps the daemon from starting."""
     subject, url = "journal", settings.journal.url
     if url and importlib.util.find_spec("psycopg") is None:
-        return Finding("error", subject, f"{url}: PostgreSQL's driver is not installed: pip install 'kimas[postgres]'")
+        hint = format_install_hint("postgres")
+        return Finding("error", subject, f"{url}: PostgreSQL's driver is not installed: {hint}")
     if url:
         return Finding("ok", subject, f"PostgreSQL: {url}, {LIVE_ONLY_HINT}")
     try:

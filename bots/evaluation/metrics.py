@@ -20,6 +20,7 @@ from core.messaging.gate.classification_metrics import (
     RESAMPLES,
     Estimate,
 )
+from core.text.install_hints import format_install_hint
 
 T = TypeVar("T")
 MetricValues = NDArray[np.float64]
@@ -40,7 +41,7 @@ MIN_CASES = 20
 def require_package(name: str) -> None:
     """Raise `UsageError` when a package of the extra `eval` is missing."""
     if find_spec(name) is None:
-        raise UsageError(f"kimas eval needs the package {name}: `pip install 'kimas[eval]'`")
+        raise UsageError(f"kimas eval needs the package {name}: {format_install_hint('eval')}")
 
 
 def compute_metrics(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import UsageError
 from core.observability.logs import log_context
+from core.text.install_hints import format_install_hint
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -100,7 +101,7 @@ def open_tracing(endpoint: str | None, headers: Mapping[str, str], service: str)
         yield
         return
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter.otlp.proto.http") is None:
-        raise UsageError("tracing.endpoint needs more packages: pip install 'kimas[otel]'")
+        raise UsageError(f"tracing.endpoint needs more packages: {format_install_hint('otel')}")
     provider = _make_provider(endpoint, headers, service)
     global _tracer  # noqa: PLW0603 - one per process, as in OpenTelemetry itself
     _tracer = provider.get_tracer("kimas")

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from core.errors import StoreError
 from core.settings.messaging import JournalSettings
+from core.text.install_hints import format_install_hint
 
 MIN_VERSION = (13,)
 # Connections of one process: most transactions take a millisecond, and servers allow about a hundred in all.
@@ -17,7 +18,7 @@ POOL_SIZE, MAX_OVERFLOW = 10, 10
 CONNECT_TIMEOUT_S = 10
 # Any number: two processes that open a new database take turns.
 UPGRADE_LOCK = 7_304_117
-INSTALL_HINT = "the journal is on PostgreSQL, and its driver is not installed: pip install 'kimas[postgres]'"
+NO_DRIVER = "the journal is on PostgreSQL, and its driver is not installed"
 
 
 def make_engine(settings: JournalSettings) -> AsyncEngine:
@@ -38,7 +39,7 @@ def make_engine(settings: JournalSettings) -> AsyncEngine:
             connect_args={"connect_timeout": CONNECT_TIMEOUT_S},
         )
     except ModuleNotFoundError as error:
-        raise StoreError(INSTALL_HINT) from error
+        raise StoreError(f"{NO_DRIVER}: {format_install_hint('postgres')}") from error
     event.listen(engine.sync_engine, "connect", _set_time_zone)
     return engine
 

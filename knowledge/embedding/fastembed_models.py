@@ -20,10 +20,10 @@ import numpy as np
 
 from core.errors import EmbeddingError
 from core.settings import EmbeddingSettings
+from core.text.install_hints import format_install_hint
 from knowledge.embedding.batches import WORKERS, ThreadedEncoder, lower_thread_priority
 from knowledge.ports import Vectors
 
-INSTALL_HINT = "install it with `pip install 'kimas[fastembed]'`"
 DOWNLOAD_HINT = "fastembed has to know it, and downloads it once; `path` names a folder with a model's files instead"
 MODEL_FILES = ("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "onnx/model_quantized.onnx")
 NEEDED_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
@@ -88,7 +88,8 @@ def _encode(model: _TextModel, texts: list[str]) -> Vectors:
 
 def _load(settings: EmbeddingSettings, cache_dir: Path) -> tuple[_TextModel, str, int]:
     if importlib.util.find_spec("fastembed") is None:
-        raise EmbeddingError(f"knowledge.embedding.provider fastembed needs the package fastembed: {INSTALL_HINT}")
+        hint = format_install_hint("fastembed")
+        raise EmbeddingError(f"knowledge.embedding.provider fastembed needs the package fastembed: {hint}")
     # Its threads complain when the process forks.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     options: dict[str, Any] = {"cache_dir": str(cache_dir / "fastembed"), "threads": WORKERS, "cuda": False}
@@ -129,7 +130,7 @@ def get_model_languages(name: str) -> tuple[str, ...]:
 def unusable_reason(settings: EmbeddingSettings) -> str:
     """Return why a model cannot be opened, as far as its files tell; empty when nothing is wrong."""
     if importlib.util.find_spec("fastembed") is None:
-        return f"the package fastembed is missing: {INSTALL_HINT}"
+        return f"the package fastembed is missing: {format_install_hint('fastembed')}"
     try:
         if settings.path:
             _check_folder(settings.path)

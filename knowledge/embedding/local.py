@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from core.errors import EmbeddingError
 from core.observability.logs import get_logger
+from core.text.install_hints import format_install_hint
 from core.text.tokens import count_cjk
 from knowledge.embedding import ctranslate2_model, numpy_model
 from knowledge.embedding.batches import ThreadedEncoder, lower_thread_priority, replace_surrogates
@@ -46,7 +47,7 @@ CHECKSUMS = {
 MAX_TOKENS, MAX_CHARACTERS = 256, 8192
 # With so many texts, NumPy takes minutes.
 MANY_TEXTS = 2000
-FAST_HINT = "`pip install 'kimas[fast]'` makes it two to three times as fast"
+FAST_HINT = "the extra kimas[fast] makes it two to three times as fast"
 
 
 class TokenEncoder(Protocol):
@@ -137,7 +138,7 @@ class LocalEmbedder:
         self._texts_before_hint -= len(texts)
         if self._texts_before_hint < 0:
             self._texts_before_hint = math.inf
-            get_logger(__name__).warning("embedding.slow", hint=FAST_HINT)
+            get_logger(__name__).warning("embedding.slow", hint=f"{FAST_HINT}: {format_install_hint('fast')}")
         return await self._threads.embed(texts)
 
     async def warm_up(self) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from core.errors import ConfigurationError, ServiceError
 from core.grounding.fusion import fuse
 from core.settings.knowledge import RerankerSettings
+from core.text.install_hints import format_install_hint
 from core.types import Passage
 from knowledge.reranking.api import order_by_scores, rerank_input
 
@@ -160,7 +161,7 @@ def _find_model_file(folder: Path) -> Path:
 
 def _require_package(name: str) -> None:
     if importlib.util.find_spec(name) is None:
-        hint = "pip install 'kimas[fastembed]'"
+        hint = format_install_hint("fastembed")
         raise ConfigurationError([f"knowledge.search.rerank: a cross-encoder needs the package {name}: {hint}"])
 
 

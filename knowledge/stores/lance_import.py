@@ -16,6 +16,7 @@ import numpy as np
 from core.errors import StoreError
 from core.observability.logs import get_logger
 from core.runtime.locks import writing_lock
+from core.text.install_hints import format_install_hint
 from core.types import Passage
 from knowledge.ports import PassageRow, StoredDocument
 from knowledge.stores.copying import copy_source
@@ -43,7 +44,7 @@ async def import_lance(data_dir: Path, folder: Path, embedder_name: str, dimensi
     if find_spec("lancedb") is None:
         raise StoreError(
             f"the passages in {folder / OLD_FOLDER} were written by LanceDB, which this version needs to read them "
-            'once: pip install "kimas[lance]", and start again; or embed everything anew: kimas ingest --rebuild'
+            f"once: {format_install_hint('lance')}, and start again; or embed everything anew: kimas ingest --rebuild"
         )
     folder = await asyncio.to_thread(folder.absolute)
     async with writing_lock(data_dir):

@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ async def test_a_store_without_its_client_names_the_extra(tmp_path: Path, monkey
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "weaviate" else find(name))
     finding = await find_finding(weaviate, "knowledge.store")
-    assert (finding.level, "pip install 'kimas[weaviate]'" in finding.text) == ("error", True)
+    assert (finding.level, f"{sys.executable} -m pip install 'kimas[weaviate]'" in finding.text) == ("error", True)
 
 
 async def test_sources_that_are_not_there(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +13,22 @@ from core.grounding.extractive import extract_answer
 from core.llm.prompts import Prompts
 from core.runtime.tasks import CpuTurnstile, task_group
 from core.runtime.timers import run_periodically
+from core.text.install_hints import format_install_hint
 from core.text.nothing_found import says_nothing_was_found
 from tests.core.fixtures import INSTALL, InMemoryLibrary, passage
+
+
+def test_an_extra_is_installed_by_what_works_for_this_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert format_install_hint("eval") == f"run `{sys.executable} -m pip install 'kimas[eval]'`"
+    # As in an environment of `uv tool`.
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setenv("UV", "/opt/uv")
+    assert format_install_hint("eval") == f"run `/opt/uv pip install --python {sys.executable} 'kimas[eval]'`"
+    monkeypatch.delenv("UV")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert format_install_hint("eval") == f"install kimas[eval] into the environment of {sys.executable}"
 
 
 async def test_the_first_failure_of_a_group_leaves_as_itself() -> None:

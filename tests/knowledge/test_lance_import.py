@@ -137,7 +137,7 @@ async def test_what_cannot_be_copied_is_said_with_the_way_out(
     assert "kimas ingest --rebuild" in damage
     with monkeypatch.context() as patched:
         patched.setattr(lance_import, "find_spec", lambda name: None)
-        with pytest.raises(StoreError, match=r'pip install "kimas\[lance\]".*kimas ingest --rebuild'):
+        with pytest.raises(StoreError, match=r"-m pip install 'kimas\[lance\]'`, .*kimas ingest --rebuild"):
             await open_store(StoreSettings(), data_dir, "test", DIMENSION)
     assert not (damaged_dir / "passages" / "passages.db").exists()
     store = await open_store(StoreSettings(), damaged_dir, "test", DIMENSION, rebuild=True)

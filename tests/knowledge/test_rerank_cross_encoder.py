@@ -103,8 +103,9 @@ async def test_a_damaged_model_is_a_failure_of_its_service(folder: Path) -> None
 
 
 def test_what_has_to_be_installed_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(ConfigurationError, match=r"needs the package onnxruntime: pip install 'kimas\[fastembed\]'"):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxruntime" else find(name))
+    with pytest.raises(ConfigurationError, match=r"package onnxruntime: run `.*-m pip install 'kimas\[fastembed\]'`"):
         open_reranker(folder)
 
 

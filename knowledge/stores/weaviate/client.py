@@ -18,6 +18,7 @@ from uuid import UUID
 from core.errors import StoreError
 from core.observability.logs import get_logger
 from core.settings import WeaviateSettings
+from core.text.install_hints import format_install_hint
 from knowledge.ports import Vectors
 from knowledge.stores.weaviate.errors import map_errors
 from knowledge.stores.weaviate.schema import (
@@ -47,7 +48,6 @@ MIN_VERSION = (1, 33)  # the first with the filter "none of these"
 RECOMMENDED_VERSION = (1, 38, 3)
 # Where OpenSSL is told of certificates of one's own. The client takes them for HTTP, but for gRPC it has to be told.
 CERTIFICATES_VARIABLE = "SSL_CERT_FILE"
-INSTALL_HINT = "the client of Weaviate is not installed: pip install 'kimas[weaviate]'"
 
 
 class Cluster:
@@ -282,6 +282,11 @@ def _get_vector(vectors: Mapping[str, Any]) -> Sequence[float]:
     return vector
 
 
+def describe_missing_client() -> str:
+    """Return what to do when the client is not installed."""
+    return f"the client of Weaviate is not installed: {format_install_hint('weaviate')}"
+
+
 async def connect(settings: WeaviateSettings) -> Cluster:
     """Connect to the server.
 
@@ -289,7 +294,7 @@ async def connect(settings: WeaviateSettings) -> Cluster:
     """
     store_name = f"the passage store in Weaviate at {settings.host}:{settings.http_port}"
     if find_spec("weaviate") is None:
-        raise StoreError(f"{store_name}: {INSTALL_HINT}")
+        raise StoreError(f"{store_name}: {describe_missing_client()}")
     await asyncio.to_thread(_import_weaviate)
     async with map_errors(store_name, "opened", settings.connect_timeout_s):
         client = _make_client(settings, await asyncio.to_thread(_read_certificates) if settings.secure else None)
