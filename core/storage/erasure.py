@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, func, null, or_, select, update
+from sqlalchemy import case, delete, func, null, or_, select, update
 
 from core.runtime.tasks import uncancellable
 from core.storage.tables import answers, feedback, is_reply_in, messages, replies, taught_answers
-from core.types import ConversationKey
+from core.types import ConversationKey, SkipReason
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 FINISHED_STATES = ("answered", "failed", "silent")
 # The personal columns of a message: words, names, numbers, and the answer with its evidence.
 PERSONAL_COLUMNS = ("author_id", "author", "text", "quoted", "reply")
+_OPINION = SkipReason.MODEL_DECLINED.text.partition("{")[0]
 ERASED_VALUES: Mapping[str, Any] = {
     **dict.fromkeys(PERSONAL_COLUMNS, ""),
     **dict.fromkeys(("retry_reason", "language"), ""),
     **dict.fromkeys(("citations", "trace", "attachments", "image_description"), null()),
     **dict.fromkeys(("feed_entry", "mentioned_users"), null()),
     "reference": {},
+    # Why there was no answer stays, but not what a model said of the message.
+    "reason": case((messages.c.reason.startswith(_OPINION), _OPINION.rstrip(": ")), else_=messages.c.reason),
 }
 _WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
 _WITHOUT_PERSON = dict.fromkeys(("chat", "author_id", "question_id"), "")

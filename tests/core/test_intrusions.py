@@ -23,7 +23,7 @@ from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.overrides import Audit, RuntimeOverrides
 from core.text.catalogue import ENGLISH
-from core.types import ESCALATION_COMMAND, ConversationKey, Message, Question, Reply
+from core.types import ESCALATION_COMMAND, ConversationKey, Message, Question, Reply, SkipReason, skip
 from core.types.replies import Trace
 from tests.core import test_administration as administration
 from tests.core.fixtures import settings
@@ -125,6 +125,18 @@ async def test_two_quotations_that_reply_to_nothing_are_two_answers(journal: Jou
         "So.",
         "Because.",
     ]
+
+
+async def test_why_says_nothing_more_of_what_was_forgotten(journal: Journal) -> None:
+    bot = Bot.of(journal)
+    message = replace(says("", "I am ill, may I go home?", person=ANN), addressed=False)
+    await journal.record_message(message)
+    values = {"probability": 0.4, "threshold": 0.5, "opinion": "she is ill"}
+    await journal.mark_skipped(message, skip(SkipReason.MODEL_DECLINED, **values), frozenset())
+    assert "she is ill" in await bot.deliver(says("why", message.id))
+    await bot.deliver(says("forget", person=ANN))
+    assert "ill" not in (await bot.deliver(says("why", message.id))).split()
+    assert "ill" not in (await bot.state(message))[1].split()
 
 
 async def test_who_has_all_forgotten_is_not_named_by_that_very_message(journal: Journal) -> None:
