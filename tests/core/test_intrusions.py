@@ -73,6 +73,18 @@ async def test_what_was_taught_in_a_closed_thread_is_reviewed_there_or_by_an_own
     assert "lay off" in await bot.deliver(says("faq", private=True))
 
 
+async def test_what_is_quoted_from_a_closed_thread_is_reviewed_there_alone(journal: Journal) -> None:
+    # The quoted message is older than the bot: nothing in the journal says that its thread is closed.
+    thread = replace(MESSAGE.key, thread="t")
+    learn = replace(MESSAGE, id="3", command="learn", text="Whom do we lay off?", quoted="Carl.", reply_to="2")
+    learn = replace(learn, key=thread, author_id="7", in_restricted_thread=True)
+    await deliver(journal, learn, handoff=TRUSTED)
+    taught_answers = TaughtAnswerRepository(journal.database)
+    [taught_answer] = await taught_answers.list_answers(reader=replace(learn, id="4"))
+    assert taught_answer.answer == "Carl."
+    assert await taught_answers.list_answers(reader=replace(MESSAGE, id="5")) == []
+
+
 async def test_a_platforms_administrator_teaches_all_chats_nothing_unless_an_owner_named_them(
     journal: Journal,
 ) -> None:
