@@ -37,7 +37,9 @@ _MARK_PAIRS = {"strong": "\ue000\ue001", "em": "\ue002\ue003", "s": "\ue004\ue00
 _OPENING, _CLOSING = "\ue000\ue002\ue004", "\ue001\ue003\ue005"
 _LITERAL_MARK = re.compile(r"(?<![^\W_])([*_~`])(?=[^\s*_~`](?:[^\n]{0,200}[^\s])?\1(?!\w))")
 _BROADCAST_MENTION = re.compile(r"(?<!\w)@(?=(?:channel|here|everyone|group)\b)", re.IGNORECASE)
-_REFERENCE = re.compile(r"<(?=[!@#])")
+_REFERENCE = re.compile(r"<(?=[!@#]|https?:)")
+# Where a link of Markdown has its address, or the name of one.
+_LINK_TARGET = re.compile(r"\](?=[(\[:])")
 
 
 def split_message(text: str, limit: int = MAX_CHARS) -> list[str]:
@@ -68,12 +70,14 @@ def quote_question(author: str, question: str) -> str:
 
 
 def get_streamable_prefix(markdown: str) -> str:
-    """Return the part of an unfinished Markdown text that may be shown already, its mentions disarmed.
+    """Return the part of an unfinished Markdown text that may be shown already, its mentions and links disarmed.
 
-    What this returns for a text is the beginning of what it returns for any longer one.
+    What this returns for a text is the beginning of what it returns for any longer one. So no link can wait for its
+    address to be compared with its text: the address is shown, until the reply is complete.
     """
-    prefix = re.sub(r"(?:<|<?@\w{0,12})\Z", "", _MrkdwnRenderer().sanitize(markdown))
-    return _BROADCAST_MENTION.sub(f"@{WORD_JOINER}", _REFERENCE.sub(f"<{WORD_JOINER}", prefix))
+    prefix = re.sub(r"(?:<\w{0,5}|<?@\w{0,12})\Z", "", _MrkdwnRenderer().sanitize(markdown))
+    without_links = _LINK_TARGET.sub(f"]{WORD_JOINER}", _REFERENCE.sub(f"<{WORD_JOINER}", prefix))
+    return _BROADCAST_MENTION.sub(f"@{WORD_JOINER}", without_links)
 
 
 class _MrkdwnRenderer(MarkdownRenderer):

@@ -94,6 +94,25 @@ def test_what_is_streamed_only_ever_grows() -> None:
         assert not re.search(r"<[!@#]", output)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "See [https://bank.example](https://evil.example) now",
+        "See [https://bank.example][1] now\n\n[1]: https://evil.example",
+        "See <https://evil.example|https://bank.example> now",
+        "See <http://evil.example|bank.example>",
+    ],
+)
+def test_what_is_streamed_has_no_link_whose_text_is_another_address(text: str) -> None:
+    output = ""
+    for end in range(len(text) + 1):
+        prefix = get_streamable_prefix(text[:end])
+        assert prefix.startswith(output)
+        output = prefix
+    assert not re.search(r"\][(\[:]|<http", output)
+    assert output.replace(JOINER, "") == text
+
+
 def test_parts_fit_and_lose_nothing() -> None:
     numbers = random.Random(11)
     for _ in range(60):
