@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from core.text.formatting import replace_lone_surrogates, strip_control_characters
+from core.text.formatting import replace_lone_surrogates, shorten, strip_control_characters
 from core.types import Citation
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 EMPTY_REPLY = "(an empty answer)"
 RULE = "———"
+# Of a source, in the list below an answer: longer addresses open nowhere, and whoever writes a document names it.
+MAX_SOURCE_URL_CHARS, MAX_SOURCE_NAME_CHARS = 2000, 300
 # Makes a mention or a mark harmless where it stands, without being seen.
 WORD_JOINER = "\u2060"
 
@@ -102,7 +104,7 @@ class MarkdownRenderer(ABC):
     token = re.compile(r"\[(?P<number>\d{1,4})\]")
 
     def __init__(self, citations: Sequence[Citation] = ()) -> None:
-        self._citations = [replace(citation, url=self.sanitize(citation.url)) for citation in citations]
+        self._citations = [self._bound(citation) for citation in citations]
         self._citation_urls = {
             citation.n: citation.url for citation in self._citations if self.is_linkable(citation.url)
         }
@@ -134,6 +136,12 @@ class MarkdownRenderer(ABC):
                 source += self.render_path(citation)
             lines.append(f"[{citation.n}] {source}")
         return "\n".join(lines)
+
+    def _bound(self, citation: Citation) -> Citation:
+        """Return a citation with an address and names that can be shown."""
+        url = self.sanitize(citation.url)
+        title, path = (shorten(name, MAX_SOURCE_NAME_CHARS) for name in (citation.title, citation.path))
+        return replace(citation, url=url if len(url) <= MAX_SOURCE_URL_CHARS else "", title=title, path=path)
 
     def render_blocks(self, nodes: Sequence[SyntaxTreeNode], depth: int = 0) -> str:
         """Write blocks with an empty line between them. `depth` counts the lists around them."""

@@ -10,6 +10,8 @@ import pytest
 from bots.discord.render import render as render_discord
 from bots.slack.render import render as render_slack
 from bots.telegram.render import render as render_telegram
+from core.answering.agents.quoting import _format_page
+from core.grounding.nearest import NearPage
 from core.types import Citation
 
 Render = Callable[[str, Sequence[Citation]], list[str]]
@@ -99,3 +101,11 @@ def test_all_of_a_reply_that_is_nested_without_end_is_posted(render: Render, mar
     closing = mark[::-1] if mark[0] in "*_~" else ""
     text = "".join(render(f"{mark * 600}e9{closing * 600}", ()))
     assert "e9" in text
+
+
+@pytest.mark.parametrize("url", ["", "https://a.example/x", "https://a.example/" + "x" * 20_000])
+def test_the_names_of_a_source_fill_no_chat(render: Render, url: str) -> None:
+    """Whoever writes a document chooses its heading, and the names of the folders above it."""
+    citation = Citation(1, "1", "docs", "word " * 8000, "folder/" * 3000 + "x.md", url)
+    assert len("".join(render("It is so [1].", [citation]))) < 1000
+    assert len(_format_page(NearPage(0, "A line."), citation)) < 1000

@@ -13,11 +13,13 @@ from core.grounding.subject import QuoteRequest
 from core.ports import Library
 from core.runtime.budget import Budget
 from core.text.catalogue import messages_for
-from core.text.formatting import format_code, format_link
+from core.text.formatting import format_code, format_link, shorten
 from core.types import Citation
 
 # Quoting is the fallback when the model took all the time: it gets at least this many seconds.
 MIN_QUOTE_S = 0.5
+# Whoever writes a page chooses its title. Longer addresses open nowhere.
+MAX_TITLE_CHARS, MAX_URL_CHARS = 300, 2000
 # A page is named when a passage of it is so much nearer to the question than one that may be quoted has to be.
 NEAR_MARGIN = 0.2
 
@@ -80,7 +82,8 @@ async def _has_match(inputs: AnswerInputs, library: Library, min_similarity: flo
 
 
 def _format_page(page: NearPage, link: Citation) -> str:
-    title = format_link(link.title or link.path, link.url)
+    url = link.url if len(link.url) <= MAX_URL_CHARS else ""
+    title = format_link(shorten(link.title or link.path, MAX_TITLE_CHARS), url)
     # Nothing else would say where a page without an address is.
-    location = f" · {format_code(link.path)}" if link.title and not link.url else ""
+    location = f" · {format_code(link.path)}" if link.title and not url else ""
     return f"- **{title}**{location}" + (f"\n  {page.line}" if page.line else "")
