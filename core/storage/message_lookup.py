@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -90,14 +91,12 @@ class MessageLookup(Repository):
 
     async def is_own_text(self, message: Message, text: str) -> bool:
         """Say whether a text is what we have answered lately in the chat of `message`, or a longer part of it."""
-        own_words = _to_words(text)
         columns = messages.c
         query = select(columns.reply).filter_by(**chat_values(message.key))
         query = query.where(columns.reply != "", is_readable_from(message))
         rows = await self._database.fetch_all(query.order_by(columns.number.desc()).limit(MAX_COMPARED_REPLIES))
-        replies = [_to_words(row.reply) for row in rows]
-        # The platform's text has the list of citations below the reply; a quotation may be cut short.
-        return bool(own_words) and any(_is_same_or_part(own_words, reply) for reply in replies)
+        # Long answers take seconds.
+        return await asyncio.to_thread(_is_among, text, [row.reply for row in rows])
 
     async def has_escalation_since(self, message: Message, moment: datetime) -> bool:
         """Return whether people were called in the chat after a time."""
@@ -143,6 +142,12 @@ class MessageLookup(Repository):
             return None
         values = {**row._asdict(), "citations": row.citations or (), "trace": row.trace or {}}
         return MessageOutcome(**values)
+
+
+def _is_among(text: str, replies: Sequence[str]) -> bool:
+    own_words = _to_words(text)
+    # The platform's text has the list of citations below the reply; a quotation may be cut short.
+    return bool(own_words) and any(_is_same_or_part(own_words, _to_words(reply)) for reply in replies)
 
 
 def _to_words(text: str) -> str:

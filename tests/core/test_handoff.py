@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from core.errors import UsageError
 from core.messaging.feedback.escalation import escalation_message, mentioned_users
 from core.ports import Sink
 from core.settings.messaging import JournalSettings
+from core.storage import message_lookup
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.retention import erase_expired
@@ -260,6 +262,25 @@ async def test_our_own_words_are_never_learned(journal: Journal, reply_to: str, 
     adapter = await deliver(journal, learn, handoff=TRUSTED)
     assert await list_taught_answers(journal) == ([] if is_own else [(text, quoted, "pending")])
     assert adapter.sinks["2"].failures == ([ENGLISH.learn_own_words] if is_own else [])
+
+
+async def test_long_answers_are_compared_beside_the_event_loop(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await deliver(journal, MESSAGE)
+    await journal.mark_answered(MESSAGE, Reply("With pip, in a virtual environment."))
+    threads: list[threading.Thread] = []
+    to_words = message_lookup._to_words
+
+    def note(text: str) -> str:
+        threads.append(threading.current_thread())
+        return to_words(text)
+
+    monkeypatch.setattr(message_lookup, "_to_words", note)
+    learn = replace(MESSAGE, id="2", command="learn", text="How?", reply_to="9", quoted="With apt.", author_id="7")
+    await deliver(journal, learn, handoff=TRUSTED)
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 async def test_a_persons_correction_of_our_answer_is_learned(journal: Journal) -> None:
