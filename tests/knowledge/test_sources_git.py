@@ -523,3 +523,12 @@ def test_paths_and_addresses_are_told_apart() -> None:
 def test_credentials_are_blanked() -> None:
     text = "fetch https://u:p@x.example/r?token=1 and ssh://git@y/r, 'http://a:b@c@z/r' but git@host:r stays"
     assert redact_credentials(text) == "fetch https://x.example/r and ssh://y/r, 'http://z/r' but git@host:r stays"
+
+
+@pytest.mark.parametrize("password", ["s3cr'et", 's3cr"et', "s3cr/et", "s3cr:et"])
+def test_a_password_that_is_not_encoded_is_blanked(password: str) -> None:
+    url = f"https://user:{password}@git.example/r.git"
+    assert redact_credentials(url) == "https://git.example/r.git"
+    assert redact_credentials(f"unable to access '{url}/': x") == "unable to access 'https://git.example/r.git/': x"
+    for address in ("http://localhost:8080/@scope/r", "https://a.example:443/", "'http://a.example' and 'me@b.org'"):
+        assert redact_credentials(address) == address

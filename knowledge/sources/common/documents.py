@@ -62,7 +62,8 @@ def _split_remote(remote: str) -> tuple[str, str]:
 
 def redact_credentials(text: str) -> str:
     """Blank user names, passwords and query parameters in every address of a text, for messages and logs."""
-    text = re.sub(r"(\w://)[^/\s'\"]*@", r"\1", text)
+    # A password may hold quotes, and by mistake a slash: then it stands where the number of a port would.
+    text = re.sub(r"(\w://)(?:[^/\s]*|[^/\s:@]*:(?!\d{1,5}(?:[/\s]|\Z))[^\s@]{1,256})@", r"\1", text)
     return re.sub(r"(\w://[^?\s'\"]*+)(?:\?[^\s'\"]*+)?", r"\1", text)
 
 
