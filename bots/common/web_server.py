@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
@@ -73,6 +74,18 @@ class _Refused(asyncio.Protocol):
         cast("asyncio.Transport", transport).abort()
 
 
+class _NoRequests(logging.Filter):
+    """Leaves out of the log what was no request: a stranger could fill it with such errors, each of twenty lines."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        from aiohttp.http_exceptions import HttpProcessingError
+
+        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+_NO_REQUESTS = _NoRequests()
+
+
 @asynccontextmanager
 async def serve_application(
     application: web.Application, host: str, port: int, *, section: str, error_class: type[KimasError]
@@ -93,6 +106,7 @@ async def serve_application(
 
     application.middlewares.insert(0, note_request)
     # Nobody sends compressed bodies: what they unpack to would take memory and time before anybody is asked who it is.
+    logging.getLogger("aiohttp.server").addFilter(_NO_REQUESTS)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=2, auto_decompress=False)
     await runner.setup()
     connections = _Connections(cast("web.Server", runner.server))

@@ -211,3 +211,33 @@ async def test_without_descriptors_the_loop_is_not_filled_with_tries_to_accept()
     finally:
         process.stdin.close()
         await process.wait()
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [b"\x16\x03\x01\x02\x00", b"GET /?\xff HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n"],
+)
+async def test_what_is_no_request_writes_nothing_into_the_log(
+    caplog: pytest.LogCaptureFixture, request_bytes: bytes
+) -> None:
+    async with serve_application(application(), "127.0.0.1", 0, section="http", error_class=PlatformError) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request_bytes)
+        assert b" 400 " in await reader.readline()
+        writer.close()
+    assert caplog.records == []
+
+
+async def test_an_error_of_ours_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(_request: web.Request) -> web.Response:
+        raise ValueError("ours")
+
+    failing = web.Application()
+    failing.router.add_get("/", fail)
+    async with (
+        serve_application(failing, "127.0.0.1", 0, section="http", error_class=PlatformError) as port,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}/") as response,
+    ):
+        assert response.status == 500
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["ours"]
