@@ -6,6 +6,7 @@ Both go the way of `/learn` and `/faq`: into the same table, with an entry in th
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
@@ -35,7 +36,8 @@ async def teach(request: web.Request) -> web.StreamResponse:
     """Keep an owner's answer for review, as `/learn` does."""
     context, report, form = get_context(request), await _require_question(request), await request.post()
     question, answer = (clean_input(form.get(name, "")) for name in ("question", "answer"))
-    message = _to_message(report.message.key, "learn", question, answer)
+    command = _to_message(report.message.key, "learn", question, answer)
+    message = replace(command, in_restricted_thread=report.message.in_restricted_thread)
     session = await _require_owner(request, context, message)
     if not (question and answer):
         return _show_form(request, report, question, answer, "Both the question and the answer are needed.")
@@ -43,7 +45,8 @@ async def teach(request: web.Request) -> web.StreamResponse:
     if number is None:
         session.notice = "This answer was taught before."
     else:
-        await context.audit.record(new_entry(message, "changed", f"learned {number}", "", answer))
+        audited_answer = "" if message.in_restricted_thread else answer
+        await context.audit.record(new_entry(message, "changed", f"learned {number}", "", audited_answer))
         session.notice = f"The answer is kept as number {number}. It is used once it is approved."
     raise web.HTTPSeeOther("/taught")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Row, Select, Table, and_, func, or_, select, update
 
 from core.storage.engine import Repository
 from core.storage.tables import bot_values, chat_values, identity_values, may_be_shown, messages, within_last
@@ -208,9 +208,9 @@ def get_thread(message: Message) -> str:
     return "" if message.in_main_chat else message.key.thread
 
 
-def is_readable_from(message: Message) -> ColumnElement[bool]:
-    """Return the condition that messages may be mentioned in this one's place: none of another, closed thread."""
-    columns = messages.c
+def is_readable_from(message: Message, table: Table = messages) -> ColumnElement[bool]:
+    """Return the condition that rows may be mentioned in the place of a message: none of another, closed thread."""
+    columns = table.c
     return or_(columns.thread == message.key.thread, ~columns.in_restricted_thread)
 
 

@@ -14,7 +14,7 @@ from core.errors import UsageError
 from core.runtime.tasks import uncancellable
 from core.storage.chat_history import is_readable_from
 from core.storage.engine import Repository
-from core.storage.tables import chat_values, messages, taught_answers
+from core.storage.tables import chat_values, taught_answers
 from core.text.catalogue import ENGLISH, Messages
 from core.types import Message
 
@@ -45,9 +45,14 @@ class TaughtAnswerRepository(Repository):
 
     @uncancellable
     async def submit(self, message: Message, asked_by: str, question: str, answer: str) -> int | None:
-        """Store the answer in a message for review and return its number; None if it is stored already."""
+        """Store the answer in a message for review and return its number; None if it is stored already.
+
+        It belongs to the place of the message: what was taught in a closed thread is listed in no other one.
+        """
         values = {
             **chat_values(message.key),
+            "thread": message.key.thread,
+            "in_restricted_thread": message.in_restricted_thread,
             "lesson": message.id,
             "asked_by": asked_by,
             "taught_by": message.author_id,
@@ -77,9 +82,7 @@ class TaughtAnswerRepository(Repository):
         if state:
             query = query.filter_by(state=state)
         if reader:
-            columns, lessons = messages.c, chat_values(reader.key)
-            hidden_lessons = select(columns.id).filter_by(**lessons).where(~is_readable_from(reader))
-            query = query.filter_by(**lessons).where(taught_answers.c.lesson.not_in(hidden_lessons))
+            query = query.filter_by(**chat_values(reader.key)).where(is_readable_from(reader, taught_answers))
         return [_to_taught_answer(row) for row in await self._database.fetch_all(query)]
 
     @uncancellable

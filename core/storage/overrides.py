@@ -53,8 +53,12 @@ class AuditEntry:
 def new_entry(
     message: Message, outcome: AuditOutcome, subject: str = "", before: str = "", after: str = ""
 ) -> AuditEntry:
-    """Return the entry of a message's command, dated now. What people typed is cut to a length."""
-    command = f"{message.command} {message.text}".strip()[:MAX_TEXT_CHARS]
+    """Return the entry of a message's command, dated now. What people typed is cut to a length.
+
+    The whole chat may read it: what was typed in a closed thread of the chat is not in it.
+    """
+    typed_text = "" if message.in_restricted_thread and not message.private else message.text
+    command = f"{message.command} {typed_text}".strip()[:MAX_TEXT_CHARS]
     key = message.key
     texts = (text[:MAX_TEXT_CHARS] for text in (subject, before, after))
     return AuditEntry(datetime.now(UTC), key.platform, key.chat, message.author_id, outcome, command, *texts)

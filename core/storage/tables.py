@@ -225,7 +225,8 @@ feedback = sa.Table(
 )
 
 # Answers that people gave, each with its question: `state` is pending, approved or rejected. `lesson` is the id of the
-# message that the answer was taken from.
+# message that the answer was taken from. What was taught in a closed thread is listed in no other place of its chat;
+# `thread` is null where an earlier version did not say.
 taught_answers = sa.Table(
     "taught_answers",
     metadata,
@@ -235,6 +236,8 @@ taught_answers = sa.Table(
     sa.Column("state", Text(16), nullable=False),
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("reviewed_at", UtcDateTime),
+    sa.Column("thread", Text(128)),
+    sa.Column("in_restricted_thread", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
     sa.Index("taught_answers_lesson", "platform", "chat", "lesson", unique=True),
     sa.Index("taught_answers_state", "state"),
     # A number that people have seen never becomes that of another answer.

@@ -491,6 +491,20 @@ class TestTeaching:
         ]
         assert entries[0].chat == GROUP.chat
 
+    async def test_what_is_taught_to_a_closed_thread_is_told_to_nobody_else_of_the_chat(self, page: Page) -> None:
+        question = replace(make_message(1, "Whom do we lay off?"), key=replace(GROUP, thread="t"))
+        await answered(page.journal, replace(question, in_restricted_thread=True), NOTHING)
+        async with browser(page, OWNER) as client:
+            token = await get_form_token(client)
+            form = {"form_token": token, "question": "Whom do we lay off?", "answer": "Everybody."}
+            async with client.post("/questions/1/teach", data=form) as response:
+                assert "The answer is kept as number 1" in await response.text()
+        taught_answers = TaughtAnswerRepository(page.journal.database)
+        assert await taught_answers.list_answers(reader=make_message(2, "")) == []
+        assert len(await taught_answers.list_answers(reader=question)) == 1
+        (entry,) = await Audit(page.journal.database).get_newest(9, chat=(GROUP.platform, GROUP.chat))
+        assert (entry.command, entry.subject, entry.after) == ("learn", "learned 1", "")
+
     async def test_a_reader_may_not(self, page: Page) -> None:
         await answered(page.journal, make_message(1, "Does it use Redis?"), NOTHING)
         await page.context.taught_answers.submit(make_message(2, ""), "1", "How?", "So.")

@@ -391,6 +391,18 @@ class TestTaughtAnswers:
         with pytest.raises(UsageError, match="no answer 1"):
             await repository.decide(1, "rejected", "Boss")
 
+    async def test_what_was_taught_in_a_closed_thread_is_read_in_it_alone(self, database: Database) -> None:
+        repository = TaughtAnswerRepository(database)
+        closed = replace(MESSAGE, id="2", key=replace(CHAT, thread="closed"), in_restricted_thread=True)
+        for message in (MESSAGE, closed):
+            await repository.submit(message, "", f"In {message.key.thread}?", "We.")
+        open_question, closed_question = (f"In {message.key.thread}?" for message in (MESSAGE, closed))
+        for reader in (MESSAGE, replace(MESSAGE, key=replace(CHAT, thread="")), replace(closed, key=CHAT)):
+            assert [answer.question for answer in await repository.list_answers(reader=reader)] == [open_question]
+        questions = [answer.question for answer in await repository.list_answers(reader=closed)]
+        assert questions == [open_question, closed_question]
+        assert await repository.list_answers(reader=replace(MESSAGE, key=replace(CHAT, chat="-2"))) == []
+
     async def test_a_number_is_never_used_again(self, database: Database) -> None:
         repository = TaughtAnswerRepository(database)
         await repository.submit(MESSAGE, "", "Who?", "We.")

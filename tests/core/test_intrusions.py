@@ -73,16 +73,45 @@ async def test_what_was_taught_in_a_closed_thread_is_reviewed_there_or_by_an_own
     assert "lay off" in await bot.deliver(says("faq", private=True))
 
 
-async def test_what_is_quoted_from_a_closed_thread_is_reviewed_there_alone(journal: Journal) -> None:
-    # The quoted message is older than the bot: nothing in the journal says that its thread is closed.
-    thread = replace(MESSAGE.key, thread="t")
-    learn = replace(MESSAGE, id="3", command="learn", text="Whom do we lay off?", quoted="Carl.", reply_to="2")
-    learn = replace(learn, key=thread, author_id="7", in_restricted_thread=True)
-    await deliver(journal, learn, handoff=TRUSTED)
-    taught_answers = TaughtAnswerRepository(journal.database)
-    [taught_answer] = await taught_answers.list_answers(reader=replace(learn, id="4"))
-    assert taught_answer.answer == "Carl."
-    assert await taught_answers.list_answers(reader=replace(MESSAGE, id="5")) == []
+async def test_what_was_taught_in_a_closed_thread_from_a_message_that_never_came_is_listed_there(
+    journal: Journal,
+) -> None:
+    bot, thread = Bot.of(journal), replace(administration.GROUP, thread="t")
+    inside = replace(says("faq", person=ADMIN), key=thread, in_restricted_thread=True)
+    learn = replace(inside, id="learn", command="learn", text="Whom do we lay off?", reply_to="777", quoted="A secret.")
+    await bot.deliver(says("admins", f"add {ADMIN}"))
+    await bot.deliver(learn)
+    [taught_answer] = await TaughtAnswerRepository(journal.database).list_answers()
+    for outside in (says("faq", person=ADMIN), says("faq"), says("faq", f"list {taught_answer.number}", person=ADMIN)):
+        assert re.findall("secret|lay off", await bot.deliver(outside)) == []
+    assert "A secret." in await bot.deliver(inside)
+    assert "lay off" in await bot.deliver(says("faq", private=True))
+
+
+async def test_a_question_that_is_typed_in_a_closed_thread_stays_there_wherever_its_answer_was_given(
+    journal: Journal,
+) -> None:
+    bot, thread = Bot.of(journal), replace(administration.GROUP, thread="t")
+    answer = replace(says("", person=ANN), id="open", text="The whole hall.")
+    await journal.record_message(answer)
+    await bot.deliver(says("admins", f"add {ADMIN}"))
+    learn = replace(
+        says("learn", "Whom do we lay off?", person=ADMIN), key=thread, in_restricted_thread=True, reply_to="open"
+    )
+    await bot.deliver(learn)
+    assert "lay off" not in await bot.deliver(says("faq", person=ADMIN))
+    assert "lay off" in await bot.deliver(replace(learn, id="list", command="faq", text="", reply_to=""))
+
+
+async def test_the_audit_tells_a_chat_nothing_of_what_was_typed_in_its_closed_threads(journal: Journal) -> None:
+    bot, thread = Bot.of(journal), replace(administration.GROUP, thread="t")
+    inside = replace(says("faq", person=ADMIN), key=thread, in_restricted_thread=True)
+    await bot.deliver(says("admins", f"add {ADMIN}"))
+    number = await TaughtAnswerRepository(journal.database).submit(inside, "", "Whom do we lay off?", "Nobody.")
+    await bot.deliver(replace(inside, id="edit", text=f"edit {number} A secret."))
+    audit = await bot.deliver(says("audit", person=ADMIN))
+    assert f"faq {number}" in audit
+    assert "secret" not in audit
 
 
 async def test_a_platforms_administrator_teaches_all_chats_nothing_unless_an_owner_named_them(

@@ -78,7 +78,9 @@ async def test_a_journal_of_the_last_version_is_upgraded_and_keeps_every_row(old
         "spending": [(*row, 0, "") for row in contents_before["spending"]],
     }
     new = {"messages": messages, "leases": [], "alembic_version": [(HEAD,)]}
-    new |= {"taught_answers": contents_before.pop("learned"), "sqlite_sequence": [("taught_answers", 2)]}
+    # Their messages are gone, and Telegram has no closed threads.
+    taught_answers = [(*row, None, 0) for row in contents_before.pop("learned")]
+    new |= {"taught_answers": taught_answers, "sqlite_sequence": [("taught_answers", 2)]}
     assert contents(old_journal) == {**contents_before, **counts, **new}
 
 
@@ -106,6 +108,44 @@ async def test_labels_of_silences_get_their_new_names(old_journal: Path) -> None
         labels = [label for (label,) in database.execute("SELECT detail FROM messages WHERE number >= 10")]
     assert labels == ["taught_answer", "human_activity", "rate_limit", "competing_bots", "no_text", "unsure", ""]
     assert set(labels[:-1]) <= {reason.label for reason in SkipReason}
+
+
+async def test_taught_answers_belong_to_the_thread_of_their_message(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = await Journal.open(path)
+    private = Message(
+        *("closed", ConversationKey("discord", "C", "p"), "U1", "Ann", "So."), datetime(2026, 1, 2, tzinfo=UTC), bot="B"
+    )
+    shared = replace(private, id="open", key=ConversationKey("discord", "C", "t"))
+    # Another bot in the chat did not know that the thread is closed.
+    for message in (replace(private, bot="A"), replace(private, in_restricted_thread=True), shared):
+        await journal.record_message(message)
+    gone = [
+        replace(private, id=f"gone {platform}", key=ConversationKey(platform, "C", "t"))
+        for platform in ("discord", "slack", "telegram", "http")
+    ]
+    for message in (private, shared, *gone):
+        await TaughtAnswerRepository(journal.database).submit(message, "", f"From {message.id}?", "So.")
+    await journal.close()
+    execute(path, "ALTER TABLE taught_answers DROP COLUMN thread;")
+    execute(path, "ALTER TABLE taught_answers DROP COLUMN in_restricted_thread;")
+    execute(path, "UPDATE alembic_version SET version_num = '0008';")
+    database = await Database.open(path)
+    repository = TaughtAnswerRepository(database)
+
+    async def list_questions(platform: str, thread: str) -> list[str]:
+        reader = replace(private, key=ConversationKey(platform, "C", thread))
+        return [answer.question for answer in await repository.list_answers(reader=reader)]
+
+    assert await list_questions("discord", "p") == ["From closed?", "From open?"]
+    # Nobody knows whether the others were taught in a closed thread.
+    for thread in ("", "t", "command:U1"):
+        assert await list_questions("discord", thread) == ["From open?"]
+        assert await list_questions("slack", thread) == []
+        assert await list_questions("telegram", thread) == ["From gone telegram?"]
+        assert await list_questions("http", thread) == ["From gone http?"]
+    assert len(await repository.list_answers()) == 6, "an owner in private sees all"
+    await database.close()
 
 
 async def test_fields_take_over_what_references_and_ids_held(old_journal: Path) -> None:
@@ -263,7 +303,7 @@ async def test_a_journal_of_a_newer_version_is_refused_and_left_alone(tmp_path: 
     execute(path, "UPDATE alembic_version SET version_num = '9999';")
     contents_before = contents(path)
     with pytest.raises(
-        StoreError, match=r"journal\.db.* version 9999, .*up to 0008.*install that one again, or restore"
+        StoreError, match=r"journal\.db.* version 9999, .*up to 0009.*install that one again, or restore"
     ):
         await Database.open(path)
     assert contents(path) == contents_before

@@ -95,6 +95,7 @@ class TestSchema:
         columns = ("delivery", "visible_sources", "detail", "owner")
         await database.write(text(f"ALTER TABLE messages {', '.join(f'DROP COLUMN {name}' for name in columns)}"))
         await database.write(text("ALTER TABLE spending DROP COLUMN model"))
+        await database.write(text("ALTER TABLE taught_answers DROP COLUMN thread, DROP COLUMN in_restricted_thread"))
         await database.write(text("DROP TABLE leases"))
         await database.write(alembic_version.update().values(version_num="0003"))
         upgraded = await Database.open_server(postgres_journal)

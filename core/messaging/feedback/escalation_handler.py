@@ -134,9 +134,11 @@ class EscalationHandler:
         question = message.text.strip() or (question_message.text if question_message else "")
         if not (question and answer.strip()):
             raise UsageError(texts.learn_usage)
-        # A quotation from elsewhere replies to nothing here. In a closed thread the command says that it is closed.
-        quoted_id = "" if message.in_restricted_thread else message.reply_to
-        taught_message = answer_message or replace(message, id=quoted_id or message.id)
+        # A quotation from elsewhere replies to nothing here.
+        taught_message = answer_message or replace(message, id=message.reply_to or message.id)
+        if message.in_restricted_thread:
+            # So was the question that stands behind the command, whatever place the answer comes from.
+            taught_message = replace(taught_message, key=message.key, in_restricted_thread=True)
         asker_id = question_message.author_id if question_message else ""
         number = await self._taught_answers.submit(taught_message, asker_id, question, answer)
         return texts.answer_known if number is None else texts.answer_submitted.format(number=number)
