@@ -6,7 +6,6 @@ import asyncio
 import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from bots.common.terminal import format_table, print_json
 from bots.daemon.bootstrap import App
 from bots.evaluation import charts, datasets, metrics, output
 from bots.evaluation.measured_knowledge import open_knowledge, read_corpus_entries, without_live_sources
+from bots.evaluation.missing_documents import describe_missing
 from core.answering.agents.reranker import rerank
 from core.answering.context import AnswerDependencies
 from core.grounding.fusion import apply_kind_weights, fuse
@@ -29,7 +29,6 @@ from knowledge.ports import Embedder, Store
 from knowledge.retrieval.query_embedder import MIN_VOCABULARY_COVERAGE
 
 RETRIEVAL_LINE_FORMAT = '{"id", "question", "relevant": [document id or path], "history"?} (docs/evaluate.md)'
-MAX_MISSING_NAMES = 10
 ALPHAS = tuple(round(number / 20, 2) for number in range(21))
 
 
@@ -50,15 +49,15 @@ class VariantResult:
 class RetrievalReport:
     """The metrics of `cases` questions by variant. `missing_count` relevant documents are not in the knowledge.
 
-    `missing_names` are some of them, each with a document that has a similar name, if there is one. `fallback_count`
-    counts failed stages: rewrites by the model, and reranks.
+    `missing_names` ends the sentence that says so. `fallback_count` counts failed stages: rewrites by the model, and
+    reranks.
     """
 
     cases: int
     missing_count: int
     fallback_count: int
     variants: Mapping[str, VariantResult]
-    missing_names: Sequence[str] = ()
+    missing_names: str = ""
 
 
 async def measure_retrieval(
@@ -96,19 +95,9 @@ async def measure_retrieval(
         for variant in queries_by_variant
     }
     missing = [name for case in cases for name in case.expected_ids if name not in document_names]
-    missing_names = await asyncio.to_thread(_describe_missing, missing, document_names)
+    missing_names = await asyncio.to_thread(describe_missing, missing, document_names)
     fallback_count += sum("rerank" in budget.degraded for budget in budgets)
     return RetrievalReport(len(cases), len(missing), fallback_count, variants, missing_names)
-
-
-def _describe_missing(names: Sequence[str], document_names: Collection[str]) -> Sequence[str]:
-    """Return the first names that are no document's, each with the most similar one that is."""
-    first_names = list(dict.fromkeys(names))[:MAX_MISSING_NAMES]
-    similar_names = [get_close_matches(name, document_names, 1) for name in first_names]
-    return [
-        f"{name} (there is {similar[0]})" if similar else name
-        for name, similar in zip(first_names, similar_names, strict=True)
-    ]
 
 
 async def _search(query: str, deps: AnswerDependencies, budget: Budget) -> Sequence[Passage]:
@@ -225,8 +214,8 @@ def _format_retrieval(measurement: RetrievalReport) -> list[str]:
     if measurement.missing_count:
         documents = pluralize(measurement.missing_count, "relevant document")
         verb, pronoun = ("is", "it") if measurement.missing_count == 1 else ("are", "them")
-        names = ", ".join(measurement.missing_names)
-        lines.append(f"{documents} {verb} not in the knowledge: nothing can find {pronoun}. Not there: {names}")
+        names = measurement.missing_names
+        lines.append(f"{documents} {verb} not in the knowledge: nothing can find {pronoun}{names}")
         lines.append("`kimas search` shows how documents are named; those of a corpus have their ids")
     if measurement.fallback_count:
         lines.append(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bots.evaluation.missing_documents import describe_missing, find_similar_name
 from core.settings.loader import load_settings
 from tests.core.scripted import ScriptedPeer
 from tests.deployment import Deployment
@@ -105,6 +107,41 @@ def test_a_document_that_is_named_wrong_is_told_with_its_name(
     lines = deployment.call("eval", "retrieval", data, "--corpus", corpus).stdout.splitlines()
     assert lines[1].startswith("2 relevant documents are not in the knowledge")
     assert lines[1].endswith("Not there: hern.md (there is heron.md)")
+
+
+@pytest.mark.parametrize(
+    ("name", "similar_name"),
+    [
+        ("install.md", "guide/install.md"),
+        ("site/guide/install.md", "guide/install.md"),
+        ("guide/instal.md", "guide/install.md"),
+        ("guides/install.md", "guide/install.md"),
+        ("docs: guide/instal.md", "docs: guide/install.md"),
+        ("api/class_43210.htm", "api/class_43210.html"),
+        ("nothing like it", ""),
+    ],
+)
+def test_the_name_that_may_be_meant_is_found_at_once_among_many(name: str, similar_name: str) -> None:
+    document_names = {f"{source}api/class_{number}.html" for number in range(50_000) for source in ("", "docs: ")}
+    document_names |= {"guide/install.md", "docs: guide/install.md"}
+    started_at = time.thread_time()
+    assert find_similar_name(name, document_names) == similar_name
+    assert time.thread_time() - started_at < 2
+
+
+def test_of_many_missing_documents_the_first_are_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"missing {number}" for number in range(11)]
+    assert describe_missing(["a.md", "b.md", "a.md"], {"docs/a.md"}) == ". Not there: a.md (there is docs/a.md), b.md"
+    assert describe_missing(names, ()) == f", such as {', '.join(names[:10])}"
+    compared_names = []
+
+    def find(name: str, _: object) -> str:
+        compared_names.append(name)
+        return ""
+
+    monkeypatch.setattr("bots.evaluation.missing_documents.find_similar_name", find)
+    describe_missing(names, ())
+    assert compared_names == names[:2]
 
 
 def test_routing_on_a_corpus_with_a_fit_that_can_be_pasted(deployment: Deployment, corpus: str, tmp_path: Path) -> None:
