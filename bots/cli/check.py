@@ -275,11 +275,12 @@ def _check_embedding(settings: Settings) -> Finding:
             return Finding("error", subject, error)
         return Finding("ok", subject, embedding.model or str(embedding.path))
     if folder := embedding.path or find_package_dir():
-        is_there = (folder / "model.safetensors").is_file()
+        is_there = os.path.isfile(folder / "model.safetensors")
         text = f"built-in MiniLM from {folder}" if is_there else f"{folder} holds no model.safetensors"
         return Finding("ok" if is_there else "error", subject, text)
     model_dir = get_model_dir(settings.data_dir / "models", choose_runtime())
-    is_cached = model_dir.is_dir() or get_shared_dir(model_dir).is_dir()
+    # As `os.path` answers: a cache that is closed to this account holds nothing.
+    is_cached = os.path.isdir(model_dir) or os.path.isdir(get_shared_dir(model_dir))
     return Finding("ok", subject, "built-in MiniLM" + ("" if is_cached else ", fetched on first use (91 MB, once)"))
 
 

@@ -202,7 +202,8 @@ def _copy_model(origin: Path, target: Path) -> bool:
             shutil.copytree(origin, Path(temp_dir) / "model")
             (Path(temp_dir) / "model").rename(target)
     except OSError:
-        return target.is_dir()
+        # As `os.path` answers: a cache that is closed to this account holds nothing.
+        return os.path.isdir(target)
     return True
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from bots.cli.check import check
 from core.errors import StoreError
 from core.runtime.data_dir import make_data_dir, require_access
 from core.settings.messaging import JournalSettings
 from core.storage.opening import has_database
-from knowledge.embedding.local import _load_or_remove
+from knowledge.embedding.local import _copy_model, _load_or_remove
 from knowledge.stores import open_store
 from tests.core.fixtures import settings
 from tests.deployment import Deployment
@@ -61,6 +62,27 @@ async def test_a_closed_folder_of_passages_is_named_and_one_of_the_model_is_no_m
     with pytest.raises(StoreError, match="check the folder and its permissions"):
         await open_store(settings().knowledge.store, closed, "model", 4)
     assert _load_or_remove(closed / "model", lambda: pytest.fail("loaded nothing")) is None
+
+
+def test_a_cache_of_models_that_is_closed_holds_none(closed: Path) -> None:
+    assert not _copy_model(closed / "model", closed / "copy")
+
+
+@pytest.mark.parametrize("path", [None, "model"])
+async def test_a_check_of_a_model_in_a_closed_folder_ends_with_its_findings(
+    tmp_path: Path, closed: Path, monkeypatch: pytest.MonkeyPatch, path: str | None
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(closed))
+    monkeypatch.setattr("bots.cli.check.find_package_dir", lambda: None)
+    configuration = settings(
+        data_dir=tmp_path / "data", knowledge={"embedding": {"path": closed / path if path else None}}
+    )
+    findings = {finding.subject: finding for finding in await check(configuration, live=False)}
+    finding = findings["knowledge.embedding"]
+    if path:
+        assert (finding.level, "holds no model.safetensors" in finding.text) == ("error", True)
+    else:
+        assert (finding.level, "fetched on first use" in finding.text) == ("ok", True)
 
 
 def test_every_command_says_it_in_one_line(tmp_path: Path, closed: Path) -> None:
