@@ -46,12 +46,13 @@ def weights() -> Path:
 async def open_model(folder: Path, hub: str, **environment: str) -> tuple[int | None, str, str]:
     """Open the model in a process that knows a hub and has no package of the model."""
     folder.mkdir(exist_ok=True)
+    own_cache = {"HOME": str(folder), "XDG_CACHE_HOME": ""}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-c", OPEN, str(folder / "models")),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "HOME": str(folder), "HF_ENDPOINT": hub, "PIP_NO_INDEX": "1", **environment},
+        env={**os.environ, **own_cache, "HF_ENDPOINT": hub, "PIP_NO_INDEX": "1", **environment},
     )
     out, err = await process.communicate()
     return process.returncode, out.decode(), err.decode()
