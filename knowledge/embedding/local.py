@@ -122,14 +122,18 @@ class LocalEmbedder:
             run = partial(asyncio.get_running_loop().run_in_executor, executor)
             model = await run(_load_or_remove, model_dir, load)
             source_dir = package_dir or find_package_dir()
-            if model is None and source_dir is None and await run(_copy_model, get_shared_dir(model_dir), model_dir):
+            shared_dir = get_shared_dir(model_dir)
+            if model is None and source_dir is None and await run(_copy_model, shared_dir, model_dir):
                 model = await run(_load_or_remove, model_dir, load)
+                if model is None:
+                    # It is damaged: what is fetched now replaces it.
+                    await run(partial(shutil.rmtree, shared_dir, ignore_errors=True))
             if model is None:
                 if source_dir:
                     await run(convert, source_dir)
                 else:
                     await _download_and_convert(model_dir, partial(run, convert))
-                    await run(_copy_model, model_dir, get_shared_dir(model_dir))
+                    await run(_copy_model, model_dir, shared_dir)
                 model = await run(load)
             return cls(*model, is_slow=runtime is numpy_model)
 

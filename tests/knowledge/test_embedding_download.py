@@ -80,12 +80,13 @@ async def test_one_account_fetches_it_once_for_all_data_directories(tmp_path: Pa
         code, out, err = await open_model(tmp_path / "first", hub.url, **cache)
     assert code == 0, err
     assert (await open_model(tmp_path / "second", NOWHERE, **cache))[:2] == (0, out)
-    # What was damaged there is fetched again.
+    # What was damaged there is fetched again, once.
     [shared] = (tmp_path / "cache" / "kimas" / "models").iterdir()
     (shared / "tokenizer.json").write_text("{")
     async with ModelHubPeer(weights, REVISION) as hub:
         assert (await open_model(tmp_path / "third", hub.url, **cache))[:2] == (0, out)
         assert hub.paths
+    assert (await open_model(tmp_path / "fourth", NOWHERE, **cache))[:2] == (0, out)
 
 
 async def test_what_is_not_the_model_is_refused(tmp_path: Path, weights: Path) -> None:
