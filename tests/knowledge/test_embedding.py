@@ -314,7 +314,10 @@ async def test_remote_does_not_wait_for_ever() -> None:
     await embedder.close()
 
 
-@pytest.mark.parametrize("error", [RuntimeError("mkl_malloc: failed to allocate memory"), MemoryError()])
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("mkl_malloc: failed to allocate memory"), RuntimeError("failed to allocated memory"), MemoryError()],
+)
 def test_a_model_that_does_not_fit_into_memory_stays(tmp_path: Path, error: Exception) -> None:
     """It would have to be made again with even less memory, or downloaded again."""
 
@@ -328,3 +331,18 @@ def test_a_model_that_does_not_fit_into_memory_stays(tmp_path: Path, error: Exce
     with pytest.raises(EmbeddingError, match=r"does not fit into memory: raise the limit"):
         _load_or_remove(tmp_path, partial(_load_converted, runtime, tmp_path))  # type: ignore[arg-type]
     assert (tmp_path / "tokenizer.json").is_file()
+
+
+def test_a_damaged_model_in_a_folder_that_is_named_after_memory_is_removed(tmp_path: Path) -> None:
+    model_dir = tmp_path / "cannot allocate memory" / "allocator"
+    model_dir.mkdir(parents=True)
+
+    def load(_: Path) -> TokenEncoder:
+        raise RuntimeError(f"{model_dir}/model.bin: incomplete file, allocated 3 of 4 blocks")
+
+    package = find_package_dir()
+    assert package is not None
+    shutil.copy(package / "tokenizer.json", model_dir)
+    runtime = SimpleNamespace(load=load)
+    assert _load_or_remove(model_dir, partial(_load_converted, runtime, model_dir)) is None  # type: ignore[arg-type]
+    assert not model_dir.exists()
