@@ -15,6 +15,8 @@ MIN_COMMON_WORDS = 2
 MAX_CHARS = 2000
 # So many words in Latin script are no name or number, which people write in every language.
 MIN_TELLING_WORDS = 4
+# A word that stands alone: no part of a command (`/help`), a path, a version, an option or an identifier.
+_LONE_WORD = re.compile(r"(?<![\w/.\-])[^\W\d_]+(?![\w/\-]|\.\w)")
 _LATIN_NAME = re.compile(r"(?<![^\W_])[A-Za-z][\w.\-]*\w")
 
 # The names that a configuration may use, by language code. The first nine languages have their own script.
@@ -45,6 +47,18 @@ _COMMON_WORDS = {
     "pt": "o os as é são como que qual porque onde quando posso de do da para e com um uma não se",
     "nl": "de het is zijn hoe wat welke waarom waar wanneer kan ik van voor en met een niet wordt",
 }
+# One of them is enough to tell an English message from names, codes and commands. Words of programming languages, error
+# messages and commands (`for`, `not found`, `on`) are left out: people write them in every language.
+_ENGLISH_WORDS = frozenset(
+    """
+    how what which why where when who whose can could do does did don doesn didn is are was were will would should shall
+    might must have has had i me my mine we our ours you your yours it its he she they them their this that these those
+    the an there here and or but so because than then with without about between into
+    any anyone anything some someone something every more most much many few again still already also too only just
+    really very other another same instead now later soon yes yeah nope please thank thanks sorry hello hi hey bye
+    great good nice cool perfect tell give want need know understand english
+    """.split()  # noqa: SIM905 (one word a line would hide the code)
+)
 _COMMON_WORD_SETS = {code: frozenset(words.split()) for code, words in _COMMON_WORDS.items()}
 
 
@@ -104,12 +118,21 @@ def detect_language_of_any(texts: Iterable[str]) -> str | None:
 
     >>> detect_language_of_any(["/help", "OOM?", "怎么安装？", "How do I install it?"])
     'zh'
+    >>> detect_language_of_any(["How to upgrade?", "怎么安装？"])
+    ''
     """
     for text in texts:
         code = detect_language(text)
-        if code or len(text.split()) >= MIN_TELLING_WORDS:
+        if code or _has_latin_prose(text[:MAX_CHARS]):
             return code
     return None
+
+
+def _has_latin_prose(text: str) -> bool:
+    """Say whether a text in Latin script is in some language: names, codes, commands and numbers are in none."""
+    words = [word.lower() for word in _LONE_WORD.findall(CODE.sub(" ", text))]
+    is_prose = len(words) >= MIN_TELLING_WORDS or not _ENGLISH_WORDS.isdisjoint(words)
+    return is_prose or bool(identify_language(" ".join(words)))
 
 
 def extract_names(text: str) -> set[str]:

@@ -149,10 +149,29 @@ def test_in_a_group_who_is_polite_to_others_gets_no_answer(text: str) -> None:
     assert not continues_question(text)
 
 
-@pytest.mark.parametrize("text", ["/help", "OOM?", "？？？", "👍"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("/help", "OOM?", "？？？", "👍", "v2.1 nginx?", "pip install torch", "docker compose up", "Permission denied"),
+        *("docs/how/to", "how_to", "what-is.md", "https://example.org/how-to-do", "`Where is it?`"),
+        "```\nhow to do it\n```",
+    ],
+)
 def test_a_message_that_shows_no_language_is_answered_in_that_of_its_authors_last_message(text: str) -> None:
     own, other = Turn("user", "怎么安装？", author_id="1"), Turn("user", "How do I install it?", author_id="2")
     reply = Turn("assistant", "I found nothing about this in the sources.", author_id="1")
     assert get_asker_language(Question(text, history=(own, other, reply), author_id="1")) == "zh"
     assert get_asker_language(Question(text, history=(own, other, reply), author_id="2")) == ""
     assert get_asker_language(Question("How do I install it?", history=(own,), author_id="1")) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("How to upgrade?", "Where is it?", "Thank you", "Use English please", "Does it scale", "why?", "Can I?"),
+        *("And on Windows?", "More details", "What’s new?", "It doesn't", "Danke, wie geht das?"),
+    ],
+)
+def test_a_short_question_in_latin_script_is_not_answered_in_the_language_before(text: str) -> None:
+    own = Turn("user", "怎么安装？", author_id="1")
+    assert get_asker_language(Question(text, history=(own,), author_id="1")) == ""
