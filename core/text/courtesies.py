@@ -14,16 +14,16 @@ MAX_CHARS = 80
 _GREETING = (
     r"hi+|hello+|hey+|hiya|howdy|greetings|good (?:morning|afternoon|evening|day)|how are you(?: doing)?"
     r"|how'?s it going|is this (?:thing )?on|(?:is )?(?:anyone|anybody|somebody) (?:there|here)|(?:are )?you there"
-    r"|有人[吗么]|(?:你|您|大家|各位)好|嗨|哈[喽啰罗]|早|早上好|早安|上午好|中午好|下午好|晚上好|在[吗么]|在不在|你好吗"
+    r"|有人[吗么]|(?:你们?|您|大家|各位)好吗?|嗨|哈[喽啰罗]|早|早上好|早安|上午好|中午好|下午好|晚上好|在[吗么]|在不在"
 )
 _KINDS: dict[Courtesy, str] = {
     "help": r"(?:please |pls )?help(?: me)?(?: out)?|(?:can|could) you help(?: me)?|(?:i )?need (?:some )?help"
     r"|what (?:can|do) you do(?: for (?:me|us))?|what (?:all )?can (?:i|we) ask(?: you)?(?: about)?"
     r"|how (?:can|do) you help(?: me| us)?|how (?:can|do|should) (?:i|we) use you|how do you work"
     r"|what do you know(?: about)?|what are your (?:sources|capabilities|features|skills)"
-    r"|(?:你|您)(?:能|会|可以)(?:做|干|帮我做|帮我干)?(?:些)?(?:什么|啥)|(?:你|您)(?:都)?(?:会|能做)(?:些)?什么"
-    r"|(?:你|您)有(?:什么|哪些)(?:功能|能力|本领)|(?:怎么|如何)(?:使)?用(?:你|您)"
-    r"|(?:我|我们)(?:能|可以)问(?:你|您)?(?:些)?什么|(?:你|您)(?:都)?知道(?:些)?什么|(?:你|您)?(?:能|可以)?帮(?:帮|我|一下)+(?:忙)?吗?|帮助|求助|使用说明",
+    r"|(?:你|您)(?:能|会|可以)(?:做|干|帮我做|帮我干)?(?:些)?(?:什么|啥)吗?|(?:你|您)(?:都)?(?:会|能做)(?:些)?什么吗?"
+    r"|(?:你|您)有(?:什么|哪些)(?:功能|能力|本领)吗?|(?:怎么|如何)(?:使)?用(?:你|您)"
+    r"|(?:我|我们)(?:能|可以)问(?:你|您)?(?:些)?什么吗?|(?:你|您)(?:都)?知道(?:些)?什么吗?|(?:你|您)?(?:能|可以)?帮(?:帮|我|一下)+(?:忙)?吗?|帮助|求助|使用说明",
     "identity": r"(?:who|what)(?: exactly)? (?:are|r) (?:you|u)|(?:what'?s|what is) your name"
     r"|(?:are|r) (?:you|u) (?:a |an )?(?:ro)?(?:bot|human|person|ai|machine)|(?:please )?introduce yourself"
     r"|tell (?:me|us) about yourself"
@@ -41,10 +41,11 @@ _KINDS: dict[Courtesy, str] = {
     "farewell": r"(?:good)?bye(?: bye)?|see (?:you|ya)(?: later)?|good night|再见|拜拜|晚安|回头[见聊]|回见|回聊"
     r"|(?:有空|下次|改天)再?[聊见]",
 }
+# 吗 makes a question of what stands before it: 解决了 is thanks, 解决了吗 asks.
 _FILLER = (
     r"(?: (?:there|all|everyone|everybody|folks|guys|team|bot|you|so much|very much|a lot|again|today|please|man|mate"
     r"|now|for (?:the|your|all the) (?:help|answer|reply)|for that|for helping)"
-    r"|你们?|您|了|啦|呀|啊|呢|吗|哦|哈|嘛|的|帮助|大家|各位|大佬|大神|老师|机器人)*"
+    r"|你们?|您|了|啦|呀|啊|呢|哦|哈|嘛|的|帮助|大家|各位|大佬|大神|老师|机器人)*"
 )
 # Signs alone that thank or agree, with the modifiers of emoji.
 _APPLAUSE = re.compile("[\\s\\u200d\\ufe0f\U0001f3fb-\U0001f3ff👍🙏👌👏❤💯🎉🫡]+")

@@ -56,6 +56,12 @@ COURTESIES = {
     "你能做什么？": "我根据以下资料回答问题",
     "帮助": "我根据以下资料回答问题",
     "再见": "再见！",
+    "大家好吗？": "我是 KIMAs helper",
+    "你好吗？": "我是 KIMAs helper",
+    "有人吗": "我是 KIMAs helper",
+    "你是机器人吗？": "我是 KIMAs helper",
+    "能帮帮我吗？": "我根据以下资料回答问题",
+    "你知道些什么吗": "我根据以下资料回答问题",
 }
 QUESTIONS = (
     *(
@@ -76,6 +82,13 @@ QUESTIONS = (
         "👎",
         "帮我安装",
         "你能做什么样的检索",
+        "解决了吗？",
+        "问题解决了吗？",
+        "问题解决了吗，大佬",
+        "可以了吗？",
+        "懂了吗大佬",
+        "這樣可以了嗎？",
+        "谢谢，收到了吗？",
         "",
         "?",
     ),
@@ -152,7 +165,16 @@ def test_in_a_group_who_is_polite_to_others_gets_no_answer(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("/help", "OOM?", "？？？", "👍", "v2.1 nginx?", "pip install torch", "docker compose up", "Permission denied"),
+        *(
+            "/help",
+            "OOM?",
+            "？？？",
+            "👍",
+            "v2.1 nginx?",
+            "pip install torch",
+            "docker compose up",
+            "Permission denied",
+        ),
         *("docs/how/to", "how_to", "what-is.md", "https://example.org/how-to-do", "`Where is it?`"),
         "```\nhow to do it\n```",
     ],
