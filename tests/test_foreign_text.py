@@ -39,7 +39,7 @@ from core.messaging.gate.features import hash_ngrams
 from core.observability.logs import make_redactor
 from core.settings.loader import load_settings
 from core.text.formatting import replace_lone_surrogates, strip_control_characters
-from core.text.tokens import detect_language, lexical_tokens, query_tokens
+from core.text.tokens import detect_language, distinct_words, lexical_tokens, query_tokens, query_words
 from core.types import Message
 from knowledge.chunking import chunk
 from knowledge.parsing.limits import FormatError
@@ -202,9 +202,11 @@ def test_a_reply_is_read_as_the_schema_says(value: str) -> None:
 @given(text=TEXTS)
 def test_words_and_languages(text: str) -> None:
     assert re.fullmatch("[a-z]{0,3}", detect_language(text))
+    words = query_words(text, 20)
     tokens = query_tokens(text, 20).split()
-    assert len(tokens) == len(set(tokens)) <= 20
-    assert set(tokens) <= set(lexical_tokens(text).split())
+    assert len(tokens) == len(set(tokens)) == sum(map(len, words))
+    assert len(words) <= 20
+    assert {tokens[0] for tokens in words} == distinct_words(text, 20) <= set(lexical_tokens(text).split())
 
 
 @pytest.mark.parametrize("kind", ["markdown", "rst", "python", "javascript", "text"])

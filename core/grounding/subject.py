@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from core.grounding.fact_extraction import extract_identifiers
 from core.ports import Library
 from core.text.keywords import strip_fillers
-from core.text.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs, lexical_tokens, query_tokens, simplify
+from core.text.tokens import (
+    CJK_CHARACTER,
+    CJK_CHARACTERS,
+    cut_into_pairs,
+    lexical_tokens,
+    query_tokens,
+    query_words,
+    simplify,
+)
 from core.types import Passage
 
 # Words of questions of every kind: they say nothing about the subject.
@@ -51,16 +59,16 @@ class Subject:
     def from_question(cls, question: str, idf: Mapping[str, float]) -> Subject:
         """Return the subject of a question. Tokens without an `idf` weigh the same."""
         text = strip_fillers(question)
-        tokens = query_tokens(text).split()
-        words = [token for token in tokens if not CJK_CHARACTER.match(token)]
-        specific_words = [word for word in words if word not in _GENERIC_WORDS]
+        words = query_words(text)
+        latin_words = [tokens[0] for tokens in words if not CJK_CHARACTER.match(tokens[0])]
+        specific_words = [word for word in latin_words if word not in _GENERIC_WORDS]
         terms = [(frozenset((word,)), idf.get(word, 1.0)) for word in specific_words]
         for segment in _cut_into_segments(text):
             # Two characters weigh as much as a word.
             terms += [
                 (term, min(MAX_PAIR_WEIGHT, *(idf.get(pair, 1.0) for pair in term)) / 2) for term in _to_terms(segment)
             ]
-        return cls(tuple(terms) or tuple((frozenset((token,)), 1.0) for token in tokens))
+        return cls(tuple(terms) or tuple((frozenset(tokens), 1.0) for tokens in words))
 
     def get_coverage(self, tokens: Collection[str]) -> float:
         """Return the share of the subject that a text with these tokens has, 0 to 1."""

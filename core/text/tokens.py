@@ -2,14 +2,15 @@
 
 The index gets a text as space-joined tokens, passages and queries in the same way. Identifiers are indexed whole and in
 parts, text without spaces between its words (Chinese, Japanese, Korean) as pairs of characters; accents are folded,
-English stop words removed, English words stemmed. A store only splits at the spaces.
+traditional Chinese is simplified, English stop words removed, English words stemmed. A store only splits at the spaces.
+Stores that were filled by earlier versions have traditional Chinese as it is written, so a query asks for both.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from importlib import resources
 from itertools import chain
@@ -119,24 +120,50 @@ def _load_simplified_characters() -> Mapping[int, str]:
 def lexical_tokens(text: str) -> str:
     """Return the tokens of a passage, space-joined: lower-case word characters only, with repetitions.
 
-    >>> lexical_tokens("Running read_file() 向量检索")
+    >>> lexical_tokens("Running read_file() 向量檢索")
     'run readfil read file 向量 量检 检索'
     """
-    return " ".join(_tokenize(text))
+    return simplify(" ".join(_tokenize(text)))
 
 
 def query_tokens(text: str, limit: int = 64) -> str:
-    """Return the first `limit` distinct tokens of a query, space-joined; empty if it has only stop words.
+    """Return the tokens of the first `limit` distinct words of a query, space-joined: all that a search asks for.
 
-    Traditional Chinese is searched as simplified, too.
+    Empty if it has only stop words.
     """
-    unique_tokens: dict[str, None] = {}
-    simplified_text = simplify(text)
-    for tokens in chain(_tokenize(text), _tokenize(simplified_text) if simplified_text != text else ()):
-        unique_tokens.update(dict.fromkeys(tokens.split()))
-        if len(unique_tokens) >= limit:
+    return " ".join(chain.from_iterable(query_words(text, limit)))
+
+
+def query_words(text: str, limit: int = 64) -> list[tuple[str, ...]]:
+    """Return the first `limit` distinct words of a query: each as the tokens by which stores may know it.
+
+    Chinese that is written otherwise than simplified has two: who counts or weighs words counts such a word once.
+
+    >>> query_words("設定 proxy")
+    [('设定', '設定'), ('proxi',)]
+    """
+    words: dict[str, tuple[str, ...]] = {}
+    for token in chain.from_iterable(map(str.split, _tokenize(text))):
+        simplified_token = simplify(token)
+        if simplified_token not in words and len(words) == limit:
             break
-    return " ".join(list(unique_tokens)[:limit])
+        known_tokens = words.setdefault(simplified_token, (simplified_token,))
+        if token not in known_tokens:
+            words[simplified_token] = (*known_tokens, token)
+    return list(words.values())
+
+
+def distinct_words(text: str, limit: int = 64) -> frozenset[str]:
+    """Return the first `limit` distinct words of a text, each once however it is written: to compare two texts."""
+    return frozenset(tokens[0] for tokens in query_words(text, limit))
+
+
+def weigh_words(words: Iterable[tuple[str, ...]], weights: Mapping[str, float], default: float) -> list[float]:
+    """Return the weight of each word of a query: that of its most frequent token, the lowest of them.
+
+    `default` is the weight of tokens without one.
+    """
+    return [min(weights.get(token, default) for token in tokens) for tokens in words]
 
 
 def _tokenize(text: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from core.observability.logs import get_logger
 from core.observability.metrics import LiveCallOutcome, MetricsRecorder
 from core.runtime.tasks import task_group
 from core.settings import LiveSource, SourceSettings, StandingSource
-from core.text.tokens import query_tokens
+from core.text.tokens import distinct_words
 from core.types import Passage
 from knowledge.live import LiveRetriever, open_live_source
 
@@ -182,8 +182,8 @@ class LiveSources:
     async def _with_scores(self, query: str, passages: Sequence[Passage]) -> list[Passage]:
         texts = [f"{passage.title}\n{passage.text}" for passage in passages]
         similarities = await self._similarity(query, texts)
-        query_terms = set(query_tokens(query).split())
-        shared_counts = [len(query_terms & set(query_tokens(text).split())) for text in texts]
+        query_terms = distinct_words(query)
+        shared_counts = [len(query_terms & distinct_words(text)) for text in texts]
         return [
             replace(
                 passage,

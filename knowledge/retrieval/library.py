@@ -14,7 +14,7 @@ from core.observability.metrics import MetricsRecorder
 from core.ports import WordMatch
 from core.settings import Settings
 from core.text.follow_ups import strip_chinese_function_words
-from core.text.tokens import query_tokens
+from core.text.tokens import distinct_words, query_tokens, query_words, weigh_words
 from core.types import AgentScore, Passage
 from knowledge.live.search import LiveSources
 from knowledge.ports import Embedder, Store, Vectors
@@ -181,15 +181,15 @@ class KnowledgeLibrary:
 
         Such words show that a part of the query is unknown here, but they cannot distinguish passages.
         """
-        tokens = query_tokens(query).split()
-        weights = await self._store.term_weights(" ".join([*tokens, UNKNOWN_WORD]), self._counted_sources)
+        tokens = f"{query_tokens(query)} {UNKNOWN_WORD}"
+        weights = await self._store.term_weights(tokens, self._counted_sources)
         # Without counts a word is taken to be in the square root of all passages: half of the largest weight.
         passage_count = sum(entry.passage_count for entry in self._index_entries.values())
         typical_weight = math.log1p(math.sqrt(passage_count))
         unknown_weight = weights.get(UNKNOWN_WORD, math.inf)
         mass = sum(
             0.5 * weight if weight >= unknown_weight else weight
-            for weight in (weights.get(token, typical_weight) for token in tokens)
+            for weight in weigh_words(query_words(query), weights, typical_weight)
         )
         return MAX_TERM_FREQUENCY_WEIGHT * mass or 1.0
 
@@ -310,7 +310,5 @@ class KnowledgeLibrary:
 
 
 def _word_overlap(query: str, texts: Sequence[str]) -> list[float]:
-    query_words = set(query_tokens(query).split())
-    return [
-        len(query_words & set(query_tokens(text).split())) / len(query_words) if query_words else 0.0 for text in texts
-    ]
+    words = distinct_words(query)
+    return [len(words & distinct_words(text)) / len(words) if words else 0.0 for text in texts]

@@ -13,7 +13,7 @@ from core.grounding.extractive import MAX_SIMILAR_QUOTES, extract_answer, extrac
 from core.grounding.inline_markup import clean_inline
 from core.grounding.nearest import MAX_LINE_CHARS, NearPage, find_nearest_pages
 from core.grounding.quotable import WINDOW_SENTENCES, Block, get_quotables, parse_blocks
-from core.grounding.subject import Subject
+from core.grounding.subject import Subject, tokenize
 from core.types import Passage
 from tests.core.fixtures import InMemoryLibrary, passage
 
@@ -281,6 +281,12 @@ def test_spoken_and_traditional_chinese_words_around_a_subject_are_no_part_of_it
     question: str, tokens: set[str]
 ) -> None:
     assert Subject.from_question(question, {}).get_coverage(tokens) == 1
+
+
+@pytest.mark.parametrize("question", ["權限設定", "权限设定", "誰？"])
+@pytest.mark.parametrize("text", ["誰？權限設定", "谁？权限设定"])
+def test_a_subject_in_chinese_is_found_in_both_scripts(question: str, text: str) -> None:
+    assert Subject.from_question(question, {}).get_coverage(tokenize(text)) == 1
 
 
 @pytest.mark.parametrize(

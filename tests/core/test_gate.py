@@ -39,7 +39,7 @@ from core.text.question_detection import (
     question_score,
     unanswerable_reason,
 )
-from core.text.tokens import lexical_tokens
+from core.text.tokens import lexical_tokens, query_tokens
 from core.types import AgentScore, Citation, ConversationKey, Message, Passage, Reply, SkipReason, skip
 from tests.core.fixtures import INSTALL, InMemoryLibrary, settings
 from tests.growth import measure
@@ -791,3 +791,15 @@ def test_traditional_chinese_is_judged_like_simplified(traditional: str, simplif
     assert hash_ngrams(traditional) == hash_ngrams(simplified)
     for judge in (unanswerable_reason, question_score, is_small_talk):
         assert judge(traditional) == judge(simplified)
+
+
+@pytest.mark.parametrize("can_count", [True, False])
+@pytest.mark.parametrize("stored", ["設定權限的方法", "设定权限的方法"])
+def test_what_stores_know_of_traditional_chinese_counts_once(stored: str, can_count: bool) -> None:
+    """A store of an earlier version knows the words as they are written."""
+    passage = replace(INSTALL, text=stored, lexical=5.0)
+    tokens = {stored[start : start + 2]: 2.0 for start in range(len(stored) - 1)} if can_count else {}
+    unknown = dict.fromkeys(query_tokens("設定權限 設定权限").split(), 7.6) if can_count else {}
+    expected_match = WordMatch((passage,), dict.fromkeys(("设定", "定权", "权限"), 2.0) if can_count else {}, 7.6)
+    features = extract_features("設定權限", WordMatch((passage,), unknown | tokens, 7.6))
+    assert features == extract_features("设定权限", expected_match)

@@ -14,9 +14,10 @@ from core.grounding.extractive import extract_answer
 from core.llm.prompts import Prompts
 from core.settings import Settings
 from core.text.languages import identify_languages
+from core.text.tokens import cut_into_pairs, lexical_tokens, simplify
 from core.types import Passage, Question
 from knowledge.ingestion.sync import SyncOptions, refresh
-from knowledge.ports import Store, Vectors
+from knowledge.ports import PassageRow, Store, Vectors
 from knowledge.retrieval.library import KnowledgeLibrary
 from tests.core.fixtures import MemorySink, OrderKeeper
 from tests.knowledge.conftest import DictSource, WordEmbedder
@@ -416,6 +417,44 @@ async def test_words_that_no_passage_has_count_half(library: KnowledgeLibrary) -
     pear_weight = (await library.term_weights("pear"))["pear"]
     lexical_share = (await library.search("cook", "pear zeppelin", 1))[0].lexical_share
     assert lexical_share == pytest.approx(known_share * pear_weight / (pear_weight + unknown_weight / 2))
+
+
+async def test_a_question_in_traditional_chinese_is_as_sure_of_its_passage_as_a_simplified_one(
+    store: Store, embedder: WordEmbedder
+) -> None:
+    """Also where an earlier version has stored the passages, whose words are as they are written."""
+    pages = [f"{subject}設定：管理員可以在後臺設定。" for subject in ("權限", "備份", "日誌", "語言", "時區", "郵件")]
+    question = "請問權限怎麼設定？"
+
+    async def measure(query: str, pages: Sequence[str], tokenize: Callable[[str], str]) -> tuple[str, float]:
+        vector = np.eye(embedder.dimension, dtype=np.float32)[0]
+        paths = [f"{number}.md" for number in range(len(pages))]
+        rows = [
+            PassageRow(Passage(path, "fruit", path, "", page), "1", tokenize(page), vector)
+            for path, page in zip(paths, pages, strict=True)
+        ]
+        await store.replace("fruit", paths, rows)
+        library = KnowledgeLibrary(settings(), store, embedder)
+        await library.load()
+        passages = await library.search("cook", query, 6)
+        best = max(passages, key=lambda passage: passage.lexical_share)
+        return best.path, best.lexical_share
+
+    def tokenize_as_written(text: str) -> str:
+        return " ".join(pair for run in text[:-1].split("：") for pair in cut_into_pairs(run))
+
+    expected: object = ("0.md", pytest.approx((await measure(simplify(question), pages, lexical_tokens))[1]))
+    assert await measure(question, pages, lexical_tokens) == expected
+    assert await measure(question, list(map(simplify, pages)), lexical_tokens) == expected
+    assert await measure(question, pages, tokenize_as_written) == expected
+
+
+async def test_without_vectors_texts_in_both_scripts_are_as_similar(
+    store: Store, embedder: WordEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedder, "vocabulary_coverage", lambda text: 0.0)
+    library = KnowledgeLibrary(settings(), store, embedder)
+    assert await library.similarity("權限設定", ["權限設定", "权限设定", "日誌"]) == [1.0, 1.0, 0.0]
 
 
 async def test_a_store_that_cannot_count_words_gives_shares_too(filled_store: Store, embedder: WordEmbedder) -> None:

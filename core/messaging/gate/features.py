@@ -23,7 +23,7 @@ from core.text.question_detection import (
     mentions_person,
     question_score,
 )
-from core.text.tokens import CJK_CHARACTER, lexical_tokens, query_tokens, simplify
+from core.text.tokens import CJK_CHARACTER, lexical_tokens, query_words, simplify, weigh_words
 
 # The passages whose mean score says most about how much the knowledge has to say. A small collection has one passage
 # about most matters: so many passages are there for each one that counts.
@@ -104,7 +104,7 @@ def extract_features(text: str, match: WordMatch) -> GateFeatures:
 
 
 def _match_features(text: str, match: WordMatch) -> Mapping[str, float]:
-    tokens = query_tokens(match.translation or text).split()
+    words = query_words(match.translation or text)
     scores = [passage.lexical for passage in match.passages[:BEST_PASSAGES]]
     # The weight of an unknown word is ln(1 + (n + 0.5) / 0.5) among n passages.
     passage_count = math.expm1(match.unknown_weight) / 2
@@ -116,26 +116,26 @@ def _match_features(text: str, match: WordMatch) -> Mapping[str, float]:
         "match": mean / scale,
         "topic_words": UNKNOWN,
         "best_match": best / scale,
-        "words": min(len(tokens), 8) / 8,
+        "words": min(len(words), 8) / 8,
         "known_weight": UNKNOWN,
         "mean_weight": UNKNOWN,
         "match_share": UNKNOWN,
         "best_match_share": UNKNOWN,
     }
     if not match.weights:
-        words = set(" ".join(lexical_tokens(f"{item.title}\n{item.text}") for item in match.passages).split())
-        known_tokens = [token for token in tokens if token in words]
-        return features | {"known_words": len(known_tokens) / max(1, len(tokens))}
-    weights = [match.weights.get(token, match.unknown_weight) for token in tokens]
+        tokens = set(" ".join(lexical_tokens(f"{item.title}\n{item.text}") for item in match.passages).split())
+        known_count = sum(not tokens.isdisjoint(word) for word in words)
+        return features | {"known_words": known_count / max(1, len(words))}
+    weights = weigh_words(words, match.weights, match.unknown_weight)
     known_weights = [weight for weight in weights if weight < match.unknown_weight]
     total = sum(weights) or 1.0
     shares = [weight / scale for weight in known_weights]
     return features | {
         # A word that is in hardly any passage says little of what the knowledge is about, as does one that is in most.
         "topic_words": sum(share * (1 - share) for share in shares),
-        "known_words": len(known_weights) / max(1, len(tokens)),
+        "known_words": len(known_weights) / max(1, len(words)),
         "known_weight": sum(known_weights) / total,
-        "mean_weight": total / max(1, len(tokens)) / scale,
+        "mean_weight": total / max(1, len(words)) / scale,
         "match_share": mean / total,
         "best_match_share": best / total,
     }
