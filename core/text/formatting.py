@@ -17,7 +17,8 @@ _DECEPTIVE_CHARACTERS = dict.fromkeys(
 
 # What belongs to a word: neither white space nor text that is written without spaces.
 _IN_WORD = rf"[^\s{CJK_CHARACTERS}，。、！？；：（）「」『』《》“”…]"
-_LAST_WORD = re.compile(rf"{_IN_WORD}{{1,80}}\Z")
+MAX_WORD_CHARS = 80
+_LAST_WORD = re.compile(rf"(?<!{_IN_WORD}){_IN_WORD}{{1,{MAX_WORD_CHARS}}}\Z")
 _WORD_END = re.compile(rf"(?!{_IN_WORD}{_IN_WORD})(?s:..)")
 
 
@@ -49,7 +50,10 @@ def strip_source_prefix(source: str, reason: str) -> str:
 
 
 def shorten(text: str, max_chars: int) -> str:
-    """Return a text of at most `max_chars` characters and an ellipsis: no word is cut, but Chinese has no spaces.
+    """Return the beginning of a text, at most `max_chars` characters, and an ellipsis where something is missing.
+
+    It ends with a whole word, or where it would end in Chinese, which has no spaces. But a word of which more than
+    `MAX_WORD_CHARS` characters fit is cut, as a long address is, and so is the first word.
 
     >>> shorten("Install it with pip", 14), shorten("用 pip 安装之后重启服务", 10)
     ('Install it …', '用 pip 安装之后 …')

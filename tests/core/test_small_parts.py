@@ -13,6 +13,7 @@ from core.grounding.extractive import extract_answer
 from core.llm.prompts import Prompts
 from core.runtime.tasks import CpuTurnstile, task_group
 from core.runtime.timers import run_periodically
+from core.text.formatting import shorten
 from core.text.install_hints import format_install_hint
 from core.text.nothing_found import says_nothing_was_found
 from tests.core.fixtures import INSTALL, InMemoryLibrary, passage
@@ -378,6 +379,26 @@ def test_a_chinese_reply_that_nothing_was_found_is_recognized(text: str) -> None
 )
 def test_a_chinese_answer_about_something_missing_is_an_answer(text: str) -> None:
     assert not says_nothing_was_found(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "max_chars", "expected"),
+    [
+        ("Install it with pip", 19, "Install it with pip"),
+        ("Install it with pip", 12, "Install it …"),
+        ("Install it with pip", 10, "Install it …"),
+        ("Installation", 7, "Install …"),
+        (f"See https://example.org/{'a' * 200} now", 150, f"See https://example.org/{'a' * 126} …"),
+        (f"See {'a' * 80} now", 83, "See …"),
+        (f"See {'a' * 90} now", 85, f"See {'a' * 81} …"),
+        ("用 pip 安装之后重启服务", 10, "用 pip 安装之后 …"),
+        ("用 pip 安装", 4, "用 …"),
+    ],
+)
+def test_a_text_is_shortened_between_words_where_they_are_not_too_long(
+    text: str, max_chars: int, expected: str
+) -> None:
+    assert shorten(text, max_chars) == expected
 
 
 def test_a_dot_within_a_name_ends_no_sentence() -> None:
