@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from core.grounding.quotable import parse_blocks
+from core.grounding.blocks import parse_blocks
 from core.text.tokens import stem
 
 # Code in a line: Markdown's backticks, and those of reStructuredText, which are doubled.

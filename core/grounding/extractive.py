@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from core.errors import ServiceError
 from core.grounding.citations import strip_markers, to_name
 from core.grounding.evidence import passage_ref
 from core.grounding.fusion import NON_CODE_KINDS
-from core.grounding.quotable import Quotable, get_quotables
+from core.grounding.passage_quotables import MAX_CODE_LINES, get_passage_quotables
+from core.grounding.quotable import Quotable
 from core.grounding.subject import QuoteRequest, Subject, tokenize
 from core.observability.logs import get_logger
 from core.ports import Library
 from core.text.question_matching import normalize
-from core.text.tokens import count_cjk, lexical_tokens
+from core.text.tokens import count_cjk
 from core.types import Passage
 
 MAX_PASSAGES, MAX_CANDIDATES = 8, 60
 MAX_QUOTES, MAX_QUOTES_PER_PASSAGE = 3, 2
-MAX_CODE_LINES, MIN_CODE_LINES = 30, 3
-MAX_FAQ_CHARS = 400
 # The best passage must have this share of the question's words, weighted by how rare they are, to be quoted at all.
 MIN_COVERAGE = 0.5
 # A further quote must fit this well, compared with the best.
@@ -59,12 +58,6 @@ _SOLUTION = re.compile(
 )
 _SENTENCE_END = re.compile(r"[.!?:。！？：]['\"`)*_\]]{0,4}$")
 _HEADING_NUMBER = re.compile(r"^\d+(?:\.\d+)*[.)]?\s+")
-_IMPORT = re.compile(r"\s*(?:import|from|package|use|using|#include)\b")
-_DOCSTRING = re.compile(r'(?s)[rRbBuUfF]?("""|\'\'\')(.*?)\1')
-_COMMENT = re.compile(r"(?m)^[^\S\n]*(?:#|//|\*)\s?(?!!)(.*)$")
-# Where a star begins no line of a comment, but an item of a docstring whose beginning is in another passage.
-_HASH_COMMENT = re.compile(r"(?m)^[^\S\n]*#\s?(?!!)(.*)$")
-_HASH_LANGUAGES = frozenset({"python", "ruby", "bash", "shell", "yaml", "toml", "r", "perl", "julia", "make", "docker"})
 # Sentences that announce code without saying of what.
 _BARE_ANNOUNCEMENT = re.compile(
     r"(?:(?:for|here is|an?|some|usage|basic|simple)\s+)*(?:examples?|usages?)(?: usage)?[:.]"
@@ -168,7 +161,7 @@ def get_candidates(passages: Sequence[Passage], positions: Collection[int]) -> l
             passages[position].kind in NON_CODE_KINDS,
         )
         for position in positions
-        for quotable in _get_quotables(passages[position])
+        for quotable in get_passage_quotables(passages[position])
     ]
 
 
@@ -314,53 +307,6 @@ def _is_repeated(quote: ScoredQuote, other: ScoredQuote) -> bool:
         return True
     # A longer quote that has all words of a short one says more than it.
     return len(quote.tokens & other.tokens) > 0.7 * len(quote.tokens)
-
-
-def _get_quotables(passage: Passage) -> list[Quotable]:
-    title = passage.title.rpartition(" > ")[2]
-    if passage.kind == "faq":
-        question, _, answer = passage.text.partition("\n\n")
-        answer_line = " ".join(answer.split())
-        # A short answer is one piece, unless it has blocks.
-        if answer_line and len(answer_line) <= MAX_FAQ_CHARS and "```" not in answer:
-            return [Quotable(answer_line, question, sentences=frozenset((0,)))]
-        return [quotable for quotable in get_quotables(answer, question) if _is_quotable(quotable)]
-    if passage.kind in NON_CODE_KINDS:
-        return [quotable for quotable in get_quotables(passage.text, title) if _is_quotable(quotable)]
-    return list(_get_code_quotables(passage, title))
-
-
-def _get_code_quotables(passage: Passage, title: str) -> Iterator[Quotable]:
-    """Yield what a passage of code says in its docstrings and comments; the first piece brings a short definition."""
-    docstrings = [_dedent_docstring(match[2]) for match in _DOCSTRING.finditer(passage.text)]
-    rest = _DOCSTRING.sub("", passage.text)
-    comment = _HASH_COMMENT if passage.kind in _HASH_LANGUAGES else _COMMENT
-    comments = "\n".join(match[1] for match in comment.finditer(rest))
-    definition = _get_definition(rest) if docstrings else ""
-    for quotable in get_quotables("\n\n".join([*docstrings, comments]), title):
-        if _is_quotable(quotable):
-            is_first = 0 in quotable.sentences and not quotable.code and not quotable.items
-            yield replace(quotable, code=definition, language=passage.kind) if is_first and definition else quotable
-
-
-def _dedent_docstring(text: str) -> str:
-    first, _, rest = text.partition("\n")
-    lines = rest.split("\n")
-    margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
-    return "\n".join([first.strip(), *(line[margin:] for line in lines)])
-
-
-def _get_definition(code: str) -> str:
-    lines = [line for line in code.split("\n") if line.strip() and not _IMPORT.match(line)]
-    return "\n".join(lines) if MIN_CODE_LINES <= len(lines) <= MAX_CODE_LINES else ""
-
-
-def _is_quotable(quotable: Quotable) -> bool:
-    if quotable.code:
-        return True
-    # A character of Chinese says about as much as three of Latin script.
-    tokens = lexical_tokens(quotable.content).split()
-    return len(tokens) > 2
 
 
 def _render(quote: ScoredQuote, passage: Passage) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from core.grounding.blocks import parse_blocks
 from core.grounding.citations import split_sentences
 from core.grounding.commands import extract_commands, has_command, unfold_code_spans
 from core.grounding.defaults import gives_other_default
@@ -38,7 +39,6 @@ from core.grounding.fact_extraction import (
 )
 from core.grounding.layout import contradicts_layout
 from core.grounding.opposites import count_opposites, unify_opposites
-from core.grounding.quotable import parse_blocks
 from core.text.tokens import count_cjk, stem
 from core.types import Passage
 
