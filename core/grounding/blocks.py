@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from core.grounding.inline_markup import clean_inline, strip_tags
-from core.text.tokens import CJK_CHARACTERS
+from core.text.tokens import HAN, KANA
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
@@ -65,7 +65,11 @@ _ONLY_LINK = re.compile(
     rf"[\s*_]*{_ONE_LINK}(?:[\s*_]*[/|>»›·•][\s*_]*{_ONE_LINK})*"
     r"(?:[\s*_]*[/|>»›·•][\s*_]*[^\s\[\]]{1,60}(?:[ ][^\s\[\]]{1,60}){0,2})?[\s*_.,;]*"
 )
-_CJK_BLANK = re.compile(rf"(?<=[{CJK_CHARACTERS}，。！？；：、）”])[ ](?=[{CJK_CHARACTERS}（“])")
+# Signs of full width have their own space; an address needs one before it to be a link. Korean separates its words.
+_CJK_BLANK = re.compile(
+    rf"(?<=[{HAN}{KANA}”])[ ](?=[{HAN}{KANA}“])|(?<=[，。！？；：、）」』》】])[ ](?!https?:)"
+    r"|[ ](?=[，。！？；：、（）「」『』《》【】])"
+)
 # The rest of a code block whose beginning is in another passage.
 _LEADING_CODE = re.compile(
     r"( {4,})(?:(?:async def|def|class|from|import|return|for|if|with|elif|except) .*|(?:else|try):|@\w.*"
@@ -73,7 +77,7 @@ _LEADING_CODE = re.compile(
 )
 # What a line of a block quote begins with, and the line that gives one its kind.
 _QUOTE_MARK = re.compile(
-    r"[ \t]*(?>(?:>[ \t]++|>$)+)(?:\[!(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*$)?", re.IGNORECASE
+    r"[ \t]*(?>(?:>(?!=)[ \t]*+)+)(?:\[!(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*$)?", re.IGNORECASE
 )
 # What generators of references write above a description: `**name**(parameters): type`, or a name alone.
 _SIGNATURE = re.compile(r"(?:▸ )?\*\*[\w.$]{1,80}\*\*(?:\\?<[^()\n]{0,200}>)?\(")
@@ -93,7 +97,7 @@ def _parse_nested_blocks(text: str, depth: int) -> list[Block]:
     return _BlockReader(_COMMENT.sub("", text).replace("\t", "    ").split("\n"), depth).read()
 
 
-def join_prose(pieces: Iterable[str]) -> str:
+def _join(pieces: Iterable[str]) -> str:
     """Join pieces of prose by blanks, but not between Chinese characters."""
     return _CJK_BLANK.sub("", " ".join(pieces))
 
@@ -131,7 +135,7 @@ class _BlockReader:
             self._number = end
 
     def _end_paragraph(self) -> None:
-        text = join_prose(" ".join(self._paragraph).split())
+        text = _join(" ".join(self._paragraph).split())
         # A table of contents says nothing.
         if text and not _ONLY_LINK.fullmatch(text) and (prose := clean_inline(text)):
             is_statement = self._is_item or not _is_signature(prose)

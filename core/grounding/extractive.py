@@ -56,7 +56,7 @@ _SOLUTION = re.compile(
     r"|(?:解决|处理)(?:方法|方案|办法)?|答案?",
     re.IGNORECASE,
 )
-_SENTENCE_END = re.compile(r"[.!?:。！？：]['\"`)*_\]]{0,4}$")
+_SENTENCE_END = re.compile(r"[.!?:。！？：]['\"`)*_\]」』）”’】》]{0,4}$")
 _HEADING_NUMBER = re.compile(r"^\d+(?:\.\d+)*[.)]?\s+")
 # Sentences that announce code without saying of what.
 _BARE_ANNOUNCEMENT = re.compile(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from core.grounding.blocks import Block, join_prose, parse_blocks
+from core.grounding.blocks import Block, parse_blocks
 
 MAX_LIST_ITEMS, MAX_LIST_CHARS = 8, 700
 # A window has no more sentences than people write in so many characters.
@@ -37,7 +37,13 @@ class Quotable:
         return "\n".join((self.text, *self.items, self.code))
 
 
-_BOUNDARY = re.compile(r"(?<=[.!?])[ ]+(?=[\"'(`*_A-Z0-9])|(?<=[。！？])(?![。！？])")
+# The blanks between two sentences, or the end of a Chinese one with the quotes and brackets that it closes.
+_BOUNDARY = re.compile(r"(?<=[.!?])[ ]+(?=[\"'(`*_A-Z0-9])|[。！？][。！？」』）”’】》)\]]*+")
+_CLOSING = re.compile(r"[。！？」』）”’】》)\]]*+[ ]*+")
+# They begin and end with the same sign.
+_PAIRED_SIGNS = ("**", '"')
+_COMMAS = ("，", ",", "、")
+_INLINE_CODE = re.compile(r"(`[^`\n]+`)")
 
 
 def get_quotables(text: str, heading: str = "") -> list[Quotable]:
@@ -54,7 +60,8 @@ def get_quotables(text: str, heading: str = "") -> list[Quotable]:
                 quotables.append(Quotable("", heading, block.text, block.language, (), numbers, rank))
                 sentence_count, rank = sentence_count + 1, rank + 1
         elif block.text:
-            sentences = [sentence for sentence in _BOUNDARY.split(block.text) if sentence.strip()]
+            text = block.text.rstrip("".join(_COMMAS)) if block.kind == "item" else block.text
+            sentences = _split_sentences(text)
             context = Quotable("", heading, rank=rank)
             following_blocks = blocks[index + 1 : index + 2 + MAX_LIST_ITEMS]
             quotables += _to_quotables(sentences, sentence_count, context, following_blocks)
@@ -62,11 +69,43 @@ def get_quotables(text: str, heading: str = "") -> list[Quotable]:
     return quotables
 
 
+def _split_sentences(text: str) -> list[str]:
+    """Return the sentences of a line with the blanks after them: joined, they are the line again.
+
+    >>> _split_sentences("他说「好。」然后走了。**注意。**One. Two")
+    ['他说「好。」', '然后走了。', '**注意。**', 'One. ', 'Two']
+    """
+    sentences: list[str] = []
+    start = counted = 0
+    is_open = dict.fromkeys(_PAIRED_SIGNS, False)
+    for match in _BOUNDARY.finditer(text):
+        end = match.end()
+        if end <= start:
+            continue
+        for sign in _PAIRED_SIGNS:
+            is_open[sign] ^= text.count(sign, counted, end) % 2 == 1
+        counted = end
+        if not match[0].isspace():
+            end = _skip_closing(text, end, is_open)
+        sentences.append(text[start:end])
+        start = end
+    return [sentence for sentence in (*sentences, text[start:]) if sentence.strip()]
+
+
+def _skip_closing(text: str, end: int, is_open: Mapping[str, bool]) -> int:
+    """Return where a Chinese sentence ends: after the bold or the quotation that its end closes, and blanks."""
+    for sign in _PAIRED_SIGNS:
+        if is_open[sign] and text.startswith(sign, end):
+            end += len(sign)
+    closing = _CLOSING.match(text, end)
+    return closing.end() if closing else end
+
+
 def _to_quotables(
     sentences: Sequence[str], first_number: int, context: Quotable, following_blocks: Sequence[Block]
 ) -> list[Quotable]:
     """Return windows of the sentences of one block; what the last sentence announces belongs to it."""
-    is_open = sentences[-1].rstrip().endswith(_OPEN_ENDS)
+    is_open = sentences[-1].rstrip().endswith((*_OPEN_ENDS, *_COMMAS))
     code, items = _get_announced(following_blocks, is_open)
     if is_open and not code and not items:
         # What it announces is in another passage.
@@ -79,7 +118,7 @@ def _to_quotables(
         if end == last_end:
             continue
         last_end = end
-        text = join_prose(sentence.strip() for sentence in sentences[start:end])
+        text = _remove_open_bold("".join(sentences[start:end]).strip())
         numbers = frozenset(range(first_number + start, first_number + end))
         window = replace(context, text=text, sentences=numbers)
         if end == len(sentences) and code:
@@ -109,9 +148,18 @@ def _get_announced(following_blocks: Sequence[Block], is_open: bool) -> tuple[Bl
 
 def _get_window_end(sentences: Sequence[str], start: int) -> int:
     """Return where a window ends that starts with this sentence: after as many as fit."""
-    end, length = start + 1, len(sentences[start])
+    end, length = start + 1, len(sentences[start].rstrip())
     max_end = min(len(sentences), start + WINDOW_SENTENCES)
-    while end < max_end and length + len(sentences[end]) <= WINDOW_CHARS:
-        length += len(sentences[end])
+    while end < max_end and length + len(sentences[end].rstrip()) <= WINDOW_CHARS:
+        length += len(sentences[end].rstrip())
         end += 1
     return end
+
+
+def _remove_open_bold(text: str) -> str:
+    """Return a text without its signs of bold if it was cut out of a bold one, so that one of them has no other."""
+    pieces = _INLINE_CODE.split(text)
+    if sum(piece.count("**") for piece in pieces[::2]) % 2 == 0:
+        return text
+    pieces[::2] = [piece.replace("**", "") for piece in pieces[::2]]
+    return "".join(pieces)

@@ -310,7 +310,19 @@ def test_marks_are_numbered_in_the_order_of_their_first_use() -> None:
 
 
 def test_reading_blocks_is_linear() -> None:
-    hard = ("`" * 20_000, "|" * 20_000, "[" * 20_000, ":a" * 10_000, "<a " * 10_000, "``a" * 8_000, "- " * 10_000)
+    hard = (
+        "。」" * 10_000,
+        "。**" * 10_000,
+        ">" * 20_000,
+        "> " * 10_000,
+        "`" * 20_000,
+        "|" * 20_000,
+        "[" * 20_000,
+        ":a" * 10_000,
+        "<a " * 10_000,
+        "``a" * 8_000,
+        "- " * 10_000,
+    )
     lines = ("| a\n" * 5_000, "```\n" * 5_001, ".. note::\n" * 3_000, "a:\n\n" * 3_000, "=====\na\n" * 3_000)
     for text in (*hard, *lines):
         started_at = time.thread_time()
@@ -363,6 +375,48 @@ def test_a_signature_or_the_way_to_a_page_is_no_statement(signature: str) -> Non
 
 def test_a_run_of_marks_ends_one_sentence() -> None:
     assert [quotable.sentences for quotable in get_quotables("好。！！下一句。")] == [frozenset({0, 1})]
+
+
+@pytest.mark.parametrize(
+    ("text", "quotation"),
+    [
+        ("密钥**由服务器轮换。** 它每天轮换。", "密钥**由服务器轮换。** 它每天轮换。"),
+        ("密钥由服务器轮换。**注意：**每天一次。", "密钥由服务器轮换。**注意：**每天一次。"),
+        ("（密钥由服务器轮换。）\nTarn 每天做。", "（密钥由服务器轮换。）Tarn 每天做。"),
+        ("密钥由服务器轮换。\nTarn 每天做，\nAPI （旧）也是。", "密钥由服务器轮换。Tarn 每天做，API（旧）也是。"),
+        ("他说“密钥要轮换。”然后走了。", "他说“密钥要轮换。”然后走了。"),
+        ("密钥在这里轮换： https://tarn.org 每天。", "密钥在这里轮换： https://tarn.org 每天。"),
+        ("> >注：密钥由服务器轮换。", "注：密钥由服务器轮换。"),
+        (">> 密钥由服务器\n>> 每天轮换。", "密钥由服务器每天轮换。"),
+        ("열쇠는 매일 바뀝니다", "열쇠는 매일 바뀝니다"),
+    ],
+)
+def test_no_blank_and_no_mark_is_put_into_chinese_text(text: str, quotation: str) -> None:
+    assert get_quotables(text)[0].text == quotation
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("密钥有两种。它们「每天轮换。」", "它们「每天轮换。」"),
+        ("密钥有两种。**它们每天轮换。**", "**它们每天轮换。**"),
+        ("密钥有两种。（它们每天轮换！）", "（它们每天轮换！）"),
+        (f"**{'密钥很长' * 80}。它们每天轮换。**", "它们每天轮换。"),
+        (f"`**kwargs` {'is long ' * 40}here. It takes `**kwargs`, too.", "It takes `**kwargs`, too."),
+    ],
+)
+def test_what_closes_after_a_sentence_belongs_to_it(text: str, last: str) -> None:
+    assert get_quotables(text)[-1].text.endswith(last)
+    assert get_quotables(text)[-1].text.count("**") != 1 or "`" in last
+    assert not any(quotable.text.startswith(("」", "）", "** ")) for quotable in get_quotables(text))
+
+
+async def test_a_quote_does_not_end_in_a_comma() -> None:
+    text = "密钥由服务器轮换。\n\n对于轮换密钥的客户端，\n\n# 其他\n\n- 轮换旧的密钥，\n- 新的"
+    assert "客户端" not in await quote("密钥怎么轮换？", text)
+    assert [quotable.text for quotable in get_quotables(text)] == ["密钥由服务器轮换。", "轮换旧的密钥", "新的"]
+    listed = get_quotables("对于轮换密钥的客户端，\n\n- 关闭它\n- 再打开它")[0]
+    assert (listed.text, listed.items) == ("对于轮换密钥的客户端，", ("关闭它", "再打开它"))
 
 
 def test_tiny_sentences_do_not_make_large_windows() -> None:
