@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from core.grounding.inline_markup import clean_inline, strip_tags
+from core.grounding.tables import is_row, join_cells, name_cells, split_row
 from core.text.tokens import HAN, KANA
 
 # Directives within directives that are read; nobody writes that many.
@@ -23,11 +24,20 @@ BlockKind = Literal["prose", "item", "row", "code", "heading", "break"]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of a document: prose in one line, or unchanged code with its language."""
+    """A piece of a document: prose in one line, or unchanged code with its language.
+
+    `named_text` is a row of a table with the names of its columns, where there are any.
+    """
 
     kind: BlockKind
     text: str
     language: str = ""
+    named_text: str = ""
+
+    @property
+    def quotation(self) -> str:
+        """The text that can be read alone."""
+        return self.named_text or self.text
 
 
 _BREAK = Block("break", "")
@@ -97,11 +107,6 @@ def _parse_nested_blocks(text: str, depth: int) -> list[Block]:
     return _BlockReader(_COMMENT.sub("", text).replace("\t", "    ").split("\n"), depth).read()
 
 
-def _join(pieces: Iterable[str]) -> str:
-    """Join pieces of prose by blanks, but not between Chinese characters."""
-    return _CJK_BLANK.sub("", " ".join(pieces))
-
-
 class _BlockReader:
     """Reads lines from top to bottom; `_paragraph` holds those of a paragraph or list item that has not ended."""
 
@@ -112,6 +117,8 @@ class _BlockReader:
         self._blocks: list[Block] = []
         self._paragraph: list[str] = []
         self._is_item = False
+        # Of the table that is read.
+        self._columns: list[str] = []
 
     def read(self) -> list[Block]:
         self._read_leading_code()
@@ -135,9 +142,9 @@ class _BlockReader:
             self._number = end
 
     def _end_paragraph(self) -> None:
-        text = _join(" ".join(self._paragraph).split())
+        text = " ".join(" ".join(self._paragraph).split())
         # A table of contents says nothing.
-        if text and not _ONLY_LINK.fullmatch(text) and (prose := clean_inline(text)):
+        if text and not _ONLY_LINK.fullmatch(text) and (prose := _CJK_BLANK.sub("", clean_inline(text))):
             is_statement = self._is_item or not _is_signature(prose)
             self._blocks.append(Block("item" if self._is_item else "prose", prose) if is_statement else _BREAK)
         self._paragraph.clear()
@@ -185,12 +192,9 @@ class _BlockReader:
         if _TABLE_RULE.match(line) or (_UNDERLINE.match(stripped_line) and not self._paragraph):
             self._end_paragraph()
             self._blocks.append(_BREAK)
-        elif stripped_line.startswith("|") and stripped_line.endswith("|") and len(stripped_line) > 2:
+        elif is_row(stripped_line):
             self._end_paragraph()
-            # The line above a rule is the table's head.
-            if not any(map(_TABLE_RULE.match, self._lines[self._number + 1 : self._number + 2])):
-                cells = [clean_inline(cell.strip()) for cell in stripped_line.strip("|").split("|")]
-                self._blocks.append(Block("row", ": ".join(cell for cell in cells if cell.strip("-–—"))))
+            self._read_row(stripped_line)
         elif item := _ITEM.match(line):
             self._end_paragraph()
             self._is_item = True
@@ -200,6 +204,19 @@ class _BlockReader:
             self._paragraph.append(_OTHER_FIELD.sub("", _FIELD.sub(r"`\1`: ", stripped_line)))
         else:
             self._paragraph.append(stripped_line)
+
+    def _read_row(self, line: str) -> None:
+        """Read a row of a table. The line above a rule is the head of the rows below."""
+        cells = split_row(line)
+        previous_lines = self._lines[max(0, self._number - 1) : self._number]
+        if not any(
+            is_row(previous_line.strip()) or _TABLE_RULE.match(previous_line) for previous_line in previous_lines
+        ):
+            self._columns = []
+        if any(map(_TABLE_RULE.match, self._lines[self._number + 1 : self._number + 2])):
+            self._columns = cells
+        else:
+            self._blocks.append(Block("row", join_cells(cells), named_text=name_cells(cells, self._columns)))
 
 
 def _is_signature(prose: str) -> bool:

@@ -311,7 +311,7 @@ def _is_repeated(quote: ScoredQuote, other: ScoredQuote) -> bool:
 
 def _render(quote: ScoredQuote, passage: Passage) -> str:
     quotable, reference = quote.candidate.quotable, f"[{passage_ref(quote.candidate.position)}]"
-    text = strip_markers(quotable.text)
+    text = strip_markers(quotable.shown_text)
     if quotable.heading and _BARE_ANNOUNCEMENT.fullmatch(text):
         text = ""
     subject = _get_quote_subject(quotable, passage)

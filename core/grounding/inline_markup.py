@@ -17,7 +17,8 @@ _REFERENCE = re.compile(r"(?<![`\w])`([^`<\n]{1,200}?)(?:[ ]<[^>`\n]{1,500}>)?`_
 _LITERAL = re.compile(r"``([^`\n]{1,300})``")
 _FOOTNOTE = re.compile(r"[ ]?\[(?:#\w*|\^[\w-]+)\]_?")
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:[ ][^<>\n]{0,500})?/?>")
-_ESCAPE = re.compile(r"\\([\[\]<>_*`~#|\\.!()-])")
+# In reStructuredText, an escaped blank separates markup from text, and is not shown.
+_ESCAPE = re.compile(r"\\(?:[ ]|([\[\]<>_*`~#|\\.!()-]))")
 _SUBSTITUTION = re.compile(r"(?<!\|)\|([A-Za-z][\w -]{0,40})\|(?!\|)")
 _INLINE_CODE = re.compile(r"(`[^`\n]+`)")
 

@@ -46,7 +46,9 @@ async def find_nearest_pages(
     pages = []
     for positions in near_pages:
         best = next((quote for quote in quotes if quote.position in positions and quote.quotable.text), None)
-        pages.append(NearPage(best.position, _shorten(best.quotable.text)) if best else NearPage(positions[0], ""))
+        pages.append(
+            NearPage(best.position, _shorten(best.quotable.shown_text)) if best else NearPage(positions[0], "")
+        )
     return pages
 
 

@@ -20,7 +20,8 @@ class Quotable:
 
     `sentences` are the numbers of its sentences in the passage, by which overlapping pieces are known; `heading` is
     the heading above it, as the piece of that number from 0 (`rank`). `code` and `items` are what it announces,
-    `language` is that of the code.
+    `language` is that of the code. `named_text` is what is shown of a row of a table: the names of its columns, which
+    all rows share, do not tell which of them fits.
     """
 
     text: str
@@ -30,6 +31,12 @@ class Quotable:
     items: tuple[str, ...] = ()
     sentences: frozenset[int] = frozenset()
     rank: int = 0
+    named_text: str = ""
+
+    @property
+    def shown_text(self) -> str:
+        """The text as it is quoted."""
+        return self.named_text or self.text
 
     @property
     def content(self) -> str:
@@ -60,13 +67,19 @@ def get_quotables(text: str, heading: str = "") -> list[Quotable]:
                 quotables.append(Quotable("", heading, block.text, block.language, (), numbers, rank))
                 sentence_count, rank = sentence_count + 1, rank + 1
         elif block.text:
-            text = block.text.rstrip("".join(_COMMAS)) if block.kind == "item" else block.text
-            sentences = _split_sentences(text)
-            context = Quotable("", heading, rank=rank)
+            sentences = _get_sentences(block)
+            context = Quotable("", heading, rank=rank, named_text=block.named_text if len(sentences) == 1 else "")
             following_blocks = blocks[index + 1 : index + 2 + MAX_LIST_ITEMS]
             quotables += _to_quotables(sentences, sentence_count, context, following_blocks)
             sentence_count, rank = sentence_count + len(sentences), rank + 1
     return quotables
+
+
+def _get_sentences(block: Block) -> list[str]:
+    """Return the sentences of a block. A row of a table is one, as far as it may be quoted as a whole."""
+    if block.kind == "row" and len(block.quotation) <= MAX_PROSE_CHARS:
+        return [block.text]
+    return _split_sentences(block.text.rstrip("".join(_COMMAS)) if block.kind == "item" else block.text)
 
 
 def _split_sentences(text: str) -> list[str]:
@@ -136,11 +149,11 @@ def _get_announced(following_blocks: Sequence[Block], is_open: bool) -> tuple[Bl
         return following_blocks[0], ()
     items: list[str] = []
     for block in following_blocks if is_open else ():
-        is_too_long = sum(map(len, items)) + len(block.text) > MAX_LIST_CHARS
+        is_too_long = sum(map(len, items)) + len(block.quotation) > MAX_LIST_CHARS
         is_listed = block.kind in ("item", "row") or (block.kind == "prose" and not items)
         if is_too_long or not is_listed:
             break
-        items.append(block.text)
+        items.append(block.quotation)
         if block.kind == "prose":
             break
     return None, tuple(item for item in items if not item.endswith(_OPEN_ENDS))

@@ -177,6 +177,7 @@ async def test_a_definition_is_named_without_its_signature() -> None:
         ("Keep `a<b>` and 1 < 2.", "Keep `a<b>` and 1 < 2."),
         ("It may hold `{start}` and `{end}`.", "It may hold `{start}` and `{end}`."),
         ("As follows::", "As follows:"),
+        ("Read ``it``\\ s name in C:\\x", "Read `it`s name in C:\\x"),
         ("[![build](build.svg)](https://ci.org/tarn) Tarn is small.", "Tarn is small."),
     ],
 )
@@ -386,6 +387,7 @@ def test_a_run_of_marks_ends_one_sentence() -> None:
         ("密钥由服务器轮换。\nTarn 每天做，\nAPI （旧）也是。", "密钥由服务器轮换。Tarn 每天做，API（旧）也是。"),
         ("他说“密钥要轮换。”然后走了。", "他说“密钥要轮换。”然后走了。"),
         ("密钥在这里轮换： https://tarn.org 每天。", "密钥在这里轮换： https://tarn.org 每天。"),
+        ("密钥可以参见 :ref:`轮换 <x>` 一节（``key``\\ ）。", "密钥可以参见轮换一节（`key`）。"),
         ("> >注：密钥由服务器轮换。", "注：密钥由服务器轮换。"),
         (">> 密钥由服务器\n>> 每天轮换。", "密钥由服务器每天轮换。"),
         ("열쇠는 매일 바뀝니다", "열쇠는 매일 바뀝니다"),
@@ -554,6 +556,28 @@ def test_a_block_quote_is_prose_without_its_marks() -> None:
     ]
 
 
+async def test_a_row_is_quoted_with_the_names_of_its_columns() -> None:
+    table = "| 功能 | Nacos | Apollo |\n|---|---|---|\n| 灰度发布 | 支持 | 不支持 |\n| 审计 | 支持 | - |\n"
+    row = "灰度发布: Nacos: 支持; Apollo: 不支持"
+    assert await quote("灰度发布支持吗？", table) == f"> {row} [p1]"
+    assert await near("灰度发布支持吗？", replace(passage("a", table), similarity=0.9)) == [NearPage(0, row)]
+
+
+@pytest.mark.parametrize(
+    ("table", "row"),
+    [
+        ("| Key | Type | Description |\n|---|---|---|\n| `ttl` | int | The days. |", "`ttl`: Type: int; The days."),
+        ("|| A | **B** |\n|---|---|---|\n|| one | `x\\|y` |", "one: B: `x|y`"),
+        ("| A | B |\n|---|---|\n| one | two | three |", "one: two: three"),
+        ("| A | B |\n|---|---|\n| one | two |\n\n| left | right |", "left: right"),
+        ("| one | two |", "one: two"),
+        ("| A | B |\n|---|---|\n| | |\n| - | - |", ""),
+    ],
+)
+def test_columns_name_what_does_not_speak_for_itself(table: str, row: str) -> None:
+    assert parse_blocks(table)[-1].quotation == row
+
+
 def test_empty_cells_of_a_row_are_left_out() -> None:
     table = "| Module | Name | About |\n|---|---|---|\n| - | `ttl` | The days that data is kept. |\n"
-    assert parse_blocks(table)[-1] == Block("row", "`ttl`: The days that data is kept.")
+    assert parse_blocks(table)[-1].text == "`ttl`: The days that data is kept."
