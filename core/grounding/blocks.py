@@ -207,7 +207,7 @@ class _BlockReader:
 
     def _read_row(self, line: str) -> None:
         """Read a row of a table. The line above a rule is the head of the rows below."""
-        cells = split_row(line)
+        cells = [clean_inline(cell) for cell in split_row(line)]
         previous_lines = self._lines[max(0, self._number - 1) : self._number]
         if not any(
             is_row(previous_line.strip()) or _TABLE_RULE.match(previous_line) for previous_line in previous_lines

@@ -24,6 +24,8 @@ MAX_PASSAGES, MAX_CANDIDATES = 8, 60
 MAX_QUOTES, MAX_QUOTES_PER_PASSAGE = 3, 2
 # The best passage must have this share of the question's words, weighted by how rare they are, to be quoted at all.
 MIN_COVERAGE = 0.5
+# A setting must have this share itself: what stands beside it in its file is about something else.
+MIN_SETTING_COVERAGE = 0.33
 # A further quote must fit this well, compared with the best.
 MIN_RELATIVE_SCORE = 0.75
 # Where no passage has enough of the question's words, a piece must be so much nearer to it than its passage has to be,
@@ -102,9 +104,8 @@ async def extract_answer(question: str, passages: Sequence[Passage], library: Li
         passages,
         [position for position, passage in enumerate(passages) if request.get_coverage(passage) >= MIN_COVERAGE],
     )
-    if not candidates:
-        return ""
-    return _render_all(_select(request, await rank_candidates(request, candidates, library)), passages)
+    ranked_quotes = await rank_candidates(request, candidates, library) if candidates else []
+    return _render_all(_select(request, ranked_quotes), passages) if ranked_quotes else ""
 
 
 async def extract_similar(
@@ -158,7 +159,7 @@ def get_candidates(passages: Sequence[Passage], positions: Collection[int]) -> l
             quotable,
             position,
             tokenize(f"{quotable.heading} {passages[position].title}"),
-            passages[position].kind in NON_CODE_KINDS,
+            passages[position].kind in NON_CODE_KINDS and not quotable.is_setting,
         )
         for position in positions
         for quotable in get_passage_quotables(passages[position])
@@ -168,7 +169,8 @@ def get_candidates(passages: Sequence[Passage], positions: Collection[int]) -> l
 async def rank_candidates(
     question: QuoteRequest, candidates: Sequence[Candidate], library: Library
 ) -> list[ScoredQuote]:
-    """Return the candidates with their scores, best first."""
+    """Return the candidates with their scores, best first; a setting only if it is what the question is about."""
+    candidates = [candidate for candidate in candidates if _has_subject(question.subject, candidate)]
     tokens = [tokenize(candidate.quotable.content) for candidate in candidates]
     overlaps = [
         _score_words(question.subject, candidate, candidate_tokens)
@@ -203,6 +205,13 @@ async def rank_candidates(
             score *= _FOREIGN_FACTOR
         quotes.append(ScoredQuote(candidate, score, tokens[index], similarity, is_asked_for))
     return sorted(quotes, key=lambda quote: -quote.score)
+
+
+def _has_subject(subject: Subject, candidate: Candidate) -> bool:
+    """Say whether a candidate may be quoted: a setting has the subject itself, not only its passage."""
+    quotable = candidate.quotable
+    tokens = tokenize(f"{quotable.heading}\n{quotable.content}") if quotable.is_setting else frozenset()
+    return not quotable.is_setting or subject.get_coverage(tokens) >= MIN_SETTING_COVERAGE
 
 
 def _score_words(subject: Subject, candidate: Candidate, tokens: frozenset[str]) -> float:
@@ -325,6 +334,8 @@ def _render(quote: ScoredQuote, passage: Passage) -> str:
 
 def _get_quote_subject(quotable: Quotable, passage: Passage) -> str:
     """Return the name that a quote describes, as code: the text below a name seldom repeats it."""
+    if quotable.is_setting:
+        return f"`{quotable.heading or to_name(passage.path)}`"
     is_code = passage.kind not in NON_CODE_KINDS
     name = to_name(passage.title.rpartition(" > ")[2] if is_code else quotable.heading)
     return f"`{name}`" if (is_code or _NAME.fullmatch(name)) and name not in quotable.text else ""

@@ -1,4 +1,4 @@
-"""Finds what can be quoted of a passage, by its kind: prose, an entry of a FAQ, or what code says of itself."""
+"""Finds what can be quoted of a passage, by its kind: prose, entries of a FAQ, settings, what code says of itself."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from core.grounding.configuration import get_configuration_language, get_pieces
 from core.grounding.fusion import NON_CODE_KINDS
 from core.grounding.quotable import Quotable, get_quotables
 from core.text.tokens import lexical_tokens
@@ -14,6 +15,7 @@ from core.types import Passage
 MAX_CODE_LINES, MIN_CODE_LINES = 30, 3
 MAX_FAQ_CHARS = 400
 
+_CONFIGURATION_KINDS = frozenset({"text", "yaml", "toml", "ini"})
 _IMPORT = re.compile(r"\s*(?:import|from|package|use|using|#include)\b")
 _DOCSTRING = re.compile(r'(?s)[rRbBuUfF]?("""|\'\'\')(.*?)\1')
 _COMMENT = re.compile(r"(?m)^[^\S\n]*(?:#|//|\*)\s?(?!!)(.*)$")
@@ -32,9 +34,23 @@ def get_passage_quotables(passage: Passage) -> list[Quotable]:
         if answer_line and len(answer_line) <= MAX_FAQ_CHARS and "```" not in answer:
             return [Quotable(answer_line, question, sentences=frozenset((0,)))]
         return [quotable for quotable in get_quotables(answer, question) if _is_quotable(quotable)]
+    language = get_configuration_language(passage.path) if passage.kind in _CONFIGURATION_KINDS else ""
+    if language and (settings := list(_get_settings(passage.text, language))):
+        return settings
     if passage.kind in NON_CODE_KINDS:
         return [quotable for quotable in get_quotables(passage.text, title) if _is_quotable(quotable)]
     return list(_get_code_quotables(passage, title))
+
+
+def _get_settings(text: str, language: str) -> Iterator[Quotable]:
+    """Yield the settings of a configuration file, and the sentences of its comments; none where it has no settings."""
+    for piece in get_pieces(text, language):
+        if piece.code:
+            yield Quotable("", piece.path, piece.code, language, sentences=piece.lines, is_setting=True)
+        for quotable in get_quotables(piece.comment, piece.path):
+            # What ends without a sign is a title.
+            if quotable.text.endswith((".", "!", "?", "。", "！", "？")) and _is_quotable(quotable):
+                yield replace(quotable, code="", items=(), sentences=piece.lines)
 
 
 def _get_code_quotables(passage: Passage, title: str) -> Iterator[Quotable]:

@@ -21,7 +21,7 @@ class Quotable:
     `sentences` are the numbers of its sentences in the passage, by which overlapping pieces are known; `heading` is
     the heading above it, as the piece of that number from 0 (`rank`). `code` and `items` are what it announces,
     `language` is that of the code. `named_text` is what is shown of a row of a table: the names of its columns, which
-    all rows share, do not tell which of them fits.
+    all rows share, do not tell which of them fits. `is_setting`: its code is a setting of a configuration file.
     """
 
     text: str
@@ -32,6 +32,7 @@ class Quotable:
     sentences: frozenset[int] = frozenset()
     rank: int = 0
     named_text: str = ""
+    is_setting: bool = False
 
     @property
     def shown_text(self) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from core.grounding.inline_markup import clean_inline
-
 _BORDER = re.compile(r"(?<!\\)\|")
 # What is below one of these says itself what it is.
 _PROSE_COLUMN = re.compile(
@@ -22,8 +20,8 @@ def is_row(line: str) -> bool:
 
 
 def split_row(line: str) -> list[str]:
-    """Return the cells of a row without markup; those that hold only a dash are empty."""
-    cells = (clean_inline(cell.replace("\\|", "|").strip()) for cell in _BORDER.split(line[1:-1]))
+    """Return the cells of a row; those that hold only a dash are empty."""
+    cells = (cell.replace("\\|", "|").strip() for cell in _BORDER.split(line[1:-1]))
     return [cell if cell.strip("-–—") else "" for cell in cells]
 
 
