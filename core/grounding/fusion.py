@@ -12,9 +12,9 @@ from core.types import Passage
 # Every other kind is named after a programming language.
 NON_CODE_KINDS = frozenset({"markdown", "rst", "text", "faq", "web", "csv", "html", "asciidoc", "issue", "release"})
 CODE_KIND = "code"
-# Code repeats the words of its topic more often than the prose that explains it.
-CODE_FACTOR = 0.9
-# So does the reference, often generated from the code: a small page for each name.
+# Code repeats the words of its topic more often than the prose that explains it, and so does the reference, which is
+# often generated from the code: a small page for each name.
+REFERENCE_FACTOR = 0.9
 _REFERENCE_PATH = re.compile(r"(?:^|/)(?:apis?|apidocs?|(?:api-)?reference|internals)/|(?:^|/)api\.\w+$", re.IGNORECASE)
 
 
@@ -60,7 +60,7 @@ def score_passages(
     scored_passages = [
         ScoredPassage(
             (alpha * max(0.0, passage.similarity) + (1 - alpha) * share)
-            * (CODE_FACTOR if _is_code_or_reference(passage) else 1.0),
+            * (REFERENCE_FACTOR if _is_code_or_reference(passage) else 1.0),
             share,
             passage,
         )

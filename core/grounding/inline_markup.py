@@ -6,8 +6,8 @@ import re
 
 # The description of a picture is not a sentence of the text.
 _IMAGE = re.compile(r"!\[[^\]\n]{0,300}\]\([^)\s]{0,500}\)")
-# What is left of a badge without its picture.
-_EMPTY_LINK = re.compile(r"\[\]\([^()\s]{0,500}\)")
+# What is left of a badge without its picture; in code it is C++.
+_CODE_OR_EMPTY_LINK = re.compile(r"(`[^`\n]+`)|\[\]\([^()\s]{0,500}\)")
 _LINK = re.compile(r"(?<!!)\[([^\[\]\n]{1,300})\]\((?!https?://)[^()\s]{0,500}\)")
 _CODE_ROLES = (
     "func|class|meth|mod|attr|exc|data|obj|option|envvar|file|command|setting|signal|reqmeta|const|program|code|samp"
@@ -29,7 +29,7 @@ def clean_inline(text: str) -> str:
     >>> clean_inline("See :ref:`the guide <guide>` of {func}`click.echo`, ``x`` and [here](a.md).")
     'See the guide of `click.echo`, `x` and here.'
     """
-    text = _EMPTY_LINK.sub("", _IMAGE.sub("", text))
+    text = _CODE_OR_EMPTY_LINK.sub(r"\1", _IMAGE.sub("", text))
     text = _ROLE.sub(_replace_role, text)
     text = _LITERAL.sub(r"`\1`", text)
     text = _REFERENCE.sub(r"\1", text)

@@ -37,7 +37,11 @@ _PARTICLES = re.compile(
     "|[的了吗呢吧啊是在和与及或把被对从到请问有没能可会不要想我你您他她哪几谁这那以里上下为因就都还再让给用么些个好太"
     "呀嘛啦哦噢喔咯啥咋]"
 )
-_HOW_TO = re.compile(r"\bhow\b|\bcommand\b|\bexample\b|怎么|怎样|如何|命令|示例", re.IGNORECASE)
+# "How many" asks for a number.
+_HOW_TO = re.compile(
+    r"\bhow\b(?! (?:many|much|long|often|old|big|large|fast|far)\b)|\bcommand\b|\bexample\b|怎么|怎样|如何|命令|示例",
+    re.IGNORECASE,
+)
 _CJK_RUN = re.compile(f"[{CJK_CHARACTERS}]+")
 
 
@@ -75,6 +79,11 @@ class Subject:
         total = sum(weight for _, weight in self.terms)
         covered_weight = sum(weight for term, weight in self.terms if not term.isdisjoint(tokens))
         return covered_weight / total if total else 0.0
+
+    def is_heading_of(self, passage: Passage) -> bool:
+        """Whether the last heading above a passage has every term of the subject."""
+        headings = passage.title.rpartition(" > ")[2].split(" / ")
+        return any(self.get_coverage(tokenize(heading)) == 1 for heading in headings)
 
 
 def _cut_into_segments(text: str) -> Iterator[str]:
@@ -117,11 +126,6 @@ class QuoteRequest:
     def get_coverage(self, passage: Passage) -> float:
         """Return the share of the question's terms that a passage has, with its title and path, 0 to 1."""
         return self.subject.get_coverage(tokenize(f"{passage.title}\n{passage.path}\n{passage.text}"))
-
-    def is_headed_by(self, passage: Passage) -> bool:
-        """Whether the last heading above a passage has every term of the question."""
-        headings = passage.title.rpartition(" > ")[2].split(" / ")
-        return any(self.subject.get_coverage(tokenize(heading)) == 1 for heading in headings)
 
     @property
     def wants_code(self) -> bool:

@@ -71,6 +71,11 @@ async def test_who_asks_how_gets_the_code_that_follows_in_the_section() -> None:
     assert "process" not in await quote("Can tarn run a spider from a script?", text)
 
 
+async def test_who_asks_how_many_gets_the_number_alone() -> None:
+    text = "# Workers\n\nTarn has up to eight workers.\n\nBy the way:\n\n- tea is green\n- coffee is black\n"
+    assert await quote("How many workers can tarn have?", text) == "> Tarn has up to eight workers. [p1]"
+
+
 async def test_who_asks_how_gets_the_list_that_follows_where_there_is_no_code() -> None:
     text = (
         "# Avoiding getting banned\n\nTo avoid getting banned, make yourself known.\n\n"
@@ -170,6 +175,7 @@ async def test_a_definition_is_named_without_its_signature() -> None:
     ("markup", "text"),
     [
         ("See {ref}`the guide <guide>` and {func}`~click.echo`.", "See the guide and `echo`."),
+        ("Pass `[](int)` [](https://badge.example/x).", "Pass `[](int)` ."),
         ("Set :setting:`DEBUG` as :ref:`shown <x>`, not ``off``.", "Set `DEBUG` as shown, not `off`."),
         ("Read [the page](page.md#top) or [the site](https://x.org).", "Read the page or [the site](https://x.org)."),
         ("A <b>bold</b> <br/>word\\_here [#note]_", "A bold word_here"),

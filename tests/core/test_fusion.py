@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.grounding.fusion import CODE_FACTOR, fuse
+from core.grounding.fusion import REFERENCE_FACTOR, fuse
 from core.types import Passage
 
 
@@ -39,13 +39,13 @@ def test_without_vectors_words_count_alone() -> None:
 
 def test_prose_goes_before_code_that_matches_as_well() -> None:
     prose, code = passage("z", 0.6, 0.5), replace(passage("a", 0.6, 0.5), kind="python")
-    assert scores(code, prose) == {"z": 0.55, "a": 0.55 * CODE_FACTOR}
+    assert scores(code, prose) == {"z": 0.55, "a": 0.55 * REFERENCE_FACTOR}
 
 
 @pytest.mark.parametrize("path", ["docs/api/pinia/interfaces/Pinia.md", "docs/api.md", "reference/cli.md"])
 def test_a_guide_goes_before_the_reference_that_matches_as_well(path: str) -> None:
     guide, reference = passage("z", 0.6, 0.5), replace(passage("a", 0.6, 0.5), path=path)
-    assert scores(reference, guide) == {"z": 0.55, "a": 0.55 * CODE_FACTOR}
+    assert scores(reference, guide) == {"z": 0.55, "a": 0.55 * REFERENCE_FACTOR}
 
 
 def test_nothing_in_nothing_out() -> None:

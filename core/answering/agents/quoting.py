@@ -9,7 +9,7 @@ from core.answering.context import AnswerDependencies, AnswerInputs
 from core.grounding.citations import to_citation
 from core.grounding.extractive import MAX_PASSAGES, extract_answer, extract_similar
 from core.grounding.nearest import NearPage, find_nearest_pages
-from core.grounding.subject import QuoteRequest
+from core.grounding.subject import Subject
 from core.ports import Library
 from core.runtime.budget import Budget
 from core.text.catalogue import messages_for
@@ -77,8 +77,9 @@ async def _has_match(inputs: AnswerInputs, library: Library, min_similarity: flo
     if any(passage.lexical > 0 if is_lexical_only else passage.similarity >= min_similarity for passage in passages):
         return True
     # A short question such as "How do I install it?" is near nothing.
-    request = await QuoteRequest.open(inputs.retrieval.query, library, 0.0)
-    return any(map(request.is_headed_by, passages[:MAX_PASSAGES]))
+    query = inputs.retrieval.query
+    subject = Subject.from_question(query, await library.term_weights(query))
+    return any(map(subject.is_heading_of, passages[:MAX_PASSAGES]))
 
 
 def _format_page(page: NearPage, link: Citation) -> str:
