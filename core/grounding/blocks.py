@@ -144,7 +144,8 @@ class _BlockReader:
     def _end_paragraph(self) -> None:
         text = " ".join(" ".join(self._paragraph).split())
         # A table of contents says nothing.
-        if text and not _ONLY_LINK.fullmatch(text) and (prose := _CJK_BLANK.sub("", clean_inline(text))):
+        prose = "" if _ONLY_LINK.fullmatch(text) else _CJK_BLANK.sub("", " ".join(clean_inline(text).split()))
+        if prose:
             is_statement = self._is_item or not _is_signature(prose)
             self._blocks.append(Block("item" if self._is_item else "prose", prose) if is_statement else _BREAK)
         self._paragraph.clear()
