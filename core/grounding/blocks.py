@@ -18,6 +18,7 @@ from core.text.tokens import HAN, KANA
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
+MAX_PREFORMATTED_LINES = 200
 
 BlockKind = Literal["prose", "item", "row", "code", "heading", "break"]
 
@@ -61,9 +62,11 @@ _OBJECT_DIRECTIVES = frozenset(
 _OBJECT_NAME = re.compile(r"(?:class )?([\w.-]+)")
 _OPTION = re.compile(r"[ \t]*:[\w-]+:")
 _HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(.*)$")
-_PREFORMATTED = re.compile(r"<pre[\s>]", re.IGNORECASE)
+_PREFORMATTED, _PREFORMATTED_END = re.compile(r"<pre[\s>]", re.IGNORECASE), re.compile(r"</pre\s*>", re.IGNORECASE)
+# Python refuses to read a number of thousands of digits.
+_LONG_REFERENCE = re.compile(r"&#\d{8,};?")
 # The name that a heading gives its link.
-_ANCHOR = re.compile(r"(?<!\s)[ \t]*\{#[\w.-]{1,200}\}$")
+_ANCHOR = re.compile(r"(?<!\s)[ \t]*\{(?:#[\w.-]{1,200}|/\*[^{}\n]{0,200}\*/)\}$")
 _UNDERLINE = re.compile(r"([=\-~^\"'`*+#.])\1{2,}[ \t]*$")
 _ITEM = re.compile(r"([ \t]*)(?:[-*+•]|\d{1,3}[.)、]|#\.)[ \t]+(?=\S)")
 _TABLE_RULE = re.compile(r"(?=[-:=+| \t]*[-=]{2})[-:=+| \t]++$")
@@ -248,12 +251,19 @@ def _read_fence(lines: Sequence[str], number: int, fence: re.Match[str], depth: 
 
 
 def _read_preformatted(lines: Sequence[str], number: int) -> tuple[list[Block], int]:
-    """Return the code of an HTML block for it, and the line after it: Markdown may hold HTML."""
-    end = number
-    while end < len(lines) and "</pre" not in lines[end]:
-        end += 1
-    code = _dedent(html.unescape(strip_tags("\n".join(lines[number : end + 1]))).split("\n"))
-    return ([Block("code", code)] if code.strip() else []), end + 1
+    """Return the code of an HTML block for it, and the line after it: Markdown may hold HTML.
+
+    Without an end, it reaches to the next blank line.
+    """
+    limit = min(number + MAX_PREFORMATTED_LINES, len(lines))
+    end = next((end for end in range(number, limit) if _PREFORMATTED_END.search(lines[end])), None)
+    if end is None:
+        end = next((end for end in range(number, len(lines)) if not lines[end].strip()), len(lines)) - 1
+    html_text, *rest = _PREFORMATTED_END.split("\n".join(lines[number : end + 1]), maxsplit=1)
+    code = _dedent(html.unescape(_LONG_REFERENCE.sub("", strip_tags(html_text))).split("\n"))
+    blocks = [Block("code", code)] if code.strip() else []
+    prose = clean_inline("".join(rest))
+    return [*blocks, *([Block("prose", prose)] if prose else [])], end + 1
 
 
 def _read_directive(lines: Sequence[str], number: int, directive: re.Match[str], depth: int) -> tuple[list[Block], int]:

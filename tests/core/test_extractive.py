@@ -201,6 +201,22 @@ def test_html_for_code_is_code() -> None:
     assert parse_blocks("<prefix> is a word.") == [Block("prose", "is a word.")]
 
 
+@pytest.mark.parametrize(
+    "text", ["<PRE>tarn run</PRE>\nRead on.", "<pre>tarn run</pre > Read on.", "<pre>\ntarn run\n\nRead on."]
+)
+def test_html_for_code_ends_where_it_is_closed_or_at_a_blank_line(text: str) -> None:
+    assert parse_blocks(text) == [Block("code", "tarn run"), Block("prose", "Read on.")]
+
+
+def test_a_character_with_a_number_of_thousands_of_digits_is_left_out() -> None:
+    assert parse_blocks(f"<pre>tarn &#{'1' * 5000};run</pre>") == [Block("code", "tarn run")]
+
+
+@pytest.mark.parametrize("anchor", ["{#why-keys}", "{/*why-keys*/}"])
+def test_the_anchor_of_a_heading_is_no_part_of_it(anchor: str) -> None:
+    assert parse_blocks(f"## Why keys? {anchor}") == [Block("heading", "Why keys?")]
+
+
 def test_what_a_directive_describes_is_named_in_its_text() -> None:
     text = ".. class:: tarn.ProxyRing(size=3)\n   :module: tarn\n\n   Sets the proxy.\n\n   It is small.\n\nAfter it."
     assert parse_blocks(text) == [
