@@ -74,7 +74,7 @@ class MessageLookup(Repository):
         """Return the language of a command's author, as `detect_language` does.
 
         The language of its text, else of its author's last message in the chat, else of the chat's last message, of
-        those that are long enough to show it.
+        those that show it.
         """
         language = detect_language_of_any((f"{message.text}\n{message.quoted}",))
         if language is not None:
