@@ -8,9 +8,11 @@ import os
 import pty
 import re
 import signal
+import sqlite3
 import struct
 import subprocess
 import termios
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
@@ -25,12 +27,12 @@ from rich.console import Console
 from bots.cli.console import Finding, print_findings, print_passages, print_reports
 from bots.common.terminal import make_console, step_progress
 from bots.console.render import ConsoleSink
-from bots.daemon.bootstrap import App
 from core.observability.logs import configure_logs, get_logger
 from core.settings.messaging import LogSettings
 from core.types import Citation, Passage, Reply
 from knowledge.ingestion.sync import SyncReport
 from tests.deployment import Deployment, logging_as_it_was, make_repository
+from tests.knowledge.test_sqlite_faults import LONG_QUERY
 from tests.peers.language_model import LanguageModelPeer
 from tests.terminal import open_kimas
 
@@ -191,12 +193,19 @@ def test_lines_from_a_pipe_are_answered_without_a_prompt(deployment: Deployment)
 def test_who_leaves_does_not_wait_for_what_is_still_loading(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def load_for_long(_app: App) -> None:
-        await asyncio.sleep(20)
+    has_begun = threading.Event()
 
-    monkeypatch.setattr(App, "warm_up", load_for_long)
+    def load_for_long(connection: sqlite3.Connection, *_: object) -> None:
+        has_begun.set()
+        connection.execute(LONG_QUERY).fetchall()
+
+    monkeypatch.setattr("knowledge.stores.sqlite.store.load_index", load_for_long)
+    monkeypatch.setattr("bots.cli.chat.WARM_UP_START_S", 2)
+    # Where no language is configured, the passages are read before the first prompt.
+    agents = {"rocket": {"sources": ["rocket"], "language": "en"}}
     start = time.monotonic()
-    deployment.call("chat", stdin="exit\n")
+    Deployment(deployment.folder, {**deployment.settings, "agents": agents}).call("chat", stdin="exit\n")
+    assert has_begun.is_set()
     assert time.monotonic() - start < 15
 
 

@@ -8,6 +8,8 @@ import os
 import resource
 import shutil
 import sqlite3
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -18,6 +20,9 @@ from core.errors import StoreError
 from knowledge.stores.sqlite import passage_file
 from knowledge.stores.sqlite.passage_file import REBUILD_HINT, PassageFile, map_errors
 from tests.contracts.test_store import opened, put, row
+
+# Takes about half a minute.
+LONG_QUERY = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000000) SELECT count(*) FROM n"
 
 
 def get_error_text(path: Path, error: Exception) -> str:
@@ -63,6 +68,26 @@ async def test_a_file_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
         map_errors(file, "read"),
     ):
         file.read(lambda connection: None)
+
+
+async def test_a_store_that_is_closed_gives_up_what_it_is_loading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_begun = threading.Event()
+
+    def load_for_long(connection: sqlite3.Connection, *_: object) -> None:
+        has_begun.set()
+        connection.execute(LONG_QUERY).fetchall()
+
+    monkeypatch.setattr("knowledge.stores.sqlite.store.load_index", load_for_long)
+    async with opened(tmp_path / "passages") as store:
+        await put(store, [row("a", "a.md")])
+        search = asyncio.create_task(store.search("word", None, ["a"], 1))
+        assert await asyncio.to_thread(has_begun.wait, 20)
+        start = time.monotonic()
+        await store.close()
+        assert time.monotonic() - start < 5
+        assert isinstance(*await asyncio.gather(search, return_exceptions=True), asyncio.CancelledError)
 
 
 async def test_a_writer_that_never_ends_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

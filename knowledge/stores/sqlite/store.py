@@ -44,6 +44,8 @@ MAX_VECTOR_BYTES = 192 << 20
 READ_TIMEOUT_S = 60.0
 # What another process has written is seen so soon.
 CHECK_INTERVAL_S = 0.5
+# While it reads, SQLite asks whether to go on, every so many of its steps: a row takes about ten.
+STEPS_BETWEEN_CHECKS = 5_000
 CPU_COUNT = max(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2)
 
 
@@ -86,6 +88,7 @@ class SqliteStore:
         self._memory_bytes = memory_bytes
         self._read_timeout_s = read_timeout_s
         self._has_existed = False
+        self._is_closing = False
         self._index: PassageIndex | None = None
         self._next_check_at = 0.0
         self._loading: asyncio.Task[PassageIndex | None] | None = None
@@ -171,8 +174,9 @@ class SqliteStore:
             await self._in_thread("optimized", self._optimize)
 
     async def close(self) -> None:
-        """Let go of the file. Idempotent."""
+        """Let go of the file; what is being read is given up. Idempotent."""
         self._index = None
+        self._is_closing = True
         if self._loading is not None:
             self._loading.cancel()
             await asyncio.gather(self._loading, return_exceptions=True)
@@ -192,7 +196,12 @@ class SqliteStore:
         """
 
         def read(connection: sqlite3.Connection) -> T:
-            return default if self._read_state(connection) is None else function(connection)
+            # Half a million passages take ten seconds: whoever closes the store does not wait for them.
+            connection.set_progress_handler(lambda: self._is_closing, STEPS_BETWEEN_CHECKS)
+            try:
+                return default if self._read_state(connection) is None else function(connection)
+            finally:
+                connection.set_progress_handler(None, 0)
 
         try:
             return self._file.read(read)
