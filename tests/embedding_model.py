@@ -42,6 +42,9 @@ def _copy_converted(runtime: local.Runtime, model_dir: Path, package_dir: Path, 
         with FileLock(folder.with_suffix(".lock")):
             if not folder.is_dir():
                 convert_model(runtime, folder, package_dir)
+                # As `kimas` would make it, whatever the umask of this process: the copies have the same modes.
+                for path in (folder, *folder.rglob("*")):
+                    path.chmod(0o700 if path.is_dir() else 0o600)
         # A place where nothing can be is the business of the product.
         with suppress(OSError):
             shutil.copytree(folder, model_dir)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
-import os
 
 from bots.cli.console import Finding
 from bots.cli.probes import LIVE_ONLY_HINT
@@ -14,7 +12,7 @@ from core.settings import EmbeddingSettings, Settings
 from core.storage.opening import JOURNAL_NAME
 from core.text.install_hints import format_install_hint
 from knowledge.embedding.local import LOCAL_DIMENSION, LOCAL_NAME
-from knowledge.stores.sqlite.store import open_sqlite
+from knowledge.stores import check_store
 
 
 async def check_journal(settings: Settings) -> Finding:
@@ -34,12 +32,9 @@ async def check_journal(settings: Settings) -> Finding:
 
 async def check_passages(settings: Settings) -> list[Finding]:
     """Return an error if the embedded store is damaged, closed to this account, or of another embedding model."""
-    folder = settings.data_dir / "passages"
-    if settings.knowledge.store.provider == "weaviate" or not await asyncio.to_thread(os.path.isdir, folder):
-        return []
     model = _name_model(settings.knowledge.embedding)
     try:
-        await (await open_sqlite(folder, *(model or ("", 0)))).close()
+        await check_store(settings.knowledge.store, settings.data_dir, *(model or ("", 0)))
     except StoreError as error:
         # Which name a model of fastembed gets is only known once it is loaded.
         if model or not isinstance(error, StoreMismatch):

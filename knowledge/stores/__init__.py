@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +13,7 @@ from core.settings import LiveSource, Settings, StoreSettings
 from knowledge.ports import CopyableStore
 
 Provider = Literal["sqlite", "weaviate"]
+PASSAGES_FOLDER = "passages"
 NO_SOURCES = "no sources are configured: docs/sources.md says how to add one"
 NOTHING_INGESTED = "nothing has been ingested yet: run `kimas ingest` first"
 
@@ -35,7 +37,7 @@ def has_passage_file(data_dir: Path) -> bool:
     from knowledge.stores.lance_import import needs_import
     from knowledge.stores.sqlite.store import FILE_NAME
 
-    folder = data_dir.expanduser() / "passages"
+    folder = data_dir.expanduser() / PASSAGES_FOLDER
     return (folder / FILE_NAME).exists() or needs_import(folder)
 
 
@@ -54,7 +56,24 @@ async def open_store(
     from knowledge.stores.lance_import import import_lance, needs_import
     from knowledge.stores.sqlite.store import open_sqlite
 
-    folder = data_dir / "passages"
+    folder = data_dir / PASSAGES_FOLDER
     if not rebuild and await asyncio.to_thread(needs_import, folder):
         await import_lance(data_dir, folder, embedder_name, dimension)
     return await open_sqlite(folder, embedder_name, dimension, rebuild=rebuild)
+
+
+async def check_store(settings: StoreSettings, data_dir: Path, embedder_name: str, dimension: int) -> None:
+    """Raise what `open_store` would raise for the passages below `data_dir`; nothing is changed, and no server asked.
+
+    With a store on a server, and before anything was stored, that is nothing.
+    """
+    folder = data_dir / PASSAGES_FOLDER
+    if settings.provider == "weaviate" or not await asyncio.to_thread(os.path.isdir, folder):
+        return
+    from knowledge.stores.lance_import import check_lance, needs_import
+    from knowledge.stores.sqlite.store import open_sqlite
+
+    if await asyncio.to_thread(needs_import, folder):
+        await check_lance(folder, embedder_name, dimension)
+    else:
+        await (await open_sqlite(folder, embedder_name, dimension)).close()

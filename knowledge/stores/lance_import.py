@@ -6,7 +6,8 @@ import asyncio
 import os
 import shutil
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -41,48 +42,74 @@ async def import_lance(data_dir: Path, folder: Path, embedder_name: str, dimensi
 
     The old files are only read. A killed import begins again. Raises `StoreMismatch`, and `StoreError` without LanceDB.
     """
-    if find_spec("lancedb") is None:
-        raise StoreError(
-            f"the passages in {folder / OLD_FOLDER} were written by LanceDB, which this version needs to read them "
-            f"once: {format_install_hint('lance')}, and start again; or embed everything anew: kimas ingest --rebuild"
-        )
+    _require_lance(folder)
     folder = await asyncio.to_thread(folder.absolute)
     async with writing_lock(data_dir):
         if not await asyncio.to_thread(needs_import, folder):
             return
         unfinished_folder = folder / UNFINISHED_FOLDER
         await asyncio.to_thread(shutil.rmtree, unfinished_folder, ignore_errors=True)
-        try:
+        with _map_errors(folder):
             passage_count = await _copy(folder, unfinished_folder, embedder_name, dimension)
-        except (ValueError, RuntimeError, OSError) as error:
-            raise StoreError(
-                f"the passages in {folder / OLD_FOLDER} cannot be read: `kimas ingest --rebuild` builds them anew from "
-                f"the sources ({error})"
-            ) from error
         (unfinished_folder / FILE_NAME).rename(folder / FILE_NAME)
         await asyncio.to_thread(shutil.rmtree, unfinished_folder)
     get_logger(__name__).info("store.imported", passages=passage_count, not_needed_any_more=str(folder / OLD_FOLDER))
 
 
-async def _copy(folder: Path, target_folder: Path, embedder_name: str, dimension: int) -> int:
+async def check_lance(folder: Path, embedder_name: str, dimension: int) -> None:
+    """Raise what `import_lance` would raise, without a copy: the sources of all passages are read, and nothing else."""
+    _require_lance(folder)
+    with _map_errors(folder):
+        async with _open_table(await asyncio.to_thread(folder.absolute), embedder_name, dimension) as table:
+            await table.sources()
+
+
+def _require_lance(folder: Path) -> None:
+    if find_spec("lancedb") is None:
+        raise StoreError(
+            f"the passages in {folder / OLD_FOLDER} were written by LanceDB, which this version needs to read them "
+            f"once: {format_install_hint('lance')}, and start again; or embed everything anew: kimas ingest --rebuild"
+        )
+
+
+@contextmanager
+def _map_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, RuntimeError, OSError) as error:
+        raise StoreError(
+            f"the passages in {folder / OLD_FOLDER} cannot be read: `kimas ingest --rebuild` builds them anew from "
+            f"the sources ({error})"
+        ) from error
+
+
+@asynccontextmanager
+async def _open_table(folder: Path, embedder_name: str, dimension: int) -> AsyncIterator[LanceTable]:
     import lancedb
 
     connection = await lancedb.connect_async(folder)
-    table = await connection.open_table(TABLE_NAME)
-    origin, passage_count = LanceTable(table), 0
-    labels = {"embedder": embedder_name, "dimension": str(dimension), "format": "1"}
-    metadata = (await table.schema()).metadata or {}
-    stored_labels = {name: metadata.get(name.encode(), b"unknown").decode() for name in labels}
-    require_labels(f"the passage store {folder}", stored_labels, labels)
-    target = await open_sqlite(target_folder, embedder_name, dimension)
     try:
-        # Also for a table without rows: there is a file afterwards.
-        await target.rebuild()
-        for source in await origin.sources():
-            passage_count += (await copy_source(origin, target, source)).passages
+        table = await connection.open_table(TABLE_NAME)
+        labels = {"embedder": embedder_name, "dimension": str(dimension), "format": "1"}
+        metadata = (await table.schema()).metadata or {}
+        stored_labels = {name: metadata.get(name.encode(), b"unknown").decode() for name in labels}
+        require_labels(f"the passage store {folder}", stored_labels, labels)
+        yield LanceTable(table)
     finally:
-        await target.close()
         connection.close()  # type: ignore[no-untyped-call]
+
+
+async def _copy(folder: Path, target_folder: Path, embedder_name: str, dimension: int) -> int:
+    passage_count = 0
+    async with _open_table(folder, embedder_name, dimension) as origin:
+        target = await open_sqlite(target_folder, embedder_name, dimension)
+        try:
+            # Also for a table without rows: there is a file afterwards.
+            await target.rebuild()
+            for source in await origin.sources():
+                passage_count += (await copy_source(origin, target, source)).passages
+        finally:
+            await target.close()
     return passage_count
 
 

@@ -299,6 +299,19 @@ async def test_probes_run_together_and_their_failures_are_findings(tmp_path: Pat
     assert not any(finding.subject == "good" for finding in await check(settings(tmp_path), live=False, probes=probes))
 
 
+async def test_passages_of_an_earlier_version_without_the_library_that_reads_them_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configuration = settings(tmp_path)
+    (configuration.data_dir / "passages" / "passages.lance" / "_versions").mkdir(parents=True)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        "knowledge.stores.lance_import.find_spec", lambda name: None if name == "lancedb" else find(name)
+    )
+    finding = await find_finding(configuration, "knowledge.store")
+    assert (finding.level, 'pip install "kimas[lance]"' in finding.text) == ("error", True)
+
+
 async def make_journal(configuration: Settings) -> Path:
     database = await open_database(configuration)
     await database.close()

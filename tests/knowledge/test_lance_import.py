@@ -14,7 +14,7 @@ import pytest
 from core.errors import StoreError
 from core.settings import StoreSettings
 from knowledge.ports import StoredDocument, Vectors
-from knowledge.stores import lance_import, open_store
+from knowledge.stores import check_store, lance_import, open_store
 from tests.contracts.test_store import DIMENSION, unit
 
 # In a process of its own: LanceDB takes seconds to import, and its threads would stay.
@@ -36,12 +36,15 @@ import asyncio, sys
 from pathlib import Path
 from core.errors import StoreError
 from core.settings import StoreSettings
-from knowledge.stores import open_store
+from knowledge.stores import check_store, open_store
 
-async def main(*arguments):
+async def main(action, *arguments):
     # Pairs of a data directory and the name of an embedder.
     for data_dir, embedder in zip(arguments[::2], arguments[1::2]):
         try:
+            if action == "check":
+                await check_store(StoreSettings(), Path(data_dir), embedder, 16)
+                continue
             store = await open_store(StoreSettings(), Path(data_dir), embedder, 16)
         except StoreError as error:
             print(type(error).__name__, error)
@@ -75,11 +78,11 @@ def lance_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return data_dir
 
 
-async def opened_in_a_process(*stores: tuple[Path, str]) -> str:
+async def opened_in_a_process(*stores: tuple[Path, str], action: str = "open") -> str:
     """Open the stores of data directories there, one after the other; return what that process prints."""
     arguments = [str(argument) for store in stores for argument in store]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", OPEN, *arguments, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", OPEN, action, *arguments, stdout=asyncio.subprocess.PIPE
     )
     output, _ = await process.communicate()
     assert process.returncode == 0
@@ -132,6 +135,10 @@ async def test_what_cannot_be_copied_is_said_with_the_way_out(
     for path in (damaged_dir / "passages" / "passages.lance" / "data").iterdir():
         path.write_bytes(b"damaged")
     output = await opened_in_a_process((data_dir, "another"), (damaged_dir, "test"))
+    checked = await opened_in_a_process(
+        (data_dir, "another"), (damaged_dir, "test"), (data_dir, "test"), action="check"
+    )
+    assert checked == output, "a check says the same, and nothing of what can be copied"
     mismatch, damage = output.splitlines()
     assert "StoreMismatch" in mismatch
     assert "kimas ingest --rebuild" in damage
@@ -139,6 +146,9 @@ async def test_what_cannot_be_copied_is_said_with_the_way_out(
         patched.setattr(lance_import, "find_spec", lambda name: None)
         with pytest.raises(StoreError, match=r"-m pip install 'kimas\[lance\]'`, .*kimas ingest --rebuild"):
             await open_store(StoreSettings(), data_dir, "test", DIMENSION)
+        with pytest.raises(StoreError, match=r'pip install "kimas\[lance\]".*kimas ingest --rebuild'):
+            await check_store(StoreSettings(), data_dir, "test", DIMENSION)
+    assert not (data_dir / "passages" / "passages.db").exists()
     assert not (damaged_dir / "passages" / "passages.db").exists()
     store = await open_store(StoreSettings(), damaged_dir, "test", DIMENSION, rebuild=True)
     assert await store.manifest("it's") == {}
