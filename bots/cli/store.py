@@ -15,7 +15,7 @@ from core.runtime.locks import refresh_lock
 from core.settings import Settings
 from core.text.formatting import pluralize, strip_control_characters
 from knowledge.embedding import open_embedder
-from knowledge.stores import NO_SOURCES, Provider, has_passage_file, open_store
+from knowledge.stores import NO_SOURCES, Provider, may_hold_passages, open_store
 from knowledge.stores.copying import CopyReport, copy_source
 
 NOTHING_TO_COPY = "there is nothing to copy: {} holds nothing of the configured sources"
@@ -61,7 +61,7 @@ async def _require_origin(settings: Settings, origin_provider: Provider) -> None
     if not settings.sources:
         raise UsageError(NO_SOURCES)
     await asyncio.to_thread(make_data_dir, settings.data_dir)
-    if origin_provider == "sqlite" and not await asyncio.to_thread(has_passage_file, settings.data_dir):
+    if origin_provider == "sqlite" and not await asyncio.to_thread(may_hold_passages, settings.data_dir):
         raise UsageError(NOTHING_TO_COPY.format(origin_provider))
 
 

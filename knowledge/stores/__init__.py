@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from core.errors import UsageError
-from core.runtime.data_dir import make_data_dir
+from core.runtime.data_dir import require_access
 from core.settings import LiveSource, Settings, StoreSettings
 from knowledge.ports import CopyableStore
 
@@ -21,24 +21,31 @@ NOTHING_INGESTED = "nothing has been ingested yet: run `kimas ingest` first"
 async def require_ingested(settings: Settings) -> None:
     """Raise `UsageError` where nothing can be known, as far as that shows before a model and the store are opened.
 
-    Raises `StoreError` for a data directory that cannot be used.
+    Raises `StoreError` for a data directory that this account may not enter. Nothing is made.
     """
-    await asyncio.to_thread(make_data_dir, settings.data_dir)
+    await asyncio.to_thread(require_access, settings.data_dir)
     if not settings.sources:
         raise UsageError(NO_SOURCES)
     is_elsewhere = settings.knowledge.store.provider == "weaviate"
     has_live_source = any(isinstance(source, LiveSource) for source in settings.sources.values())
-    if not is_elsewhere and not has_live_source and not await asyncio.to_thread(has_passage_file, settings.data_dir):
+    if not is_elsewhere and not has_live_source and not await asyncio.to_thread(may_hold_passages, settings.data_dir):
         raise UsageError(NOTHING_INGESTED)
 
 
-def has_passage_file(data_dir: Path) -> bool:
+def may_hold_passages(data_dir: Path) -> bool:
     """Return whether passages were ever written below `data_dir`, also by an earlier version. Blocking."""
     from knowledge.stores.lance_import import needs_import
     from knowledge.stores.sqlite.store import FILE_NAME
 
-    folder = data_dir.expanduser() / PASSAGES_FOLDER
-    return (folder / FILE_NAME).exists() or needs_import(folder)
+    folder = data_dir / PASSAGES_FOLDER
+    try:
+        os.stat(folder / FILE_NAME)
+    except FileNotFoundError:
+        return needs_import(folder)
+    except OSError:
+        # Closed to this account, or no folder: whoever opens it says so, and what to do.
+        return True
+    return True
 
 
 async def open_store(

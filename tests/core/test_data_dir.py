@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from bots.cli.check import check
-from core.errors import StoreError
+from core.errors import StoreError, UsageError
 from core.runtime.data_dir import make_data_dir, require_access
 from core.settings.messaging import JournalSettings
 from core.storage.opening import has_database
 from knowledge.embedding.local import _copy_model, _load_or_remove
-from knowledge.stores import open_store
+from knowledge.stores import open_store, require_ingested
 from tests.core.fixtures import settings
 from tests.deployment import Deployment
 
@@ -57,8 +57,13 @@ def test_an_account_without_a_name_and_a_closed_folder_above(closed: Path, monke
         require_access(closed / "data")
 
 
-async def test_a_closed_folder_of_passages_is_named_and_one_of_the_model_is_no_model(closed: Path) -> None:
+async def test_a_closed_folder_of_passages_is_named_and_one_of_the_model_is_no_model(
+    closed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (closed / "passages").mkdir()
+    # As if only the folder of the passages were closed.
+    monkeypatch.setattr("knowledge.stores.require_access", lambda _: None)
+    await require_ingested(settings(data_dir=closed))
     with pytest.raises(StoreError, match="check the folder and its permissions"):
         await open_store(settings().knowledge.store, closed, "model", 4)
     assert _load_or_remove(closed / "model", lambda: pytest.fail("loaded nothing")) is None
@@ -85,10 +90,29 @@ async def test_a_check_of_a_model_in_a_closed_folder_ends_with_its_findings(
         assert (finding.level, "fetched on first use" in finding.text) == ("ok", True)
 
 
+async def test_what_is_required_to_be_ingested_is_looked_for_and_nothing_is_made(
+    tmp_path: Path, closed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match="nothing has been ingested"):
+        await require_ingested(settings(data_dir=tmp_path / "data"))
+    assert not (tmp_path / "data").exists()
+    # Nothing else takes `~` for the home.
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "passages").mkdir()
+    (tmp_path / "passages" / "passages.db").touch()
+    with pytest.raises(UsageError, match="nothing has been ingested"):
+        await require_ingested(settings(data_dir="~"))
+    monkeypatch.setattr(Path, "owner", lambda _: "kimas")
+    with pytest.raises(StoreError, match="belongs to kimas"):
+        await require_ingested(settings(data_dir=closed))
+
+
 def test_every_command_says_it_in_one_line(tmp_path: Path, closed: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("# A\n", "utf-8")
     sources = {"docs": {"kind": "files", "path": str(tmp_path / "docs")}}
     deployment = Deployment(tmp_path, {"data_dir": str(closed), "sources": sources})
     for command in (["sources"], ["usage"], ["audit"], ["ask", "How?"], ["search", "How?"], ["ingest"]):
-        assert "kimas: data_dir" in deployment.call(*command, code=1).stderr
+        [line] = deployment.call(*command, code=1).stderr.splitlines()
+        assert line.startswith("kimas: data_dir")
