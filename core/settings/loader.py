@@ -78,7 +78,7 @@ def load_settings(
     draft.check_missing(
         environment,
         check_secrets=require_secrets,
-        unchecked_paths=() if require_sources else ("sources",),
+        unchecked_sections=() if require_sources else ("sources",),
         unused_sections=unused_sections,
     )
     draft.check_sources()
@@ -237,12 +237,12 @@ class _Draft:
         environment: Mapping[str, str],
         *,
         check_secrets: bool,
-        unchecked_paths: Collection[str],
+        unchecked_sections: Collection[str],
         unused_sections: Collection[str],
     ) -> None:
         """Add errors for files that do not exist and, with `check_secrets`, for missing secrets of used sections.
 
-        Files in the sections `unchecked_paths` may be missing.
+        Files in the sections `unchecked_sections` may be missing.
         """
         for _, path, value in self.leaves():
             is_secret = any(key.is_secret() and key.matches(path[:-1]) for key in self.keys)
@@ -253,7 +253,7 @@ class _Draft:
                 problem = _describe_missing_secret(str(path[-1]), value, environment)
                 if problem:
                     self.add_error(path[:-1], problem)
-            elif path[0] not in unchecked_paths and self.is_missing_path(path, value):
+            elif path[0] not in unchecked_sections and self.is_missing_path(path, value):
                 self.add_error(path, f"does not exist: {value}")
 
     def check_sources(self) -> None:
