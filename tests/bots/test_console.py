@@ -8,11 +8,9 @@ import os
 import pty
 import re
 import signal
-import sqlite3
 import struct
 import subprocess
 import termios
-import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
@@ -32,8 +30,8 @@ from core.settings.messaging import LogSettings
 from core.types import Citation, Passage, Reply
 from knowledge.ingestion.sync import SyncReport
 from tests.deployment import Deployment, logging_as_it_was, make_repository
-from tests.knowledge.test_sqlite_faults import LONG_QUERY
 from tests.peers.language_model import LanguageModelPeer
+from tests.slow_load import MAX_WAIT_S, load_slowly
 from tests.terminal import open_kimas
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31mred\r\x08"
@@ -193,20 +191,14 @@ def test_lines_from_a_pipe_are_answered_without_a_prompt(deployment: Deployment)
 def test_who_leaves_does_not_wait_for_what_is_still_loading(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    has_begun = threading.Event()
-
-    def load_for_long(connection: sqlite3.Connection, *_: object) -> None:
-        has_begun.set()
-        connection.execute(LONG_QUERY).fetchall()
-
-    monkeypatch.setattr("knowledge.stores.sqlite.store.load_index", load_for_long)
+    has_begun = load_slowly(monkeypatch)
     monkeypatch.setattr("bots.cli.chat.WARM_UP_START_S", 2)
     # Where no language is configured, the passages are read before the first prompt.
     agents = {"rocket": {"sources": ["rocket"], "language": "en"}}
     start = time.monotonic()
     Deployment(deployment.folder, {**deployment.settings, "agents": agents}).call("chat", stdin="exit\n")
     assert has_begun.is_set()
-    assert time.monotonic() - start < 15
+    assert time.monotonic() - start < MAX_WAIT_S
 
 
 def test_the_log_is_printed_above_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ import os
 import resource
 import shutil
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -20,9 +19,9 @@ from core.errors import StoreError
 from knowledge.stores.sqlite import passage_file
 from knowledge.stores.sqlite.passage_file import REBUILD_HINT, PassageFile, map_errors
 from tests.contracts.test_store import opened, put, row
+from tests.slow_load import MAX_WAIT_S, load_slowly
 
 # Takes about half a minute.
-LONG_QUERY = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000000) SELECT count(*) FROM n"
 
 
 def get_error_text(path: Path, error: Exception) -> str:
@@ -73,20 +72,14 @@ async def test_a_file_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
 async def test_a_store_that_is_closed_gives_up_what_it_is_loading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    has_begun = threading.Event()
-
-    def load_for_long(connection: sqlite3.Connection, *_: object) -> None:
-        has_begun.set()
-        connection.execute(LONG_QUERY).fetchall()
-
-    monkeypatch.setattr("knowledge.stores.sqlite.store.load_index", load_for_long)
+    has_begun = load_slowly(monkeypatch)
     async with opened(tmp_path / "passages") as store:
         await put(store, [row("a", "a.md")])
         search = asyncio.create_task(store.search("word", None, ["a"], 1))
         assert await asyncio.to_thread(has_begun.wait, 20)
         start = time.monotonic()
         await store.close()
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < MAX_WAIT_S
         assert isinstance(*await asyncio.gather(search, return_exceptions=True), asyncio.CancelledError)
 
 
