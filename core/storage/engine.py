@@ -171,6 +171,8 @@ class Database:
                 break
             await asyncio.sleep(CLOSE_POLL_S)
         await self._engine.dispose()
+        if self._file:
+            await self._file.close()
 
     def _explain(self, error: Exception) -> str:
         return self._file.explain(_cause(error)) if self._file else _cause(error)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import aiosqlite
 from sqlalchemy.exc import DisconnectionError
@@ -15,6 +17,8 @@ from core.observability.logs import get_logger
 
 # How long a statement waits for the lock of another process.
 BUSY_TIMEOUT_MS = 5000
+# How long the end of a connection is waited for, in seconds.
+CLOSE_TIMEOUT_S = 5.0
 DAMAGED_HINT = "Restore a backup of the file, or move it away: the next start then makes a new one"
 DELETED_HINT = "it was deleted while it was in use. Put it back, or restart KIMAs, which then makes a new one"
 ACCESS_HINT = "Check that the account that runs KIMAs may write to the file and its folder"
@@ -35,6 +39,7 @@ class JournalFile:
         self._path = path.absolute()
         self._may_create = True
         self._identity: tuple[int, int] | None = None
+        self._threads: WeakSet[threading.Thread] = WeakSet()
 
     async def connect(self) -> aiosqlite.Connection:
         """Open the file. The thread of aiosqlite continues for a cancelled caller, although the event loop may end."""
@@ -42,6 +47,7 @@ class JournalFile:
         connection = aiosqlite.connect(f"{self._path.as_uri()}?mode={mode}", uri=True)
         # As SQLAlchemy does: a connection that is forgotten must not keep the process.
         connection._thread.daemon = True
+        self._threads.add(connection._thread)
         opening = asyncio.ensure_future(connection)
         try:
             return await asyncio.shield(opening)
@@ -49,6 +55,11 @@ class JournalFile:
             await asyncio.gather(opening, return_exceptions=True)
             await connection.close()
             raise
+
+    async def close(self) -> None:
+        """Wait for the ends of connections that the pool let go: they need the event loop, and nobody else waits."""
+        for thread in tuple(self._threads):
+            await asyncio.to_thread(thread.join, CLOSE_TIMEOUT_S)
 
     def prepare(self, connection: Any, record: Any) -> None:
         """Set up a new connection, and remember which file it is to."""

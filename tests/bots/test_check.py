@@ -309,7 +309,7 @@ async def test_passages_of_an_earlier_version_without_the_library_that_reads_the
         "knowledge.stores.lance_import.find_spec", lambda name: None if name == "lancedb" else find(name)
     )
     finding = await find_finding(configuration, "knowledge.store")
-    assert (finding.level, 'pip install "kimas[lance]"' in finding.text) == ("error", True)
+    assert (finding.level, "pip install 'kimas[lance]'" in finding.text) == ("error", True)
 
 
 async def make_journal(configuration: Settings) -> Path:

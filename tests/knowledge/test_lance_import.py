@@ -146,7 +146,7 @@ async def test_what_cannot_be_copied_is_said_with_the_way_out(
         patched.setattr(lance_import, "find_spec", lambda name: None)
         with pytest.raises(StoreError, match=r"-m pip install 'kimas\[lance\]'`, .*kimas ingest --rebuild"):
             await open_store(StoreSettings(), data_dir, "test", DIMENSION)
-        with pytest.raises(StoreError, match=r'pip install "kimas\[lance\]".*kimas ingest --rebuild'):
+        with pytest.raises(StoreError, match=r"-m pip install 'kimas\[lance\]'`, .*kimas ingest --rebuild"):
             await check_store(StoreSettings(), data_dir, "test", DIMENSION)
     assert not (data_dir / "passages" / "passages.db").exists()
     assert not (damaged_dir / "passages" / "passages.db").exists()
