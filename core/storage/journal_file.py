@@ -17,8 +17,8 @@ from core.observability.logs import get_logger
 
 # How long a statement waits for the lock of another process.
 BUSY_TIMEOUT_MS = 5000
-# How long the end of a connection is waited for, in seconds.
-CLOSE_TIMEOUT_S = 5.0
+# How often, and after how many seconds each time, `close` looks whether all connections have ended.
+CLOSE_POLLS, CLOSE_POLL_S = 1000, 0.005
 DAMAGED_HINT = "Restore a backup of the file, or move it away: the next start then makes a new one"
 DELETED_HINT = "it was deleted while it was in use. Put it back, or restart KIMAs, which then makes a new one"
 ACCESS_HINT = "Check that the account that runs KIMAs may write to the file and its folder"
@@ -58,8 +58,10 @@ class JournalFile:
 
     async def close(self) -> None:
         """Wait for the ends of connections that the pool let go: they need the event loop, and nobody else waits."""
-        for thread in tuple(self._threads):
-            await asyncio.to_thread(thread.join, CLOSE_TIMEOUT_S)
+        for _ in range(CLOSE_POLLS):
+            if not any(thread.is_alive() for thread in self._threads):
+                break
+            await asyncio.sleep(CLOSE_POLL_S)
 
     def prepare(self, connection: Any, record: Any) -> None:
         """Set up a new connection, and remember which file it is to."""
