@@ -279,7 +279,7 @@ def _check_embedding(settings: Settings) -> Finding:
         text = f"built-in MiniLM from {folder}" if is_there else f"{folder} holds no model.safetensors"
         return Finding("ok" if is_there else "error", subject, text)
     model_dir = get_model_dir(settings.data_dir / "models", choose_runtime())
-    # As `os.path` answers: a cache that is closed to this account holds nothing.
+    # `os.path.isdir` is false for a cache that is closed to this account: it holds nothing for it.
     is_cached = os.path.isdir(model_dir) or os.path.isdir(get_shared_dir(model_dir))
     return Finding("ok", subject, "built-in MiniLM" + ("" if is_cached else ", fetched on first use (91 MB, once)"))
 

@@ -179,7 +179,7 @@ class _OutOfMemory(EmbeddingError):
 
 def _load_or_remove(model_dir: Path, load: Callable[[], _LoadedModel]) -> _LoadedModel | None:
     """Load the converted model; a damaged one is removed, because converting it again takes a second."""
-    # As `os.path` answers: a folder that is closed to this account is reported when the model is written there.
+    # `os.path.isdir` is false for a folder that this account may not enter: writing the model there reports it.
     if not os.path.isdir(model_dir):
         return None
     try:
@@ -209,7 +209,7 @@ def _copy_model(origin: Path, target: Path) -> bool:
             shutil.copytree(origin, Path(temp_dir) / "model")
             (Path(temp_dir) / "model").rename(target)
     except OSError:
-        # As `os.path` answers: a cache that is closed to this account holds nothing.
+        # `os.path.isdir` is false for a cache that is closed to this account: it holds nothing for it.
         return os.path.isdir(target)
     return True
 
