@@ -188,7 +188,7 @@ class FilesFolder:
         max_bytes = self._settings.max_file_kb * 1024
         if self._path.is_file():
             with self._path.open("rb") as file:
-                return _read_limited(file, max_bytes)
+                return _read_limited(file, self._path, max_bytes)
         root = self._path.resolve()
         target = root / path
         if target.is_symlink():
@@ -220,14 +220,14 @@ def _read_without_links(root: Path, path: PurePath, max_bytes: int) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "no regular file", str(path))
-        return _read_limited(file, max_bytes)
+        return _read_limited(file, path, max_bytes)
 
 
-def _read_limited(file: BinaryIO, max_bytes: int) -> bytes:
+def _read_limited(file: BinaryIO, path: PurePath, max_bytes: int) -> bytes:
     """Return the content of a file. Raises `OSError` for one that has grown since its size was looked at."""
     content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
-        raise OSError(errno.EFBIG, "too large", file.name)
+        raise OSError(errno.EFBIG, "too large", str(path))
     return content
 
 
