@@ -169,3 +169,8 @@ async def test_the_log_goes_on_by_itself(page: Page) -> None:
         logger.warning("another")
         logger.warning("held.third")
         await expect(lines).to_have_count(2)
+        texts = await lines.all_inner_texts()
+    assert [name for name in ("another", "held.too", "held.third") if any(name in text for text in texts)] == [
+        "held.too",
+        "held.third",
+    ]
