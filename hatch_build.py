@@ -57,7 +57,7 @@ class NamespaceHook(BuildHookInterface):  # type: ignore[type-arg]
 def add_namespace(source: str) -> str:
     """Return a module that imports our packages from below the namespace.
 
-    Raises `ValueError` for `import core.text`: it binds the name `core`, which would be another one then.
+    Raises `ValueError` for `import core.types`: it binds the name `core`, which would be another one then.
     """
     lines = [line.encode() for line in source.splitlines(keepends=True)]
     for node in ast.walk(ast.parse(source)):

@@ -21,10 +21,11 @@ from core.answering.rewriting.base import find_synonyms, has_same_script, replac
 from core.answering.rewriting.query_reply import is_refusal
 from core.answering.rewriting.rewrites import get_expansion_terms
 from core.answering.strategies.parallel import keep_names
+from core.citations.markers import insert_markers, resolve_markers, split_sentences
+from core.citations.support import find_support_by_overlap
 from core.errors import KimasError
-from core.grounding.citations import insert_markers, resolve_markers, split_sentences
-from core.grounding.fact_extraction import has_code_name, has_identifier
-from core.grounding.support import find_support_by_overlap
+from core.language.facts import has_code_name, has_identifier
+from core.language.follow_ups import expand_with_history
 from core.llm.decision_schema import iter_parsed_replies
 from core.messaging.auto_comment.commenter import find_word
 from core.messaging.gate.human_activity import addresses_by_name
@@ -32,7 +33,6 @@ from core.messaging.gate.replies import clarifying_question, offer_text
 from core.messaging.policy.command_table import COMMANDS, looks_like_arguments
 from core.observability.logs import make_redactor
 from core.settings.yaml_file import YamlFileError, parse_yaml
-from core.text.follow_ups import expand_with_history
 from core.types import Passage, Turn
 from knowledge.chunking import chunk
 from knowledge.parsing.limits import FormatError
@@ -50,7 +50,7 @@ OUR_ERRORS = (KimasError, FormatError, YamlFileError)
 NOT_FOREIGN = frozenset(
     {
         *("bots.cli.options.import_by_path", "bots.common.terminal.confirm", "bots.discord.convert.snowflake_time"),
-        *("core.observability.logs.get_logger", "core.text.formatting.format_until"),
+        *("core.observability.logs.get_logger", "core.formatting.format_until"),
         *("core.messaging.feedback.rating_buttons.make_rating_buttons", "knowledge.sources.git.clone.clone_name"),
         *("knowledge.sources.plugin.find_plugin", "knowledge.embedding.fastembed_models.get_model_languages"),
     }

@@ -15,9 +15,9 @@ import pytest
 
 from core.answering.agents.context_manager import apply_rewrite
 from core.answering.agents.conversation import format_numbered_turns
+from core.language.keywords import content_words
 from core.llm.client import OpenAIClient
 from core.llm.prompts import Prompts
-from core.text.keywords import content_words
 from core.types import Question, Turn
 from tests.comparison import report, worker
 from tests.comparison.contract import DIMENSION, EMBEDDING_MODEL, TOKENS, SystemConfig

@@ -29,17 +29,17 @@ from bots.telegram import convert as telegram, render as telegram_render
 from bots.telegram.render import render_rich
 from core.answering.agents.decision_maker import DECISION_SCHEMA
 from core.answering.agents.vision import sanitize_description
+from core.citations.markers import resolve_markers, strip_markers
 from core.errors import ConfigurationError, SourceError
-from core.grounding.citations import resolve_markers, strip_markers
-from core.grounding.evidence import escape_delimiters
+from core.evidence.rendering import escape_delimiters
+from core.formatting import replace_lone_surrogates, strip_control_characters
+from core.language.tokens import detect_language, distinct_words, lexical_tokens, query_tokens, query_words
 from core.llm.decision_schema import iter_parsed_replies
 from core.llm.images import UnusableImage, validate_image
 from core.llm.reasoning import remove_reasoning
 from core.messaging.gate.features import hash_ngrams
 from core.observability.logs import make_redactor
 from core.settings.loader import load_settings
-from core.text.formatting import replace_lone_surrogates, strip_control_characters
-from core.text.tokens import detect_language, distinct_words, lexical_tokens, query_tokens, query_words
 from core.types import Message
 from knowledge.chunking import chunk
 from knowledge.parsing.limits import FormatError

@@ -77,7 +77,7 @@ VENDORS = {
     "sqlalchemy": ["core/storage/"],
     "aiosqlite": ["core/storage/"],
     "structlog": ["core/observability/logs.py"],
-    "snowballstemmer": ["core/text/tokens.py"],
+    "snowballstemmer": ["core/language/tokens.py"],
     "tokenizers": [
         *("knowledge/embedding/local.py", "knowledge/embedding/ctranslate2_model.py"),
         "knowledge/reranking/cross_encoder.py",

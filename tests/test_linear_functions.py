@@ -24,8 +24,8 @@ from bots.slack.render import render as render_for_slack
 from bots.telegram.render import render as render_for_telegram, split_message
 from core.answering.agents import context_manager
 from core.answering.agents.decision_maker import DECISION_SCHEMA
-from core.grounding.citation_check import find_unsupported
-from core.grounding.citations import extract_claims, resolve_markers
+from core.citations.check import find_unsupported
+from core.citations.markers import extract_claims, resolve_markers
 from core.llm.decision_schema import iter_parsed_replies
 from core.runtime.tasks import CpuTurnstile
 from knowledge.sources.formats.structured import read_csv
@@ -42,7 +42,7 @@ MIN_SIZE, MAX_SIZE = 200, 2000
 TYPICAL = ("How do I install_it 2.0, Ann? [1] `x` @here <b>", "1. 安装 pip，怎么办？呢", "- a: b\n```py\nx\n```")
 OURS = tuple(f"{ROOT / package}/" for package in ("bots", "core", "knowledge", "tests"))
 # Their patterns meet short texts only, as their callers see to.
-SHORT_INPUTS = ("core/llm/decision_schema.py", "core/text/question_matching.py")
+SHORT_INPUTS = ("core/llm/decision_schema.py", "core/language/question_matching.py")
 # A text that takes so many times longer than a harmless one is looked at closely.
 SUSPICIOUS = 6
 HOSTILE = tuple(Text("x\n\n", unit, "\x00!") for unit in UNITS)
@@ -109,7 +109,19 @@ def recording(patterns: dict[re.Pattern[str], set[str]]) -> Iterator[None]:
 def test_there_are_functions_of_every_layer() -> None:
     names = [name for name in get_functions() if "." in name]
     assert len(names) + len(OTHER_FUNCTIONS) >= 130
-    for package in ("core.text.", "core.grounding.", "core.llm.", "knowledge.sources.", "knowledge.web.", "bots."):
+    packages = (
+        "core.language.",
+        "core.formatting.",
+        "core.markup.",
+        "core.evidence.",
+        "core.citations.",
+        "core.quoting.",
+        "core.llm.",
+        "knowledge.sources.",
+        "knowledge.web.",
+        "bots.",
+    )
+    for package in packages:
         assert any(name.startswith(package) for name in names)
     for name in NOT_FOREIGN:
         assert callable(getattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2])), name

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from core.text import courtesies
-from core.text.question_matching import MAX_QUESTION_CHARS
+from core.language import courtesies
+from core.language.question_matching import MAX_QUESTION_CHARS
 from tests.foreign import get_modules
 from tests.growth import ATTEMPTS, PATTERN_LIMITS, UNITS, Growth, Text, find_growth
 
@@ -34,7 +34,7 @@ SHARDS = 12
 SHORT_INPUTS = frozenset({"core.settings", "core.settings.loader", "core.settings.yaml_file", "core.settings.cron"})
 # What meets texts of so many characters at most may take longer than linear time, as long as it takes little time.
 CAPPED_MIN_S = 0.008
-CAPPED = {"core.text.courtesies.": courtesies.MAX_CHARS, "core.text.question_matching.": MAX_QUESTION_CHARS}
+CAPPED = {"core.language.courtesies.": courtesies.MAX_CHARS, "core.language.question_matching.": MAX_QUESTION_CHARS}
 Usage = Mapping[str, Collection[str]]
 Patterns = Mapping[str, tuple[re.Pattern[str], Collection[str]]]
 

@@ -26,12 +26,12 @@ from bots.daemon.bootstrap import App, open_app, require_knowledge
 from core.answering.agents.conversation import validate_question
 from core.answering.agents.reranker import rerank
 from core.errors import KimasError, UsageError
+from core.formatting import strip_control_characters
 from core.observability.logs import make_redactor
 from core.runtime.budget import Budget
 from core.runtime.tasks import capture_error, task_group
 from core.settings import Settings
 from core.settings.loader import get_secret_values
-from core.text.formatting import strip_control_characters
 from core.types import AgentScore, Passage, Question, Reply
 from knowledge.embedding import get_known_languages
 from knowledge.ingestion.refresh import RefreshResult

@@ -30,6 +30,7 @@ from bots.daemon.adapters import find_port_conflicts, find_token_conflicts
 from bots.daemon.alerts import find_alert_errors
 from bots.daemon.feeds import find_feed_errors
 from core.errors import SourceError, StoreError
+from core.formatting import pluralize, strip_source_prefix
 from core.observability.logs import make_redactor
 from core.runtime.budget import Budget
 from core.settings import (
@@ -52,7 +53,6 @@ from core.settings.limits import (
     DAILY_LIMITS,
 )
 from core.settings.loader import get_secret_values
-from core.text.formatting import pluralize, strip_source_prefix
 from core.types import Question
 from knowledge.embedding.fastembed_models import unusable_reason
 from knowledge.embedding.local import choose_runtime, find_package_dir, get_model_dir, get_shared_dir

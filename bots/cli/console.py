@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from bots.common.terminal import format_table
+from core.formatting import strip_control_characters, strip_source_prefix
 from core.observability.logs import make_redactor
 from core.settings import KnowledgeSettings, Settings
 from core.settings.loader import get_secret_values
-from core.text.formatting import strip_control_characters, strip_source_prefix
 from core.types import Passage
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from bots.common.open_storage import open_existing_database
 from bots.common.terminal import confirm, make_console, print_json
 from bots.console.convert import PLATFORM
 from core.errors import UsageError
+from core.formatting import pluralize, today
 from core.runtime.data_dir import make_data_dir
 from core.runtime.locks import daemon_lock
 from core.settings import JournalSettings, Settings
-from core.text.formatting import pluralize, today
 
 if TYPE_CHECKING:
     from core.storage.erasure import PersonalRecords

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from bots.cli.console import Finding
 from bots.common.open_storage import open_existing_database
 from core.errors import StoreError
+from core.language.languages import identify_languages, language_name
 from core.settings import Settings
-from core.text.languages import identify_languages, language_name
 from knowledge.embedding import get_known_languages
 from knowledge.ingestion.schedule import LANGUAGES
 

@@ -221,8 +221,8 @@ def run(coroutine: Coroutine[Any, Any, int]) -> NoReturn:
 
 def _print_error(message: str) -> None:
     """Print an error without secrets and control characters."""
+    from core.formatting import strip_control_characters
     from core.observability.logs import make_redactor
-    from core.text.formatting import strip_control_characters
 
     redact = make_redactor(click.get_current_context().meta.get(SECRETS_META_KEY, ()))
     click.echo(strip_control_characters(redact(message)), err=True)

@@ -16,6 +16,7 @@ from bots.common.open_storage import open_existing_database
 from bots.daemon.adapters import get_section_path
 from bots.daemon.feeds import find_feed_errors, probe_feed
 from core.errors import KimasError, ModelError, SourceError
+from core.formatting import strip_source_prefix
 from core.llm.client import OpenAIClient
 from core.llm.sse import StreamChunk
 from core.llm.usage import CallMeter, TokenEstimator
@@ -38,7 +39,6 @@ from core.settings import (
     WeaviateSettings,
     WebsiteSource,
 )
-from core.text.formatting import strip_source_prefix
 from core.types import Passage
 from knowledge.live import open_live_source
 from knowledge.ports import Source

@@ -19,11 +19,11 @@ from bots.cli.console import make_table
 from bots.common.open_storage import open_existing_database
 from bots.common.terminal import make_console, print_json
 from core.errors import UsageError
+from core.formatting import strip_control_characters
 from core.messaging.feedback.rating_buttons import REASONS
 from core.observability.logs import make_redactor
 from core.settings import Settings
 from core.settings.loader import get_secret_values
-from core.text.formatting import strip_control_characters
 from core.types import DOWN, UP
 
 if TYPE_CHECKING:

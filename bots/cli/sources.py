@@ -12,11 +12,11 @@ from bots.cli.console import make_table
 from bots.common.open_storage import open_database, open_existing_database
 from bots.common.terminal import make_console, print_json
 from bots.console.convert import OWNER_ID, TERMINAL_KEY
+from core.formatting import strip_control_characters
 from core.observability.logs import make_redactor
 from core.settings import LiveSource, Settings
 from core.settings.audience import Audiences, describe
 from core.settings.loader import get_secret_values
-from core.text.formatting import strip_control_characters
 from core.types import SourceState
 from knowledge.ingestion.schedule import source_states, stored_sources
 from knowledge.stores import NO_SOURCES

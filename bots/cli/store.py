@@ -10,10 +10,10 @@ from typing import Literal
 
 from bots.common.terminal import make_console, print_json
 from core.errors import UsageError
+from core.formatting import pluralize, strip_control_characters
 from core.runtime.data_dir import make_data_dir
 from core.runtime.locks import refresh_lock
 from core.settings import Settings
-from core.text.formatting import pluralize, strip_control_characters
 from knowledge.embedding import open_embedder
 from knowledge.stores import NO_SOURCES, Provider, may_hold_passages, open_store
 from knowledge.stores.copying import CopyReport, copy_source

@@ -8,9 +8,9 @@ from bots.cli.console import Finding
 from bots.cli.probes import LIVE_ONLY_HINT
 from bots.common.open_storage import open_existing_database
 from core.errors import StoreError, StoreMismatch
+from core.install_hints import format_install_hint
 from core.settings import EmbeddingSettings, Settings
 from core.storage.opening import JOURNAL_NAME
-from core.text.install_hints import format_install_hint
 from knowledge.embedding.local import LOCAL_DIMENSION, LOCAL_NAME
 from knowledge.stores import check_store
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from core.text.formatting import replace_lone_surrogates, shorten, strip_control_characters
+from core.formatting import replace_lone_surrogates, shorten, strip_control_characters
 from core.types import Citation
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from bots.common.connection import Intervals, Refused, RetryLater, Unreachable
 from bots.common.delivery_retry import DeliveryRetry
 from bots.common.markdown import EMPTY_REPLY
 from bots.common.message_split import cut_markdown
+from core.catalogue import messages_for
 from core.errors import KimasError, PlatformError, PlatformUnavailable
+from core.language.tokens import detect_language
 from core.messaging.feedback.rating_buttons import get_rating_buttons
 from core.messaging.policy.command_table import is_ask_command
 from core.observability.logs import get_logger
 from core.ports import Delivery, Sink
 from core.runtime.tasks import wait_for
-from core.text.catalogue import messages_for
-from core.text.tokens import detect_language
 from core.types import Button, Citation, Message, Reply
 
 # Pieces of a part that was refused are shorter by this factor, and no shorter than this.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from core.text.catalogue import messages_for
+from core.catalogue import messages_for
 from core.types import Message
 from core.types.forms import VALUE_PLACEHOLDER, FormField, SettingsForm
 

@@ -15,8 +15,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.prompt import Confirm, Prompt
 
+from core.formatting import pluralize, strip_control_characters
 from core.observability.logs import redirect_logs
-from core.text.formatting import pluralize, strip_control_characters
 
 if TYPE_CHECKING:
     from knowledge.ingestion.sync import SyncProgress

@@ -34,10 +34,10 @@ from bots.console.convert import (
 )
 from bots.console.render import ConsoleSink
 from bots.console.sink import GroupReplySink, RatingNoticeSink
+from core.formatting import strip_control_characters
 from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.policy.command_table import get_command
 from core.ports import Adapter, Delivery, MessageHandler, Sink
-from core.text.formatting import strip_control_characters
 from core.types import ConversationKey, Message, Reply
 
 POLL_INTERVAL_S, READ_BYTES = 0.05, 65536

@@ -12,7 +12,7 @@ from rich.style import Style
 from rich.text import Text
 
 from bots.common.markdown import is_web_url, make_parser
-from core.text.formatting import strip_control_characters
+from core.formatting import strip_control_characters
 from core.types import Citation, Reply
 
 REDRAWS_PER_SECOND = 12

@@ -11,12 +11,12 @@ from bots.common.reply_sink import FinalTextSink
 from bots.console.convert import OWNER_ID, PLATFORM, to_rating_command
 from bots.console.render import ConsoleSink
 from core.errors import MessageDeleted
+from core.formatting import strip_control_characters
 from core.messaging.feedback.escalation import mentioned_users
 from core.messaging.feedback.rating_buttons import get_buttons, get_rating_buttons, read_button
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.ports import Delivery
 from core.settings import Settings
-from core.text.formatting import strip_control_characters
 from core.types import Button, ConversationKey, Message, Reply, Skip, SkipReason
 
 # Ratings and deletions end without an answer, and their authors already know the result.

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from bots.daemon.monitor import Monitor
 from bots.daemon.posting import find_chat_error, find_posting_adapter, make_reference, resolve_chat
+from core.catalogue import Messages, messages_for
 from core.errors import StoreError, UsageError
 from core.observability.logs import get_logger, make_redactor
 from core.ports import Adapter, MessageHandler
@@ -22,7 +23,6 @@ from core.storage.activity import ActivityRepository
 from core.storage.engine import Database
 from core.storage.overrides import LiveSettings
 from core.storage.usage import UsageRepository
-from core.text.catalogue import Messages, messages_for
 from core.types import ConversationKey, Message, Question, SourceState
 
 CHECK_MINUTES = 1.0

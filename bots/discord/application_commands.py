@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from core.catalogue import messages_for
 from core.messaging.feedback.escalation import ASK_ABOUT_THIS, LEARN_FROM_THIS
 from core.messaging.policy.command_table import Argument, Command, get_command
-from core.text.catalogue import messages_for
 
 CHAT_INPUT, MESSAGE_COMMAND = 1, 3
 STRING, INTEGER, NUMBER = 3, 4, 10

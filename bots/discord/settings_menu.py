@@ -12,7 +12,7 @@ from bots.discord.connection import DiscordIntervals, InteractionExpired
 from bots.discord.convert import Identity, to_interaction
 from bots.discord.feedback import ACTION_ROW, acknowledge
 from bots.discord.render import escape_markup, render
-from core.text.catalogue import messages_for
+from core.catalogue import messages_for
 from core.types import Message, Reply
 from core.types.forms import SettingsForm
 

@@ -23,13 +23,13 @@ from bots.evaluation.judge import Judge, open_judge
 from bots.evaluation.measured_knowledge import open_knowledge, read_corpus_entries
 from bots.evaluation.metrics import mean_with_interval
 from core.errors import KimasError, ModelError
+from core.formatting import pluralize
+from core.language.keywords import content_words
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Counts, Estimate, Scores, compute_scores
 from core.observability.logs import make_redactor
 from core.settings import Settings
 from core.settings.loader import get_secret_values
 from core.storage.usage import TokenUsage, total_usage
-from core.text.formatting import pluralize
-from core.text.keywords import content_words
 from core.types import Citation, Question, Reply
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from bots.common.terminal import make_console
 from core.errors import UsageError
+from core.formatting import strip_control_characters
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate, Scores
-from core.text.formatting import strip_control_characters
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw

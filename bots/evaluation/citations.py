@@ -15,10 +15,10 @@ from bots.evaluation import charts, output
 from bots.evaluation.datasets import RecordReader, read_cases, run_concurrently
 from core.answering.agents.look_back import find_support
 from core.answering.context import AnswerDependencies
-from core.grounding.citation_check import find_unsupported
-from core.grounding.citations import find_markers, insert_markers, resolve_markers, split_sentences
-from core.grounding.evidence import passage_ref
-from core.grounding.support import find_support_by_overlap
+from core.citations.check import find_unsupported
+from core.citations.markers import find_markers, insert_markers, resolve_markers, split_sentences
+from core.citations.support import find_support_by_overlap
+from core.evidence.rendering import passage_ref
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Counts, Scores, compute_scores
 from core.runtime.budget import Budget
 from core.settings import Settings

@@ -20,6 +20,7 @@ from bots.evaluation.gate_fitting import GateEvaluation, evaluate_gate
 from bots.evaluation.measured_knowledge import open_knowledge, read_corpus_entries
 from bots.evaluation.output import print_lines, score_table, scores_as_json, to_yaml_lines
 from core.errors import UsageError
+from core.formatting import pluralize, strip_control_characters
 from core.messaging.gate.calibration import (
     CalibrationResult,
     GateCase,
@@ -31,7 +32,6 @@ from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL
 from core.messaging.gate.model import SHIPPED, GateModel, load_model
 from core.messaging.gate.second_opinion import is_in_doubt
 from core.settings import Settings
-from core.text.formatting import pluralize, strip_control_characters
 from core.types import ConversationKey, Message
 from knowledge.stores import require_ingested
 

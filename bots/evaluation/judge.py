@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar
 
 from core.answering.agents.conversation import format_question
 from core.errors import UsageError
-from core.grounding.evidence import escape_delimiters
+from core.evidence.rendering import escape_delimiters
+from core.formatting import replace_lone_surrogates
 from core.llm.prompts import Prompts
 from core.llm.reply_parsing import extract_json
 from core.llm.role_models import RoleChatModel
@@ -17,7 +18,6 @@ from core.ports import ChatModel
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelSettings, Settings
 from core.storage.usage import TokenUsage, total_usage
-from core.text.formatting import replace_lone_surrogates
 from core.types import Question, Turn
 
 T = TypeVar("T")

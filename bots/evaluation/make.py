@@ -23,9 +23,9 @@ from bots.evaluation.proposals import (
     propose_gate_lines,
 )
 from core.errors import UsageError
+from core.formatting import pluralize
 from core.settings import Settings
 from core.storage.labelling import LabellingRepository
-from core.text.formatting import pluralize
 
 MAX_CONTEXT_CHARS = 1_200
 # Beside the file: what was refused is not proposed again.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bots.evaluation.datasets import QueryCase
 from core.errors import UsageError
+from core.install_hints import format_install_hint
 from core.messaging.gate.classification_metrics import (
     _SEED,
     CONFIDENCE_LEVEL,
@@ -20,7 +21,6 @@ from core.messaging.gate.classification_metrics import (
     RESAMPLES,
     Estimate,
 )
-from core.text.install_hints import format_install_hint
 
 T = TypeVar("T")
 MetricValues = NDArray[np.float64]

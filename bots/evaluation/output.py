@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from bots.common.terminal import format_table, make_console
 from bots.evaluation.metrics import TuningComparison
+from core.formatting import pluralize, strip_control_characters
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate, Scores
-from core.text.formatting import pluralize, strip_control_characters
 
 if TYPE_CHECKING:
     pass

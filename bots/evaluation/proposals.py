@@ -11,7 +11,8 @@ import numpy as np
 
 from bots.daemon.bootstrap import App
 from core.errors import ModelError, UsageError
-from core.grounding.evidence import escape_delimiters
+from core.evidence.rendering import escape_delimiters
+from core.formatting import pluralize
 from core.llm.prompts import Prompts
 from core.llm.reply_parsing import extract_json
 from core.observability.logs import get_logger
@@ -19,7 +20,6 @@ from core.ports import ChatModel
 from core.runtime.budget import Budget
 from core.settings import Settings
 from core.storage.labelling import JournaledQuestion, LabellingRepository
-from core.text.formatting import pluralize
 from core.types import Passage, Turn
 
 ORIGINS = ("knowledge", "ratings", "unanswered")

@@ -18,12 +18,12 @@ from bots.evaluation.measured_knowledge import open_knowledge, read_corpus_entri
 from bots.evaluation.missing_documents import describe_missing
 from core.answering.agents.reranker import rerank
 from core.answering.context import AnswerDependencies
-from core.grounding.fusion import apply_kind_weights, fuse
+from core.evidence.ranking import apply_kind_weights, fuse
+from core.formatting import pluralize
+from core.language.tokens import query_tokens
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate
 from core.runtime.budget import Budget
 from core.settings import SearchSettings, Settings
-from core.text.formatting import pluralize
-from core.text.tokens import query_tokens
 from core.types import Passage
 from knowledge.ports import Embedder, Store
 from knowledge.retrieval.query_embedder import MIN_VOCABULARY_COVERAGE

@@ -15,9 +15,9 @@ from bots.evaluation import charts, datasets, metrics, output, tuning_routing
 from bots.evaluation.measured_knowledge import open_knowledge, read_corpus_entries, without_live_sources
 from core.answering.context import AnswerDependencies
 from core.errors import UsageError
+from core.formatting import pluralize
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate
 from core.settings import Settings
-from core.text.formatting import pluralize
 from knowledge.ports import Embedder, Store
 
 ROUTING_LINE_FORMAT = '{"id", "question", "agents": [name], "history"?} (docs/evaluate.md)'

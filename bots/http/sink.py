@@ -13,11 +13,11 @@ from bots.common.reply_sink import FinalTextSink, LivePreview, cut_reply
 from bots.http.client import CallbackClient, HttpIntervals, make_idempotency_key
 from bots.http.signing import EventKey
 from core.errors import MessageDeleted, PlatformUnavailable
+from core.formatting import strip_control_characters
 from core.messaging.feedback.escalation import mentioned_users
 from core.messaging.feedback.rating_buttons import get_buttons, read_button
 from core.observability.logs import get_logger
 from core.ports import Delivery
-from core.text.formatting import strip_control_characters
 from core.types import Button, Citation, Message, Reply
 
 # A network gets the whole reply in one callback.

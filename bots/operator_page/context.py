@@ -12,6 +12,7 @@ from aiohttp import web
 
 from bots.operator_page.render import PageRenderer
 from bots.operator_page.sessions import Session
+from core.formatting import replace_lone_surrogates, strip_control_characters
 from core.observability.logs import LogBuffer
 from core.ports import SourceRefresher
 from core.settings import Settings
@@ -20,7 +21,6 @@ from core.storage.lessons import TaughtAnswerRepository
 from core.storage.overrides import Audit
 from core.storage.reports import ReportRepository
 from core.storage.usage import UsageRepository
-from core.text.formatting import replace_lone_surrogates, strip_control_characters
 
 MAX_DAYS = 3660
 

@@ -14,8 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bots.common.markdown import MarkdownRenderer, is_web_url
+from core.formatting import (
+    format_age,
+    format_cost,
+    pluralize,
+    replace_lone_surrogates,
+    strip_control_characters,
+)
 from core.observability.logs import make_redactor
-from core.text.formatting import format_age, format_cost, pluralize, replace_lone_surrogates, strip_control_characters
 from core.types import Citation
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from aiohttp import web
 
 from bots.operator_page.context import clean_input, get_context, get_days, get_number, show
 from bots.operator_page.waterfall import get_total_ms, to_rows
+from core.formatting import today
+from core.language.topics import Topic, group_by_topic
 from core.settings import LiveSource
 from core.storage.reports import OUTCOMES, ListedQuestion, QuestionFilter, QuestionReport, RatingFilter, to_outcome
 from core.storage.usage import NO_ANSWERS, TokenUsage, UsageShare, first_day, group_by_agent, total_usage
-from core.text.formatting import today
-from core.text.topics import Topic, group_by_topic
 from core.types import DOWN, UP, Citation
 from core.types.replies import Trace
 

@@ -14,11 +14,11 @@ from bots.common.reply_sink import FinalTextSink
 from bots.slack.convert import Identity, to_interaction
 from bots.slack.render import render
 from bots.slack.thread_cache import MAX_ENTRIES
+from core.catalogue import ENGLISH, Messages, messages_for
 from core.errors import PlatformError, UsageError
 from core.messaging.policy.command_table import get_command, parse_arguments
 from core.observability.logs import get_logger
 from core.ports import MessageHandler
-from core.text.catalogue import ENGLISH, Messages, messages_for
 from core.types import Message, Reply
 from core.types.forms import VALUE_PLACEHOLDER, FormField, SettingsForm
 

@@ -21,13 +21,13 @@ from bots.telegram.convert import ALBUM_WAIT_S, Identity, ends_in_album, merge_a
 from bots.telegram.feedback import TelegramRatingSink, from_callback_query, from_reaction, from_stop
 from bots.telegram.settings_menu import TelegramMenuSink, show_menu
 from bots.telegram.sink import TelegramSink
+from core.catalogue import languages, messages_for
 from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press, read_reaction
 from core.messaging.policy.command_table import COMMANDS
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
 from core.settings import TelegramSettings
-from core.text.catalogue import languages, messages_for
 from core.types import Attachment, Message
 from core.types.forms import SettingsForm
 

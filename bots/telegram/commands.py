@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bots.common.caches import TtlCache
+from core.catalogue import ENGLISH, Messages
 from core.messaging.policy.command_table import Command
-from core.text.catalogue import ENGLISH, Messages
 from core.types import Message
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from bots.common.settings_menu import MENU_FIELD, SETTINGS_COMMAND, build_menu, 
 from bots.telegram.connection import NotModified
 from bots.telegram.feedback import MAX_NOTICE_CHARS
 from bots.telegram.render import to_html, write_out_links
+from core.catalogue import messages_for
 from core.errors import PlatformError
 from core.observability.logs import get_logger
-from core.text.catalogue import messages_for
 from core.types import Message, Reply
 from core.types.forms import SettingsForm
 

@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from core.errors import KimasError
+from core.language.follow_ups import get_author_turns
+from core.language.question_matching import canonical_form, is_self_contained, normalize
 from core.llm.prompts import Prompts
 from core.observability.logs import get_logger
 from core.ports import Library, Sink
 from core.runtime.budget import Budget
 from core.settings import Settings
-from core.text.follow_ups import get_author_turns
-from core.text.question_matching import canonical_form, is_self_contained, normalize
 from core.types import Citation, Passage, Question, Reply
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain, zip_longest
 
+from core.catalogue import Messages
+from core.language.questions import ends_with_question_mark
 from core.settings.answering import AgentSettings
-from core.text.catalogue import Messages
-from core.text.question_detection import ends_with_question_mark
 
 # Platforms show about so many suggestions, and none of more characters.
 MAX_SUGGESTIONS, MAX_SUGGESTION_CHARS = 4, 150

@@ -18,13 +18,13 @@ from core.answering.agents.vision import describe_images
 from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
 from core.answering.speculation import SpeculativeAnswer
 from core.answering.strategies import router
+from core.catalogue import messages_for
+from core.citations.check import verify_citations
+from core.citations.markers import resolve_markers
 from core.errors import AnswerStopped
-from core.grounding.citation_check import verify_citations
-from core.grounding.citations import resolve_markers
 from core.ports import Sink
 from core.runtime.budget import Budget
 from core.runtime.tasks import ends_when, task_group
-from core.text.catalogue import messages_for
 from core.types import Question, Reply
 
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Literal
 
+from core.catalogue import Messages, messages_for
 from core.errors import QuotaExceeded, StoreError
+from core.language.tokens import detect_language
 from core.llm.usage import TOKENS_PER_PRICE_UNIT
 from core.observability.logs import get_logger
 from core.runtime.budget import Budget
 from core.settings import ModelSettings, Settings
 from core.settings.limits import DAILY_LIMITS
-from core.text.catalogue import Messages, messages_for
-from core.text.tokens import detect_language
 from core.types import Question, Reply
 
 if TYPE_CHECKING:

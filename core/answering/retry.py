@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from core.answering.context import AnswerDependencies
+from core.catalogue import messages_for
+from core.language.nothing_found import says_nothing_was_found
+from core.language.tokens import detect_language
 from core.ports import Library, Sink, WordMatch
-from core.text.catalogue import messages_for
-from core.text.nothing_found import says_nothing_was_found
-from core.text.tokens import detect_language
 from core.types import AgentScore, Passage, Question, Reply, Turn
 
 UNCLEAR = "unclear"

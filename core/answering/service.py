@@ -12,12 +12,12 @@ from core.answering.pipeline import answer
 from core.answering.quota import QuotaLimiter, answer_with_quota, record_usage
 from core.answering.retry import HoldingSink, RetryQuestion, is_better, with_more_effort
 from core.answering.small_talk import courtesy_reply
+from core.catalogue import messages_for
 from core.errors import PlatformError, ServiceError
 from core.observability.logs import get_logger
 from core.ports import Sink
 from core.runtime.budget import Budget
 from core.settings.audience import Audiences
-from core.text.catalogue import messages_for
 from core.types import Question, Reply
 
 if TYPE_CHECKING:

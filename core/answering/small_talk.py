@@ -6,9 +6,9 @@ No source is searched and no model is called, so such a reply cites nothing and 
 from __future__ import annotations
 
 from core.answering.introduction import describe_agents
+from core.catalogue import Messages
+from core.language.courtesies import find_courtesy
 from core.settings import Settings
-from core.text.catalogue import Messages
-from core.text.courtesies import find_courtesy
 from core.types import Question
 
 

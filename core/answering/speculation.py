@@ -25,9 +25,9 @@ from core.answering.agents.reranker import select_evidence
 from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
 from core.answering.head_starts import HeadStarts
 from core.errors import KimasError, ServiceError
+from core.language.tokens import estimate_tokens
 from core.llm.usage import MESSAGE_TOKENS
 from core.runtime.budget import Budget
-from core.text.tokens import estimate_tokens
 from core.types import Passage, Question
 
 # Valid evidence holds so many of the best final passages, and at least this share of the better half of them

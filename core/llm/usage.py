@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.errors import ModelError
+from core.language.tokens import estimate_tokens
 from core.llm.sse import StreamChunk
 from core.observability.metrics import MetricsRecorder
 from core.observability.tracing import end_span, start_span
 from core.ports import RequestBudget
 from core.settings.answering import FallbackSettings
-from core.text.tokens import estimate_tokens
 
 TOKENS_PER_PRICE_UNIT = 1_000_000
 # Chat templates put about so many tokens around each message; a picture counts as so many.

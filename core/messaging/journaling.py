@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
+from core.catalogue import messages_for
 from core.errors import KimasError, ServiceError, UsageError
+from core.formatting import replace_lone_surrogates
+from core.language.tokens import detect_language
 from core.observability.logs import get_logger, log_context
 from core.observability.tracing import make_trace_id, trace_context
 from core.ports import Adapter, Sink
 from core.storage.messages import Journal
-from core.text.catalogue import messages_for
-from core.text.formatting import replace_lone_surrogates
-from core.text.tokens import detect_language
 from core.types import Message, Reply
 
 # A stop must not take long. Unless the connection is broken, the outcome is known by then.

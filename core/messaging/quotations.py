@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.language.follow_ups import get_author_turns
 from core.settings import AnswerSettings
 from core.storage.messages import Journal
-from core.text.follow_ups import get_author_turns
 from core.types import Message, Turn
 
 MAX_QUOTED_CHARS = 1000

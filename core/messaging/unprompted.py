@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from core.errors import KimasError, MessageDeleted
+from core.language.nothing_found import get_detail, may_say_nothing_was_found
 from core.messaging.journaling import RecordedSink
-from core.text.nothing_found import get_detail, may_say_nothing_was_found
 from core.types import Reply, Skip, SkipReason, skip
 
 

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from core.errors import UsageError
+from core.install_hints import format_install_hint
 from core.observability.logs import log_context
-from core.text.install_hints import format_install_hint
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

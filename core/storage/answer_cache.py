@@ -24,7 +24,7 @@ MAX_CANDIDATES = 4
 
 @dataclass(frozen=True, slots=True)
 class CacheKey:
-    """A question in the cache: `scope` is the chat, the other texts come from `core.text.question_matching`.
+    """A question in the cache: `scope` is the chat, the other texts come from `core.language.question_matching`.
 
     `visible_sources` is what its asker may see: a reply is for those who may see the same. None: everything.
     """

@@ -10,12 +10,12 @@ from typing import Any, Literal
 from sqlalchemy import Row, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from core.catalogue import ENGLISH, Messages
 from core.errors import UsageError
 from core.runtime.tasks import uncancellable
 from core.storage.chat_history import is_readable_from
 from core.storage.engine import Repository
 from core.storage.tables import chat_values, taught_answers
-from core.text.catalogue import ENGLISH, Messages
 from core.types import Message
 
 ReviewState = Literal["pending", "approved", "rejected"]

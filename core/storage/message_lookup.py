@@ -11,11 +11,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, or_, select
 
+from core.language.languages import detect_language_of_any
 from core.storage.chat_history import is_readable_from
 from core.storage.engine import Repository
 from core.storage.messages import to_message
 from core.storage.tables import bot_values, chat_values, messages
-from core.text.languages import detect_language_of_any
 from core.types import Message
 
 MAX_MATCHES = 20

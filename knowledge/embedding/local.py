@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from core.errors import EmbeddingError
+from core.install_hints import format_install_hint
+from core.language.tokens import count_cjk
 from core.observability.logs import get_logger
-from core.text.install_hints import format_install_hint
-from core.text.tokens import count_cjk
 from knowledge.embedding import ctranslate2_model, numpy_model
 from knowledge.embedding.batches import ThreadedEncoder, lower_thread_priority, replace_surrogates
 from knowledge.embedding.download import MODULE, describe_ways_out, download_model

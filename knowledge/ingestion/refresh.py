@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import EmbeddingError, KimasError, SourceError, StoreError, StoreLocked
+from core.formatting import strip_source_prefix
 from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
 from core.settings import FaqSource, JournalSettings, LinkedSource, SourceSettings
 from core.settings.audience import Audiences
-from core.text.formatting import strip_source_prefix
 from knowledge.ingestion.schedule import LANGUAGES, UNREADABLE, index_fingerprint, stored_sources
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, refresh
 from knowledge.parsing.parser import Parser, ThreadParser

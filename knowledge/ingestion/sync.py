@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from core.language.languages import get_main_languages, identify_language
 from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
-from core.text.languages import get_main_languages, identify_language
 from core.types import Passage
 from knowledge.chunking import TokenizedChunk, chunk_and_tokenize
 from knowledge.ingestion.schedule import INDEX_FORMAT

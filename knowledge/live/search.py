@@ -12,11 +12,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from core.errors import SourceError
+from core.language.tokens import distinct_words
 from core.observability.logs import get_logger
 from core.observability.metrics import LiveCallOutcome, MetricsRecorder
 from core.runtime.tasks import task_group
 from core.settings import LiveSource, SourceSettings, StandingSource
-from core.text.tokens import distinct_words
 from core.types import Passage
 from knowledge.live import LiveRetriever, open_live_source
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from core.errors import ServiceError, SourceError
-from core.grounding.fusion import fuse
+from core.evidence.ranking import fuse
 from core.settings.knowledge import RerankerSettings
 from core.types import Passage
 from knowledge.web.addresses import redact_url

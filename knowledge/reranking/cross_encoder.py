@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from core.errors import ConfigurationError, ServiceError
-from core.grounding.fusion import fuse
+from core.evidence.ranking import fuse
+from core.install_hints import format_install_hint
 from core.settings.knowledge import RerankerSettings
-from core.text.install_hints import format_install_hint
 from core.types import Passage
 from knowledge.reranking.api import order_by_scores, rerank_input
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from core.grounding.fusion import apply_kind_weights, fuse
+from core.evidence.ranking import apply_kind_weights, fuse
 from core.settings import SearchSettings
 from core.types import Passage
 

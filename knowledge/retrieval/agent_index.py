@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from core.language.languages import identify_languages, to_language_code
 from core.settings import AgentSettings, Settings
-from core.text.languages import identify_languages, to_language_code
 from knowledge.ports import Embedder, Store, Vectors
 from knowledge.retrieval.routing import AgentIndex, MixInText, cluster
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from core.grounding.fusion import NON_CODE_KINDS
-from core.text.tokens import query_tokens
+from core.evidence.ranking import NON_CODE_KINDS
+from core.language.tokens import query_tokens
 from core.types import Passage
 
 # A word that only code writes: with an underscore, a capital inside, or parentheses behind; also in backticks.

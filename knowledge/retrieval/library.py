@@ -8,13 +8,13 @@ from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 
 from core.errors import EmbeddingError, UsageError
-from core.grounding.fusion import fuse, score_passages
+from core.evidence.ranking import fuse, score_passages
+from core.language.follow_ups import strip_chinese_function_words
+from core.language.tokens import distinct_words, query_tokens, query_words, weigh_words
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder
 from core.ports import WordMatch
 from core.settings import Settings
-from core.text.follow_ups import strip_chinese_function_words
-from core.text.tokens import distinct_words, query_tokens, query_words, weigh_words
 from core.types import AgentScore, Passage
 from knowledge.live.search import LiveSources
 from knowledge.ports import Embedder, Store, Vectors

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from core.errors import EmbeddingError
-from core.grounding.fusion import fuse, get_kind_weight
+from core.evidence.ranking import fuse, get_kind_weight
 from core.settings import Settings
 from core.types import AgentScore, Passage
 from knowledge.ports import Embedder, Store

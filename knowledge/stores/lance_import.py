@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from core.errors import StoreError
+from core.install_hints import format_install_hint
 from core.observability.logs import get_logger
 from core.runtime.locks import writing_lock
-from core.text.install_hints import format_install_hint
 from core.types import Passage
 from knowledge.ports import PassageRow, StoredDocument
 from knowledge.stores.copying import copy_source

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from core.text.tokens import lexical_tokens, query_tokens
+from core.language.tokens import lexical_tokens, query_tokens
 from core.types import Passage
 from knowledge.ingestion.schedule import INDEX_FORMAT
 from knowledge.ports import PassageRow, Vectors

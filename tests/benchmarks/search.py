@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from core.language.tokens import lexical_tokens, query_tokens
 from core.settings import EmbeddingSettings
-from core.text.tokens import lexical_tokens, query_tokens
 from core.types import Passage
 from knowledge.embedding import open_embedder
 from knowledge.ports import PassageRow

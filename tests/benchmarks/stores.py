@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from core.grounding.fusion import fuse
+from core.evidence.ranking import fuse
 from core.settings import WeaviateSettings
 from knowledge.ports import Store
 from knowledge.stores.copying import copy_source

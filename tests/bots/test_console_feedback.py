@@ -14,9 +14,9 @@ from rich.console import Console
 from bots.cli.chat import Conversation
 from bots.console.convert import NO_ANSWER, USAGE
 from core.answering.retry import RetryQuestion
+from core.catalogue import ENGLISH
 from core.ports import Sink
 from core.settings.loader import load_settings
-from core.text.catalogue import ENGLISH
 from core.types import Question, Reply
 from tests.deployment import README, Deployment
 

@@ -22,10 +22,10 @@ from bots.discord.application_commands import (
     suggest_sources,
 )
 from bots.discord.convert import Identity, to_command
+from core.catalogue import ENGLISH
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.policy.command_table import COMMANDS, get_command
 from core.storage.messages import Journal
-from core.text.catalogue import ENGLISH
 from core.types import ConversationKey, Message
 from tests.bots import discord_helpers
 from tests.conformance.bot import Script

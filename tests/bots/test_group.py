@@ -28,13 +28,13 @@ from bots.common.terminal import make_console
 from bots.console.adapter import DELETED, DELETED_LATE, ConsoleGroupAdapter
 from bots.console.convert import USAGE
 from bots.console.sink import OutcomePrinter
+from core.catalogue import ENGLISH
 from core.errors import StoreError, StoreLocked, UsageError
 from core.ports import Sink
 from core.runtime.locks import group_lock
 from core.settings import Settings
 from core.settings.loader import load_settings
 from core.storage.engine import Database
-from core.text.catalogue import ENGLISH
 from core.types import Message, Question, Reply, SkipReason
 from tests.deployment import README, Deployment
 from tests.wiring import make_processor

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text as sql
 
-from core.text.catalogue import ENGLISH
+from core.catalogue import ENGLISH
 from tests.bots.http_helpers import Harness, event, open_harness
 
 

@@ -14,11 +14,11 @@ from bots.http.adapter import HttpAdapter
 from bots.slack.adapter import SlackAdapter
 from bots.slack.convert import get_file_url as slack_address
 from bots.telegram.adapter import TelegramAdapter
+from core.catalogue import ENGLISH
+from core.catalogue.zh import MESSAGES as CHINESE
 from core.errors import PlatformError
 from core.llm.images import MAX_BYTES
 from core.settings import Secret, TelegramSettings
-from core.text.catalogue import ENGLISH
-from core.text.catalogue.zh import MESSAGES as CHINESE
 from core.types import Attachment
 from tests.bots import discord_helpers, slack_helpers
 from tests.bots.http_helpers import QUICK, event, http_settings

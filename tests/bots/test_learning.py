@@ -19,11 +19,11 @@ from bots.discord.convert import Identity
 from bots.discord.interactions import from_message_command
 from bots.slack.adapter import SlackAdapter
 from bots.slack.convert import parse_subcommand
+from core.catalogue import ENGLISH
 from core.messaging.feedback.escalation import LEARN_FROM_THIS, SHORTCUT_ID, resolve_target
 from core.ports import Adapter
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
-from core.text.catalogue import ENGLISH
 from core.types import ConversationKey
 from tests.bots import discord_helpers, slack_helpers
 from tests.conformance.bot import Script

@@ -24,6 +24,7 @@ from bots.operator_page.render import PageRenderer
 from bots.operator_page.sessions import COOKIE, MAX_FAILURES, Sessions
 from bots.operator_page.waterfall import to_rows
 from core.errors import ConfigurationError, UsageError
+from core.formatting import today
 from core.observability.logs import get_logger
 from core.settings import OperatorPageSettings, Settings
 from core.settings.loader import load_settings
@@ -32,7 +33,6 @@ from core.storage.messages import Journal
 from core.storage.overrides import Audit
 from core.storage.tables import identity_values, messages
 from core.storage.usage import NO_ANSWERS, TokenUsage, UsageRepository
-from core.text.formatting import today
 from core.types import Citation, Question, Reply, SkipReason
 from tests.bots.ports import free_port
 from tests.deployment import README, Deployment

@@ -18,10 +18,10 @@ from bots.discord.application_commands import MANAGE_GUILD
 from bots.discord.convert import Identity
 from bots.discord.settings_menu import FIELDS_ID, VALUES_ID, from_menu_choice
 from bots.telegram.adapter import TelegramAdapter
+from core.catalogue import ENGLISH
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.ports import Adapter
 from core.storage.messages import Journal
-from core.text.catalogue import ENGLISH
 from core.types import Message
 from core.types.forms import FormField, SettingsForm
 from tests.bots import discord_helpers

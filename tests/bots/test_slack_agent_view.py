@@ -12,15 +12,15 @@ from sqlalchemy import func, select
 
 from bots.slack.adapter import SlackAdapter
 from core.answering.introduction import suggest_questions
+from core.catalogue import ENGLISH
+from core.catalogue.zh import MESSAGES as CHINESE
+from core.language.courtesies import find_courtesy
 from core.messaging.event_limit import MAX_EVENTS
 from core.messaging.feedback.rating_buttons import with_answer_buttons
 from core.messaging.processor import MessageProcessor
 from core.ports import Sink
 from core.storage.messages import Journal
 from core.storage.tables import messages
-from core.text.catalogue import ENGLISH
-from core.text.catalogue.zh import MESSAGES as CHINESE
-from core.text.courtesies import find_courtesy
 from core.types import Question, Reply
 from tests.bots.sink_helpers import DeliveryLog
 from tests.bots.slack_helpers import PACE, Inbox, Threads, listening, settings as slack_settings

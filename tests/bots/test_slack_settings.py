@@ -16,10 +16,10 @@ import pytest
 
 from bots.slack.adapter import SlackAdapter
 from bots.slack.settings_modal import MAX_FIELDS
+from core.catalogue import ENGLISH
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.processor import MessageProcessor
 from core.storage.messages import Journal
-from core.text.catalogue import ENGLISH
 from core.types import ConversationKey, Message
 from core.types.forms import FormField, SettingsForm
 from tests.bots import slack_helpers

@@ -21,9 +21,9 @@ from bots.telegram.adapter import TelegramAdapter
 from bots.telegram.client import TelegramClient
 from bots.telegram.connection import TelegramIntervals
 from bots.telegram.diagnosis import diagnose
+from core.catalogue import messages_for
 from core.errors import PlatformError, StoreError
 from core.settings import Secret, TelegramSettings
-from core.text.catalogue import messages_for
 from core.types import Message
 from tests.bots.sink_helpers import until
 from tests.peers.telegram import TelegramPeer

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.text.catalogue import ENGLISH
+from core.catalogue import ENGLISH
 from tests.bots.feedback_helpers import answered, votes
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import Telegram, until

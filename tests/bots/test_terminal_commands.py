@@ -15,12 +15,12 @@ from bots.cli.chat import Conversation
 from bots.cli.records import audit
 from bots.console.adapter import parse_line
 from bots.console.convert import NO_ANSWER
+from core.catalogue import ENGLISH, messages_for
 from core.messaging.policy.command_table import is_ask_command
 from core.ports import Sink, SourceRefresher
 from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.tables import feedback, messages
-from core.text.catalogue import ENGLISH, messages_for
 from core.types import Citation, Message, Question, Reply
 from core.types.replies import Trace
 from tests.core.fixtures import settings

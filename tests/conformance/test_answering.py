@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from core.answering.pipeline import answer
+from core.catalogue import ENGLISH
 from core.errors import ServiceError
 from core.ports import Sink
-from core.text.catalogue import ENGLISH
 from core.types import Question, Reply
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import until

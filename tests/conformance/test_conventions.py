@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 
-from core.text.catalogue import ENGLISH
+from core.catalogue import ENGLISH
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import BEN, until
 from tests.conformance.scenarios import cannot

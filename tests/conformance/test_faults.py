@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.text.catalogue import ENGLISH
+from core.catalogue import ENGLISH
 from tests.conformance.bot import Bot, Gate
 from tests.conformance.platforms import BEN, Channel, How, Step, until
 from tests.conformance.scenarios import NO_NETWORK, cannot

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text as sql
 
+from core.catalogue import ENGLISH
 from core.errors import UsageError
 from core.messaging.feedback.rating_buttons import make_buttons
-from core.text.catalogue import ENGLISH
 from core.types import UP
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import ANN, BEN, Channel, Discord, Person, Slack, Telegram, until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from core.text.catalogue import messages_for
+from core.catalogue import messages_for
 from tests.conformance.bot import Bot, Entry, Gate
 from tests.conformance.platforms import ANN, BEN, OTHER_ANN, ROBOT, Channel, Person, until
 from tests.conformance.scenarios import NO_REDELIVERY, ONE_GROUP, ONLY_TEXT, WHOLE, cannot, runs_in_terminal

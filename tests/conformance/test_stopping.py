@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from core.catalogue import ENGLISH
 from core.ports import Sink
-from core.text.catalogue import ENGLISH
 from core.types import Question, Reply
 from core.types.replies import Trace
 from tests.conformance.bot import Bot

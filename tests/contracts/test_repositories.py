@@ -19,6 +19,7 @@ from sqlalchemy.sql import visitors
 from sqlalchemy.sql.functions import FunctionElement
 
 from core.errors import StoreError, UsageError
+from core.formatting import today
 from core.settings import CacheSettings
 from core.storage.answer_cache import AnswerCache, CacheKey, delete_replies, to_scope
 from core.storage.auto_comments import AutoCommentRepository, FeedState, FeedStateRepository
@@ -34,7 +35,6 @@ from core.storage.refresh_state import RefreshState, RefreshStateRepository
 from core.storage.reports import OUTCOMES, QuestionFilter, ReportRepository
 from core.storage.tables import cursors, messages, metadata
 from core.storage.usage import AgentUsage, StatisticsRepository, TokenUsage, UsageRepository
-from core.text.formatting import today
 from core.types import (
     DOWN,
     ESCALATION_COMMAND,

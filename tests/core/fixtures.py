@@ -11,11 +11,11 @@ from core.answering.context import AnswerDependencies
 from core.answering.head_starts import HeadStarts
 from core.answering.rewriting.rewrites import REWRITES
 from core.errors import ServiceError
+from core.language.keywords import content_words
+from core.language.tokens import lexical_tokens, query_tokens
 from core.llm.prompts import Prompts
 from core.ports import ChatModel, WordMatch
 from core.settings import Settings
-from core.text.keywords import content_words
-from core.text.tokens import lexical_tokens, query_tokens
 from core.types import AgentScore, Passage, Reply
 
 

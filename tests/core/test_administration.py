@@ -18,7 +18,10 @@ from sqlalchemy import select, text, update
 
 from core.answering.overridden_library import OverriddenLibrary
 from core.answering.quota import QuotaLimiter
+from core.catalogue import ENGLISH, messages_for
 from core.errors import ConfigurationError, PlatformError, StoreError, UsageError
+from core.formatting import INDEFINITELY, format_code, format_duration
+from core.language.tokens import detect_language
 from core.messaging.commands.context import CommandRequest
 from core.messaging.commands.dispatcher import HANDLERS, CommandDispatcher
 from core.messaging.policy.command_table import (
@@ -40,9 +43,6 @@ from core.storage.messages import Journal
 from core.storage.overrides import Audit, AuditEntry, RuntimeOverrides
 from core.storage.tables import messages, overrides
 from core.storage.usage import StatisticsRepository, TokenUsage, UsageRepository
-from core.text.catalogue import ENGLISH, messages_for
-from core.text.formatting import INDEFINITELY, format_code, format_duration
-from core.text.tokens import detect_language
 from core.types import Citation, ConversationKey, Message, Question, Reply, SourceState
 from core.types.replies import Trace
 from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, passage, settings

@@ -12,13 +12,13 @@ from core.answering.agents import summarizer
 from core.answering.agents.context_manager import speculative_query
 from core.answering.cache import is_cacheable
 from core.answering.pipeline import answer
+from core.citations.markers import ResolvedCitations
 from core.errors import ServiceError, UsageError
-from core.grounding.citations import ResolvedCitations
+from core.language.nothing_found import get_detail
 from core.llm import role_models
 from core.llm.role_models import RoleChatModel
 from core.runtime.budget import Budget
 from core.settings import ModelsSettings
-from core.text.nothing_found import get_detail
 from core.types import Passage, Question, Turn
 from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, OrderKeeper, parts, passage, settings
 from tests.core.scripted import ScriptedPeer

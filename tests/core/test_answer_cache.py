@@ -16,12 +16,12 @@ import pytest
 from bots.daemon.bootstrap import make_answer_service, make_live_settings
 from core.answering.cache import COMPARE_TIMEOUT_S, FINGERPRINT_SECTIONS, fingerprint, is_cacheable
 from core.answering.service import AnswerService
+from core.language.question_matching import canonical_form, is_self_contained, is_time_sensitive, normalize
 from core.llm.prompts import Prompts
 from core.llm.role_models import RoleChatModel
 from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.usage import UsageRepository
-from core.text.question_matching import canonical_form, is_self_contained, is_time_sensitive, normalize
 from core.types import ConversationKey, Passage, Question, Turn
 from tests.core.fixtures import INSTALL, InMemoryLibrary, MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, models

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-import core.text.catalogue as catalogue
+import core.catalogue as catalogue
+from core.catalogue import ENGLISH, Messages, languages, messages_for
+from core.formatting import INDEFINITELY, format_until
+from core.language.tokens import detect_language
 from core.messaging.commands.answer_commands import format_explanation
 from core.messaging.gate.model import MEANINGS
 from core.messaging.gate.replies import KIND_NAMES
 from core.messaging.policy.command_table import COMMANDS
 from core.storage.message_lookup import MessageOutcome
-from core.text.catalogue import ENGLISH, Messages, languages, messages_for
-from core.text.formatting import INDEFINITELY, format_until
-from core.text.tokens import detect_language
 from core.types import SkipReason, skip
 
 TRANSLATIONS = [language for language in languages() if language != "en"]
@@ -128,7 +128,7 @@ def third_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     yield tmp_path
     languages.cache_clear()
     messages_for.cache_clear()
-    sys.modules.pop("core.text.catalogue.ja", None)
+    sys.modules.pop("core.catalogue.ja", None)
 
 
 def test_a_third_language_is_one_file(third_language: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_third_language_is_one_file(third_language: Path) -> None:
 
 def test_what_a_language_lacks_is_named(third_language: Path) -> None:
     (third_language / "ja.py").write_text(
-        "from core.text.catalogue.en import English\n"
+        "from core.catalogue.en import English\n"
         "class Japanese(English):\n    resumed = '{who} 再開'\n"
         "MESSAGES = Japanese()\n",
         "utf-8",

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from core.answering.pipeline import answer
-from core.grounding.citations import (
+from core.citations.markers import (
     insert_markers,
     resolve_markers,
     split_sentences,
     strip_markers,
     trim_partial_marker,
 )
-from core.grounding.support import find_support_by_overlap
+from core.citations.support import find_support_by_overlap
 from core.types import Question
 from tests.core.fixtures import INSTALL, MEMORY, MemorySink, parts, passage
 from tests.core.scripted import ScriptedPeer, models

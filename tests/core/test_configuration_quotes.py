@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from core.grounding.configuration import MAX_SETTING_LINES, get_configuration_language, get_pieces
-from core.grounding.extractive import extract_answer
-from core.grounding.nearest import NearPage, find_nearest_pages
+from core.quoting.configuration import MAX_SETTING_LINES, get_configuration_language, get_pieces
+from core.quoting.extractive import extract_answer
+from core.quoting.nearest import NearPage, find_nearest_pages
 from tests.core.fixtures import InMemoryLibrary, passage
 
 YAML = """\

@@ -18,8 +18,8 @@ from core.answering.agents.context_manager import (
 from core.answering.agents.conversation import format_numbered_turns, label_speakers, relevant_turns
 from core.answering.agents.history_selection import is_unparseable, parse_selection
 from core.answering.pipeline import answer
+from core.language.keywords import content_words
 from core.settings import Settings
-from core.text.keywords import content_words
 from core.types import Question, Reply, Turn
 from tests.core.fixtures import InMemoryLibrary, MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, models

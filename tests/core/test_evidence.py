@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from core.grounding.evidence import escape_delimiters, render_passages
-from core.grounding.selection import select
-from core.text.tokens import estimate_tokens
+from core.evidence.rendering import escape_delimiters, render_passages
+from core.evidence.selection import select
+from core.language.tokens import estimate_tokens
 from tests.core.fixtures import INSTALL, MEMORY, passage
 
 ROOT = Path(__file__).parents[2]

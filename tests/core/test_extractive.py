@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from core.grounding.blocks import Block, parse_blocks
-from core.grounding.citations import get_readable_title, resolve_markers
-from core.grounding.extractive import MAX_SIMILAR_QUOTES, extract_answer, extract_similar
-from core.grounding.inline_markup import clean_inline
-from core.grounding.nearest import MAX_LINE_CHARS, NearPage, find_nearest_pages
-from core.grounding.quotable import WINDOW_SENTENCES, get_quotables
-from core.grounding.subject import Subject, tokenize
+from core.citations.markers import get_readable_title, resolve_markers
+from core.markup.blocks import Block, parse_blocks
+from core.markup.inline import clean_inline
+from core.quoting.extractive import MAX_SIMILAR_QUOTES, extract_answer, extract_similar
+from core.quoting.nearest import MAX_LINE_CHARS, NearPage, find_nearest_pages
+from core.quoting.quotable import WINDOW_SENTENCES, get_quotables
+from core.quoting.subject import Subject, tokenize
 from core.types import Passage
 from tests.core.fixtures import InMemoryLibrary, passage
 

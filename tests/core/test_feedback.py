@@ -15,6 +15,8 @@ from sqlalchemy import text as sql
 from core.answering.pipeline import answer
 from core.answering.retry import ExcludingLibrary, RetryQuestion, to_retry_question, with_more_effort
 from core.answering.service import AnswerService
+from core.catalogue import ENGLISH
+from core.catalogue.zh import MESSAGES as CHINESE
 from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import (
     get_buttons,
@@ -27,8 +29,6 @@ from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.storage.retention import erase_expired
-from core.text.catalogue import ENGLISH
-from core.text.catalogue.zh import MESSAGES as CHINESE
 from core.types import RATING_COMMAND, Citation, ConversationKey, Message, Question, Reply, ReplyOptions, Turn
 from core.types.replies import Trace
 from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, parts, settings

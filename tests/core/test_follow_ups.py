@@ -12,15 +12,15 @@ import pytest
 from core.answering.agents.context_manager import rule_based_query
 from core.answering.agents.conversation import is_apology, relevant_turns
 from core.answering.agents.history_selection import rule_based_positions
-from core.text.catalogue import languages, messages_for
-from core.text.follow_ups import (
+from core.catalogue import languages, messages_for
+from core.language.follow_ups import (
     depends_on_history,
     expand_with_history,
     names_own_subject,
     strip_chinese_function_words,
 )
-from core.text.question_matching import is_self_contained
-from core.text.tokens import simplify
+from core.language.question_matching import is_self_contained
+from core.language.tokens import simplify
 from core.types import Question, Turn
 from tests.quality.follow_ups import PAIRS, Pair, _figures, _load
 
@@ -49,7 +49,7 @@ def test_the_half_held_out_is_understood(language: str) -> None:
 
 def to_traditional(text: str) -> str:
     """Return a text in traditional characters; where several became one, in any of them."""
-    lines = resources.files("core.text").joinpath("traditional_characters.txt").read_text("utf-8").splitlines()
+    lines = resources.files("core.language").joinpath("traditional_characters.txt").read_text("utf-8").splitlines()
     pairs_of_characters = (pair for line in lines if not line.startswith("#") for pair in line.split())
     return text.translate({ord(simplified): traditional for traditional, simplified in pairs_of_characters})
 

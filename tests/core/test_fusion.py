@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.grounding.fusion import REFERENCE_FACTOR, fuse
+from core.evidence.ranking import REFERENCE_FACTOR, fuse
 from core.types import Passage
 
 

@@ -17,6 +17,15 @@ from pydantic import ValidationError
 from sqlalchemy import update
 
 from core.errors import ConfigurationError, ServiceError
+from core.language.questions import (
+    QUESTION_THRESHOLD,
+    is_resolution,
+    is_small_talk,
+    mentions_person,
+    question_score,
+    unanswerable_reason,
+)
+from core.language.tokens import lexical_tokens, query_tokens
 from core.messaging.feedback.escalation import escalation_message
 from core.messaging.feedback.rating_buttons import to_press
 from core.messaging.gate.features import BEST_PASSAGES, FEATURE_NAMES, extract_features, hash_ngrams
@@ -31,15 +40,6 @@ from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings
 from core.storage.tables import messages
 from core.storage.usage import StatisticsRepository
-from core.text.question_detection import (
-    QUESTION_THRESHOLD,
-    is_resolution,
-    is_small_talk,
-    mentions_person,
-    question_score,
-    unanswerable_reason,
-)
-from core.text.tokens import lexical_tokens, query_tokens
 from core.types import AgentScore, Citation, ConversationKey, Message, Passage, Reply, SkipReason, skip
 from tests.core.fixtures import INSTALL, InMemoryLibrary, settings
 from tests.growth import measure

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from core.catalogue import ENGLISH
 from core.errors import UsageError
 from core.messaging.feedback.escalation import escalation_message, mentioned_users
 from core.ports import Sink
@@ -19,7 +20,6 @@ from core.storage import message_lookup
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.retention import erase_expired
-from core.text.catalogue import ENGLISH
 from core.types import Citation, Message, Passage, Question, Reply
 from core.types.replies import Trace
 from knowledge.sources.taught import TaughtAnswers

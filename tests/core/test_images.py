@@ -4,8 +4,8 @@ import base64
 
 import pytest
 
+from core.formatting import with_image_description
 from core.llm.images import MAX_BYTES, MAX_SIDE, ImageFormat, UnusableImage, detect_format, validate_image
-from core.text.formatting import with_image_description
 from tests.core.images import SVG, gif, jpeg, png, webp
 
 

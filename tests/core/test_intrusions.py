@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.catalogue import ENGLISH
 from core.llm.images import MAX_BYTES, detect_format
 from core.messaging.feedback.escalation import escalation_message, format_name
 from core.ports import Sink
@@ -22,7 +23,6 @@ from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.overrides import Audit, RuntimeOverrides
-from core.text.catalogue import ENGLISH
 from core.types import ESCALATION_COMMAND, ConversationKey, Message, Question, Reply, SkipReason, skip
 from core.types.replies import Trace
 from tests.core import test_administration as administration

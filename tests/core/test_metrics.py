@@ -15,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.errors import CommentSuppressed, MessageDeleted, ModelError, UsageError
+from core.language.questions import unanswerable_reason
 from core.llm.role_models import RoleChatModel
 from core.observability.metrics import (
     ANSWER_OUTCOMES,
@@ -29,7 +30,6 @@ from core.ports import Sink
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
 from core.storage.messages import Journal
-from core.text.question_detection import unanswerable_reason
 from core.types import ConversationKey, Message, Question, Reply, Skip, SkipReason, SourceState, Turn, skip
 from core.types.replies import Trace
 from tests.core.fixtures import MemorySink

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.text.formatting import pluralize
+from core.formatting import pluralize
 
 
 @pytest.mark.parametrize(

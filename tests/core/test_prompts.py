@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from core.answering.pipeline import answer
+from core.catalogue import ENGLISH, messages_for
+from core.catalogue.zh import MESSAGES as CHINESE
 from core.errors import ConfigurationError
+from core.language.tokens import detect_language
 from core.llm.prompts import Prompts
-from core.text.catalogue import ENGLISH, messages_for
-from core.text.catalogue.zh import MESSAGES as CHINESE
-from core.text.tokens import detect_language
 from core.types import Question
 from tests.core.fixtures import MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, models

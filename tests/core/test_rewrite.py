@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.text.follow_ups import depends_on_history, expand_with_history
+from core.language.follow_ups import depends_on_history, expand_with_history
 from core.types import Turn
 
 HISTORY = (

@@ -19,13 +19,13 @@ from core.answering.rewriting import Query
 from core.answering.rewriting.rewrites import REWRITES, get_expansion_terms
 from core.answering.rewriting.runner import MAX_QUERIES, QueryResults, merge
 from core.errors import ConfigurationError, ServiceError
+from core.language.keywords import content_words, extract_noun_phrases, strip_fillers
+from core.language.languages import is_in_language, to_language_code
 from core.llm.prompts import Prompts
 from core.runtime.budget import Budget
 from core.settings import Settings
 from core.settings.answering import BUILT_IN_REWRITES
 from core.settings.loader import load_settings
-from core.text.keywords import content_words, extract_noun_phrases, strip_fillers
-from core.text.languages import is_in_language, to_language_code
 from core.types import Passage, Question
 from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, parts, passage, settings
 from tests.core.scripted import Body, ScriptedPeer, models

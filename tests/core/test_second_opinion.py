@@ -12,6 +12,7 @@ import pytest
 from bots.daemon.bootstrap import make_dispatcher, make_message_processor
 from core.answering.quota import QuotaLimiter
 from core.answering.service import AnswerService
+from core.catalogue import messages_for
 from core.errors import StoreError
 from core.llm.role_models import RoleChatModel
 from core.messaging.commands.answer_commands import format_explanation
@@ -24,7 +25,6 @@ from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings, RuntimeOverrides
 from core.storage.usage import TokenUsage, UsageRepository, UsageTotals
-from core.text.catalogue import messages_for
 from core.types import ConversationKey, Message, Reply, SkipReason
 from core.types.replies import Trace
 from tests.core.fixtures import InMemoryLibrary, parts, settings

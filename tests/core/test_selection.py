@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.grounding.selection import (
+from core.evidence.selection import (
     apply_source_weights,
     join_titles,
     keep_best_of_groups,
@@ -14,7 +14,7 @@ from core.grounding.selection import (
     merge_adjacent,
     select,
 )
-from core.text.tokens import estimate_tokens
+from core.language.tokens import estimate_tokens
 from core.types import Passage
 from tests.core.fixtures import INSTALL, MEMORY, passage
 

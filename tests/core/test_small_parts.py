@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from core.errors import UsageError
-from core.grounding.extractive import extract_answer
+from core.formatting import shorten
+from core.install_hints import format_install_hint
+from core.language.nothing_found import says_nothing_was_found
 from core.llm.prompts import Prompts
+from core.quoting.extractive import extract_answer
 from core.runtime.tasks import CpuTurnstile, task_group
 from core.runtime.timers import run_periodically
-from core.text.formatting import shorten
-from core.text.install_hints import format_install_hint
-from core.text.nothing_found import says_nothing_was_found
 from tests.core.fixtures import INSTALL, InMemoryLibrary, passage
 
 

@@ -10,16 +10,16 @@ import pytest
 
 from core.answering.agents.conversation import get_asker_language
 from core.answering.service import AnswerService
-from core.messaging.policy.command_table import help_text
-from core.settings import Settings, Strategy
-from core.storage.engine import Database
-from core.text.courtesies import find_courtesy
-from core.text.question_detection import (
+from core.language.courtesies import find_courtesy
+from core.language.questions import (
     QUESTION_THRESHOLD,
     continues_question,
     question_score,
     unanswerable_reason,
 )
+from core.messaging.policy.command_table import help_text
+from core.settings import Settings, Strategy
+from core.storage.engine import Database
 from core.types import Question, Reply, Turn
 from tests.core.fixtures import InMemoryLibrary, MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, models

@@ -14,6 +14,8 @@ import pytest
 from sqlalchemy import text as sql
 
 from core.answering.service import AnswerService
+from core.catalogue import ENGLISH
+from core.catalogue.zh import MESSAGES as CHINESE
 from core.errors import AnswerStopped
 from core.messaging.claiming import is_bound
 from core.messaging.feedback.rating_buttons import get_rating_buttons, read_button
@@ -24,8 +26,6 @@ from core.runtime.tasks import ends_when
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.storage.usage import UsageRepository
-from core.text.catalogue import ENGLISH
-from core.text.catalogue.zh import MESSAGES as CHINESE
 from core.types import RETRY, STOP, Message, Question, Reply, SkipReason, skip
 from core.types.replies import Trace
 from tests.core.fixtures import InMemoryLibrary, MemorySink, parts, settings

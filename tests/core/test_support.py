@@ -12,24 +12,24 @@ import pytest
 from bots.evaluation.citations import CITATION_CASE_FORMAT, CitationCase, evaluate_citations, parse_citation_case
 from bots.evaluation.datasets import read_cases
 from core.answering.pipeline import answer
-from core.grounding.citation_check import find_unsupported
-from core.grounding.citations import extract_claims, find_markers, resolve_markers, split_sentences
-from core.grounding.commands import unfold_code_spans
-from core.grounding.evidence import passage_ref
-from core.grounding.fact_extraction import extract_identifiers, extract_numbers, has_number
-from core.grounding.layout import (
+from core.citations.check import find_unsupported
+from core.citations.layout import (
     affirms_what_is_denied,
     allows_what_is_forbidden,
     gives_other_cell,
     gives_other_unit,
 )
-from core.grounding.support import (
+from core.citations.markers import extract_claims, find_markers, resolve_markers, split_sentences
+from core.citations.shell_commands import unfold_code_spans
+from core.citations.support import (
     PassageFeatures,
     SupportVerdict,
     check_support,
     find_support_by_overlap,
     get_idf_weights,
 )
+from core.evidence.rendering import passage_ref
+from core.language.facts import extract_identifiers, extract_numbers, has_number
 from core.settings import Settings
 from core.types import Passage, Question, Reply
 from knowledge.chunking import chunk

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from core.answering.pipeline import answer
-from core.grounding.evidence import max_length_within, render_to_budget
+from core.evidence.rendering import max_length_within, render_to_budget
+from core.language.tokens import estimate_tokens
 from core.llm.role_models import RoleChatModel
 from core.settings import ModelsSettings
-from core.text.tokens import estimate_tokens
 from core.types import Passage, Question
 from tests.core.fixtures import InMemoryLibrary, MemorySink, parts, passage, settings
 from tests.core.scripted import ScriptedPeer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from core.text.topics import MAX_QUESTIONS, group_by_topic
+from core.language.topics import MAX_QUESTIONS, group_by_topic
 
 QUESTIONS = [
     "Can sessions be kept in Redis?",

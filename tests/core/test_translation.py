@@ -9,8 +9,8 @@ import pytest
 
 from core.answering.agents.translation import to_comparable_query
 from core.answering.pipeline import answer
+from core.language.glossary import TermTranslation, translate_terms
 from core.runtime.budget import Budget
-from core.text.glossary import TermTranslation, translate_terms
 from core.types import Passage, Question, Reply, Turn
 from tests.core.fixtures import INSTALL, InMemoryLibrary, MemorySink, OrderKeeper, parts, passage, settings
 from tests.core.scripted import ScriptedPeer, models

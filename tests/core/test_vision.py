@@ -14,12 +14,12 @@ import pytest
 from core.answering.agents.vision import MAX_DESCRIPTION_CHARS, sanitize_description
 from core.answering.image_quota import MAX_MESSAGES_AT_ONCE, ImageQuota
 from core.answering.pipeline import answer
+from core.catalogue import ENGLISH
+from core.catalogue.zh import MESSAGES as CHINESE
 from core.errors import ConfigurationError, PlatformError
 from core.llm.role_models import RoleChatModel
 from core.settings import LimitsSettings, ModelsSettings, Settings
 from core.settings.loader import load_settings
-from core.text.catalogue import ENGLISH
-from core.text.catalogue.zh import MESSAGES as CHINESE
 from core.types import ConversationKey, ImageLoader, Question, Turn
 from tests.core.fixtures import MemorySink, parts, settings
 from tests.core.images import SVG, png

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from core.errors import EmbeddingError
-from core.text.tokens import lexical_tokens
+from core.language.tokens import lexical_tokens
 from knowledge.ports import Document, Listing, Store, Vectors
 from knowledge.stores.sqlite.store import open_sqlite
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from core.grounding.fusion import get_kind_weight
+from core.evidence.ranking import get_kind_weight
 from knowledge.chunking import chunk
 from knowledge.chunking.code import LANGUAGES
 from knowledge.chunking.lines import estimate_tokens

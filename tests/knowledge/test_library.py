@@ -10,11 +10,11 @@ from core.answering.context import AnswerDependencies
 from core.answering.pipeline import answer
 from core.answering.rewriting.rewrites import REWRITES
 from core.errors import UsageError
-from core.grounding.extractive import extract_answer
+from core.language.languages import identify_languages
+from core.language.tokens import cut_into_pairs, lexical_tokens, simplify
 from core.llm.prompts import Prompts
+from core.quoting.extractive import extract_answer
 from core.settings import Settings
-from core.text.languages import identify_languages
-from core.text.tokens import cut_into_pairs, lexical_tokens, simplify
 from core.types import Passage, Question
 from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.ports import PassageRow, Store, Vectors

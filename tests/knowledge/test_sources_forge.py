@@ -14,8 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from bots.cli.check import check
 from core.errors import SourceError
+from core.language.tokens import query_tokens
 from core.settings import ParsingSettings, Settings, SourceSettings
-from core.text.tokens import query_tokens
 from knowledge.chunking import chunk
 from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.parsing.limits import FormatError

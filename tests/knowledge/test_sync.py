@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import EmbeddingError, StoreError, StoreLocked
+from core.language.tokens import query_tokens
 from core.runtime.locks import DAEMON_LOCK, REFRESH_LOCK, daemon_lock, refresh_lock
-from core.text.tokens import query_tokens
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, make_passage_id, refresh
 from knowledge.ports import PassageRow, Store
 from tests.knowledge.conftest import DictSource, WordEmbedder

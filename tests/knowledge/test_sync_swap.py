@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import StoreError
-from core.text.tokens import query_tokens
+from core.language.tokens import query_tokens
 from knowledge.ingestion.sync import BATCH_PASSAGES, SyncOptions, refresh
 from knowledge.ports import PassageRow, Store
 from knowledge.stores.sqlite.store import open_sqlite

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from core.text.tokens import distinct_words, lexical_tokens, query_tokens, query_words, simplify, weigh_words
+from core.language.tokens import distinct_words, lexical_tokens, query_tokens, query_words, simplify, weigh_words
 from tests.growth import measure
 
 

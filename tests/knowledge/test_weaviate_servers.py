@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from core.errors import StoreError
+from core.language.tokens import query_tokens
 from core.settings import Secret, WeaviateSettings
 from core.settings.yaml_file import read_yaml
-from core.text.tokens import query_tokens
 from knowledge.embedding.local import LOCAL_DIMENSION, LOCAL_NAME
 from knowledge.stores.weaviate import WeaviateStore, open_weaviate
 from tests.contracts.test_store import DIMENSION, put, random_rows, row, unit

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from core.text.keywords import content_words
+from core.language.keywords import content_words
 
 REWRITE_MARK = "You rewrite the last question"
 ARTICLES = frozenset(("a", "an", "the"))

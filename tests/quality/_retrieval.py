@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from core.language.tokens import query_tokens
 from core.settings import EmbeddingSettings
-from core.text.tokens import query_tokens
 from core.types import Passage
 from knowledge.embedding import open_embedder
 from knowledge.ports import Embedder, Store, Vectors

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.grounding.citation_check import find_unsupported
+from core.citations.check import find_unsupported
 from core.settings import Settings
 from core.types import Passage
 from knowledge.embedding.local import LocalEmbedder

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from core.text.follow_ups import depends_on_history, expand_with_history
-from core.text.keywords import content_words
-from core.text.tokens import stem
+from core.language.follow_ups import depends_on_history, expand_with_history
+from core.language.keywords import content_words
+from core.language.tokens import stem
 from core.types import Turn
 from tests.quality.figures import Figure
 

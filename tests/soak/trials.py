@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 
 from aiohttp import web
 
-from core.text.tokens import query_tokens
+from core.language.tokens import query_tokens
 from knowledge.embedding.local import LOCAL_DIMENSION, LOCAL_NAME
 from knowledge.stores.weaviate import open_weaviate
 from tests.deployment import ROOT

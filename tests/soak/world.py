@@ -24,7 +24,7 @@ from pathlib import Path
 import aiohttp
 import psutil
 
-from core.text.catalogue import ENGLISH
+from core.catalogue import ENGLISH
 from tests.benchmarks.load_model import QUESTION_PATTERN
 from tests.benchmarks.load_platforms import SECRETS, Chat, Discord, Http, Platform, Slack, Telegram, free_port
 from tests.core.scripted import Body, get_agent

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bots.evaluation.comparison.results import System
+from core.formatting import pluralize
 from core.settings import ModelSettings, Settings
-from core.text.formatting import pluralize
 
 # Calls of the light model for one answer, by what the strategies make at their usual length.
 _LIGHT_CALLS = {"none": 0, "simple": 0, "single": 1, "parallel": 3, "react": 4, "planning": 6, "router": 4}

@@ -18,9 +18,9 @@ from bots.evaluation.comparison.results import (
     usage_as_record,
 )
 from bots.evaluation.comparison.statistics import OVERALL, Agreement, Comparison, Pair
+from core.formatting import pluralize
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate
 from core.storage.usage import TokenUsage, add_up
-from core.text.formatting import pluralize
 
 FIGURES = (OVERALL, *CRITERIA)
 ALPHA = 1 - CONFIDENCE_LEVEL

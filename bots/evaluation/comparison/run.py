@@ -30,7 +30,7 @@ from core.answering.context import AnswerDependencies
 from core.answering.head_starts import HeadStarts
 from core.answering.service import AnswerService
 from core.errors import KimasError, UsageError
-from core.grounding.evidence import escape_delimiters
+from core.evidence.rendering import escape_delimiters
 from core.llm.prompts import Prompts
 from core.settings import Settings, Strategy
 from core.storage.usage import TokenUsage, total_usage

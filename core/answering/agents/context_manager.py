@@ -10,21 +10,21 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
 from core.answering.agents.conversation import format_numbered_turns, mentioned_people, relevant_turns
-from core.grounding.evidence import escape_delimiters
-from core.llm.prompts import Prompts
-from core.llm.reasoning import append_visible
-from core.llm.reply_parsing import extract_json, strip_reasoning
-from core.ports import ChatModel
-from core.runtime.budget import Budget
-from core.text.follow_ups import (
+from core.evidence.rendering import escape_delimiters
+from core.language.follow_ups import (
     MAX_CARRIED_TERMS,
     depends_on_history,
     distinctive_words,
     expand_with_history,
     get_author_turns,
 )
-from core.text.keywords import content_words
-from core.text.tokens import CJK_CHARACTER
+from core.language.keywords import content_words
+from core.language.tokens import CJK_CHARACTER
+from core.llm.prompts import Prompts
+from core.llm.reasoning import append_visible
+from core.llm.reply_parsing import extract_json, strip_reasoning
+from core.ports import ChatModel
+from core.runtime.budget import Budget
 from core.types import Question, Turn
 
 MAX_QUERY_CHARS = 600

@@ -10,11 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from core.catalogue import languages, messages_for
 from core.errors import UsageError
-from core.grounding.evidence import escape_delimiters
-from core.text.catalogue import languages, messages_for
-from core.text.follow_ups import depends_on_history, get_author_turns
-from core.text.languages import detect_language_of_any
+from core.evidence.rendering import escape_delimiters
+from core.language.follow_ups import depends_on_history, get_author_turns
+from core.language.languages import detect_language_of_any
 from core.types import Question, Turn
 
 MAX_NAME_CHARS, MAX_MESSAGE_CHARS, MAX_HISTORY_TURNS = 40, 600, 6

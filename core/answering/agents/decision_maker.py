@@ -18,11 +18,11 @@ from typing import Literal
 
 from core.answering.agents.conversation import format_question
 from core.answering.context import AnswerDependencies
-from core.grounding.evidence import render_to_budget
+from core.evidence.rendering import render_to_budget
+from core.language.keywords import content_words
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import CallBudget, DecisionRequest, decide
 from core.runtime.budget import Budget
-from core.text.keywords import content_words
 from core.types import Passage, Question, Turn
 
 ANSWER_WORDS = (

@@ -16,7 +16,9 @@ from dataclasses import dataclass, field, fields
 from core.answering.agents.conversation import format_numbered_turns, is_apology, label_speakers
 from core.answering.context import AnswerDependencies
 from core.errors import ServiceError
-from core.grounding.evidence import escape_delimiters
+from core.evidence.rendering import escape_delimiters
+from core.language.follow_ups import distinctive_words
+from core.language.tokens import estimate_tokens
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.reasoning import append_visible
 from core.llm.reply_parsing import strip_reasoning
@@ -25,8 +27,6 @@ from core.observability.logs import get_logger
 from core.ports import ChatModel
 from core.runtime.budget import Budget, DegradeReason
 from core.settings.answering import ContextSettings
-from core.text.follow_ups import distinctive_words
-from core.text.tokens import estimate_tokens
 from core.types import Question, Turn
 
 # The analysis after the indices is read until it pauses for this long: with fast models none of it is lost.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from core.answering.agents.conversation import format_question
 from core.answering.context import AnswerDependencies
-from core.grounding.evidence import render_to_budget
+from core.evidence.rendering import render_to_budget
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import CallBudget, DecisionRequest, decide
 from core.runtime.budget import Budget

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from core.answering.context import AnswerDependencies
-from core.grounding.citation_check import verify_citations
-from core.grounding.citations import ResolvedCitations, insert_markers, split_sentences
-from core.grounding.evidence import escape_delimiters, render_to_budget
-from core.grounding.support import find_support_by_overlap
+from core.citations.check import verify_citations
+from core.citations.markers import ResolvedCitations, insert_markers, split_sentences
+from core.citations.support import find_support_by_overlap
+from core.evidence.rendering import escape_delimiters, render_to_budget
+from core.language.nothing_found import says_nothing_was_found
 from core.ports import ChatModel
 from core.runtime.budget import Budget
-from core.text.nothing_found import says_nothing_was_found
 from core.types import Passage, Turn
 
 _SUPPORT_LINE = re.compile(r"^[^\w\n]*+(\d{1,3})\W{0,20}[:：]\s*(.*)$", re.MULTILINE)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from core.answering.agents.translation import to_comparable_query
 from core.answering.context import AnswerDependencies, AnswerInputs
-from core.grounding.citations import to_citation
-from core.grounding.extractive import MAX_PASSAGES, extract_answer, extract_similar
-from core.grounding.nearest import NearPage, find_nearest_pages
-from core.grounding.subject import Subject
+from core.catalogue import messages_for
+from core.citations.markers import to_citation
+from core.formatting import format_code, format_link, shorten
 from core.ports import Library
+from core.quoting.extractive import MAX_PASSAGES, extract_answer, extract_similar
+from core.quoting.nearest import NearPage, find_nearest_pages
+from core.quoting.subject import Subject
 from core.runtime.budget import Budget
-from core.text.catalogue import messages_for
-from core.text.formatting import format_code, format_link, shorten
 from core.types import Citation
 
 # Quoting is the fallback when the model took all the time: it gets at least this many seconds.

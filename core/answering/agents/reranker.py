@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from core.answering.context import AnswerDependencies, RetrievalResult
-from core.grounding.evidence import escape_delimiters, render_to_budget
-from core.grounding.fusion import apply_kind_weights, fuse
-from core.grounding.selection import apply_source_weights, keep_best_of_groups, lost_in_the_middle_order, select
+from core.evidence.ranking import apply_kind_weights, fuse
+from core.evidence.rendering import escape_delimiters, render_to_budget
+from core.evidence.selection import apply_source_weights, keep_best_of_groups, lost_in_the_middle_order, select
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget

@@ -11,16 +11,16 @@ from core.answering.agents.conversation import fence_turn
 from core.answering.agents.history_selection import ContextualQuestion, get_speaker_labels, to_asked_by_attribute
 from core.answering.agents.quoting import WrittenAnswer, quote_passages
 from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
+from core.catalogue import messages_for
+from core.citations.markers import resolve_markers, trim_partial_marker
 from core.errors import AnswerStopped, KimasError, ModelError
-from core.grounding.citations import resolve_markers, trim_partial_marker
-from core.grounding.evidence import escape_delimiters, render_passages
+from core.evidence.rendering import escape_delimiters, render_passages
+from core.language.tokens import estimate_tokens
 from core.llm.reasoning import append_visible
 from core.observability.logs import get_logger
 from core.ports import ChatModel, Sink
 from core.runtime.budget import Budget
 from core.runtime.tasks import ends_when
-from core.text.catalogue import messages_for
-from core.text.tokens import estimate_tokens
 from core.types import Passage, Question, Turn
 
 MAX_HISTORY_TOKENS = 1500

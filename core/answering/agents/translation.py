@@ -15,16 +15,16 @@ from dataclasses import dataclass
 
 from core.answering.context import MAX_QUERY_CHARS, AnswerDependencies
 from core.answering.rewriting.query_reply import QUERY_SCHEMA, is_refusal
-from core.grounding.evidence import escape_delimiters
-from core.grounding.fusion import NON_CODE_KINDS
+from core.evidence.ranking import NON_CODE_KINDS
+from core.evidence.rendering import escape_delimiters
+from core.language.glossary import translate_terms
+from core.language.keywords import content_words
+from core.language.languages import extract_names, identify_language, is_in_language, language_name
+from core.language.tokens import detect_language
 from core.llm.decision_schema import ParsedReply
 from core.llm.structured_output import DecisionRequest, decide
 from core.observability.logs import get_logger
 from core.runtime.budget import Budget
-from core.text.glossary import translate_terms
-from core.text.keywords import content_words
-from core.text.languages import extract_names, identify_language, is_in_language, language_name
-from core.text.tokens import detect_language
 from core.types import Passage, Turn
 
 STAGE = "translate"

@@ -12,16 +12,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from core.answering.context import AnswerDependencies
+from core.catalogue import messages_for
 from core.errors import ServiceError
-from core.grounding.evidence import escape_delimiters
+from core.evidence.rendering import escape_delimiters
+from core.formatting import format_duration, with_image_description
 from core.llm.images import validate_image
 from core.llm.reply_parsing import strip_reasoning
 from core.observability.logs import get_logger
 from core.ports import ChatModel
 from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
-from core.text.catalogue import messages_for
-from core.text.formatting import format_duration, with_image_description
 from core.types import Image, ImageLoader, Question, Turn
 
 MAX_DESCRIPTION_CHARS = 2000

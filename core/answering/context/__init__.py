@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from core.answering.head_starts import HeadStarts
 from core.answering.image_quota import ImageQuota
 from core.answering.introduction import describe_agents
+from core.catalogue import messages_for
 from core.llm.prompts import Prompts
 from core.observability.logs import get_logger
 from core.ports import ChatModel, Library, Reranker
@@ -18,7 +19,6 @@ from core.runtime.budget import Budget, DegradeReason
 from core.runtime.tasks import CpuTurnstile
 from core.settings import AgentSettings, Settings, Strategy
 from core.settings.answering import ContextSettings
-from core.text.catalogue import messages_for
 from core.types import Passage, Question
 from core.types.replies import (
     MAX_EXCERPT_CHARS,

@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from core.answering.context import MAX_QUERY_CHARS, Query, RewriteContext
 from core.answering.rewriting.query_reply import is_refusal
-from core.grounding.evidence import escape_delimiters
+from core.evidence.rendering import escape_delimiters
+from core.language.keywords import content_words, extract_noun_phrases, strip_fillers
+from core.language.tokens import CJK_CHARACTERS, detect_language
 from core.llm.decision_schema import DecisionSchema, ParsedReply
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.tasks import task_group
-from core.text.keywords import content_words, extract_noun_phrases, strip_fillers
-from core.text.tokens import CJK_CHARACTERS, detect_language
 from core.types import Turn
 
 T = TypeVar("T")

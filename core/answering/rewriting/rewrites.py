@@ -26,12 +26,12 @@ from core.answering.rewriting.base import (
     shares_terms,
 )
 from core.answering.rewriting.query_reply import QUERY_SCHEMA
-from core.grounding.evidence import escape_delimiters
+from core.evidence.rendering import escape_delimiters
+from core.language.keywords import content_words, extract_noun_phrases, strip_fillers
+from core.language.languages import extract_names, is_in_language
+from core.language.questions import strip_question_words
+from core.language.tokens import CJK_CHARACTERS, detect_language
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
-from core.text.keywords import content_words, extract_noun_phrases, strip_fillers
-from core.text.languages import extract_names, is_in_language
-from core.text.question_detection import strip_question_words
-from core.text.tokens import CJK_CHARACTERS, detect_language
 from core.types import Passage
 
 

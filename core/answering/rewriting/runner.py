@@ -17,10 +17,10 @@ from itertools import chain, zip_longest
 
 from core.answering.context import MAX_PASSAGE_CHARS, MAX_QUERY_CHARS, Query, Rewrite, RewriteContext
 from core.errors import UsageError
-from core.grounding.fusion import merge_scores
+from core.evidence.ranking import merge_scores
+from core.language.keywords import content_words
 from core.runtime.tasks import task_group
 from core.settings.answering import REWRITES_GROUP
-from core.text.keywords import content_words
 from core.types import Passage
 
 MAX_QUERIES = 4

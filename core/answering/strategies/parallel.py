@@ -14,11 +14,11 @@ from core.answering.agents.context_manager import rule_based_query
 from core.answering.agents.conversation import format_question
 from core.answering.agents.search import collect_results, get_agent_names, interleave, ranked_search
 from core.answering.context import AnswerDependencies, RetrievalResult
+from core.language.keywords import content_words
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget
 from core.runtime.tasks import capture_error, task_group
-from core.text.keywords import content_words
 from core.types import Question, Turn
 
 # A capital at the start of a sentence makes no name.

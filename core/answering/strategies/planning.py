@@ -18,11 +18,11 @@ from core.answering.agents.information_filter import filter_passages
 from core.answering.agents.search import SearchResult, collect_results, get_agent_names, interleave, ranked_search
 from core.answering.context import AnswerDependencies, RetrievalResult
 from core.errors import KimasError
+from core.language.keywords import content_words
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import CallBudget, DecisionRequest, decide
 from core.runtime.budget import Budget
 from core.runtime.tasks import capture_error, task_group
-from core.text.keywords import content_words
 from core.types import Passage, Question, Turn
 from core.types.replies import SearchRound
 

@@ -16,7 +16,7 @@ from core.answering.agents.decision_maker import DECISION_SCHEMA, Decision, pars
 from core.answering.agents.search import SearchResult, collect_results, get_agent_names, interleave, ranked_search
 from core.answering.context import AnswerDependencies, RetrievalResult
 from core.errors import KimasError
-from core.grounding.evidence import render_to_budget
+from core.evidence.rendering import render_to_budget
 from core.llm.decision_schema import ParsedReply
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget

@@ -18,9 +18,9 @@ from core.answering.agents.search import SearchResult, collect_results, search, 
 from core.answering.agents.translation import get_foreign_agents
 from core.answering.context import AnswerDependencies, RetrievalResult
 from core.errors import KimasError
+from core.language.keywords import content_words
 from core.runtime.budget import Budget
 from core.runtime.tasks import capture_error, task_group
-from core.text.keywords import content_words
 from core.types import Question
 
 OnPartialResult = Callable[[RetrievalResult], None]

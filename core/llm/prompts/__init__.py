@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
+from core.catalogue import messages_for
 from core.errors import ConfigurationError
-from core.text.catalogue import messages_for
 
 PROMPTS_DIR = Path(__file__).parent
 _LANGUAGE_SUFFIX = re.compile(r"-[a-z]{2}\Z")

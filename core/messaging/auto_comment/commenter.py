@@ -13,6 +13,8 @@ from datetime import UTC, datetime, time
 from typing import Protocol
 
 from core.errors import CommentSuppressed, KimasError, MessageDeleted, PlatformUnavailable, UsageError
+from core.formatting import format_link
+from core.language.courtesies import find_courtesy
 from core.messaging.policy.permissions import Permissions
 from core.messaging.redelivery import Undelivered
 from core.observability.logs import get_logger
@@ -21,8 +23,6 @@ from core.settings import AutoCommentSettings, Settings
 from core.storage.auto_comments import AutoCommentRepository
 from core.storage.messages import Journal
 from core.storage.overrides import get_chat_name
-from core.text.courtesies import find_courtesy
-from core.text.formatting import format_link
 from core.types import Message, Question, Reply, ReplyOptions, Skip, SkipReason, skip
 
 IN_DOUBT_REASON = "the comment was being posted at the deadline; whether it is there is not known"

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from core.catalogue import ENGLISH, Messages
 from core.errors import UsageError
+from core.formatting import format_code, format_cost, format_until
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.permissions import PermissionDenied
 from core.storage.lessons import ReviewState, TaughtAnswer, TaughtAnswerRepository
@@ -18,8 +20,6 @@ from core.storage.message_lookup import MessageLookup, MessageOutcome
 from core.storage.overrides import new_entry
 from core.storage.tables import may_be_shown
 from core.storage.usage import total_usage
-from core.text.catalogue import ENGLISH, Messages
-from core.text.formatting import format_code, format_cost, format_until
 
 # The values of a reason to be silent that are phrases in English.
 _PHRASE_VALUES = frozenset(("attachment", "explanation"))

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+from core.catalogue import ENGLISH, Messages
 from core.errors import UsageError
+from core.formatting import INDEFINITELY, format_code, format_until
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.gate.calibration import CalibrationResult, GateCase, calibrate
 from core.messaging.gate.classification_metrics import Estimate, Scores
@@ -18,8 +20,6 @@ from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.feedback import FeedbackRepository
 from core.storage.overrides import RuntimeOverrides, get_chat_name, override_key
-from core.text.catalogue import ENGLISH, Messages
-from core.text.formatting import INDEFINITELY, format_code, format_until
 from core.types import ConversationKey, Message
 
 _USER = re.compile(r"<@!?([A-Za-z0-9]{1,64})(?:\|[^>]*)?>|([A-Za-z0-9]{1,64})")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from core.catalogue import ENGLISH, Messages
 from core.errors import UsageError
 from core.messaging.policy.command_table import Command, UserRole
 from core.messaging.policy.permissions import Permissions
@@ -14,7 +15,6 @@ from core.ports import Adapter, Library, SourceRefresher
 from core.settings import Settings
 from core.storage.messages import Journal
 from core.storage.overrides import Audit, LiveSettings, RuntimeOverrides, get_chat_name
-from core.text.catalogue import ENGLISH, Messages
 from core.types import Message, SourceState
 
 # How many days a command reports, unless it says so.

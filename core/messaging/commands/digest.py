@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, time
 
+from core.formatting import format_code, format_cost, today
+from core.language.topics import group_by_topic
 from core.messaging.commands.context import DEFAULT_DAYS, CommandContext, CommandRequest
 from core.storage.reports import QuestionFilter, ReportRepository
 from core.storage.usage import StatisticsRepository, first_day
-from core.text.formatting import format_code, format_cost, today
-from core.text.topics import group_by_topic
 from core.types import DOWN, UP
 
 MAX_QUESTIONS, MAX_TOPICS, MAX_CHARS = 300, 8, 160

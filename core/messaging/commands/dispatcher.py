@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
+from core.catalogue import ENGLISH, Messages, messages_for
 from core.messaging.commands import answer_commands, chat_commands, form, source_commands, status_commands
 from core.messaging.commands.context import CommandContext, CommandHandler, CommandRequest
 from core.messaging.commands.digest import show_digest
@@ -25,7 +26,6 @@ from core.ports import Adapter
 from core.settings.loader import get_secret_values
 from core.storage.message_lookup import MessageLookup
 from core.storage.overrides import new_entry
-from core.text.catalogue import ENGLISH, Messages, messages_for
 from core.types import Message
 
 ContextHandler = Callable[[CommandContext, CommandRequest], Awaitable[str]]

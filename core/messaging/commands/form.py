@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.catalogue import ENGLISH, Messages
 from core.errors import PlatformError, UsageError
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.command_table import CONFIGURED_VALUE
 from core.observability.logs import get_logger
-from core.text.catalogue import ENGLISH, Messages
 from core.types.forms import VALUE_PLACEHOLDER, FormField, SettingsForm
 
 # Free values that a menu offers. All others are given by the command.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from core.catalogue import Messages
 from core.errors import ConfigurationError, UsageError
+from core.formatting import NO_LIMIT, format_code, format_duration, today
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.command_table import CONFIGURED_VALUE
 from core.observability.logs import get_logger
@@ -13,8 +15,6 @@ from core.settings.limits import AUTO, DAILY_LIMITS
 from core.storage.answer_cache import delete_replies
 from core.storage.overrides import GLOBAL_SCOPE, new_entry, override_key
 from core.storage.usage import UsageRepository, UsageTotals
-from core.text.catalogue import Messages
-from core.text.formatting import NO_LIMIT, format_code, format_duration, today
 from core.types import Question
 
 MAX_SHOWN_ERRORS = 10

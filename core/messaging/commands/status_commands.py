@@ -6,12 +6,12 @@ import time
 from importlib.metadata import PackageNotFoundError, version
 
 from core.answering.introduction import describe_agents, suggest_questions
+from core.catalogue import Messages
+from core.formatting import format_age, format_code, format_cost, format_duration, format_until, today
 from core.messaging.commands.context import DEFAULT_DAYS, CommandContext, CommandRequest
 from core.messaging.policy.command_table import help_text
 from core.storage.overrides import GLOBAL_SCOPE, AuditEntry, override_key
 from core.storage.usage import DailyStatistics, StatisticsRepository, first_day
-from core.text.catalogue import Messages
-from core.text.formatting import format_age, format_code, format_cost, format_duration, format_until, today
 from core.types import SourceState
 
 DEFAULT_ENTRIES = 10

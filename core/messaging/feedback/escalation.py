@@ -9,9 +9,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from core.catalogue import ENGLISH
+from core.formatting import format_code
 from core.settings import HandoffSettings
-from core.text.catalogue import ENGLISH
-from core.text.formatting import format_code
 from core.types import ESCALATION_COMMAND, Message
 
 MAX_QUESTION_CHARS = 1000

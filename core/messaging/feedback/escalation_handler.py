@@ -6,7 +6,9 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from core.catalogue import Messages, messages_for
 from core.errors import UsageError
+from core.language.questions import QUESTION_THRESHOLD, question_score
 from core.messaging.feedback.escalation import (
     escalation_message,
     format_name,
@@ -22,8 +24,6 @@ from core.settings import Settings
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
-from core.text.catalogue import Messages, messages_for
-from core.text.question_detection import QUESTION_THRESHOLD, question_score
 from core.types import Message, Reply
 from core.types.replies import Shortfall
 

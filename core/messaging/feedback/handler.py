@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from core.answering.retry import to_retry_question
+from core.catalogue import Messages, messages_for
 from core.errors import PlatformError
+from core.language.tokens import detect_language
 from core.messaging.feedback.rating_buttons import (
     CHOICES,
     REASONS,
@@ -24,8 +26,6 @@ from core.settings import Settings
 from core.storage.feedback import FeedbackRepository, JournaledAnswer, Rating
 from core.storage.messages import Journal
 from core.storage.tables import may_be_shown
-from core.text.catalogue import Messages, messages_for
-from core.text.tokens import detect_language
 from core.types import DOWN, RETRY, STOP, UP, Button, Message, Question, Reply, Skip, SkipReason, Turn, skip
 
 # Platforms wait about three seconds for an acknowledgement; presses in one chat wait for each other.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from core.text.catalogue import messages_for
-from core.text.tokens import detect_language
+from core.catalogue import messages_for
+from core.language.tokens import detect_language
 from core.types import DOWN, RATING_COMMAND, RETRY, STOP, UP, Button, Message, Reply, ReplyOptions
 
 THREAD = "thumbs"

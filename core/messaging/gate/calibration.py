@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.errors import UsageError
+from core.language.questions import mentions_person, unanswerable_reason
 from core.messaging.gate.classification_metrics import Counts, Scores, compute_scores
 from core.messaging.gate.features import GateFeatures, extract_features
 from core.messaging.gate.model import SHIPPED, GateModel, load_model
 from core.messaging.gate.relevance import measure_relevance
 from core.ports import Library
 from core.settings import Settings
-from core.text.question_detection import mentions_person, unanswerable_reason
 
 FOLDS = 5
 # Of each kind. With fewer a fold has one or two, and one odd message moves the threshold.

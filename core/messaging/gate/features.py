@@ -15,15 +15,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from core.ports import WordMatch
-from core.text.question_detection import (
+from core.language.questions import (
     is_error_report,
     is_resolution,
     is_small_talk,
     mentions_person,
     question_score,
 )
-from core.text.tokens import CJK_CHARACTER, lexical_tokens, query_words, simplify, weigh_words
+from core.language.tokens import CJK_CHARACTER, lexical_tokens, query_words, simplify, weigh_words
+from core.ports import WordMatch
 
 # The passages whose mean score says most about how much the knowledge has to say. A small collection has one passage
 # about most matters: so many passages are there for each one that counts.

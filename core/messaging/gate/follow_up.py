@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from core.messaging.gate.human_activity import dialogue_reason, other_addressee_reason
-from core.settings import Settings
-from core.storage.chat_history import BotAnswer, ChatHistory, HistoryMessage
-from core.text.question_detection import (
+from core.language.questions import (
     QUESTION_THRESHOLD,
     continues_question,
     is_resolution,
     question_score,
     unanswerable_reason,
 )
+from core.messaging.gate.human_activity import dialogue_reason, other_addressee_reason
+from core.settings import Settings
+from core.storage.chat_history import BotAnswer, ChatHistory, HistoryMessage
 from core.types import Message, SkipReason
 
 _ACCEPTANCE = re.compile(

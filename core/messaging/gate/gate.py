@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from core.errors import KimasError
+from core.language.question_matching import canonical_form, normalize
+from core.language.questions import question_score, unanswerable_reason
 from core.messaging.gate.follow_up import is_follow_up, other_bot_reason
 from core.messaging.gate.human_activity import answered_meanwhile_reason, dialogue_reason, other_addressee_reason
 from core.messaging.gate.relevance import GateAssessment, assess
@@ -31,8 +33,6 @@ from core.ports import Library
 from core.settings import GateSettings
 from core.storage.chat_history import ChatHistory, EarlierAnswer, HistoryMessage
 from core.storage.overrides import LiveSettings, get_chat_name
-from core.text.question_detection import question_score, unanswerable_reason
-from core.text.question_matching import canonical_form, normalize
 from core.types import Message, Skip, SkipReason, skip
 
 LOOP_WINDOW_S = 600.0

@@ -6,15 +6,15 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from core.ports import Adapter
-from core.storage.chat_history import ChatHistory, HistoryMessage, get_thread
-from core.text.question_detection import (
+from core.language.questions import (
     QUESTION_THRESHOLD,
     is_resolution,
     mentions_person,
     question_score,
     unanswerable_reason,
 )
+from core.ports import Adapter
+from core.storage.chat_history import ChatHistory, HistoryMessage, get_thread
 from core.types import Message, SkipReason
 
 # After a human's reply, its addressee counts as being in a conversation with that human for this time.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 
+from core.language.glossary import translate_terms
+from core.language.tokens import detect_language, lexical_tokens, query_tokens
 from core.messaging.gate.features import BEST_PASSAGES, extract_features
 from core.messaging.gate.model import SHIPPED, load_model
 from core.ports import Library, WordMatch
 from core.settings import LiveSource, Settings
-from core.text.glossary import translate_terms
-from core.text.tokens import detect_language, lexical_tokens, query_tokens
 from core.types import Passage
 
 # The weight of a word that no passage contains where there are no passages: as among a thousand.

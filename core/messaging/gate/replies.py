@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import get_args
 
+from core.catalogue import messages_for
+from core.formatting import format_duration, shorten
+from core.language.tokens import detect_language
 from core.llm.images import MAX_BYTES
 from core.ports import Adapter
 from core.storage.chat_history import ChatHistory, EarlierAnswer
-from core.text.catalogue import messages_for
-from core.text.formatting import format_duration, shorten
-from core.text.tokens import detect_language
 from core.types import AttachmentKind, Message, Question, Skip, SkipReason, skip
 
 MAX_EXCERPT_CHARS = 240

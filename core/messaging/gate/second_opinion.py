@@ -18,7 +18,8 @@ from core.answering.agents.conversation import MAX_HISTORY_TURNS, format_numbere
 from core.answering.context import AnswerDependencies
 from core.answering.quota import QuotaLimiter, record_usage
 from core.errors import QuotaExceeded, StoreError
-from core.grounding.evidence import escape_delimiters, render_to_budget
+from core.evidence.rendering import escape_delimiters, render_to_budget
+from core.language.tokens import detect_language
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import CallBudget, DecisionRequest, decide
 from core.observability.logs import get_logger
@@ -26,7 +27,6 @@ from core.runtime.budget import Budget
 from core.settings import Settings
 from core.storage.chat_history import HistoryMessage, get_thread
 from core.storage.usage import UsageRepository, group_by_agent
-from core.text.tokens import detect_language
 from core.types import Message, Passage, Question, Turn
 
 if TYPE_CHECKING:

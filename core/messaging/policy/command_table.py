@@ -1,6 +1,6 @@
 """Slash commands: one table that every platform renders in its own way.
 
-An entry here, its texts in `core.text.catalogue` and a handler of the same name in `core.messaging.commands` make a
+An entry here, its texts in `core.catalogue` and a handler of the same name in `core.messaging.commands` make a
 command.
 """
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from core.answering.introduction import describe_agents
+from core.catalogue import ENGLISH, Messages
 from core.errors import UsageError
+from core.formatting import NO_LIMIT
+from core.language.questions import ends_with_question_mark
 from core.settings import Settings
 from core.settings.limits import DAILY_LIMITS
-from core.text.catalogue import ENGLISH, Messages
-from core.text.formatting import NO_LIMIT
-from core.text.question_detection import ends_with_question_mark
 
 ArgumentKind = Literal["text", "choice", "source", "integer", "number"]
 

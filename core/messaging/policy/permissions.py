@@ -6,13 +6,13 @@ The role is checked at every command: what a menu shows or hides permits nothing
 from __future__ import annotations
 
 from core.errors import PlatformError, UsageError
+from core.formatting import format_until
 from core.messaging.policy.command_table import UserRole, has_role
 from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.settings.audience import Audiences
 from core.settings.messaging import GateMode
 from core.storage.overrides import LiveSettings, get_chat_name
-from core.text.formatting import format_until
 from core.types import Message, Skip, SkipReason, skip
 
 

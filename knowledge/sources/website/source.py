@@ -16,8 +16,8 @@ from urllib.parse import urljoin, urlsplit
 from urllib.robotparser import RobotFileParser
 
 from core.errors import SourceError
+from core.formatting import strip_source_prefix
 from core.settings import WebsiteSource
-from core.text.formatting import strip_source_prefix
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from core.errors import StoreError
+from core.install_hints import format_install_hint
 from core.observability.logs import get_logger
 from core.settings import WeaviateSettings
-from core.text.install_hints import format_install_hint
 from knowledge.ports import Vectors
 from knowledge.stores.weaviate.errors import map_errors
 from knowledge.stores.weaviate.schema import (

@@ -1,0 +1,1 @@
+"""From passages to the evidence in a prompt: ranking, selection, rendering."""

@@ -1,0 +1,229 @@
+"""The selection of passages for the summarizer: weighted by source, without duplicates, neighbours merged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice, takewhile
+
+from core.evidence.rendering import MIN_PASSAGE_TOKENS, Layout, render_header
+from core.language.facts import count_negations, extract_numbers
+from core.language.tokens import CJK_CHARACTERS, estimate_tokens
+from core.types import Passage
+
+_SHINGLE_SIZE = 3
+# An answer in a conversation selects twice among nearly the same passages, and the next answer often among them again.
+_MAX_KEPT_TEXTS = 128
+_MAX_BLANK_LINES = 2
+TITLE_SEPARATOR = " > "
+MAX_JOINED_NAMES_CHARS = 60
+# The signs that change the meaning of a word: -1, C++, C#, and comparison operators.
+_SIGNS = r"-(?<!\w-)\d+|[<>!=]=|[<>](?<= [<>])(?= )"
+_WORD = re.compile(rf"[{CJK_CHARACTERS}]|[^\W_{CJK_CHARACTERS}]+(?:\+\+|#)?|{_SIGNS}")
+_ASCII_WORD = re.compile(rf"[a-z0-9]+(?:\+\+|#)?|{_SIGNS}")
+_LINES_IN_LINK = re.compile(r"(?<!\d)(\d{1,9})(\D{1,8})(\d{1,9})\Z")
+
+
+def apply_source_weights(
+    passages: Sequence[Passage], weights: Mapping[str, float], *, is_ranked: bool = False
+) -> Sequence[Passage]:
+    """Return ranked passages with their scores multiplied by their sources' weights (1 at most), best first.
+
+    When `is_ranked`, the passages of several searches alternate and their scores do not compare: the weight then
+    applies to the rank of a passage.
+    """
+    if not weights:
+        return passages
+
+    def sort_key(ranked_passage: tuple[int, Passage]) -> float:
+        rank, passage = ranked_passage
+        weight = weights.get(passage.source, 1.0)
+        return (rank + 1) / weight if is_ranked else -passage.score * weight
+
+    return [
+        replace(passage, score=min(1.0, passage.score * weights.get(passage.source, 1.0)))
+        for _, passage in sorted(enumerate(passages), key=sort_key)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _ShingledPassage:
+    """A passage with its shingles: every three words in a row, by which near duplicates are recognised."""
+
+    passage: Passage
+    shingles: frozenset[tuple[str, ...]]
+
+    @classmethod
+    def from_passage(cls, passage: Passage) -> _ShingledPassage:
+        return cls(passage, _make_shingles(passage.text))
+
+    def covers(self, other: _ShingledPassage, threshold: float) -> bool:
+        """Say whether this passage contains what the other says. Other numbers or negations make it different."""
+        if threshold == 1:
+            return self.passage.text.lower().split() == other.passage.text.lower().split()
+        shared_count = len(self.shingles & other.shingles)
+        if shared_count < threshold * len(other.shingles):
+            return False
+        own_text, other_text = self.passage.text, other.passage.text
+        return shared_count == len(other.shingles) or (
+            extract_numbers(other_text) <= extract_numbers(own_text)
+            and count_negations(other_text) == count_negations(own_text)
+        )
+
+
+@lru_cache(maxsize=_MAX_KEPT_TEXTS)
+def _make_shingles(text: str) -> frozenset[tuple[str, ...]]:
+    lower_text = text.lower()
+    words = (_ASCII_WORD if lower_text.isascii() else _WORD).findall(lower_text) or [lower_text.strip()]
+    word_shingles = zip(words, words[1:], words[2:], strict=False) if len(words) >= _SHINGLE_SIZE else (tuple(words),)
+    return frozenset(word_shingles)
+
+
+def select(
+    passages: Sequence[Passage],
+    *,
+    limit: int | None = None,
+    max_tokens: int,
+    duplicate_threshold: float = 0.85,
+    layout: Layout = "structured",
+) -> list[Passage]:
+    """Return the best passages, in order: at most `max_tokens` with headers, and at most `limit`, if given.
+
+    A passage is left out when a better one contains the share `duplicate_threshold` of its shingles. It is merged with
+    a better one when their lines touch or overlap; both then count as one. The first passage is always taken, however
+    long it is: rendering shortens it.
+    """
+    selected_passages: list[_ShingledPassage] = []
+    remaining_tokens = max_tokens
+    for passage in passages:
+        candidate = _ShingledPassage.from_passage(passage)
+        if any(selected_passage.covers(candidate, duplicate_threshold) for selected_passage in selected_passages):
+            continue
+        token_count = estimate_tokens(passage.text) + estimate_tokens(
+            render_header(passage, len(selected_passages), layout)
+        )
+        if selected_passages and token_count > remaining_tokens:
+            continue
+        merged_selection = _merge_with_neighbours(selected_passages, passage)
+        if merged_selection is None and len(selected_passages) == limit:
+            continue
+        selected_passages = merged_selection if merged_selection is not None else [*selected_passages, candidate]
+        remaining_tokens -= token_count
+        if remaining_tokens < MIN_PASSAGE_TOKENS:
+            break
+    return [selected_passage.passage for selected_passage in selected_passages]
+
+
+def keep_best_of_groups(
+    passages: Sequence[Passage], groups: Iterable[Collection[str]], *, count: int = 2, top: int = 8
+) -> list[Passage]:
+    """Return ranked passages with the best `count` of each group of sources among the first `top`.
+
+    They take the places of the weakest of these; otherwise the order stays.
+    """
+    promoted_ranks: set[int] = set()
+    for sources in groups:
+        ranks = (rank for rank, passage in enumerate(passages) if passage.source in sources)
+        promoted_ranks.update(islice(ranks, count))
+    other_ranks = [rank for rank in range(len(passages)) if rank not in promoted_ranks]
+    top_ranks = promoted_ranks.union(other_ranks[: max(0, top - len(promoted_ranks))])
+    return [passages[rank] for rank in sorted(range(len(passages)), key=lambda rank: (rank not in top_ranks, rank))]
+
+
+def lost_in_the_middle_order(passages: Sequence[Passage]) -> list[Passage]:
+    """Return ranked passages with the best first, the second best last, and the weakest in the middle.
+
+    Models use the ends of a long context better than its middle.
+    """
+    return [*passages[::2], *reversed(passages[1::2])]
+
+
+def merge_adjacent(better: Passage, other: Passage) -> Passage | None:
+    """Return two passages as one if their lines touch or overlap, else None.
+
+    The result has the id and scores of the better one, a title that covers both, the lines of both, each once, and a
+    link to them. Texts that do not show which lines they share (a digest, a long line cut in pieces) are not merged.
+    """
+    if (better.source, better.path) != (other.source, other.path) or not better.start_line or not other.start_line:
+        return None
+    first, second = sorted((better, other), key=lambda passage: (passage.start_line, passage.end_line))
+    text = _merge_texts(first, second)
+    if text is None:
+        return None
+    start, end = first.start_line, max(first.end_line, second.end_line)
+    title = join_titles(first.title, second.title) or better.title
+    return replace(better, title=title, text=text, start_line=start, end_line=end, url=_build_link(better, start, end))
+
+
+def join_titles(first: str, second: str) -> str:
+    """Return the title of two neighbours as one: the headings that they share, and where they part both names.
+
+    >>> join_titles("Guide > Install > Linux", "Guide > Install > Windows")
+    'Guide > Install > Linux / Windows'
+    """
+    paths = first.split(TITLE_SEPARATOR), second.split(TITLE_SEPARATOR)
+    shared_pairs = takewhile(lambda names: names[0] == names[1], zip(*paths, strict=False))
+    shared_names = [name for name, _ in shared_pairs]
+    names = dict.fromkeys(path[len(shared_names)] for path in paths if len(path) > len(shared_names))
+    joined_names = " / ".join(names)
+    # Where one is the chapter of the other, the chapter covers both.
+    if len(names) < len(paths) or len(joined_names) > MAX_JOINED_NAMES_CHARS:
+        return TITLE_SEPARATOR.join(shared_names)
+    return TITLE_SEPARATOR.join([*shared_names, joined_names])
+
+
+def _merge_with_neighbours(
+    selected_passages: Sequence[_ShingledPassage], passage: Passage
+) -> list[_ShingledPassage] | None:
+    """Return the selection with the passage merged into its neighbours, or None when it has no neighbours."""
+    remaining_passages = list(selected_passages)
+    position = len(remaining_passages)
+    merged_passage = passage
+    has_merged = True
+    while has_merged:
+        has_merged = False
+        for index, neighbour in enumerate(remaining_passages):
+            if neighbour.passage.path != merged_passage.path:
+                continue
+            # The better of two is the one that was selected earlier.
+            better, other = (
+                (neighbour.passage, merged_passage) if index < position else (merged_passage, neighbour.passage)
+            )
+            if joined_passage := merge_adjacent(better, other):
+                merged_passage, position, has_merged = joined_passage, min(index, position), True
+                del remaining_passages[index]
+                break
+    if merged_passage is passage:
+        return None
+    return [
+        *remaining_passages[:position],
+        _ShingledPassage.from_passage(merged_passage),
+        *remaining_passages[position:],
+    ]
+
+
+def _merge_texts(first: Passage, second: Passage) -> str | None:
+    blank_lines = second.start_line - first.end_line - 1
+    if blank_lines >= 0:
+        return first.text + "\n" * (blank_lines + 1) + second.text if blank_lines <= _MAX_BLANK_LINES else None
+    first_lines, second_lines = first.text.split("\n"), second.text.split("\n")
+    if (
+        len(first_lines) != first.end_line - first.start_line + 1
+        or len(second_lines) != second.end_line - second.start_line + 1
+    ):
+        return None
+    overlapping_lines = first_lines[second.start_line - first.start_line :]
+    count = min(len(overlapping_lines), len(second_lines))
+    if [line.rstrip() for line in overlapping_lines[:count]] != [line.rstrip() for line in second_lines[:count]]:
+        return None
+    return "\n".join([*first_lines, *second_lines[count:]])
+
+
+def _build_link(passage: Passage, start: int, end: int) -> str:
+    """Return a passage's link with another range of lines; unchanged if it does not end in the passage's own range."""
+    line_range = _LINES_IN_LINK.search(passage.url)
+    if not line_range or (int(line_range[1]), int(line_range[3])) != (passage.start_line, passage.end_line):
+        return passage.url
+    return f"{passage.url[: line_range.start()]}{start}{line_range[2]}{end}"

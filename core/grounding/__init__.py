@@ -1,1 +1,0 @@
-"""From passages to evidence, and from an answer back to its citations."""

@@ -1,0 +1,95 @@
+"""Query rewriting without a language model: the fallback of every model rewrite (as in AgentKit)."""
+
+from __future__ import annotations
+
+import re
+
+from core.language.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs, split_simplified
+
+_LETTER = rf"(?:(?![{CJK_CHARACTERS}])\w)"
+_WORD = re.compile(
+    rf"[{CJK_CHARACTERS}]{{2,}}|(?!\d){_LETTER}(?:(?:{_LETTER}|[.\-])*{_LETTER})?|\d(?:[\d.a-zA-Z_]*[\da-zA-Z_])?"
+)
+# The same for lower-case text without other characters, in a third of the time.
+_ASCII_WORD = re.compile(r"[a-z_](?:[\w.\-]*\w)?|\d(?:[\d.a-z_]*[\da-z_])?", re.ASCII)
+# Polite phrases around a question, and words without content.
+_FILLERS = re.compile(
+    r"\b(?:(?:hi|hello|hey|dear)(?: (?:there|all|everyone|everybody|folks|team|guys))*\b[,!.]*"
+    r"|(?:many )?thanks?(?: you)?(?: so much| very much| a lot| in advance)*\b[,!.]*|thx|please|pls|kindly"
+    r"|(?:can|could|would|will) (?:you|someone|anyone|somebody|anybody)(?: (?:please|kindly))?"
+    r"(?: (?:tell|explain to|show|help|give|let) (?:me|us)(?: know)?)?"
+    r"|(?:does|do) (?:anyone|anybody|someone|you) know(?: if| whether)?"
+    r"|(?:i am|i'm|i was) (?:just )?(?:wondering|asking)(?: if| whether)?|(?:i have )?(?:a )?quick question:?"
+    r"|i(?: would|'d)? (?:like|want|need) to (?:know|ask|understand|learn)(?: about)?"
+    r"|just|basically|actually|simply|really|maybe|perhaps|somehow|kind of|sort of|by the way|btw|imho|you know)\b[,:]?"
+    r"|(?:请问一下|请问|请教(?:一下|下)?|求助|求教|你好|您好|谢谢|多谢|麻烦(?:你|您)?|帮我(?:看看|查一下)?"
+    r"|(?:各位)?大佬们?|我想(?:知道|了解|问)(?:一下)?|能不能告诉我|可以告诉我|一下)"
+    r"[，,。！!：:]?",
+    re.IGNORECASE,
+)
+_POSSESSIVE = re.compile(r"(?<=\w)['’]s\b", re.IGNORECASE)
+# Chinese has no spaces: the particles between two noun phrases.
+_CHINESE_PARTICLE = re.compile(
+    r"的|了|吗|呢|吧|啊|是|在|和|与|及|或|把|被|对|从|到|中|里|如何|怎么样?|怎样|什么|为什么|哪些?|多少|有没有|是否|可以|能够?|应该|需要"
+)
+_STOPWORDS = frozenset(
+    """
+    a about above after again all also am an and any are as at be because been before being below between both
+    but by can could did do does doing done down during each explain few for from further get give had has have
+    having he help her here hers him his how i if in into is it its just know let like make many may me mean
+    might more most much must my need no nor not now of off on once one only or other our out over own please
+    same say see she should show so some such tell than that the their them then there these they this those
+    through to too under until up use used using very want was we were what when where which while who whom why
+    will with would you your yours
+    """.split()  # noqa: SIM905 (one word a line would hide the code)
+)
+
+
+def content_words(text: str) -> list[str]:
+    """Return the content words, lower-case, in order; runs of Chinese, kana and Hangul as pairs.
+
+    >>> content_words("How do I configure the rate limit?")
+    ['configure', 'rate', 'limit']
+    """
+    if text.isascii():
+        return [word for word in _ASCII_WORD.findall(text.lower()) if word not in _STOPWORDS]
+    words: list[str] = []
+    for word in _WORD.findall(text.lower()):
+        if CJK_CHARACTER.match(word):
+            words += cut_into_pairs(word)
+        elif word not in _STOPWORDS:
+            words.append(word)
+    return words
+
+
+def strip_fillers(text: str) -> str:
+    """Return a text without greetings, thanks and polite phrases; unchanged if nothing else would be left."""
+    content = " ".join(" ".join(split_simplified(_FILLERS, text)).split()).lstrip(",.!;:，。！；： ")
+    return content if content_words(content) else text
+
+
+def extract_noun_phrases(text: str) -> list[str]:
+    """Return the approximate noun phrases of a text: runs of content words, as written, without duplicates.
+
+    A common word or punctuation ends a run. Identifiers keep their spelling; in Chinese, kana and Hangul particles
+    separate the phrases.
+    """
+    noun_phrases: list[str] = []
+    phrase_words: list[str] = []
+    end = 0
+    text = _POSSESSIVE.sub("", text)
+    for match in _WORD.finditer(text):
+        is_separated = bool(text[end : match.start()].strip())
+        end = match.end()
+        if phrase_words and (is_separated or match[0].lower() in _STOPWORDS or CJK_CHARACTER.match(match[0])):
+            noun_phrases.append(" ".join(phrase_words))
+            phrase_words = []
+        if CJK_CHARACTER.match(match[0]):
+            noun_phrases += [part for part in _CHINESE_PARTICLE.split(match[0]) if len(part) > 1]
+        elif match[0].lower() not in _STOPWORDS:
+            phrase_words.append(match[0])
+    noun_phrases += [" ".join(phrase_words)] if phrase_words else []
+    unique_phrases: dict[str, str] = {}
+    for phrase in noun_phrases:
+        unique_phrases.setdefault(phrase.lower(), phrase)
+    return list(unique_phrases.values())

@@ -1,0 +1,147 @@
+"""Languages: names, codes, and which one a text is in."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from core.language.tokens import CODE, detect_language
+
+# Of the texts whose language is known, a language needs this share to be one of theirs.
+MIN_LANGUAGE_SHARE = 0.2
+# Two common words of one language, and fewer of every other: names and code have none.
+MIN_COMMON_WORDS = 2
+MAX_CHARS = 2000
+# So many words in Latin script are no name or number, which people write in every language.
+MIN_TELLING_WORDS = 4
+# A word that stands alone: no part of a command (`/help`), a path, a version, an option or an identifier.
+_LONE_WORD = re.compile(r"(?<![\w/.\-])[^\W\d_]+(?![\w/\-]|\.\w)")
+_LATIN_NAME = re.compile(r"(?<![^\W_])[A-Za-z][\w.\-]*\w")
+
+# The names that a configuration may use, by language code. The first nine languages have their own script.
+_LANGUAGE_NAMES = {
+    "zh": "chinese mandarin 中文 汉语",
+    "ja": "japanese 日本語",
+    "ko": "korean 한국어",
+    "ru": "russian русский",
+    "el": "greek ελληνικά",
+    "ar": "arabic العربية",
+    "he": "hebrew עברית",
+    "th": "thai ไทย",
+    "hi": "hindi हिन्दी",
+    "en": "english",
+    "de": "german deutsch",
+    "fr": "french français francais",
+    "es": "spanish español espanol",
+    "it": "italian italiano",
+    "pt": "portuguese português portugues",
+    "nl": "dutch nederlands",
+}
+_COMMON_WORDS = {
+    "en": "the is are do does how what which why where when can to of in for and my with it this not",
+    "de": "der die das ist sind wie was welche warum wo wann kann ich zu von für und mit ein eine nicht wird den",
+    "fr": "le la les est sont comment que quel quelle pourquoi où quand peut je de des du pour et avec un une ne pas",
+    "es": "el la los las es son cómo como qué cuál por dónde cuándo puedo de del para y con un una no se",
+    "it": "il lo gli è sono come che quale perché dove quando posso di del per e con un una non si",
+    "pt": "o os as é são como que qual porque onde quando posso de do da para e com um uma não se",
+    "nl": "de het is zijn hoe wat welke waarom waar wanneer kan ik van voor en met een niet wordt",
+}
+# One of them is enough to tell an English message from names, codes and commands. Words of programming languages, error
+# messages and commands (`for`, `not found`, `on`) are left out: people write them in every language.
+_ENGLISH_WORDS = frozenset(
+    """
+    how what which why where when who whose can could do does did don doesn didn is are was were will would should shall
+    might must have has had i me my mine we our ours you your yours it its he she they them their this that these those
+    the an there here and or but so because than then with without about between into
+    any anyone anything some someone something every more most much many few again still already also too only just
+    really very other another same instead now later soon yes yeah nope please thank thanks sorry hello hi hey bye
+    great good nice cool perfect tell give want need know understand english
+    """.split()  # noqa: SIM905 (one word a line would hide the code)
+)
+_COMMON_WORD_SETS = {code: frozenset(words.split()) for code, words in _COMMON_WORDS.items()}
+
+
+def to_language_code(language: str) -> str:
+    """Return the code of a language from its code or name; an empty string for an unknown language."""
+    language_name = language.strip().lower()
+    primary_tag = language_name.split("-")[0].split("_")[0]
+    return next(
+        (code for code, names in _LANGUAGE_NAMES.items() if primary_tag == code or language_name in names.split()), ""
+    )
+
+
+def is_in_language(text: str, language: str) -> bool | None:
+    """Say whether a text is in a language; None when neither its script nor its words show it."""
+    expected_code, script_code = to_language_code(language), detect_language(text)
+    if not expected_code:
+        return None
+    if script_code or expected_code not in _COMMON_WORD_SETS:
+        return script_code == expected_code
+    hit_counts = _count_common_words(text)
+    max_hits = max(hit_counts.values())
+    if hit_counts[expected_code] < max_hits:
+        return False
+    return True if max_hits and list(hit_counts.values()).count(max_hits) == 1 else None
+
+
+def language_name(code: str) -> str:
+    """Return the English name of a language, or the code where none is known."""
+    return _LANGUAGE_NAMES[code].split()[0].capitalize() if code in _LANGUAGE_NAMES else code
+
+
+def identify_language(text: str) -> str:
+    """Return the code of the language that a text is in by its script or its common words; "" when they do not tell.
+
+    >>> [identify_language(text) for text in ("Wie installiere ich das Paket?", "怎么安装？", "pip 3.1")]
+    ['de', 'zh', '']
+    """
+    text = text[:MAX_CHARS]
+    if script_code := detect_language(text):
+        return script_code
+    first, second = _count_common_words(CODE.sub(" ", text)).most_common(2)
+    return first[0] if first[1] >= MIN_COMMON_WORDS and first[1] > second[1] else ""
+
+
+def identify_languages(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the languages of a sample of texts, the most frequent first; empty when none shows."""
+    return get_main_languages(Counter(code for code in map(identify_language, texts) if code))
+
+
+def get_main_languages(counts: Counter[str]) -> tuple[str, ...]:
+    """Return the languages that have their share of the texts, the most frequent first."""
+    return tuple(code for code, count in counts.most_common() if count >= MIN_LANGUAGE_SHARE * counts.total())
+
+
+def detect_language_of_any(texts: Iterable[str]) -> str | None:
+    """Return what `detect_language` says of the first text that shows its language; None when none does.
+
+    >>> detect_language_of_any(["/help", "OOM?", "怎么安装？", "How do I install it?"])
+    'zh'
+    >>> detect_language_of_any(["How to upgrade?", "怎么安装？"])
+    ''
+    """
+    for text in texts:
+        code = detect_language(text)
+        if code or _has_latin_prose(text[:MAX_CHARS]):
+            return code
+    return None
+
+
+def _has_latin_prose(text: str) -> bool:
+    """Say whether a text in Latin script is in some language: names, codes, commands and numbers are in none."""
+    words = [word.lower() for word in _LONE_WORD.findall(CODE.sub(" ", text))]
+    is_prose = len(words) >= MIN_TELLING_WORDS or not _ENGLISH_WORDS.isdisjoint(words)
+    return is_prose or bool(identify_language(" ".join(words)))
+
+
+def extract_names(text: str) -> set[str]:
+    """Return the Latin words of a text of another script, lower-case: they are names, which a translation keeps."""
+    return {name.lower() for name in _LATIN_NAME.findall(text)}
+
+
+def _count_common_words(text: str) -> Counter[str]:
+    words = re.findall(r"[^\W\d_]+", text.lower())
+    return Counter(
+        {code: sum(word in common_words for word in words) for code, common_words in _COMMON_WORD_SETS.items()}
+    )

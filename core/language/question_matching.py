@@ -1,0 +1,183 @@
+"""Decides whether two questions ask the same, and whether an answer stays valid.
+
+Vectors alone cannot decide: "from Redis to Postgres" and "from Postgres to Redis" have a cosine of 0.99, versions 1.2
+and 1.3 one of 0.97. So the words must agree as well: the same things in the same order, the same numbers, identifiers,
+negations and question words. Only the phrasing may differ.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from core.language.follow_ups import names_own_subject
+from core.language.keywords import content_words
+from core.language.tokens import CJK_CHARACTER, stem
+from core.types import Question
+
+MAX_QUESTION_CHARS = 600
+
+_TIME_REFERENCE = re.compile(
+    r"\b(now|nowadays|today|tonight|tomorrow|yesterday|current|currently|latest|newest|recent|recently|lately|ago|yet"
+    r"|still|upcoming|at (?:the|this) (?:moment|time)|so far"
+    r"|(?:this|last|next|past) (?:\w+ )?"
+    r"(?:second|minute|hour|day|week|weekend|month|quarter|year|morning|evening|night|time)s?"
+    r"|(?:what|which)(?: is|'s|’s)?(?: the)? (?:time|date|day|year|month|week)"
+    r"|heute|jetzt|gestern|morgen|aktuell\w*|derzeit|aujourd'hui|maintenant|hier|demain|hoy|ahora|ayer|mañana)\b"
+    r"|现在|目前|今天|今日|昨天|明天|刚刚|最新|最近|当前|此刻|本周|本月|今年|去年|几点|星期几|今は|今日|昨日|明日|지금|오늘",
+    re.IGNORECASE,
+)
+# In a conversation these refer to it as well: to the asker, and to earlier messages.
+_CONVERSATION_REFERENCE = re.compile(
+    r"\b(my|mine|our|ours|we|us|i'm|i’m|i am|i have|i've|i’ve|above|earlier|before|previous\w*|sa(?:y|ys|id)|mention\w*"
+    r"|wrote|told|again|another|more|other|both|such)\b|我|我们|刚|之前|以上|又|再|还",
+    re.IGNORECASE,
+)
+_EDGE_PUNCTUATION = " \t\r\n?!.,;:…。？！，；：、"
+# The search for a capital after the first letter is anchored: a word may be as long as a whole message.
+_IDENTIFIER_LIKE = re.compile(r"[\d_+#@$%=*/\\<>|~^{}()\[\]]|\w[.:]+\w|^-|^\W*+\w.*[A-Z]", re.DOTALL)
+_QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|“([^”]+)”")
+# NFKC turns these into plain numbers or letters, which changes the meaning: 10⁵, H₂O, ½, ①.
+_SPECIAL_FORMS = ("<super>", "<sub>", "<fraction>", "<circle>")
+
+_NEGATIONS = frozenset(("not", "no", "never", "none", "cannot", "nothing", "nobody", "nowhere"))
+# Common words that change the meaning of a question.
+_MEANINGFUL_STOPWORDS = frozenset(
+    """
+    from than into over under before after by off down between against all only most more less least fewer other same
+    both each once again first last always without except unless neither nor or out up too
+    """.split()  # noqa: SIM905 (one word a line would hide the code)
+)
+_QUESTION_WORDS = {
+    "which": "what",
+    **{word: word for word in ("what", "who", "whose", "whom", "when", "where", "why", "how")},
+}
+# May, must and should, is, was and will make different questions about the same things.
+_MODALITY = {
+    **dict.fromkeys(("must", "need", "needs", "needed", "required", "require", "requires", "necessary"), "must"),
+    **{"mandatory": "must", "obligatory": "must", "should": "should", "ought": "should"},
+    **{"will": "will", "did": "did", "was": "did", "were": "did", "had": "did"},
+}
+_HAVE_TO = re.compile(r"\b(?:have|has|having) to\b")
+# Which of two things is negated depends on more than the set of words.
+_CONTRAST = re.compile(r"[,;，；]|\b(?:and|but|while|whereas|although|though|however)\b", re.IGNORECASE)
+_PURPOSE = re.compile(r"\bwhat\b.*\bfor\W*\Z", re.DOTALL)
+_AMOUNT = re.compile(r"\bhow (many|much|long|often|big|large|fast|old|far|soon)\b")
+_WAY = re.compile(r"\bwhat(?:'s|’s| is| are)?(?: the| a)?(?: \w+)? (?:way|ways|steps)\b")
+_WEAK_WORDS = frozenset(
+    """
+    way ways best please possible correct correctly properly proper exactly simply easily steps step guide instructions
+    describe explain wonder wondering somebody someone anybody anyone hi hello hey thanks thank kindly able require
+    required requires necessary question everybody everyone folks actually quick quickly
+    """.split()  # noqa: SIM905 (as above)
+)
+_SYNONYMS = {
+    "install": "install setup",
+    "delete": "delete remove erase",
+    "change": "change modify alter edit",
+    "fix": "fix repair solve resolve",
+    "start": "start launch begin",
+    **{word: word for word in ("create", "configure", "run", "stop", "enable", "disable", "add")},
+}
+_SYNONYM_STEMS = {stem(word): action for action, words in _SYNONYMS.items() for word in words.split()}
+
+
+def is_time_sensitive(text: str) -> bool:
+    """Return whether a question is about now or today, so that its answer changes."""
+    return bool(_TIME_REFERENCE.search(text))
+
+
+def is_self_contained(question: Question) -> bool:
+    """Return whether an answer depends only on the knowledge, not on the conversation or the time."""
+    if is_time_sensitive(question.text) or not normalize(question.text):
+        return False
+    # In a group with names, a turn without an author is the message that this one replies to.
+    if question.author_id and any(turn.role == "user" and not turn.author_id for turn in question.history):
+        return False
+    # When in doubt, the conversation counts: a cached answer has none.
+    return not question.history or (
+        names_own_subject(question.text) and not _CONVERSATION_REFERENCE.search(question.text)
+    )
+
+
+def normalize(text: str) -> str:
+    """Return a question without irrelevant differences: white space, closing punctuation, capitals without meaning.
+
+    >>> normalize("  How do I install it??  ")
+    'how do i install it'
+    """
+    words = _normalize_unicode(text).split()
+    folded_words = (word if _IDENTIFIER_LIKE.search(word) else word.casefold() for word in words)
+    return " ".join(folded_words).strip(_EDGE_PUNCTUATION)
+
+
+def canonical_form(text: str) -> str:
+    """Return a canonical form that questions of the same meaning share; "" if it is unclear."""
+    if len(text) > MAX_QUESTION_CHARS:
+        return ""
+    normalized_text = _normalize_unicode(text).replace("’", "'")
+    quotes = sorted("".join(groups).strip() for groups in _QUOTED.findall(normalized_text))
+    simplified_text = re.sub(r"\bcan't\b", "can not", re.sub(r"n't\b", " not", normalized_text), flags=re.IGNORECASE)
+    simplified_text = re.sub(r"\b(?:set(?:ting)?) up\b", "setup", simplified_text, flags=re.IGNORECASE)
+    # "the version of Python" is "the Python version".
+    simplified_text = re.sub(r"\b([\w-]+) of (?:the |a |an )?([\w.-]+)", r"\2 \1", simplified_text)
+    entities, actions = _split_entities_and_actions(simplified_text)
+    if not (entities or actions) or ("not" in actions and _CONTRAST.search(normalized_text)):
+        return ""
+    return "\n".join(
+        (
+            " ".join(_get_question_features(simplified_text.lower())),
+            " ".join(actions),
+            " ".join(entities),
+            " ".join(quotes),
+        )
+    )
+
+
+def _normalize_unicode(text: str) -> str:
+    """Return a text with normalized Unicode: one width of letters, composed accents."""
+    if text.isascii():
+        return text
+    return "".join(
+        letter
+        if unicodedata.decomposition(letter).startswith(_SPECIAL_FORMS)
+        else unicodedata.normalize("NFKC", letter)
+        for letter in unicodedata.normalize("NFC", text)
+    )
+
+
+def _get_question_features(text: str) -> list[str]:
+    """Return the sorted question words and modal verbs: how and why, must and may are different questions."""
+    amounts = _AMOUNT.findall(text)
+    if _WAY.search(text):
+        text = _WAY.sub("how", text)
+    tokens = re.findall(r"[a-z]+", _HAVE_TO.sub("must", text))
+    question_words = {_QUESTION_WORDS[word] for word in tokens if word in _QUESTION_WORDS}
+    # "How is it done" and "how should it be done" are the same question.
+    modality = set() if "how" in question_words else {_MODALITY[word] for word in tokens if word in _MODALITY}
+    purpose = {"what for"} if _PURPOSE.search(text) else set()
+    return sorted({*question_words, *modality, *purpose, *(f"how {amount}" for amount in amounts)})
+
+
+def _split_entities_and_actions(text: str) -> tuple[list[str], list[str]]:
+    """Return the nouns and the verbs, each in order; the position of a verb among the nouns does not matter."""
+    entities, actions = list[str](), list[str]()
+    for raw_word in text.split():
+        word = re.sub(r"'s$", "", raw_word.strip("`\"'“”" + _EDGE_PUNCTUATION).removesuffix("()"))
+        lower_word = word.lower()
+        if not word:
+            continue
+        if lower_word in _NEGATIONS:
+            # "Why doesn't it work" and "why does it not work": the position of the negation does not matter.
+            actions.append("not")
+        elif lower_word in _MEANINGFUL_STOPWORDS:
+            entities.append(lower_word)
+        elif CJK_CHARACTER.search(word) or _IDENTIFIER_LIKE.search(word):
+            entities.append(word)
+        else:
+            for part in lower_word.split("-"):
+                if part in _WEAK_WORDS or part in _QUESTION_WORDS or not content_words(part):
+                    continue
+                part_stem = stem(part)
+                (actions if part_stem in _SYNONYM_STEMS else entities).append(_SYNONYM_STEMS.get(part_stem, part_stem))
+    return entities, actions

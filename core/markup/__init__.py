@@ -1,0 +1,1 @@
+"""Reads Markdown and reStructuredText as blocks."""

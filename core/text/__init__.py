@@ -1,1 +1,0 @@
-"""Text utilities: tokens, keywords, language, question detection, the message catalogue."""
