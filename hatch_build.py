@@ -29,7 +29,8 @@ class NamespaceHook(BuildHookInterface):  # type: ignore[type-arg]
         """Write the packages as they are installed, and name them to the builder."""
         if version == "editable":
             return
-        root, self._folder = Path(self.root), Path(tempfile.mkdtemp(prefix="kimas-wheel-"))
+        root = Path(self.root)
+        self._folder = Path(tempfile.mkdtemp(prefix="kimas-wheel-"))
         for file in (path for package in PACKAGES for path in sorted((root / package).rglob("*"))):
             if file.is_file() and "__pycache__" not in file.parts:
                 self._add(file, str(file.relative_to(root)))
@@ -64,7 +65,8 @@ def add_namespace(source: str) -> str:
         if isinstance(node, ast.Import) and any(_is_ours(alias.name) for alias in node.names):
             raise ValueError(f"line {node.lineno}: write `from ... import ...` for our own modules")
         if isinstance(node, ast.ImportFrom) and _is_ours(node.module or ""):
-            line, start = lines[node.lineno - 1], node.col_offset
+            line = lines[node.lineno - 1]
+            start = node.col_offset
             before, keyword, rest = line[:start], *line[start:].partition(b"from ")[1:]
             lines[node.lineno - 1] = before + keyword + f"{NAMESPACE}.".encode() + rest
     return b"".join(lines).decode()

@@ -21,6 +21,18 @@ MAX_WORD_CHARS = 80
 _LAST_WORD = re.compile(rf"(?<!{_IN_WORD}){_IN_WORD}{{1,{MAX_WORD_CHARS}}}\Z")
 _WORD_END = re.compile(rf"(?!{_IN_WORD}{_IN_WORD})(?s:..)")
 
+_WORD_JOINER = "\u2060"
+_MARKUP = re.compile(r"([\\`*_\[\]<~|&])")
+
+# In running text a number in brackets is a citation, and what follows an @ may be somebody.
+_CITATION_OR_MENTION = re.compile(r"\[(?=\d)|@(?=\S)")
+_UNSAFE_URL_CHARS = re.compile(r"[\x00-\x20\x7f<>\\`]")
+DESCRIPTION_HEADER = "The attached picture shows:"
+INDEFINITELY = "until /resume"
+
+# The value of a limit that a command switched off.
+NO_LIMIT = "none"
+
 
 def strip_control_characters(text: str) -> str:
     """Return a text without control characters and overrides of the writing direction, for people and terminals.
@@ -74,13 +86,6 @@ def format_code(text: str, max_chars: int = MAX_CODE_CHARS, texts: Messages = EN
     """
     line = " ".join(text.replace("`", "'").split())
     return f"`{line[:max_chars]}{' …' if len(line) > max_chars else ''}`" if line else texts.no_text
-
-
-_WORD_JOINER = "\u2060"
-_MARKUP = re.compile(r"([\\`*_\[\]<~|&])")
-# In running text a number in brackets is a citation, and what follows an @ may be somebody.
-_CITATION_OR_MENTION = re.compile(r"\[(?=\d)|@(?=\S)")
-_UNSAFE_URL_CHARS = re.compile(r"[\x00-\x20\x7f<>\\`]")
 
 
 def format_link(title: str, url: str) -> str:
@@ -144,17 +149,9 @@ def pluralize(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else f'{noun}s'}"
 
 
-DESCRIPTION_HEADER = "The attached picture shows:"
-
-
 def with_image_description(text: str, description: str) -> str:
     """Return a message's text with the description of its images, quoted line by line."""
     if not description:
         return text
     quoted_lines = "\n".join(f"> {line}" for line in description.splitlines())
     return f"{text.strip()}\n\n{DESCRIPTION_HEADER}\n{quoted_lines}".strip()
-
-
-INDEFINITELY = "until /resume"
-# The value of a limit that a command switched off.
-NO_LIMIT = "none"

@@ -22,7 +22,8 @@ def get_install_command() -> list[str]:
 
 def format_install_hint(extra: str) -> str:
     """Return what to do about an extra of KIMAs that is not installed, to follow a colon."""
-    requirement, command = f"kimas[{extra}]", get_install_command()
+    requirement = f"kimas[{extra}]"
+    command = get_install_command()
     if not command:
         return f"install {requirement} into the environment of {sys.executable}"
     return f"run `{shlex.join([*command, requirement])}`"

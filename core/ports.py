@@ -27,6 +27,8 @@ from core.types.forms import SettingsForm
 
 ModelRole = Literal["main", "light", "vision", "judge"]
 
+NOT_CONNECTED = "is not connected"
+
 
 class RequestBudget(Protocol):
     """The time that a call of a language model may take, and the count of its tokens and cost."""
@@ -208,7 +210,7 @@ class Delivery(Protocol):
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether the last run ended while it posted the first part: the part may be there, under an unknown id."""
+        """Return whether the last run ended while posting the first part: it may be there, under an unknown id."""
         ...
 
     @property
@@ -233,9 +235,6 @@ class Delivery(Protocol):
         ...
 
 
-NOT_CONNECTED = "is not connected"
-
-
 class ConnectionStatus:
     """The connection to one platform. `outages` counts how often it was lost. `is_standby`: another daemon receives.
 
@@ -243,22 +242,28 @@ class ConnectionStatus:
     """
 
     def __init__(self) -> None:
-        self.is_connected = self.is_standby = False
-        self.outages, self.problem = 0, NOT_CONNECTED
+        self.is_connected = False
+        self.is_standby = False
+        self.outages = 0
+        self.problem = NOT_CONNECTED
         self._is_down = False
 
     def mark_connected(self) -> None:
         """Record that messages can arrive. Idempotent."""
-        self.is_connected, self._is_down = True, False
+        self.is_connected = True
+        self._is_down = False
 
     def mark_reconnecting(self) -> None:
         """Record that the connection is being remade, which is an outage only if it fails."""
-        self.is_connected, self.problem = False, NOT_CONNECTED
+        self.is_connected = False
+        self.problem = NOT_CONNECTED
 
     def mark_disconnected(self, problem: str = NOT_CONNECTED) -> None:
         """Record that no messages can arrive; repeated calls are one outage."""
         self.outages += not self._is_down
-        self.is_connected, self._is_down, self.problem = False, True, problem
+        self.is_connected = False
+        self._is_down = True
+        self.problem = problem
 
 
 class Adapter(ABC):
@@ -342,10 +347,13 @@ class ForwardingAdapter(Adapter):
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
-        self.name, self.connection = adapter.name, adapter.connection
-        self.can_take_over, self.can_fetch_attachments = adapter.can_take_over, adapter.can_fetch_attachments
+        self.name = adapter.name
+        self.connection = adapter.connection
+        self.can_take_over = adapter.can_take_over
+        self.can_fetch_attachments = adapter.can_fetch_attachments
         self.can_resolve_doubt = adapter.can_resolve_doubt
-        self.needs_leader, self.binding_references = adapter.needs_leader, adapter.binding_references
+        self.needs_leader = adapter.needs_leader
+        self.binding_references = adapter.binding_references
 
     @property
     def bot_id(self) -> str:

@@ -116,12 +116,14 @@ def share_statements(engine: Engine, engines: list[Engine]) -> None:
     """Let all databases of a process share what SQLAlchemy has compiled: a test has hardly a statement of its own."""
     if not engines:
         engines.append(engine)
-    engine.dialect, engine._compiled_cache = engines[0].dialect, engines[0]._compiled_cache
+    engine.dialect = engines[0].dialect
+    engine._compiled_cache = engines[0]._compiled_cache
 
 
 def share_authorities(patch: pytest.MonkeyPatch) -> None:
     """Read the authorities that certifi knows once per process: aiogram reads them for each of its clients."""
-    make_context, read_once = ssl.create_default_context, lru_cache(ssl.create_default_context)
+    make_context = ssl.create_default_context
+    read_once = lru_cache(ssl.create_default_context)
     known = {"cafile": certifi.where()}
     patch.setattr(
         ssl,

@@ -77,7 +77,8 @@ def logging_as_it_was() -> Iterator[None]:
     """Undo what the command line, run inside a test, sets up for its process: what comes next starts afresh."""
     root = logging.getLogger()
     loggers = [root, *map(logging.getLogger, OWN_PACKAGES)]
-    levels, handlers = [item.level for item in loggers], list(root.handlers)
+    levels = [item.level for item in loggers]
+    handlers = list(root.handlers)
     umask = os.umask(0o022)
     os.umask(umask)
     try:

@@ -20,7 +20,8 @@ from knowledge.ports import Vectors
 
 # Where a process of this run finds the converted model, or makes it.
 VARIABLE = "KIMAS_TEST_CONVERTED_MODEL"
-convert_model, load_model = local._convert, local._load_converted
+convert_model = local._convert
+load_model = local._load_converted
 
 
 def share_model(patch: pytest.MonkeyPatch, folder: Path) -> None:

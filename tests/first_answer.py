@@ -29,7 +29,8 @@ from tests.terminal import Terminal, open_kimas, open_terminal
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "telegram.md"
-BEGIN, END = "<!-- recorded by tests/first_answer.py -->", "<!-- end of the record -->"
+BEGIN = "<!-- recorded by tests/first_answer.py -->"
+END = "<!-- end of the record -->"
 GROUP = -1001234567890
 QUESTION = "Which messages does the bot get when privacy mode is on?"
 DOCS = "/home/ann/rocket/docs"
@@ -174,7 +175,9 @@ def install(wheel: Path, folder: Path, result: Record) -> Path:
 async def record_installed(wheel: Path, group: Group | None = None) -> Record:
     """Install the wheel and go the whole way, on our own server if no group is given."""
     with tempfile.TemporaryDirectory(prefix="kimas-first-answer-") as directory:
-        result, home, folder = Record(), Path(directory) / "home", Path(directory) / "bot"
+        result = Record()
+        home = Path(directory) / "home"
+        folder = Path(directory) / "bot"
         home.mkdir()
         folder.mkdir()
         kimas = [str(install(wheel.absolute(), Path(directory) / "venv", result))]

@@ -49,10 +49,15 @@ OUR_ERRORS = (KimasError, FormatError, YamlFileError)
 # One text, but not of strangers: it comes from the configuration, from the code, or is an id that the platform made.
 NOT_FOREIGN = frozenset(
     {
-        *("bots.cli.options.import_by_path", "bots.common.terminal.confirm", "bots.discord.convert.snowflake_time"),
-        *("core.observability.logs.get_logger", "core.formatting.format_until"),
-        *("core.messaging.feedback.rating_buttons.make_rating_buttons", "knowledge.sources.git.clone.clone_name"),
-        *("knowledge.sources.plugin.find_plugin", "knowledge.embedding.fastembed_models.get_model_languages"),
+        "bots.cli.options.import_by_path",
+        "bots.common.terminal.confirm",
+        "bots.discord.convert.snowflake_time",
+        "core.observability.logs.get_logger",
+        "core.formatting.format_until",
+        "core.messaging.feedback.rating_buttons.make_rating_buttons",
+        "knowledge.sources.git.clone.clone_name",
+        "knowledge.sources.plugin.find_plugin",
+        "knowledge.embedding.fastembed_models.get_model_languages",
     }
 )
 PASSAGES = tuple(
@@ -143,7 +148,11 @@ OTHER_FUNCTIONS: Mapping[str, Function] = {
     **{
         f"chunk {name}": chunking(name, kind)
         for name, kind in (
-            *(("a.md", "markdown"), ("a.py", "python"), ("a.rst", "rst"), ("a.txt", "text"), ("a.js", "javascript")),
+            ("a.md", "markdown"),
+            ("a.py", "python"),
+            ("a.rst", "rst"),
+            ("a.txt", "text"),
+            ("a.js", "javascript"),
         )
     },
 }

@@ -154,7 +154,9 @@ def _become(
         os.environ.clear()
         os.environ.update(environment)
         _forget_pytest()
-        sys.stdin, sys.stdout, sys.stderr = _open_stream(0), _open_stream(1), _open_stream(2)
+        sys.stdin = _open_stream(0)
+        sys.stdout = _open_stream(1)
+        sys.stderr = _open_stream(2)
         sys.argv = [str(sys.modules[MODULE].__file__), *arguments]
         copy_converted_model(pytest.MonkeyPatch())
         from bots.cli.main import main
@@ -188,7 +190,8 @@ def _forget_pytest() -> None:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     faulthandler.disable()
-    sys.excepthook, sys.unraisablehook = sys.__excepthook__, sys.__unraisablehook__
+    sys.excepthook = sys.__excepthook__
+    sys.unraisablehook = sys.__unraisablehook__
     threading.excepthook = threading.__excepthook__
     sys.meta_path[:] = [finder for finder in sys.meta_path if "pytest" not in type(finder).__module__]
     sys.warnoptions[:] = ["error"]
@@ -207,7 +210,8 @@ class ForkedProcess:
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self._reader, self._writer = reader, writer
+        self._reader = reader
+        self._writer = writer
         self._ended = asyncio.create_task(self._end())
 
     async def wait(self) -> int:
@@ -258,7 +262,8 @@ def run(
         with _request(arguments, folder, environment, descriptors) as connection:
             connection.settimeout(600)
             with connection.makefile("r") as lines:
-                _, code = lines.readline(), int(lines.readline())
+                _ = lines.readline()
+                code = int(lines.readline())
         output.seek(0)
         errors.seek(0)
         return subprocess.CompletedProcess(arguments, code, output.read().decode(), errors.read().decode())

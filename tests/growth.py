@@ -14,18 +14,68 @@ from typing import TypeVar
 Run = Callable[[str], object]
 T = TypeVar("T")
 # For four times the text what is linear takes four times as long, and what is quadratic sixteen times.
-FACTOR, MAX_RATIO = 4, 9.0
+FACTOR = 4
+MAX_RATIO = 9.0
 # What else runs on a processor slows this down as well: what is not linear is so every time.
 TRIES = 4
 # How often a test looks for what is known to grow faster: what else runs can hide it once.
 ATTEMPTS = 3
 # How often the shorter text is read, and for how long in all.
-MIN_RUNS, MAX_RUNS, MIN_MEASURED_S = 2, 8, 0.01
+MIN_RUNS = 2
+MAX_RUNS = 8
+MIN_MEASURED_S = 0.01
 # What hostile texts repeat.
 UNITS = (
-    *("`", "\n", " ", "\t", "<", "<!--", "[", "](", "*", "_", "a", "A", "a.", "a_", "a-", "-", "#", "1", "1.", "|"),
-    *("'", '"', "=", ":", "a ", "@", "https://", "x\n\n", "0,", "。", "中", "[1]", "(", "{", "~", "\n ", "`a", "> "),
-    *("\\", "/", "&", "*a", "**a", "a@", "|-", "[[", "![", "!\n", "- ", "?"),
+    "`",
+    "\n",
+    " ",
+    "\t",
+    "<",
+    "<!--",
+    "[",
+    "](",
+    "*",
+    "_",
+    "a",
+    "A",
+    "a.",
+    "a_",
+    "a-",
+    "-",
+    "#",
+    "1",
+    "1.",
+    "|",
+    "'",
+    '"',
+    "=",
+    ":",
+    "a ",
+    "@",
+    "https://",
+    "x\n\n",
+    "0,",
+    "。",
+    "中",
+    "[1]",
+    "(",
+    "{",
+    "~",
+    "\n ",
+    "`a",
+    "> ",
+    "\\",
+    "/",
+    "&",
+    "*a",
+    "**a",
+    "a@",
+    "|-",
+    "[[",
+    "![",
+    "!\n",
+    "- ",
+    "?",
 )
 
 
@@ -90,7 +140,8 @@ def _measure_growth(run: Run, text: Text, limits: Growth) -> str:
         # By the clock on the wall, which is fine-grained: what else the machine does can only make it longer.
         if any(measure(run, quick_text, time.perf_counter) < limits.quick_s for _ in range(2)):
             return ""
-    whole_text, part = text.make(limits.size), text.make(limits.size // FACTOR)
+    whole_text = text.make(limits.size)
+    part = text.make(limits.size // FACTOR)
     with _cpu_limit(limits.max_s):
         seconds = measure(run, whole_text)
     if seconds <= limits.min_s:
@@ -107,7 +158,8 @@ def _measure_growth(run: Run, text: Text, limits: Growth) -> str:
 
 def _measure_mean(run: Run, text: str) -> float:
     """Return the processor time of one run on average. The clock may be coarse: what is quick runs several times."""
-    runs, total_s = 0, 0.0
+    runs = 0
+    total_s = 0.0
     while runs < MIN_RUNS or (runs < MAX_RUNS and total_s < MIN_MEASURED_S):
         total_s += measure(run, text)
         runs += 1

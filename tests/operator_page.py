@@ -35,11 +35,18 @@ from core.types import (
 )
 from core.types.replies import Span, Trace, TracedPassage
 
-READER, OWNER = "a-token-to-read-with", "a-token-to-teach-with"
-GROUP, CHANNEL = ConversationKey("telegram", "-1001957348"), ConversationKey("discord", "1187345023")
+READER = "a-token-to-read-with"
+OWNER = "a-token-to-teach-with"
+GROUP = ConversationKey("telegram", "-1001957348")
+CHANNEL = ConversationKey("discord", "1187345023")
 SPANS = (
-    *(Span("understand", 4, 310), Span("route", 318, 6), Span("search", 325, 41), Span("search", 326, 88)),
-    *(Span("rerank", 418, 230), Span("write", 655, 1690), Span("verify", 2346, 34)),
+    Span("understand", 4, 310),
+    Span("route", 318, 6),
+    Span("search", 325, 41),
+    Span("search", 326, 88),
+    Span("rerank", 418, 230),
+    Span("write", 655, 1690),
+    Span("verify", 2346, 34),
 )
 
 

@@ -23,12 +23,40 @@ from _pytest._io import TerminalWriter
 
 # The files with the longest tests come first, so that no process is left alone with one.
 LONGEST = (
-    *("test_container", "test_linear_time", "test_audience", "test_load", "test_wheel", "test_document_bombs"),
-    *("test_linear_functions", "test_kills", "test_injections", "test_lance_import", "test_discord_daemon"),
-    *("test_rendering", "test_end_to_end", "test_slack_end_to_end", "test_copying_killed", "test_several_bots"),
-    *("test_operator_page_browser", "test_crowd", "test_soak", "test_evaluate_gate", "test_embedding_download"),
-    *("test_first_answer", "test_faults", "test_speaking", "test_cli", "test_compare", "test_init", "test_journal"),
-    *("test_foreign_text", "test_rewrites", "test_migrations", "test_logs", "test_chunking", "test_strategies"),
+    "test_container",
+    "test_linear_time",
+    "test_audience",
+    "test_load",
+    "test_wheel",
+    "test_document_bombs",
+    "test_linear_functions",
+    "test_kills",
+    "test_injections",
+    "test_lance_import",
+    "test_discord_daemon",
+    "test_rendering",
+    "test_end_to_end",
+    "test_slack_end_to_end",
+    "test_copying_killed",
+    "test_several_bots",
+    "test_operator_page_browser",
+    "test_crowd",
+    "test_soak",
+    "test_evaluate_gate",
+    "test_embedding_download",
+    "test_first_answer",
+    "test_faults",
+    "test_speaking",
+    "test_cli",
+    "test_compare",
+    "test_init",
+    "test_journal",
+    "test_foreign_text",
+    "test_rewrites",
+    "test_migrations",
+    "test_logs",
+    "test_chunking",
+    "test_strategies",
 )
 RUN_FOLDER = pytest.StashKey[Path]()
 # How long a test may take to clean up when the run is interrupted.
@@ -74,7 +102,8 @@ class Crew:
     """The processes that run tests, and what they report."""
 
     def __init__(self, session: pytest.Session) -> None:
-        self._session, self._config = session, session.config
+        self._session = session
+        self._config = session.config
         self._workers: dict[Connection, Worker] = {}
         self._base: Path = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
 
@@ -109,7 +138,8 @@ class Crew:
         try:
             kind, content = worker.connection.recv()
         except (EOFError, ConnectionResetError):
-            kind, content = "end", None
+            kind = "end"
+            content = None
         if kind == "end":
             self._bury(worker)
         elif kind == "start":
@@ -154,13 +184,15 @@ class Worker:
     """One process, as the one that gives out the tests sees it."""
 
     def __init__(self, pid: int, connection: Connection, chunk: Chunk) -> None:
-        self.pid, self.connection = pid, connection
+        self.pid = pid
+        self.connection = connection
         self.chunk = chunk
         self.running: int | None = None
         self.fault = ""
 
     def send(self, chunk: Chunk) -> None:
-        self.chunk, self.running = list(chunk), None
+        self.chunk = list(chunk)
+        self.running = None
         self.connection.send(chunk)
 
     def begin(self, number: int) -> None:
@@ -189,7 +221,8 @@ class Reporter:
     """Sends what pytest reports in this process to the one that gives out the tests."""
 
     def __init__(self, config: pytest.Config, connection: Connection) -> None:
-        self._config, self._connection = config, connection
+        self._config = config
+        self._connection = connection
         # Others ask the reporter for it, as pytest-timeout does for the stacks of what hangs.
         self._tw = TerminalWriter(sys.__stderr__)
 

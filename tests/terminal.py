@@ -28,7 +28,8 @@ class Terminal:
     """Somebody at a terminal. `output` is what was printed so far, without colours."""
 
     def __init__(self, controller: int, process: asyncio.subprocess.Process | ForkedProcess) -> None:
-        self.controller, self.process = controller, process
+        self.controller = controller
+        self.process = process
         self.output = ""
         self._read_to = 0
         os.set_blocking(controller, False)
@@ -80,7 +81,10 @@ async def open_terminal(
 
     async def start(terminal: int, environment: Mapping[str, str]) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", START, *command),
+            sys.executable,
+            "-c",
+            START,
+            *command,
             stdin=terminal,
             stdout=terminal,
             stderr=terminal,

@@ -42,8 +42,11 @@ from tests.peers.web import Hit, WebPeer
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
-OWNER, MEMBER = "1", "42"
-PUBLIC, TEAM, OTHER_CHAT = "-100", "-200", "C9"
+OWNER = "1"
+MEMBER = "42"
+PUBLIC = "-100"
+TEAM = "-200"
+OTHER_CHAT = "C9"
 # By where they stand. None of them is in any question.
 WORDS = {
     "text": "numbat",
@@ -76,7 +79,9 @@ def make_settings(
         "sources": {
             "docs": {"kind": "files", "path": str(folder / "docs")},
             "quokka": {
-                **{"kind": "files", "path": str(folder / "team"), "link": "https://potoroo.example.org/{path}"},
+                "kind": "files",
+                "path": str(folder / "team"),
+                "link": "https://potoroo.example.org/{path}",
                 **closed,
             },
             "mulgara": {**live, "allow_private": ["127.0.0.1"], **closed},
@@ -183,7 +188,10 @@ class Bot:
     """The bot, as the daemon wires it."""
 
     def __init__(self, app: App, journal: Journal, web: WebPeer, model: ScriptedPeer | None) -> None:
-        self.app, self.journal, self.web, self.model = app, journal, web, model
+        self.app = app
+        self.journal = journal
+        self.web = web
+        self.model = model
         self.live = make_live_settings(app.settings, journal.database)
         self.adapters: dict[str, RecordingAdapter] = {}
         self.reload_error = ""
@@ -331,7 +339,8 @@ async def reload(bot: Bot, sender: Sender) -> None:
 
 async def learn(bot: Bot, sender: Sender) -> None:
     """What was taught in the team's channel is asked for elsewhere."""
-    question, answer = "How long is the launcher's countdown?", "The countdown of the launcher takes kultarr seconds."
+    question = "How long is the launcher's countdown?"
+    answer = "The countdown of the launcher takes kultarr seconds."
     repository = TaughtAnswerRepository(bot.journal.database)
     message = Message("9", ConversationKey("telegram", TEAM), "8", "Cleo", answer, datetime.now(UTC))
     number = await repository.submit(message, MEMBER, question, answer)

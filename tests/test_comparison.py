@@ -46,7 +46,8 @@ async def test_a_worker_measures_a_system(name: str, tmp_path: Path) -> None:
         standalone_queries, follow_up_queries = (
             [case.query for case in cases] for cases in (make_standalone(2), FOLLOW_UPS)
         )
-        result, lines = tmp_path / "result.json", tmp_path / "documents.jsonl"
+        result = tmp_path / "result.json"
+        lines = tmp_path / "documents.jsonl"
         job = worker.Job(
             config, result, 0.0, lines, standalone_queries, follow_up_queries, [CROWD], rounds=1, spread_s=0.01
         )

@@ -31,7 +31,8 @@ SKIPPED = [
 ]
 # Takes longer than all other steps: here what is run is compiled when it is imported. What all packages are compiled to
 # is larger than their source by this factor.
-COMPILE, COMPILED_FACTOR = " --compile-bytecode", 1.25
+COMPILE = " --compile-bytecode"
+COMPILED_FACTOR = 1.25
 LAZILY_COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
 ROOTS = ("/src", "/opt/kimas", "/data", "/etc/kimas")
 

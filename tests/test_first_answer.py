@@ -10,7 +10,8 @@ import pytest
 from tests.deployment import ROOT
 from tests.first_answer import BEGIN, END, PAGE, QUESTION, Record, record
 
-MAX_STEPS, MAX_SECONDS = 6, 300
+MAX_STEPS = 6
+MAX_SECONDS = 300
 
 
 def commands(steps: list[str]) -> list[str]:
@@ -19,7 +20,8 @@ def commands(steps: list[str]) -> list[str]:
 
 @pytest.mark.timeout(240)
 async def test_the_record_in_the_guide_can_be_repeated(tmp_path: Path) -> None:
-    docs, folder = tmp_path / "docs", tmp_path / "bot"
+    docs = tmp_path / "docs"
+    folder = tmp_path / "bot"
     docs.mkdir()
     folder.mkdir()
     (docs / "telegram.md").write_text((ROOT / "docs" / "telegram.md").read_text("utf-8").partition(BEGIN)[0], "utf-8")

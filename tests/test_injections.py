@@ -212,7 +212,8 @@ async def ask(app: App, question: Question, strategy: str) -> Reply:
 
 async def unharmed(world: World, question: Question) -> str:
     """Ask with every strategy, and see that nobody obeyed. Return all that the model was sent."""
-    model, web = world.model, world.web
+    model = world.model
+    web = world.web
     read: list[Body] = []
     for strategy, agents in AGENTS.items():
         model.requests.clear()

@@ -38,7 +38,8 @@ SHARDS = 6
 BENIGN = Text("", "The cat sat on the mat, and it was fine. ", "")
 # A text is as long as what takes so much time when it is harmless.
 TARGET_S = 0.0002
-MIN_SIZE, MAX_SIZE = 200, 2000
+MIN_SIZE = 200
+MAX_SIZE = 2000
 TYPICAL = ("How do I install_it 2.0, Ann? [1] `x` @here <b>", "1. 安装 pip，怎么办？呢", "- a: b\n```py\nx\n```")
 OURS = tuple(f"{ROOT / package}/" for package in ("bots", "core", "knowledge", "tests"))
 # Their patterns meet short texts only, as their callers see to.
@@ -92,7 +93,8 @@ def recording(patterns: dict[re.Pattern[str], set[str]]) -> Iterator[None]:
 
     def compile_(pattern: Any, flags: Any) -> Any:
         compiled = original(pattern, flags)
-        caller, user = sys._getframe(1), sys._getframe(2)
+        caller = sys._getframe(1)
+        user = sys._getframe(2)
         if caller.f_globals.get("__name__") == "re" and str(user.f_code.co_filename).startswith(OURS):
             method = METHOD_ALIASES.get(caller.f_code.co_name, caller.f_code.co_name)
             if isinstance(compiled.pattern, str) and not user.f_code.co_filename.endswith(SHORT_INPUTS):

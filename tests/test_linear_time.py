@@ -203,7 +203,7 @@ def sample_item(code: Any, argument: Any) -> str:
 
 
 def is_in(members: Any, character: str) -> bool:
-    """Tell whether a set of characters, as `re` has parsed it, holds one."""
+    """Return whether a set of characters, as `re` has parsed it, holds one."""
     escapes = {"DIGIT": r"\d", "SPACE": r"\s", "WORD": r"\w", "NOT_DIGIT": r"\D", "NOT_SPACE": r"\S", "NOT_WORD": r"\W"}
     results = []
     for kind, value in members:

@@ -32,10 +32,36 @@ from tests.peers.telegram import TelegramPeer
 GROUP = -100
 DEAD = "http://127.0.0.1:9"
 SECRET_NAMES = (
-    *("TELEGRAM", "TELEGRAM_2", "DISCORD", "SLACK_BOT", "SLACK_APP", "SLACK_SIGNING", "HTTP_NETWORK", "CALLBACK_QUERY"),
-    *("MODEL_MAIN", "MODEL_LIGHT", "MODEL_VISION", "MODEL_JUDGE", "MODEL_FALLBACK", "EMBEDDING", "RERANKER"),
-    *("SEARCH_API", "HTTP_API_QUERY", "HTTP_API_HEADER", "REMOTE_RAG", "GITHUB", "GITLAB", "GIT_TOKEN", "GIT_URL"),
-    *("FEED_QUERY", "SITE_QUERY", "TRACING_HEADER", "PAGE_READER", "PAGE_OWNER", "JOURNAL", "UNRELATED_VARIABLE"),
+    "TELEGRAM",
+    "TELEGRAM_2",
+    "DISCORD",
+    "SLACK_BOT",
+    "SLACK_APP",
+    "SLACK_SIGNING",
+    "HTTP_NETWORK",
+    "CALLBACK_QUERY",
+    "MODEL_MAIN",
+    "MODEL_LIGHT",
+    "MODEL_VISION",
+    "MODEL_JUDGE",
+    "MODEL_FALLBACK",
+    "EMBEDDING",
+    "RERANKER",
+    "SEARCH_API",
+    "HTTP_API_QUERY",
+    "HTTP_API_HEADER",
+    "REMOTE_RAG",
+    "GITHUB",
+    "GITLAB",
+    "GIT_TOKEN",
+    "GIT_URL",
+    "FEED_QUERY",
+    "SITE_QUERY",
+    "TRACING_HEADER",
+    "PAGE_READER",
+    "PAGE_OWNER",
+    "JOURNAL",
+    "UNRELATED_VARIABLE",
 )
 PLANTED = {name: f'{name.lower().replace("_", "")}-Zq{number:02}"wä' for number, name in enumerate(SECRET_NAMES)}
 # In an address they are written as it asks for; a header takes no other letters.
@@ -70,7 +96,8 @@ class Parrot:
 
 @pytest.fixture
 async def parrot() -> AsyncIterator[Parrot]:
-    peer, application = Parrot(), web.Application()
+    peer = Parrot()
+    application = web.Application()
     application.router.add_route("*", "/{path:.*}", peer.answer)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.01)
     await runner.setup()
@@ -94,12 +121,17 @@ def sources(url: str) -> dict[str, Any]:
             **connection,
         },
         "api": {
-            **{"kind": "http_api", "url": f"{url}/find?q={{query}}&token={{api_key}}", **connection},
-            **{"api_key": secret("HTTP_API_QUERY")},
+            "kind": "http_api",
+            "url": f"{url}/find?q={{query}}&token={{api_key}}",
+            **connection,
+            "api_key": secret("HTTP_API_QUERY"),
         },
         "head": {
-            **{"kind": "http_api", "url": f"{url}/find", "headers": {"X-Own": "{api_key}"}, **connection},
-            **{"api_key": secret("HTTP_API_HEADER")},
+            "kind": "http_api",
+            "url": f"{url}/find",
+            "headers": {"X-Own": "{api_key}"},
+            **connection,
+            "api_key": secret("HTTP_API_HEADER"),
         },
         "rag": {
             "kind": "remote_rag",
@@ -153,8 +185,16 @@ def call(deployment: Deployment, *arguments: str) -> str:
 
 
 COMMANDS = (
-    *(("check",), ("check", "--live"), ("ingest",), ("ingest", "--json"), ("sources",), ("sources", "--json")),
-    *(("ask", "How do I install Rocket?"), ("ask", "--json", "What is it?"), ("search", "Rocket"), ("usage",)),
+    ("check",),
+    ("check", "--live"),
+    ("ingest",),
+    ("ingest", "--json"),
+    ("sources",),
+    ("sources", "--json"),
+    ("ask", "How do I install Rocket?"),
+    ("ask", "--json", "What is it?"),
+    ("search", "Rocket"),
+    ("usage",),
 )
 
 
@@ -224,7 +264,8 @@ async def until_shown(client: aiohttp.ClientSession, url: str, words: str) -> st
 
 
 async def test_a_daemon_shows_none(deployment: Deployment, parrot: Parrot) -> None:
-    metrics_port, page_port = free_port(), free_port()
+    metrics_port = free_port()
+    page_port = free_port()
     async with TelegramPeer() as telegram, LanguageModelPeer() as model, collecting() as collector:
         deployment.environment |= {"TELEGRAM": telegram.token, "PAGE_READER": READER, "PAGE_OWNER": OWNER}
         deployment.settings |= {

@@ -68,7 +68,8 @@ async def peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         "examples/serve.py": "from rocket.server import Server\n\nServer().listen(9000)\n",
     }
     async with ScriptedPeer(**DECIDING) as model, WebPeer() as web:
-        model.dimension, model.api_key = 1024, KEY
+        model.dimension = 1024
+        model.api_key = KEY
         web.hits = [Hit("Final", "https://news.example.org/final", "Ann Runner won the 100 m final in 9.99 s tonight.")]
         reply = {"data": {"models": [{"name": "tiny-asr", "description": "中文语音识别", "tags": ["asr"], "url": ""}]}}
         web.pages["/models"] = Page(json.dumps(reply), headers={"Content-Type": "application/json"})

@@ -117,15 +117,34 @@ def test_the_text_of_discord_and_of_slack_looks_as_it_does_there() -> None:
     results = [(run.text, set(run.kinds)) for run in to_runs(text, IN_DISCORD)]
     quote = {"blockquote"}
     assert results == [
-        *[("Call ", quote), ("it", quote | {"bold"}), (" ", quote), ("so", quote | {"code"}), (" ", quote)],
-        *[("[1]", quote | {"link"}), ("\n", set()), ("\n", set()), ("Said", {"italic"}), (" by ", set())],
-        *[("@KIMAs", {"mention"}), (" ", set()), ("*", set()), ("twice", set())],
+        ("Call ", quote),
+        ("it", quote | {"bold"}),
+        (" ", quote),
+        ("so", quote | {"code"}),
+        (" ", quote),
+        ("[1]", quote | {"link"}),
+        ("\n", set()),
+        ("\n", set()),
+        ("Said", {"italic"}),
+        (" by ", set()),
+        ("@KIMAs", {"mention"}),
+        (" ", set()),
+        ("*", set()),
+        ("twice", set()),
     ]
     text = "> Call *it* `so` <https://a.example/|[1]>\n_Said_ by <@U5> &lt;twice&gt; snake_case_name"
     results = [(run.text, set(run.kinds)) for run in to_runs(text, IN_SLACK, unescape)]
     assert results == [
-        *[("Call ", quote), ("it", quote | {"bold"}), (" ", quote), ("so", quote | {"code"}), (" ", quote)],
-        *[("[1]", quote | {"link"}), ("\n", set()), ("Said", {"italic"}), (" by ", set()), ("@KIMAs", {"mention"})],
+        ("Call ", quote),
+        ("it", quote | {"bold"}),
+        (" ", quote),
+        ("so", quote | {"code"}),
+        (" ", quote),
+        ("[1]", quote | {"link"}),
+        ("\n", set()),
+        ("Said", {"italic"}),
+        (" by ", set()),
+        ("@KIMAs", {"mention"}),
         (" <twice> snake_case_name", set()),
     ]
 

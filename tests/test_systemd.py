@@ -111,7 +111,8 @@ def test_every_secret_can_be_a_credential(tmp_path: Path) -> None:
 
 def _sections(section: type[BaseModel]) -> set[type[BaseModel]]:
     """Return a section of the settings with all that are inside."""
-    models, pending_models = set[type[BaseModel]](), [section]
+    models = set[type[BaseModel]]()
+    pending_models = [section]
     while pending_models:
         current = pending_models.pop()
         if current in models:

@@ -22,9 +22,12 @@ from hatch_build import add_namespace
 from tests.deployment import ROOT
 
 # As docs/install.md promises, with what `python -m venv` brings on Python 3.11: pip and setuptools with bytecode.
-MAX_MB, ENVIRONMENT_MB, ENVIRONMENT_PACKAGES = 400, 26, ("pip", "setuptools")
+MAX_MB = 400
+ENVIRONMENT_MB = 26
+ENVIRONMENT_PACKAGES = ("pip", "setuptools")
 # Files take whole blocks. Bytecode is a little bigger than its source, by a comparison with `du` after pip.
-BLOCK_BYTES, BYTECODE_SHARE = 4096, 1.2
+BLOCK_BYTES = 4096
+BYTECODE_SHARE = 1.2
 HEAVY = re.compile(r"torch|triton|nvidia-|cuda|sentence-transformers|transformers|tensorflow|jax")
 # Without the machinery that reads .pth files: nothing can be imported from the repository.
 ISOLATED = [sys.executable, "-S", "-P", "-W", "error"]
@@ -82,7 +85,8 @@ def test_lines_stay_where_they_are(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         assert archive.read("kimas/guide/README.md").decode() == (ROOT / "README.md").read_text("utf-8")
         for name in ("bots/daemon/bootstrap.py", "core/answering/pipeline.py", "knowledge/retrieval/library.py"):
-            ours, theirs = (ROOT / name).read_text("utf-8"), archive.read(f"kimas/{name}").decode()
+            ours = (ROOT / name).read_text("utf-8")
+            theirs = archive.read(f"kimas/{name}").decode()
             assert theirs.replace("from kimas.", "from ") == ours
             assert theirs != ours
 
@@ -109,10 +113,12 @@ def test_no_text_names_a_module_of_ours() -> None:
 
 def resolve_requirements(requirements: Iterable[str]) -> set[str]:
     """Return the names of all packages that these requirements bring, by what the packages themselves declare."""
-    visited, waiting = set(), [Requirement(text) for text in requirements]
+    visited = set()
+    waiting = [Requirement(text) for text in requirements]
     while waiting:
         requirement = waiting.pop()
-        name, extras = canonicalize_name(requirement.name), frozenset(requirement.extras)
+        name = canonicalize_name(requirement.name)
+        extras = frozenset(requirement.extras)
         if (name, extras) in visited:
             continue
         visited.add((name, extras))

@@ -64,7 +64,8 @@ def run_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the clock of the running loop, and of all code that reads the monotonic clock, run fast from now on."""
     loop: Any = asyncio.get_running_loop()
     clock = TimeLapse(loop._selector)
-    run_in_executor, execute = loop.run_in_executor, aiosqlite.Connection._execute
+    run_in_executor = loop.run_in_executor
+    execute = aiosqlite.Connection._execute
 
     def counted_job(*arguments: Any) -> asyncio.Future[Any]:
         working = clock.thread()

@@ -115,7 +115,8 @@ async def _search_agents(
     async with task_group() as tasks:
         search_tasks = [tasks.create_task(capture_error(app.library.search(name, query, limit))) for name in agents]
     outcomes = [task.result() for task in search_tasks]
-    passages_by_agent, errors_by_agent = dict[str, Sequence[Passage]](), dict[str, str]()
+    passages_by_agent = dict[str, Sequence[Passage]]()
+    errors_by_agent = dict[str, str]()
     redact = make_redactor(get_secret_values(app.settings))
     for name, result in zip(agents, outcomes, strict=True):
         if isinstance(result, KimasError):

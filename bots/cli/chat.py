@@ -192,7 +192,8 @@ class Conversation:
         self._out.print()
         self._replies.clear()
         self._replies[question.id] = reply
-        self.adapter.answer_id, self._answer_text = question.id, reply.text
+        self.adapter.answer_id = question.id
+        self._answer_text = reply.text
         return reply
 
     async def _forget(self, request: CommandRequest) -> str:

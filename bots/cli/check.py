@@ -226,7 +226,8 @@ def _describe_file(path: Path) -> str:
 
 
 def _check_feeds(settings: Settings) -> list[Finding]:
-    feed_errors, feeds = find_feed_errors(settings), settings.auto_comment.feeds.items()
+    feed_errors = find_feed_errors(settings)
+    feeds = settings.auto_comment.feeds.items()
     return [
         Finding("error", f"auto_comment.feeds.{name}", feed_errors[name])
         if name in feed_errors
@@ -257,7 +258,8 @@ def _check_agents(settings: Settings) -> list[Finding]:
 
 
 def _check_store(settings: Settings) -> list[Finding]:
-    subject, store = "knowledge.store", settings.knowledge.store
+    subject = "knowledge.store"
+    store = settings.knowledge.store
     if store.provider == "lance":
         text = "lance is the former name of sqlite: passages are in an SQLite file; set sqlite"
         return [Finding("warning", f"{subject}.provider", text)]
@@ -267,7 +269,8 @@ def _check_store(settings: Settings) -> list[Finding]:
 
 
 def _check_embedding(settings: Settings) -> Finding:
-    subject, embedding = "knowledge.embedding", settings.knowledge.embedding
+    subject = "knowledge.embedding"
+    embedding = settings.knowledge.embedding
     if embedding.provider == "openai":
         return _check_address(subject, embedding.model, embedding.base_url)
     if embedding.provider == "fastembed":
@@ -285,7 +288,8 @@ def _check_embedding(settings: Settings) -> Finding:
 
 
 def _check_models(settings: Settings) -> list[Finding]:
-    main, light = settings.models.main, settings.models.light
+    main = settings.models.main
+    light = settings.models.light
     if main is None and light is None:
         return [Finding("ok", "models", "none is configured: answers are extractive, quoted from the passages")]
     models = sorted(settings.models.iter_endpoints(), key=lambda item: ".fallbacks." in item[0])

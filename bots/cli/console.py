@@ -149,7 +149,9 @@ def explanation_as_json(explanation: SearchExplanation, settings: KnowledgeSetti
 
 def format_explanation_lines(explanation: SearchExplanation, settings: KnowledgeSettings) -> Sequence[str]:
     """Return the tables of the agents and of the passages, line by line."""
-    routing, search, agents = settings.routing, settings.search, explanation.agents
+    routing = settings.routing
+    search = settings.search
+    agents = explanation.agents
     description = _ROUTING_DESCRIPTIONS[explanation.routing_method]
     saved_text = f"{sum(not agent.is_selected for agent in agents)} of {len(agents)} searches saved"
     lines = [f"{description}; {routing.agents} at most, threshold {routing.threshold:g}; {saved_text}"]

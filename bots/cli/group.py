@@ -49,7 +49,8 @@ another bot.
 `Ben: /good`, `/bad` and `/again` are about the last answer; `/edit text` and `/delete` change what Ben said last. \
 /mode auto lets the bot speak unprompted.
 {kept}"""
-EDITED, EDITED_LATE = "(edited)", "(too late: it is being answered, or settled already)"
+EDITED = "(edited)"
+EDITED_LATE = "(too late: it is being answered, or settled already)"
 
 
 async def run_group_chat(settings: Settings, file_descriptor: int | None = None, folder: Path | None = None) -> int:
@@ -58,7 +59,8 @@ async def run_group_chat(settings: Settings, file_descriptor: int | None = None,
     A `folder` keeps the journal; the next run continues from it. Raises `StoreError`, `StoreLocked` while it is used.
     """
     await require_ingested(settings)
-    settings, out = with_terminal_owner(settings), make_console()
+    settings = with_terminal_owner(settings)
+    out = make_console()
     async with AsyncExitStack() as stack:
         data_dir = _open_data_dir(folder, stack)
         outcome_printer = OutcomePrinter(out)
@@ -116,12 +118,15 @@ def _format_welcome(settings: Settings, folder: Path | None) -> str:
 
 async def wait_until_idle(processor: MessageProcessor, max_wait_s: float, progress: Callable[[], int] = int) -> int:
     """Wait until no message is in flight; return how many are left after `max_wait_s` without progress."""
-    last_progress, deadline, pause_s = progress(), time.monotonic() + max_wait_s, FIRST_POLL_S
+    last_progress = progress()
+    deadline = time.monotonic() + max_wait_s
+    pause_s = FIRST_POLL_S
     while processor.in_flight and time.monotonic() < deadline:
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, POLL_INTERVAL_S)
         if progress() != last_progress:
-            last_progress, deadline = progress(), time.monotonic() + max_wait_s
+            last_progress = progress()
+            deadline = time.monotonic() + max_wait_s
     return processor.in_flight
 
 

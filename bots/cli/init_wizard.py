@@ -163,9 +163,11 @@ def _ask_channel(answers: Answers) -> str:
 
 def _ask_sources(answers: Answers) -> None:
     click.echo("\nWhat does the bot answer from? A folder, a file, a repository or a web site.")
-    text, default = "Source", "."
+    text = "Source"
+    default = "."
     while location := _ask(text, lambda value: _examine_source(value, answers), default=default):
-        text, default = "Another source (Enter: none)", ""
+        text = "Another source (Enter: none)"
+        default = ""
         click.secho(f"  ok: {location}", fg="green")
 
 

@@ -48,7 +48,8 @@ async def _copy_between(settings: Settings, target_kind: JournalKind) -> dict[st
     from core.storage.copying import copy_database
     from core.storage.opening import has_database, open_database
 
-    file_journal, server_journal = JournalSettings(), settings.journal
+    file_journal = JournalSettings()
+    server_journal = settings.journal
     if target_kind == "postgresql" and not await has_database(file_journal, settings.data_dir):
         raise UsageError(f"there is nothing to copy: {settings.data_dir} has no journal")
     async with AsyncExitStack() as stack:
@@ -71,7 +72,8 @@ async def forget(settings: Settings, user: str, *, is_confirmed: bool, as_json: 
     platform, _, author_id = user.partition(":")
     if not platform or not author_id:
         raise UsageError(f"{user!r} names nobody: write platform:user id, for example telegram:12345")
-    records, platforms = PersonalRecords(0, 0), list[str]()
+    records = PersonalRecords(0, 0)
+    platforms = list[str]()
     async with open_existing_database(settings) as database:
         if database:
             records = await count_on_platform(database, platform, author_id)

@@ -32,6 +32,17 @@ from bots.cli.options import (
 Command = Callable[..., None]
 _path = click.Path(path_type=Path)
 
+SET_PAUSED = "cli.sources:set_paused"
+NAME = click.argument("name")
+PAUSE_HELP = """Stop the scheduled refreshes of a source.
+
+Its knowledge stays in use. A running daemon notices within a minute."""
+RESUME_HELP = "Resume the scheduled refreshes of a source; missed ones run once."
+REVIEW = "cli.records:review_answer"
+NUMBER = click.argument("number", type=click.IntRange(1))
+APPROVE_HELP = "Make an answer knowledge, from the next refresh on."
+REJECT_HELP = "Keep an answer from becoming knowledge, or take it out again."
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @config_options
@@ -239,11 +250,6 @@ def sources(context: click.Context, files: tuple[Path, ...], overrides: tuple[st
     root.obj = ((*root.obj[0], *files), (*root.obj[1], *overrides))
 
 
-SET_PAUSED, NAME = "cli.sources:set_paused", click.argument("name")
-PAUSE_HELP = """Stop the scheduled refreshes of a source.
-
-Its knowledge stays in use. A running daemon notices within a minute."""
-RESUME_HELP = "Resume the scheduled refreshes of a source; missed ones run once."
 _add_command(sources, SET_PAUSED, PAUSE_HELP, NAME, name="pause", as_json=False, paused=True)
 _add_command(sources, SET_PAUSED, RESUME_HELP, NAME, name="resume", as_json=False, paused=False)
 
@@ -286,9 +292,6 @@ def list_answers(state: str, **options: Any) -> None:
     run_command("cli.records:list_answers", state=None if state == "all" else state, **options)
 
 
-REVIEW, NUMBER = "cli.records:review_answer", click.argument("number", type=click.IntRange(1))
-APPROVE_HELP = "Make an answer knowledge, from the next refresh on."
-REJECT_HELP = "Keep an answer from becoming knowledge, or take it out again."
 _add_command(faq, REVIEW, APPROVE_HELP, NUMBER, name="approve", state="approved")
 _add_command(faq, REVIEW, REJECT_HELP, NUMBER, name="reject", state="rejected")
 _add_command(

@@ -45,6 +45,12 @@ source_option = click.option(
     "--source", default="", metavar="PLACE", help="Answer from this folder, file or address, without a configuration."
 )
 
+# A command beside the service may not have their secrets, and uses none of them.
+PLATFORM_SECTIONS = ("telegram", "discord", "slack", "http", "bots", "operator_page")
+
+# Commands that only read or write knowledge or records need no models' keys, either.
+NO_MODEL_SECTIONS = (*PLATFORM_SECTIONS, "models")
+
 
 def open_missing_streams() -> None:
     """Open on /dev/null the standard streams that a supervisor closed: the next file would get their number."""
@@ -71,12 +77,6 @@ def config_options(function: Function) -> Function:
         metavar="FILE",
         help="A configuration file; repeatable, later ones win.",
     )(function)
-
-
-# A command beside the service may not have their secrets, and uses none of them.
-PLATFORM_SECTIONS = ("telegram", "discord", "slack", "http", "bots", "operator_page")
-# Commands that only read or write knowledge or records need no models' keys, either.
-NO_MODEL_SECTIONS = (*PLATFORM_SECTIONS, "models")
 
 
 def load_cli_settings(
@@ -130,7 +130,8 @@ def _make_loader(
     from core.settings.loader import find_default_files, load_settings
 
     root_files, root_overrides = click.get_current_context().find_root().obj
-    config_files, config_overrides = (*root_files, *files), (*root_overrides, *overrides)
+    config_files = (*root_files, *files)
+    config_overrides = (*root_overrides, *overrides)
 
     def load() -> Settings:
         chosen_files = config_files or find_default_files()

@@ -271,7 +271,8 @@ async def diagnose(platform: str, settings: PlatformSettings, scope: Scope) -> D
 
 def get_scope(settings: Settings, bot_name: str, platform: str) -> Scope:
     """Return the chats that the configuration names for a bot, and whether it answers unprompted in one of them."""
-    gate, comments = settings.gate, settings.auto_comment.chats
+    gate = settings.gate
+    comments = settings.auto_comment.chats
     auto_chats = [chat for chat, mode in gate.modes.items() if mode == "auto"]
     platform_entries = [entry for entry in (*gate.chats, *auto_chats, *comments) if entry.startswith(f"{platform}:")]
     bot_chats = [

@@ -62,8 +62,10 @@ async def usage(settings: Settings, days: int, *, as_json: bool) -> int:
     agent_usage: Sequence[AgentUsage] = ()
     async with open_existing_database(settings) as database:
         if database:
-            repository, since = UsageRepository(database), _start_of_period(days).date()
-            daily_usage, agent_usage = await repository.get_daily_usage(since), await repository.get_agent_usage(since)
+            repository = UsageRepository(database)
+            since = _start_of_period(days).date()
+            daily_usage = await repository.get_daily_usage(since)
+            agent_usage = await repository.get_agent_usage(since)
     if as_json:
         print_json(_usage_as_json(daily_usage, agent_usage))
     else:

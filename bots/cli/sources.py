@@ -24,9 +24,19 @@ from knowledge.stores import NO_SOURCES
 if TYPE_CHECKING:
     from core.storage.engine import Database
 
-MINUTE, HOUR, DAY = 60, 3600, 86400
+MINUTE = 60
+HOUR = 3600
+DAY = 86400
 STORED_SOURCE_KEYS = (
-    *("passages", "documents", "last_try", "last_success", "age_s", "next_run", "error", "paused", "running"),
+    "passages",
+    "documents",
+    "last_try",
+    "last_success",
+    "age_s",
+    "next_run",
+    "error",
+    "paused",
+    "running",
     "unreadable",
 )
 MAX_NAMED_DOCUMENTS = 10

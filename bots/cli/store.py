@@ -77,6 +77,7 @@ async def _copy_between_stores(settings: Settings, target_provider: Provider) ->
                 provider_settings, settings.data_dir, embedder.name, embedder.dimension
             )
             stack.push_async_callback(stores_by_provider[provider].close)
-        origin, target = stores_by_provider[OTHER_PROVIDER[target_provider]], stores_by_provider[target_provider]
+        origin = stores_by_provider[OTHER_PROVIDER[target_provider]]
+        target = stores_by_provider[target_provider]
         source_names = [name for name in settings.sources if await origin.manifest(name)]
         return [await copy_source(origin, target, name) for name in source_names]

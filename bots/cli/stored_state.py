@@ -17,7 +17,8 @@ from knowledge.stores import check_store
 
 async def check_journal(settings: Settings) -> Finding:
     """Open the journal if it is a file that is there: one that cannot be opened keeps the daemon from starting."""
-    subject, url = "journal", settings.journal.url
+    subject = "journal"
+    url = settings.journal.url
     if url and importlib.util.find_spec("psycopg") is None:
         hint = format_install_hint("postgres")
         return Finding("error", subject, f"{url}: PostgreSQL's driver is not installed: {hint}")

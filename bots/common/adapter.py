@@ -14,6 +14,8 @@ from core.observability.logs import get_logger
 from core.ports import Adapter, ConnectionStatus
 from core.settings import Secret
 
+_log = get_logger(__name__)
+
 Result = TypeVar("Result")
 
 
@@ -60,7 +62,8 @@ class ClientAdapter(Adapter, Generic[ClientType]):
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
-        client, self._client = self._client, None
+        client = self._client
+        self._client = None
         if client is not None:
             await client.close()
 
@@ -93,7 +96,7 @@ class ClientAdapter(Adapter, Generic[ClientType]):
         except TokenRefused:
             raise
         except PlatformError as error:
-            get_logger(__name__).debug(f"{self.name}.token_not_checked", error=str(error))
+            _log.debug(f"{self.name}.token_not_checked", error=str(error))
 
 
 def read_secret(secret: Secret, message: str) -> str:

@@ -25,7 +25,8 @@ def select_pictures(attachments: tuple[Attachment, ...]) -> tuple[Attachment, ..
 
 def check_file_url(url: str, api_url: str, official_api_url: str, is_official_host: Callable[[str], bool]) -> str:
     """Return the address of a file; empty where it is not on the platform's own servers."""
-    parts, api = urlsplit(url), urlsplit(api_url)
+    parts = urlsplit(url)
+    api = urlsplit(api_url)
     if api_url.startswith(official_api_url):
         return url if parts.scheme == "https" and is_official_host(parts.hostname or "") else ""
     return url if (parts.scheme, parts.netloc) == (api.scheme, api.netloc) else ""

@@ -22,6 +22,8 @@ from core.errors import JournalError, PlatformError, PlatformUnavailable
 from core.observability.logs import get_logger
 from core.ports import NOT_CONNECTED, ConnectionStatus
 
+_log = get_logger(__name__)
+
 Result = TypeVar("Result")
 
 
@@ -99,8 +101,9 @@ class RetryLoop:
         wait_s = error.seconds if isinstance(error, RetryLater) else self._intervals.backoff(self._failure_count)
         if type(error) is not self._last_error_type:
             self._last_error_type = type(error)
-            hint, rounded_wait_s = self._hint(error), round(wait_s, 2)
-            get_logger(__name__).error(f"{self._event}_stopped", error=str(error), hint=hint, retry_in_s=rounded_wait_s)
+            hint = self._hint(error)
+            rounded_wait_s = round(wait_s, 2)
+            _log.error(f"{self._event}_stopped", error=str(error), hint=hint, retry_in_s=rounded_wait_s)
         await asyncio.sleep(wait_s)
 
     def mark_recovered(self) -> None:
@@ -108,8 +111,9 @@ class RetryLoop:
         if self._connection:
             self._connection.mark_connected()
         if self._failure_count:
-            get_logger(__name__).info(f"{self._event}_resumed", failures=self._failure_count)
-        self._failure_count, self._last_error_type = 0, None
+            _log.info(f"{self._event}_resumed", failures=self._failure_count)
+        self._failure_count = 0
+        self._last_error_type = None
 
     async def retry_until_ok(
         self, call: Callable[[], Awaitable[Result]], errors: tuple[type[Exception], ...] = (RetryLater, Unreachable)

@@ -10,6 +10,8 @@ from core.errors import PlatformError, PlatformUnavailable
 from core.observability.logs import get_logger
 from core.ports import Delivery
 
+_log = get_logger(__name__)
+
 FindPost = Callable[[], Awaitable[str]]
 
 
@@ -28,7 +30,8 @@ class DeliveryRetry:
         self._recover = recover
         self._rate_limit_error: RetryLater | None = None
         self._not_before = 0.0
-        self._is_in_doubt = self.is_posting = False
+        self._is_in_doubt = False
+        self.is_posting = False
 
     def note_retry_after(self, error: RetryLater) -> None:
         """Note that the platform asked for a pause: the next call of `run` waits for it."""
@@ -77,7 +80,7 @@ class DeliveryRetry:
         self, delivery: Delivery, post: Callable[[], Awaitable[str]], find: FindPost | None
     ) -> str:
         if find and (self._is_in_doubt or delivery.is_in_doubt) and (reply_id := await self.find(find)):
-            get_logger(__name__).info(f"{self._platform}.reply_recovered", reply=reply_id)
+            _log.info(f"{self._platform}.reply_recovered", reply=reply_id)
         else:
             await delivery.mark_posting()
             try:
@@ -99,7 +102,7 @@ class DeliveryRetry:
             raise
         except PlatformError as error:
             # To see an answer twice, rarely, is better than never.
-            get_logger(__name__).warning(f"{self._platform}.reply_in_doubt", error=str(error))
+            _log.warning(f"{self._platform}.reply_in_doubt", error=str(error))
             return ""
 
     async def _run_uncancelled(self, call: Coroutine[None, None, str]) -> str:
@@ -116,5 +119,5 @@ class DeliveryRetry:
     async def _pause(self, wait_s: float, deadline: float, error: PlatformError) -> None:
         if asyncio.get_running_loop().time() + wait_s > deadline:
             raise error
-        get_logger(__name__).info(f"{self._platform}.reply_delayed", wait_s=round(wait_s, 2), error=str(error))
+        _log.info(f"{self._platform}.reply_delayed", wait_s=round(wait_s, 2), error=str(error))
         await asyncio.sleep(wait_s)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from core.observability.metrics import MetricsRecorder
     from core.storage.messages import Journal
 
+_log = get_logger(__name__)
+
 JOURNAL_COPY_NAME = "dry-run.db"
 DRY_RUN_REPLY_ID = "dry run"
 Client = TypeVar("Client")
@@ -57,16 +59,16 @@ class LogSink(FinalTextSink):
     async def _show(self, reply: Reply, *, is_error: bool) -> None:
         # A comment is checked for the last time here, and may still be suppressed.
         await self._delivery.mark_posting()
-        sources, message = [citation.title for citation in reply.citations], self._message
-        get_logger(__name__).info(
-            "reply.withheld", asked_by=message.author, asked=message.text, text=reply.text, sources=sources
-        )
+        sources = [citation.title for citation in reply.citations]
+        message = self._message
+        _log.info("reply.withheld", asked_by=message.author, asked=message.text, text=reply.text, sources=sources)
         await self._delivery.mark_posted(DRY_RUN_REPLY_ID)
 
 
 async def copy_journal(data_dir: Path) -> Path:
     """Copy the current journal over an older copy, and return the path of the copy. Raises `StoreError`."""
-    source, copy = data_dir / "journal.db", data_dir / JOURNAL_COPY_NAME
+    source = data_dir / "journal.db"
+    copy = data_dir / JOURNAL_COPY_NAME
     try:
         await asyncio.to_thread(_copy_database, source, copy)
     except (sqlite3.Error, OSError) as error:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from core.observability.logs import get_logger
 
+_log = get_logger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class IgnoredEvent:
@@ -27,5 +29,5 @@ class MessageDeletion:
 def record_ignored(counts: Counter[str], log_event: str, ignored: IgnoredEvent, **details: object) -> None:
     """Count an ignored event by its reason, and log it: as a warning unless it is expected."""
     counts[ignored.reason] += 1
-    log = get_logger(__name__).debug if ignored.is_expected else get_logger(__name__).warning
+    log = _log.debug if ignored.is_expected else _log.warning
     log(log_event, reason=ignored.reason, **details)

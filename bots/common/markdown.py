@@ -23,11 +23,22 @@ if TYPE_CHECKING:
 EMPTY_REPLY = "(an empty answer)"
 RULE = "———"
 # Of a source, in the list below an answer: longer addresses open nowhere, and whoever writes a document names it.
-MAX_SOURCE_URL_CHARS, MAX_SOURCE_NAME_CHARS = 2000, 300
+MAX_SOURCE_URL_CHARS = 2000
+MAX_SOURCE_NAME_CHARS = 300
 # Makes a mention or a mark harmless where it stands, without being seen.
 WORD_JOINER = "\u2060"
 
 _LANGUAGE = re.compile(r"[\w+#.-]{1,40}")
+
+# What a reader takes for the address that a link leads to: also a name alone, where its end is that of a host, and not
+# that of a file.
+_FILE_ENDS = "py|md|rs|sh|js|ts|go|cs|rb|pl|kt|hs|ml|mk|so|cc|hh|fs|vb|ps"
+_HOST_ENDS = "com|org|net|io|dev|app|ai|cn|edu|gov|info|biz|xyz|top|shop|site|online|store|tech|cloud|bank|finance"
+_ADDRESS = re.compile(
+    r"(?:https?://|www\.)([\w.-]{1,253})|^\W{0,4}((?:[\w-]{1,63}\.){1,8}"
+    rf"(?!(?:{_FILE_ENDS})\b)(?:{_HOST_ENDS}|[a-z]{{2}}))(?!\.?[\w-])",
+    re.IGNORECASE,
+)
 
 
 def make_parser(parser_class: type[MarkdownIt] | None = None) -> MarkdownIt:
@@ -51,17 +62,6 @@ def get_language(info: str) -> str:
 def is_formula(node: SyntaxTreeNode) -> bool:
     """Return whether a node of the syntax tree is a formula."""
     return node.type == "code_inline" and bool(node.meta)
-
-
-# What a reader takes for the address that a link leads to: also a name alone, where its end is that of a host, and not
-# that of a file.
-_FILE_ENDS = "py|md|rs|sh|js|ts|go|cs|rb|pl|kt|hs|ml|mk|so|cc|hh|fs|vb|ps"
-_HOST_ENDS = "com|org|net|io|dev|app|ai|cn|edu|gov|info|biz|xyz|top|shop|site|online|store|tech|cloud|bank|finance"
-_ADDRESS = re.compile(
-    r"(?:https?://|www\.)([\w.-]{1,253})|^\W{0,4}((?:[\w-]{1,63}\.){1,8}"
-    rf"(?!(?:{_FILE_ENDS})\b)(?:{_HOST_ENDS}|[a-z]{{2}}))(?!\.?[\w-])",
-    re.IGNORECASE,
-)
 
 
 def _to_plain_letters(label: str) -> str:
@@ -99,7 +99,8 @@ class MarkdownRenderer(ABC):
     # How many columns a table may have before it is written as lists: lines that wrap cannot be read as a table.
     max_table_width = 64
     sources_heading = "**Sources**"
-    line_break, block_break = "\n", "\n\n"
+    line_break = "\n"
+    block_break = "\n\n"
     # What in running text is more than text, apart from what `escape` handles; `render_token` writes it.
     token = re.compile(r"\[(?P<number>\d{1,4})\]")
 

@@ -33,12 +33,14 @@ _BREAK = re.compile(r"<br\s?/?>", re.IGNORECASE)
 _FORMULA_SIGN = re.compile(r"[*_^\\{}]")
 _FORMULA_CLOSINGS = {r"\(": r"\)", r"\[": r"\]", "$$": "$$"}
 # What `Token.meta` says of a formula, and of one that stands for itself.
-FORMULA, DISPLAY = "formula", "display"
+FORMULA = "formula"
+DISPLAY = "display"
 # Emphasis within emphasis. The tree of a reply is walked recursively: its depth must not come from the text.
 MAX_MARK_DEPTH = 20
 _MARK_TAGS = frozenset({"strong", "em", "s"})
 # The levels of the tree that a quotation and a list with its item add.
-_QUOTE_LEVELS, _LIST_LEVELS = 1, 2
+_QUOTE_LEVELS = 1
+_LIST_LEVELS = 2
 
 
 def make_parser(parser_class: type[MarkdownIt] = MarkdownIt) -> MarkdownIt:
@@ -105,7 +107,11 @@ def _limit_mark_depth(state: StateInline) -> None:
         is_too_deep = depth >= MAX_MARK_DEPTH
         depth += token.nesting > 0
         if is_too_deep:
-            token.type, token.tag, token.nesting, token.content, token.markup = "text", "", 0, token.markup, ""
+            token.type = "text"
+            token.tag = ""
+            token.nesting = 0
+            token.content = token.markup
+            token.markup = ""
 
 
 def _parse_quote(state: StateBlock, startLine: int, endLine: int, silent: bool) -> bool:
@@ -146,7 +152,8 @@ def _parse_address(state: StateInline, silent: bool) -> bool:
         state.pending = state.pending[: -len(scheme[0])]
         address = scheme[0] + rest
         opening = state.push("link_open", "a", 1)
-        opening.attrs, opening.markup = {"href": address}, "autolink"
+        opening.attrs = {"href": address}
+        opening.markup = "autolink"
         state.push("text", "", 0).content = address
         state.push("link_close", "a", -1).markup = "autolink"
     state.pos += len(rest)
@@ -178,7 +185,8 @@ def _parse_formula(state: StateInline, silent: bool) -> bool:
         return False
     if not silent:
         token = state.push("code_inline", "code", 0)
-        token.markup, token.content = "`", " ".join(state.src[start:end].split())
+        token.markup = "`"
+        token.content = " ".join(state.src[start:end].split())
         token.meta = {FORMULA: True, DISPLAY: opening != r"\("}
     state.pos = end + 2
     return True

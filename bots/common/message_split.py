@@ -15,7 +15,8 @@ _FENCE_LINE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 _FENCE_CLOSINGS = {lead: re.compile(rf"^{lead}```$", re.MULTILINE) for lead in ("", "> ")}
 _HTML_ATOM = re.compile(r"<[^<>]*>|&[#\w]{1,10};|.", re.DOTALL)
 # Chinese sentences end without a space behind.
-_WIDE_SENTENCE_ENDS, _SENTENCE_ENDS = "。！？", ".!?"
+_WIDE_SENTENCE_ENDS = "。！？"
+_SENTENCE_ENDS = ".!?"
 _TO_SENTENCE_END = re.compile(rf"[^{_WIDE_SENTENCE_ENDS}]*[{_WIDE_SENTENCE_ENDS}]+|[^{_WIDE_SENTENCE_ENDS}]+")
 # Markup that must stay in one piece begins like this.
 _MARKUP_START = "[`<\\&"
@@ -31,9 +32,11 @@ MIN_SHARE = 4
 
 def _find_fences(text: str) -> Iterator[tuple[re.Match[str], int, int]]:
     """Yield each code block: its opening, where its body ends, where it ends. One that is not closed is none."""
-    position, unclosed_fences = 0, set[str]()
+    position = 0
+    unclosed_fences = set[str]()
     while opening := _FENCE_OPENING.search(text, position):
-        position, lead = opening.end(), opening["lead"]
+        position = opening.end()
+        lead = opening["lead"]
         closing = None if lead in unclosed_fences else _FENCE_CLOSINGS[lead].search(text, position)
         if closing:
             yield opening, closing.start(), closing.end()
@@ -124,7 +127,8 @@ class MarkdownSplitter:
             gap = "\n\n"
 
     def _split_code(self, fence: re.Match[str], body: str, first_limit: int, limit: int) -> Iterator[str]:
-        opening, closing = fence[0], f"{fence['lead']}```"
+        opening = fence[0]
+        closing = f"{fence['lead']}```"
         fence_size = self.measure(opening) + self.measure(closing) + 1
         chunk_limit = first_limit - fence_size
         chunk = ""
@@ -132,20 +136,23 @@ class MarkdownSplitter:
             for piece in self._cut_to_limit(line, chunk_limit):
                 if chunk and self.measure(chunk) + 1 + self.measure(piece) > chunk_limit:
                     yield f"{opening}{chunk}\n{closing}"
-                    chunk, chunk_limit = piece, limit - fence_size
+                    chunk = piece
+                    chunk_limit = limit - fence_size
                 else:
                     chunk = f"{chunk}\n{piece}" if chunk else piece
         yield f"{opening}{chunk}\n{closing}"
 
     def _split_line(self, line: str, limit: int) -> Iterator[str]:
         """Yield a line in pieces that end between sentences, else between words."""
-        chunk, sentence_end = "", 0
+        chunk = ""
+        sentence_end = 0
         for piece in self._iter_line_pieces(line, limit):
             if self.measure(chunk) + self.measure(piece) > limit:
                 # A place that would waste most of the part is none.
                 end = sentence_end if sentence_end > len(chunk) // 3 else len(chunk)
                 yield chunk[:end]
-                chunk, sentence_end = chunk[end:], 0
+                chunk = chunk[end:]
+                sentence_end = 0
                 if self.measure(chunk) + self.measure(piece) > limit:
                     yield chunk
                     chunk = ""
@@ -192,7 +199,8 @@ def split_html(html: str, limit: int) -> list[str]:
         end = _find_end(atoms, start, open_tags, limit)
         while end < len(atoms) and atoms[end].startswith("</"):
             end += 1
-        prefix, body = "".join(open_tags), "".join(atoms[start:end]).rstrip()
+        prefix = "".join(open_tags)
+        body = "".join(atoms[start:end]).rstrip()
         part = prefix + body if prefix else body.lstrip()
         open_tags = _get_open_tags(open_tags, atoms[start:end])
         part += "".join(f"</{tag[1:-1].split(maxsplit=1)[0]}>" for tag in reversed(open_tags))
@@ -220,7 +228,9 @@ def strip_tags(html: str) -> str:
 
 def _find_end(atoms: list[str], start: int, open_tags: list[str], limit: int) -> int:
     """Return where the part that begins at `start` ends."""
-    units, byte_count, depth = 0, sum(2 * len(tag) for tag in open_tags), len(open_tags)
+    units = 0
+    byte_count = sum(2 * len(tag) for tag in open_tags)
+    depth = len(open_tags)
     entity_count = depth
     block = line = sentence = word = _BreakPoint(start, 0)
     for index in range(start, len(atoms)):

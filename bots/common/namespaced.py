@@ -81,16 +81,19 @@ class NamespacedAdapter(ForwardingAdapter):
 
     def _to_namespaced(self, message: Message) -> Message:
         """Return a message of the adapter's as everybody else sees it."""
-        key, author_id = message.key, message.author_id
+        key = message.key
+        author_id = message.author_id
         if self.name == NAMESPACED_PLATFORM:
-            key, author_id = replace(key, chat=key.chat + self._suffix), author_id and author_id + self._suffix
+            key = replace(key, chat=key.chat + self._suffix)
+            author_id = author_id and author_id + self._suffix
         elif self.name == SHARED_PRIVATE_CHATS_PLATFORM and message.private:
             key = replace(key, chat=key.chat + self._suffix)
         return replace(message, key=key, author_id=author_id, bot=message.bot or self._bot_name)
 
     def _to_native(self, message: Message) -> Message:
         """Return a message of everybody else's as the adapter knows it."""
-        author_id, mentioned_users = message.author_id, message.mentioned_users
+        author_id = message.author_id
+        mentioned_users = message.mentioned_users
         if self.name == NAMESPACED_PLATFORM:
             author_id = author_id.removesuffix(self._suffix)
             mentioned_users = tuple(

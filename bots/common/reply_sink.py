@@ -23,8 +23,11 @@ from core.ports import Delivery, Sink
 from core.runtime.tasks import wait_for
 from core.types import Button, Citation, Message, Reply
 
+_log = get_logger(__name__)
+
 # Pieces of a part that was refused are shorter by this factor, and no shorter than this.
-SHORTER_BY, MIN_PIECE_CHARS = 4, 200
+SHORTER_BY = 4
+MIN_PIECE_CHARS = 200
 # The pieces of a part are further parts: the second piece of part n is number n + 100.
 PIECE_NUMBERS = 100
 # How long a finished answer waits for the end of a call that only shows an earlier state.
@@ -65,7 +68,7 @@ def cut_reply(message: Message, reply: Reply, max_chars: int) -> tuple[str, Sequ
     if len(reply.text) <= max_chars:
         return reply.text, reply.citations
     text = cut_markdown(reply.text, max_chars, messages_for(detect_language(message.text)).answer_cut)
-    get_logger(__name__).warning("reply.shortened", chars=len(reply.text), max_chars=max_chars)
+    _log.warning("reply.shortened", chars=len(reply.text), max_chars=max_chars)
     return text, tuple(citation for citation in reply.citations if f"[{citation.n}]" in text)
 
 
@@ -146,7 +149,9 @@ class ReplySink(ABC):
         The smallest pieces that are refused are left out, and a notice says so. Raises `Refused` if that is, too.
         """
         pieces = deque(self._to_plain(part))
-        shown_count, has_notice, may_withdraw = 0, False, number == 0
+        shown_count = 0
+        has_notice = False
+        may_withdraw = number == 0
         while pieces:
             piece = pieces.popleft()
             piece_number = number + PIECE_NUMBERS * shown_count
@@ -163,7 +168,8 @@ class ReplySink(ABC):
                 elif not has_notice:
                     texts = messages_for(detect_language(self._message.text))
                     await self._deliver_part(texts.passage_refused, piece_number)
-                    has_notice, shown_count = True, shown_count + 1
+                    has_notice = True
+                    shown_count = shown_count + 1
             else:
                 shown_count += 1
 
@@ -174,7 +180,7 @@ class ReplySink(ABC):
         await self._show_first_part(text, self._preview_buttons)
 
     def _log_refusal(self, number: int, error: Refused) -> None:
-        get_logger(__name__).warning(f"{self._platform}.part_refused", part=number, error=str(error))
+        _log.warning(f"{self._platform}.part_refused", part=number, error=str(error))
 
     async def _post_part(self, part: str, number: int, buttons: Sequence[Button]) -> None:
         """Post a further part unless it was posted; in doubt, look for it first."""
@@ -204,7 +210,7 @@ class ReplySink(ABC):
             self._preview.changed.set()
             return max(pause_s, error.seconds)
         except self.skipped_errors as error:
-            get_logger(__name__).debug(f"{self._platform}.state_skipped", error=str(error))
+            _log.debug(f"{self._platform}.state_skipped", error=str(error))
             if isinstance(error, Refused) and self._preview_buttons:
                 # The button may be the cause: try without it.
                 self._preview_buttons = ()
@@ -218,7 +224,7 @@ class ReplySink(ABC):
         try:
             await call
         except PlatformError as error:
-            get_logger(__name__).info(f"{self._platform}.cleanup_failed", error=str(error))
+            _log.info(f"{self._platform}.cleanup_failed", error=str(error))
 
     def _recover(self, error: PlatformError) -> None:
         """Change something so that the call that failed can be made again. Raises when there is no way out."""
@@ -336,7 +342,7 @@ class LivePreview:
             await work()
         except PlatformUnavailable as error:
             # Even a rejected token loses no answer: the final reply waits in the journal until the platform accepts it.
-            get_logger(__name__).info("reply.preview_ended", error=str(error))
+            _log.info("reply.preview_ended", error=str(error))
         except KimasError as error:
             self.error = self.error or error
 

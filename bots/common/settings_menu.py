@@ -18,7 +18,8 @@ MENU_FIELD = "menu_field"
 SETTINGS_COMMAND = "settings"
 # The settings of a form's fields.
 FIELD_COMMANDS = frozenset({"mode", "threshold", "sources"})
-_OPEN, _SET = "field:", "set:"
+_OPEN = "field:"
+_SET = "set:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,9 @@ def to_menu_message(message: Message, data: str) -> Message | None:
     """Return a message as the choice of an entry; None for what is no entry of ours."""
     if not data.startswith((_OPEN, _SET)):
         return None
-    field, command, text = data.removeprefix(_OPEN), SETTINGS_COMMAND, ""
+    field = data.removeprefix(_OPEN)
+    command = SETTINGS_COMMAND
+    text = ""
     if data.startswith(_SET):
         field = data.removeprefix(_SET)
         command, _, text = field.partition(" ")

@@ -40,9 +40,11 @@ from core.messaging.policy.command_table import get_command
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.types import ConversationKey, Message, Reply
 
-POLL_INTERVAL_S, READ_BYTES = 0.05, 65536
+POLL_INTERVAL_S = 0.05
+READ_BYTES = 65536
 
-DELETED, DELETED_LATE = "deleted", "deleted; what came of it before stays"
+DELETED = "deleted"
+DELETED_LATE = "deleted; what came of it before stays"
 # Completes a deleted message, by its id; False when it was completed before.
 CompleteDeleted = Callable[[str], Awaitable[bool]]
 COMMAND_PATTERN = re.compile(r"/[A-Za-z_]+")
@@ -131,7 +133,7 @@ class ConsoleGroupAdapter(Adapter):
         self._deleted_ids.add(message_id)
 
     def is_deleted(self, message: Message) -> bool:
-        """Say whether a message was deleted."""
+        """Return whether a message was deleted."""
         return message.question_id in self._deleted_ids
 
     def next_message_id(self) -> str:

@@ -10,14 +10,20 @@ from core.messaging.feedback import rating_buttons as thumbs
 from core.messaging.policy import command_table as commands
 from core.types import DOWN, RETRY as TRY_AGAIN, UP, ConversationKey, Message
 
-PLATFORM, GROUP_CHAT, DEFAULT_SPEAKER = "console", "group", "You"
+PLATFORM = "console"
+GROUP_CHAT = "group"
+DEFAULT_SPEAKER = "You"
 # `kimas chat`: the conversation of one person, who owns the bot.
-TERMINAL_KEY, OWNER_ID = ConversationKey(PLATFORM, "terminal"), "owner"
-GOOD, BAD, AGAIN = "/good", "/bad", "/again"
+TERMINAL_KEY = ConversationKey(PLATFORM, "terminal")
+OWNER_ID = "owner"
+GOOD = "/good"
+BAD = "/bad"
+AGAIN = "/again"
 HINT = f"{GOOD}, {BAD} or {AGAIN} say what an answer was worth."
 NO_ANSWER = "There is no answer yet that this could be about."
 USAGE = f"Write it as {GOOD}, {BAD} or {BAD} with one of: {', '.join(thumbs.REASONS)}."
-EDIT, DELETE = "/edit", "/delete"
+EDIT = "/edit"
+DELETE = "/delete"
 WRITTEN_BY_BOT = "written by a bot"
 NOTHING_TO_CHANGE = f"nothing of theirs stands here that {EDIT} or {DELETE} could be about"
 NO_NEW_TEXT = f"write the new text behind {EDIT}"
@@ -148,7 +154,8 @@ def to_rating(line: TypedLine, message_id: str, answer_id: str) -> Message | Ign
     """Return what a line says about an answer as a press of a button. `answer_id` is "" for none."""
     if line.is_bot:
         return IgnoredLine(WRITTEN_BY_BOT)
-    choice, reason = RATING_CHOICES[line.action], line.argument.lower()
+    choice = RATING_CHOICES[line.action]
+    reason = line.argument.lower()
     if reason and (choice != DOWN or reason not in thumbs.REASONS):
         return IgnoredLine(USAGE)
     return thumbs.to_press(_to_base_message(line, message_id), reason or choice, answer_id)

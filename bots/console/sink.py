@@ -31,7 +31,7 @@ class GroupState(Protocol):
         ...
 
     def is_deleted(self, message: Message) -> bool:
-        """Say whether a message was deleted."""
+        """Return whether a message was deleted."""
         ...
 
     def record_bot_message(self, key: ConversationKey, message_id: str, text: str, *, is_rateable: bool) -> None:
@@ -49,7 +49,8 @@ class GroupReplySink(FinalTextSink):
         self._delivery = delivery
 
     async def _show(self, reply: Reply, *, is_error: bool) -> None:
-        message, buttons = self._message, () if is_error else get_rating_buttons(self._message, reply)
+        message = self._message
+        buttons = () if is_error else get_rating_buttons(self._message, reply)
         if self._group_state.is_deleted(message):
             raise MessageDeleted(f"message {message.id} was deleted")
         message_id = self._group_state.next_message_id()

@@ -19,11 +19,16 @@ from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings, RuntimeOverrides
 from core.types import ConversationKey, Message
 
+_log = get_logger(__name__)
+
 NO_PLATFORM = (
     "no platform is configured: add a telegram, discord, slack or http section "
     "(docs/telegram.md, docs/discord.md, docs/slack.md and docs/http.md say how)"
 )
 ALL_INTERFACES = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 (compared with, not listened on)
+
+# So long the start waits for further platforms once the first one is connected.
+START_PATIENCE_S = 5.0
 
 
 def make_adapters(settings: Settings, journal: Journal, *, read_only: bool = False) -> list[Adapter]:
@@ -62,9 +67,7 @@ async def start_opening(adapters: Sequence[Adapter], stack: AsyncExitStack) -> M
         )
         if not done_tasks:
             away = [adapter.label for adapter, task in tasks.items() if task in pending_tasks]
-            get_logger(__name__).warning(
-                "daemon.platforms_unreachable", platforms=away, hint="they join when they are back"
-            )
+            _log.warning("daemon.platforms_unreachable", platforms=away, hint="they join when they are back")
             break
         for task in done_tasks:
             task.result()
@@ -76,10 +79,6 @@ async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-# So long the start waits for further platforms once the first one is connected.
-START_PATIENCE_S = 5.0
 
 
 def find_token_conflicts(settings: Settings) -> list[str]:

@@ -25,9 +25,13 @@ from core.storage.overrides import LiveSettings
 from core.storage.usage import UsageRepository
 from core.types import ConversationKey, Message, Question, SourceState
 
+_log = get_logger(__name__)
+
 CHECK_MINUTES = 1.0
 # A group in which so little happens may well be silent for a day.
-MIN_MESSAGES, COMPARED_DAYS, MIN_DAILY_ANSWERS = 20, 7, 1.0
+MIN_MESSAGES = 20
+COMPARED_DAYS = 7
+MIN_DAILY_ANSWERS = 1.0
 MAX_ERROR_CHARS = 300
 GLOBAL_LIMITS = ("daily_tokens", "daily_cost")
 
@@ -48,7 +52,8 @@ class AlertRules:
     """Finds what is wrong. It remembers since when a platform or an endpoint is away."""
 
     def __init__(self, settings: Settings, watched: Watched) -> None:
-        self._settings, self._watched = settings.alerts, watched
+        self._settings = settings.alerts
+        self._watched = watched
         self._texts: Messages = messages_for(settings.alerts.language)
         self._down_since: dict[str, datetime] = {}
 
@@ -143,13 +148,14 @@ class AlertSender:
 
     async def report(self, problems: Mapping[str, str], now: datetime) -> None:
         """Post what is new, and what is over since the last call."""
-        texts, redact = messages_for(self.settings.alerts.language), make_redactor(get_secret_values(self.settings))
+        texts = messages_for(self.settings.alerts.language)
+        redact = make_redactor(get_secret_values(self.settings))
         for key, problem in problems.items():
             if key not in self.active:
-                get_logger(__name__).warning("alert.raised", problem=key)
+                _log.warning("alert.raised", problem=key)
                 await self._post(key, f"{now:%Y-%m-%d}", texts.alert.format(problem=redact(problem)), now)
         for key in [key for key in self.active if key not in problems]:
-            get_logger(__name__).info("alert.resolved", problem=key)
+            _log.info("alert.resolved", problem=key)
             await self._post(
                 key, f"{now:%Y-%m-%d} over", texts.alert_over.format(problem=redact(self.active[key])), now
             )
@@ -158,7 +164,8 @@ class AlertSender:
     def _get_chats(self, key: str) -> Sequence[str]:
         """Return the chats that may be told of a problem: of a source those alone that may see it."""
         kind, _, source = key.partition(" ")
-        chats, audiences = self.settings.alerts.chats, Audiences.from_settings(self.settings)
+        chats = self.settings.alerts.chats
+        audiences = Audiences.from_settings(self.settings)
         if kind != "source" or not audiences.by_source.get(source):
             return chats
         owners = self.settings.administration.owners
@@ -223,7 +230,7 @@ class Alerts:
             problems = await self.rules.find_problems(now)
         except StoreError as error:
             # Only the log reports it: a journal that cannot be read cannot say what was posted.
-            get_logger(__name__).error("alerts.not_checked", error=str(error))
+            _log.error("alerts.not_checked", error=str(error))
             return
         await self.sender.report(problems, now)
 

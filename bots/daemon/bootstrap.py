@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from core.storage.refresh_state import RefreshStateRepository
     from knowledge.ingestion.sync import SyncProgress
 
+_log = get_logger(__name__)
+
 # Seconds that a thread may keep the interpreter from the event loop: a fifth of Python's default. With 200
 # conversations at once, an answer took 31 ms of processor time instead of 41, and the longest stall was shorter by a
 # third.
@@ -92,7 +94,7 @@ class App:
             await self.store.search("ready", None, list(self.settings.sources), 1)
         except StoreError as error:
             # The first question reports it again, to its asker.
-            get_logger(__name__).error("store.unusable", error=str(error))
+            _log.error("store.unusable", error=str(error))
         # Looking for garbage among objects that are never freed would block the event loop for some 60 ms.
         gc.collect()
         gc.freeze()
@@ -254,7 +256,8 @@ def make_answer_service(
     from core.storage.answer_cache import AnswerCache
     from core.storage.usage import UsageRepository
 
-    settings, answers = deps.settings, None
+    settings = deps.settings
+    answers = None
     if settings.cache.enabled:
         cache = AnswerCache(database, settings.cache, fingerprint(settings, deps.prompts))
         answers = CachedAnswers(cache, deps.library, versions, tuple(settings.sources), settings.cache.similarity)
@@ -318,8 +321,11 @@ def make_message_processor(
     from core.storage.feedback import FeedbackRepository
     from core.storage.lessons import TaughtAnswerRepository
 
-    live, permissions, database = dispatcher.context.live, dispatcher.context.permissions, journal.database
-    settings, feedback_repository = live.settings, feedback_repository or FeedbackRepository(database)
+    live = dispatcher.context.live
+    permissions = dispatcher.context.permissions
+    database = journal.database
+    settings = live.settings
+    feedback_repository = feedback_repository or FeedbackRepository(database)
     second_opinion = None
     if service and service.deps.model and service.quota_limiter and service.usage_repository:
         second_opinion = SecondOpinion(live, service.deps, service.quota_limiter, service.usage_repository)

@@ -23,6 +23,8 @@ from knowledge.sources.feed.parsing import NewEntry
 from knowledge.sources.feed.poll import FeedRateLimited, FeedUpdate, poll_feed
 from knowledge.web.addresses import check_url, redact_url
 
+_log = get_logger(__name__)
+
 MINUTE_S = 60.0
 
 
@@ -56,7 +58,8 @@ class FeedFollower:
     async def listen(self, receive: MessageHandler) -> None:
         """Poll the feed until cancelled, and deliver new entries. A failing feed is retried."""
         while True:
-            started_at, delay_s = time.monotonic(), self._interval_s
+            started_at = time.monotonic()
+            delay_s = self._interval_s
             try:
                 await self._poll(receive)
             except Exception as error:
@@ -68,7 +71,8 @@ class FeedFollower:
             await asyncio.sleep(max(0.0, delay_s - (time.monotonic() - started_at)))
 
     async def _poll(self, receive: MessageHandler) -> None:
-        stored_state, now = await self._feed_states.load(self._state_key), time.time()
+        stored_state = await self._feed_states.load(self._state_key)
+        now = time.time()
         state = stored_state or FeedState(now)
         known_ids = None if stored_state is None else frozenset(stored_state.known_ids)
         feed_update = await poll_feed(
@@ -89,9 +93,7 @@ class FeedFollower:
         # Only once all are in the journal, which recognizes an entry that arrives twice.
         seen_ids = merge_known_ids(feed_update.entry_ids, state.known_ids)
         await self._feed_states.save(self._state_key, FeedState(now, seen_ids, feed_update.etag, feed_update.modified))
-        get_logger(__name__).debug(
-            "feed.polled", feed=self.name, entries=len(feed_update.entry_ids), new=len(feed_update.new_entries)
-        )
+        _log.debug("feed.polled", feed=self.name, entries=len(feed_update.entry_ids), new=len(feed_update.new_entries))
 
     def _to_message(self, entry: NewEntry, feed_update: FeedUpdate, is_too_old: bool) -> Message:
         platform, chat, native_chat = resolve_chat(self._feed.chat, self.adapter)
@@ -111,17 +113,15 @@ class FeedFollower:
 
     def _log_failure(self, error: Exception) -> None:
         if self._is_down:
-            get_logger(__name__).debug("feed.still_failing", feed=self.name, error=str(error))
+            _log.debug("feed.still_failing", feed=self.name, error=str(error))
             return
         self._is_down = True
         is_expected = isinstance(error, KimasError)
-        get_logger(__name__).error(
-            "feed.poll_failed", feed=self.name, error=str(error), exc_info=None if is_expected else error
-        )
+        _log.error("feed.poll_failed", feed=self.name, error=str(error), exc_info=None if is_expected else error)
 
     def _log_recovery(self) -> None:
         if self._is_down:
-            get_logger(__name__).info("feed.recovered", feed=self.name)
+            _log.info("feed.recovered", feed=self.name)
         self._is_down = False
 
 

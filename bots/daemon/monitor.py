@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from core.llm.role_models import RoleChatModel
     from core.observability.metrics import PrometheusMetrics
 
+_log = get_logger(__name__)
+
 LAG_SAMPLE_INTERVAL_S = 0.25
 # The reported lag is the longest within so many seconds.
 LAG_WINDOW_S = 60.0
@@ -129,14 +131,16 @@ class Monitor:
         """Return all metrics as text."""
         from core.observability.metrics import CircuitState, DaemonStatus, PlatformState
 
-        is_ready, lag_s, monitored = self.stage == "ready", self.lag.max_s, self._monitored
+        is_ready = self.stage == "ready"
+        lag_s = self.lag.max_s
+        monitored = self._monitored
         if monitored is None:
             return await asyncio.to_thread(metrics.render, DaemonStatus(is_ready, lag_s))
         sources: Sequence[SourceState] = ()
         try:
             sources = await monitored.source_refresher.states()
         except StoreError as error:
-            get_logger(__name__).error("metrics.sources_unavailable", error=str(error))
+            _log.error("metrics.sources_unavailable", error=str(error))
             metrics.record_scrape_error()
         platforms = [
             PlatformState(name, connection.is_connected, connection.outages)
@@ -205,5 +209,5 @@ async def serve_metrics(monitor: Monitor, metrics: PrometheusMetrics, settings: 
     async with serve_application(
         application, settings.host, settings.port or 0, section="metrics", error_class=UsageError
     ) as bound_port:
-        get_logger(__name__).info("metrics.listening", host=settings.host, port=bound_port)
+        _log.info("metrics.listening", host=settings.host, port=bound_port)
         yield bound_port

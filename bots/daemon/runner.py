@@ -29,6 +29,8 @@ from core.storage.retention import erase_expired
 if TYPE_CHECKING:
     from sdnotify import SystemdNotifier
 
+_log = get_logger(__name__)
+
 DAILY_MINUTES = 24 * 60
 # How often the journal is tried again at the start: for four minutes.
 RESUME_RETRIES = 20
@@ -58,13 +60,14 @@ async def run(settings: Settings, *, dry_run: bool = False, reload_settings: Set
             await stack.enter_async_context(daemon.refresh_scheduler.run(purge_removed=not dry_run))
             await stack.enter_async_context(open_operator_page(settings, daemon))
             await _serve(settings, daemon, stack, stop, force_stop)
-    get_logger(__name__).info("daemon.stopped")
+    _log.info("daemon.stopped")
     return 0
 
 
 async def _run_unless_stopped(stop: asyncio.Event, coroutine: Coroutine[Any, Any, Result]) -> Result | None:
     """Return the coroutine's result, or None when `stop` came first; the coroutine is then cancelled and done."""
-    work_task, stop_task = asyncio.create_task(coroutine), asyncio.create_task(stop.wait())
+    work_task = asyncio.create_task(coroutine)
+    stop_task = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((work_task, stop_task), return_when=asyncio.FIRST_COMPLETED)
         return await work_task if work_task.done() else None
@@ -77,7 +80,9 @@ async def _run_unless_stopped(stop: asyncio.Event, coroutine: Coroutine[Any, Any
 async def _serve(
     settings: Settings, daemon: Daemon, stack: AsyncExitStack, stop: asyncio.Event, force_stop: asyncio.Event
 ) -> None:
-    app, adapters, processor = daemon.app, daemon.adapters, daemon.processor
+    app = daemon.app
+    adapters = daemon.adapters
+    processor = daemon.processor
     async with task_group() as tasks:
         await stack.enter_async_context(
             run_periodically(DAILY_MINUTES, lambda: erase_expired(settings, daemon.journal))
@@ -90,12 +95,12 @@ async def _serve(
             tasks.create_task(_listen(group, daemon, stop, errors)) for group in adapters_by_platform
         ]
         async with _service_manager(tasks):
-            get_logger(__name__).info("daemon.ready", platforms=[adapter.label for adapter in adapters])
+            _log.info("daemon.ready", platforms=[adapter.label for adapter in adapters])
             tasks.create_task(app.warm_up())
             daemon.monitor.stage = "ready"
             await stop.wait()
             daemon.monitor.stage = "stopping"
-            get_logger(__name__).info("daemon.stopping", grace_s=settings.run.grace_s)
+            _log.info("daemon.stopping", grace_s=settings.run.grace_s)
             for listener in listeners:
                 listener.cancel()
             await _drain(processor, settings.run.grace_s, force_stop)
@@ -121,7 +126,8 @@ async def _listen(adapters: Sequence[Adapter], daemon: Daemon, stop: asyncio.Eve
         async with task_group() as tasks:
             for adapter in adapters:
                 receive = processor.handler_for(adapter)
-                listen, sharing = partial(adapter.listen, receive), daemon.sharing
+                listen = partial(adapter.listen, receive)
+                sharing = daemon.sharing
                 tasks.create_task(sharing.listen(adapter, listen) if sharing else listen())
                 for follower in daemon.feed_followers:
                     if follower.adapter is adapter:
@@ -129,7 +135,7 @@ async def _listen(adapters: Sequence[Adapter], daemon: Daemon, stop: asyncio.Eve
                         tasks.create_task(sharing.follow(follower, follow) if sharing else follow())
     except Exception as error:
         is_expected = isinstance(error, KimasError)
-        get_logger(__name__).error(
+        _log.error(
             "platform.failed", platform=adapters[0].name, error=str(error), exc_info=None if is_expected else error
         )
         errors.append(error)
@@ -142,7 +148,7 @@ async def _resume(processor: MessageProcessor, adapters: Sequence[Adapter]) -> N
         try:
             await processor.resume(*adapters)
         except JournalError as error:
-            get_logger(__name__).error("journal.unavailable", error=str(error), retry_s=delay_s)
+            _log.error("journal.unavailable", error=str(error), retry_s=delay_s)
             await asyncio.sleep(delay_s)
         else:
             return
@@ -157,11 +163,12 @@ async def _drain(processor: MessageProcessor, grace_s: float, force_stop: asynci
     force_stop_task.cancel()
     await asyncio.gather(drain_task, force_stop_task, return_exceptions=True)
     if unfinished_count:
-        get_logger(__name__).warning("daemon.messages_left", messages=unfinished_count)
+        _log.warning("daemon.messages_left", messages=unfinished_count)
 
 
 def _install_signal_handlers() -> tuple[asyncio.Event, asyncio.Event]:
-    stop, force_stop = asyncio.Event(), asyncio.Event()
+    stop = asyncio.Event()
+    force_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def on_signal() -> None:

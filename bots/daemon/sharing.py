@@ -19,6 +19,8 @@ from core.storage.engine import Database
 from core.storage.leases import DAEMON_PREFIX, Leases, open_leases
 from knowledge.ingestion.schedule import stored_sources
 
+_log = get_logger(__name__)
+
 Work = Callable[[], Coroutine[Any, Any, None]]
 LOCAL_STORE = (
     "another daemon answers from this journal, and passages in files belong to one machine: set "
@@ -67,7 +69,7 @@ async def join_daemons(settings: Settings, database: Database) -> AsyncIterator[
             await _check_store(settings, leases)
             await leases.acquire(DAEMON_PREFIX + leases.owner)
             database.owner = leases.owner
-            get_logger(__name__).info("daemon.joined", owner=leases.owner, others=await leases.count_others())
+            _log.info("daemon.joined", owner=leases.owner, others=await leases.count_others())
         yield leases
 
 
@@ -76,7 +78,7 @@ async def _check_store(settings: Settings, leases: Leases) -> None:
         return
     if await leases.count_others():
         # One that died is still in the list for the length of its lease.
-        get_logger(__name__).info("daemon.waiting", why="another daemon answers from this journal, or just died")
+        _log.info("daemon.waiting", why="another daemon answers from this journal, or just died")
         await asyncio.sleep(leases.lease_s)
     if await leases.count_others():
         raise UsageError(LOCAL_STORE)
@@ -101,4 +103,4 @@ async def share_work(
             await claims.release_all()
         except StoreError as error:
             # The lease of this daemon runs out.
-            get_logger(__name__).error("claims.not_released", error=str(error))
+            _log.error("claims.not_released", error=str(error))

@@ -11,6 +11,8 @@ from core.errors import StoreUnreachable
 from core.observability.logs import get_logger
 from core.runtime.tasks import iter_retry_delays
 
+_log = get_logger(__name__)
+
 Opened = TypeVar("Opened")
 
 
@@ -24,5 +26,5 @@ async def enter_when_reachable(
             return await stack.enter_async_context(make_context())
         except StoreUnreachable as error:
             delay_s = next(delays)
-            get_logger(__name__).error("store.unreachable", error=str(error), retry_s=delay_s)
+            _log.error("store.unreachable", error=str(error), retry_s=delay_s)
             await asyncio.sleep(delay_s)

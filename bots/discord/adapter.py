@@ -46,6 +46,8 @@ from core.types.forms import SettingsForm
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
 
+_log = get_logger(__name__)
+
 UNREADABLE_MESSAGE = (
     "discord.token cannot be read: {error}. Get the bot's token from https://discord.com/developers/applications"
 )
@@ -72,7 +74,13 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
     # Who receives a slash command acknowledges it within three seconds.
     binding_references = frozenset({"interaction"})
     read_only_calls = (
-        *("get_identity", "get_gateway_info", "listen", "get_channel", "get_messages", "download_file", "close"),
+        "get_identity",
+        "get_gateway_info",
+        "listen",
+        "get_channel",
+        "get_messages",
+        "download_file",
+        "close",
     )
     _intervals: DiscordIntervals
 
@@ -123,12 +131,13 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
             app_commands = [*build_slash_commands(COMMANDS), *build_message_commands()]
             self._command_ids = await client.register_commands(self._me.application_id, app_commands)
         except PlatformError as error:
-            get_logger(__name__).warning("discord.commands_not_registered", error=str(error))
-        get_logger(__name__).info("discord.open", bot=self._me.name, reads_all_messages=self._me.can_read_all)
+            _log.warning("discord.commands_not_registered", error=str(error))
+        _log.info("discord.open", bot=self._me.name, reads_all_messages=self._me.can_read_all)
 
     async def listen(self, receive: MessageHandler) -> None:
         """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
-        client, interactions = self._get_client(), self._interactions
+        client = self._get_client()
+        interactions = self._interactions
         self._typing_tracker = typing_tracker = TypingTracker(self._me.id, self._intervals.typing_ttl_s)
         channel_state = ChannelState(self._positions, self._me, self._settings.catch_up_hours)
         await channel_state.open()
@@ -186,7 +195,8 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
             return self._make_interaction_sink(client, message, make_sink, is_own_message=is_own_message)
         # In a private chat it is clear what is answered; only servers need the reply.
         question_id = "" if message.private else str(message.reference["message"])
-        channel_id, mentions = message.reference["channel"], mentioned_users(message)
+        channel_id = message.reference["channel"]
+        mentions = mentioned_users(message)
         sink = make_sink(ChannelTarget(client, channel_id, message.id, question_id, mentions=mentions))
         self._sinks[message.id] = sink
         return sink
@@ -195,7 +205,8 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
         self, client: DiscordClient, message: Message, make_sink: Callable[..., DiscordSink], *, is_own_message: bool
     ) -> DiscordSink:
         """Return the sink for a slash command: its response, or a message in the channel."""
-        reference, mentions = message.reference, mentioned_users(message)
+        reference = message.reference
+        mentions = mentioned_users(message)
         question = " ".join(f"/{'ask' if mentions else message.command} {message.text or message.quoted}".split())
         question = question[:MAX_QUESTION_CHARS]
         quote_prefix = f"> {escape_markup(message.author)}: {escape_markup(question)}\n"
@@ -240,11 +251,11 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
         )
 
     async def is_admin(self, message: Message) -> bool:
-        """Say whether the author manages the server, as Discord told with the command."""
+        """Return whether the author manages the server, as Discord told with the command."""
         return message.reference.get("administrator") is True and not message.private
 
     def is_typing(self, key: ConversationKey) -> bool:
-        """Say whether a person is writing in a channel or thread right now, as Discord tells."""
+        """Return whether a person is writing in a channel or thread right now, as Discord tells."""
         return self._typing_tracker is not None and self._typing_tracker.is_typing(key)
 
     def _hint(self, error: Exception) -> str:
@@ -254,7 +265,7 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
         """Note what an event says about the connection."""
         if kind in ("READY", "RESUMED"):
             self.connection.mark_connected()
-            get_logger(__name__).info("discord.connected", resumed=kind == "RESUMED")
+            _log.info("discord.connected", resumed=kind == "RESUMED")
         elif kind == INTERRUPTED:
             self.connection.mark_reconnecting()
 
@@ -278,7 +289,7 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
         loop = asyncio.get_running_loop()
         can_read_all = self._me.can_read_all
         if not can_read_all:
-            get_logger(__name__).warning("discord.message_content_off", hint=MESSAGE_CONTENT_HINT)
+            _log.warning("discord.message_content_off", hint=MESSAGE_CONTENT_HINT)
         while True:
             started_at = loop.time()
             try:
@@ -287,7 +298,7 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
                     raise RetryLater("Discord allows no more sessions for now", max(gateway.reset_after_s, 1.0))
                 await client.listen(gateway.url, on_event, can_read_all=can_read_all)
             except IntentRefused as error:
-                get_logger(__name__).warning("discord.message_content_off", error=str(error), hint=MESSAGE_CONTENT_HINT)
+                _log.warning("discord.message_content_off", error=str(error), hint=MESSAGE_CONTENT_HINT)
                 can_read_all = False
             except TokenRefused as error:
                 await self._check_token(client.get_identity)
@@ -334,7 +345,8 @@ class TypingTracker:
 
     def is_typing(self, key: ConversationKey) -> bool:
         """Return whether somebody is typing in a channel or thread."""
-        channel_id, now = key.thread or key.chat, time.monotonic()
+        channel_id = key.thread or key.chat
+        now = time.monotonic()
         return any(
             channel == channel_id and expires_at > now for (channel, _), expires_at in self._expiry_times.items()
         )

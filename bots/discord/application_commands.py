@@ -9,11 +9,18 @@ from core.catalogue import messages_for
 from core.messaging.feedback.escalation import ASK_ABOUT_THIS, LEARN_FROM_THIS
 from core.messaging.policy.command_table import Argument, Command, get_command
 
-CHAT_INPUT, MESSAGE_COMMAND = 1, 3
-STRING, INTEGER, NUMBER = 3, 4, 10
-GUILD_CONTEXT, BOT_DM_CONTEXT = 0, 1
-MAX_DESCRIPTION_CHARS, MAX_TEXT_CHARS, MAX_CHOICES = 100, 4000, 25
-ADMINISTRATOR, MANAGE_GUILD = 1 << 3, 1 << 5
+CHAT_INPUT = 1
+MESSAGE_COMMAND = 3
+STRING = 3
+INTEGER = 4
+NUMBER = 10
+GUILD_CONTEXT = 0
+BOT_DM_CONTEXT = 1
+MAX_DESCRIPTION_CHARS = 100
+MAX_TEXT_CHARS = 4000
+MAX_CHOICES = 25
+ADMINISTRATOR = 1 << 3
+MANAGE_GUILD = 1 << 5
 
 # The languages of Discord's clients that we have texts in, besides English.
 LOCALES = {"zh-CN": "zh", "zh-TW": "zh"}

@@ -36,7 +36,10 @@ EPHEMERAL = 1 << 6
 MESSAGE_PATH = "/channels/{channel_id}/messages/{message_id}"
 ORIGINAL_RESPONSE_PATH = "/webhooks/{webhook_id}/{webhook_token}/messages/@original"
 MESSAGE_CONTENT_FLAGS = 1 << 18 | 1 << 19
-CHANNEL_MESSAGE, DEFERRED_CHANNEL_MESSAGE, UPDATE_MESSAGE, AUTOCOMPLETE_RESULT = 4, 5, 7, 8
+CHANNEL_MESSAGE = 4
+DEFERRED_CHANNEL_MESSAGE = 5
+UPDATE_MESSAGE = 7
+AUTOCOMPLETE_RESULT = 8
 
 # Discord's error codes, and what they mean.
 _ERROR_MAPPING: dict[int, tuple[type[PlatformError], str]] = {
@@ -157,7 +160,7 @@ class DiscordClient:
         )
 
     def is_own(self, message: Mapping[str, Any]) -> bool:
-        """Say whether the bot wrote a message, once `get_identity` returned."""
+        """Return whether the bot wrote a message, once `get_identity` returned."""
         return bool(self._user_id) and (message.get("author") or {}).get("id") == self._user_id
 
     async def download_file(self, channel_id: str, message_id: str, attachment_id: str, max_bytes: int) -> bytes:
@@ -252,7 +255,8 @@ class DiscordClient:
         is_ephemeral: bool = False,
     ) -> str:
         """Send a further message in answer to a slash command and return its id. `is_ephemeral`: only to the asker."""
-        path, body = "/webhooks/{webhook_id}/{webhook_token}", _to_message_body(text, components)
+        path = "/webhooks/{webhook_id}/{webhook_token}"
+        body = _to_message_body(text, components)
         if is_ephemeral:
             # Other than what stands in the place of the acknowledgement, it does not inherit that.
             body["flags"] |= EPHEMERAL
@@ -268,7 +272,8 @@ class DiscordClient:
         await self._http.close()
 
     async def _respond(self, interaction_id: str, token: str, response_type: int, data: Json) -> None:
-        path, body = "/interactions/{interaction_id}/{webhook_token}/callback", {"type": response_type, "data": data}
+        path = "/interactions/{interaction_id}/{webhook_token}/callback"
+        body = {"type": response_type, "data": data}
         await self._call("POST", path, json=body, interaction_id=interaction_id, webhook_token=token)
 
     async def _call(

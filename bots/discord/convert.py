@@ -21,7 +21,8 @@ Json = Mapping[str, Any]
 OFFICIAL_API_URL = "https://discord.com/"
 FILE_HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
 DISCORD_EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
-MESSAGE, REPLY = 0, 19
+MESSAGE = 0
+REPLY = 19
 ANNOUNCEMENT_KIND = 5
 THREAD_KINDS = (10, 11, 12)
 PRIVATE_THREAD_KIND = 12
@@ -58,7 +59,8 @@ def _iter_files(event: Json) -> Iterator[Json]:
 
 
 def _to_attachment(file: Json, event: Json) -> Attachment:
-    kind, size = get_kind(str(file.get("content_type") or "").split(";")[0]), int(file.get("size") or 0)
+    kind = get_kind(str(file.get("content_type") or "").split(";")[0])
+    size = int(file.get("size") or 0)
     reference = {"channel": str(event.get("channel_id") or ""), "message": str(event["id"]), "id": str(file["id"])}
     return Attachment(kind, str(file.get("filename") or ""), size, reference if kind == "picture" else {})
 
@@ -96,7 +98,8 @@ class Location:
 
 def to_location(channel: Json) -> Location:
     """Return the place that a channel object describes."""
-    channel_id, guild_id = str(channel["id"]), str(channel.get("guild_id") or "")
+    channel_id = str(channel["id"])
+    guild_id = str(channel.get("guild_id") or "")
     if channel.get("type") in THREAD_KINDS:
         is_private_thread = channel["type"] == PRIVATE_THREAD_KIND
         return Location(
@@ -125,7 +128,8 @@ def to_message(
     replied_message = _as_object(event.get("referenced_message"))
     is_reply_to_bot = _get_user_id(_as_object(replied_message.get("author"))) == me.id
     is_mentioned, text = _resolve_mentions(str(event.get("content") or ""), event, me, roles)
-    is_post, is_followed = _is_post(event, location), follow_threads and not _addresses_others(event, me)
+    is_post = _is_post(event, location)
+    is_followed = follow_threads and not _addresses_others(event, me)
     return Message(
         id=str(event["id"]),
         key=ConversationKey("discord", location.chat, location.thread),
@@ -195,7 +199,8 @@ def to_interaction(event: Json, me: Identity) -> Message:
 
 def to_welcome(guild: Json, me: Identity) -> Message | None:
     """Return what the bot says first in a server that it was added to; None without a channel for such words."""
-    channel, joined_at = str(guild.get("system_channel_id") or ""), str(guild.get("joined_at") or "")
+    channel = str(guild.get("system_channel_id") or "")
+    joined_at = str(guild.get("joined_at") or "")
     if not channel or not joined_at:
         return None
     moment = datetime.fromisoformat(joined_at)
@@ -247,7 +252,7 @@ def _addresses_others(event: Json, me: Identity) -> bool:
 
 
 def _is_post(event: Json, location: Location) -> bool:
-    """Say whether a message is published for all: in an announcement channel, or out of one that is followed here."""
+    """Return whether a message is published for all: in an announcement channel, or from one that is followed."""
     if _get_bot_kind(event):
         return bool(int(event.get("flags") or 0) & CROSSPOSTED)
     return location.is_announcement and not event.get("referenced_message")
@@ -267,7 +272,8 @@ def _resolve_mentions(text: str, event: Json, me: Identity, roles: Collection[st
         _get_user_id(user): str(user.get("global_name") or user.get("username")) for user in event.get("mentions") or ()
     }
     pieces: list[str] = []
-    is_mentioned, position = False, 0
+    is_mentioned = False
+    position = 0
     for match in _MENTION.finditer(text):
         pieces.append(text[position : match.start()])
         position = match.end()

@@ -58,7 +58,8 @@ async def _find_obstacle(client: DiscordClient, channel_id: str, bot_id: str, in
         guild_id = str(channel.get("guild_id") or "")
         if not guild_id:
             return ""
-        guild, member = await client.get_guild(guild_id), await client.get_member(guild_id, bot_id)
+        guild = await client.get_guild(guild_id)
+        member = await client.get_member(guild_id, bot_id)
         # A thread has the permissions of its channel.
         if channel.get("parent_id") and "thread_metadata" in channel:
             channel = await client.get_channel(str(channel["parent_id"]))
@@ -77,7 +78,8 @@ async def _find_obstacle(client: DiscordClient, channel_id: str, bot_id: str, in
 
 def compute_permissions(guild: Mapping[str, Any], member: Mapping[str, Any], channel: Mapping[str, Any]) -> int:
     """Return a member's permissions in a channel, as Discord computes them: roles, then the channel's overwrites."""
-    guild_id, role_ids = str(guild["id"]), {str(role) for role in member.get("roles", ())}
+    guild_id = str(guild["id"])
+    role_ids = {str(role) for role in member.get("roles", ())}
     permissions = 0
     for role in guild.get("roles", ()):
         if str(role["id"]) in {guild_id, *role_ids}:

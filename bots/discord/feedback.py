@@ -22,10 +22,14 @@ from core.types import Button, ConversationKey, Message, Reply
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
 
+_log = get_logger(__name__)
+
 MESSAGE_COMPONENT = 3
 REACTION_EVENTS = ("MESSAGE_REACTION_ADD", "MESSAGE_REACTION_REMOVE")
 EPHEMERAL = 1 << 6
-ACTION_ROW, BUTTON, SECONDARY_STYLE = 1, 2, 2
+ACTION_ROW = 1
+BUTTON = 2
+SECONDARY_STYLE = 2
 BUTTONS_PER_ROW = 5
 
 
@@ -38,7 +42,8 @@ def from_button_click(event: Mapping[str, Any], me: Identity) -> Message | Ignor
     choice_and_question = read_button(event["data"].get("custom_id"))
     if choice_and_question is None:
         return IgnoredEvent("a press of a button that is not ours", is_expected=False)
-    message, is_hidden = to_interaction(event, me), bool(int(event["message"].get("flags") or 0) & EPHEMERAL)
+    message = to_interaction(event, me)
+    is_hidden = bool(int(event["message"].get("flags") or 0) & EPHEMERAL)
     return to_press(replace(message, reference={**message.reference, "hidden": is_hidden}), *choice_and_question)
 
 
@@ -46,14 +51,16 @@ def from_reaction(
     kind: str, event: Mapping[str, Any], me: Identity, location: Location | None
 ) -> Message | IgnoredEvent:
     """Convert an emoji below a message, or its removal, or return why it is ignored. Raises `KeyError` and the like."""
-    user, author = str(event["user_id"]), str(event.get("message_author_id") or me.id)
+    user = str(event["user_id"])
+    author = str(event.get("message_author_id") or me.id)
     if user == me.id or author != me.id:
         return IgnoredEvent("a reaction to nothing of ours")
     # Some bots put the same emoji below every message.
     if ((event.get("member") or {}).get("user") or {}).get("bot"):
         return IgnoredEvent("a reaction of a bot")
     chat = location.chat if location else str(event["channel_id"])
-    message_id, moment = str(event["message_id"]), datetime.now(UTC)
+    message_id = str(event["message_id"])
+    moment = datetime.now(UTC)
     press = Message(
         f"reaction {message_id} {user} {moment.timestamp():.6f}",
         ConversationKey("discord", chat),
@@ -76,10 +83,10 @@ async def handle_press(
     try:
         message = convert()
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        get_logger(__name__).warning("discord.press_malformed", error=repr(error)[:300])
+        _log.warning("discord.press_malformed", error=repr(error)[:300])
         return
     if isinstance(message, IgnoredEvent):
-        log = get_logger(__name__).debug if message.is_expected else get_logger(__name__).warning
+        log = _log.debug if message.is_expected else _log.warning
         log("discord.press_skipped", reason=message.reason)
         return
     await deliver(receive, message, intervals)
@@ -110,7 +117,8 @@ class DiscordRatingSink(FinalTextSink):
         self._intervals = intervals
 
     async def _show(self, reply: Reply, *, is_error: bool) -> None:
-        interaction, token = str(self._reference["interaction"]), str(self._reference["token"])
+        interaction = str(self._reference["interaction"])
+        token = str(self._reference["token"])
         components = [] if is_error else to_components(self._buttons)
         replace_original = bool(self._reference.get("hidden"))
         await acknowledge(
@@ -137,7 +145,7 @@ async def acknowledge(call: Callable[[], Awaitable[None]], intervals: DiscordInt
                     return
                 except Unreachable as error:
                     last_error = error
-                    get_logger(__name__).debug("discord.acknowledgement_lost", error=str(error))
+                    _log.debug("discord.acknowledgement_lost", error=str(error))
                     await asyncio.sleep(intervals.backoff(1) / 4)
                 else:
                     return

@@ -41,7 +41,8 @@ class _GatewayClient(discord.Client):
         self, http: DiscordHttp, intents: discord.Intents, on_event: OnEvent, intervals: DiscordIntervals
     ) -> None:
         # The library would warn that it cannot speak.
-        discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
+        discord.VoiceClient.warn_nacl = False
+        discord.VoiceClient.warn_dave = False
         super().__init__(
             intents=intents,
             max_messages=None,

@@ -21,6 +21,8 @@ from core.types import Message
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
 
+_log = get_logger(__name__)
+
 # Where messages are written; the others hold threads, or nothing.
 READABLE_KINDS = (0, 2, 5, 10, 11, 12, 13)
 Json = Mapping[str, Any]
@@ -231,12 +233,13 @@ class EventReader:
         except (RetryLater, Unreachable, TokenRefused):
             raise
         except PlatformError as error:
-            get_logger(__name__).debug("discord.channel_unknown", channel=channel_id, error=str(error))
+            _log.debug("discord.channel_unknown", channel=channel_id, error=str(error))
             return Location(channel_id, channel_id, "", guild_id)
 
     async def _handle_new_message(self, event: Json, location: Location, receive: MessageHandler) -> None:
         """Handle a message; in a private chat that is new, first what was written there while the bot was away."""
-        channel, message_id = location.channel, int(event["id"])
+        channel = location.channel
+        message_id = int(event["id"])
         if self._channel_state.is_new_private_chat(location):
             self._history_ends[channel] = 0
         if self._history_ends.get(channel) == 0:
@@ -277,7 +280,7 @@ class EventReader:
                 include_bots=include_bots,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            get_logger(__name__).warning("discord.message_malformed", message=event.get("id"), error=repr(error)[:300])
+            _log.warning("discord.message_malformed", message=event.get("id"), error=repr(error)[:300])
             return IgnoredEvent("malformed", is_expected=False)
 
     async def _catch_up_server(self, guild: Json, receive: MessageHandler) -> None:
@@ -314,11 +317,12 @@ class EventReader:
             for event in page:
                 await self._handle_message(event, location, receive)
             count += len(page)
-            previous, after_id = after_id, int(page[-1]["id"]) if page else after_id
+            previous = after_id
+            after_id = int(page[-1]["id"]) if page else after_id
             if len(page) < PAGE_SIZE or after_id <= previous:
                 break
         if count:
-            get_logger(__name__).info("discord.caught_up", channel=location.channel, messages=count)
+            _log.info("discord.caught_up", channel=location.channel, messages=count)
         return after_id
 
     async def _get_page(self, channel_id: str, after_id: int) -> Sequence[Json]:
@@ -329,7 +333,7 @@ class EventReader:
         except TokenRefused:
             raise
         except PlatformError as error:
-            get_logger(__name__).debug("discord.history_refused", channel=channel_id, error=str(error))
+            _log.debug("discord.history_refused", channel=channel_id, error=str(error))
             self._unreadable_channels.add(channel_id)
             return ()
 

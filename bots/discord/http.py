@@ -55,7 +55,8 @@ class RateLimits:
         if "X-RateLimit-Bucket" in headers:
             self._buckets[route.key] = headers["X-RateLimit-Bucket"]
         try:
-            remaining, wait_s = int(headers["X-RateLimit-Remaining"]), float(headers["X-RateLimit-Reset-After"])
+            remaining = int(headers["X-RateLimit-Remaining"])
+            wait_s = float(headers["X-RateLimit-Reset-After"])
         except (KeyError, ValueError):
             return
         known_remaining, known_reset_at = self._remaining.get(self._key(route), (remaining, 0.0))
@@ -106,7 +107,8 @@ class DiscordHttp(HTTPClient):
             raise discord.RateLimited(wait_s)
         headers = {"User-Agent": self.user_agent, "Authorization": f"Bot {self.token}"}
         url = self._api_url + route.url.removeprefix(Route.BASE)
-        params, json = options.get("params"), options.get("json")
+        params = options.get("params")
+        json = options.get("json")
         async with (
             asyncio.timeout(RESPONSE_TIMEOUT_S),
             self._get_session().request(route.method, url, headers=headers, params=params, json=json) as response,
@@ -146,13 +148,15 @@ class DiscordHttp(HTTPClient):
 
     async def close(self) -> None:
         """Close all connections. Idempotent."""
-        socket, self._socket = self._socket, None
+        socket = self._socket
+        self._socket = None
         if socket is not None:
             # discord.py loses sight of one whose first exchange failed. Nobody waits long for the farewell.
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await socket.close()
-        session, self._session = self._session, None
+        session = self._session
+        self._session = None
         if session is not None:
             await session.close()
         await super().close()

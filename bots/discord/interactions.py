@@ -26,6 +26,8 @@ from core.types import Message
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
 
+_log = get_logger(__name__)
+
 FORWARDED = 1
 AUTOCOMPLETE = 4
 
@@ -99,10 +101,10 @@ class InteractionHandler:
         try:
             message = (from_message_command if is_message_command(event) else to_command)(event, self._me)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            get_logger(__name__).warning("discord.command_malformed", error=repr(error)[:300])
+            _log.warning("discord.command_malformed", error=repr(error)[:300])
             return
         if isinstance(message, IgnoredEvent):
-            get_logger(__name__).warning("discord.command_skipped", reason=message.reason)
+            _log.warning("discord.command_skipped", reason=message.reason)
             return
         if message.id in self._pending:
             return
@@ -138,24 +140,26 @@ class InteractionHandler:
                 str(event["id"]), str(event["token"]), suggest_sources(typed_text, sources)
             )
         except (KeyError, TypeError, AttributeError) as error:
-            get_logger(__name__).warning("discord.command_malformed", error=repr(error)[:300])
+            _log.warning("discord.command_malformed", error=repr(error)[:300])
         except PlatformError as error:
-            get_logger(__name__).debug("discord.suggestions_not_sent", error=str(error))
+            _log.debug("discord.suggestions_not_sent", error=str(error))
 
     async def _acknowledge(self, message: Message, acknowledged: asyncio.Future[bool]) -> None:
-        interaction, token = message.reference["interaction"], message.reference["token"]
-        is_ephemeral, is_done = has_ephemeral_reply(message.command), False
+        interaction = message.reference["interaction"]
+        token = message.reference["token"]
+        is_ephemeral = has_ephemeral_reply(message.command)
+        is_done = False
         try:
             await acknowledge(
                 lambda: self._client.defer(interaction, token, is_ephemeral=is_ephemeral), self._intervals
             )
             is_done = True
         except (PlatformError, TimeoutError) as error:
-            get_logger(__name__).warning("discord.command_not_acknowledged", error=str(error) or "it took too long")
+            _log.warning("discord.command_not_acknowledged", error=str(error) or "it took too long")
         acknowledged.set_result(is_done)
 
     async def _delete_response(self, message: Message) -> None:
         try:
             await self._client.delete_original_response(self._me.application_id, message.reference["token"])
         except PlatformError as error:
-            get_logger(__name__).debug("discord.command_not_withdrawn", error=str(error))
+            _log.debug("discord.command_not_withdrawn", error=str(error))

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 MAX_UNITS = 2000
 # A link takes so much; a bare address has to fit into a message.
-MAX_URL_CHARS, MAX_ADDRESS_CHARS = 512, 1800
+MAX_URL_CHARS = 512
+MAX_ADDRESS_CHARS = 1800
 
 # What stays in one piece as long as it fits: a link, inline code, an escaped character, a word.
 _ATOM = re.compile(

@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
 
 SELECT = 3
-FIELDS_ID, VALUES_ID = "settings-fields", "settings-values"
+FIELDS_ID = "settings-fields"
+VALUES_ID = "settings-values"
 # How many entries a list takes, and how many characters a text or the data of an entry.
-MAX_OPTIONS, MAX_LABEL_CHARS, MAX_DATA_BYTES = 25, 100, 100
+MAX_OPTIONS = 25
+MAX_LABEL_CHARS = 100
+MAX_DATA_BYTES = 100
 
 
 def is_menu_event(event: Mapping[str, Any]) -> bool:
@@ -59,9 +62,11 @@ async def show_menu(
     title, *lines = map(escape_markup, menu.lines)
     if not menu.values:
         lines = [*(f"- {escape_markup(label)}" for label, _, _ in menu.fields), *lines]
-    text, components = "\n".join([f"**{title}**", *lines]), _to_components(menu, form.language)
+    text = "\n".join([f"**{title}**", *lines])
+    components = _to_components(menu, form.language)
     if MENU_FIELD in reference:
-        interaction, token = str(reference["interaction"]), str(reference["token"])
+        interaction = str(reference["interaction"])
+        token = str(reference["token"])
         await acknowledge(
             lambda: client.respond_to_button(interaction, token, text, components, replace_original=True), intervals
         )
@@ -83,7 +88,8 @@ class DiscordMenuSink(FinalTextSink):
         if not reply.text:
             # The menu itself is the answer to a field that is opened.
             return
-        interaction, token = str(self._reference["interaction"]), str(self._reference["token"])
+        interaction = str(self._reference["interaction"])
+        token = str(self._reference["token"])
         text = render(reply.text)[0]
         await acknowledge(
             lambda: self._client.respond_to_button(interaction, token, text, None, replace_original=not is_error),

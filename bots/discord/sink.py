@@ -20,7 +20,10 @@ from core.types import Button, Citation, Message
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
 
-HISTORY_PAGE_SIZE, MAX_HISTORY_PAGES = 100, 10
+_log = get_logger(__name__)
+
+HISTORY_PAGE_SIZE = 100
+MAX_HISTORY_PAGES = 10
 Components = Sequence[Mapping[str, Any]]
 
 
@@ -93,7 +96,7 @@ class ChannelTarget:
             try:
                 return await self._send(text, components, reply_to=self._question_id)
             except Refused as error:
-                get_logger(__name__).warning("discord.reply_refused", channel=self._channel_id, error=str(error))
+                _log.warning("discord.reply_refused", channel=self._channel_id, error=str(error))
                 self._question_id = ""
         return await self._send(self._quote_prefix + text, components)
 
@@ -270,11 +273,11 @@ class DiscordSink(ReplySink):
             raise
         except RetryLater as error:
             # Typing has a separate rate limit.
-            get_logger(__name__).debug("discord.typing_skipped", wait_s=error.seconds)
+            _log.debug("discord.typing_skipped", wait_s=error.seconds)
         except InteractionExpired as error:
             self._recover(error)
         except PlatformError as error:
-            get_logger(__name__).debug("discord.typing_failed", error=str(error))
+            _log.debug("discord.typing_failed", error=str(error))
 
     async def _show_preview(self, text: str) -> None:
         try:
@@ -296,7 +299,7 @@ class DiscordSink(ReplySink):
                 await self._target.edit(self._reply_id, text, components)
                 return
             except NotEditable as error:
-                get_logger(__name__).info("discord.reply_not_editable", error=str(error))
+                _log.info("discord.reply_not_editable", error=str(error))
                 if not await self._withdraw():
                     raise
         self._preview.raise_error()
@@ -319,10 +322,13 @@ class DiscordSink(ReplySink):
         # A message that only the asker sees has no other place.
         if isinstance(self._target, InteractionTarget) and self._fallback is None:
             return False
-        reply_id, self._reply_id = self._reply_id, ""
+        reply_id = self._reply_id
+        self._reply_id = ""
         if reply_id or self._fallback:
             await self._try_quietly(self._target.delete(reply_id))
-        target, self._target, self._fallback = self._target, self._fallback or self._target, None
+        target = self._target
+        self._target = self._fallback or self._target
+        self._fallback = None
         return bool(reply_id) or self._target is not target
 
     def _to_plain(self, part: str, max_chars: int = 0) -> list[str]:
@@ -333,5 +339,6 @@ class DiscordSink(ReplySink):
         # What may be there in the place of the command cannot be looked up: a second answer is worse.
         if not isinstance(error, InteractionExpired) or self._fallback is None or self._is_in_doubt:
             raise error
-        get_logger(__name__).info("discord.command_expired", error=str(error))
-        self._target, self._fallback = self._fallback, None
+        _log.info("discord.command_expired", error=str(error))
+        self._target = self._fallback
+        self._fallback = None

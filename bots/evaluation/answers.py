@@ -53,7 +53,7 @@ class AnswerResult:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the answer cites a passage."""
+        """Return whether the answer cites a passage."""
         return self.reply is not None and bool(self.reply.citations)
 
     @property
@@ -103,14 +103,16 @@ async def measure_answers(
 
 
 async def _measure_answer(case: AnswerCase, answer: AnswerFunction) -> AnswerResult:
-    reply, reason = None, ""
+    reply = None
+    reason = ""
     try:
         reply = await answer(case.question)
     except KimasError as error:
         reason = str(error)
     # A failed answer has no words and no citations.
     text, citations = (reply.text, reply.citations) if reply else ("", ())
-    word_recall, counts = _word_recall(text, case.reference), _count_citations(citations, case.relevant)
+    word_recall = _word_recall(text, case.reference)
+    counts = _count_citations(citations, case.relevant)
     return AnswerResult(case, reply, reason, word_recall, counts)
 
 
@@ -248,7 +250,8 @@ def answers_as_json(measurement: AnswersReport, redact: Callable[[str], str]) ->
 def _judged_as_json(judged: JudgedAnswers | None, redact: Callable[[str], str]) -> Mapping[str, Any]:
     if judged is None:
         return {}
-    figures, usage = output.figures_as_json(judged.figures), _usage_as_json(judged.usage)
+    figures = output.figures_as_json(judged.figures)
+    usage = _usage_as_json(judged.usage)
     texts = {"error": redact(judged.error), "unreadable_reply": redact(judged.unreadable_reply)}
     return {"judged": {**figures, "unreadable": judged.unreadable, "usage": usage, **texts}}
 
@@ -285,7 +288,8 @@ def _usage_as_json(token_usage: TokenUsage) -> Mapping[str, float]:
 
 
 def _format_lines(measurement: AnswersReport, redact: Callable[[str], str]) -> list[str]:
-    answer_count, token_usage = len(measurement.results), measurement.usage
+    answer_count = len(measurement.results)
+    token_usage = measurement.usage
     rows = [
         ("answered", output.format_figure(measurement.answered_share)),
         ("words of the reference", output.format_figure(measurement.word_recall)),

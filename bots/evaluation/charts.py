@@ -17,12 +17,19 @@ if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
     from PIL.ImageFont import FreeTypeFont, ImageFont
 
-WIDTH, HEIGHT = 720, 520
-LEFT, RIGHT, TOP, BOTTOM = 78, 24, 58, 68
+WIDTH = 720
+HEIGHT = 520
+LEFT = 78
+RIGHT = 24
+TOP = 58
+BOTTOM = 68
 # Told apart by people who see few colours, and by their marks.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-INK, GRID, PAPER = "#222222", "#dddddd", "#ffffff"
-TEXT_SIZE, HEADING_SIZE = 15, 18
+INK = "#222222"
+GRID = "#dddddd"
+PAPER = "#ffffff"
+TEXT_SIZE = 15
+HEADING_SIZE = 18
 TICK_COUNT = 5
 INTERVALS_NOTE = f"bars hold {CONFIDENCE_LEVEL:.0%} of the resamples"
 _SCORE_NAMES = ("precision", "recall", "F1")
@@ -113,7 +120,8 @@ class _Panel:
         return HEIGHT - BOTTOM - value * (HEIGHT - TOP - BOTTOM)
 
     def _draw_axes(self) -> None:
-        chart, pen = self.chart, self.pen
+        chart = self.chart
+        pen = self.pen
         left, right = self.left + LEFT, self.left + WIDTH - RIGHT
         for tick in range(TICK_COUNT + 1):
             value = tick / TICK_COUNT
@@ -138,7 +146,8 @@ class _Panel:
             self.pen.line(positions, colour, 2)
         for point, (x, y) in zip(series.points, positions, strict=True):
             if point.low is not None and point.high is not None:
-                low, high = self._to_y(point.low), self._to_y(point.high)
+                low = self._to_y(point.low)
+                high = self._to_y(point.high)
                 self.pen.line([(x, low), (x, high)], colour, 1)
                 for end in (low, high):
                     self.pen.line([(x - 3, end), (x + 3, end)], colour, 1)
@@ -153,7 +162,8 @@ class _Panel:
     def _draw_legend(self) -> None:
         top = self._to_y(0) - 12 - 22 * len(self.chart.series)
         for index, series in enumerate(self.chart.series):
-            colour, y = COLOURS[index % len(COLOURS)], top + 22 * index
+            colour = COLOURS[index % len(COLOURS)]
+            y = top + 22 * index
             # Where curves seldom are: over ranks they rise, over thresholds they fall.
             x = self.left + (WIDTH - RIGHT - 220 if self.chart.names else LEFT + 22)
             if series.is_joined:

@@ -58,7 +58,9 @@ class CitationEvaluation:
 
 def parse_citation_case(record: RecordReader) -> CitationCase:
     """Read one line of labelled data."""
-    case_id, question, answer = record.get_text("id"), record.get_text("question"), record.get_text("answer")
+    case_id = record.get_text("id")
+    question = record.get_text("question")
+    answer = record.get_text("answer")
     passage_texts = [(item.get_text("id"), item.get_text("text")) for item in record.get_records("passages")]
     cited_ids = record.get_texts("cited")
     ids = [passage_id for passage_id, _ in passage_texts]

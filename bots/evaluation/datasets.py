@@ -28,7 +28,9 @@ T = TypeVar("T")
 Result = TypeVar("Result")
 _MAX_ERRORS = 100
 CONCURRENCY = 4
-RAW, RULE, MODEL = "raw", "rule", "model"
+RAW = "raw"
+RULE = "rule"
+MODEL = "model"
 SPEAKERS: Mapping[str, MessageRole] = {"user": "user", "assistant": "assistant"}
 ANSWERS_LINE_FORMAT = (
     '{"id", "question", "history"?, "reference"?, "relevant"?: [document id, path or source]} (docs/evaluate.md)'
@@ -124,7 +126,8 @@ def read_cases(
             continue
         record = _parse_record(raw_line)
         if isinstance(record, RecordReader):
-            case_id, case = record.get_text("id"), parse(record)
+            case_id = record.get_text("id")
+            case = parse(record)
             case_split = record.get_split()
             if case_id and line_by_id.setdefault(case_id, line_number) != line_number:
                 record.errors.append(f"id {case_id!r} is that of line {line_by_id[case_id]} already; give it another")
@@ -221,7 +224,8 @@ def read_question(line: RecordReader) -> Question:
     """Read the question of a line, with the conversation before it."""
     turns = []
     for turn_line in line.get_records("history", optional=True):
-        role, text = turn_line.get_text("role"), turn_line.get_text("text")
+        role = turn_line.get_text("role")
+        text = turn_line.get_text("text")
         speaker = SPEAKERS.get(role)
         if speaker:
             turns.append(Turn(speaker, text))
@@ -243,7 +247,8 @@ class CorpusDocument:
 
 def read_corpus_document(line: RecordReader) -> CorpusDocument:
     """Read one line of a corpus."""
-    title, url = line.get_text("title", default=""), line.get_text("url", default="")
+    title = line.get_text("title", default="")
+    url = line.get_text("url", default="")
     source = line.get_text("source", default=CORPUS)
     if source and not _NAME.fullmatch(source):
         line.errors.append(f"source {source!r} is no name: use small letters, digits, - and _, at most 63")

@@ -147,7 +147,8 @@ def explain_cases(
     """Return for every case how the gate sees it."""
     explanations = []
     for scored_case in scored_cases:
-        case, features = scored_case.case, scored_case.features
+        case = scored_case.case
+        features = scored_case.features
         probability = None if features is None else round(model.probability(features), 4)
         explanations.append(
             CaseExplanation(
@@ -217,7 +218,8 @@ def gate_charts(
         ("fitted, cross-validated", measurement.cross_validated, ""),
     )
     for name, outcome, label in outcomes:
-        recall, precision = outcome.scores.recall.value, outcome.scores.precision
+        recall = outcome.scores.recall.value
+        precision = outcome.scores.precision
         if recall is not None and precision.value is not None:
             point = Point(recall, precision.value, precision.low, precision.high)
             series.append(Series(name, [point], is_joined=False, label=label))
@@ -228,7 +230,8 @@ def precision_recall_curve(predictions: Sequence[tuple[float, bool]]) -> Sequenc
     """Return the curve over all thresholds that part the cases, from the strictest on; empty where none is wanted."""
     positive_count = sum(is_positive for _, is_positive in predictions)
     sorted_predictions = sorted(predictions, reverse=True)
-    points, true_positives = [], 0
+    points = []
+    true_positives = 0
     for count, (probability, is_positive) in enumerate(sorted_predictions, 1):
         true_positives += is_positive
         # Cases with equal scores pass a threshold together.
@@ -252,7 +255,8 @@ async def calibrate(settings: Settings, chat: str, *, apply: bool, as_json: bool
     # Reading creates nothing: before the first answer there is no database.
     if not await has_database(settings):
         raise UsageError("nobody has rated anything yet")
-    now, key = datetime.now(UTC), ConversationKey(platform, name)
+    now = datetime.now(UTC)
+    key = ConversationKey(platform, name)
     message = Message(uuid.uuid4().hex, key, OPERATOR, OPERATOR, "auto", now, command="threshold")
     calibration = await _calibrate_chat(settings, message, apply=apply)
     if as_json:

@@ -29,11 +29,25 @@ Array = NDArray[np.float64]
 
 # How freely the weights of each kind are fitted. What is fitted on several groups is for further ones: there the other
 # features count less, because they mean something else in each group.
-GENERAL_SCALE, OTHER_SCALE, OTHER_SCALE_OF_SEVERAL, NGRAM_SCALE = 1.0, 0.5, 0.05, 4.0
+GENERAL_SCALE = 1.0
+OTHER_SCALE = 0.5
+OTHER_SCALE_OF_SEVERAL = 0.05
+NGRAM_SCALE = 4.0
 # The tolerance is one of log-odds.
-_MAX_STEPS, _TOLERANCE, _MIN_CURVATURE = 30, 1e-2, 0.03
+_MAX_STEPS = 30
+_TOLERANCE = 1e-2
+_MIN_CURVATURE = 0.03
 INTERCEPT_SCALE = 2.0
 _MAX_INT8 = 127
+
+# With fewer messages than this, fitting only corrects the shipped model.
+MIN_OWN_MESSAGES = 400
+
+# A fitted threshold keeps this precision where it can: to speak unprompted and wrongly costs more than silence.
+MIN_PRECISION = 0.8
+
+# One of so many messages counts on each side of a threshold.
+_SMOOTHED_SHARE = 50
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,14 +144,6 @@ def _solve(kernel: Array, labels: Array, importance: Array, offsets: Array) -> t
     return duals, intercept, held_out
 
 
-# With fewer messages than this, fitting only corrects the shipped model.
-MIN_OWN_MESSAGES = 400
-# A fitted threshold keeps this precision where it can: to speak unprompted and wrongly costs more than silence.
-MIN_PRECISION = 0.8
-# One of so many messages counts on each side of a threshold.
-_SMOOTHED_SHARE = 50
-
-
 @dataclass(frozen=True, slots=True)
 class GateEvaluation:
     """The gate as `configured`, and `cross_validated`: model and threshold fitted on other cases than those measured.
@@ -222,7 +228,8 @@ def choose_threshold(log_odds: Array, labels: Sequence[bool]) -> float:
     Both are smoothed over neighbouring thresholds: a peak that few messages make is chance.
     """
     order = np.argsort(-log_odds, kind="stable")
-    sorted_log_odds, hits = log_odds[order], np.cumsum(np.array(labels)[order])
+    sorted_log_odds = log_odds[order]
+    hits = np.cumsum(np.array(labels)[order])
     counts = np.arange(1, len(hits) + 1)
     width = len(hits) // _SMOOTHED_SHARE
     f1 = _smooth(2 * hits / (counts + hits[-1]), width)

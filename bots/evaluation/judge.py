@@ -68,7 +68,9 @@ class Judge:
         """
         turns = [Turn("user", request)]
         budget = Budget(self.budget_settings.model_copy(update={"deadline_s": ATTEMPTS * self.settings.timeout_s}))
-        value, attempts, reply = None, 0, ""
+        value = None
+        attempts = 0
+        reply = ""
         while value is None and attempts < ATTEMPTS:
             attempts += 1
             reply = await self.model.complete(system, turns, role="judge", budget=budget, agent="judge")

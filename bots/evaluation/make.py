@@ -49,7 +49,8 @@ async def make(
         raise UsageError("somebody has to accept the lines: run it in a terminal, or print the proposals with --json")
     known_ids = await asyncio.to_thread(_read_ids, data)
     wish = Wish(tuple(origins) or ORIGINS, _parse_chat(chat), known_ids, count)
-    accepted_count = shown_count = 0
+    accepted_count = 0
+    shown_count = 0
     reasons: list[str] = []
     async with aclosing(_propose(settings, kind, wish, reasons)) as proposals:
         async for proposal in proposals:

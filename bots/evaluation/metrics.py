@@ -128,7 +128,7 @@ class TuningComparison:
 
     @property
     def is_worse(self) -> bool:
-        """Tell whether the fitted values do worse than the configured ones, on average."""
+        """Return whether the fitted values do worse than the configured ones, on average."""
         return (self.difference.value or 0.0) < 0
 
 

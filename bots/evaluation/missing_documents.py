@@ -8,7 +8,8 @@ from difflib import get_close_matches
 
 MAX_NAMES = 10
 # Comparing two names takes a tenth of a millisecond, and the knowledge may have hundreds of thousands.
-MAX_COMPARED_NAMES, MAX_CANDIDATES = 2, 2000
+MAX_COMPARED_NAMES = 2
+MAX_CANDIDATES = 2000
 
 
 def describe_missing(names: Sequence[str], document_names: Collection[str]) -> str:

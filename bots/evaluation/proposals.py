@@ -22,6 +22,8 @@ from core.settings import Settings
 from core.storage.labelling import JournaledQuestion, LabellingRepository
 from core.types import Passage, Turn
 
+_log = get_logger(__name__)
+
 ORIGINS = ("knowledge", "ratings", "unanswered")
 TEST_SHARE = 0.3
 MAX_PASSAGE_CHARS = 4_000
@@ -73,7 +75,9 @@ async def propose_from_knowledge(
     if app.models is None:
         raise UsageError("--from knowledge needs a language model that writes the questions: set models.main")
     prompts = Prompts.read(settings.prompts)
-    proposal_count = passage_count = new_count = 0
+    proposal_count = 0
+    passage_count = 0
+    new_count = 0
     async for passage in _draw_passages(app, settings):
         line_id = f"knowledge:{hashlib.sha256(passage.text.encode()).hexdigest()[:12]}"
         passage_count += 1
@@ -121,7 +125,7 @@ async def _write_question(model: ChatModel, prompts: Prompts, passage: Passage, 
             agent="make_question",
         )
     except ModelError as error:
-        get_logger(__name__).warning("proposal.failed", document=passage.path, error=str(error))
+        _log.warning("proposal.failed", document=passage.path, error=str(error))
         return "", ""
     values: Mapping[Any, Any] = next((value for value in extract_json(reply) if isinstance(value, Mapping)), {})
     return _to_text(values.get("question")), _to_text(values.get("answer"))

@@ -88,7 +88,8 @@ async def routing_curve(
 def _curve(comparison: tuning_routing.AgentComparison, deps: AnswerDependencies) -> RoutingCurve:
     scores = comparison.cosines.mix_scores(comparison.configured_weights)
     expected_agents = [case.expected_ids for case in comparison.cases]
-    routing, agents = deps.settings.knowledge.routing, len(deps.settings.retrieval_agents())
+    routing = deps.settings.knowledge.routing
+    agents = len(deps.settings.retrieval_agents())
 
     def measure_at(threshold: float) -> ThresholdPoint:
         agent_columns = tuning_routing.select_agent_columns(

@@ -27,7 +27,8 @@ TEMPERATURE = 0.05
 # The cost of moving a weight away from its start: with few questions it should not move at all.
 REGULARIZATION = 0.5
 SCALE_STEPS = (0.1, 0.03, 0.01)
-MIN_SCALE, MAX_SCALE = 0.5, 2.0
+MIN_SCALE = 0.5
+MAX_SCALE = 2.0
 WEIGHT_GRID = tuple(number / 10 for number in range(11))
 # The mix and the scales lean on each other; after the second round neither moves any more.
 ROUNDS = 2
@@ -226,7 +227,8 @@ def tune_all(cosines: Cosines, expected: np.ndarray, configured_weights: MixWeig
     `expected` marks the agents that should be asked, shape (cases, agents). All agents get the same mix: to tell their
     weights apart would take many questions of each.
     """
-    mix, scales = configured_weights, np.ones(len(configured_weights.mix_in))
+    mix = configured_weights
+    scales = np.ones(len(configured_weights.mix_in))
     if any(_find_tunable(cosines)):
         for _ in range(ROUNDS):
             mix = _tune_mix(cosines, expected, scales, configured_weights)
@@ -262,7 +264,7 @@ def select_agent_columns(scores: metrics.MetricValues, weights: RoutingWeights, 
 
 
 def _find_tunable(cosines: Cosines) -> tuple[bool, Sequence[int]]:
-    """Tell whether any agent has both sides to weigh, and which kinds can be weighed against each other."""
+    """Return whether any agent has both sides to weigh, and which kinds can be weighed against each other."""
     has_mix_in = np.asarray(~np.isnan(cosines.kinds).all(axis=0))
     has_passages = np.asarray(~np.isnan(cosines.centroid).all(axis=0))
     kind_numbers = np.flatnonzero(has_mix_in.any(axis=0))
@@ -280,7 +282,8 @@ def _tune_mix(
     initial_weights = np.array([configured_weights.mix_in.mean(), *configured_weights.kinds.mean(axis=0)])
     if not len(positive_cases):
         return configured_weights
-    cosines, expected = cosines.select(positive_cases), expected[positive_cases]
+    cosines = cosines.select(positive_cases)
+    expected = expected[positive_cases]
 
     def objective(weights: metrics.MetricValues) -> float:
         penalty = (
@@ -316,7 +319,8 @@ def _replace_at(values: metrics.MetricValues, position: int, value: float) -> me
 def _tune_scales(scores: metrics.MetricValues, expected: np.ndarray) -> metrics.MetricValues:
     """Return the scales under which wanted agents stand out most, by moving one at a time; about 1 on average."""
     positive_cases = expected.any(axis=1)
-    scores, expected = scores[positive_cases], expected[positive_cases]
+    scores = scores[positive_cases]
+    expected = expected[positive_cases]
     scales = np.ones(scores.shape[1])
     if not len(scores):
         return scales
@@ -331,7 +335,9 @@ def _tune_scales(scores: metrics.MetricValues, expected: np.ndarray) -> metrics.
                     trial_scales[agent] = np.clip(trial_scales[agent] * factor, MIN_SCALE, MAX_SCALE)
                     trial_value = _softmax_objective(scores, expected, trial_scales)
                     if trial_value > best_value + 1e-9:
-                        scales, best_value, is_improving = trial_scales, trial_value, True
+                        scales = trial_scales
+                        best_value = trial_value
+                        is_improving = True
     return np.round(scales, 2)
 
 

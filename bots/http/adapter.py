@@ -21,6 +21,8 @@ from core.ports import Delivery, MessageHandler, Sink
 from core.settings import HttpSettings
 from core.types import Attachment, Message
 
+_log = get_logger(__name__)
+
 UNREADABLE_MESSAGE = "http.secret cannot be read: {error}. Make one, for example with: openssl rand -hex 32"
 MIN_SECRET_CHARS = 16
 MAX_DELETIONS = 10_000
@@ -77,7 +79,7 @@ class HttpAdapter(ClientAdapter[CallbackClient]):
             self.port = port
             self.connection.mark_connected()
             self.ready.set()
-            get_logger(__name__).info("http.listening", host=self._settings.host, port=port)
+            _log.info("http.listening", host=self._settings.host, port=port)
             await asyncio.Event().wait()
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:

@@ -60,7 +60,8 @@ class CallbackClient:
             SIGNATURE: sign(self._secret, timestamp, body),
             "Idempotency-Key": idempotency_key,
         }
-        url, timeout_s = self._settings.callback_url, self._settings.timeout_s
+        url = self._settings.callback_url
+        timeout_s = self._settings.timeout_s
         request = Request(url, "POST", headers=headers, body=dict(payload), timeout_s=timeout_s, max_kb=MAX_RESPONSE_KB)
         try:
             response = await self._web.fetch(request)

@@ -20,8 +20,19 @@ EventKind = Literal["message", "post", "comment", "edit", "delete", "feedback"]
 EVENT_KINDS: tuple[str, ...] = get_args(EventKind)
 EVENT_FIELDS = frozenset(
     (
-        *("id", "chat", "thread", "author", "text", "kind", "reply_to", "quoted", "changes"),
-        *("private", "addressed", "sent_at", "attachments"),
+        "id",
+        "chat",
+        "thread",
+        "author",
+        "text",
+        "kind",
+        "reply_to",
+        "quoted",
+        "changes",
+        "private",
+        "addressed",
+        "sent_at",
+        "attachments",
     )
 )
 MAX_ID_CHARS = 128
@@ -49,7 +60,9 @@ def decode_content(attachment: Attachment) -> bytes:
 def _parse_attachment(value: object, path: str) -> Attachment:
     if not isinstance(value, Mapping) or not set(value) <= {"kind", "name", "data"}:
         raise ValueError(f"{path} must be an object with kind and, where there is one, name and data")
-    kind, name, data = value.get("kind"), value.get("name", ""), value.get("data", "")
+    kind = value.get("kind")
+    name = value.get("name", "")
+    data = value.get("data", "")
     if kind not in ATTACHMENT_KINDS:
         raise ValueError(f"{path}.kind must be one of {', '.join(ATTACHMENT_KINDS)}")
     if not isinstance(name, str) or not isinstance(data, str):
@@ -143,7 +156,8 @@ def _to_feedback_message(fields: Mapping[str, Any], now: datetime) -> Message:
     author_id, name, is_bot = _parse_author(fields)
     if is_bot:
         raise MalformedEvent("feedback is taken from people only")
-    event_id, choice = _get_short_text(fields, "id", required=True), _get_text(fields, "text", required=True)
+    event_id = _get_short_text(fields, "id", required=True)
+    choice = _get_text(fields, "text", required=True)
     if choice not in CHOICES:
         raise MalformedEvent(f"text must be one of {', '.join(CHOICES)}")
     question_id, chat = (_get_short_text(fields, name, required=True) for name in ("reply_to", "chat"))

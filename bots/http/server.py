@@ -17,6 +17,8 @@ from core.errors import PlatformError
 from core.observability.logs import get_logger
 from core.settings import HttpSettings
 
+_log = get_logger(__name__)
+
 # Makes an event durable. Raises `MalformedEvent`, and whatever prevented it from being saved.
 HandleEvent = Callable[[object], Awaitable[None]]
 
@@ -30,7 +32,9 @@ class RequestRejected(Exception):
 
     def __init__(self, status: int, code: str, reason: str) -> None:
         super().__init__(reason)
-        self.status, self.code, self.reason = status, code, reason
+        self.status = status
+        self.code = code
+        self.reason = reason
 
 
 class EventServer:
@@ -45,7 +49,8 @@ class EventServer:
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[int]:
         """Listen inside the block; its value is the port. Raises `PlatformError` for an address that cannot be used."""
-        host, port = self._settings.host, self._settings.port
+        host = self._settings.host
+        port = self._settings.port
         application = web.Application(client_max_size=self._settings.max_kb * 1024, middlewares=[_errors_as_json])
         application.router.add_post("/v1/events", self._handle_request)
         application.router.add_get("/health", _health)
@@ -76,10 +81,11 @@ class EventServer:
                 body = await request.read()
         except TimeoutError as error:
             raise RequestRejected(408, "slow", f"the body did not arrive within {READ_TIMEOUT_S:g} s") from error
-        timestamp, signature = request.headers.get(TIMESTAMP, ""), request.headers.get(SIGNATURE, "")
+        timestamp = request.headers.get(TIMESTAMP, "")
+        signature = request.headers.get(SIGNATURE, "")
         reason = verify(self._secret, timestamp, signature, body, time.time())
         if reason:
-            get_logger(__name__).warning("http.signature_refused", reason=reason, peer=request.remote)
+            _log.warning("http.signature_refused", reason=reason, peer=request.remote)
             raise RequestRejected(401, "unsigned", reason)
         return body
 
@@ -103,9 +109,7 @@ async def _errors_as_json(
         return _error_response(error.status, "refused", error.reason)
     except Exception as error:
         # Any error: an event that is not saved must not be confirmed.
-        get_logger(__name__).error(
-            "http.event_not_recorded", error=str(error), hint="the network is told to send it again"
-        )
+        _log.error("http.event_not_recorded", error=str(error), hint="the network is told to send it again")
         return _error_response(503, "not_taken", "the event could not be kept; send it again", {"Retry-After": "5"})
 
 

@@ -20,6 +20,8 @@ from core.observability.logs import get_logger
 from core.ports import Delivery
 from core.types import Button, Citation, Message, Reply
 
+_log = get_logger(__name__)
+
 # A network gets the whole reply in one callback.
 MAX_CHARS = 100_000
 State = Literal["started", "partial", "final", "failed"]
@@ -45,7 +47,8 @@ class HttpSink:
     def __init__(
         self, context: HttpSinkContext, message: Message, delivery: Delivery, previous_reply_id: str = ""
     ) -> None:
-        self._client, self._intervals = context.client, context.intervals
+        self._client = context.client
+        self._intervals = context.intervals
         self._deletions = context.deletions
         self._delivery = delivery
         self._message = message
@@ -83,7 +86,7 @@ class HttpSink:
         try:
             await self._client.send(self._payload("started"), self._make_idempotency_key("started"))
         except PlatformUnavailable as error:
-            get_logger(__name__).debug("http.start_not_sent", error=str(error))
+            _log.debug("http.start_not_sent", error=str(error))
         if self._partials:
             await self._preview.run_updates(self._send_partial)
 
@@ -97,11 +100,12 @@ class HttpSink:
         except RetryLater as error:
             return max(error.seconds, self._intervals.partial_s)
         except Unreachable as error:
-            get_logger(__name__).debug("http.state_skipped", error=str(error))
+            _log.debug("http.state_skipped", error=str(error))
         else:
             if not self._is_posted:
                 # A post in doubt does no harm: the final state replaces it, whatever its id.
-                self._reply_id, self._is_posted = reply_id or self._reply_id, True
+                self._reply_id = reply_id or self._reply_id
+                self._is_posted = True
                 await self._delivery.mark_posted(self._reply_id)
         return self._intervals.partial_s
 
@@ -123,7 +127,8 @@ class HttpSink:
 
     async def _post(self, payload: Mapping[str, Any], idempotency_key: str) -> str:
         reply_id = await self._client.send(payload, idempotency_key)
-        self._reply_id, self._is_posted = reply_id or self._reply_id, True
+        self._reply_id = reply_id or self._reply_id
+        self._is_posted = True
         return self._reply_id
 
     def _payload(self, state: State, text: str = "", citations: Sequence[Citation] = ()) -> dict[str, Any]:
@@ -165,11 +170,19 @@ class HttpRatingSink(FinalTextSink):
         self._retry = DeliveryRetry("http", intervals)
 
     async def _show(self, reply: Reply, *, is_error: bool) -> None:
-        event_id, chat, state = self._message.id, self._message.key.chat, "failed" if is_error else "noted"
+        event_id = self._message.id
+        chat = self._message.key.chat
+        state = "failed" if is_error else "noted"
         buttons = [_to_button_payload(button) for button in get_buttons(self._message)]
         payload = {
-            **{"event_id": event_id, "chat": chat, "thread": "", "state": state, "text": reply.text},
-            **{"citations": [], "reply_id": "", "offers": buttons},
+            "event_id": event_id,
+            "chat": chat,
+            "thread": "",
+            "state": state,
+            "text": reply.text,
+            "citations": [],
+            "reply_id": "",
+            "offers": buttons,
         }
         await self._retry.run(lambda: self._client.send(payload, make_idempotency_key(chat, event_id, state)))
 

@@ -24,6 +24,8 @@ from core.storage.usage import UsageRepository
 
 MAX_DAYS = 3660
 
+SESSION = web.RequestKey("SESSION", Session)
+
 
 @dataclass(frozen=True, slots=True)
 class PageContext:
@@ -66,7 +68,6 @@ def make_context(
 
 
 CONTEXT = web.AppKey("CONTEXT", PageContext)
-SESSION = web.RequestKey("SESSION", Session)
 
 
 def get_context(request: web.Request) -> PageContext:
@@ -83,7 +84,8 @@ def show(
     request: web.Request, template: str, values: Mapping[str, Any] | None = None, *, status: int = 200
 ) -> web.Response:
     """Return a page. A notice of the session is shown on it, once."""
-    context, session = get_context(request), get_session(request)
+    context = get_context(request)
+    session = get_session(request)
     notice = ""
     if session and status == 200:
         notice, session.notice = session.notice, ""

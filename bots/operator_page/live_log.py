@@ -13,8 +13,10 @@ from aiohttp import web
 
 from bots.operator_page.context import get_context, get_session, show
 
-MAX_STREAMS, SHOWN_LINES = 8, 200
-POLL_S, HEARTBEAT_S = 0.5, 15.0
+MAX_STREAMS = 8
+SHOWN_LINES = 200
+POLL_S = 0.5
+HEARTBEAT_S = 15.0
 # Keys that are shown in separate columns.
 _OWN_KEYS = ("event", "level", "timestamp", "logger")
 
@@ -59,15 +61,18 @@ async def stream_log(request: web.Request) -> web.StreamResponse:
 
 
 async def _send_lines(request: web.Request, response: web.StreamResponse) -> None:
-    context, session = get_context(request), get_session(request)
+    context = get_context(request)
+    session = get_session(request)
     text = request.headers.get("Last-Event-ID") or request.query.get("after", "")
-    last, silent_s = int(text) if re.fullmatch("[0-9]{1,15}", text) else 0, 0.0
+    last = int(text) if re.fullmatch("[0-9]{1,15}", text) else 0
+    silent_s = 0.0
     while session and not (session.has_ended or context.closing.is_set()):
         lines: Sequence[tuple[int, str]] = context.log_buffer.lines_after(last)
         for number, line in lines:
             entry = json.dumps(to_entry(number, line), ensure_ascii=False)
             await response.write(f"id: {number}\ndata: {entry}\n\n".encode("utf-8", "replace"))
-            last, silent_s = number, 0.0
+            last = number
+            silent_s = 0.0
         if silent_s >= HEARTBEAT_S:
             # Without it nobody would notice that the reader has left.
             await response.write(b": still here\n\n")

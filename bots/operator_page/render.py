@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 # The page's own headings rank above those of an answer.
-HEADING_OFFSET, DEEPEST_HEADING = 2, 6
+HEADING_OFFSET = 2
+DEEPEST_HEADING = 6
 
 
 class Html(str):

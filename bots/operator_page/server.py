@@ -28,11 +28,14 @@ from core.errors import StoreError, UsageError
 from core.observability.logs import get_logger
 from core.settings import OperatorPageSettings
 
+_log = get_logger(__name__)
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 STATIC = Path(__file__).parent / "static"
 STATIC_TYPES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
-MAX_BODY_BYTES, READ_TIMEOUT_S = 64 * 1024, 10.0
+MAX_BODY_BYTES = 64 * 1024
+READ_TIMEOUT_S = 10.0
 # Nothing from elsewhere, no inline code, in no frame. Forms send their origin to us alone.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
@@ -64,7 +67,7 @@ async def serve_operator_page(settings: OperatorPageSettings, context: PageConte
     async with serve_application(
         application, settings.host, settings.port or 0, section="operator_page", error_class=UsageError
     ) as port:
-        get_logger(__name__).info("operator_page.listening", host=settings.host, port=port)
+        _log.info("operator_page.listening", host=settings.host, port=port)
         try:
             yield port
         finally:
@@ -110,13 +113,16 @@ async def _show_errors(request: web.Request, handler: Handler) -> web.StreamResp
     except web.HTTPRedirection:
         raise
     except web.HTTPException as error:
-        status, text = error.status, error.text or error.reason
+        status = error.status
+        text = error.text or error.reason
     except StoreError as error:
-        get_logger(__name__).error("operator_page.unreadable", error=str(error))
-        status, text = 503, "The journal cannot be read now. The log has the reason."
+        _log.error("operator_page.unreadable", error=str(error))
+        status = 503
+        text = "The journal cannot be read now. The log has the reason."
     except Exception as error:
-        get_logger(__name__).error("operator_page.failed", path=request.path, exc_info=error)
-        status, text = 500, "This page could not be made. The log has the reason."
+        _log.error("operator_page.failed", path=request.path, exc_info=error)
+        status = 500
+        text = "This page could not be made. The log has the reason."
     return show(request, "error.html", {"text": text}, status=status)
 
 
@@ -160,7 +166,8 @@ async def _read_form(request: web.Request) -> None:
 
 def _require_own_origin(request: web.Request) -> None:
     """Raise `HTTPForbidden` for a form of another site. Browsers say where it comes from; other clients need not."""
-    origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site", "same-origin")
+    origin = request.headers.get("Origin")
+    site = request.headers.get("Sec-Fetch-Site", "same-origin")
     if site not in ("same-origin", "none") or (origin is not None and _get_host(origin) != request.host):
         raise web.HTTPForbidden(text="This form is from another site.")
 
@@ -186,13 +193,13 @@ def _make_sign_in(sessions: Sessions) -> Handler:
         try:
             session_id = sessions.sign_in(token, address)
         except TooManyAttempts:
-            get_logger(__name__).warning("operator_page.too_many_attempts", peer=address)
+            _log.warning("operator_page.too_many_attempts", peer=address)
             problem = "Too many attempts. Wait a minute, then try again."
             return show(request, "sign_in.html", {"problem": problem}, status=429)
         if session_id is None:
-            get_logger(__name__).warning("operator_page.sign_in_refused", peer=address)
+            _log.warning("operator_page.sign_in_refused", peer=address)
             return show(request, "sign_in.html", {"problem": "This token is not right."}, status=403)
-        get_logger(__name__).info("operator_page.signed_in", peer=address)
+        _log.info("operator_page.signed_in", peer=address)
         response = web.Response(status=303, headers={"Location": "/"})
         is_secure = "https" in (request.scheme, request.headers.get("X-Forwarded-Proto", ""))
         response.set_cookie(COOKIE, session_id, path="/", httponly=True, samesite="Strict", secure=is_secure)

@@ -15,7 +15,9 @@ COOKIE = "kimas_session"
 SESSION_S = 12 * 3600.0
 MAX_SESSIONS = 200
 # So many wrong tokens from one address within so many seconds; then it has to wait.
-MAX_FAILURES, FAILURE_WINDOW_S, MAX_ADDRESSES = 10, 60.0, 1000
+MAX_FAILURES = 10
+FAILURE_WINDOW_S = 60.0
+MAX_ADDRESSES = 1000
 MIN_TOKEN_CHARS = 16
 
 
@@ -37,11 +39,11 @@ class Session:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its time is over."""
+        """Return whether its time is over."""
         return self.ends_at <= time.monotonic()
 
     def accepts(self, form_token: str) -> bool:
-        """Say whether a form was one of ours."""
+        """Return whether a form was one of ours."""
         return _is_same(form_token, self.form_token)
 
 
@@ -52,7 +54,8 @@ class Sessions:
         for name, value in (("token", token), ("owner_token", owner_token)):
             if value and len(value) < MIN_TOKEN_CHARS:
                 raise UsageError(f"operator_page.{name} must have at least {MIN_TOKEN_CHARS} characters")
-        self._token, self._owner_token = token, owner_token
+        self._token = token
+        self._owner_token = owner_token
         self._sessions: dict[str, Session] = {}
         self._failures: dict[str, deque[float]] = {}
 

@@ -22,7 +22,8 @@ from core.storage.reports import QuestionReport
 from core.types import ConversationKey, Message
 
 MAX_DECIDED = 100
-OPERATOR_ID, OPERATOR = "operator-page", "the operator's page"
+OPERATOR_ID = "operator-page"
+OPERATOR = "the operator's page"
 DECISIONS: dict[str, ReviewState] = {"approve": "approved", "reject": "rejected"}
 
 
@@ -34,7 +35,9 @@ async def show_teach_form(request: web.Request) -> web.StreamResponse:
 
 async def teach(request: web.Request) -> web.StreamResponse:
     """Keep an owner's answer for review, as `/learn` does."""
-    context, report, form = get_context(request), await _require_question(request), await request.post()
+    context = get_context(request)
+    report = await _require_question(request)
+    form = await request.post()
     question, answer = (clean_input(form.get(name, "")) for name in ("question", "answer"))
     command = _to_message(report.message.key, "learn", question, answer)
     message = replace(command, in_restricted_thread=report.message.in_restricted_thread)
@@ -65,7 +68,9 @@ async def show_taught(request: web.Request) -> web.StreamResponse:
 
 async def review_answer(request: web.Request) -> web.StreamResponse:
     """Approve or reject a taught answer, as `/faq` does."""
-    context, number, form = get_context(request), get_number(request), await request.post()
+    context = get_context(request)
+    number = get_number(request)
+    form = await request.post()
     action = str(form.get("action", ""))
     answers = [answer for answer in await context.taught_answers.list_answers() if answer.number == number]
     if not answers or action not in DECISIONS:

@@ -23,7 +23,10 @@ from core.storage.usage import NO_ANSWERS, TokenUsage, UsageShare, first_day, gr
 from core.types import DOWN, UP, Citation
 from core.types.replies import Trace
 
-PAGE_SIZE, MAX_UNANSWERED, MAX_RATINGS, MAX_CHATS = 50, 500, 100, 20
+PAGE_SIZE = 50
+MAX_UNANSWERED = 500
+MAX_RATINGS = 100
+MAX_CHATS = 20
 MAX_FILTER_CHARS = 200
 DAY_CHOICES = (1, 7, 30, 90)
 PLATFORMS = ("telegram", "discord", "slack", "http", "terminal")
@@ -31,10 +34,13 @@ PLATFORMS = ("telegram", "discord", "slack", "http", "terminal")
 
 async def show_questions(request: web.Request) -> web.StreamResponse:
     """List questions, newest first, with filters in the address."""
-    reports, query = get_context(request).reports, request.query
-    days, now = get_days(request, 7), datetime.now(UTC)
+    reports = get_context(request).reports
+    query = request.query
+    days = get_days(request, 7)
+    now = datetime.now(UTC)
     texts = {name: clean_input(query.get(name, "")[:MAX_FILTER_CHARS]) for name in ("platform", "chat", "text")}
-    since, outcome = now - timedelta(days=days), to_outcome(query.get("outcome", ""))
+    since = now - timedelta(days=days)
+    outcome = to_outcome(query.get("outcome", ""))
     question_filter = QuestionFilter(since, outcome, texts["platform"], texts["chat"], texts["text"])
     before_number = int(query["before"]) if re.fullmatch("[0-9]{1,9}", query.get("before", "")) else None
     rows, counts = await asyncio.gather(
@@ -44,14 +50,15 @@ async def show_questions(request: web.Request) -> web.StreamResponse:
     filters = {"outcome": question_filter.outcome, "days": days, **{name: text for name, text in texts.items() if text}}
     older_query = urlencode({**filters, "before": rows[PAGE_SIZE - 1].number}) if len(rows) > PAGE_SIZE else ""
     values = {
-        **{
-            "rows": rows[:PAGE_SIZE],
-            "counts": counts,
-            "filter": question_filter,
-            "days": days,
-            "day_choices": DAY_CHOICES,
-        },
-        **{"outcomes": OUTCOMES, "platforms": PLATFORMS, "older": older_query, "is_first": before_number is None},
+        "rows": rows[:PAGE_SIZE],
+        "counts": counts,
+        "filter": question_filter,
+        "days": days,
+        "day_choices": DAY_CHOICES,
+        "outcomes": OUTCOMES,
+        "platforms": PLATFORMS,
+        "older": older_query,
+        "is_first": before_number is None,
         "newest": urlencode(filters),
     }
     return show(request, "questions.html", values)
@@ -68,11 +75,20 @@ async def show_question(request: web.Request) -> web.StreamResponse:
     passages = trace["passages"]
     citations = _to_citations(report, passages)
     answer = await asyncio.to_thread(context.renderer.render_answer, report.reply, citations)
-    tokens, cost = trace["tokens"], trace["cost"]
+    tokens = trace["tokens"]
+    cost = trace["cost"]
     values = {
-        **{"report": report, "message": report.message, "answer": answer, "citations": citations},
-        **{"trace": trace, "passages": passages, "cited": {item.passage_id: item.n for item in citations}},
-        **{"waterfall": to_rows(trace), "total_ms": get_total_ms(trace), "up": UP, "down": DOWN},
+        "report": report,
+        "message": report.message,
+        "answer": answer,
+        "citations": citations,
+        "trace": trace,
+        "passages": passages,
+        "cited": {item.passage_id: item.n for item in citations},
+        "waterfall": to_rows(trace),
+        "total_ms": get_total_ms(trace),
+        "up": UP,
+        "down": DOWN,
         "calls": [(agent, trace["models"].get(agent, ""), usage) for agent, usage in _usage(tokens, cost)],
         "total": total_usage(tokens, cost),
         "skip_values": trace.get("values") or {},
@@ -90,7 +106,9 @@ def _to_citations(report: QuestionReport, passages: Sequence[Mapping[str, Any]])
     by_id = {passage["id"]: passage for passage in passages}
     return [
         Citation(
-            *(int(item["n"]), str(item["passage_id"]), str(item["source"])),
+            int(item["n"]),
+            str(item["passage_id"]),
+            str(item["source"]),
             *(str(by_id.get(item["passage_id"], {}).get(name, "")) for name in ("title", "path", "url")),
         )
         for item in report.citations
@@ -106,11 +124,11 @@ async def show_unanswered(request: web.Request) -> web.StreamResponse:
     readable_questions = [question for question in questions if question.text.strip()]
     topics = await asyncio.to_thread(group_by_topic, [question.text for question in readable_questions])
     values = {
-        **{
-            "topics": [_to_group(topic, readable_questions) for topic in topics],
-            "question_count": len(readable_questions),
-        },
-        **{"days": days, "day_choices": DAY_CHOICES, "is_cut": len(questions) == MAX_UNANSWERED},
+        "topics": [_to_group(topic, readable_questions) for topic in topics],
+        "question_count": len(readable_questions),
+        "days": days,
+        "day_choices": DAY_CHOICES,
+        "is_cut": len(questions) == MAX_UNANSWERED,
     }
     return show(request, "unanswered.html", values)
 
@@ -130,7 +148,8 @@ async def show_sources(request: web.Request) -> web.StreamResponse:
 
 async def show_feedback(request: web.Request) -> web.StreamResponse:
     """List what people said of answers, newest first."""
-    days, verdict_text = get_days(request, 30), request.query.get("verdict", "")
+    days = get_days(request, 30)
+    verdict_text = request.query.get("verdict", "")
     verdict: RatingFilter = "up" if verdict_text == UP else "down" if verdict_text == DOWN else ""
     since = datetime.now(UTC) - timedelta(days=days)
     reports = get_context(request).reports
@@ -142,15 +161,23 @@ async def show_feedback(request: web.Request) -> web.StreamResponse:
     for (name, _), count in counts.items():
         verdicts[name] += count
     values = {
-        **{"ratings": ratings, "verdicts": verdicts, "reasons": reasons.most_common(), "verdict": verdict},
-        **{"days": days, "day_choices": DAY_CHOICES, "up": UP, "down": DOWN, "is_cut": len(ratings) == MAX_RATINGS},
+        "ratings": ratings,
+        "verdicts": verdicts,
+        "reasons": reasons.most_common(),
+        "verdict": verdict,
+        "days": days,
+        "day_choices": DAY_CHOICES,
+        "up": UP,
+        "down": DOWN,
+        "is_cut": len(ratings) == MAX_RATINGS,
     }
     return show(request, "feedback.html", values)
 
 
 async def show_usage(request: web.Request) -> web.StreamResponse:
     """Show what answers consumed, by day, model, agent and chat."""
-    days, usage = get_days(request, 30), get_context(request).usage
+    days = get_days(request, 30)
+    usage = get_context(request).usage
     since = first_day(days, today())
     usage_shares, model_shares = await asyncio.gather(usage.get_usage_by_chat(since), usage.get_usage_by_model(since))
     outcomes = _count_outcomes(usage_shares)
@@ -159,11 +186,16 @@ async def show_usage(request: web.Request) -> web.StreamResponse:
     by_day = _add_up(by_chat, lambda share: (share.values[0],))
     chats = sorted(_add_up(by_chat, lambda share: share.values[1:3]), key=lambda share: -share.answers)
     values = {
-        **{"by_day": sorted(by_day, key=lambda share: share.values, reverse=True), "chats": chats[:MAX_CHATS]},
-        **{"outcomes": outcomes, "no_answers": sum(outcomes[name] for name in NO_ANSWERS)},
-        **{"chat_count": len(chats), "total": UsageShare((), *_sum(by_chat))},
-        **{"models": _sort(_add_up(model_shares, lambda share: share.values[2:])), "days": days},
-        **{"agents": _sort(_add_up(model_shares, lambda share: share.values[1:2])), "day_choices": DAY_CHOICES},
+        "by_day": sorted(by_day, key=lambda share: share.values, reverse=True),
+        "chats": chats[:MAX_CHATS],
+        "outcomes": outcomes,
+        "no_answers": sum(outcomes[name] for name in NO_ANSWERS),
+        "chat_count": len(chats),
+        "total": UsageShare((), *_sum(by_chat)),
+        "models": _sort(_add_up(model_shares, lambda share: share.values[2:])),
+        "days": days,
+        "agents": _sort(_add_up(model_shares, lambda share: share.values[1:2])),
+        "day_choices": DAY_CHOICES,
         "most": max((share.usage.total_tokens for share in by_day), default=0),
     }
     return show(request, "usage.html", values)
@@ -179,7 +211,8 @@ def _add_up(shares: Sequence[UsageShare], get_key: Callable[[UsageShare], tuple[
 
 def _sum(shares: Sequence[UsageShare]) -> tuple[int, TokenUsage]:
     usages = [share.usage for share in shares]
-    prompt, completion = sum(usage.prompt_tokens for usage in usages), sum(usage.completion_tokens for usage in usages)
+    prompt = sum(usage.prompt_tokens for usage in usages)
+    completion = sum(usage.completion_tokens for usage in usages)
     return sum(share.answers for share in shares), TokenUsage(prompt, completion, sum(usage.cost for usage in usages))
 
 

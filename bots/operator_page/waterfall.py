@@ -6,6 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+# A run is never thinner than can be seen, in percent.
+MIN_WIDTH = 0.6
+
+# Times from the question to an event, no stages.
+_MOMENTS = ("total", "first_token")
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -24,10 +30,6 @@ class Row:
     start_ms: float
     spent_ms: float
     degraded: str
-
-
-# A run is never thinner than can be seen, in percent.
-MIN_WIDTH = 0.6
 
 
 def to_rows(trace: Mapping[str, Any]) -> Sequence[Row]:
@@ -69,7 +71,3 @@ def get_total_ms(trace: Mapping[str, Any]) -> float:
 def _to_run(start_ms: float, spent_ms: float, total_ms: float) -> Run:
     width = max(100 * spent_ms / total_ms, MIN_WIDTH)
     return Run(round(min(100 * start_ms / total_ms, 100 - width), 2), round(width, 2))
-
-
-# Times from the question to an event, no stages.
-_MOMENTS = ("total", "first_token")

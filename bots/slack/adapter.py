@@ -46,6 +46,8 @@ from core.types.forms import SettingsForm
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient
 
+_log = get_logger(__name__)
+
 
 class SlackAdapter(ClientAdapter["SlackClient"]):
     """One Slack app in one workspace.
@@ -88,8 +90,10 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         self.needs_leader = settings.app_token is not None
         self._bot_message_chats = bot_message_chats
         self._thread_cache = ThreadCache(has_answered, self._read_thread)
-        self._rate_limiter, self._missing_capabilities = RateLimiter(), MissingCapabilities()
-        self._administrators, self._members = AdministratorCache(), MemberCache()
+        self._rate_limiter = RateLimiter()
+        self._missing_capabilities = MissingCapabilities()
+        self._administrators = AdministratorCache()
+        self._members = MemberCache()
         self._open_questions = BoundedDict[tuple[str, str], str](MAX_ENTRIES)
         self._untitled_threads = BoundedDict[tuple[str, str], None](MAX_ENTRIES)
         self._submissions = SubmissionHandler(self._intervals.submit_timeout_s)
@@ -115,7 +119,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         if self._settings.app_token is not None:
             # Used for the first connection: a second request right away would exceed Slack's rate limit.
             self._socket_url = await self._retry_until_ok(client.get_socket_url)
-        get_logger(__name__).info("slack.open", bot=self._me.name, workspace=self._me.team)
+        _log.info("slack.open", bot=self._me.name, workspace=self._me.team)
 
     async def listen(self, receive: MessageHandler) -> None:
         """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
@@ -128,7 +132,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
             await self._keep_connected(events.run_socket)
         async with events.serve(settings.host, settings.port, settings.path) as self.port:
             self.connection.mark_connected()
-            get_logger(__name__).info("slack.listening", host=settings.host, port=self.port, path=settings.path)
+            _log.info("slack.listening", host=settings.host, port=self.port, path=settings.path)
             await asyncio.Event().wait()
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
@@ -141,7 +145,12 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         if "response_url" in message.reference:
             return CommandSink(client, message, delivery, own_reply_ts, self._intervals)
         context = SlackSinkContext(
-            *(client, self._thread_cache, self._rate_limiter, self._missing_capabilities, self._intervals, self._me),
+            client,
+            self._thread_cache,
+            self._rate_limiter,
+            self._missing_capabilities,
+            self._intervals,
+            self._me,
             self._open_questions,
             self._untitled_threads,
         )
@@ -174,7 +183,8 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
 
     async def show_prompts(self, message: Message, title: str, prompts: Sequence[str]) -> bool:
         """Suggest questions in the conversation that a person opened. Raises `PlatformError`."""
-        channel, thread_ts = str(message.reference["channel"]), str(message.reference["thread_ts"])
+        channel = str(message.reference["channel"])
+        thread_ts = str(message.reference["thread_ts"])
         await self._get_client().suggest(channel, thread_ts, title, prompts)
         return True
 
@@ -185,7 +195,8 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         retry_loop = self._make_retry_loop("listening", self.connection)
         refusal_count = 0
         while True:
-            url, self._socket_url = self._socket_url, ""
+            url = self._socket_url
+            self._socket_url = ""
             try:
                 url = url or await self._get_client().get_socket_url()
                 refusal_count = 0
@@ -242,7 +253,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
                 return self._convert_event(payload)
         except Exception as error:
             # If Slack delivered it again, it would fail again.
-            get_logger(__name__).warning("slack.event_malformed", error=str(error)[:500])
+            _log.warning("slack.event_malformed", error=str(error)[:500])
             return IgnoredEvent("malformed", is_expected=False)
         return IgnoredEvent(f"a payload of type {kind[:50]}")
 

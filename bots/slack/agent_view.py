@@ -22,8 +22,12 @@ from core.types import STOP, ConversationKey, Message, MessagePurpose, Reply
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient
 
-HOME_OPENED, THREAD_STARTED = "app_home_opened", "assistant_thread_started"
-CONTEXT_CHANGED, SESSION_STOPPED = "assistant_thread_context_changed", "agent_session_stopped"
+_log = get_logger(__name__)
+
+HOME_OPENED = "app_home_opened"
+THREAD_STARTED = "assistant_thread_started"
+CONTEXT_CHANGED = "assistant_thread_context_changed"
+SESSION_STOPPED = "agent_session_stopped"
 AGENT_EVENTS = (HOME_OPENED, THREAD_STARTED, CONTEXT_CHANGED, SESSION_STOPPED)
 # In the reference of a press: the thread in which Slack's own button was pressed.
 STOPPED_THREAD = "stopped_thread"
@@ -74,7 +78,8 @@ def _to_request(
 
 
 def _to_stop(event: Mapping[str, Any], me: Identity, open_questions: OpenQuestions) -> Message:
-    channel, thread_ts = str(event["channel"]), str(event["thread_ts"])
+    channel = str(event["channel"])
+    thread_ts = str(event["thread_ts"])
     streams = [str(ts) for ts in event.get("streaming_message_ts") or ()]
     # Another daemon may write the answer: then its stream names it, or the message that began the thread.
     question_id = open_questions.get((channel, thread_ts)) or next(iter(streams), thread_ts)
@@ -138,7 +143,7 @@ class AgentSession:
         except Refused as error:
             self._capabilities.mark_missing(capability, True, error)
         except (PlatformError, TimeoutError) as error:
-            get_logger(__name__).debug("slack.status_not_shown", what=capability, error=str(error))
+            _log.debug("slack.status_not_shown", what=capability, error=str(error))
         else:
             return True
         return False

@@ -16,10 +16,13 @@ from core.types import Message, Reply
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient
 
+_log = get_logger(__name__)
+
 # A view takes 100 blocks.
 MAX_SECTIONS = 99
 # How long it is remembered whether somebody belongs to the workspace.
-MEMBER_TTL_S, MAX_MEMBERS = 300.0, 1000
+MEMBER_TTL_S = 300.0
+MAX_MEMBERS = 1000
 
 
 class MemberCache(TtlCache[bool]):
@@ -39,13 +42,13 @@ class HomeSink(FinalTextSink):
 
     async def _show(self, reply: Reply, *, is_error: bool) -> None:
         if is_error or not await self._members.get(self._user_id, lambda: self._client.is_member(self._user_id)):
-            get_logger(__name__).info("slack.home_not_shown", is_error=is_error)
+            _log.info("slack.home_not_shown", is_error=is_error)
             return
         text = await asyncio.to_thread(to_mrkdwn, reply.text)
         try:
             await self._client.publish_home(self._user_id, to_view(text, "mrkdwn"))
         except Refused as error:
-            get_logger(__name__).warning("slack.home_refused", error=str(error))
+            _log.warning("slack.home_refused", error=str(error))
             await self._client.publish_home(self._user_id, to_view("\n".join(to_plain(text)), "plain_text"))
 
 

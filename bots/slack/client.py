@@ -26,7 +26,8 @@ from core.errors import PlatformError
 Blocks = Sequence[dict[str, Any]]
 MAX_HISTORY_PAGES = 10
 # A page of messages, and one of a history that is too large for that: a message may have 40,000 characters, twice.
-PAGE_SIZE, SMALL_PAGE_SIZE = 200, 5
+PAGE_SIZE = 200
+SMALL_PAGE_SIZE = 5
 MAX_PROMPT_TITLE_CHARS = 75
 # The scope that an app has as an agent.
 AGENT_SCOPE = "assistant:write"
@@ -44,7 +45,8 @@ class SlackClient:
         self.web = web
         self.session = session
         self._app_token = app_token
-        self._team = self._user_id = ""
+        self._team = ""
+        self._user_id = ""
         self._bot_ids: tuple[str, ...] = ()
 
     @classmethod
@@ -63,7 +65,8 @@ class SlackClient:
         """Return who the bot is."""
         response = await _get_response(self.web.auth_test(), "auth.test", "bot_token")
         me = _get_data(response, "auth.test")
-        self._team, self._user_id = str(me.get("team_id") or ""), str(me.get("user_id") or "")
+        self._team = str(me.get("team_id") or "")
+        self._user_id = str(me.get("user_id") or "")
         self._bot_ids = (str(me["bot_id"]),) if me.get("bot_id") else ()
         values = {name: str(me.get(name) or "") for name in ("user_id", "team_id", "team", "bot_id")}
         return Identity(**values, name=str(me.get("user") or ""), is_agent=AGENT_SCOPE in _get_scopes(response))
@@ -151,7 +154,9 @@ class SlackClient:
         self, channel: str, thread_ts: str | None, params: Mapping[str, Any], *, max_pages: int = MAX_HISTORY_PAGES
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the messages of a channel, or of a thread. Where members wrote very long ones, pages get shorter."""
-        page_size, cursor, page_count = PAGE_SIZE, "", 0
+        page_size = PAGE_SIZE
+        cursor = ""
+        page_count = 0
         while page_count < max_pages:
             page = {**params, "channel": channel, "limit": page_size} | ({"cursor": cursor} if cursor else {})
             try:
@@ -162,7 +167,8 @@ class SlackClient:
             except Unreachable as error:
                 if page_size == SMALL_PAGE_SIZE or not isinstance(error.__cause__, ResponseTooLarge):
                     raise
-                page_size, max_pages = SMALL_PAGE_SIZE, MAX_HISTORY_PAGES
+                page_size = SMALL_PAGE_SIZE
+                max_pages = MAX_HISTORY_PAGES
                 continue
             page_count += 1
             messages = data.get("messages")
@@ -256,12 +262,12 @@ class SlackClient:
         return await download(self.session, url, max_bytes, headers)
 
     async def is_admin(self, user_id: str) -> bool:
-        """Say whether somebody is an administrator or owner of the workspace (scope users:read)."""
+        """Return whether somebody is an administrator or owner of the workspace (scope users:read)."""
         member = await self._get_member(user_id)
         return any(member.get(flag) is True for flag in ("is_admin", "is_owner", "is_primary_owner"))
 
     async def is_member(self, user_id: str) -> bool:
-        """Say whether somebody belongs to the workspace (scope users:read)."""
+        """Return whether somebody belongs to the workspace (scope users:read)."""
         return bool(await self._get_member(user_id))
 
     async def _get_member(self, user_id: str) -> Mapping[str, Any]:
@@ -336,7 +342,7 @@ def redact_error(error: Exception) -> str:
 
 
 def _belongs_to_team(team: str, user: Mapping[str, Any]) -> bool:
-    """Say whether somebody is of a workspace: a shared channel has people who are administrators of theirs."""
+    """Return whether somebody is of a workspace: a shared channel has people who are administrators of theirs."""
     enterprise_user = user.get("enterprise_user")
     teams = enterprise_user.get("teams") if isinstance(enterprise_user, Mapping) else None
     return user.get("team_id") in (None, team) or (isinstance(teams, list) and team in teams)

@@ -28,12 +28,15 @@ from core.types import Button, Message, Reply
 if TYPE_CHECKING:
     from bots.slack.client import Blocks, SlackClient
 
+_log = get_logger(__name__)
+
 MESSAGE_ACTION = "message_action"
 # How long it may take until the bot knows that somebody became an administrator, or is none any more.
 CACHE_TTL_S = 30.0
 MAX_USERS = 1000
 # How often Slack takes an answer to one command.
-MAX_RESPONSES, MAX_COMMAND_CHARS = 5, 15_000
+MAX_RESPONSES = 5
+MAX_COMMAND_CHARS = 15_000
 # How much of a question is repeated above its answer.
 MAX_QUESTION_CHARS = 300
 POSTED_REPLY_ID = "response_url"
@@ -50,7 +53,9 @@ def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message |
     command = {SHORTCUT_ID: "learn", ASK_SHORTCUT_ID: "ask"}.get(payload["callback_id"])
     if command is None:
         return IgnoredEvent("a shortcut that is not ours", is_expected=False)
-    target_message, channel, ts = payload["message"], str(payload["channel"]["id"]), str(payload["message_ts"])
+    target_message = payload["message"]
+    channel = str(payload["channel"]["id"])
+    ts = str(payload["message_ts"])
     thread_ts = str(target_message.get("thread_ts") or ts)
     # The journal has the bot's own answers as they were before rendering.
     is_own_message = command == "learn" and target_message.get("user") == me.user_id
@@ -70,7 +75,7 @@ class AdministratorCache:
         self._is_admin = TtlCache[bool](ttl_s, MAX_USERS)
 
     async def is_admin(self, client: SlackClient, message: Message) -> bool:
-        """Say whether the author is one of them. Raises a `PlatformError` when Slack cannot be asked."""
+        """Return whether the author is one of them. Raises a `PlatformError` when Slack cannot be asked."""
         return await self._is_admin.get(message.author_id, lambda: client.is_admin(message.author_id))
 
 
@@ -118,7 +123,8 @@ class CommandSink(FinalTextSink):
             await self._retry.run(partial(self._post_part, number, part, part_buttons, in_channel))
 
     async def _post_part(self, number: int, text: str, buttons: Sequence[Button], in_channel: bool) -> None:
-        post, find = partial(self._post, number, text, buttons, in_channel), partial(self._find, text, in_channel)
+        post = partial(self._post, number, text, buttons, in_channel)
+        find = partial(self._find, text, in_channel)
         if number == 0:
             if not self._previous_reply_id:
                 self._previous_reply_id = await self._retry.post(self._delivery, post, find)
@@ -168,7 +174,7 @@ class CommandSink(FinalTextSink):
             try:
                 await self._client.respond(self._url, posted_text, in_channel=in_channel, blocks=posted_blocks)
             except Refused as error:
-                get_logger(__name__).warning("slack.response_refused", error=str(error))
+                _log.warning("slack.response_refused", error=str(error))
             else:
                 return
         channel = str(self._message.reference["channel"])

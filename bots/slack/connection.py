@@ -90,8 +90,12 @@ _ERROR_MAPPING: tuple[tuple[tuple[str, ...], type[PlatformError], str], ...] = (
     ),
     (
         (
-            *("restricted_action", "restricted_action_read_only_channel", "restricted_action_thread_only_channel"),
-            *("restricted_action_thread_locked", "access_denied", "messages_tab_disabled"),
+            "restricted_action",
+            "restricted_action_read_only_channel",
+            "restricted_action_thread_only_channel",
+            "restricted_action_thread_locked",
+            "access_denied",
+            "messages_tab_disabled",
         ),
         NotAllowed,
         "the bot may not write in this channel",
@@ -108,8 +112,14 @@ _ERROR_MAPPING: tuple[tuple[tuple[str, ...], type[PlatformError], str], ...] = (
     ),
     (
         (
-            *("unknown_method", "missing_scope", "feature_not_enabled", "no_permission", "channel_type_not_supported"),
-            *("method_not_supported_for_channel_type", "missing_recipient_team_id", "missing_recipient_user_id"),
+            "unknown_method",
+            "missing_scope",
+            "feature_not_enabled",
+            "no_permission",
+            "channel_type_not_supported",
+            "method_not_supported_for_channel_type",
+            "missing_recipient_team_id",
+            "missing_recipient_user_id",
         ),
         MethodUnavailable,
         "{call} is not available here",

@@ -96,7 +96,8 @@ def from_event(
 
 def _to_welcome(event: Json, me: Identity) -> Message:
     """Return what the bot says first in a channel that it was added to."""
-    channel, ts = _require_text(event, "channel"), _require_text(event, "event_ts")
+    channel = _require_text(event, "channel")
+    ts = _require_text(event, "event_ts")
     inviter = str(event.get("inviter") or "")
     return Message(
         id=ts,
@@ -129,7 +130,8 @@ def from_command(payload: Mapping[str, Any], me: Identity) -> Message:
     payload.
     """
     command, text = parse_subcommand(unescape(str(payload.get("text", ""))).strip())
-    channel, response_url = _require_text(payload, "channel_id"), _require_text(payload, "response_url")
+    channel = _require_text(payload, "channel_id")
+    response_url = _require_text(payload, "response_url")
     user = {"id": _require_text(payload, "user_id"), "name": payload.get("user_name")}
     message = to_interaction(_require_text(payload, "trigger_id"), channel, user, response_url, me)
     return replace(message, command=command, text=text)
@@ -140,7 +142,8 @@ def to_interaction(message_id: str, channel: str, user: Mapping[str, Any], respo
 
     In a direct conversation it is theirs alone: that may be one with somebody else.
     """
-    author_id, is_private = str(user["id"]), channel.startswith("D")
+    author_id = str(user["id"])
+    is_private = channel.startswith("D")
     return Message(
         id=message_id,
         key=ConversationKey("slack", channel, f"command:{author_id}"),
@@ -169,7 +172,9 @@ def _to_message(
     reason = _get_ignore_reason(event, me) or ("written by a bot" if is_bot and not include_bots else "")
     if reason:
         return IgnoredEvent(reason)
-    channel, ts, raw_text = _require_text(event, "channel"), _require_text(event, "ts"), str(event.get("text") or "")
+    channel = _require_text(event, "channel")
+    ts = _require_text(event, "ts")
+    raw_text = str(event.get("text") or "")
     thread_ts = str(event.get("thread_ts") or "")
     author_id, author = _get_author(event)
     is_private = event.get("channel_type") == "im" or channel.startswith("D")
@@ -217,7 +222,8 @@ def _with_thread(message: Message, event: Mapping[str, Any], me: Identity) -> Me
 
 def _get_author(event: Mapping[str, Any]) -> tuple[str, str]:
     """Return the author's id and display name."""
-    author_id, profile = _require_text(event, "user" if event.get("user") else "bot_id"), event.get("user_profile")
+    author_id = _require_text(event, "user" if event.get("user") else "bot_id")
+    profile = event.get("user_profile")
     name = profile.get("display_name") or profile.get("real_name") if isinstance(profile, Mapping) else ""
     return author_id, str(name or author_id)
 

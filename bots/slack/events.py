@@ -29,6 +29,8 @@ from core.observability.logs import get_logger
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient
 
+_log = get_logger(__name__)
+
 # Makes a payload durable and returns the body of the answer to Slack, if there is one.
 HandlePayload = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
@@ -87,19 +89,17 @@ class EventReceiver:
                 connection_count = envelope.get("num_connections")
                 if isinstance(connection_count, int) and connection_count > 1:
                     explanation = "each gets a part of the events: is a second daemon running?"
-                    get_logger(__name__).warning(
-                        "slack.several_connections", connections=connection_count, why=explanation
-                    )
+                    _log.warning("slack.several_connections", connections=connection_count, why=explanation)
             case "disconnect":
                 reason = envelope.get("reason")
                 if reason == "link_disabled":
                     raise Unreachable("Socket Mode is switched off in the app's settings")
-                get_logger(__name__).debug("slack.connection_replaced", reason=reason)
+                _log.debug("slack.connection_replaced", reason=reason)
                 return False
             case _ if isinstance(envelope.get("envelope_id"), str):
                 await self._handle_envelope(socket, envelope)
             case kind:
-                get_logger(__name__).warning("slack.frame_skipped", kind=str(kind)[:100])
+                _log.warning("slack.frame_skipped", kind=str(kind)[:100])
         return True
 
     async def _handle_envelope(self, socket: aiohttp.ClientWebSocketResponse, envelope: Mapping[str, Any]) -> None:
@@ -112,7 +112,7 @@ class EventReceiver:
             if response.body and envelope.get("accepts_response_payload"):
                 acknowledgement["payload"] = json.loads(response.body)
         else:
-            get_logger(__name__).warning("slack.payload_malformed", kind=str(envelope.get("type"))[:100])
+            _log.warning("slack.payload_malformed", kind=str(envelope.get("type"))[:100])
         await socket.send_str(json.dumps(acknowledgement))
 
     async def _handle_request(self, request: web.Request) -> web.Response:
@@ -123,14 +123,15 @@ class EventReceiver:
             return web.Response(status=408)
         # Nothing is parsed, and no character set is taken from a header, before it is known to come from Slack.
         if not self._is_signed(content, request.headers):
-            get_logger(__name__).warning("slack.signature_refused", hint="check slack.signing_secret and this clock")
+            _log.warning("slack.signature_refused", hint="check slack.signing_secret and this clock")
             return web.Response(status=401)
         response = await self._dispatch({"body": content.decode("utf-8"), "headers": dict(request.headers)})
         content_type = response.first_headers().get("content-type", "text/plain").split(";")[0]
         return web.Response(status=response.status, text=response.body or "", content_type=content_type)
 
     def _is_signed(self, content: bytes, headers: Mapping[str, str]) -> bool:
-        timestamp, signature = headers.get("X-Slack-Request-Timestamp", ""), headers.get("X-Slack-Signature", "")
+        timestamp = headers.get("X-Slack-Request-Timestamp", "")
+        signature = headers.get("X-Slack-Signature", "")
         if self._verifier is None or not timestamp.isdecimal() or len(timestamp) > MAX_TIMESTAMP_CHARS:
             return False
         try:
@@ -143,7 +144,7 @@ class EventReceiver:
         try:
             bolt_request = AsyncBoltRequest(**request)
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-            get_logger(__name__).warning("slack.payload_malformed", error=str(error)[:200])
+            _log.warning("slack.payload_malformed", error=str(error)[:200])
             # To deliver it again would not help.
             return BoltResponse(status=200 if request.get("mode") else 400, body="")
         return await self._app.async_dispatch(bolt_request)
@@ -164,7 +165,7 @@ class _DeliverBeforeAck(AsyncMiddleware):
             response_payload = await self._handle_payload(req.body)
         except Exception as error:
             # Any error: a message that is not saved must not be confirmed.
-            get_logger(__name__).error("slack.event_not_recorded", error=str(error), hint="Slack delivers it again")
+            _log.error("slack.event_not_recorded", error=str(error), hint="Slack delivers it again")
             return BoltResponse(status=500, body="")
         return BoltResponse(status=200, body=json.dumps(response_payload) if response_payload else "")
 

@@ -36,10 +36,12 @@ def from_block_action(payload: Mapping[str, Any], me: Identity) -> Message | Ign
     choice_and_question = read_button(actions[0].get("value")) if len(actions) == 1 else None
     if choice_and_question is None:
         return IgnoredEvent("a press of a button that is not ours", is_expected=False)
-    channel, response_url = str(payload["channel"]["id"]), str(payload["response_url"])
+    channel = str(payload["channel"]["id"])
+    response_url = str(payload["response_url"])
     message = to_interaction(str(payload["trigger_id"]), channel, payload["user"], response_url, me)
     container = payload.get("container") or {}
-    is_hidden, thread_ts = container.get("is_ephemeral") is True, str(container.get("thread_ts") or "")
+    is_hidden = container.get("is_ephemeral") is True
+    thread_ts = str(container.get("thread_ts") or "")
     reference = {**message.reference, "hidden": is_hidden, "thread_ts": thread_ts}
     return to_press(replace(message, reference=reference), *choice_and_question)
 
@@ -74,7 +76,7 @@ def to_blocks(text: str, buttons: Sequence[Button], *, has_feedback_buttons: boo
 
 
 def is_thumbs(buttons: Sequence[Button]) -> bool:
-    """Say whether buttons are the two thumbs."""
+    """Return whether buttons are the two thumbs."""
     return [(read_button(button.data) or ("",))[0] for button in buttons] == [UP, DOWN]
 
 
@@ -125,7 +127,8 @@ class SlackRatingSink(FinalTextSink):
         self._retry = DeliveryRetry("slack", intervals)
 
     async def _show(self, reply: Reply, *, is_error: bool) -> None:
-        url, replace_original = str(self._reference["response_url"]), bool(self._reference.get("hidden"))
+        url = str(self._reference["response_url"])
+        replace_original = bool(self._reference.get("hidden"))
         blocks = to_blocks(reply.text, () if is_error else self._buttons)
         thread_ts = str(self._reference.get("thread_ts", ""))
         await self._retry.run(

@@ -34,7 +34,8 @@ _ZERO_WIDTH_SPACE = "\u200b"
 # whether Slack would see them.
 _MARKS = {"\ue000": "*", "\ue001": "*", "\ue002": "_", "\ue003": "_", "\ue004": "~", "\ue005": "~"}
 _MARK_PAIRS = {"strong": "\ue000\ue001", "em": "\ue002\ue003", "s": "\ue004\ue005"}
-_OPENING, _CLOSING = "\ue000\ue002\ue004", "\ue001\ue003\ue005"
+_OPENING = "\ue000\ue002\ue004"
+_CLOSING = "\ue001\ue003\ue005"
 _LITERAL_MARK = re.compile(r"(?<![^\W_])([*_~`])(?=[^\s*_~`](?:[^\n]{0,200}[^\s])?\1(?!\w))")
 _BROADCAST_MENTION = re.compile(r"(?<!\w)@(?=(?:channel|here|everyone|group)\b)", re.IGNORECASE)
 _REFERENCE = re.compile(r"<(?=[!@#]|https?:)")

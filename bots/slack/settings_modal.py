@@ -25,12 +25,16 @@ from core.types.forms import VALUE_PLACEHOLDER, FormField, SettingsForm
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient
 
+_log = get_logger(__name__)
+
 VIEW_SUBMISSION = "view_submission"
 CALLBACK_ID = "kimas-settings"
 # In a message's reference: the field of a form that it comes from.
 FIELD = "field"
 # A modal takes 100 blocks, a section 3,000 characters, the label of a choice 75.
-MAX_FIELDS, MAX_NOTE_CHARS, MAX_CHOICE_CHARS = 94, 2900, 75
+MAX_FIELDS = 94
+MAX_NOTE_CHARS = 2900
+MAX_CHOICE_CHARS = 75
 MAX_ERROR_CHARS = 300
 
 
@@ -175,11 +179,12 @@ class FieldSink(FinalTextSink):
             await self._client.respond(str(self._message.reference["response_url"]), note, in_channel=False)
         except PlatformError as error:
             # The change is saved or refused, whether its sender is informed or not.
-            get_logger(__name__).info("slack.outcome_not_shown", error=str(error))
+            _log.info("slack.outcome_not_shown", error=str(error))
 
 
 def _to_message(payload: Mapping[str, Any], index: int, field: str, value: str, me: Identity) -> Message:
-    metadata, message_id = json.loads(payload["view"]["private_metadata"]), f"{payload['trigger_id']}.{index}"
+    metadata = json.loads(payload["view"]["private_metadata"])
+    message_id = f"{payload['trigger_id']}.{index}"
     command, _, text = field.replace(VALUE_PLACEHOLDER, value).partition(" ")
     response_url = str(metadata["response_url"])
     message = to_interaction(message_id, str(metadata["channel"]), payload["user"], response_url, me)

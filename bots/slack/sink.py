@@ -33,6 +33,8 @@ from core.types import Button, Citation, Message
 if TYPE_CHECKING:
     from bots.slack.client import Blocks, SlackClient
 
+_log = get_logger(__name__)
+
 Result = TypeVar("Result")
 
 PLACEHOLDER = "_Looking it up…_"
@@ -62,8 +64,10 @@ class SlackSink(ReplySink):
     def __init__(self, context: SlackSinkContext, message: Message, delivery: Delivery, previous_reply_id: str) -> None:
         super().__init__("slack", message, delivery, context.intervals)
         self._context = context
-        self._client, self._intervals = context.client, context.intervals
-        self._channel, self._ts = str(message.reference["channel"]), str(message.reference["ts"])
+        self._client = context.client
+        self._intervals = context.intervals
+        self._channel = str(message.reference["channel"])
+        self._ts = str(message.reference["ts"])
         self._thread_ts: str | None = message.reference.get("thread_ts")
         self._thread_key = self._channel, self._thread_ts or ""
         self._status_indicator = StatusIndicator(context.client, context.missing_capabilities, message)
@@ -121,7 +125,7 @@ class SlackSink(ReplySink):
             self._preview.changed.set()
             await wait_for(self._preview.closed, error.seconds)
         except self.skipped_errors as error:
-            get_logger(__name__).debug("slack.state_skipped", error=str(error))
+            _log.debug("slack.state_skipped", error=str(error))
             if isinstance(error, Refused) and self._preview_buttons:
                 self._preview_buttons = ()
                 self._preview.changed.set()
@@ -147,7 +151,7 @@ class SlackSink(ReplySink):
             self._is_streaming = False
             if isinstance(error, MethodUnavailable):
                 self._context.missing_capabilities.mark_missing("streams", self._message.private, error)
-            get_logger(__name__).debug("slack.stream_refused", error=str(error))
+            _log.debug("slack.stream_refused", error=str(error))
         except Unreachable:
             # Whether the piece arrived is unknown, and it must not be shown twice.
             self._is_streaming = False
@@ -156,7 +160,8 @@ class SlackSink(ReplySink):
             self._streamed_text = visible_text
 
     async def _start_stream(self, text: str) -> str:
-        buttons, capabilities = self._preview_buttons, self._context.missing_capabilities
+        buttons = self._preview_buttons
+        capabilities = self._context.missing_capabilities
         if not buttons or not capabilities.is_available("stream_buttons", self._message.private):
             return await self._open_stream(text, ())
         try:
@@ -178,8 +183,9 @@ class SlackSink(ReplySink):
         """Continue in the channel itself where it takes no threads."""
         if not isinstance(error, ThreadRefused) or self._thread_ts is None:
             raise error
-        get_logger(__name__).info("slack.thread_refused", error=str(error))
-        self._thread_ts, self._is_streaming = None, False
+        _log.info("slack.thread_refused", error=str(error))
+        self._thread_ts = None
+        self._is_streaming = False
 
     async def _show_final(self, text: str, citations: Sequence[Citation], buttons: Sequence[Button] = ()) -> None:
         try:
@@ -205,7 +211,7 @@ class SlackSink(ReplySink):
             try:
                 await self._edit(text, buttons)
             except NotEditable as error:
-                get_logger(__name__).info("slack.reply_not_editable", error=str(error))
+                _log.info("slack.reply_not_editable", error=str(error))
                 await self._withdraw()
         if not self._reply_ts:
             # Before the post: the last check of the delivery must be fresh, and the post must meet its deadline.
@@ -232,7 +238,8 @@ class SlackSink(ReplySink):
         self, show: Callable[[Blocks], Awaitable[Result]], text: str, buttons: Sequence[Button]
     ) -> Result:
         """Show a text with buttons: with Slack's own thumbs where the workspace has them, else with plain ones."""
-        capabilities, is_private = self._context.missing_capabilities, self._message.private
+        capabilities = self._context.missing_capabilities
+        is_private = self._message.private
         if not is_thumbs(buttons) or not capabilities.is_available("feedback_buttons", is_private):
             return await show(to_blocks(text, buttons))
         try:
@@ -247,11 +254,12 @@ class SlackSink(ReplySink):
         try:
             await self._client.stop_stream(self._channel, self._reply_ts)
         except Refused as error:
-            get_logger(__name__).debug("slack.stream_refused", error=str(error))
+            _log.debug("slack.stream_refused", error=str(error))
         self._has_open_stream = False
 
     async def _withdraw(self) -> bool:
-        reply_ts, self._reply_ts = self._reply_ts, ""
+        reply_ts = self._reply_ts
+        self._reply_ts = ""
         if reply_ts:
             await self._try_quietly(self._client.delete(self._channel, reply_ts))
         return bool(reply_ts)

@@ -14,6 +14,8 @@ from core.types import Message
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient
 
+_log = get_logger(__name__)
+
 STATUS = "is looking it up…"
 REACTION = "eyes"
 # A status that takes longer would only delay the answer.
@@ -29,7 +31,7 @@ class MissingCapabilities:
     def mark_missing(self, capability: str, private: bool, error: PlatformError) -> None:
         """Note that a capability is missing, until the next start."""
         self._missing.add((capability, private))
-        get_logger(__name__).info("slack.capability_missing", what=capability, private=private, error=str(error))
+        _log.info("slack.capability_missing", what=capability, private=private, error=str(error))
 
     def is_available(self, capability: str, private: bool) -> bool:
         """Return whether a capability may be tried."""
@@ -43,9 +45,11 @@ class StatusIndicator:
         self._client = client
         self._missing_capabilities = missing_capabilities
         self._private = message.private
-        self._channel, self._ts = str(message.reference["channel"]), str(message.reference["ts"])
+        self._channel = str(message.reference["channel"])
+        self._ts = str(message.reference["ts"])
         self._thread_ts: str | None = message.reference.get("thread_ts")
-        self._has_status = self._has_reaction = False
+        self._has_status = False
+        self._has_reaction = False
 
     async def show(self) -> bool:
         """Show a status and return whether that worked. Raises `MessageDeleted` and `NotAllowed`."""
@@ -66,7 +70,7 @@ class StatusIndicator:
                 if self._has_status and not posted and self._thread_ts is not None:
                     await self._client.set_status(self._channel, self._thread_ts, "")
         except (PlatformError, TimeoutError) as error:
-            get_logger(__name__).debug("slack.status_not_cleared", error=str(error))
+            _log.debug("slack.status_not_cleared", error=str(error))
 
     async def _try_show(self, capability: str) -> bool:
         if not self._missing_capabilities.is_available(capability, self._private):
@@ -78,15 +82,13 @@ class StatusIndicator:
                 else:
                     await self._client.add_reaction(self._channel, self._ts, REACTION)
         except TimeoutError:
-            get_logger(__name__).debug(
-                "slack.status_not_shown", what=capability, error=f"took longer than {TIMEOUT_S:g} s"
-            )
+            _log.debug("slack.status_not_shown", what=capability, error=f"took longer than {TIMEOUT_S:g} s")
         except MethodUnavailable as error:
             self._missing_capabilities.mark_missing(capability, self._private, error)
         except (MessageDeleted, NotAllowed):
             raise
         except PlatformError as error:
-            get_logger(__name__).debug("slack.status_not_shown", what=capability, error=str(error))
+            _log.debug("slack.status_not_shown", what=capability, error=str(error))
         else:
             return True
         return False

@@ -17,6 +17,8 @@ from core.errors import PlatformError
 from core.observability.logs import get_logger
 from core.types import Attachment, ConversationKey, Message
 
+_log = get_logger(__name__)
+
 MAX_ENTRIES = 2000
 QUOTED_CHARS = 1000
 # Slack waits three seconds for the acknowledgement of the event.
@@ -61,7 +63,7 @@ class ThreadCache:
         self._pictures.pop(key, None)
 
     def is_deleted(self, channel: str, ts: str) -> bool:
-        """Say whether a message was deleted, as far as is known."""
+        """Return whether a message was deleted, as far as is known."""
         return (channel, ts) in self._deleted_messages
 
     async def with_thread_context(self, message: Message) -> Message:
@@ -71,16 +73,19 @@ class ThreadCache:
         the first one's pictures count as the message's where that has none of its own. Raises `StoreError` when the
         journal cannot be read.
         """
-        channel, thread_ts = message.key.chat, message.key.thread
+        channel = message.key.chat
+        thread_ts = message.key.thread
         self._texts[channel, message.id] = message.text[:QUOTED_CHARS]
         if pictures := select_pictures(message.attachments):
             self._pictures[channel, message.id] = pictures
         if message.private or not message.reply_to or await self._is_bot_thread(message.key):
             return message
         thread_root = (channel, thread_ts)
-        quoted_text, pictures = self._texts.get(thread_root, ""), self._pictures.get(thread_root, ())
+        quoted_text = self._texts.get(thread_root, "")
+        pictures = self._pictures.get(thread_root, ())
         if message.addressed and (messages := await self._read(message)):
-            quoted_text, pictures = _quote([item.text for item in messages]), select_pictures(messages[0].attachments)
+            quoted_text = _quote([item.text for item in messages])
+            pictures = select_pictures(messages[0].attachments)
         return replace(message, quoted=quoted_text, attachments=message.attachments or pictures)
 
     async def _read(self, message: Message) -> Sequence[ThreadMessage]:
@@ -90,7 +95,7 @@ class ThreadCache:
             async with asyncio.timeout(READ_TIMEOUT_S):
                 return await self._read_thread(message.key.chat, message.key.thread, message.id)
         except (PlatformError, TimeoutError) as error:
-            get_logger(__name__).info("slack.thread_not_read", error=str(error) or "it took too long")
+            _log.info("slack.thread_not_read", error=str(error) or "it took too long")
             return ()
 
     async def _is_bot_thread(self, key: ConversationKey) -> bool:
@@ -106,7 +111,8 @@ def _quote(texts: Sequence[str]) -> str:
     >>> _quote(["Deploys fail.", "Since when?", "Since 2.1."])
     'Deploys fail.\n\nSince when?\n\nSince 2.1.'
     """
-    first_text, last_texts = texts[0][:QUOTED_CHARS], list[str]()
+    first_text = texts[0][:QUOTED_CHARS]
+    last_texts = list[str]()
     remaining_chars = QUOTED_CHARS - len(first_text)
     for text in reversed(texts[1:]):
         remaining_chars -= len(text) + 2

@@ -34,6 +34,8 @@ from core.types.forms import SettingsForm
 if TYPE_CHECKING:
     from bots.telegram.client import TelegramClient
 
+_log = get_logger(__name__)
+
 UNREADABLE_MESSAGE = "telegram.token cannot be read: {error}. Get the bot's token from @BotFather (/newbot, or /mybots)"
 # How many drafts are remembered.
 MAX_DRAFTS = 1000
@@ -155,15 +157,13 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
         self.privacy_setting = "" if self._me.can_read_all else "@BotFather, `/setprivacy`"
         webhook = "" if self._read_only else await self._retry_until_ok(client.remove_webhook)
         if webhook:
-            get_logger(__name__).warning(
-                "telegram.webhook_removed", url=webhook, why="it would keep all updates from us"
-            )
+            _log.warning("telegram.webhook_removed", url=webhook, why="it would keep all updates from us")
         try:
             for language in languages():
                 await client.set_commands(*build_menus(COMMANDS, messages_for(language)), language)
         except PlatformError as error:
-            get_logger(__name__).warning("telegram.command_menu_not_set", error=str(error))
-        get_logger(__name__).info("telegram.open", bot=self._me.username, reads_all_messages=self._me.can_read_all)
+            _log.warning("telegram.command_menu_not_set", error=str(error))
+        _log.info("telegram.open", bot=self._me.username, reads_all_messages=self._me.can_read_all)
 
     async def _fetch_updates(self, offset: int | None) -> list[Any]:
         """Return the next updates. If the rest of an album may follow, ask once more."""
@@ -228,9 +228,7 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
             return to_message(update, self._me)
         except Exception as error:
             # An update that breaks the conversion would come again for ever, and hold up all others behind it.
-            get_logger(__name__).warning(
-                "telegram.update_malformed", update_id=_get_update_id(raw), error=str(error)[:500]
-            )
+            _log.warning("telegram.update_malformed", update_id=_get_update_id(raw), error=str(error)[:500])
             return IgnoredEvent("malformed", is_expected=False)
 
 

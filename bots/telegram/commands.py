@@ -46,6 +46,7 @@ def build_menus(commands: Sequence[Command], texts: Messages = ENGLISH) -> tuple
     def get_entries(role: str) -> list[tuple[str, str]]:
         return [(item.name, texts.command_summaries[item.name]) for item in commands if item.required_role == role]
 
-    everyone_menu, admin_entries = get_entries("everyone"), get_entries("admin")
+    everyone_menu = get_entries("everyone")
+    admin_entries = get_entries("admin")
     # Administrators do not need /start.
     return everyone_menu, [*(entry for entry in everyone_menu if entry[0] != "start"), *admin_entries]

@@ -44,7 +44,8 @@ def get_attachments(event: TelegramMessage) -> tuple[Attachment, ...]:
         if getattr(event, name, None) is not None:
             return (Attachment(kind, name),)
     if event.document is not None:
-        name, size = event.document.file_name or "", event.document.file_size or 0
+        name = event.document.file_name or ""
+        size = event.document.file_size or 0
         if event.document.mime_type in PICTURE_TYPES:
             return (Attachment("picture", name, size, {"file_id": event.document.file_id}),)
         return (Attachment("file", name, size),)
@@ -257,15 +258,19 @@ def _parse_text(text: str, entities: list[MessageEntity], me: Identity) -> _Pars
     """Take the mentions and the command out of a text. Entities count in UTF-16 units."""
     encoded_text = text.encode("utf-16-le", "surrogatepass")
     cuts: list[tuple[int, int]] = []
-    is_mentioned, command, command_target = False, "", ""
+    is_mentioned = False
+    command = ""
+    command_target = ""
     for entity in sorted(entities, key=lambda item: item.offset):
-        start, end = 2 * entity.offset, 2 * (entity.offset + entity.length)
+        start = 2 * entity.offset
+        end = 2 * (entity.offset + entity.length)
         entity_text = encoded_text[start:end].decode("utf-16-le", "replace")
         match = _COMMAND.fullmatch(entity_text) if entity.type == "bot_command" and not command else None
         if _is_bot_mention(entity, entity_text, me):
             is_mentioned = True
         elif match is not None and not _join_pieces(_cut_out(encoded_text[:start], cuts)):
-            command, command_target = match[1].lower(), match[2] or ""
+            command = match[1].lower()
+            command_target = match[2] or ""
         else:
             continue
         cuts.append((start, end))
@@ -282,7 +287,7 @@ def _cut_out(encoded_text: bytes, cuts: list[tuple[int, int]]) -> list[str]:
 
 
 def _is_bot_mention(entity: MessageEntity, entity_text: str, me: Identity) -> bool:
-    """Say whether an entity mentions the bot, by its name or by its id."""
+    """Return whether an entity mentions the bot, by its name or by its id."""
     if entity.type == "text_mention":
         return entity.user is not None and entity.user.id == me.id
     return entity.type == "mention" and bool(me.username) and entity_text.lower() == f"@{me.username}".lower()

@@ -15,7 +15,8 @@ from core.settings import TelegramSettings
 if TYPE_CHECKING:
     from bots.telegram.client import TelegramClient
 
-POLL_S, PAUSE_S = 5, 1.0
+POLL_S = 5
+PAUSE_S = 1.0
 GROUP_KINDS = ("group", "supergroup")
 # An event of these kinds names the chat: also that the bot was just added.
 _EVENTS = ("message", "my_chat_member", "edited_message")

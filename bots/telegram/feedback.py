@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from bots.telegram.client import TelegramClient
 
+_log = get_logger(__name__)
+
 # What Telegram shows in answer to a click.
 MAX_NOTICE_CHARS = 200
 BUTTONS_PER_ROW = 2
@@ -149,4 +151,4 @@ class TelegramRatingSink(FinalTextSink):
                 # Somebody else clicked first.
                 return
             except (RetryLater, Unreachable, NotEditable, MessageDeleted) as error:
-                get_logger(__name__).info("telegram.buttons_not_shown", error=str(error))
+                _log.info("telegram.buttons_not_shown", error=str(error))

@@ -27,7 +27,9 @@ _LINK = re.compile(r'<a href="(https?://[^"<>]*)">((?:[^<]|<(?!/?a\b))*)</a>')
 _INLINE_TAGS = {"strong": "b", "em": "i", "s": "s"}
 
 # The limits of rich messages.
-MAX_RICH_CHARS, MAX_BLOCKS, MAX_DEPTH = 32_768, 500, 16
+MAX_RICH_CHARS = 32_768
+MAX_BLOCKS = 500
+MAX_DEPTH = 16
 # Telegram takes 20, but a telephone is not that wide: what has more becomes a list for each row.
 MAX_COLUMNS = 8
 
@@ -163,7 +165,8 @@ def _is_formula_block(node: SyntaxTreeNode) -> bool:
 
 
 def _is_within_limits(html: str) -> bool:
-    block_count = depth = 0
+    block_count = 0
+    depth = 0
     for tag in _TAG.finditer(html):
         if tag["closing"]:
             depth -= 1
@@ -179,7 +182,8 @@ def _is_within_limits(html: str) -> bool:
 class _RichRenderer(_HtmlRenderer):
     """Writes a syntax tree as blocks. Telegram is told to find nothing by itself in it, so no mention notifies."""
 
-    line_break, block_break = "<br>", ""
+    line_break = "<br>"
+    block_break = ""
     token = MarkdownRenderer.token
 
     def __init__(self, citations: Sequence[Citation]) -> None:

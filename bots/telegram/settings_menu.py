@@ -20,8 +20,11 @@ from core.types.forms import SettingsForm
 if TYPE_CHECKING:
     from bots.telegram.client import TelegramClient
 
+_log = get_logger(__name__)
+
 # What a button takes, and how many buttons a message takes.
-MAX_DATA_BYTES, MAX_FIELDS = 64, 90
+MAX_DATA_BYTES = 64
+MAX_FIELDS = 90
 CHOSEN = "✓ "
 Rows = Sequence[Sequence[tuple[str, str]]]
 
@@ -67,7 +70,7 @@ class TelegramMenuSink(FinalTextSink):
             await self._client.answer_callback_query(str(self._message.reference["query"]), notice)
         except PlatformError as error:
             # Telegram takes the answer for some seconds. What was set is set.
-            get_logger(__name__).info("telegram.notice_not_shown", error=str(error))
+            _log.info("telegram.notice_not_shown", error=str(error))
 
     async def _mark_value(self) -> None:
         reference = self._message.reference
@@ -82,4 +85,4 @@ class TelegramMenuSink(FinalTextSink):
         try:
             await self._client.edit_buttons(int(reference["chat_id"]), int(reference["message_id"]), rows)
         except PlatformError as error:
-            get_logger(__name__).info("telegram.buttons_not_shown", error=str(error))
+            _log.info("telegram.buttons_not_shown", error=str(error))

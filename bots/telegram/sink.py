@@ -26,6 +26,8 @@ from core.types import Button, Citation, Message
 if TYPE_CHECKING:
     from bots.telegram.client import ButtonRows, TelegramClient
 
+_log = get_logger(__name__)
+
 PLACEHOLDER = "…"
 # After so many edits in a row that failed, it may be the rich message that the server cannot bear.
 MAX_RICH_FAILURES = 3
@@ -104,7 +106,7 @@ class TelegramSink(ReplySink):
         except RetryLater as error:
             self._retry.note_retry_after(error)
         except PlatformError as error:
-            get_logger(__name__).debug("telegram.typing_failed", error=str(error))
+            _log.debug("telegram.typing_failed", error=str(error))
 
     async def _send_draft(self, html: str) -> None:
         try:
@@ -120,11 +122,12 @@ class TelegramSink(ReplySink):
             if isinstance(error, Refused) and self._preview_buttons:
                 raise
             # An older Bot API server, or a chat without drafts: the final message comes all the same.
-            get_logger(__name__).info("telegram.drafts_unavailable", error=str(error))
+            _log.info("telegram.drafts_unavailable", error=str(error))
             self._preview.stop()
 
     async def _try_draft(self, html: str) -> None:
-        target, can_stop = (self._chat_id, self._thread_id, self._draft_id), bool(self._preview_buttons)
+        target = (self._chat_id, self._thread_id, self._draft_id)
+        can_stop = bool(self._preview_buttons)
         if isinstance(html, RichHtml):
             await self._client.send_rich_draft(*target, html, can_stop=can_stop)
             return
@@ -141,7 +144,7 @@ class TelegramSink(ReplySink):
                 await self._edit(self._reply_id, text, to_button_rows(buttons))
                 return
             except NotEditable as error:
-                get_logger(__name__).info("telegram.reply_not_editable", error=str(error))
+                _log.info("telegram.reply_not_editable", error=str(error))
                 await self._withdraw()
         self._reply_id = int(await self._retry.post(self._delivery, self._post_placeholder))
         await self._edit(self._reply_id, text, to_button_rows(buttons))
@@ -162,12 +165,13 @@ class TelegramSink(ReplySink):
         except Refused as error:
             if self._question_id is None:
                 raise
-            get_logger(__name__).warning("telegram.reply_refused", error=str(error))
+            _log.warning("telegram.reply_refused", error=str(error))
             self._question_id = None
             return str(await self._send(text, None))
 
     async def _withdraw(self) -> bool:
-        reply_id, self._reply_id = self._reply_id, None
+        reply_id = self._reply_id
+        self._reply_id = None
         if reply_id is not None:
             await self._try_quietly(self._client.delete_message(self._chat_id, reply_id))
         return reply_id is not None
@@ -184,7 +188,10 @@ class TelegramSink(ReplySink):
         """Continue in the group that this one became. Messages of the old one cannot be edited or replied to there."""
         if not isinstance(error, ChatMigrated):
             raise error
-        self._chat_id, self._thread_id, self._question_id, self._reply_id = error.chat_id, None, None, None
+        self._chat_id = error.chat_id
+        self._thread_id = None
+        self._question_id = None
+        self._reply_id = None
 
     async def _edit(self, message_id: int, html: str, buttons: ButtonRows) -> None:
         if isinstance(html, RichHtml):
@@ -196,7 +203,7 @@ class TelegramSink(ReplySink):
             # It shows this already.
             return
         except MarkupRejected as error:
-            get_logger(__name__).warning("telegram.markup_rejected", error=str(error))
+            _log.warning("telegram.markup_rejected", error=str(error))
             text = write_out_links(html)[:MAX_UNITS]
             await self._client.edit_message(self._chat_id, message_id, text, is_html=False, buttons=buttons)
 
@@ -219,14 +226,14 @@ class TelegramSink(ReplySink):
 
     def _give_up_rich(self, error: RichRefused) -> None:
         """Show this answer in text messages, and all others, too, if the server knows of nothing else."""
-        log = get_logger(__name__)
         if error.is_unknown:
             self._capabilities.has_rich_messages = False
-            log.info("telegram.rich_messages_unavailable", error=str(error))
+            _log.info("telegram.rich_messages_unavailable", error=str(error))
         else:
-            log.warning("telegram.rich_message_refused", error=str(error))
+            _log.warning("telegram.rich_message_refused", error=str(error))
         # Whether an earlier state of it is there is unknown. This one is shown in the other form.
-        self._is_rich, self._shown_text = False, ""
+        self._is_rich = False
+        self._shown_text = ""
         self._preview.changed.set()
 
     async def _send(self, html: str, reply_to: int | None, buttons: ButtonRows = ()) -> int:
@@ -234,7 +241,7 @@ class TelegramSink(ReplySink):
         try:
             return await self._client.send_message(*target, html, is_html=True, reply_to=reply_to, buttons=buttons)
         except MarkupRejected as error:
-            get_logger(__name__).warning("telegram.markup_rejected", error=str(error))
+            _log.warning("telegram.markup_rejected", error=str(error))
             return await self._client.send_message(
                 *target, write_out_links(html)[:MAX_UNITS], is_html=False, reply_to=reply_to, buttons=buttons
             )

@@ -22,6 +22,8 @@ from core.types import Citation, Passage, Question, Reply
 if TYPE_CHECKING:
     from core.storage.answer_cache import AnswerCache, CacheEntry, CacheKey
 
+_log = get_logger(__name__)
+
 Result = TypeVar("Result")
 
 # Increase it when the stored values change, or the rule by which two questions are the same.
@@ -30,7 +32,8 @@ CACHE_FORMAT = 2
 COMPARE_TIMEOUT_S = 0.5
 # How old the versions of sources may be, in seconds: when a reply is stored, and when it is looked up. A reply that was
 # stored with an older version is only made once more.
-STORE_VERSION_MAX_AGE_S, LOOKUP_VERSION_MAX_AGE_S = 60.0, 1.0
+STORE_VERSION_MAX_AGE_S = 60.0
+LOOKUP_VERSION_MAX_AGE_S = 1.0
 # The sections of the settings that affect an answer. The templates count by their text, not by their paths.
 FINGERPRINT_SECTIONS = frozenset(
     ("name", "sources", "agents", "knowledge", "models", "answer", "context", "strategies", "budget", "evidence")
@@ -76,7 +79,7 @@ async def answer_with_cache(
     if entry:
         spent_ms = round(budget.elapsed_ms(), 2)
         reply = replace(entry.reply, trace=replace(entry.reply.trace, timings_ms={"total": spent_ms}))
-        get_logger(__name__).info("answer.cached", same_words=entry.is_exact_match, spent_ms=spent_ms)
+        _log.info("answer.cached", same_words=entry.is_exact_match, spent_ms=spent_ms)
         await sink.finish(reply)
         return reply
     reply = await make_answer(question if has_history else replace(question, history=()), sink, budget)
@@ -89,7 +92,7 @@ async def answer_with_cache(
 
 
 def is_cacheable(reply: Reply) -> bool:
-    """Say whether others who ask the same may get a reply: it has citations, and no stage used its fallback."""
+    """Return whether others who ask the same may get a reply: it has citations, and no stage used its fallback."""
     return bool(reply.citations) and not reply.trace.cut and not reply.trace.cached
 
 
@@ -148,7 +151,7 @@ async def _find_closest(
         async with asyncio.timeout(COMPARE_TIMEOUT_S):
             cosines = await cached_answers.library.similarity(cache_key.text, [entry.question for entry in candidates])
     except TimeoutError:
-        get_logger(__name__).warning("questions.not_compared", allowed_s=COMPARE_TIMEOUT_S)
+        _log.warning("questions.not_compared", allowed_s=COMPARE_TIMEOUT_S)
         return None
     best_index = max(range(len(candidates)), key=lambda index: cosines[index])
     return candidates[best_index] if cosines[best_index] >= cached_answers.min_similarity else None
@@ -158,5 +161,5 @@ async def _suppress_errors(awaitable: Awaitable[Result], default: Result) -> Res
     try:
         return await awaitable
     except KimasError as error:
-        get_logger(__name__).error("cache.failed", error=str(error))
+        _log.error("cache.failed", error=str(error))
         return default

@@ -15,8 +15,11 @@ from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder
 from core.settings.answering import ContextSettings
 
+_log = get_logger(__name__)
+
 # The acceptance rate is that of the last ones, once there are so many.
-WINDOW, MIN_SAMPLES = 20, 8
+WINDOW = 20
+MIN_SAMPLES = 8
 # Above so many tokens both counts are halved: what was saved long ago pays for nothing now.
 MAX_COUNTED_TOKENS = 1_000_000
 # A light model that replies sooner needs no speculation, and the main model is not called in vain. Where it usually
@@ -35,7 +38,9 @@ class HeadStarts:
         self._outcomes: deque[bool] = deque(maxlen=WINDOW)
         self._paused_until = 0.0
         # Of those that have begun and are neither kept nor lost yet: the tokens of their prompts.
-        self._needed_tokens = self._lost_tokens = self._open_tokens = 0
+        self._needed_tokens = 0
+        self._lost_tokens = 0
+        self._open_tokens = 0
         self._answer_tokens = 0
         self._light_s: float | None = None
 
@@ -50,7 +55,7 @@ class HeadStarts:
         self._light_s = average + LEARNING_RATE * (seconds - average)
 
     def may_begin(self, prompt_tokens: int) -> bool:
-        """Say whether an answer with a prompt of about so many tokens may be begun at the risk of losing it."""
+        """Return whether an answer with a prompt of about so many tokens may be begun at the risk of losing it."""
         if not self._settings.head_start or time.monotonic() < self._paused_until:
             return False
         max_extra = self._settings.head_start_max_extra
@@ -77,7 +82,7 @@ class HeadStarts:
         kept_share = sum(self._outcomes) / len(self._outcomes)
         if kept_share < self._settings.head_start_min_kept:
             pause_s = self._settings.head_start_pause_minutes * 60
-            get_logger(__name__).info("head_start.paused", kept=round(kept_share, 2), pause_s=pause_s)
+            _log.info("head_start.paused", kept=round(kept_share, 2), pause_s=pause_s)
             self._paused_until = time.monotonic() + pause_s
             self._outcomes.clear()
 

@@ -35,7 +35,8 @@ class ImageQuota:
 
     def take(self, question: Question) -> ImageAllowance:
         """Return how many pictures of a question may be looked at, and count them; the terminal's are not counted."""
-        limits, now = self._get_limits(), time.monotonic()
+        limits = self._get_limits()
+        now = time.monotonic()
         count = min(len(question.image_loaders), limits.images_per_message)
         if question.key is None:
             return ImageAllowance(count)

@@ -10,7 +10,8 @@ from core.language.questions import ends_with_question_mark
 from core.settings.answering import AgentSettings
 
 # Platforms show about so many suggestions, and none of more characters.
-MAX_SUGGESTIONS, MAX_SUGGESTION_CHARS = 4, 150
+MAX_SUGGESTIONS = 4
+MAX_SUGGESTION_CHARS = 150
 
 
 def describe_agents(agents: Mapping[str, AgentSettings], texts: Messages) -> str:

@@ -51,7 +51,8 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
             draft = await write_answer(inputs, sink, deps, budget)
     except AnswerStopped:
         return await _finish_unwritten(sink, deps, budget)
-    retrieval, question_text = inputs.retrieval, image_description.question.text
+    retrieval = inputs.retrieval
+    question_text = image_description.question.text
     if draft.is_extractive:
         cited_answer = resolve_markers(draft.text, retrieval.passages)
     else:
@@ -61,9 +62,15 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
         if budget.degrade_reasons.get("write") != "stopped":
             cited_answer = await look_back(cited_answer, retrieval.passages, deps, budget, question=question_text)
     trace = retrieval.to_trace(budget, cited_answer.dropped_count)
-    reply_text, images = image_description.with_note(cited_answer.text), image_description.description
+    reply_text = image_description.with_note(cited_answer.text)
+    images = image_description.description
     reply = Reply(
-        *(reply_text, cited_answer.citations, retrieval.passages, draft.is_extractive, trace, images),
+        reply_text,
+        cited_answer.citations,
+        retrieval.passages,
+        draft.is_extractive,
+        trace,
+        images,
         nearest_pages=draft.nearest_pages,
     )
     await sink.finish(reply)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from core.storage.overrides import LiveSettings
     from core.storage.usage import AnswerOutcome, HeadStartCount, TokenUsage, UsageRepository, UsageTotals
 
+_log = get_logger(__name__)
+
 QuotaScope = Literal["everybody", "this_chat", "you"]
 
 
@@ -72,7 +74,8 @@ class _DailySet:
     def add(self, day: date, *value: object) -> bool:
         """Add a value; return whether it is new on this day."""
         if day != self._day:
-            self._day, self._values = day, set()
+            self._day = day
+            self._values = set()
         is_new = value not in self._values
         self._values.add(value)
         return is_new
@@ -88,7 +91,8 @@ class QuotaLimiter:
         self._in_progress: set[_Reservation] = set()
         # For each reservation that is reading the record just now: all that were in progress at any moment of it.
         self._open_reads: dict[_Reservation, set[_Reservation]] = {}
-        self._logged_limits, self._reported_refusals = _DailySet(), _DailySet()
+        self._logged_limits = _DailySet()
+        self._reported_refusals = _DailySet()
 
     @asynccontextmanager
     async def reserve(
@@ -133,7 +137,8 @@ class QuotaLimiter:
     def _iter_quota_usage(
         self, reservation: _Reservation, in_progress: set[_Reservation], totals: UsageTotals, average: TokenUsage
     ) -> Iterator[_QuotaUsage]:
-        chat, user = reservation.chat, reservation.user
+        chat = reservation.chat
+        user = reservation.user
         groups: list[tuple[str, QuotaScope, tuple[str, str], list[_Reservation], TokenUsage]] = [
             ("", "everybody", ("", ""), list(in_progress), totals.overall),
             ("_per_chat", "this_chat", chat, [other for other in in_progress if other.chat == chat], totals.chat),
@@ -156,7 +161,7 @@ class QuotaLimiter:
     ) -> QuotaExceeded:
         """Return the refusal, and log the limit once a day: every further question would repeat it."""
         if self._logged_limits.add(now.date(), quota_usage.limit_name, quota_usage.subject):
-            get_logger(__name__).warning(
+            _log.warning(
                 "limit.reached",
                 limit=quota_usage.limit_name,
                 subject=":".join(quota_usage.subject).strip(":"),
@@ -193,7 +198,8 @@ def max_usage_per_call(settings: Settings) -> TokenUsage:
     from core.storage.usage import TokenUsage
 
     model_settings = settings.models.main or settings.models.light or ModelSettings(base_url="-", model="-")
-    prompt_tokens, completion_tokens = model_settings.context_tokens, model_settings.max_tokens
+    prompt_tokens = model_settings.context_tokens
+    completion_tokens = model_settings.max_tokens
     cost = (
         prompt_tokens * (model_settings.price_prompt or 0) + completion_tokens * (model_settings.price_completion or 0)
     ) / TOKENS_PER_PRICE_UNIT
@@ -243,4 +249,4 @@ async def record_usage(
         today = datetime.now().astimezone().date()
         await usage_repository.record(question, outcome, agent_usage, today, head_starts, models=models)
     except StoreError as error:
-        get_logger(__name__).error("usage.not_recorded", error=str(error))
+        _log.error("usage.not_recorded", error=str(error))

@@ -92,7 +92,7 @@ def to_retry_question(
 
 
 def is_better(reply: Reply, question: RetryQuestion) -> bool:
-    """Say whether a second answer may be shown beside the first one.
+    """Return whether a second answer may be shown beside the first one.
 
     It has to be cited and whole. It may not quote where a model wrote the first one, find nothing, or say the same.
     """

@@ -23,6 +23,8 @@ from core.types import Question, Reply
 if TYPE_CHECKING:
     from core.storage.usage import UsageRepository
 
+_log = get_logger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerService:
@@ -57,7 +59,8 @@ class AnswerService:
 
         A question of a conversation that does not say it is an outsider's.
         """
-        sources, visible_sources = self.deps.settings.sources, question.visible_sources
+        sources = self.deps.settings.sources
+        visible_sources = question.visible_sources
         if visible_sources is None:
             audiences = Audiences.from_settings(self.deps.settings)
             visible_sources = frozenset(sources) if question.key is None else audiences.visible_sources(None)
@@ -76,7 +79,7 @@ class AnswerService:
         except PlatformError:
             raise
         except ServiceError as error:
-            get_logger(__name__).warning("retry.failed", error=str(error))
+            _log.warning("retry.failed", error=str(error))
             reply = first_answer_note
         if not (reply.is_stopped or is_better(reply, question)):
             reply = replace(first_answer_note, trace=reply.trace)

@@ -32,7 +32,8 @@ from core.types import Passage, Question
 
 # Valid evidence holds so many of the best final passages, and at least this share of the better half of them
 # (docs/design.md, section 4, "Head starts").
-BEST_PASSAGES, MIN_EVIDENCE_OVERLAP = 2, 0.5
+BEST_PASSAGES = 2
+MIN_EVIDENCE_OVERLAP = 0.5
 # The usage of discarded answers is recorded under this name, next to the agents.
 LOST_AGENT = "head_start"
 
@@ -43,7 +44,10 @@ class SpeculativeAnswer:
     def __init__(
         self, selector: HistorySelector, deps: AnswerDependencies, budget: Budget, tasks: asyncio.TaskGroup
     ) -> None:
-        self._selector, self._deps, self._budget, self._tasks = selector, deps, budget, tasks
+        self._selector = selector
+        self._deps = deps
+        self._budget = budget
+        self._tasks = tasks
         self._question: Question | None = None
         self._evidence: RetrievalResult | None = None
         self._chunks: asyncio.Queue[str | ServiceError | None] = asyncio.Queue()
@@ -125,7 +129,8 @@ class SpeculativeAnswer:
         prompt_tokens = estimate_tokens(system) + self._history_tokens + request_tokens
         if not self._deps.head_starts.may_begin(prompt_tokens):
             return
-        self._question, self._evidence = question, evidence
+        self._question = question
+        self._evidence = evidence
         self._account = SpeculativeAccount(self._budget, self._deps.head_starts, prompt_tokens)
         chunks = self._deps.model.stream(system, turns, role="main", budget=self._account, agent="summarizer")
         try:
@@ -161,11 +166,13 @@ class SpeculativeAnswer:
             self._task.cancel()
         if self._account is not None:
             self._account.close(is_kept=False)
-        self._question = self._evidence = self._account = None
+        self._question = None
+        self._evidence = None
+        self._account = None
 
 
 def is_same_evidence(passages: Sequence[Passage], final_passages: Sequence[Passage]) -> bool:
-    """Say whether an answer from these passages is as good as one from the final ones.
+    """Return whether an answer from these passages is as good as one from the final ones.
 
     It is when the two best of the final passages are among them, and half of the better half of the final ones.
     """
@@ -183,9 +190,12 @@ class SpeculativeAccount:
     """
 
     def __init__(self, budget: Budget, head_starts: HeadStarts, prompt_tokens: int) -> None:
-        self._budget, self._head_starts, self._prompt_tokens = budget, head_starts, prompt_tokens
+        self._budget = budget
+        self._head_starts = head_starts
+        self._prompt_tokens = prompt_tokens
         head_starts.record_begin(prompt_tokens)
-        self.tokens, self.cost = budget.tokens, budget.cost
+        self.tokens = budget.tokens
+        self.cost = budget.cost
         self._is_kept: bool | None = None
         self._held_usage: list[tuple[str, int, int, float, bool, str]] = []
 
@@ -194,7 +204,7 @@ class SpeculativeAccount:
         return self._budget.remaining()
 
     def close(self, *, is_kept: bool) -> None:
-        """Say whether the answer is kept, and pass on what it has consumed so far."""
+        """Return whether the answer is kept, and pass on what it has consumed so far."""
         if self._is_kept is not None:
             return
         self._is_kept = is_kept

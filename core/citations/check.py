@@ -23,10 +23,13 @@ from core.runtime.tasks import CpuTurnstile
 from core.settings import Settings
 from core.types import Passage
 
+_log = get_logger(__name__)
+
 # A claim that is less similar than this to every sentence of a passage is about something else. Chosen on one half of
 # tests/core/data/citations.jsonl and confirmed on the other: docs/evaluate.md.
 MIN_SIMILARITY = 0.25
-_MAX_COMPARED_SENTENCES, _MAX_COMPARED_CHARS = 5, 1000
+_MAX_COMPARED_SENTENCES = 5
+_MAX_COMPARED_CHARS = 1000
 # With vectors its similarity to a claim is never exactly 0; without vectors it is, because it shares no word with any.
 _PROBE = "?"
 
@@ -131,7 +134,7 @@ async def find_unsupported(
                     rejections.add(citation.rejection)
     except (TimeoutError, ServiceError) as error:
         # The citations rejected so far are fully decided.
-        get_logger(__name__).warning("support.without_vectors", error=str(error) or f"not in {timeout_s:.1f} s")
+        _log.warning("support.without_vectors", error=str(error) or f"not in {timeout_s:.1f} s")
         return CitationCheck(frozenset(rejections), has_overrun=True)
     return CitationCheck(frozenset(rejections))
 

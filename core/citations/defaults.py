@@ -20,7 +20,7 @@ _UNCLEAR = re.compile(
 
 
 def gives_other_default(claim: str, text: str) -> bool:
-    """Say whether a claim gives one parameter a default that differs from the table of a text.
+    """Return whether a claim gives one parameter a default that differs from the table of a text.
 
     >>> table = "| Name | Default |\\n|---|---|\\n| `retries` | 3 |\\n| `gzip` | false |"
     >>> gives_other_default("`gzip` is on by default.", table), gives_other_default("`gzip` is off by default.", table)

@@ -57,7 +57,7 @@ MIN_QUESTION_SHARE = 0.8
 
 
 def contradicts_layout(claim: str, text: str) -> bool:
-    """Say whether a claim contradicts a cell, a unit, a prohibition, or the answer to a question of a text.
+    """Return whether a claim contradicts a cell, a unit, a prohibition, or the answer to a question of a text.
 
     >>> contradicts_layout("You can use tokens for TLS.", "## Can I use tokens for TLS?\\nNo, use keys.")
     True
@@ -71,7 +71,7 @@ def contradicts_layout(claim: str, text: str) -> bool:
 
 
 def gives_other_cell(claim: str, text: str) -> bool:
-    """Say whether a claim names one row and one column of a table, and a value of another cell.
+    """Return whether a claim names one row and one column of a table, and a value of another cell.
 
     >>> table = "| Size | 7B | 14B |\\n|---|---|---|\\n| Full | 60GB | 120GB |\\n| Fast / Small | 16GB | 32GB |"
     >>> gives_other_cell("Small takes 32GB at 7B.", table), gives_other_cell("Small takes 16GB at 7B.", table)
@@ -94,12 +94,13 @@ def _gives_other_cell(claim: str, header: Sequence[str], rows: Sequence[Sequence
 
 
 def gives_other_unit(claim: str, text: str) -> bool:
-    """Say whether a claim gives a setting another unit than the line that has it.
+    """Return whether a claim gives a setting another unit than the line that has it.
 
     >>> gives_other_unit("`ttl` is the number of hours.", "ttl: 3  # unit is day"), gives_other_unit("`a`: in s", "a")
     (True, False)
     """
-    names, claimed_units = _CODE.findall(claim), _find_units(claim)
+    names = _CODE.findall(claim)
+    claimed_units = _find_units(claim)
     if len(names) != 1 or len(claimed_units) != 1:
         return False
     units_by_line = [_find_units(line) for line in text.split("\n") if _has_token(line, names[0])]
@@ -108,7 +109,7 @@ def gives_other_unit(claim: str, text: str) -> bool:
 
 
 def allows_what_is_forbidden(claim: str, text: str) -> bool:
-    """Say whether a claim permits what every sentence about the same name forbids.
+    """Return whether a claim permits what every sentence about the same name forbids.
 
     >>> allows_what_is_forbidden("You can add `fast` to merges.", "Do not use `fast` for merges. Merge first.")
     True
@@ -121,7 +122,7 @@ def allows_what_is_forbidden(claim: str, text: str) -> bool:
 
 
 def affirms_what_is_denied(claim: str, text: str) -> bool:
-    """Say whether a claim affirms a question that a text asks in a heading, and answers with no."""
+    """Return whether a claim affirms a question that a text asks in a heading, and answers with no."""
     if count_negations(claim):
         return False
     claim_stems = set(extract_stems(claim))
@@ -146,7 +147,8 @@ def _iter_tables(text: str) -> Iterator[tuple[list[str], list[list[str]]]]:
         if "|" not in line:
             header = []
         elif not header and "|" in next_line and _RULE.fullmatch(next_line):
-            header, rows = _split_row(line), []
+            header = _split_row(line)
+            rows = []
         elif header and not _RULE.fullmatch(line):
             rows.append(_split_row(line))
         if header and rows and "|" not in next_line:
@@ -162,7 +164,7 @@ def _split_names(label: str) -> list[str]:
 
 
 def _has_token(text: str, token: str) -> bool:
-    """Say whether a text has a name or value as a whole."""
+    """Return whether a text has a name or value as a whole."""
     if len(token) < 2 and not token.isdigit():
         return False
     return bool(re.search(rf"(?<![\w.-]){re.escape(token)}(?![\w-]|\.\w)", text, re.IGNORECASE | re.ASCII))

@@ -32,6 +32,21 @@ _NON_PROSE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|^[ \t]*(?:#{1,6}\s|\
 # Inline code is one piece, and a full stop inside a name or number ends no sentence.
 _SENTENCE = re.compile(r"(?:`[^`\n]*`|[.!?](?=\w)|[^.!?。！？\n])+(?:[.!?。！？]+[\"'”’」』）)*_]*)?")
 
+_SIGNATURE = re.compile(
+    r"(?>(?:(?:export|public|private|static|abstract|async|default)\s+)*)"
+    r"(?:(?:def|class|function|func|fn|struct|interface|enum|trait|impl|type)\s+([\w.$]+)|([\w.$]+)\()"
+)
+_PATH = re.compile(r"[\w.@+-]+(?:/[\w.@+-]+)+\.\w{1,8}")
+_WORD = re.compile(r"\w+")
+_BLOCK_BOUNDARY = re.compile(r"\n\s*\n|\n\s*(?:[-*+•]|\d+[.)])\s|```|~~~")
+
+# The same boundaries wherever one begins, each as short as it can be.
+_SHORTEST_BOUNDARY = re.compile(r"(?=(\n[^\S\n]*(?:\n|(?:[-*+•]|\d+[.)])\s)|```|~~~))")
+_ROW_OR_HEADING = re.compile(r"[^\S\n]*[|#]")
+
+# Markers in a row share their words. What stands between these markers is not collected without end.
+_MAX_CLAUSE_TAIL = 30
+
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCitations:
@@ -82,7 +97,8 @@ def resolve_markers(
     citations_by_link: dict[str, Citation] = {}
     segments: list[str] = []
     numbers: set[int] = set()
-    dropped_count = end = 0
+    dropped_count = 0
+    end = 0
     for index, marker in enumerate(find_markers(text, allow_bare=allow_bare)):
         between = text[end : marker.start]
         if between.strip() or not numbers:
@@ -175,13 +191,6 @@ def to_name(heading: str) -> str:
     return heading.rpartition("/")[2] if _PATH.fullmatch(heading) else heading
 
 
-_SIGNATURE = re.compile(
-    r"(?>(?:(?:export|public|private|static|abstract|async|default)\s+)*)"
-    r"(?:(?:def|class|function|func|fn|struct|interface|enum|trait|impl|type)\s+([\w.$]+)|([\w.$]+)\()"
-)
-_PATH = re.compile(r"[\w.@+-]+(?:/[\w.@+-]+)+\.\w{1,8}")
-
-
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text, unchanged; code blocks, headings and table rows are not sentences.
 
@@ -221,15 +230,6 @@ def insert_markers(text: str, support: Mapping[int, Sequence[int]]) -> str:
     return text
 
 
-_WORD = re.compile(r"\w+")
-_BLOCK_BOUNDARY = re.compile(r"\n\s*\n|\n\s*(?:[-*+•]|\d+[.)])\s|```|~~~")
-# The same boundaries wherever one begins, each as short as it can be.
-_SHORTEST_BOUNDARY = re.compile(r"(?=(\n[^\S\n]*(?:\n|(?:[-*+•]|\d+[.)])\s)|```|~~~))")
-_ROW_OR_HEADING = re.compile(r"[^\S\n]*[|#]")
-# Markers in a row share their words. What stands between these markers is not collected without end.
-_MAX_CLAUSE_TAIL = 30
-
-
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The text that one marker belongs to.
@@ -248,7 +248,8 @@ class Claim:
 def extract_claims(text: str, *, allow_bare: bool = True) -> list[Claim]:
     """Return the claims of a text's markers. A marker after code, or far from any sentence, has no claim."""
     markers = find_markers(text, allow_bare=allow_bare)
-    segments, end = [], 0
+    segments = []
+    end = 0
     for marker in markers:
         segments += [text[end : marker.start], " " * (marker.end - marker.start)]
         end = marker.end

@@ -54,7 +54,7 @@ def extract_commands(text: str) -> list[tuple[str, ...]]:
 
 
 def has_command(words: Sequence[str], text: str, stems: Collection[str]) -> bool:
-    """Say whether a text may mean a command: it spells it, or says its words in another way.
+    """Return whether a text may mean a command: it spells it, or says its words in another way.
 
     `stems` are the stems of the text. A text that spells other commands of the same program would spell this one, too:
     in its sentences, the word after the program may mean anything. So would a text that does the same with another
@@ -63,7 +63,8 @@ def has_command(words: Sequence[str], text: str, stems: Collection[str]) -> bool
     if _is_of_other_program(words, text):
         return False
     for count in range(1, len(words)):
-        word, following_words = words[count], set(_iter_following(words[:count], text))
+        word = words[count]
+        following_words = set(_iter_following(words[:count], text))
         if word in following_words:
             continue
         # A value may differ, and an argument may follow where the text has none.
@@ -76,7 +77,7 @@ def has_command(words: Sequence[str], text: str, stems: Collection[str]) -> bool
 
 
 def _is_of_other_program(words: Sequence[str], text: str) -> bool:
-    """Say whether a text never names the program of a command, but runs another one with the same word behind it."""
+    """Return whether a text never names the program of a command, but runs another one with the same word behind it."""
     # pip3 and apt-get are the same programs as pip and apt.
     program = re.match(r"[a-z]*+", words[0])[0]  # type: ignore[index]
     if _EXAMPLE.fullmatch(words[0]) or re.search(rf"(?<![a-z]){program}(?![a-z])", text, re.IGNORECASE):
@@ -105,7 +106,7 @@ def _iter_following(words: Sequence[str], text: str) -> Iterator[str]:
 
 
 def _stands_in_code(word: str, text: str) -> bool:
-    """Say whether a text has a word as code of its own, or as a heading."""
+    """Return whether a text has a word as code of its own, or as a heading."""
     return bool(re.search(rf"`{re.escape(word)}`|^[# \t]*+{re.escape(word)}[ \t]*+$", text, re.MULTILINE))
 
 

@@ -45,7 +45,10 @@ from core.types import Passage
 SupportVerdict = Literal["yes", "no", "unsure"]
 
 # Chosen on one half of tests/core/data/citations.jsonl and confirmed on the other: docs/evaluate.md.
-MIN_SUPPORT_OVERLAP, MIN_LOOK_BACK_OVERLAP, NEAR_EQUAL_OVERLAP, MIN_CLAUSE_OVERLAP = 0.5, 0.25, 0.8, 0.5
+MIN_SUPPORT_OVERLAP = 0.5
+MIN_LOOK_BACK_OVERLAP = 0.25
+NEAR_EQUAL_OVERLAP = 0.8
+MIN_CLAUSE_OVERLAP = 0.5
 # A claim with fewer content words says too little to be judged by them.
 MIN_STEMS = 3
 _WORD = re.compile(r"[^\W\d_]+")
@@ -65,6 +68,12 @@ _ABSENCE_STATEMENT = re.compile(
     r"\b(?:does|do|did|is|are)(?: not|n[’']t) (?:\w+ ){0,2}"
     r"(?:mention|say|state|contain|cover|describe|specify|specified|document|list)(?:e?d)?\b"
     r"|\bno (?:information|mention|passage)|没有(?:提到|提及|说明|说)|未(?:提到|提及|说明)",
+    re.IGNORECASE,
+)
+
+_COUNTED_NOUN = re.compile(
+    r"(?<![\w.])(?<!\d[,\s])(two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|"
+    r"\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)\s+([a-z]{3,})",
     re.IGNORECASE,
 )
 
@@ -154,7 +163,7 @@ class Clause:
         return cls(extract_core_stems(text), negated, negated_stems, opposites, min_overlap)
 
     def has_opposite_of(self, other: Clause) -> bool:
-        """Say whether two clauses differ in one negation, or in one word and its opposite; two of these cancel out.
+        """Return whether two clauses differ in one negation, or in one word and its opposite; two of these cancel out.
 
         A negation counts where it is about something that the other clause has as well.
         """
@@ -167,7 +176,7 @@ class Clause:
         return difference_count % 2 == 1
 
     def has_both_sides_of(self, other: Clause) -> bool:
-        """Say whether this clause has both a word of the other and its opposite: it may mean either."""
+        """Return whether this clause has both a word of the other and its opposite: it may mean either."""
         return any(pair in self.opposites and self.opposites[pair] is None for pair in other.opposites)
 
 
@@ -218,7 +227,7 @@ def check_support(
 
 
 def is_comparable(claim: str, features: PassageFeatures) -> bool:
-    """Say whether words that a passage lacks are evidence: the claim has enough words, in the passage's language."""
+    """Return whether words that a passage lacks are evidence: the claim has enough words, in the passage's language."""
     if _ABSENCE_STATEMENT.search(claim) or len(set(extract_stems(claim))) < MIN_STEMS:
         return False
     language_class = classify_language(claim)
@@ -228,7 +237,7 @@ def is_comparable(claim: str, features: PassageFeatures) -> bool:
 
 
 def _contradicts(claim: str, features: PassageFeatures, question: str) -> bool:
-    """Say whether a claim has a number, names or a command that the passage lacks, or says its opposite."""
+    """Return whether a claim has a number, names or a command that the passage lacks, or says its opposite."""
     language_class = classify_language(claim)
     if "wide" in (language_class, features.language_class) and language_class != features.language_class:
         return False
@@ -258,20 +267,13 @@ def _contradicts(claim: str, features: PassageFeatures, question: str) -> bool:
 
 
 def _gives_other_command(claim: str, features: PassageFeatures, question_key: str) -> bool:
-    """Say whether a claim has a command that neither the passage nor the question has."""
+    """Return whether a claim has a command that neither the passage nor the question has."""
     commands = [words for words in extract_commands(claim) if to_alnum_key("".join(words)) not in question_key]
     return any(not has_command(words, features.text, features.stems) for words in commands)
 
 
-_COUNTED_NOUN = re.compile(
-    r"(?<![\w.])(?<!\d[,\s])(two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|"
-    r"\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)\s+([a-z]{3,})",
-    re.IGNORECASE,
-)
-
-
 def _is_stated(number: str, claim: str, features: PassageFeatures, is_foreign: bool) -> bool:
-    """Say whether a passage has a number, or the number cannot be expected there."""
+    """Return whether a passage has a number, or the number cannot be expected there."""
     # Small numbers are often counts, which another language spells out. Percentages are often computed.
     if (is_foreign and len(number) < 2) or (f"{number}%" in claim and "%" not in features.body):
         return True
@@ -286,7 +288,7 @@ def _is_stated(number: str, claim: str, features: PassageFeatures, is_foreign: b
 
 
 def _has_other_count(claim: str, features: PassageFeatures) -> bool:
-    """Say whether the claim gives a count of something for which the passage only gives another count."""
+    """Return whether the claim gives a count of something for which the passage only gives another count."""
     claimed_counts = dict(_iter_counts(claim))
     for noun, count in _iter_counts(features.body) if claimed_counts else ():
         claimed_count = claimed_counts.get(noun)
@@ -302,7 +304,7 @@ def _iter_counts(text: str) -> Iterator[tuple[str, Set[str]]]:
 
 
 def _says_opposite(claim: str, features: PassageFeatures) -> bool:
-    """Say whether every clause of the passage that nearly equals a clause of the claim says the opposite of it."""
+    """Return whether every clause of the passage that nearly equals a clause of the claim says the opposite of it."""
     for claim_clause in _split_clauses(claim):
         size = len(claim_clause.stems)
         if size < 2 or len(claim_clause.stems & features.clause_stems) < NEAR_EQUAL_OVERLAP * size:
@@ -358,10 +360,8 @@ def find_support_by_overlap(text: str, passages: Sequence[Passage], question: st
     for index, sentence in enumerate(split_sentences(text)):
         overlaps: dict[int, float] = {}
         for position, features in enumerate(passage_features):
-            verdict, overlap = (
-                check_support(sentence, features, idf, question),
-                get_weighted_overlap(sentence, features, idf),
-            )
+            verdict = check_support(sentence, features, idf, question)
+            overlap = get_weighted_overlap(sentence, features, idf)
             if verdict == "yes" or (
                 verdict == "unsure" and overlap >= MIN_LOOK_BACK_OVERLAP and is_comparable(sentence, features)
             ):

@@ -41,11 +41,20 @@ PLAIN_KIND = "text"
 _KIND_NAMES = {
     **dict.fromkeys(("markdown", "rst", "asciidoc", "html"), "documentation"),
     **dict.fromkeys(("pdf", "docx"), "document"),
-    **{"text": "text", "pptx": "slides", "xlsx": "spreadsheet", "csv": "table", "notebook": "notebook"},
+    "text": "text",
+    "pptx": "slides",
+    "xlsx": "spreadsheet",
+    "csv": "table",
+    "notebook": "notebook",
     **{name: f"{name} code" for name in ("python", "javascript", "typescript", "go", "rust", "java", "php", "ruby")},
     **{name: f"{name} code" for name in ("kotlin", "swift", "shell")},
-    **{"c": "C code", "cpp": "C++ code", "csharp": "C# code"},
-    **{"faq": "question and answer", "web": "web page", "issue": "issue thread", "release": "release notes"},
+    "c": "C code",
+    "cpp": "C++ code",
+    "csharp": "C# code",
+    "faq": "question and answer",
+    "web": "web page",
+    "issue": "issue thread",
+    "release": "release notes",
 }
 # What a path says of its passage: `posts/2026-03-01-release.md`, `docs/v1.2/install.md`.
 _PATH_FACTS = {
@@ -54,6 +63,9 @@ _PATH_FACTS = {
 }
 # Most paths and titles match this; escaping the others takes ten times as long.
 _SAFE_ATTRIBUTE = re.compile(rf"[A-Za-z0-9_./:,()#+@ -]{{0,{_MAX_ATTRIBUTE_CHARS}}}")
+
+# A passage is never shortened below this: a header without text says nothing.
+MIN_PASSAGE_TOKENS = 8
 
 
 def passage_ref(position: int) -> str:
@@ -143,10 +155,6 @@ def _escape_attribute(text: str) -> str:
     value = re.sub(r'["＂“”„‟]|&(?:quot|#0*34|#x0*22);', "'", value, flags=re.IGNORECASE)
     value = escape_delimiters(value).replace("<", "‹").replace(">", "›").replace("＜", "‹").replace("＞", "›")
     return value if len(value) <= _MAX_ATTRIBUTE_CHARS else f"{value[:_MAX_ATTRIBUTE_CHARS]}…"
-
-
-# A passage is never shortened below this: a header without text says nothing.
-MIN_PASSAGE_TOKENS = 8
 
 
 def render_to_budget(

@@ -60,13 +60,14 @@ class _ShingledPassage:
         return cls(passage, _make_shingles(passage.text))
 
     def covers(self, other: _ShingledPassage, threshold: float) -> bool:
-        """Say whether this passage contains what the other says. Other numbers or negations make it different."""
+        """Return whether this passage contains what the other says. Other numbers or negations make it different."""
         if threshold == 1:
             return self.passage.text.lower().split() == other.passage.text.lower().split()
         shared_count = len(self.shingles & other.shingles)
         if shared_count < threshold * len(other.shingles):
             return False
-        own_text, other_text = self.passage.text, other.passage.text
+        own_text = self.passage.text
+        other_text = other.passage.text
         return shared_count == len(other.shingles) or (
             extract_numbers(other_text) <= extract_numbers(own_text)
             and count_negations(other_text) == count_negations(own_text)
@@ -152,7 +153,8 @@ def merge_adjacent(better: Passage, other: Passage) -> Passage | None:
     text = _merge_texts(first, second)
     if text is None:
         return None
-    start, end = first.start_line, max(first.end_line, second.end_line)
+    start = first.start_line
+    end = max(first.end_line, second.end_line)
     title = join_titles(first.title, second.title) or better.title
     return replace(better, title=title, text=text, start_line=start, end_line=end, url=_build_link(better, start, end))
 
@@ -192,7 +194,9 @@ def _merge_with_neighbours(
                 (neighbour.passage, merged_passage) if index < position else (merged_passage, neighbour.passage)
             )
             if joined_passage := merge_adjacent(better, other):
-                merged_passage, position, has_merged = joined_passage, min(index, position), True
+                merged_passage = joined_passage
+                position = min(index, position)
+                has_merged = True
                 del remaining_passages[index]
                 break
     if merged_passage is passage:
@@ -208,7 +212,8 @@ def _merge_texts(first: Passage, second: Passage) -> str | None:
     blank_lines = second.start_line - first.end_line - 1
     if blank_lines >= 0:
         return first.text + "\n" * (blank_lines + 1) + second.text if blank_lines <= _MAX_BLANK_LINES else None
-    first_lines, second_lines = first.text.split("\n"), second.text.split("\n")
+    first_lines = first.text.split("\n")
+    second_lines = second.text.split("\n")
     if (
         len(first_lines) != first.end_line - first.start_line + 1
         or len(second_lines) != second.end_line - second.start_line + 1

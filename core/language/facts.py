@@ -30,34 +30,85 @@ _ORDINAL = re.compile(
     re.IGNORECASE,
 )
 _NUMBER_WORDS = {
-    **{"zero": "0", "one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7"},
-    **{"eight": "8", "nine": "9", "ten": "10"},
-    **{"eleven": "11", "twelve": "12", "fifteen": "15", "twenty": "20", "thirty": "30", "forty": "40", "fifty": "50"},
-    **{"sixty": "60", "ninety": "90", "hundred": "100", "thousand": "1000", "once": "1", "twice": "2", "half": "0.5"},
-    **{"both": "2", "single": "1", "dozen": "12", "double": "2"},
-    **{"january": "1", "february": "2", "march": "3", "april": "4", "may": "5", "june": "6", "july": "7"},
-    **{"august": "8", "september": "9", "october": "10", "november": "11", "december": "12"},
+    "zero": "0",
+    "one": "1",
+    "two": "2",
+    "three": "3",
+    "four": "4",
+    "five": "5",
+    "six": "6",
+    "seven": "7",
+    "eight": "8",
+    "nine": "9",
+    "ten": "10",
+    "eleven": "11",
+    "twelve": "12",
+    "fifteen": "15",
+    "twenty": "20",
+    "thirty": "30",
+    "forty": "40",
+    "fifty": "50",
+    "sixty": "60",
+    "ninety": "90",
+    "hundred": "100",
+    "thousand": "1000",
+    "once": "1",
+    "twice": "2",
+    "half": "0.5",
+    "both": "2",
+    "single": "1",
+    "dozen": "12",
+    "double": "2",
+    "january": "1",
+    "february": "2",
+    "march": "3",
+    "april": "4",
+    "may": "5",
+    "june": "6",
+    "july": "7",
+    "august": "8",
+    "september": "9",
+    "october": "10",
+    "november": "11",
+    "december": "12",
 }
 _LATIN_WORD = re.compile("[a-z]+")
 _CHINESE_NUMERALS = {word: str(value) for value, word in enumerate("零一二三四五六七八九十")} | {"两": "2"}
 # In seconds and bytes. The tolerance covers both meanings of a kilobyte.
 _UNITS = {
-    **{"ms": 0.001, "millisecond": 0.001, "s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600},
-    **{"hour": 3600, "day": 86_400, "week": 604_800, "month": 2_592_000, "year": 31_536_000},
-    **{"byte": 1, "kb": 1e3, "kib": 2**10, "mb": 1e6, "mib": 2**20, "gb": 1e9, "gib": 2**30, "tb": 1e12, "tib": 2**40},
+    "ms": 0.001,
+    "millisecond": 0.001,
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "min": 60,
+    "minute": 60,
+    "h": 3600,
+    "hour": 3600,
+    "day": 86_400,
+    "week": 604_800,
+    "month": 2_592_000,
+    "year": 31_536_000,
+    "byte": 1,
+    "kb": 1e3,
+    "kib": 2**10,
+    "mb": 1e6,
+    "mib": 2**20,
+    "gb": 1e9,
+    "gib": 2**30,
+    "tb": 1e12,
+    "tib": 2**40,
 }
 _CHINESE_UNITS = {
-    **{
-        "毫秒": 0.001,
-        "秒": 1,
-        "分钟": 60,
-        "小时": 3600,
-        "天": 86_400,
-        "周": 604_800,
-        "个月": 2_592_000,
-        "年": 31_536_000,
-    },
-    **{"字节": 1},
+    "毫秒": 0.001,
+    "秒": 1,
+    "分钟": 60,
+    "小时": 3600,
+    "天": 86_400,
+    "周": 604_800,
+    "个月": 2_592_000,
+    "年": 31_536_000,
+    "字节": 1,
 }
 _RELATIVE_TOLERANCE = 0.1
 # What a number without a unit may be counted in: seconds, milliseconds and minutes; bytes, kilobytes and megabytes.
@@ -88,6 +139,18 @@ _NON_NEGATION = re.compile(
 )
 _CHINESE_MODALS = re.compile("不能|不可以|不会|不需要|不必|没有|无法|无需|可以|需要|必须|请勿|切勿|禁止|会|能|不|未|勿")
 
+# Placeholders (<name>, {name}, ${NAME}), what is quoted, and the value of an argument or variable.
+_PLACEHOLDER = re.compile(r"\$?\{[^{}\n]*\}|<[^<>\n]*>|\[[^\[\]\n]*\]|\.{3}|…|\"[^\"\n]*\"|'[^'\n]*'")
+
+# A name begins only where no name goes on: the search takes linear time.
+_CALLABLE = re.compile(r"(?:(?<![\w.])|(?<=[)\]]\.))([A-Za-z_][\w.]*+)\(")
+_ARGUMENT = re.compile(r"(?:(?<![\w.=!<>-])|(?<=[)\]]\.))([A-Za-z_][\w.]*+)\s?=(?!=)")
+_OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]+")
+_CODE_WORD = re.compile(
+    r"(?<![\w./:@-])(?:[A-Za-z]\w*(?:[-_.]\w+)+|[A-Z][a-z0-9]+[A-Z]\w*)(?![\w/:@-])",
+)
+_PATH_OR_URL = re.compile(r"(?<!\S)[^\s/]*+/\S*+")
+
 
 def extract_numbers(text: str) -> set[str]:
     """Return the numbers of a text in one spelling: without separators, leading zeros and a leading v."""
@@ -117,17 +180,18 @@ def extract_number_words(text: str) -> set[str]:
 
 
 def is_part_of_name(number: str, claim: str, text: str) -> bool:
-    """Say whether a number and the word before it in the claim are one name in a text: COCO 2017 is coco2017."""
+    """Return whether a number and the word before it in the claim are one name in a text: COCO 2017 is coco2017."""
     words = re.findall(rf"(?<![A-Za-z])([A-Za-z]{{2,}})[ -]v?{re.escape(number)}(?![\w.]*\d)", claim)
     return any(re.search(rf"{word}[ _-]?v?{re.escape(number)}(?!\d)", text, re.IGNORECASE) for word in words)
 
 
 def has_number(number: str, candidates: Collection[str]) -> bool:
-    """Say whether a number is among others, exactly or with another precision."""
+    """Return whether a number is among others, exactly or with another precision."""
     if number in candidates:
         return True
     for candidate in candidates:
-        longer, shorter = max(number, candidate, key=len), min(number, candidate, key=len)
+        longer = max(number, candidate, key=len)
+        shorter = min(number, candidate, key=len)
         if longer.startswith(f"{shorter}.") and (longer == candidate or not longer[len(shorter) :].strip(".0")):
             return True
     return False
@@ -152,26 +216,14 @@ def strip_quantities(text: str) -> str:
 
 
 def has_quantity(value: float, candidates: Collection[float]) -> bool:
-    """Say whether a duration or size is among others, whatever the unit."""
+    """Return whether a duration or size is among others, whatever the unit."""
     return any(abs(value - candidate) <= _RELATIVE_TOLERANCE * max(value, candidate) for candidate in candidates)
 
 
 def is_usual_amount(value: float, numbers: Collection[str]) -> bool:
-    """Say whether a duration or size is among numbers without a unit, counted in a usual unit: 5 minutes is 300."""
+    """Return whether a duration or size is among numbers without a unit, counted in a usual unit: 5 minutes is 300."""
     amounts = [float(number) for number in numbers if number.count(".") < 2]
     return any(abs(amount * unit - value) <= 1e-6 * value for amount in amounts for unit in _USUAL_UNITS)
-
-
-# Placeholders (<name>, {name}, ${NAME}), what is quoted, and the value of an argument or variable.
-_PLACEHOLDER = re.compile(r"\$?\{[^{}\n]*\}|<[^<>\n]*>|\[[^\[\]\n]*\]|\.{3}|…|\"[^\"\n]*\"|'[^'\n]*'")
-# A name begins only where no name goes on: the search takes linear time.
-_CALLABLE = re.compile(r"(?:(?<![\w.])|(?<=[)\]]\.))([A-Za-z_][\w.]*+)\(")
-_ARGUMENT = re.compile(r"(?:(?<![\w.=!<>-])|(?<=[)\]]\.))([A-Za-z_][\w.]*+)\s?=(?!=)")
-_OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]+")
-_CODE_WORD = re.compile(
-    r"(?<![\w./:@-])(?:[A-Za-z]\w*(?:[-_.]\w+)+|[A-Z][a-z0-9]+[A-Z]\w*)(?![\w/:@-])",
-)
-_PATH_OR_URL = re.compile(r"(?<!\S)[^\s/]*+/\S*+")
 
 
 def strip_literals(text: str) -> str:
@@ -204,7 +256,7 @@ def extract_code_names(text: str) -> set[str]:
 
 
 def has_code_name(name: str, alnum_text: str) -> bool:
-    """Say whether a text (its `to_alnum_key`) has a name; of a dotted one, its last part."""
+    """Return whether a text (its `to_alnum_key`) has a name; of a dotted one, its last part."""
     return to_alnum_key(name.rstrip(".").rpartition(".")[2]) in alnum_text
 
 
@@ -221,7 +273,7 @@ def extract_identifiers(text: str) -> set[str]:
 
 
 def has_identifier(identifier: str, alnum_text: str, stems: Collection[str]) -> bool:
-    """Say whether a text has an identifier, in any spelling, or all parts of it.
+    """Return whether a text has an identifier, in any spelling, or all parts of it.
 
     `alnum_text` is the text's `to_alnum_key`, `stems` are its `extract_stems`.
     """
@@ -249,7 +301,7 @@ def extract_core_stems(text: str) -> frozenset[str]:
 
 
 def is_negated(text: str) -> bool:
-    """Say whether a clause is negated. Two negations in one clause cancel each other."""
+    """Return whether a clause is negated. Two negations in one clause cancel each other."""
     return count_negations(text) % 2 == 1
 
 

@@ -21,11 +21,13 @@ from core.language.keywords import content_words, extract_noun_phrases, strip_fi
 from core.language.tokens import CJK_CHARACTERS, HAN, count_cjk, simplify, split_simplified, stem
 from core.types import Turn
 
-MAX_CARRIED_TERMS, MIN_CARRIED_WORDS = 8, 2
+MAX_CARRIED_TERMS = 8
+MIN_CARRIED_WORDS = 2
 MAX_QUESTION_CHARS = 400
 MAX_CONTINUATION_WORDS = 8
 # How many names an answer adds to a follow-up, and how far it is read for them.
-MAX_ANSWER_NAMES, MAX_ANSWER_CHARS = 2, 1000
+MAX_ANSWER_NAMES = 2
+MAX_ANSWER_CHARS = 1000
 
 _CODE_BLOCK = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _NAME_AS_CODE = re.compile(r"(?<!`)`([A-Za-z][\w.-]{2,60})`(?!`)")
@@ -116,16 +118,9 @@ _ZH_PARTICLE = re.compile(
 )
 _ZH_EDGES = "到能会要想请用从给将该也还都就才再又只很太更最那这我你他它没不有可以去来为个"
 
-
-def _any_of(words: str) -> str:
-    return "|".join(sorted(words.split(), key=len, reverse=True))
-
-
-_ZH_FUNCTION = re.compile(_any_of(CHINESE_FUNCTION_WORDS))
 # 安装包, 联系人: with one of these characters after it, a verb begins a noun. The words share one
 # look-ahead: with one each, the pattern takes 35 ms to compile.
 _ZH_NOUN_ENDINGS = "人器员者机码表单证费卡号率组页板库包权键项名量线站点"
-_ZH_EMPTY = re.compile(f"(?:{_any_of(CHINESE_GENERIC_WORDS)})(?![{_ZH_NOUN_ENDINGS}])|{_ZH_FUNCTION.pattern}")
 _ZH_PREDICATES = frozenset(CHINESE_PREDICATES.split())
 _ZH_OPENING = re.compile(
     r"^(?:那么?|然后|另外|所以|但是?|不过|好的?|嗯+|哦+|请问|而且|还有|对了|谢谢|明白了?|懂了)(?![个些样种里边他])"
@@ -143,6 +138,7 @@ _ZH_POINTER = re.compile(
     r"|那(?:[个些样种里边几两一本首部位家只条张件台场款类章段篇项])"
     r"|这(?=是|要|会|能|有|怎|对|可|该|和|跟)|为什么这|其他|其它|别的|另外一|另一个|第[一二三四]个|哪一?[个种]|哪些)"
 )
+
 # 王莽这个人: the name is right before it.
 _ZH_APPOSITION = re.compile(rf"^(?!.*(?:怎|如何|什么|能|可以|[要把给对用])).*[{HAN}\w]{{2}}$")
 _ZH_SELECTORS = ("哪", "其他", "其它")
@@ -157,6 +153,14 @@ _ZH_VERB_FIRST = re.compile(
 )
 _LATIN_WORD = re.compile(rf"(?:(?![{CJK_CHARACTERS}])[\w])(?:(?![{CJK_CHARACTERS}])[\w.\-+#])*")
 _HAN_RUN = re.compile(f"[{HAN}]+")
+
+
+def _any_of(words: str) -> str:
+    return "|".join(sorted(words.split(), key=len, reverse=True))
+
+
+_ZH_FUNCTION = re.compile(_any_of(CHINESE_FUNCTION_WORDS))
+_ZH_EMPTY = re.compile(f"(?:{_any_of(CHINESE_GENERIC_WORDS)})(?![{_ZH_NOUN_ENDINGS}])|{_ZH_FUNCTION.pattern}")
 
 
 def depends_on_history(text: str) -> bool:

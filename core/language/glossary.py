@@ -35,7 +35,8 @@ def translate_terms(text: str) -> TermTranslation:
     """
     terms, pattern = _load_terms()
     words: list[str] = []
-    known_count = unknown_count = 0
+    known_count = 0
+    unknown_count = 0
     for run in RUNS.findall(simplify(text)):
         if not count_cjk(run):
             words.append(run)

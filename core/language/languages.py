@@ -72,8 +72,9 @@ def to_language_code(language: str) -> str:
 
 
 def is_in_language(text: str, language: str) -> bool | None:
-    """Say whether a text is in a language; None when neither its script nor its words show it."""
-    expected_code, script_code = to_language_code(language), detect_language(text)
+    """Return whether a text is in a language; None when neither its script nor its words show it."""
+    expected_code = to_language_code(language)
+    script_code = detect_language(text)
     if not expected_code:
         return None
     if script_code or expected_code not in _COMMON_WORD_SETS:
@@ -129,7 +130,7 @@ def detect_language_of_any(texts: Iterable[str]) -> str | None:
 
 
 def _has_latin_prose(text: str) -> bool:
-    """Say whether a text in Latin script is in some language: names, codes, commands and numbers are in none."""
+    """Return whether a text in Latin script is in some language: names, codes, commands and numbers are in none."""
     words = [word.lower() for word in _LONE_WORD.findall(CODE.sub(" ", text))]
     is_prose = len(words) >= MIN_TELLING_WORDS or not _ENGLISH_WORDS.isdisjoint(words)
     return is_prose or bool(identify_language(" ".join(words)))

@@ -73,7 +73,7 @@ _NOTHING_FOUND = re.compile(
 
 
 def says_nothing_was_found(text: str) -> bool:
-    """Say whether a short text says of the whole question that the sources do not answer it.
+    """Return whether a short text says of the whole question that the sources do not answer it.
 
     A longer text that says so of a part is an answer.
 
@@ -87,7 +87,7 @@ def says_nothing_was_found(text: str) -> bool:
 
 
 def may_say_nothing_was_found(beginning: str) -> bool:
-    """Say whether a text may still become one that says that nothing was found, when only its beginning is known.
+    """Return whether a text may still become one that says that nothing was found, when only its beginning is known.
 
     >>> may_say_nothing_was_found("The documentation"), may_say_nothing_was_found("Run `pip install`. Then")
     (True, False)

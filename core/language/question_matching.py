@@ -55,8 +55,15 @@ _QUESTION_WORDS = {
 # May, must and should, is, was and will make different questions about the same things.
 _MODALITY = {
     **dict.fromkeys(("must", "need", "needs", "needed", "required", "require", "requires", "necessary"), "must"),
-    **{"mandatory": "must", "obligatory": "must", "should": "should", "ought": "should"},
-    **{"will": "will", "did": "did", "was": "did", "were": "did", "had": "did"},
+    "mandatory": "must",
+    "obligatory": "must",
+    "should": "should",
+    "ought": "should",
+    "will": "will",
+    "did": "did",
+    "was": "did",
+    "were": "did",
+    "had": "did",
 }
 _HAVE_TO = re.compile(r"\b(?:have|has|having) to\b")
 # Which of two things is negated depends on more than the set of words.
@@ -161,7 +168,8 @@ def _get_question_features(text: str) -> list[str]:
 
 def _split_entities_and_actions(text: str) -> tuple[list[str], list[str]]:
     """Return the nouns and the verbs, each in order; the position of a verb among the nouns does not matter."""
-    entities, actions = list[str](), list[str]()
+    entities = list[str]()
+    actions = list[str]()
     for raw_word in text.split():
         word = re.sub(r"'s$", "", raw_word.strip("`\"'“”" + _EDGE_PUNCTUATION).removesuffix("()"))
         lower_word = word.lower()

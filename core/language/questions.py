@@ -160,7 +160,8 @@ def unanswerable_reason(text: str) -> SkipReason | None:
     if not prose.strip():
         return SkipReason.CODE_ONLY if normalized.strip() else SkipReason.NO_WORDS
     # Chinese has no space before a Latin word.
-    cjk_count, word_count = count_cjk(prose), len(_WORD.findall(CJK_CHARACTER.sub(" ", prose)))
+    cjk_count = count_cjk(prose)
+    word_count = len(_WORD.findall(CJK_CHARACTER.sub(" ", prose)))
     remainder = _COURTESY.sub("", prose)
     if find_courtesy(text) or not (_WORD.search(remainder) or CJK_CHARACTER.search(remainder)):
         return SkipReason.COURTESY
@@ -179,11 +180,9 @@ def question_score(text: str) -> float:
     An error report counts as well, more if somebody reports it as their own.
     """
     prose = _extract_prose(_normalize(text))
-    has_mark, is_request, has_opening = (
-        bool(_QUESTION_MARK.search(prose)),
-        bool(_HELP_REQUEST.search(prose)),
-        bool(_QUESTION_OPENING.search(prose)),
-    )
+    has_mark = bool(_QUESTION_MARK.search(prose))
+    is_request = bool(_HELP_REQUEST.search(prose))
+    has_opening = bool(_QUESTION_OPENING.search(prose))
     has_error = bool(_ERROR_REPORT.search(prose))
     if is_request and (has_mark or has_error):
         return 1.0

@@ -104,7 +104,8 @@ def simplify(text: str) -> str:
 
 def split_simplified(pattern: re.Pattern[str], text: str) -> list[str]:
     """Return the parts of a text, as written, between the matches of a pattern in simplified Chinese."""
-    parts, end = [], 0
+    parts = []
+    end = 0
     for match in pattern.finditer(simplify(text)):
         parts.append(text[end : match.start()])
         end = match.end()

@@ -12,7 +12,10 @@ from core.language.tokens import count_cjk, stem
 
 # A question joins the topic that it shares so much of its weight with.
 MIN_SIMILARITY = 0.25
-MAX_QUESTIONS, MAX_QUESTION_CHARS, MAX_WORDS, MAX_LABEL_WORDS = 500, 600, 40, 3
+MAX_QUESTIONS = 500
+MAX_QUESTION_CHARS = 600
+MAX_WORDS = 40
+MAX_LABEL_WORDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ def _assign(vectors: Sequence[Mapping[str, float]], centres: Sequence[_Cluster])
 
     It is compared with the `centres` of an earlier round where there are any, and with the clusters begun in this one.
     """
-    clusters, seeds = [_Cluster() for _ in centres], list(centres)
+    clusters = [_Cluster() for _ in centres]
+    seeds = list(centres)
     seeds_by_word: defaultdict[str, dict[int, None]] = defaultdict(dict)
     for number, centre in enumerate(centres):
         for word in centre.weights:

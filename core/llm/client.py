@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from httpx2 import Response
     from openai import AsyncOpenAI
 
+_log = get_logger(__name__)
+
 # The client requires a key; local servers do not.
 PLACEHOLDER_API_KEY = "none"
 # Request parameters that some endpoints do not support, and the statuses with which they reject them.
@@ -42,12 +44,15 @@ DRAIN_TIMEOUT_S = 0.2
 USAGE_TIMEOUT_S = 2.0
 # The pause between two reads of a stream, per active stream: several words cost hardly more than one, and with hundreds
 # of streams single words would block the event loop.
-READ_PAUSE_S, MIN_READ_PAUSE_S = 0.001, 0.004
+READ_PAUSE_S = 0.001
+MIN_READ_PAUSE_S = 0.004
 # A caller that waits for the end of a short reply waits for each of its pauses.
 MAX_EAGER_PAUSE_S = 0.02
 # The bounds of a reply. No model's vectors are longer than this, and a number takes about 20 bytes.
-MAX_COMPLETION_BYTES, MAX_STREAM_BYTES = 4 << 20, 64 << 20
-MAX_DIMENSION, MAX_NUMBER_BYTES = 16_384, 40
+MAX_COMPLETION_BYTES = 4 << 20
+MAX_STREAM_BYTES = 64 << 20
+MAX_DIMENSION = 16_384
+MAX_NUMBER_BYTES = 40
 
 Result = TypeVar("Result")
 
@@ -76,7 +81,7 @@ class OpenAIClient:
             await self._client()
         except ServiceError as error:
             # The first call raises the error again, to its caller.
-            get_logger(__name__).error("endpoint.unusable", error=str(error))
+            _log.error("endpoint.unusable", error=str(error))
 
     async def _client(self) -> AsyncOpenAI:
         if self._client_task is None:
@@ -109,12 +114,14 @@ class OpenAIClient:
         With `pause_s`, a pause in seconds between two reads once text has come, words arrive in groups: for text that
         nobody needs word by word.
         """
-        client, decoder = await self._client(), ChatStreamDecoder()
+        client = await self._client()
+        decoder = ChatStreamDecoder()
         self._active_streams += 1
         try:
             with self._map_errors(ModelError, request.get("model")):
                 async with aclosing(await self._open_stream(client, request)) as response:
-                    byte_stream, byte_count = response.aiter_bytes(), 0
+                    byte_stream = response.aiter_bytes()
+                    byte_count = 0
                     while data := await _read_next(byte_stream, decoder):
                         byte_count += len(data)
                         if byte_count > MAX_STREAM_BYTES:
@@ -134,7 +141,7 @@ class OpenAIClient:
             # The reply is complete: an error of the connection after it does not matter.
             if not decoder.is_complete:
                 raise
-            get_logger(__name__).info("endpoint.error_after_reply", error=str(error))
+            _log.info("endpoint.error_after_reply", error=str(error))
         finally:
             self._active_streams -= 1
         if not decoder.is_complete:

@@ -23,7 +23,8 @@ MAX_TEXT_CHARS = 400
 MAX_DEPTH = 5
 # Prose in which patterns look for a decision is short: some of them take more than linear time over runs of spaces.
 MAX_PROSE_CHARS = 2000
-_SPACES, _EMPTY_LINES = re.compile(r"([^\S\n])[^\S\n]++"), re.compile(r"\n{3,}+")
+_SPACES = re.compile(r"([^\S\n])[^\S\n]++")
+_EMPTY_LINES = re.compile(r"\n{3,}+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,8 @@ def map_to_fields(data: Mapping[Any, Any], schema: DecisionSchema, depth: int = 
     nested_objects: list[Mapping[Any, Any]] = []
     implied_values: dict[str, object] = {}
     for key, value in data.items():
-        schema_field, choice = schema.find_field(str(key)), choices_by_alias.get(normalize_key(str(key)))
+        schema_field = schema.find_field(str(key))
+        choice = choices_by_alias.get(normalize_key(str(key)))
         nested_value = _parse_nested(value) if depth < MAX_DEPTH else None
         if schema_field and not (nested_value is not None and schema_field.kind in ("choice", "text")):
             if value not in (None, "", []) or schema_field.kind in ("ids", "texts"):

@@ -18,6 +18,8 @@ from core.ports import RequestBudget
 from core.runtime.tasks import task_group
 from core.settings.answering import CircuitSettings, FallbackSettings, ModelSettings
 
+_log = get_logger(__name__)
+
 T = TypeVar("T")
 # A silence shorter than this, in seconds, is no failure of the endpoint.
 TIMEOUT_GRACE_S = 1.0
@@ -141,14 +143,15 @@ class FailoverClient:
         Endpoints whose circuit is open come last, the one that failed longest ago first.
         """
         self._hedge_credits = min(MAX_HEDGE_CREDITS, self._hedge_credits + self._settings.hedge_share)
-        candidates, errors, has_retried, has_hedged = list(self.deployments), list[ModelError](), False, False
+        candidates = list(self.deployments)
+        errors = list[ModelError]()
+        has_retried = False
+        has_hedged = False
         while candidates and (not errors or budget.remaining() > 0):
             deployment, alternatives = _choose_deployment(candidates)
             if has_hedged or self._settings.hedge_after_s is None:
-                attempted_deployments, outcome = (
-                    [deployment],
-                    await self._run_attempt(call, deployment, alternatives, budget, []),
-                )
+                attempted_deployments = [deployment]
+                outcome = await self._run_attempt(call, deployment, alternatives, budget, [])
             else:
                 attempted_deployments, outcome = await self._run_hedged(
                     call, deployment, alternatives, budget, self._settings.hedge_after_s
@@ -159,9 +162,11 @@ class FailoverClient:
             errors += outcome.errors
             candidates = [candidate for candidate in candidates if candidate not in attempted_deployments]
             if len(self.deployments) == 1 and not has_retried and await _wait_before_retry(errors[-1], budget):
-                candidates, errors, has_retried = list(self.deployments), [], True
+                candidates = list(self.deployments)
+                errors = []
+                has_retried = True
             elif candidates:
-                get_logger(__name__).warning("model.failed_over", error=str(errors[-1]))
+                _log.warning("model.failed_over", error=str(errors[-1]))
         raise _combine_errors(errors)
 
     async def _run_hedged(
@@ -173,7 +178,8 @@ class FailoverClient:
         hedge_after_s: float,
     ) -> tuple[list[Deployment], _Success[T] | _Failure]:
         """Make one attempt, and a second one when the first is slow. Return the endpoints tried and the outcome."""
-        attempted_deployments, attempts = [deployment], list[Attempt]()
+        attempted_deployments = [deployment]
+        attempts = list[Attempt]()
         attempt_tasks: list[asyncio.Task[_Success[T] | _Failure]] = []
         returned_outcome: _Success[T] | _Failure | None = None
         try:
@@ -184,9 +190,7 @@ class FailoverClient:
                 done_tasks, _ = await asyncio.wait(attempt_tasks, timeout=hedge_after_s)
                 if not done_tasks and self._take_hedge_credit():
                     backup = alternatives[0] if alternatives else deployment
-                    get_logger(__name__).info(
-                        "model.hedged", endpoint=backup.client.base_url, model=backup.settings.model
-                    )
+                    _log.info("model.hedged", endpoint=backup.client.base_url, model=backup.settings.model)
                     attempted_deployments.append(backup)
                     attempt_tasks.append(
                         tasks.create_task(self._run_attempt(call, backup, alternatives[1:], budget, attempts))
@@ -268,7 +272,8 @@ async def _wait_before_retry(error: ModelError, budget: RequestBudget) -> bool:
 
 async def _first_success(attempt_tasks: Sequence[asyncio.Task[_Success[T] | _Failure]]) -> _Success[T] | _Failure:
     """Return the first successful outcome, or all failures as one."""
-    pending_tasks, errors = set(attempt_tasks), list[ModelError]()
+    pending_tasks = set(attempt_tasks)
+    errors = list[ModelError]()
     while pending_tasks:
         done_tasks, pending_tasks = await asyncio.wait(pending_tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in sorted(done_tasks, key=attempt_tasks.index):
@@ -318,7 +323,7 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the endpoint gets no calls, or only a probe."""
+        """Return whether the endpoint gets no calls, or only a probe."""
         return self._is_open
 
     def is_available(self) -> bool:
@@ -331,22 +336,24 @@ class CircuitBreaker:
         """Record that a call starts; return whether it is the probe of an open circuit."""
         is_probe = self._is_open and self.is_available()
         if is_probe:
-            get_logger(__name__).info("circuit.probed", endpoint=self._name)
+            _log.info("circuit.probed", endpoint=self._name)
             self._is_probing = True
         return is_probe
 
     def record_success(self) -> None:
         """Record a good reply, which closes the circuit."""
         if self._is_open:
-            get_logger(__name__).info("circuit.closed", endpoint=self._name)
-        self._consecutive_failures, self._is_open, self._is_probing = 0, False, False
+            _log.info("circuit.closed", endpoint=self._name)
+        self._consecutive_failures = 0
+        self._is_open = False
+        self._is_probing = False
 
     def record_failure(self, is_probe: bool) -> None:
         """Record a failure: too many in a row, or a failed probe, open the circuit."""
         self._consecutive_failures += 1
         self.last_failure_at = time.monotonic()
         if not self._is_open and self._consecutive_failures >= self._settings.failures:
-            get_logger(__name__).warning(
+            _log.warning(
                 "circuit.opened", endpoint=self._name, failures=self._consecutive_failures, rest_s=self._settings.rest_s
             )
             self._is_open = True

@@ -23,10 +23,12 @@ _TOKEN = re.compile(
 _SPECIAL = re.compile(r"[<\[◁`\n\x00]")
 _TAG_OPENING = re.compile(r"[<\[◁][^<\[◁>\]▷\n]{0,24}\Z")
 # What some servers leave of Harmony when they drop its tokens: `analysisThe user ... assistantfinalThe answer`.
-_BARE_ANALYSIS, _BARE_FINAL = "analysis", "assistantfinal"
+_BARE_ANALYSIS = "analysis"
+_BARE_FINAL = "assistantfinal"
 _BARE_START = re.compile(rf"{_BARE_ANALYSIS}[^\Wa-z_]")
 _MARK = "mark"
-_MAX_TAG_CHARS, _MAX_HEADER_CHARS = 26, 100
+_MAX_TAG_CHARS = 26
+_MAX_HEADER_CHARS = 100
 
 
 class ReasoningFilter:
@@ -45,11 +47,13 @@ class ReasoningFilter:
         self._pending = ""
         self._has_begun = starts_inside
         self._trims_blanks = starts_inside
-        self._is_line_blank, self._is_in_fence, self._code_ticks = True, False, 0
+        self._is_line_blank = True
+        self._is_in_fence = False
+        self._code_ticks = 0
 
     @property
     def is_inside(self) -> bool:
-        """Whether what comes next is hidden."""
+        """Return whether what comes next is hidden."""
         return bool(self._block) or self._channel is not None
 
     def feed(self, piece: str) -> str:
@@ -66,14 +70,16 @@ class ReasoningFilter:
                 return ""
             self._has_begun = True
             if _BARE_START.match(beginning):
-                self._block, self._trims_blanks = _BARE_FINAL, True
+                self._block = _BARE_FINAL
+                self._trims_blanks = True
         length = _certain_length(text, is_bare=self._block == _BARE_FINAL)
         self._pending = text[length:]
         return self._process(text[:length])
 
     def flush(self) -> str:
         """Return what was held back, at the end of the reply."""
-        text, self._pending = self._pending, ""
+        text = self._pending
+        self._pending = ""
         return self._process(text)
 
     def _process(self, text: str) -> str:
@@ -98,7 +104,8 @@ class ReasoningFilter:
         if self._block:
             name = (match["close"] or "").lower() or (_MARK if match["close_mark"] else "")
             if name and (name == self._block or self._is_any_end):
-                self._block, self._is_any_end = "", False
+                self._block = ""
+                self._is_any_end = False
             return ""
         if self._channel is None and (match["newline"] or match["ticks"] or self._is_in_fence or self._code_ticks):
             self._track_code(match)
@@ -108,9 +115,11 @@ class ReasoningFilter:
         elif self._channel is not None:
             return self._show(match[0])
         elif match["open"] or match["open_mark"]:
-            self._block, self._trims_blanks = (match["open"] or _MARK).lower(), True
+            self._block = (match["open"] or _MARK).lower()
+            self._trims_blanks = True
         else:
-            self.has_stray_end = self._trims_blanks = True
+            self.has_stray_end = True
+            self._trims_blanks = True
             return TAKE_BACK
         return ""
 
@@ -129,7 +138,8 @@ class ReasoningFilter:
 
     def _track_code(self, match: re.Match[str]) -> None:
         if match["newline"]:
-            self._is_line_blank, self._code_ticks = True, 0
+            self._is_line_blank = True
+            self._code_ticks = 0
         elif match["ticks"] and self._is_line_blank and len(match["ticks"]) >= 3:
             self._is_in_fence = not self._is_in_fence
         elif match["ticks"] and not self._is_in_fence:

@@ -52,8 +52,10 @@ MAX_DEPTH = 12
 MAX_OBJECTS = 20
 # Opening quotes with the quotes that may close them; models mix the kinds.
 _QUOTES = {'"': '"”＂', "'": "'’", "“": '”"', "‘": "’'", "＂": '＂"', "「": "」", "『": "』", "`": "`"}
-_OPENING_BRACKETS, _CLOSING_BRACKETS = "{｛[［", "}｝]］"
-_COMMAS, _COLONS = ",，;；", ":：="
+_OPENING_BRACKETS = "{｛[［"
+_CLOSING_BRACKETS = "}｝]］"
+_COMMAS = ",，;；"
+_COLONS = ":：="
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|(?<=\s)#[^\n]*", re.DOTALL)
 _SPACE = re.compile(r"\s+")
 _KEY = re.compile(r"\s*(?:[\"'“‘＂「`][^\n\"'”’＂」`]{1,40}[\"'”’＂」`]|[\w-]{1,40})\s*[:：]")
@@ -111,7 +113,8 @@ def _find_mentions(word: str, text: str) -> Iterable[re.Match[str]]:
     boundaries = r"(?<![a-z\d])", r"(?![a-z\d])" if len(word) < 6 else r""
     pattern = f"{boundaries[0]}{re.escape(word)}{boundaries[1]}" if word.isascii() else re.escape(word)
     for match in re.finditer(pattern, text):
-        text_before, text_after = text[max(0, match.start() - 40) : match.start()], text[match.end() : match.end() + 24]
+        text_before = text[max(0, match.start() - 40) : match.start()]
+        text_after = text[match.end() : match.end() + 24]
         if not _NEGATED_BEFORE.search(text_before) and not _NEGATED_AFTER.match(text_after):
             yield match
 
@@ -227,7 +230,8 @@ def extract_json(text: str) -> Iterator[object]:
     >>> next(extract_json("Sure: {'action': 'answer', 'reason': 'known',}"))
     {'action': 'answer', 'reason': 'known'}
     """
-    position = count = 0
+    position = 0
+    count = 0
     while count < MAX_OBJECTS:
         starts = [index for index in (text.find(bracket, position) for bracket in _OPENING_BRACKETS) if index >= 0]
         if not starts:
@@ -236,7 +240,8 @@ def extract_json(text: str) -> Iterator[object]:
         value, end = _parse_strict(text, position)
         if end < 0:
             parser = _LenientParser(text, position)
-            value, end = parser.parse_next(0), parser.position
+            value = parser.parse_next(0)
+            end = parser.position
         if value not in ({}, []):
             yield value
         count += 1
@@ -368,7 +373,7 @@ class _LenientParser:
         return word if is_key else _LITERALS.get(word.lower(), word)
 
     def _continues_value(self, character: str, is_key: bool) -> bool:
-        """Say whether a comma belongs to an unquoted value: no key follows it."""
+        """Return whether a comma belongs to an unquoted value: no key follows it."""
         return (
             not is_key
             and character in _COMMAS

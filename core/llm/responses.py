@@ -43,7 +43,7 @@ async def read_reply(
 
 
 def is_web_page(response: Response) -> bool:
-    """Say whether a server calls its response a web page. An address beside the API often answers with one.
+    """Return whether a server calls its response a web page. An address beside the API often answers with one.
 
     Some servers say so of every response. So it explains why a reply cannot be read, and is no error by itself.
     """

@@ -55,7 +55,10 @@ class ChatStreamDecoder:
     """
 
     def __init__(self) -> None:
-        self.has_begun = self.has_text = self.is_complete = self.is_done = False
+        self.has_begun = False
+        self.has_text = False
+        self.is_complete = False
+        self.is_done = False
         self._buffer = b""
         self._ends_with_cr = False
         self._data_lines: list[bytes] = []
@@ -79,7 +82,8 @@ class ChatStreamDecoder:
 
     def flush(self) -> Iterator[StreamChunk]:
         """Yield the last event when no empty line closed it."""
-        last_line, self._buffer = self._buffer, b""
+        last_line = self._buffer
+        self._buffer = b""
         yield from self._process_line(last_line)
         yield from self._process_line(b"")
 
@@ -112,7 +116,8 @@ class ChatStreamDecoder:
             if isinstance(delta, Mapping):
                 text = _content_text(delta.get("content"))
                 if text or any(delta.get(name) for name in REASONING_FIELDS):
-                    self.has_begun, self.has_text = True, self.has_text or bool(text)
+                    self.has_begun = True
+                    self.has_text = self.has_text or bool(text)
                     chunks.append(StreamChunk(text, events=1))
         return chunks
 
@@ -142,7 +147,8 @@ def parse_embeddings(body: object) -> list[Vector]:
     items = _filter_mappings(_require_reply(body).get("data"))
     vectors: list[tuple[int, Vector]] = []
     for position, item in enumerate(items):
-        index, vector = item.get("index", position), _parse_vector(item.get("embedding"))
+        index = item.get("index", position)
+        vector = _parse_vector(item.get("embedding"))
         if not isinstance(index, int) or not vector:
             raise InvalidReplyError("an embedding that is no list of numbers")
         vectors.append((index, vector))

@@ -22,6 +22,8 @@ from core.ports import ChatModel
 from core.runtime.budget import Budget, DegradeReason
 from core.types import ResponseSchema, Turn
 
+_log = get_logger(__name__)
+
 T = TypeVar("T")
 MAX_REPAIR_CHARS = 2000
 
@@ -98,13 +100,16 @@ async def decide(
                 decision = await _request_decision(request, accept, deps.model, deps.prompts, budget)
             if decision is not None:
                 return decision
-            reason, degrade_reason = "the reply cannot be read", "unreadable"
+            reason = "the reply cannot be read"
+            degrade_reason = "unreadable"
         except TimeoutError:
-            reason, degrade_reason = "overran its share", "late"
+            reason = "overran its share"
+            degrade_reason = "late"
         except ServiceError as error:
-            reason, degrade_reason = str(error), "failed"
+            reason = str(error)
+            degrade_reason = "failed"
     budget.degrade(request.stage, degrade_reason)
-    get_logger(__name__).warning("decision.default", stage=request.stage, why=degrade_reason, reason=reason)
+    _log.warning("decision.default", stage=request.stage, why=degrade_reason, reason=reason)
     return default
 
 
@@ -116,7 +121,8 @@ async def _request_decision(
     budget: Budget,
 ) -> T | None:
     response_schema = request.response_schema or request.schema.to_response_schema()
-    allowed_s, started_at = budget.share(request.budget_share), time.monotonic()
+    allowed_s = budget.share(request.budget_share)
+    started_at = time.monotonic()
     reply = await model.complete(
         request.system, request.turns, role="light", budget=budget, response_schema=response_schema, agent=request.stage
     )
@@ -125,7 +131,7 @@ async def _request_decision(
     # A repair takes about as long as the first call: without time for it, use the default at once.
     if decision is not None or 2 * spent_s > allowed_s or (request.call_budget and not request.call_budget.try_take()):
         return decision
-    get_logger(__name__).info("decision.repair", stage=request.stage, characters=len(reply))
+    _log.info("decision.repair", stage=request.stage, characters=len(reply))
     repair_turns = [
         Turn("assistant", reply[:MAX_REPAIR_CHARS].strip() or "..."),
         Turn("user", _make_repair_request(reply, request.schema, prompts)),
@@ -156,7 +162,7 @@ def _make_repair_request(reply: str, schema: DecisionSchema, prompts: Prompts) -
 
 
 def _names_disallowed_value(reply: str, schema: DecisionSchema, schema_field: SchemaField) -> bool:
-    """Say whether a reply gives a field a value under its key that is not allowed."""
+    """Return whether a reply gives a field a value under its key that is not allowed."""
     parsed_reply = next(iter_parsed_replies(reply, schema), None)
     value = parsed_reply.get_text(schema_field.name) if parsed_reply else ""
     has_key = parsed_reply is not None and len(value) < len(clean_line(strip_reasoning(reply)))

@@ -21,7 +21,8 @@ from core.settings.answering import FallbackSettings
 
 TOKENS_PER_PRICE_UNIT = 1_000_000
 # Chat templates put about so many tokens around each message; a picture counts as so many.
-MESSAGE_TOKENS, IMAGE_TOKENS = 4, 800
+MESSAGE_TOKENS = 4
+IMAGE_TOKENS = 800
 # The weight of the newest call in what is usual.
 LEARNING_RATE = 0.2
 # Most servers send a token per event; those that send more at once are known by the length of their texts.
@@ -44,7 +45,8 @@ class TokenEstimator:
 
     def __init__(self) -> None:
         self._prompt_ratio: float | None = None
-        self._completion_tokens = self._completion_s = 0.0
+        self._completion_tokens = 0.0
+        self._completion_s = 0.0
 
     def learn(self, estimated_prompt_tokens: int, usage: StreamChunk, seconds: float) -> None:
         """Learn from a call that came to its end after so many seconds."""
@@ -80,13 +82,18 @@ class CallMeter:
         *,
         is_stream: bool,
     ) -> None:
-        self._settings, self._estimator, self._agent, self._is_stream = settings, estimator, agent, is_stream
+        self._settings = settings
+        self._estimator = estimator
+        self._agent = agent
+        self._is_stream = is_stream
         self._budget, self._metrics_recorder = sinks
         self._prompt_tokens = estimate_prompt_tokens(request)
         self._started_at = time.monotonic()
-        self._text_tokens = self._events = 0
+        self._text_tokens = 0
+        self._events = 0
         self._usage: StreamChunk | None = None
-        self._is_billed, self._is_closed = True, False
+        self._is_billed = True
+        self._is_closed = False
         self._span = start_span("model.call", **{"gen_ai.request.model": settings.model, "kimas.agent": agent})
 
     def count(self, chunk: StreamChunk) -> None:
@@ -122,7 +129,8 @@ class CallMeter:
         return self._events if is_per_token else self._text_tokens
 
     def _record(self, prompt_tokens: int, completion_tokens: int, *, is_estimated: bool) -> None:
-        prompt_price, completion_price = self._settings.price_prompt or 0, self._settings.price_completion or 0
+        prompt_price = self._settings.price_prompt or 0
+        completion_price = self._settings.price_completion or 0
         cost = (prompt_tokens * prompt_price + completion_tokens * completion_price) / TOKENS_PER_PRICE_UNIT
         model = self._settings.model
         self._budget.add_usage(
@@ -134,7 +142,7 @@ class CallMeter:
 
 
 def _could_be_sent(error: BaseException) -> bool:
-    """Say whether a failure can come after the request: a client that cannot be made is another service's error."""
+    """Return whether a failure can come after the request: a client that cannot be made is another service's error."""
     return isinstance(error, ModelError) or not isinstance(error, Exception) or isinstance(error, TimeoutError)
 
 

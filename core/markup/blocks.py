@@ -22,6 +22,70 @@ MAX_PREFORMATTED_LINES = 200
 
 BlockKind = Literal["prose", "item", "row", "code", "heading", "break"]
 
+_FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t]*(\{?[\w:+.#-]*\}?)[^`\n]*$")
+_MYST_CODE = re.compile(r"\{(?:code|code-block|code-cell|sourcecode|click:(?:example|run)|prompt|parsed-literal)\}")
+_DIRECTIVE = re.compile(r"([ \t]*)\.\.[ \t]+(?:([\w:-]+)::[ \t]*(.*)|.*)$")
+_CODE_DIRECTIVES = frozenset(("code", "code-block", "sourcecode", "prompt", "parsed-literal", "click:example"))
+_PROSE_DIRECTIVES = frozenset(
+    """
+    note warning tip hint important attention caution danger seealso admonition versionadded versionchanged deprecated
+    rubric topic tab tab-item tab-set container only describe
+    """.split()  # noqa: SIM905 (one word a line would hide the code)
+)
+
+# Those that describe what they name, in Sphinx's domains.
+_OBJECT_DIRECTIVES = frozenset(
+    """
+    class exception function decorator method classmethod staticmethod property attribute data option cmdoption envvar
+    confval setting signal reqmeta
+    """.split()  # noqa: SIM905
+)
+_OBJECT_NAME = re.compile(r"(?:class )?([\w.-]+)")
+_OPTION = re.compile(r"[ \t]*:[\w-]+:")
+_HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(.*)$")
+_PREFORMATTED = re.compile(r"<pre[\s>]", re.IGNORECASE)
+_PREFORMATTED_END = re.compile(r"</pre\s*>", re.IGNORECASE)
+
+# Python refuses to read a number of thousands of digits.
+_LONG_REFERENCE = re.compile(r"&#\d{8,};?")
+
+# The name that a heading gives its link.
+_ANCHOR = re.compile(r"(?<!\s)[ \t]*\{(?:#[\w.-]{1,200}|/\*[^{}\n]{0,200}\*/)\}$")
+_UNDERLINE = re.compile(r"([=\-~^\"'`*+#.])\1{2,}[ \t]*$")
+_ITEM = re.compile(r"([ \t]*)(?:[-*+•]|\d{1,3}[.)、]|#\.)[ \t]+(?=\S)")
+_TABLE_RULE = re.compile(r"(?=[-:=+| \t]*[-=]{2})[-:=+| \t]++$")
+_FIELD = re.compile(r":(?:param|parameter|arg|argument|keyword|kwarg)(?: [\w.\[\], |]+)? (\*{0,2}\w+): *")
+_OTHER_FIELD = re.compile(r":(?:type|rtype|meta|raises?|returns?|var|ivar)\b[^:\n]*: *")
+_ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
+
+# A link, or the way to a page: links with signs between them, and its own name at the end.
+_ONLY_LINK = re.compile(
+    rf"[\s*_]*{_ONE_LINK}(?:[\s*_]*[/|>»›·•][\s*_]*{_ONE_LINK})*"
+    r"(?:[\s*_]*[/|>»›·•][\s*_]*[^\s\[\]]{1,60}(?:[ ][^\s\[\]]{1,60}){0,2})?[\s*_.,;]*"
+)
+
+# Signs of full width have their own space; an address needs one before it to be a link. Korean separates its words.
+_CJK_BLANK = re.compile(
+    rf"(?<=[{HAN}{KANA}”])[ ](?=[{HAN}{KANA}“])|(?<=[，。！？；：、）」』》】])[ ](?!https?:)"
+    r"|[ ](?=[，。！？；：、（）「」『』《》【】])"
+)
+
+# The rest of a code block whose beginning is in another passage.
+_LEADING_CODE = re.compile(
+    r"( {4,})(?:(?:async def|def|class|from|import|return|for|if|with|elif|except) .*|(?:else|try):|@\w.*"
+    r"|[\w.]++ = .*|[\w.]++\(.*)$"
+)
+
+# What a line of a block quote begins with, and the line that gives one its kind.
+_QUOTE_MARK = re.compile(
+    r"[ \t]*(?>(?:>(?!=)[ \t]*+)+)(?:\[!(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*$)?", re.IGNORECASE
+)
+
+# What generators of references write above a description: `**name**(parameters): type`, or a name alone.
+_SIGNATURE = re.compile(r"(?:▸ )?\*\*[\w.$]{1,80}\*\*(?:\\?<[^()\n]{0,200}>)?\(")
+_BARE_NAME = re.compile(r"[A-Za-z_$][\w$]*+(?:\.[\w$]++)+", re.ASCII)
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -42,60 +106,6 @@ class Block:
 
 
 _BREAK = Block("break", "")
-_FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t]*(\{?[\w:+.#-]*\}?)[^`\n]*$")
-_MYST_CODE = re.compile(r"\{(?:code|code-block|code-cell|sourcecode|click:(?:example|run)|prompt|parsed-literal)\}")
-_DIRECTIVE = re.compile(r"([ \t]*)\.\.[ \t]+(?:([\w:-]+)::[ \t]*(.*)|.*)$")
-_CODE_DIRECTIVES = frozenset(("code", "code-block", "sourcecode", "prompt", "parsed-literal", "click:example"))
-_PROSE_DIRECTIVES = frozenset(
-    """
-    note warning tip hint important attention caution danger seealso admonition versionadded versionchanged deprecated
-    rubric topic tab tab-item tab-set container only describe
-    """.split()  # noqa: SIM905 (one word a line would hide the code)
-)
-# Those that describe what they name, in Sphinx's domains.
-_OBJECT_DIRECTIVES = frozenset(
-    """
-    class exception function decorator method classmethod staticmethod property attribute data option cmdoption envvar
-    confval setting signal reqmeta
-    """.split()  # noqa: SIM905
-)
-_OBJECT_NAME = re.compile(r"(?:class )?([\w.-]+)")
-_OPTION = re.compile(r"[ \t]*:[\w-]+:")
-_HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(.*)$")
-_PREFORMATTED, _PREFORMATTED_END = re.compile(r"<pre[\s>]", re.IGNORECASE), re.compile(r"</pre\s*>", re.IGNORECASE)
-# Python refuses to read a number of thousands of digits.
-_LONG_REFERENCE = re.compile(r"&#\d{8,};?")
-# The name that a heading gives its link.
-_ANCHOR = re.compile(r"(?<!\s)[ \t]*\{(?:#[\w.-]{1,200}|/\*[^{}\n]{0,200}\*/)\}$")
-_UNDERLINE = re.compile(r"([=\-~^\"'`*+#.])\1{2,}[ \t]*$")
-_ITEM = re.compile(r"([ \t]*)(?:[-*+•]|\d{1,3}[.)、]|#\.)[ \t]+(?=\S)")
-_TABLE_RULE = re.compile(r"(?=[-:=+| \t]*[-=]{2})[-:=+| \t]++$")
-_FIELD = re.compile(r":(?:param|parameter|arg|argument|keyword|kwarg)(?: [\w.\[\], |]+)? (\*{0,2}\w+): *")
-_OTHER_FIELD = re.compile(r":(?:type|rtype|meta|raises?|returns?|var|ivar)\b[^:\n]*: *")
-_ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
-# A link, or the way to a page: links with signs between them, and its own name at the end.
-_ONLY_LINK = re.compile(
-    rf"[\s*_]*{_ONE_LINK}(?:[\s*_]*[/|>»›·•][\s*_]*{_ONE_LINK})*"
-    r"(?:[\s*_]*[/|>»›·•][\s*_]*[^\s\[\]]{1,60}(?:[ ][^\s\[\]]{1,60}){0,2})?[\s*_.,;]*"
-)
-# Signs of full width have their own space; an address needs one before it to be a link. Korean separates its words.
-_CJK_BLANK = re.compile(
-    rf"(?<=[{HAN}{KANA}”])[ ](?=[{HAN}{KANA}“])|(?<=[，。！？；：、）」』》】])[ ](?!https?:)"
-    r"|[ ](?=[，。！？；：、（）「」『』《》【】])"
-)
-# The rest of a code block whose beginning is in another passage.
-_LEADING_CODE = re.compile(
-    r"( {4,})(?:(?:async def|def|class|from|import|return|for|if|with|elif|except) .*|(?:else|try):|@\w.*"
-    r"|[\w.]++ = .*|[\w.]++\(.*)$"
-)
-# What a line of a block quote begins with, and the line that gives one its kind.
-_QUOTE_MARK = re.compile(
-    r"[ \t]*(?>(?:>(?!=)[ \t]*+)+)(?:\[!(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*$)?", re.IGNORECASE
-)
-# What generators of references write above a description: `**name**(parameters): type`, or a name alone.
-_SIGNATURE = re.compile(r"(?:▸ )?\*\*[\w.$]{1,80}\*\*(?:\\?<[^()\n]{0,200}>)?\(")
-_BARE_NAME = re.compile(r"[A-Za-z_$][\w$]*+(?:\.[\w$]++)+", re.ASCII)
-_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 
 
 def parse_blocks(text: str) -> list[Block]:
@@ -181,7 +191,8 @@ class _BlockReader:
                 end += 1
             blocks = [Block("code", _dedent(self._lines[self._number : end]), "python")]
         elif heading := _read_heading(self._lines, self._number, bool(self._paragraph)):
-            blocks, end = [Block("heading", clean_inline(heading[0]))], heading[1]
+            blocks = [Block("heading", clean_inline(heading[0]))]
+            end = heading[1]
         else:
             return False
         self._end_paragraph()
@@ -224,14 +235,15 @@ class _BlockReader:
 
 
 def _is_signature(prose: str) -> bool:
-    """Say whether a paragraph is the signature of a function, or a name: it states nothing."""
+    """Return whether a paragraph is the signature of a function, or a name: it states nothing."""
     is_signature = "): " in prose and _SIGNATURE.match(prose) and not prose.endswith((".", "!", "?", "。"))
     return bool(is_signature or _BARE_NAME.fullmatch(prose))
 
 
 def _read_fence(lines: Sequence[str], number: int, fence: re.Match[str], depth: int) -> tuple[list[Block], int]:
     """Return the blocks of a fence, and the line after it. A MyST directive that is no code holds prose."""
-    marker, info = fence[2], fence[3]
+    marker = fence[2]
+    info = fence[3]
     end = number + 1
     while end < len(lines):
         closing = lines[end].strip()
@@ -268,7 +280,9 @@ def _read_preformatted(lines: Sequence[str], number: int) -> tuple[list[Block], 
 
 def _read_directive(lines: Sequence[str], number: int, directive: re.Match[str], depth: int) -> tuple[list[Block], int]:
     """Return the blocks of a directive of reStructuredText, and the line after it; comments and labels have none."""
-    indent, name, argument = len(directive[1]), (directive[2] or "").lower(), directive[3] or ""
+    indent = len(directive[1])
+    name = (directive[2] or "").lower()
+    argument = directive[3] or ""
     start = number + 1
     while start < len(lines) and _OPTION.match(lines[start]):
         start += 1
@@ -305,7 +319,8 @@ def _read_heading(lines: Sequence[str], number: int, is_in_paragraph: bool) -> t
         return _ANCHOR.sub("", match[1].rstrip("#").rstrip(" \t")), number + 1
     if is_in_paragraph or number + 1 >= len(lines) or lines[number][:1].isspace():
         return None
-    line, underline = lines[number].strip(), lines[number + 1].strip()
+    line = lines[number].strip()
+    underline = lines[number + 1].strip()
     if _UNDERLINE.match(underline) and not _UNDERLINE.match(line) and not line.startswith("|"):
         return line, number + 2
     return None

@@ -46,7 +46,8 @@ def strip_tags(text: str) -> str:
 
 
 def _replace_role(match: re.Match[str]) -> str:
-    role, content = (match[1] or match[2]).rpartition(":")[2], match[3]
+    role = (match[1] or match[2]).rpartition(":")[2]
+    content = match[3]
     name, _, _ = content.partition(" <")
     if re.fullmatch(_CODE_ROLES, role):
         return f"`{name.rpartition('.')[2] if name.startswith('~') else name.lstrip('!')}`"

@@ -15,7 +15,7 @@ _PROSE_COLUMN = re.compile(
 
 
 def is_row(line: str) -> bool:
-    """Say whether a line without blanks around it is a row of a table, or its head."""
+    """Return whether a line without blanks around it is a row of a table, or its head."""
     return line.startswith("|") and line.endswith("|") and len(line) > 2
 
 

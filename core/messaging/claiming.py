@@ -15,8 +15,11 @@ from core.storage.claims import Claim, ClaimRepository
 from core.storage.messages import UNCERTAIN_REASON, Journal
 from core.types import RATING_COMMAND, STOP, Message
 
+_log = get_logger(__name__)
+
 # How soon a message that another daemon received is noticed, and how many are claimed at once: the others take some.
-POLL_S, BATCH_SIZE = 0.25, 4
+POLL_S = 0.25
+BATCH_SIZE = 4
 Schedule = Callable[[Adapter, Message, str], asyncio.Task[None]]
 
 
@@ -57,7 +60,7 @@ class ClaimQueue:
             try:
                 await self._claim_all()
             except StoreError as error:
-                get_logger(__name__).error("claims.failed", error=str(error))
+                _log.error("claims.failed", error=str(error))
                 await asyncio.sleep(POLL_S)
 
     async def _claim_all(self) -> None:
@@ -74,7 +77,7 @@ class ClaimQueue:
         message, adapters = claim.message, self._adapters[claim.message.key.platform]
         if claim.is_taken_over:
             key = message.key
-            get_logger(__name__).info("message.taken_over", message=message.id, platform=key.platform, chat=key.chat)
+            _log.info("message.taken_over", message=message.id, platform=key.platform, chat=key.chat)
         if claim.is_in_doubt and not adapters[0].can_resolve_doubt:
             await self._journal.mark_failed(message, UNCERTAIN_REASON)
         elif adapter := await choose_adapter(self._journal, adapters, message):

@@ -16,8 +16,11 @@ from core.observability.logs import get_logger
 from core.settings.audience import OPERATOR_PLATFORM
 from core.types import Message
 
+_log = get_logger(__name__)
+
 # So many at once, and then so many a minute.
-MAX_EVENTS, EVENTS_PER_MINUTE = 60, 6
+MAX_EVENTS = 60
+EVENTS_PER_MINUTE = 6
 # People who are remembered: who was quiet for longest is forgotten.
 MAX_PEOPLE = 10_000
 
@@ -50,7 +53,8 @@ class EventLimit:
 
     def _take(self, message: Message) -> bool:
         # Authors without an id share one limit per chat.
-        person, now = (message.key.platform, message.author_id or message.key.chat), self._clock()
+        person = (message.key.platform, message.author_id or message.key.chat)
+        now = self._clock()
         remaining_events, counted_at = self._remaining_events.pop(person, (float(MAX_EVENTS), now))
         remaining_events = min(MAX_EVENTS, remaining_events + (now - counted_at) / 60 * EVENTS_PER_MINUTE)
         is_admitted = remaining_events >= 1
@@ -58,7 +62,7 @@ class EventLimit:
         if len(self._remaining_events) > MAX_PEOPLE:
             self._remaining_events.popitem(last=False)
         if not is_admitted:
-            get_logger(__name__).debug("event.refused", author_id=message.author_id, max_events=MAX_EVENTS)
+            _log.debug("event.refused", author_id=message.author_id, max_events=MAX_EVENTS)
         elif remaining_events < 2:
-            get_logger(__name__).warning("event.limit_reached", author_id=message.author_id, max_events=MAX_EVENTS)
+            _log.warning("event.limit_reached", author_id=message.author_id, max_events=MAX_EVENTS)
         return is_admitted

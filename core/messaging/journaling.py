@@ -17,8 +17,12 @@ from core.ports import Adapter, Sink
 from core.storage.messages import Journal
 from core.types import Message, Reply
 
+_log = get_logger(__name__)
+
 # A stop must not take long. Unless the connection is broken, the outcome is known by then.
 POSTING_GRACE_S = 5.0
+
+BOT_REMOVED_REASON = "the bot that received it is no longer configured"
 
 
 class JournaledDelivery:
@@ -34,13 +38,14 @@ class JournaledDelivery:
         self._message = message
         self._idle = asyncio.Event()
         self._idle.set()
-        self.is_visible = self.is_in_doubt = False
+        self.is_visible = False
+        self.is_in_doubt = False
         self.final_reply: Reply | None = None
         self.parts: dict[int, str] = {}
 
     @property
     def is_resumed(self) -> bool:
-        """Whether the answer began before a restart."""
+        """Return whether the answer began before a restart."""
         return bool(self.previous_reply_id) or self.is_in_doubt or self.final_reply is not None
 
     @classmethod
@@ -77,14 +82,16 @@ class JournaledDelivery:
 
     async def mark_rejected(self) -> None:
         """Record that nothing was posted."""
-        self.is_visible = self.is_in_doubt = False
+        self.is_visible = False
+        self.is_in_doubt = False
         await self._journal.mark_rejected(self._message)
         self._idle.set()
 
     async def mark_posted(self, reply_id: str) -> None:
         """Record that the first part was posted, under this id."""
         await self._journal.mark_posted(self._message, reply_id)
-        self.is_visible, self.is_in_doubt = True, False
+        self.is_visible = True
+        self.is_in_doubt = False
         self._idle.set()
 
     async def wait_for_posting(self) -> None:
@@ -93,7 +100,7 @@ class JournaledDelivery:
             async with asyncio.timeout(POSTING_GRACE_S):
                 await self._idle.wait()
         except TimeoutError:
-            get_logger(__name__).warning("reply.in_doubt", waited_s=POSTING_GRACE_S)
+            _log.warning("reply.in_doubt", waited_s=POSTING_GRACE_S)
 
 
 class RecordedSink:
@@ -139,13 +146,14 @@ class RecordedSink:
 
 def describe_error(message: Message, error: Exception) -> Reply:
     """Log an error in full, and return what the asker reads: plain words."""
-    is_expected, texts = isinstance(error, KimasError), messages_for(detect_language(message.text))
+    is_expected = isinstance(error, KimasError)
+    texts = messages_for(detect_language(message.text))
     error_text = str(error) or type(error).__name__
     if isinstance(error, UsageError):
-        get_logger(__name__).info("question.refused", reason=str(error))
+        _log.info("question.refused", reason=str(error))
         return Reply(str(error), failure=error_text)
     reason = texts.service_unavailable if isinstance(error, ServiceError) else texts.internal_error
-    get_logger(__name__).error("answer.failed", error=str(error), exc_info=None if is_expected else error)
+    _log.error("answer.failed", error=str(error), exc_info=None if is_expected else error)
     return Reply(texts.answer_failed.format(reason=reason), failure=error_text)
 
 
@@ -160,9 +168,6 @@ def make_storable(message: Message) -> Message:
             replace(attachment, name=replace_lone_surrogates(attachment.name)) for attachment in message.attachments
         ),
     )
-
-
-BOT_REMOVED_REASON = "the bot that received it is no longer configured"
 
 
 def bot_log_context(adapter: Adapter) -> AbstractContextManager[None]:
@@ -189,9 +194,7 @@ async def recover_pending(journal: Journal, adapters: Sequence[Adapter]) -> list
         await journal.fail_uncertain(platform)
     pending_messages = await journal.get_pending(platform)
     if uncertain_count or pending_messages:
-        get_logger(__name__).info(
-            "messages.resumed", platform=platform, pending=len(pending_messages), doubtful=uncertain_count
-        )
+        _log.info("messages.resumed", platform=platform, pending=len(pending_messages), doubtful=uncertain_count)
     assignments: list[tuple[Adapter, Message, str]] = []
     for message, previous_reply_id in pending_messages:
         if adapter := await choose_adapter(journal, adapters, message):

@@ -44,6 +44,8 @@ from core.storage.claims import ClaimRepository
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Question, Reply, SkipReason, skip
 
+_log = get_logger(__name__)
+
 # How many undelivered answers are sent again at the same time.
 REDELIVERIES_AT_ONCE = 4
 
@@ -121,7 +123,8 @@ class MessageProcessor:
         self._journal.stop_retrying()
         for conversation in self._conversations.values():
             conversation.wake()
-        deadline, cancelled_count = time.monotonic() + grace_s, 0
+        deadline = time.monotonic() + grace_s
+        cancelled_count = 0
         # An answer may start another one: an escalation or a retry.
         while running_tasks := {task for task in self._tasks if not task.done()}:
             _, unfinished_tasks = await asyncio.wait(running_tasks, timeout=max(0.0, deadline - time.monotonic()))
@@ -141,10 +144,10 @@ class MessageProcessor:
     async def _accept(self, adapter: Adapter, message: Message) -> None:
         if message.is_edit:
             if not is_ask_command(message.command):
-                get_logger(__name__).debug("command.edited", message=message.id)
+                _log.debug("command.edited", message=message.id)
                 return
             is_accepted = await self._journal.record_edit(message)
-            get_logger(__name__).debug("message.edited", message=message.id, in_time=is_accepted)
+            _log.debug("message.edited", message=message.id, in_time=is_accepted)
         elif await self._event_limit.admits(message) and await self._journal.record_message(
             message, is_bound=is_bound(adapter, message)
         ):
@@ -180,10 +183,10 @@ class MessageProcessor:
                 turn = partial(conversation.turn, number, adapter.connection)
                 await self._process_until_finished(turn, adapter, message, previous_reply_id)
             except LeftToNextStart:
-                get_logger(__name__).debug("message.postponed")
+                _log.debug("message.postponed")
             except Exception as error:
                 # Nobody handles the error after this: only the log is left.
-                get_logger(__name__).exception("message.processing_failed", error=str(error))
+                _log.exception("message.processing_failed", error=str(error))
             finally:
                 conversation.leave(number)
 
@@ -191,29 +194,31 @@ class MessageProcessor:
         self, turn: TakeTurn, adapter: Adapter, message: Message, previous_reply_id: str
     ) -> None:
         """Process a message; retry while the journal fails or the platform accepts no answer."""
-        is_first_try, deadline = True, None
+        is_first_try = True
+        deadline = None
         for delay_s in iter_retry_delays():
             try:
                 reply_id = previous_reply_id if is_first_try else await self._journal.find_unfinished(message)
                 if reply_id is not None:
                     await self._process_once(turn, adapter, message, reply_id)
             except ClaimLost as error:
-                get_logger(__name__).warning("message.claim_lost", error=str(error))
+                _log.warning("message.claim_lost", error=str(error))
                 return
             except JournalError as error:
-                get_logger(__name__).error("journal.unavailable", error=str(error), retry_s=delay_s)
+                _log.error("journal.unavailable", error=str(error), retry_s=delay_s)
                 is_first_try = False
                 if not await self._journal.wait_to_retry(delay_s):
                     raise
             except Undelivered as error:
                 is_first_try = False
-                wait_s, now = max(delay_s, error.cause.seconds), asyncio.get_running_loop().time()
+                wait_s = max(delay_s, error.cause.seconds)
+                now = asyncio.get_running_loop().time()
                 deadline = deadline or now + redelivery_time_s(message, error, self._settings.run.redeliver_hours)
                 if now + wait_s > deadline:
-                    get_logger(__name__).error("reply.given_up", error=str(error))
+                    _log.error("reply.given_up", error=str(error))
                     await self._journal.mark_failed(message, f"the platform did not take the answer in time: {error}")
                     return
-                get_logger(__name__).warning("reply.undelivered", error=str(error), retry_s=wait_s)
+                _log.warning("reply.undelivered", error=str(error), retry_s=wait_s)
                 # What is still undelivered when the daemon stops is left to the next start.
                 if not await self._wait_for_humans(wait_s):
                     return
@@ -279,7 +284,7 @@ class MessageProcessor:
         self, adapter: Adapter, message: Message, decision: GateDecision, delivery: JournaledDelivery
     ) -> None:
         if decision.reason:
-            get_logger(__name__).debug("message.silent", reason=str(decision.reason))
+            _log.debug("message.silent", reason=str(decision.reason))
             await self._journal.mark_skipped(message, decision.reason, self._permissions.visible_sources(message))
             return
         is_answerable = is_ask_command(message.command) and not decision.canned_reply and has_content(message)
@@ -301,7 +306,7 @@ class MessageProcessor:
         except PlatformUnavailable as error:
             raise Undelivered(error, is_unprompted=is_unprompted) from error
         except PlatformError as error:
-            get_logger(__name__).error("reply.refused", error=str(error))
+            _log.error("reply.refused", error=str(error))
             await self._journal.mark_failed(message, str(error))
         except JournalError:
             # The question is fine: it is processed again when the journal works.
@@ -340,7 +345,7 @@ class MessageProcessor:
             return
         await self._journal.mark_answered(message, reply)
         annotate(outcome="answered", strategy=reply.trace.strategy, citations=len(reply.citations))
-        get_logger(__name__).info(
+        _log.info(
             "message.answered",
             unasked=decision.is_unprompted,
             citations=len(reply.citations),
@@ -365,7 +370,11 @@ class MessageProcessor:
         question = Question(
             text,
             tuple(history),
-            *(message.id, message.author, message.author_id, message.key, message.in_restricted_thread),
+            message.id,
+            message.author,
+            message.author_id,
+            message.key,
+            message.in_restricted_thread,
             visible_sources=visible_sources,
             is_unprompted=decision.is_unprompted or (sink.is_resumed and not message.addressed),
         )
@@ -396,5 +405,5 @@ class MessageProcessor:
         except PlatformUnavailable as platform_error:
             raise Undelivered(platform_error, is_unprompted=is_unprompted) from error
         except PlatformError as platform_error:
-            get_logger(__name__).error("reply.refused", error=str(platform_error))
+            _log.error("reply.refused", error=str(platform_error))
         await self._journal.mark_failed(message, apology.failure)

@@ -13,7 +13,12 @@ from core.runtime.tasks import wait_for
 from core.types import Message
 
 # How long an answer that nobody asked for is worth delivering, and the least time for any.
-UNPROMPTED_S, MIN_REDELIVERY_S = 600.0, 120.0
+UNPROMPTED_S = 600.0
+MIN_REDELIVERY_S = 120.0
+
+# How long what was asked later waits for an answer that is held up while the platform is there: as if this one answer
+# could not be shown.
+MAX_HOLD_S = 600.0
 
 
 class Undelivered(Exception):
@@ -34,11 +39,6 @@ def redelivery_time_s(message: Message, error: Undelivered, max_hours: float) ->
     limit_s = min(3600 * max_hours, UNPROMPTED_S) if error.is_unprompted else 3600 * max_hours
     age_s = max(0.0, time.time() - message.sent_at.timestamp())
     return max(limit_s - age_s, min(limit_s, MIN_REDELIVERY_S))
-
-
-# How long what was asked later waits for an answer that is held up while the platform is there: as if this one answer
-# could not be shown.
-MAX_HOLD_S = 600.0
 
 
 TakeTurn = Callable[[], AbstractAsyncContextManager[None]]
@@ -75,7 +75,8 @@ class Conversation:
 
     def wake(self) -> None:
         """Let those that wait look again."""
-        previous_event, self._changed = self._changed, asyncio.Event()
+        previous_event = self._changed
+        self._changed = asyncio.Event()
         previous_event.set()
 
     @asynccontextmanager

@@ -18,33 +18,19 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO, cast
 from urllib.parse import quote
 
 if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger
     from structlog.typing import Processor
 
-
-class LogOptions(Protocol):
-    """How much to log, and in which form."""
-
-    @property
-    def level(self) -> str:
-        """The lowest level for our own packages, in lower case."""
-        ...
-
-    @property
-    def format(self) -> str:
-        """json, console, or auto: console in a terminal, JSON elsewhere."""
-        ...
-
-
 # In the wheel they are below `kimas`.
 _NAMESPACE = __name__.removesuffix("core.observability.logs")
 OWN_PACKAGES = tuple(f"{_NAMESPACE}{name}" for name in ("bots", "core", "knowledge"))
 REDACTED = "[redacted]"
-MAX_BUFFERED_LINES, MAX_BUFFERED_CHARS = 500, 4000
+MAX_BUFFERED_LINES = 500
+MAX_BUFFERED_CHARS = 4000
 
 # Each pattern is tried only on lines with its marker, and every repetition before a required character is bounded: the
 # search takes linear time in the length of the line.
@@ -64,6 +50,27 @@ _PATTERNS = (
     ),
     ("://", re.compile(r"(://)[^\s/@\"'\\]{1,256}@"), rf"\1{REDACTED}@"),
 )
+MAX_QUEUED_LINES = 10_000
+CLOSE_TIMEOUT_S = 2.0
+
+# What steers a terminal or hides what stands there, but not line ends and our own colours.
+_CONTROL_CHARACTER = re.compile(
+    "\x1b(?!\\[[0-9;]{0,8}m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
+
+
+class LogOptions(Protocol):
+    """How much to log, and in which form."""
+
+    @property
+    def level(self) -> str:
+        """The lowest level for our own packages, in lower case."""
+        ...
+
+    @property
+    def format(self) -> str:
+        """json, console, or auto: console in a terminal, JSON elsewhere."""
+        ...
 
 
 def configure_logs(
@@ -153,7 +160,8 @@ class BackgroundStream:
             if self._dropped_count and self._lines.qsize() < MAX_QUEUED_LINES // 2:
                 # Not sooner: this line waits for its turn like any other, and must not be dropped itself.
                 with self._lock:
-                    dropped_count, self._dropped_count = self._dropped_count, 0
+                    dropped_count = self._dropped_count
+                    self._dropped_count = 0
                 get_logger(__name__).warning("log.lines_dropped", lines=dropped_count, why="nobody read the log")
 
     def _pass_on(self, line: str) -> None:
@@ -169,28 +177,33 @@ class BackgroundStream:
             rest = rest[os.write(descriptor, rest) :]
 
 
-MAX_QUEUED_LINES = 10_000
-CLOSE_TIMEOUT_S = 2.0
+class _ModuleLogger:
+    """The logger of a module. It loads structlog with its first event: that would slow down every import."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, method: str) -> object:
+        import structlog
+
+        logger = structlog.wrap_logger(
+            logging.getLogger(self._name),
+            processors=[
+                structlog.stdlib.filter_by_level,
+                *_shared_processors(),
+                structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+            ],
+            wrapper_class=structlog.stdlib.BoundLogger,
+            context_class=dict,
+        )
+        function = getattr(logger.bind(), method)
+        setattr(self, method, function)
+        return function
 
 
 def get_logger(name: str) -> BoundLogger:
-    """Return the logger of a module: `get_logger(__name__).info("event.name", key=value)`.
-
-    Call it inside a function: it loads the logging library, which would slow down imports.
-    """
-    import structlog
-
-    bound_logger: BoundLogger = structlog.wrap_logger(
-        logging.getLogger(name),
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *_shared_processors(),
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
-        wrapper_class=structlog.stdlib.BoundLogger,
-        context_class=dict,
-    )
-    return bound_logger
+    """Return the logger of a module: `_log = get_logger(__name__)`, and then `_log.info("event.name", key=value)`."""
+    return cast("BoundLogger", _ModuleLogger(name))
 
 
 def log_context(**keys: object) -> AbstractContextManager[None]:
@@ -286,12 +299,6 @@ def _make_formatter(renderers: Sequence[Processor], secrets: Collection[str]) ->
             lambda _logger, _method, line: _escape_control_characters(redact(str(line))),
         ],
     )
-
-
-# What steers a terminal or hides what stands there, but not line ends and our own colours.
-_CONTROL_CHARACTER = re.compile(
-    "\x1b(?!\\[[0-9;]{0,8}m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
-)
 
 
 def _escape_control_characters(line: str) -> str:

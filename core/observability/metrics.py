@@ -55,7 +55,7 @@ class MetricsRecorder:
 
 @dataclass(frozen=True, slots=True)
 class PlatformState:
-    """Whether a platform is connected, and how often it lost its connection."""
+    """Return whether a platform is connected, and how often it lost its connection."""
 
     name: str
     is_connected: bool
@@ -169,7 +169,8 @@ class PrometheusMetrics(MetricsRecorder):
         """Return a function that answers in the same way and counts its outcomes and times."""
 
         async def instrumented(question: Question, sink: Sink) -> Reply:
-            started_at, outcome = time.monotonic(), "cancelled"
+            started_at = time.monotonic()
+            outcome = "cancelled"
             self._status_collector.answers_in_progress += 1
             try:
                 reply = await answer(question, sink)
@@ -228,7 +229,8 @@ class _StatusCollector:
 
     def collect(self) -> Iterable[Metric]:
         """Yield every metric family with its current values."""
-        status, gauge = self.status, _make_gauge
+        status = self.status
+        gauge = _make_gauge
         yield gauge("ready", "1 from the end of the start until a stop", [((), status.is_ready)])
         yield gauge(
             "event_loop_lag_seconds", "Longest delay of the event loop in the last minute", [((), status.lag_s)]

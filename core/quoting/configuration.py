@@ -83,11 +83,12 @@ class _SettingsReader:
         self._end = 0
         # Where the comment begins that is beside the last setting.
         self._comment_column = 0
-        self._setting_count = self._line_count = 0
+        self._setting_count = 0
+        self._line_count = 0
 
     @property
     def has_settings(self) -> bool:
-        """Whether enough of the lines are settings."""
+        """Return whether enough of the lines are settings."""
         min_share = 0.0 if self._language == "yaml" else MIN_SETTINGS_SHARE
         return self._setting_count > 0 and self._setting_count >= min_share * self._line_count
 
@@ -133,7 +134,8 @@ class _SettingsReader:
     def _find_start(self, number: int) -> int:
         """Return the first line of the comment above a setting; what is deeper in it belongs to the setting before."""
         first = number if self._comment_start is None else max(self._comment_start, number - MAX_SETTING_LINES + 1)
-        start, width = number, _get_indent(self._lines[number])
+        start = number
+        width = _get_indent(self._lines[number])
         while start > first and _get_indent(self._lines[start - 1]) <= width:
             start -= 1
         return start
@@ -164,7 +166,8 @@ class _SettingsReader:
 
     def _end_comment(self, end: int) -> None:
         """End a comment that stands alone: it shows settings, or it is prose."""
-        start, self._comment_start = self._comment_start, None
+        start = self._comment_start
+        self._comment_start = None
         if start is None or start >= end:
             return
         texts = [match[1] for line in self._lines[start:end] if (match := _COMMENT.match(line))]

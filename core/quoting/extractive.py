@@ -20,8 +20,12 @@ from core.quoting.quotable import Quotable
 from core.quoting.subject import QuoteRequest, Subject, tokenize
 from core.types import Passage
 
-MAX_PASSAGES, MAX_CANDIDATES = 8, 60
-MAX_QUOTES, MAX_QUOTES_PER_PASSAGE = 3, 2
+_log = get_logger(__name__)
+
+MAX_PASSAGES = 8
+MAX_CANDIDATES = 60
+MAX_QUOTES = 3
+MAX_QUOTES_PER_PASSAGE = 2
 # The best passage must have this share of the question's words, weighted by how rare they are, to be quoted at all.
 MIN_COVERAGE = 0.5
 # A setting must have this share itself: what stands beside it in its file is about something else.
@@ -30,16 +34,23 @@ MIN_SETTING_COVERAGE = 0.33
 MIN_RELATIVE_SCORE = 0.75
 # Where no passage has enough of the question's words, a piece must be so much nearer to it than its passage has to be,
 # and have this share of its words. A further quote must fit this well, compared with the best.
-SENTENCE_MARGIN, MIN_SIMILAR_COVERAGE, MIN_SIMILAR_SCORE, MAX_SIMILAR_QUOTES = 0.07, 0.1, 0.85, 2
+SENTENCE_MARGIN = 0.07
+MIN_SIMILAR_COVERAGE = 0.1
+MIN_SIMILAR_SCORE = 0.85
+MAX_SIMILAR_QUOTES = 2
 _WORDS_WEIGHT = 0.3
 # How well code must fit, compared with the best, in the passage whose prose fits best.
 MIN_EXAMPLE_SCORE = 0.4
-_DENSE_WEIGHT, _RANK_WEIGHT, _CODE_BONUS, _CODE_FACTOR = 0.4, 0.25, 0.1, 0.75
+_DENSE_WEIGHT = 0.4
+_RANK_WEIGHT = 0.25
+_CODE_BONUS = 0.1
+_CODE_FACTOR = 0.75
 # What the first piece gains below a heading that is the question.
 _ANSWER_BONUS = 0.5
 
 # Another language than the question's, and prose that only says where else to look or goes on with another sentence.
-_FOREIGN_FACTOR, _REFERRAL_FACTOR = 0.7, 0.6
+_FOREIGN_FACTOR = 0.7
+_REFERRAL_FACTOR = 0.6
 
 _REFERRAL = re.compile(
     r"^(?:which|where|whose)\b[^?]{0,120}:$"
@@ -184,9 +195,7 @@ async def rank_candidates(
         async with asyncio.timeout(question.timeout_s):
             similarities = await library.similarity(question.text, texts)
     except (TimeoutError, ServiceError) as error:
-        get_logger(__name__).warning(
-            "extract.without_vectors", error=str(error) or f"not in {question.timeout_s:.1f} s"
-        )
+        _log.warning("extract.without_vectors", error=str(error) or f"not in {question.timeout_s:.1f} s")
     quotes = []
     for index, similarity in zip(best, similarities, strict=True):
         candidate = candidates[index]
@@ -208,7 +217,7 @@ async def rank_candidates(
 
 
 def _has_subject(subject: Subject, candidate: Candidate) -> bool:
-    """Say whether a candidate may be quoted: a setting has the subject itself, not only its passage."""
+    """Return whether a candidate may be quoted: a setting has the subject itself, not only its passage."""
     quotable = candidate.quotable
     tokens = tokenize(f"{quotable.heading}\n{quotable.content}") if quotable.is_setting else frozenset()
     return not quotable.is_setting or subject.get_coverage(tokens) >= MIN_SETTING_COVERAGE
@@ -271,8 +280,9 @@ def _has_example(quote: ScoredQuote) -> bool:
 
 
 def _is_following(quote: ScoredQuote, best: ScoredQuote) -> bool:
-    """Say whether a quote is code or a list below the best one in its section."""
-    piece, best_piece = quote.candidate.quotable, best.candidate.quotable
+    """Return whether a quote is code or a list below the best one in its section."""
+    piece = quote.candidate.quotable
+    best_piece = best.candidate.quotable
     is_in_section = _is_from_passage(quote, best) and piece.heading == best_piece.heading
     return is_in_section and _has_example(quote) and min(piece.sentences) > max(best_piece.sentences)
 
@@ -294,7 +304,7 @@ def _is_solution(quote: ScoredQuote, best: ScoredQuote) -> bool:
 
 
 def _is_example(quote: ScoredQuote, best: ScoredQuote) -> bool:
-    """Say whether a quote is the code that belongs to the best one, which has none."""
+    """Return whether a quote is the code that belongs to the best one, which has none."""
     is_near = _is_from_passage(quote, best)
     return is_near and bool(quote.candidate.quotable.code) and quote.score >= MIN_EXAMPLE_SCORE * best.score
 
@@ -319,7 +329,8 @@ def _is_repeated(quote: ScoredQuote, other: ScoredQuote) -> bool:
 
 
 def _render(quote: ScoredQuote, passage: Passage) -> str:
-    quotable, reference = quote.candidate.quotable, f"[{passage_ref(quote.candidate.position)}]"
+    quotable = quote.candidate.quotable
+    reference = f"[{passage_ref(quote.candidate.position)}]"
     text = strip_markers(quotable.shown_text)
     if quotable.heading and _BARE_ANNOUNCEMENT.fullmatch(text):
         text = ""

@@ -12,7 +12,8 @@ from core.quoting.configuration import get_configuration_language, get_pieces
 from core.quoting.quotable import Quotable, get_quotables
 from core.types import Passage
 
-MAX_CODE_LINES, MIN_CODE_LINES = 30, 3
+MAX_CODE_LINES = 30
+MIN_CODE_LINES = 3
 MAX_FAQ_CHARS = 400
 
 _CONFIGURATION_KINDS = frozenset({"text", "yaml", "toml", "ini"})

@@ -8,10 +8,22 @@ from dataclasses import dataclass, replace
 
 from core.markup.blocks import Block, parse_blocks
 
-MAX_LIST_ITEMS, MAX_LIST_CHARS = 8, 700
+MAX_LIST_ITEMS = 8
+MAX_LIST_CHARS = 700
 # A window has no more sentences than people write in so many characters.
-WINDOW_CHARS, WINDOW_SENTENCES, MAX_PROSE_CHARS = 300, 20, 500
+WINDOW_CHARS = 300
+WINDOW_SENTENCES = 20
+MAX_PROSE_CHARS = 500
 _OPEN_ENDS = (":", "：", "::")
+
+# The blanks between two sentences, or the end of a Chinese one with the quotes and brackets that it closes.
+_BOUNDARY = re.compile(r"(?<=[.!?])[ ]+(?=[\"'(`*_A-Z0-9])|[。！？][。！？」』）”’】》)\]]*+")
+_CLOSING = re.compile(r"[。！？」』）”’】》)\]]*+[ ]*+")
+
+# They begin and end with the same sign.
+_PAIRED_SIGNS = ("**", '"')
+_COMMAS = ("，", ",", "、")
+_INLINE_CODE = re.compile(r"(`[^`\n]+`)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,34 +57,29 @@ class Quotable:
         return "\n".join((self.text, *self.items, self.code))
 
 
-# The blanks between two sentences, or the end of a Chinese one with the quotes and brackets that it closes.
-_BOUNDARY = re.compile(r"(?<=[.!?])[ ]+(?=[\"'(`*_A-Z0-9])|[。！？][。！？」』）”’】》)\]]*+")
-_CLOSING = re.compile(r"[。！？」』）”’】》)\]]*+[ ]*+")
-# They begin and end with the same sign.
-_PAIRED_SIGNS = ("**", '"')
-_COMMAS = ("，", ",", "、")
-_INLINE_CODE = re.compile(r"(`[^`\n]+`)")
-
-
 def get_quotables(text: str, heading: str = "") -> list[Quotable]:
     """Return everything quotable in a text: windows of sentences, items, rows, and code with what announces it."""
     quotables: list[Quotable] = []
     blocks = parse_blocks(text)
-    sentence_count = rank = 0
+    sentence_count = 0
+    rank = 0
     for index, block in enumerate(blocks):
         if block.kind == "heading":
-            heading, rank = block.text, 0
+            heading = block.text
+            rank = 0
         elif block.kind == "code":
             if index == 0 or blocks[index - 1].kind not in ("prose", "item"):
                 numbers = frozenset((sentence_count,))
                 quotables.append(Quotable("", heading, block.text, block.language, (), numbers, rank))
-                sentence_count, rank = sentence_count + 1, rank + 1
+                sentence_count = sentence_count + 1
+                rank = rank + 1
         elif block.text:
             sentences = _get_sentences(block)
             context = Quotable("", heading, rank=rank, named_text=block.named_text if len(sentences) == 1 else "")
             following_blocks = blocks[index + 1 : index + 2 + MAX_LIST_ITEMS]
             quotables += _to_quotables(sentences, sentence_count, context, following_blocks)
-            sentence_count, rank = sentence_count + len(sentences), rank + 1
+            sentence_count = sentence_count + len(sentences)
+            rank = rank + 1
     return quotables
 
 
@@ -90,7 +97,8 @@ def _split_sentences(text: str) -> list[str]:
     ['他说「好。」', '然后走了。', '**注意。**', 'One. ', 'Two']
     """
     sentences: list[str] = []
-    start = counted = 0
+    start = 0
+    counted = 0
     is_open = dict.fromkeys(_PAIRED_SIGNS, False)
     for match in _BOUNDARY.finditer(text):
         end = match.end()
@@ -162,7 +170,8 @@ def _get_announced(following_blocks: Sequence[Block], is_open: bool) -> tuple[Bl
 
 def _get_window_end(sentences: Sequence[str], start: int) -> int:
     """Return where a window ends that starts with this sentence: after as many as fit."""
-    end, length = start + 1, len(sentences[start].rstrip())
+    end = start + 1
+    length = len(sentences[start].rstrip())
     max_end = min(len(sentences), start + WINDOW_SENTENCES)
     while end < max_end and length + len(sentences[end].rstrip()) <= WINDOW_CHARS:
         length += len(sentences[end].rstrip())

@@ -81,7 +81,7 @@ class Subject:
         return covered_weight / total if total else 0.0
 
     def is_heading_of(self, passage: Passage) -> bool:
-        """Whether the last heading above a passage has every term of the subject."""
+        """Return whether the last heading above a passage has every term of the subject."""
         headings = passage.title.rpartition(" > ")[2].split(" / ")
         return any(self.get_coverage(tokenize(heading)) == 1 for heading in headings)
 
@@ -129,10 +129,10 @@ class QuoteRequest:
 
     @property
     def wants_code(self) -> bool:
-        """Whether it asks how something is done."""
+        """Return whether it asks how something is done."""
         return bool(_HOW_TO.search(self.text))
 
     @property
     def names_code(self) -> bool:
-        """Whether it names a function, an option or the like; else prose answers better than a definition."""
+        """Return whether it names a function, an option or the like; else prose answers better than a definition."""
         return bool(extract_identifiers(self.text))

@@ -18,6 +18,8 @@ from core.types.replies import Span
 if TYPE_CHECKING:
     from core.settings import BudgetSettings
 
+_log = get_logger(__name__)
+
 T = TypeVar("T")
 # Why a stage used its fallback: it overran, its service failed, its reply made no sense, or somebody stopped it.
 DegradeReason = Literal["late", "failed", "unreadable", "stopped"]
@@ -137,9 +139,9 @@ class Budget:
                     return await awaitable
             except TimeoutError:
                 reason: DegradeReason = "late"
-                get_logger(__name__).warning("stage.overran", stage=stage, share_s=round(self.share(stage), 3))
+                _log.warning("stage.overran", stage=stage, share_s=round(self.share(stage), 3))
             except ServiceError as error:
                 reason = "failed"
-                get_logger(__name__).warning("stage.failed", stage=stage, error=str(error))
+                _log.warning("stage.failed", stage=stage, error=str(error))
             self.degrade(stage, reason)
             return fallback()

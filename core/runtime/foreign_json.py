@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 
 # More than a few kilobytes are read off the event loop. Their values are made while nothing else runs, so there may be
 # so many, and of a long text one in so many characters: the rest of it is text.
-MAX_INLINE_BYTES, MAX_JSON_VALUES, MIN_CHARS_PER_VALUE = 8 * 1024, 100_000, 50
+MAX_INLINE_BYTES = 8 * 1024
+MAX_JSON_VALUES = 100_000
+MIN_CHARS_PER_VALUE = 50
 _STRING = re.compile(r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"?', re.DOTALL)
 
 Result = TypeVar("Result")

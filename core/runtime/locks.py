@@ -20,6 +20,8 @@ from core.errors import StoreError, StoreLocked
 from core.observability.logs import get_logger
 from core.runtime.data_dir import make_data_dir
 
+_log = get_logger(__name__)
+
 REFRESH_LOCK = "refresh.lock"
 DAEMON_LOCK = "daemon.lock"
 GROUP_LOCK = "group.lock"
@@ -88,7 +90,7 @@ async def writing_lock(data_dir: Path) -> AsyncIterator[None]:
         lock = await _acquire_with_timeout(path, "", WARN_AFTER_S)
     except StoreLocked:
         reason = "another process is writing passages"
-        get_logger(__name__).warning("store.waiting", lock=str(path), reason=reason)
+        _log.warning("store.waiting", lock=str(path), reason=reason)
         lock = await _acquire_with_timeout(path, "", math.inf)
     try:
         yield

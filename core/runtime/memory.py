@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 
 # By default glibc makes up to eight arenas per processor, and each keeps its freed memory.
-_M_ARENA_MAX, _MAX_ARENAS = -8, 2
+_M_ARENA_MAX = -8
+_MAX_ARENAS = 2
 # By itself glibc soon keeps freed pieces of up to 32 MB for later.
-_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES = -3, 4 << 20
+_M_MMAP_THRESHOLD = -3
+_MMAP_THRESHOLD_BYTES = 4 << 20
 
 
 def limit_kept_memory() -> None:

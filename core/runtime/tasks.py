@@ -13,6 +13,9 @@ from core.errors import AnswerStopped, KimasError
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
+FIRST_RETRY_S = 0.5
+MAX_RETRY_S = 15.0
+
 
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
@@ -123,10 +126,6 @@ async def ends_when(event: asyncio.Event | None) -> AsyncIterator[None]:
 async def _expire_when(scope: asyncio.Timeout, event: asyncio.Event) -> None:
     await event.wait()
     scope.reschedule(asyncio.get_running_loop().time())
-
-
-FIRST_RETRY_S = 0.5
-MAX_RETRY_S = 15.0
 
 
 def iter_retry_delays() -> Iterator[float]:

@@ -14,6 +14,8 @@ from core.settings.cron import DEFAULT_JITTER
 if TYPE_CHECKING:
     from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+_log = get_logger(__name__)
+
 
 @asynccontextmanager
 async def run_periodically(minutes: float, work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
@@ -36,7 +38,7 @@ async def run_periodically(minutes: float, work: Callable[[], Awaitable[None]]) 
                 await work()
             except Exception as error:
                 # Any error: one failure must not end the recurring work.
-                get_logger(__name__).exception("recurring_work.failed", error=str(error) or type(error).__name__)
+                _log.exception("recurring_work.failed", error=str(error) or type(error).__name__)
 
     # The scheduler only sets an event: at its shutdown it neither awaits nor quietly cancels work that it runs itself.
     scheduler = _start_scheduler() if minutes else None

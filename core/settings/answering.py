@@ -21,6 +21,14 @@ from pydantic import (
 
 from core.settings.base import EVERYONE, Audience, Fraction, Name, Secret, Section, Strategy
 
+BUILT_IN_REWRITES = ("prompt", "retrieval", "keyword", "hyde", "translation", "rule", "decompose")
+
+# Installed packages offer their rewrites under this entry point group.
+REWRITES_GROUP = "kimas.rewrites"
+
+# Names of machines in private networks: RFC 6761, 6762, 8375, ICANN's `internal`, and the usual `lan`.
+_PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
+
 
 class BudgetSettings(Section):
     """The deadline of one answer and the shares of its optional stages."""
@@ -146,11 +154,6 @@ class EvidenceSettings(Section):
     )
 
 
-BUILT_IN_REWRITES = ("prompt", "retrieval", "keyword", "hyde", "translation", "rule", "decompose")
-# Installed packages offer their rewrites under this entry point group.
-REWRITES_GROUP = "kimas.rewrites"
-
-
 def _check_rewrite(name: str) -> str:
     if name in BUILT_IN_REWRITES:
         return name
@@ -264,10 +267,6 @@ class FallbackSettings(Section):
         """Return whether the model has a price; where none is given, whether it is outside of the own network."""
         prices = (self.price_prompt, self.price_completion)
         return any(prices) or (None in prices and not _is_private_host(self.base_url))
-
-
-# Names of machines in private networks: RFC 6761, 6762, 8375, ICANN's `internal`, and the usual `lan`.
-_PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
 
 
 def _is_private_host(url: str) -> bool:

@@ -16,7 +16,8 @@ from core.settings.base import CHAT_PATTERN, EVERYONE
 from core.settings.messaging import AutoCommentSettings, GateSettings, Platform, PlatformSettings
 from core.settings.sources import SourceSettings
 
-OWNERS, ADMINS = "owners", "admins"
+OWNERS = "owners"
+ADMINS = "admins"
 # The terminal: only people who run the bot use it.
 OPERATOR_PLATFORM = "console"
 # Its chats carry the name of a further network; chats of the other platforms are unique without one.
@@ -37,7 +38,7 @@ class Asker:
 
 
 def may_see(audience: frozenset[str], asker: Asker) -> bool:
-    """Say whether an asker belongs to an audience.
+    """Return whether an asker belongs to an audience.
 
     >>> may_see(frozenset({"slack:C1", "owners"}), Asker("slack", "slack:C1"))
     True
@@ -107,7 +108,7 @@ class Audiences:
 
     @property
     def has_closed_sources(self) -> bool:
-        """Whether any source is not for everyone."""
+        """Return whether any source is not for everyone."""
         return any(self.by_source.values())
 
     @property
@@ -138,7 +139,7 @@ class Audiences:
         )
 
     def accepts_lesson(self, source: str, platform: str, chat: str) -> bool:
-        """Say whether a source of taught answers takes those of a chat.
+        """Return whether a source of taught answers takes those of a chat.
 
         It does where it is for that chat, and for nobody who may not see all that the chat may see.
         """
@@ -152,7 +153,7 @@ class Audiences:
         )
 
     def _is_within(self, inner: frozenset[str], outer: frozenset[str]) -> bool:
-        """Say whether all of one audience belong to another one. Owners belong to every audience."""
+        """Return whether all of one audience belong to another one. Owners belong to every audience."""
         return all(
             entry in outer or entry == OWNERS or self.make_asker(*_split_chat(entry)).network in outer
             for entry in inner

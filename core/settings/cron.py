@@ -147,7 +147,8 @@ def _convert_weekdays(field: str) -> str:
         if not match:
             raise ValueError(f"{part!r} is no weekday")
         first, last = ("0", "6") if match[1] else (match[2], match[3] or match[2])
-        begin, end = _weekday_number(first), _weekday_number(last)
+        begin = _weekday_number(first)
+        end = _weekday_number(last)
         # fri-mon and fri-7 cross the end of the week.
         end += 7 if end < begin else 0
         days.update((day - 1) % 7 for day in range(begin, end + 1, int(match[4] or 1)))

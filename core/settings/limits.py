@@ -10,8 +10,12 @@ from core.settings.base import Section
 
 AUTO: Literal["auto"] = "auto"
 DAILY_LIMITS = (
-    *("daily_tokens", "daily_tokens_per_chat", "daily_tokens_per_user"),
-    *("daily_cost", "daily_cost_per_chat", "daily_cost_per_user"),
+    "daily_tokens",
+    "daily_tokens_per_chat",
+    "daily_tokens_per_user",
+    "daily_cost",
+    "daily_cost_per_chat",
+    "daily_cost_per_user",
 )
 # How many questions of the usual size `auto` admits in a day.
 AUTO_QUESTIONS = {"daily_tokens": 500, "daily_tokens_per_chat": 150, "daily_tokens_per_user": 30}

@@ -258,7 +258,8 @@ class _Draft:
 
     def check_sources(self) -> None:
         """Add errors for sources of agents that are not configured."""
-        sources, agents = self.data.get("sources") or {}, self.data.get("agents")
+        sources = self.data.get("sources") or {}
+        agents = self.data.get("agents")
         if not isinstance(agents, dict) or not isinstance(sources, dict):
             return
         for name, agent in agents.items():

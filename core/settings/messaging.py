@@ -15,6 +15,8 @@ from core.types.replies import Shortfall
 # A person's id. Telegram's ids of groups and channels begin with a minus: they are no person.
 PlatformUserId = Annotated[str, Field(pattern=r"^[a-z]+:[A-Za-z0-9_.@]{1,64}$")]
 
+TIME_PATTERN = r"(?:[01]\d|2[0-3]):[0-5]\d"
+
 
 class AdministrationSettings(Section):
     """Who may use the commands that change the bot."""
@@ -50,9 +52,6 @@ class HandoffSettings(Section):
     trusted: tuple[PlatformUserId, ...] = Field(
         (), description="Whose replies become answers for review, as platform:user id; besides those who manage the bot"
     )
-
-
-TIME_PATTERN = r"(?:[01]\d|2[0-3]):[0-5]\d"
 
 
 class FollowedFeedSettings(Section):

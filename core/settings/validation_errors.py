@@ -21,7 +21,8 @@ _EXPECTED_TYPES = {
     **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
     **dict.fromkeys(("tuple_type", "list_type"), "a list"),
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "a mapping"),
-    **{"string_type": "text", "path_type": "a path"},
+    "string_type": "text",
+    "path_type": "a path",
 }
 _TYPE_NAMES = {dict: "a mapping", list: "a list", str: "text", type(None): "nothing", bool: "true or false"}
 
@@ -65,7 +66,8 @@ def describe_error(error: ErrorDetails, path: KeyPath, data: Mapping[Any, Any], 
 
 
 def _describe_wrong_value(error: ErrorDetails, *, is_secret: bool) -> str:
-    error_type, value = error["type"], error["input"]
+    error_type = error["type"]
+    value = error["input"]
     if error_type == "string_pattern_mismatch" and is_secret:
         return "must be the name of an environment variable, in capitals (never the secret itself)"
     if error_type == "string_pattern_mismatch":

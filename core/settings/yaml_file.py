@@ -117,7 +117,8 @@ def _check_depth(path: Path, raw: bytes, loader_class: Any) -> None:
     for event in yaml.parse(raw, loader_class):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
-            problem, mark = f"is nested deeper than {MAX_DEPTH} levels", event.start_mark
+            problem = f"is nested deeper than {MAX_DEPTH} levels"
+            mark = event.start_mark
             raise YamlFileError(path, problem, mark.line + 1, mark.column + 1) if mark else YamlFileError(path, problem)
 
 

@@ -14,6 +14,9 @@ from core.types import Message
 
 HOUR_S = 3600.0
 
+# Of entries that have left a feed; all that are in it are kept.
+MAX_REMEMBERED_IDS = 2000
+
 
 class AutoCommentRepository(Repository):
     """The journal's data about posts and comments. Every method raises `StoreError` when the database fails."""
@@ -46,10 +49,6 @@ class AutoCommentRepository(Repository):
     async def set_thread(self, post: Message, reply_id: str) -> None:
         """Record that the conversation about a post continues in the thread of the comment, which has its id."""
         await self._database.write(update(messages).filter_by(**identity_values(post)).values(thread=reply_id))
-
-
-# Of entries that have left a feed; all that are in it are kept.
-MAX_REMEMBERED_IDS = 2000
 
 
 @dataclass(frozen=True, slots=True)

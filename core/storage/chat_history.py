@@ -14,9 +14,19 @@ from core.storage.tables import bot_values, chat_values, identity_values, may_be
 from core.types import ESCALATION_COMMAND, PAGE_PURPOSES, RATING_COMMAND, ConversationKey, Message
 
 # The number of newest messages of all chats to scan: faster than an index, because only recent messages are needed.
-MAX_SCANNED_ROWS, MAX_MESSAGES = 20_000, 200
+MAX_SCANNED_ROWS = 20_000
+MAX_MESSAGES = 200
 _COLUMN_NAMES = (
-    *("id", "thread", "author_id", "author", "text", "reply_to", "state", "addressed", "received_at", "is_by_bot"),
+    "id",
+    "thread",
+    "author_id",
+    "author",
+    "text",
+    "reply_to",
+    "state",
+    "addressed",
+    "received_at",
+    "is_by_bot",
     "in_main_chat",
 )
 _ANSWERING_STATES = ("answering", "sending", "answered")
@@ -140,7 +150,9 @@ class ChatHistory(Repository):
         # with that id at that time.
         is_alike = and_(columns.text == message.text, columns.command == "", columns.id.not_in(own_ids))
         query = _select_newest(message, "number", "addressed", "text").where(
-            *(columns.bot != message.bot, *is_same_event, columns.command == message.command),
+            columns.bot != message.bot,
+            *is_same_event,
+            columns.command == message.command,
             or_(columns.id == message.id, is_alike),
         )
         own_number = select(columns.number).filter_by(**identity_values(message))
@@ -168,7 +180,8 @@ class ChatHistory(Repository):
 
         The answer below which the thread was opened is one of them.
         """
-        columns, thread = messages.c, message.key.thread
+        columns = messages.c
+        thread = message.key.thread
         column_names = ("bot", "author_id", "id", "thread", "reply_to", "addressed", "citations", "is_post")
         query = _select_newest(message, *column_names).where(
             or_(columns.thread == thread, columns.reply_id == thread),

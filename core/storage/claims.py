@@ -41,7 +41,8 @@ class ClaimRepository(Repository):
         A message is claimed only when all unfinished messages before it in its conversation are ours: so the order
         within a conversation holds over all daemons.
         """
-        own_id, earlier_messages = self._database.owner, messages.alias()
+        own_id = self._database.owner
+        earlier_messages = messages.alias()
         columns = messages.c
         is_free = or_(columns.owner == "", columns.owner.not_in(select_living()))
         is_before = and_(

@@ -41,7 +41,8 @@ from core.storage.tables import metadata
 HEAD = "0009"
 # How often, and after how many seconds each time, `close` looks whether all transactions have ended: for twice as long
 # as one waits for the lock of another process.
-CLOSE_POLLS, CLOSE_POLL_S = 2000, 0.005
+CLOSE_POLLS = 2000
+CLOSE_POLL_S = 0.005
 # As Alembic creates it.
 alembic_version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 

@@ -99,12 +99,13 @@ class FeedbackRepository(Repository):
 
     @property
     def is_shared(self) -> bool:
-        """Whether several daemons share the journal."""
+        """Return whether several daemons share the journal."""
         return bool(self._database.owner)
 
     async def is_stopped(self, question: Message) -> bool:
         """Return whether a press that stops the answer to a question is recorded."""
-        columns, reason = messages.c, SkipReason.STOPPED
+        columns = messages.c
+        reason = SkipReason.STOPPED
         query = select(columns.trace).filter_by(**bot_values(question), detail=reason.label)
         rows = await self._database.fetch_all(query.order_by(columns.number.desc()).limit(MAX_STOPS))
         return any((row.trace or {}).get("values", {}).get("question") == question.id for row in rows)
@@ -151,7 +152,8 @@ class FeedbackRepository(Repository):
 
         All, or those of one chat (its platform and its id), without ties and questions whose text was removed.
         """
-        columns, feedback_columns = messages.c, feedback.c
+        columns = messages.c
+        feedback_columns = feedback.c
         ups, downs = (func.sum(case((feedback_columns.verdict == verdict, 1), else_=0)) for verdict in (UP, DOWN))
         names = ("platform", "chat", "id", "text")
         query = (

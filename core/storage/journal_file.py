@@ -15,10 +15,13 @@ from sqlalchemy.exc import DisconnectionError
 
 from core.observability.logs import get_logger
 
+_log = get_logger(__name__)
+
 # How long a statement waits for the lock of another process.
 BUSY_TIMEOUT_MS = 5000
 # How often, and after how many seconds each time, `close` looks whether all connections have ended.
-CLOSE_POLLS, CLOSE_POLL_S = 1000, 0.005
+CLOSE_POLLS = 1000
+CLOSE_POLL_S = 0.005
 DAMAGED_HINT = "Restore a backup of the file, or move it away: the next start then makes a new one"
 DELETED_HINT = "it was deleted while it was in use. Put it back, or restart KIMAs, which then makes a new one"
 ACCESS_HINT = "Check that the account that runs KIMAs may write to the file and its folder"
@@ -81,7 +84,7 @@ class JournalFile:
             return
         if identity and identity != self._identity:
             self._identity = identity
-            get_logger(__name__).warning("journal.replaced", path=str(self._path))
+            _log.warning("journal.replaced", path=str(self._path))
         raise DisconnectionError
 
     def explain(self, cause: str) -> str:

@@ -22,11 +22,15 @@ from core.runtime.tasks import uncancellable
 from core.storage.engine import Database, Repository
 from core.storage.tables import leases
 
+_log = get_logger(__name__)
+
 # Everybody who is alive holds a lease of this name with their own id.
 DAEMON_PREFIX = "daemon:"
 KEPT_AFTER_DEATH = timedelta(hours=1)
 # A lease runs out a little early and is tried for often, so that somebody else has it within its configured time.
-EXPIRY_SHARE, RENEWAL_SHARE, ATTEMPT_SHARE = 0.8, 0.2, 0.1
+EXPIRY_SHARE = 0.8
+RENEWAL_SHARE = 0.2
+ATTEMPT_SHARE = 0.1
 
 
 class Leases(Repository):
@@ -85,18 +89,18 @@ class Leases(Repository):
             try:
                 is_held = await self.acquire(name)
             except StoreError as error:
-                get_logger(__name__).error("lease.acquire_failed", lease=name, error=str(error))
+                _log.error("lease.acquire_failed", lease=name, error=str(error))
                 is_held = False
             if not is_held:
                 await asyncio.sleep(self.lease_s * ATTEMPT_SHARE)
                 continue
-            get_logger(__name__).info("lease.acquired", lease=name)
+            _log.info("lease.acquired", lease=name)
             try:
                 if not await self._run_until_lost(name, work):
                     return
             finally:
                 await self._release_quietly(name)
-            get_logger(__name__).warning("lease.lost", lease=name)
+            _log.warning("lease.lost", lease=name)
 
     async def run(self) -> None:
         """Renew the leases until cancelled; those that could not be renewed in time are lost."""
@@ -105,7 +109,7 @@ class Leases(Repository):
             try:
                 held_names = await self._renew()
             except StoreError as error:
-                get_logger(__name__).error("lease.not_renewed", error=str(error))
+                _log.error("lease.not_renewed", error=str(error))
                 is_late = time.monotonic() - self._renewed_at > self.lease_s * EXPIRY_SHARE
                 held_names = frozenset() if is_late else frozenset(self._lost_events)
             for name, lost_event in self._lost_events.items():
@@ -120,7 +124,8 @@ class Leases(Repository):
     async def _run_until_lost(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         """Return whether the lease was lost before the work was done."""
         lost_event = self._lost_events[name]
-        work_task, lost_task = asyncio.create_task(work()), asyncio.create_task(lost_event.wait())
+        work_task = asyncio.create_task(work())
+        lost_task = asyncio.create_task(lost_event.wait())
         try:
             await asyncio.wait((work_task, lost_task), return_when=asyncio.FIRST_COMPLETED)
             if work_task.done():
@@ -136,7 +141,7 @@ class Leases(Repository):
             await self.release(name)
         except StoreError as error:
             # It runs out.
-            get_logger(__name__).error("lease.not_released", lease=name, error=str(error))
+            _log.error("lease.not_released", lease=name, error=str(error))
 
     @uncancellable
     async def _renew(self) -> frozenset[str]:
@@ -173,4 +178,4 @@ async def open_leases(database: Database, lease_s: float) -> AsyncIterator[Lease
         try:
             await own_leases.release_all()
         except StoreError as error:
-            get_logger(__name__).error("lease.not_released", error=str(error))
+            _log.error("lease.not_released", error=str(error))

@@ -20,7 +20,8 @@ from core.types import Message
 
 MAX_MATCHES = 20
 # How many of our last answers a text is compared with, and how long a part of one is no accident.
-MAX_COMPARED_REPLIES, MIN_PART_CHARS = 200, 24
+MAX_COMPARED_REPLIES = 200
+MIN_PART_CHARS = 24
 # Those that wait for people to answer first are in the state in which they were received.
 _UNANSWERED_STATES = ("received", "silent", "failed")
 _OUTCOME_COLUMNS = ("state", "reason", "reply", "citations", "trace", "visible_sources")
@@ -85,12 +86,12 @@ class MessageLookup(Repository):
         return detect_language_of_any(own_texts or [match.message.text for match in matches]) or ""
 
     async def is_own_answer(self, message: Message) -> bool:
-        """Say whether `message` replies to an answer of ours that may be told of where it was written."""
+        """Return whether `message` replies to an answer of ours that may be told of where it was written."""
         conditions = (messages.c.reply_id == message.reply_to, is_readable_from(message))
         return bool(message.reply_to and await self._find(message, *conditions))
 
     async def is_own_text(self, message: Message, text: str) -> bool:
-        """Say whether a text is what we have answered lately in the chat of `message`, or a longer part of it."""
+        """Return whether a text is what we have answered lately in the chat of `message`, or a longer part of it."""
         columns = messages.c
         query = select(columns.reply).filter_by(**chat_values(message.key))
         query = query.where(columns.reply != "", is_readable_from(message))

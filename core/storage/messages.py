@@ -44,6 +44,38 @@ from core.types import (
 )
 from core.types.replies import trace_from_json
 
+_log = get_logger(__name__)
+
+UNCERTAIN_REASON = "killed while the reply was being posted"
+UNFINISHED_STATES = ("received", "answering", "sending")
+ERASE_BATCH_SIZE = 200
+_TURN_COLUMNS = ("text", "author", "author_id", "reply", "image_description", "visible_sources")
+_MESSAGE_COLUMNS = (
+    "id",
+    "bot",
+    "author_id",
+    "author",
+    "text",
+    "command",
+    "reply_to",
+    "quoted",
+    "private",
+    "addressed",
+    "sent_at",
+    "is_by_bot",
+    "is_post",
+    "in_restricted_thread",
+    "in_main_chat",
+    "is_shared_thread",
+    "thread_started_at",
+    "parent_id",
+    "language",
+    "purpose",
+    "root_id",
+    "retry_reason",
+    "is_question_hidden",
+)
+
 
 class Journal:
     """The durable record of messages.
@@ -179,7 +211,8 @@ class Journal:
             return row is not None and row.state == "sending", None, {}
         # Earlier versions called the description "seen".
         values = {"image_description": row.delivery.get("seen", ""), "failure": "", **row.delivery}
-        citations, trace = tuple(Citation(**item) for item in values["citations"]), trace_from_json(values["trace"])
+        citations = tuple(Citation(**item) for item in values["citations"])
+        trace = trace_from_json(values["trace"])
         optional_values = {name: values[name] for name in ("image_description", "failure")}
         reply = Reply(values["text"], citations, trace=trace, **optional_values)
         shown_reply = reply if may_be_shown(row.visible_sources, visible_sources) else None
@@ -271,7 +304,8 @@ class Journal:
         None keeps all of them. The row of a message stays, without its texts: a platform may deliver the message again,
         and it must not count as new. Messages that still wait for an answer stay. Returns how many were emptied.
         """
-        columns, erased_count = messages.c, 0
+        columns = messages.c
+        erased_count = 0
         expiries = [
             and_(columns.state.in_(states), columns.settled_at < before)
             for states, before in ((FINISHED_STATES, settled_before), (("silent",), unanswered_before))
@@ -328,7 +362,7 @@ class Journal:
             except ClaimLost:
                 raise
             except JournalError as error:
-                get_logger(__name__).error("journal.unwritable", error=str(error), retry_s=delay_s)
+                _log.error("journal.unwritable", error=str(error), retry_s=delay_s)
                 if not await self.wait_to_retry(delay_s):
                     raise
             else:
@@ -346,17 +380,6 @@ class Journal:
     def stop_retrying(self) -> None:
         """Let failed writes raise from now on: the next start recovers their messages."""
         self._stopping.set()
-
-
-UNCERTAIN_REASON = "killed while the reply was being posted"
-UNFINISHED_STATES = ("received", "answering", "sending")
-ERASE_BATCH_SIZE = 200
-_TURN_COLUMNS = ("text", "author", "author_id", "reply", "image_description", "visible_sources")
-_MESSAGE_COLUMNS = (
-    *("id", "bot", "author_id", "author", "text", "command", "reply_to", "quoted", "private", "addressed", "sent_at"),
-    *("is_by_bot", "is_post", "in_restricted_thread", "in_main_chat", "is_shared_thread", "thread_started_at"),
-    *("parent_id", "language", "purpose", "root_id", "retry_reason", "is_question_hidden"),
-)
 
 
 def to_message(row: ResultRow[Any]) -> Message:

@@ -31,6 +31,9 @@ MAX_DAYS = 36_500
 CACHE_TTL_S = 2.0
 GLOBAL_SCOPE = ""
 
+# The sections that `/reload` applies at once. Every other section needs a restart.
+LIVE_SECTIONS = frozenset({"gate", "administration", "limits"})
+
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
@@ -150,7 +153,7 @@ class RuntimeOverrides:
 
     @property
     def has_source_overrides(self) -> bool:
-        """Whether any source is switched off or has a weight."""
+        """Return whether any source is switched off or has a weight."""
         return any(name.startswith(("off.", "scale.")) for _, name in self._values)
 
     def limit(self, name: str, configured: float | None) -> float | None:
@@ -196,10 +199,6 @@ def override_key(kind: Literal["admin", "off", "scale", "limit"], name: str) -> 
 def get_chat_name(message: Message) -> str:
     """Return the name that a message's chat has in the configuration: `platform:chat`."""
     return f"{message.key.platform}:{message.key.chat}"
-
-
-# The sections that `/reload` applies at once. Every other section needs a restart.
-LIVE_SECTIONS = frozenset({"gate", "administration", "limits"})
 
 
 class LiveSettings:

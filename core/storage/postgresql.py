@@ -14,7 +14,8 @@ from core.settings.messaging import JournalSettings
 
 MIN_VERSION = (13,)
 # Connections of one process: most transactions take a millisecond, and servers allow about a hundred in all.
-POOL_SIZE, MAX_OVERFLOW = 10, 10
+POOL_SIZE = 10
+MAX_OVERFLOW = 10
 CONNECT_TIMEOUT_S = 10
 # Any number: two processes that open a new database take turns.
 UPGRADE_LOCK = 7_304_117

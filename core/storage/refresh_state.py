@@ -63,7 +63,8 @@ class RefreshStateRepository(Repository):
 
     async def mark_started(self, source: str, fingerprint: str) -> None:
         """Record that a refresh starts."""
-        now, asked_at = _now(), refreshes.c.asked_at
+        now = _now()
+        asked_at = refreshes.c.asked_at
         values: dict[str, Any] = {"failures": refreshes.c.failures + 1, "fingerprint": fingerprint}
         # A request from a time when the clock was ahead is the one that starts now.
         values["asked_at"] = case((asked_at > now, now), else_=asked_at)

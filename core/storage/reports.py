@@ -27,6 +27,10 @@ WEAK_ANSWERS = ("nothing_found", "unsupported", "quoted")
 UNSURE_SILENCES = ("unsure", "not_judged", "no_answer")
 MAX_LISTED_CHARS = 300
 
+_CHAT_COLUMNS = ("platform", "bot", "chat")
+_NO_NUMBER = 2**31 - 1
+OUTCOMES: tuple[Outcome, ...] = ("questions", "answered", "unanswered", "failed", "waiting", "silent", "all")
+
 
 @dataclass(frozen=True, slots=True)
 class QuestionFilter:
@@ -119,8 +123,14 @@ class ReportRepository(Repository):
         newest = union(*(select(part.c.number) for part in numbers))
         query = (
             select(
-                *(columns.number, columns.platform, columns.chat, columns.author),
-                *(_get_start(columns.text), columns.received_at, columns.state, columns.detail),
+                columns.number,
+                columns.platform,
+                columns.chat,
+                columns.author,
+                _get_start(columns.text),
+                columns.received_at,
+                columns.state,
+                columns.detail,
             )
             .where(columns.number.in_(newest))
             .order_by(columns.number.desc())
@@ -153,7 +163,10 @@ class ReportRepository(Repository):
             to_message(row),
             row.received_at,
             row.settled_at,
-            *(row.state, row.detail, row.reason, row.reply),
+            row.state,
+            row.detail,
+            row.reason,
+            row.reply,
             row.citations or (),
             row.trace or {},
             row.image_description or "",
@@ -175,13 +188,20 @@ class ReportRepository(Repository):
 
     async def list_ratings(self, since: datetime, limit: int, verdict: RatingFilter = "") -> Sequence[RatedAnswer]:
         """Return the newest ratings since a time, newest first: all, or those with one verdict."""
-        ratings, columns = feedback.c, messages.c
+        ratings = feedback.c
+        columns = messages.c
         is_question = and_(columns.id == ratings.question, *(columns[name] == ratings[name] for name in _CHAT_COLUMNS))
         verdicts = (verdict,) if verdict else (UP, DOWN)
         query = (
             select(
-                *(ratings.number, ratings.at, ratings.verdict, ratings.reason, ratings.platform, ratings.chat),
-                *(columns.number.label("question"), _get_start(columns.text)),
+                ratings.number,
+                ratings.at,
+                ratings.verdict,
+                ratings.reason,
+                ratings.platform,
+                ratings.chat,
+                columns.number.label("question"),
+                _get_start(columns.text),
             )
             .select_from(feedback.outerjoin(messages, is_question))
             .where(ratings.at >= since, ratings.verdict.in_(verdicts))
@@ -190,18 +210,12 @@ class ReportRepository(Repository):
         return [RatedAnswer(*row) for row in await self._database.fetch_all(query.limit(limit))]
 
 
-_CHAT_COLUMNS = ("platform", "bot", "chat")
-
-
 def _first_number(since: datetime) -> ColumnElement[int]:
     """Return the number of the first message since a time: numbers grow with time, and are the primary key."""
     columns = messages.c
     first = select(columns.number).where(columns.received_at >= since).order_by(columns.received_at).limit(1)
     # Without any message since then, no number is large enough.
     return func.coalesce(first.scalar_subquery(), _NO_NUMBER)
-
-
-_NO_NUMBER = 2**31 - 1
 
 
 def _get_start(text: ColumnElement[str]) -> ColumnElement[str]:
@@ -236,6 +250,3 @@ def _outcome_conditions(outcome: Outcome) -> Sequence[ColumnElement[bool]]:
 def to_outcome(name: str) -> Outcome:
     """Return the outcome of a name; "questions" for any other text."""
     return next((outcome for outcome in OUTCOMES if outcome == name), "questions")
-
-
-OUTCOMES: tuple[Outcome, ...] = ("questions", "answered", "unanswered", "failed", "waiting", "silent", "all")

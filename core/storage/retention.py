@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from core.storage.engine import Database
     from core.storage.messages import Journal
 
+_log = get_logger(__name__)
+
 
 # How many rows one transaction deletes.
 BATCH_SIZE = 200
@@ -32,7 +34,8 @@ async def erase_expired(settings: Settings, journal: Journal) -> None:
     from core.storage.lessons import TaughtAnswerRepository
     from core.storage.usage import UsageRepository
 
-    now, journal_settings = datetime.now(UTC), settings.journal
+    now = datetime.now(UTC)
+    journal_settings = settings.journal
     settled_before, unanswered_before = (
         None if days is None else now - timedelta(days=min(days, MAX_DAYS))
         for days in (journal_settings.keep_days, journal_settings.keep_unanswered_days)
@@ -48,11 +51,11 @@ async def erase_expired(settings: Settings, journal: Journal) -> None:
             await FeedbackRepository(journal.database).erase_before(now - timedelta(days=days))
             await TaughtAnswerRepository(journal.database).erase_before(now - timedelta(days=days))
     except StoreError as error:
-        get_logger(__name__).error("journal.prune_failed", error=str(error))
+        _log.error("journal.prune_failed", error=str(error))
         return
     if message_count or event_count or reply_count or answer_count:
         counts = {"messages": message_count, "replies": reply_count, "answers": answer_count, "events": event_count}
-        get_logger(__name__).info("journal.pruned", **counts)
+        _log.info("journal.pruned", **counts)
 
 
 async def delete_events(database: Database, before: datetime) -> int:

@@ -12,6 +12,9 @@ from core.types import ConversationKey, Message
 
 metadata = sa.MetaData()
 
+# Another machine's clock may be ahead by so much.
+CLOCK_TOLERANCE = timedelta(minutes=1)
+
 
 class UtcDateTime(sa.TypeDecorator[datetime]):
     """A moment with its zone. SQLite keeps none: all are written in UTC, and read as such."""
@@ -267,7 +270,7 @@ def identity_values(message: Message) -> dict[str, str]:
 
 
 def may_be_shown(sources: Sequence[str] | None, visible_sources: frozenset[str] | None) -> bool:
-    """Say whether an answer that could rest on these sources may be shown to those who see `visible_sources`.
+    """Return whether an answer that could rest on these sources may be shown to those who see `visible_sources`.
 
     None means all sources, from a time when none was closed.
     """
@@ -281,7 +284,3 @@ def within_last(column: sa.Column[datetime], seconds: float) -> sa.ColumnElement
     """
     now = datetime.now(UTC)
     return column.between(now - timedelta(seconds=seconds), now + CLOCK_TOLERANCE)
-
-
-# Another machine's clock may be ahead by so much.
-CLOCK_TOLERANCE = timedelta(minutes=1)

@@ -131,7 +131,9 @@ class UsageRepository(Repository):
             answer_number = await connection.scalar(insert(answers).returning(answers.c.number), values)
             rows = [
                 {
-                    **{"answer": answer_number, "agent": agent, **_usage_values(day, usage)},
+                    "answer": answer_number,
+                    "agent": agent,
+                    **_usage_values(day, usage),
                     "model": (models or {}).get(agent, "")[:MAX_NAME_CHARS],
                 }
                 for agent, usage in agent_usage.items()
@@ -141,7 +143,8 @@ class UsageRepository(Repository):
 
     async def get_totals(self, day: date, question: Question) -> UsageTotals:
         """Return the usage of a local day: in total, of the question's chat, and of its author."""
-        today, chat = select(*_sum_columns()).filter_by(day=day.isoformat()), _chat_values(question)
+        today = select(*_sum_columns()).filter_by(day=day.isoformat())
+        chat = _chat_values(question)
         user = {"platform": chat["platform"], "author_id": question.author_id}
         async with self._database.connect() as connection:
             # One query each, because each has its own index.
@@ -256,7 +259,8 @@ class StatisticsRepository(Repository):
     async def get_daily_statistics(self, since: date, chat: ChatFilter = None) -> Mapping[date, DailyStatistics]:
         """Return the days since `since` that had messages, newest first."""
         statistics: dict[date, DailyStatistics] = {}
-        columns, start = messages.c, datetime.combine(since, time()).astimezone(UTC)
+        columns = messages.c
+        start = datetime.combine(since, time()).astimezone(UTC)
         slot = func.substr(cast(columns.received_at, String), 1, TEN_MINUTE_CHARS)
         message_query = select(slot, columns.state, func.count())
         message_query = message_query.where(
@@ -277,7 +281,8 @@ class StatisticsRepository(Repository):
             statistics.setdefault(moment.astimezone().date(), DailyStatistics()).states[state] += count
         for day, tokens, cost in usage_rows:
             day_statistics = statistics.setdefault(date.fromisoformat(day), DailyStatistics())
-            day_statistics.tokens, day_statistics.cost = int(tokens), float(cost)
+            day_statistics.tokens = int(tokens)
+            day_statistics.cost = float(cost)
         return dict(sorted(statistics.items(), reverse=True))
 
     async def count_pending(self, chat: ChatFilter = None) -> int:

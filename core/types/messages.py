@@ -17,7 +17,12 @@ MessagePurpose = Literal["", "retry", "escalation", "alert", "welcome", "home", 
 # The content of pages that a person opened: nobody wrote a message for it.
 PAGE_PURPOSES: tuple[MessagePurpose, ...] = ("home", "prompts")
 AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"]
-ESCALATION_COMMAND, RATING_COMMAND, UP, DOWN, RETRY, STOP = "handoff", "thumbs", "up", "down", "again", "stop"
+ESCALATION_COMMAND = "handoff"
+RATING_COMMAND = "thumbs"
+UP = "up"
+DOWN = "down"
+RETRY = "again"
+STOP = "stop"
 
 
 @dataclass(frozen=True, slots=True)

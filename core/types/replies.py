@@ -9,7 +9,9 @@ from typing import Any, Literal
 # Why an answer may not help: nothing was found, no statement was supported, or no model could write it.
 Shortfall = Literal["nothing_found", "unsupported", "quoted"]
 # How much of the passages is recorded: enough to see why an answer says what it says.
-MAX_PASSAGES, MAX_EXCERPT_CHARS, MAX_PLACE_CHARS = 12, 300, 300
+MAX_PASSAGES = 12
+MAX_EXCERPT_CHARS = 300
+MAX_PLACE_CHARS = 300
 MAX_SPANS = 60
 
 
@@ -163,7 +165,7 @@ class Reply:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether somebody stopped the answer before it was complete."""
+        """Return whether somebody stopped the answer before it was complete."""
         return self.trace.why_cut.get("write") == "stopped"
 
     @property

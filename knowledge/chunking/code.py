@@ -136,7 +136,9 @@ def _split_by_syntax(document: Document, lines: Lines, tokens: int) -> Iterator[
     if not (is_flat and _is_splittable_in_time(text, splitter)):
         yield from split_paragraphs(lines, LineRange(1, len(lines)))
         return
-    start, number, position = 1, 1, 0
+    start = 1
+    number = 1
+    position = 0
     for offset, _ in splitter.chunk_indices(text):
         number += text.count("\n", position, offset)
         position = offset

@@ -73,7 +73,7 @@ class Lines:
         return self._cumulative_tokens[end] - self._cumulative_tokens[start - 1]
 
     def is_blank(self, start: int, end: int) -> bool:
-        """Tell whether a range has no content."""
+        """Return whether a range has no content."""
         return not any(self.lines[number - 1].strip() for number in range(start, end + 1))
 
 
@@ -171,7 +171,7 @@ def _is_ancestor(section: Section, other: Section) -> bool:
 
 
 def _is_related(group: Sequence[Section], section: Section) -> bool:
-    """Tell whether a section has the same parent as a group, or continues it one level down."""
+    """Return whether a section has the same parent as a group, or continues it one level down."""
     parent = section.path[:-1]
     min_depth = min(len(member.path) for member in group)
     return min_depth <= len(section.path) and all(member.path[: len(parent)] == parent for member in group)
@@ -204,7 +204,7 @@ def pack_spans(lines: Lines, spans: Iterable[LineRange], tokens: int) -> list[Li
 
 
 def _is_introduction(lines: Lines, span: LineRange, next_span: LineRange, tokens: int) -> bool:
-    """Tell whether a short span ends in a colon, and so belongs to what follows, if both fit into one chunk."""
+    """Return whether a short span ends in a colon, and so belongs to what follows, if both fit into one chunk."""
     if (
         lines.size(span.start, span.end) > tokens * SMALL_FRACTION
         or lines.size(span.start, next_span.end) > tokens * HARD_MAX
@@ -255,7 +255,8 @@ def spans_from(starts: Sequence[int], end: int) -> list[LineRange]:
 
 
 def _make_chunks(lines: Lines, span: LineRange, title: str, tokens: int) -> list[Chunk]:
-    start, end = span.start, span.end
+    start = span.start
+    end = span.end
     while start <= end and not lines[start].strip():
         start += 1
     while end > start and not lines[end].strip():

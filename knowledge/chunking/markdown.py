@@ -116,7 +116,8 @@ def _find_headings(lines: Lines, first_line: int) -> Iterator[Heading]:
 def _opaque_block_end(lines: Lines, number: int, text: str) -> int:
     """Return the last line of a fence or HTML block that opens here, or 0 when none opens."""
     if match := _FENCE.match(text):
-        fence_marker, info_string = match[1], match[2]
+        fence_marker = match[1]
+        info_string = match[2]
         if fence_marker[0] == "`" and "`" in info_string:
             return 0
         for line_number in range(number + 1, len(lines) + 1):
@@ -146,7 +147,7 @@ def _setext_start(lines: Lines, underline: int, first_line: int) -> int:
 
 
 def _ends_block(line: str) -> bool:
-    """Tell whether a paragraph may start right below this line: a heading, an underline or a fence."""
+    """Return whether a paragraph may start right below this line: a heading, an underline or a fence."""
     text = line.strip()
     return bool(_ATX.match(text) or _SETEXT.match(text) or _FENCE.match(text))
 

@@ -80,7 +80,8 @@ class _SectionCollector:
                 statements.append(node)
                 continue
             self._add_section(Section(path, start, span.start - 1), statements)
-            statements, start = [], span.end + 1
+            statements = []
+            start = span.end + 1
             self._add_definition(node, span, path)
         self._add_section(Section(path, start, end), statements)
 
@@ -138,7 +139,7 @@ def _statement_regions(
 
 
 def _is_attribute_docstring(node: ast.stmt, previous: ast.stmt) -> bool:
-    """Tell whether a statement is the docstring of the attribute before it."""
+    """Return whether a statement is the docstring of the attribute before it."""
     is_string = (
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     )

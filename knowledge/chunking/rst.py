@@ -43,7 +43,8 @@ def parse_rst_sections(texts: Sequence[str]) -> list[Section]:
     sections = []
     styles: list[str] = []
     names: list[str] = []
-    start, body_start = 1, 1
+    start = 1
+    body_start = 1
     number = 1
     while number <= len(texts):
         heading = _match_heading(texts, number)

@@ -28,7 +28,7 @@ _QUOTES = re.compile(r"[rRuU]?(\"\"\"|'''|\"|')")
 
 
 def is_tutorial(lines: Lines, tree: ast.Module) -> bool:
-    """Tell whether the module docstring has a heading and the rest is cells, or nothing but plain statements."""
+    """Return whether the module docstring has a heading and the rest is cells, or nothing but plain statements."""
     docstring = ast.get_docstring(tree)
     if not docstring or not _HEADING.search(docstring):
         return False
@@ -140,7 +140,7 @@ class _Notebook(_Cells):
                 self.add_prose(number, text[1:].removeprefix(" "))
 
     def _stands_alone(self, number: int) -> bool:
-        """Tell whether nothing but a blank line follows the run of comments that starts here."""
+        """Return whether nothing but a blank line follows the run of comments that starts here."""
         while number <= len(self.texts) and self.texts[number - 1].startswith("#"):
             number += 1
         return number > len(self.texts) or not self.texts[number - 1].strip()

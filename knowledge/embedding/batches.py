@@ -17,6 +17,17 @@ from knowledge.ports import Vectors
 
 NICENESS = 10
 
+# Small batches take no longer per text, need a third of the memory, and let questions in sooner.
+MAX_BATCH_SIZE = 8
+MAX_BATCH_CHARACTERS = 2400
+
+# Bulk jobs use two threads. The third is for questions, which would otherwise wait for a whole batch.
+BULK_WORKERS = 2
+WORKERS = 3
+
+# Up to this many characters (about 12 passages) a job counts as a question's, not as bulk.
+INTERACTIVE_CHARACTERS = 12_000
+
 
 def lower_thread_priority() -> None:
     """Lower the priority of this thread and of those it starts, where the system has priorities by thread.
@@ -31,19 +42,14 @@ def lower_thread_priority() -> None:
 
 Batch = Sequence[int]  # indices of texts
 
-# Small batches take no longer per text, need a third of the memory, and let questions in sooner.
-MAX_BATCH_SIZE, MAX_BATCH_CHARACTERS = 8, 2400
-# Bulk jobs use two threads. The third is for questions, which would otherwise wait for a whole batch.
-BULK_WORKERS, WORKERS = 2, 3
-# Up to this many characters (about 12 passages) a job counts as a question's, not as bulk.
-INTERACTIVE_CHARACTERS = 12_000
-
 
 class ThreadedEncoder:
     """Runs a model's blocking `encode` on threads, in batches; a small job overtakes a big one."""
 
     def __init__(self, name: str, dimension: int, encode: Callable[[list[str]], Vectors]) -> None:
-        self._name, self._dimension, self._encode = name, dimension, encode
+        self._name = name
+        self._dimension = dimension
+        self._encode = encode
         self._executor = ThreadPoolExecutor(WORKERS, "embedding", initializer=lower_thread_priority)
         self._bulk_slots = asyncio.Semaphore(BULK_WORKERS)
 

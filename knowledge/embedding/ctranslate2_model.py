@@ -77,7 +77,8 @@ def _make_model_spec(package_dir: Path) -> Any:
         _copy_weights(weights, layer.ffn.linear_1, f"{prefix}.output.dense")
         _copy_weights(weights, layer.ffn.layer_norm, f"{prefix}.output.LayerNorm")
     model = TransformerEncoderModelSpec(encoder)
-    model.config.unk_token, model.config.layer_norm_epsilon = "[UNK]", 1e-12
+    model.config.unk_token = "[UNK]"  # noqa: S105
+    model.config.layer_norm_epsilon = 1e-12
     vocabulary = Tokenizer.from_file(str(package_dir / "tokenizer.json")).get_vocab()
     model.register_vocabulary(sorted(vocabulary, key=vocabulary.__getitem__))
     model.validate()

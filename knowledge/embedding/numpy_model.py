@@ -14,7 +14,10 @@ import numpy as np
 
 from knowledge.ports import Vectors
 
-LAYERS, HEADS, WIDTH, EPSILON = 6, 12, 384, 1e-12
+LAYERS = 6
+HEADS = 12
+WIDTH = 384
+EPSILON = 1e-12
 # Rows of the widest layer that are activated together, so that they stay in the processor's cache.
 ACTIVATED_ROWS = 64
 
@@ -54,7 +57,8 @@ class NumpyModel:
 
     def close(self) -> None:
         """Free the weights. Idempotent."""
-        self._words, self._weights = np.empty((0, WIDTH), np.float16), {}
+        self._words = np.empty((0, WIDTH), np.float16)
+        self._weights = {}
 
     def _apply_linear(self, states: Vectors, name: str) -> Vectors:
         result: Vectors = states @ self._weights[f"{name}.weight"]

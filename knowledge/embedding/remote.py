@@ -22,7 +22,8 @@ class RemoteEmbedder:
     def __init__(self, client: OpenAIClient, settings: EmbeddingSettings) -> None:
         if settings.dimension is None:
             raise EmbeddingError(f"{settings.model}: set knowledge.embedding.dimension to the vectors' length")
-        self.name, self.dimension = settings.model, settings.dimension
+        self.name = settings.model
+        self.dimension = settings.dimension
         self._client = client
         self._settings = settings
         self._label = f"{client.base_url}: {settings.model}"
@@ -34,7 +35,8 @@ class RemoteEmbedder:
         async def embed_batch(batch: Batch) -> None:
             vectors[batch] = await self._request([texts[index] for index in batch])
 
-        indices, size = range(len(texts)), self._settings.batch
+        indices = range(len(texts))
+        size = self._settings.batch
         batches = [indices[start : start + size] for start in indices[::size]]
         await run_batches(min(MAX_CONCURRENT_REQUESTS, len(batches)), embed_batch, batches)
         return vectors

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from core.storage.leases import Leases
     from core.storage.refresh_state import RefreshStateRepository
 
+_log = get_logger(__name__)
+
 
 # Receives the names of the sources whose knowledge may have changed (at least one).
 ChangeCallback = Callable[[Collection[str]], Awaitable[None]]
@@ -75,7 +77,9 @@ class RefreshContext:
 
     def open_source(self, name: str) -> Source:
         """Open a source. Raises `SourceError`."""
-        settings, journal, audiences = self.sources[name], self.journal, self.audiences
+        settings = self.sources[name]
+        journal = self.journal
+        audiences = self.audiences
         return open_source(
             name, settings, self.data_dir, self.sources, self.parser, journal=journal, audiences=audiences
         )
@@ -132,7 +136,8 @@ async def _make_options(
     on_changed: ChangeCallback | None,
 ) -> SyncOptions:
     """Return how a source is refreshed; the last success says which documents cannot be read."""
-    settings, counts = context.sources[name], dict[str, Any]()
+    settings = context.sources[name]
+    counts = dict[str, Any]()
     if context.refresh_states:
         counts |= (await context.refresh_states.get_state(name)).counts
     return SyncOptions(
@@ -165,13 +170,14 @@ async def refresh_sources(
     names_to_notify = list(source_names)
     if not names:
         await purge_removed_sources(context.store, context.data_dir, source_names, context.refresh_states)
-    reports, failures = list[SyncReport](), dict[str, KimasError]()
+    reports = list[SyncReport]()
+    failures = dict[str, KimasError]()
     for name in source_names:
         is_changed = True
         try:
             report = await refresh_source(context, name, on_progress=on_progress, on_changed=on_changed)
         except (SourceError, EmbeddingError, StoreLocked) as error:
-            get_logger(__name__).error("source.failed", source=name, error=str(error))
+            _log.error("source.failed", source=name, error=str(error))
             failures[name] = error
         else:
             reports.append(report)
@@ -194,13 +200,14 @@ def has_changed(report: SyncReport) -> bool:
 
 async def _record_success(context: RefreshContext, report: SyncReport) -> None:
     if report.stale:
-        get_logger(__name__).warning("source.stale", source=report.name, reason=report.stale)
+        _log.warning("source.stale", source=report.name, reason=report.stale)
     if context.refresh_states is None:
         return
     document_count = report.added + report.updated + report.unchanged
     if report.stale:
         error = context.redact(f"not up to date: {report.stale}")
-        is_changed, passages = has_changed(report), report.passages
+        is_changed = has_changed(report)
+        passages = report.passages
         await context.refresh_states.mark_failed(
             report.name, error, passages=passages, documents=document_count, changed=is_changed
         )
@@ -223,12 +230,14 @@ async def _record_failure(context: RefreshContext, name: str, error: str) -> Non
     if context.refresh_states is None:
         return
     previous_state = await context.refresh_states.get_state(name)
-    passage_count, document_count = previous_state.passages, previous_state.documents
+    passage_count = previous_state.passages
+    document_count = previous_state.documents
     try:
         manifest = await context.store.manifest(name)
-        passage_count, document_count = sum(document.passage_count for document in manifest.values()), len(manifest)
+        passage_count = sum(document.passage_count for document in manifest.values())
+        document_count = len(manifest)
     except StoreError as store_error:
-        get_logger(__name__).warning("source.not_counted", source=name, error=str(store_error))
+        _log.warning("source.not_counted", source=name, error=str(store_error))
     is_changed = (passage_count, document_count) != (previous_state.passages, previous_state.documents)
     await context.refresh_states.mark_failed(
         name, context.redact(error), passages=passage_count, documents=document_count, changed=is_changed
@@ -281,10 +290,10 @@ async def purge_removed_sources(
                     document_count = await _delete_documents(LockedStore(store, data_dir), name)
                     await refresh_states.delete_state(name)
             except StoreLocked as error:
-                get_logger(__name__).info("source.busy", source=name, reason=str(error))
+                _log.info("source.busy", source=name, reason=str(error))
                 continue
             purged_names += [name] if document_count else []
-            get_logger(__name__).info("source.removed", source=name, deleted=document_count)
+            _log.info("source.removed", source=name, deleted=document_count)
     return purged_names
 
 

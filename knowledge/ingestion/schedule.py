@@ -25,6 +25,10 @@ MIN_RETRY_DELAY = timedelta(minutes=1)
 MAX_RETRY_DELAY = timedelta(hours=1)
 MAX_FIRST_RETRY_DELAY = timedelta(minutes=2)
 
+# Raise it when chunking, titles or lexical tokens change: every document is then read again.
+# It did not rise when traditional Chinese was simplified: a query asks for the tokens of before, too.
+INDEX_FORMAT = 4
+
 
 def make_schedule(settings: SourceSettings, default_minutes: float) -> RefreshSchedule:
     """Return the schedule of a source; every `minutes` unless its settings say otherwise."""
@@ -117,11 +121,6 @@ def _jitter_fraction(name: str, last_try: datetime) -> float:
     """Return a fraction from 0 to 1 for a delay: arbitrary, but always the same for the same input."""
     digest = hashlib.sha256(f"{name}\0{last_try.timestamp()}".encode()).digest()
     return int.from_bytes(digest[:4], "big") / 2**32
-
-
-# Raise it when chunking, titles or lexical tokens change: every document is then read again.
-# It did not rise when traditional Chinese was simplified: a query asks for the tokens of before, too.
-INDEX_FORMAT = 4
 
 
 def stored_sources(sources: Mapping[str, SourceSettings], names: Collection[str] = ()) -> list[str]:

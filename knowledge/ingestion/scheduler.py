@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from core.storage.refresh_state import RefreshState, RefreshStateRepository
     from knowledge.ingestion.sync import SyncReport
 
+_log = get_logger(__name__)
+
 # How many sources are listed at the same time (that mostly waits for servers), and how many are read and embedded.
-FETCH_CONCURRENCY, INDEX_CONCURRENCY = 8, 2
+FETCH_CONCURRENCY = 8
+INDEX_CONCURRENCY = 2
 # How soon requests, pauses and refreshes of other processes are noticed.
 POLL_INTERVAL = timedelta(minutes=1)
 # The wait while another process refreshes a source, or when the database or the store fails.
@@ -156,7 +159,7 @@ class RefreshScheduler:
             if refresh_at is not None and state.unfinished and name not in self._reported_interrupted:
                 self._reported_interrupted.add(name)
                 wait_s = round((refresh_at - now).total_seconds())
-                get_logger(__name__).warning("source.interrupted", source=name, tries=state.failures, retry_s=wait_s)
+                _log.warning("source.interrupted", source=name, tries=state.failures, retry_s=wait_s)
             return min(refresh_at or now + self._poll_interval, now + self._poll_interval)
         try:
             async with self._fetch_slots:
@@ -165,16 +168,17 @@ class RefreshScheduler:
                 if refresh_at is not None and refresh_at <= now:
                     await self._refresh(name)
         except StoreLocked as error:
-            get_logger(__name__).info("source.busy", source=name, reason=str(error))
+            _log.info("source.busy", source=name, reason=str(error))
             return datetime.now(UTC) + self._retry_delay
         except (SourceError, EmbeddingError) as error:
-            get_logger(__name__).error("source.failed", source=name, error=str(error))
+            _log.error("source.failed", source=name, error=str(error))
         # At once: the change must be announced, and another refresh may have been requested meanwhile.
         return datetime.now(UTC)
 
     def _next_refresh_at(self, name: str, state: RefreshState) -> tuple[datetime | None, datetime]:
         """Return when a source is due, and the current time."""
-        source, now = self._settings.sources[name], datetime.now(UTC)
+        source = self._settings.sources[name]
+        now = datetime.now(UTC)
         schedule = make_schedule(source, self._settings.knowledge.refresh_minutes)
         fingerprint = self._context.fingerprint(name)
         return next_refresh_at(name, state, schedule, fingerprint, now=now, started_at=self._started_at), now
@@ -190,7 +194,7 @@ class RefreshScheduler:
             self._metrics_recorder.record_refresh(name, "failed", time.monotonic() - started_at)
             raise
         self._metrics_recorder.record_refresh(name, "stale" if report.stale else "succeeded", report.seconds)
-        _log(report)
+        _log_report(report)
 
     async def _load_state(self, name: str) -> RefreshState:
         """Return a source's recorded state.
@@ -225,12 +229,11 @@ class RefreshScheduler:
 
 def _log_failure(error: Exception, **keys: str) -> None:
     """Log an error, with its traceback if it is no `KimasError`."""
-    logger = get_logger(__name__)
-    log = logger.error if isinstance(error, KimasError) else logger.exception
+    log = _log.error if isinstance(error, KimasError) else _log.exception
     log("refresh.loop_failed", **keys, error=str(error) or type(error).__name__)
 
 
-def _log(report: SyncReport) -> None:
+def _log_report(report: SyncReport) -> None:
     counts = {name: getattr(report, name) for name in ("added", "updated", "deleted", "passages")}
     keys = {**counts, "skipped": dict(report.skipped), "seconds": round(report.seconds, 2)}
-    get_logger(__name__).info("source.refreshed", source=report.name, **keys)
+    _log.info("source.refreshed", source=report.name, **keys)

@@ -27,6 +27,8 @@ from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Embedder, Listing, PassageRow, Source, Store, StoredDocument
 from knowledge.stores.locked_store import LockedStore
 
+_log = get_logger(__name__)
+
 BATCH_PASSAGES = 2000
 # Changed passages are kept in memory until the end, about 4 kB each; more than this many go into several commits.
 SWAP_PASSAGES = 20_000
@@ -207,18 +209,18 @@ class _Refresh:
 
     async def _chunk_document(self, document: Document) -> _ChunkedDocument:
         """Chunk a document; one that cannot be read has no passages, is named in the report, and stops no others."""
-        reason, chunks = document.unreadable_reason, list[TokenizedChunk]()
+        reason = document.unreadable_reason
+        chunks = list[TokenizedChunk]()
         if not reason:
-            parser, chunk_tokens = self.options.parser, self.options.chunk_tokens
+            parser = self.options.parser
+            chunk_tokens = self.options.chunk_tokens
             try:
                 chunks = await parser.run(chunk_and_tokenize, document, chunk_tokens, parser.max_passages)
             except FormatError as error:
                 reason = str(error)
         if reason:
             self.unreadable[document.path] = reason
-            get_logger(__name__).warning(
-                "document.unreadable", source=self.source.name, path=document.path, reason=reason
-            )
+            _log.warning("document.unreadable", source=self.source.name, path=document.path, reason=reason)
         if language := identify_language("\n".join(chunk.text for chunk in chunks[:LANGUAGE_CHUNKS])):
             self.language_counts[language] += 1
         return _to_passages(self.source.name, document, chunks)
@@ -229,7 +231,9 @@ class _Refresh:
         batches: asyncio.Queue[_Batch | None],
         deleted_paths: Collection[str],
     ) -> None:
-        new_batch, swap_batch, pending_documents = _Batch(), _Batch(), list[_ChunkedDocument]()
+        new_batch = _Batch()
+        swap_batch = _Batch()
+        pending_documents = list[_ChunkedDocument]()
         while (document := await chunked_documents.get()) is not None:
             pending_documents.append(document)
             if sum(len(pending_document.passages) for pending_document in pending_documents) < EMBED_BATCH_PASSAGES:

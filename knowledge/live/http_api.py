@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 PLACEHOLDERS = frozenset({"query", "limit", "page", "api_key"})
 MAX_TEXT_CHARS = 4000
 # Of a text with its markup, and of the results of one reply: more is not looked at.
-MAX_MARKUP_CHARS, MAX_RESULTS = 50_000, 200
+MAX_MARKUP_CHARS = 50_000
+MAX_RESULTS = 200
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 # What stands between these is not shown: pairs of an opening and a closing.
@@ -32,6 +33,8 @@ _HIDDEN = (
     (re.compile("<!--"), re.compile("-->")),
 )
 _DATE_LINE = re.compile(r"\n\(dated [^\n]{1,40}\)\Z")
+
+MAPPED_FIELDS = ("results", "title", "text", "link", "date")
 
 
 def split_date(text: str) -> tuple[str, str]:
@@ -120,9 +123,6 @@ class HttpApi(LiveRetriever):
             raise SourceError(f"{key} cannot be read from the reply: {error}") from error
 
 
-MAPPED_FIELDS = ("results", "title", "text", "link", "date")
-
-
 def _compile_expression(name: str, key: str, expression: str) -> ParsedResult:
     import jmespath
     from jmespath.exceptions import JMESPathError
@@ -169,7 +169,8 @@ def _strip_tags(text: str) -> str:
     """Return a text of `MAX_MARKUP_CHARS` at most without tags, scripts and comments, a blank for each."""
     text = text[:MAX_MARKUP_CHARS]
     for opening, closing in _HIDDEN:
-        pieces, position = [], 0
+        pieces = []
+        position = 0
         while (start := opening.search(text, position)) and (end := closing.search(text, start.end())):
             pieces.append(text[position : start.start()])
             position = end.end()

@@ -19,7 +19,10 @@ from knowledge.web.addresses import is_web_address, redact_url
 from knowledge.web.client import Request, Response, read_json, to_line, to_text
 from knowledge.web.markup import strip_hidden_markup
 
-MAX_TEXT_CHARS, MAX_RESULTS = 4000, 200
+_log = get_logger(__name__)
+
+MAX_TEXT_CHARS = 4000
+MAX_RESULTS = 200
 # How long a base without the enhanced call gets the standard call before the enhanced one is tried again.
 STANDARD_CALL_TTL_S = 3600.0
 NOT_SUPPORTED_STATUSES = frozenset({404, 405})
@@ -69,7 +72,7 @@ class RemoteRag(LiveRetriever):
         except SourceError as cause:
             error = SourceError(f"source {self.name}: {cause}")
             error.__cause__ = cause
-        get_logger(__name__).warning("remote_rag.base_failed", source=self.name, base=base, error=str(error))
+        _log.warning("remote_rag.base_failed", source=self.name, base=base, error=str(error))
         return error
 
     async def _call_base(self, base: str, query: str) -> Response:

@@ -20,6 +20,12 @@ from core.settings import LiveSource, SourceSettings, StandingSource
 from core.types import Passage
 from knowledge.live import LiveRetriever, open_live_source
 
+_log = get_logger(__name__)
+
+# What a word of medium rarity adds to a BM25 score in a collection of some thousand passages. A live result belongs
+# to no collection that we could count.
+TYPICAL_TERM_WEIGHT = 3.0
+
 
 def deduplicate(
     stored_passages: Sequence[Passage], live_passages: Sequence[Passage], standing_to_live: Mapping[str, str]
@@ -58,10 +64,6 @@ def _page_key(passage: Passage) -> str:
     host = parts.netloc.lower().removeprefix("www.")
     return f"{host}{parts.path.rstrip('/')}?{parts.query}"
 
-
-# What a word of medium rarity adds to a BM25 score in a collection of some thousand passages. A live result belongs
-# to no collection that we could count.
-TYPICAL_TERM_WEIGHT = 3.0
 
 Similarity = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
 
@@ -128,7 +130,7 @@ class LiveSources:
             async with asyncio.timeout_at(deadline):
                 return await self.search([name], query)
         except TimeoutError:
-            get_logger(__name__).warning("live.timed_out", source=name, patience_s=self._timeout_s)
+            _log.warning("live.timed_out", source=name, patience_s=self._timeout_s)
             return []
         except SourceError:
             # `search` has logged it; beside other sources it counts as no results.
@@ -151,7 +153,7 @@ class LiveSources:
         for retriever, outcome in zip(retrievers, outcomes, strict=True):
             if isinstance(outcome, SourceError):
                 errors.append(outcome)
-                get_logger(__name__).warning("live.failed", source=retriever.name, error=str(outcome))
+                _log.warning("live.failed", source=retriever.name, error=str(outcome))
             elif isinstance(outcome, BaseException):
                 raise outcome
             else:

@@ -20,6 +20,8 @@ from core.settings import ParsingSettings
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.worker import FAILED, OUT_OF_MEMORY, REFUSED, REPLY_HEADER, REQUEST_HEADER, RESULT
 
+_log = get_logger(__name__)
+
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
@@ -136,7 +138,7 @@ class _Worker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process still runs, as far as is known: one that used much memory ends after its document."""
+        """Return whether the process still runs; one that used much memory ends after its document."""
         return self._process.returncode is None
 
     @classmethod
@@ -144,12 +146,18 @@ class _Worker:
         limits = (settings.memory_mb << 20, settings.cpu_s, settings.output_mb << 20, os.getpid())
         start_task = asyncio.create_task(
             asyncio.create_subprocess_exec(
-                *(sys.executable, "-B", "-P", "-W", "ignore", "-m", f"{__package__}.worker", *map(str, limits)),
+                sys.executable,
+                "-B",
+                "-P",
+                "-W",
+                "ignore",
+                "-m",
+                f"{__package__}.worker",
+                *map(str, limits),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
                 env=_make_environment(),
-                # A signal to the terminal's group is for the daemon, which ends its workers itself.
                 start_new_session=True,
             )
         )
@@ -159,7 +167,7 @@ class _Worker:
             with suppress(OSError):
                 await cls(await start_task, settings).stop()
             raise
-        get_logger(__name__).debug("worker.started", pid=process.pid)
+        _log.debug("worker.started", pid=process.pid)
         return cls(process, settings)
 
     async def call(self, request: bytes) -> tuple[bytes, bytes]:
@@ -173,7 +181,8 @@ class _Worker:
             raise self._explain_exit(await self._process.wait()) from error
 
     async def _exchange(self, request: bytes) -> tuple[bytes, bytes]:
-        stdin, stdout = self._process.stdin, self._process.stdout
+        stdin = self._process.stdin
+        stdout = self._process.stdout
         if stdin is None or stdout is None:
             raise _WorkerLost("its worker process has no pipes")
         stdin.write(REQUEST_HEADER.pack(len(request)))

@@ -22,18 +22,24 @@ from knowledge.parsing.limits import FormatError
 REQUEST_HEADER = struct.Struct("!Q")
 # The kind of a reply, and its length.
 REPLY_HEADER = struct.Struct("!cQ")
-RESULT, REFUSED, OUT_OF_MEMORY, FAILED = b"r", b"f", b"m", b"e"
+RESULT = b"r"
+REFUSED = b"f"
+OUT_OF_MEMORY = b"m"
+FAILED = b"e"
 # A worker that has come to hold this share of its memory makes place for a new one.
 MAX_RETAINED_SHARE = 0.5
 NICENESS = 5
-_NEW_USER_NAMESPACE, _NEW_NETWORK_NAMESPACE = 0x10000000, 0x40000000
-_SET_PARENT_DEATH_SIGNAL, _SET_NO_NEW_PRIVILEGES = 1, 38
+_NEW_USER_NAMESPACE = 0x10000000
+_NEW_NETWORK_NAMESPACE = 0x40000000
+_SET_PARENT_DEATH_SIGNAL = 1
+_SET_NO_NEW_PRIVILEGES = 38
 
 
 def main() -> None:
     """Read requests from standard input, and write a reply to each, until the input ends or the memory is used up."""
     memory_bytes, cpu_s, max_output_bytes, parent = map(int, sys.argv[1:5])
-    requests, replies = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    requests = sys.stdin.buffer
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # The output of a library must not look like a reply.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     _confine(memory_bytes, parent)

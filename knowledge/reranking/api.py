@@ -18,6 +18,9 @@ from knowledge.web.client import Request, WebClient, read_json, resolve_secret
 RESULT_KEYS = ("results", "data", "list")
 SCORE_KEYS = ("relevance_score", "score")
 
+# Rerankers read about 512 tokens; longer passages are cut to this many characters.
+MAX_CHARACTERS = 4000
+
 
 class ApiReranker:
     """Asks a service for the order of the best passages; the others follow in the fused order. Call `close` at the end.
@@ -92,10 +95,6 @@ def _parse_result(result: object) -> tuple[int | None, float | None]:
         position if isinstance(position, int) and not isinstance(position, bool) else None,
         float(score) if is_valid_score and score is not None else None,
     )
-
-
-# Rerankers read about 512 tokens; longer passages are cut to this many characters.
-MAX_CHARACTERS = 4000
 
 
 def order_by_scores(passages: Sequence[Passage], scores: Mapping[int, float]) -> Sequence[Passage]:

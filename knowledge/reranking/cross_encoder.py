@@ -45,7 +45,8 @@ class CrossEncoderReranker:
         self._top_n = settings.top_n
         self._alpha = alpha
         if settings.path:
-            model_file, tokenizer_file = _find_model_file(settings.path), settings.path / TOKENIZER_FILE
+            model_file = _find_model_file(settings.path)
+            tokenizer_file = settings.path / TOKENIZER_FILE
             self._load: Callable[[], _Scorer] = lambda: _load_model(model_file, tokenizer_file)
         else:
             _require_package("fastembed")

@@ -14,7 +14,8 @@ from knowledge.ports import Embedder, Store, Vectors
 from knowledge.retrieval.routing import AgentIndex, MixInText, cluster
 
 # Passages are looked at around so many centroids, so many at each.
-LANGUAGE_SAMPLES, SAMPLE_SIZE = 8, 4
+LANGUAGE_SAMPLES = 8
+SAMPLE_SIZE = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +62,8 @@ async def index_agent(
     for source in dict.fromkeys(agent.sources):
         scale = routing.kind_scales.get(settings.sources[source].kind, 1.0)
         sources_by_scale.setdefault(scale, []).append(source)
-    centroid_groups, passage_count = [], 0
+    centroid_groups = []
+    passage_count = 0
     for scale, sources in sources_by_scale.items():
         vectors = _concatenate([await store.vectors(source) for source in sources])
         passage_count += len(vectors)

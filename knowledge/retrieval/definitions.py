@@ -27,7 +27,7 @@ def find_identifiers(query: str) -> frozenset[str]:
 
 
 def is_definition(passage: Passage, identifiers: Collection[str]) -> bool:
-    """Say whether a passage of code defines one of these: its title ends in the name of a class or function."""
+    """Return whether a passage of code defines one of these: its title ends in the name of a class or function."""
     if passage.kind in NON_CODE_KINDS:
         return False
     return any(name in identifiers for name in _NAME.findall(passage.title.rpartition(" > ")[2]))

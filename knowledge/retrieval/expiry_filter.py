@@ -22,6 +22,8 @@ from knowledge.ports import PassageRow, Store, StoredDocument, Vectors
 from knowledge.retrieval.recent_searches import RecentSearches
 from knowledge.sources.standing import StandingRecord, StandingResult, get_file_version, get_record_folder, load_record
 
+_log = get_logger(__name__)
+
 
 class ExpiryFilteringStore:
     """Implements `Store` over another one, which it does not own: its `close` does nothing."""
@@ -98,11 +100,12 @@ class ExpiryFilteringStore:
 
     async def _load_visible_results(self, source: str) -> Mapping[str, StandingResult]:
         """Return the results of a standing source that may be shown, by path: none without a record to be read."""
-        folder, cached_record = self._folders[source], self._records.get(source)
+        folder = self._folders[source]
+        cached_record = self._records.get(source)
         try:
             state, record = await asyncio.to_thread(_read_record, folder, cached_record)
         except SourceError as error:
-            get_logger(__name__).warning("standing.record_unreadable", source=source, error=str(error))
+            _log.warning("standing.record_unreadable", source=source, error=str(error))
             return {}
         self._records[source] = state, record
         paths = record.fresh_paths(self._standing_sources[source].keep_hours, self._clock())

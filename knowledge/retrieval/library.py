@@ -24,6 +24,8 @@ from knowledge.retrieval.expiry_filter import ExpiryFilteringStore
 from knowledge.retrieval.query_embedder import EMBEDDER_COOLDOWN_S, QueryEmbedder
 from knowledge.retrieval.routing import AgentIndex, select_agents
 
+_log = get_logger(__name__)
+
 # The share of a search's time that live sources may take. If they took all of it, stored passages would be lost, too.
 LIVE_TIME_SHARE = 0.8
 # BM25's k1 + 1: what a word that is repeated without end adds, as a multiple of its IDF.
@@ -87,7 +89,8 @@ class KnowledgeLibrary:
 
     def restricted_to(self, sources: Collection[str]) -> KnowledgeLibrary:
         """Return a view of this library, as of its last `load`, that knows these sources alone."""
-        view, visible_names = copy(self), set(sources)
+        view = copy(self)
+        visible_names = set(sources)
         view._agents = {name: agent for name, agent in self._agents.items() if visible_names.issuperset(agent.sources)}
         view._index_entries = {name: entry for name, entry in self._index_entries.items() if name in view._agents}
         view._live_agents = [name for name in self._live_agents if name in view._agents]
@@ -229,7 +232,7 @@ class KnowledgeLibrary:
         try:
             similarities: list[float] = (await self._embedder.embed(texts) @ vector).clip(-1, 1).tolist()
         except EmbeddingError as error:
-            get_logger(__name__).warning("texts.not_embedded", error=str(error))
+            _log.warning("texts.not_embedded", error=str(error))
             return _word_overlap(query, texts)
         return similarities
 
@@ -281,7 +284,8 @@ class KnowledgeLibrary:
         self, query: str, vector: Vectors, indexes: Sequence[AgentIndex], agents: Sequence[AgentScore]
     ) -> Sequence[AgentScore]:
         """Add agents with a passage near the query where no centroid is near: the query may ask for a detail."""
-        limit, threshold = self._routing_settings.agents, self._routing_settings.threshold
+        limit = self._routing_settings.agents
+        threshold = self._routing_settings.threshold
         is_sure = bool(agents) and agents[0].score >= threshold + SURE_MARGIN
         if is_sure or len(agents) == min(limit, len(indexes)):
             return agents

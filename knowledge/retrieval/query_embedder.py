@@ -12,6 +12,8 @@ from core.errors import EmbeddingError
 from core.observability.logs import get_logger
 from knowledge.ports import Embedder, Vectors
 
+_log = get_logger(__name__)
+
 # Below this share of known tokens a text's vector means little, and only words count.
 MIN_VOCABULARY_COVERAGE = 0.5
 QUERY_CACHE_SIZE = 256
@@ -41,7 +43,7 @@ class QueryEmbedder:
         except (EmbeddingError, TimeoutError) as error:
             # The next question must not wait for it again.
             self._retry_at = time.monotonic() + self._cooldown_s
-            get_logger(__name__).warning("query.not_embedded", error=str(error) or f"not in {self._timeout_s} s")
+            _log.warning("query.not_embedded", error=str(error) or f"not in {self._timeout_s} s")
             return None
 
     def _is_in_vocabulary(self, query: str) -> bool:

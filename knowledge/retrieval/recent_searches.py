@@ -10,7 +10,8 @@ from core.types import Passage
 from knowledge.ports import Store, Vectors
 
 # Between routing and the search of a question there are milliseconds. A refresh forgets all results.
-MAX_AGE_S, MAX_RESULTS = 1.0, 64
+MAX_AGE_S = 1.0
+MAX_RESULTS = 64
 
 
 class RecentSearches:
@@ -28,7 +29,8 @@ class RecentSearches:
         found_at, passages = self._results.get(key, (-MAX_AGE_S, ()))
         if time.monotonic() - found_at < MAX_AGE_S:
             return passages
-        started_at, results = time.monotonic(), self._results
+        started_at = time.monotonic()
+        results = self._results
         passages = await self._store.search(tokens, vector, sources, limit)
         results[key] = started_at, passages
         results.move_to_end(key)

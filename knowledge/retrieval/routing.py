@@ -81,7 +81,8 @@ def cluster(vectors: Vectors, max_centroids: int, *, seed: int = 0, max_iteratio
     assignments = np.full(len(vectors), -1)
     for _ in range(max_iterations):
         similarities = vectors @ means.T
-        previous_assignments, assignments = assignments, similarities.argmax(axis=1)
+        previous_assignments = assignments
+        assignments = similarities.argmax(axis=1)
         _fill_empty_clusters(assignments, similarities.max(axis=1), len(means))
         means = _compute_means(vectors, assignments, means)
         if np.count_nonzero(previous_assignments != assignments) <= len(vectors) * CONVERGENCE_SHARE:

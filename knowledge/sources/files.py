@@ -167,7 +167,7 @@ class FilesFolder:
         return target, "" if self._is_taken(target.relative_to(root)) else "link to what is left out"
 
     def _is_taken(self, path: PurePath) -> bool:
-        """Tell whether no rule keeps a file, or a folder above it, out: then a link may lead to it."""
+        """Return whether no rule keeps a file, or a folder above it, out: then a link may lead to it."""
         # Kubernetes keeps the files of a mounted ConfigMap in `..DATE/`, and links to them.
         parts = path.parts[1:] if path.parts[0].startswith("..") else path.parts
         folders = ["/".join(parts[: depth + 1]) for depth in range(len(parts) - 1)]

@@ -23,6 +23,15 @@ from knowledge.web.client import to_line
 RECORD_FILE = "results.json"
 HOUR_S = 3600
 
+MAX_QUERIES = 1000
+MAX_QUERY_CHARS = 400
+
+# Concurrent queries: people's questions use the same service, so it must not be flooded.
+MAX_CONCURRENT_QUERIES = 4
+
+# How much longer than shown a result stays on record, so that a refresh still knows what to delete.
+RECORD_TTL_S = 7 * 24 * HOUR_S
+
 
 @dataclass(frozen=True, slots=True)
 class StandingResult:
@@ -142,14 +151,6 @@ def _parse_result(data: Mapping[str, Any]) -> StandingResult:
     data = {"date_line": data.get("dated"), "found_at": data.get("seen"), **data}
     title, text, url, date_line = (str(data[name]) for name in ("title", "text", "url", "date_line"))
     return StandingResult(title, text, url, date_line, float(data["found_at"]), tuple(map(str, data["queries"])))
-
-
-MAX_QUERIES = 1000
-MAX_QUERY_CHARS = 400
-# Concurrent queries: people's questions use the same service, so it must not be flooded.
-MAX_CONCURRENT_QUERIES = 4
-# How much longer than shown a result stays on record, so that a refresh still knows what to delete.
-RECORD_TTL_S = 7 * 24 * HOUR_S
 
 
 def get_record_folder(data_dir: Path, name: str) -> Path:

@@ -33,7 +33,8 @@ async def copy_source(
     continues where it stopped. Raises `StoreError`; what was written before stays, and is complete per document.
     """
     started_at = time.monotonic()
-    origin_documents, target_documents = await origin.manifest(source), await target.manifest(source)
+    origin_documents = await origin.manifest(source)
+    target_documents = await target.manifest(source)
     changed_documents = {
         path: document for path, document in origin_documents.items() if target_documents.get(path) != document
     }
@@ -67,7 +68,8 @@ def _batch_paths(documents: Mapping[str, StoredDocument], max_passages: int) -> 
     for path, document in documents.items():
         if batch and passage_count + max(1, document.passage_count) > max_passages:
             yield batch
-            batch, passage_count = [], 0
+            batch = []
+            passage_count = 0
         batch.append(path)
         passage_count += max(1, document.passage_count)
     if batch:

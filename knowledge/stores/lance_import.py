@@ -24,11 +24,15 @@ from knowledge.stores.copying import copy_source
 from knowledge.stores.sqlite.store import FILE_NAME, open_sqlite
 from knowledge.stores.vectors import require_labels
 
-OLD_FOLDER, TABLE_NAME = "passages.lance", "passages"
+_log = get_logger(__name__)
+
+OLD_FOLDER = "passages.lance"
+TABLE_NAME = "passages"
 UNFINISHED_FOLDER = "unfinished"
 COLUMNS = ["id", "source", "path", "title", "text", "url", "kind", "start_line", "end_line"]
 # Rows that stood for documents without passages, and for what was deleted.
-PLACEHOLDER_PREFIX, TOMBSTONE_SOURCE = "empty:", ""
+PLACEHOLDER_PREFIX = "empty:"
+TOMBSTONE_SOURCE = ""
 
 
 def needs_import(folder: Path) -> bool:
@@ -53,7 +57,7 @@ async def import_lance(data_dir: Path, folder: Path, embedder_name: str, dimensi
             passage_count = await _copy(folder, unfinished_folder, embedder_name, dimension)
         (unfinished_folder / FILE_NAME).rename(folder / FILE_NAME)
         await asyncio.to_thread(shutil.rmtree, unfinished_folder)
-    get_logger(__name__).info("store.imported", passages=passage_count, not_needed_any_more=str(folder / OLD_FOLDER))
+    _log.info("store.imported", passages=passage_count, not_needed_any_more=str(folder / OLD_FOLDER))
 
 
 async def check_lance(folder: Path, embedder_name: str, dimension: int) -> None:

@@ -16,7 +16,13 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _SPECIAL_RANGES = tuple(
     ipaddress.ip_network(network)
     for network in (
-        *("192.0.0.0/24", "192.88.99.0/24", "5f00::/16", "64:ff9b::/96", "64:ff9b:1::/48", "fec0::/10", "::/96"),
+        "192.0.0.0/24",
+        "192.88.99.0/24",
+        "5f00::/16",
+        "64:ff9b::/96",
+        "64:ff9b:1::/48",
+        "fec0::/10",
+        "::/96",
         "::ffff:0:0:0/96",
     )
 )
@@ -30,7 +36,8 @@ def check_url(url: str, allowed_hosts: Collection[str]) -> None:
     """
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname or "", parts.port
+        host = parts.hostname or ""
+        _ = parts.port
     except ValueError as error:
         raise SourceError(f"{redact_url(url)} is no web address: {error}") from error
     if parts.scheme.lower() not in SCHEMES or not host:

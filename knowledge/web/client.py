@@ -33,6 +33,32 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 RedirectCheck = Callable[[str], None]
 
+# The character sets of documents. A header can name other codecs: the time of some is quadratic (punycode), others run
+# escapes.
+_CHARACTER_SETS = (
+    "ascii",
+    "utf-8",
+    "utf-16",
+    "utf-32",
+    "iso8859",
+    "iso2022",
+    "cp",
+    "koi8",
+    "mac",
+    "gb",
+    "hz",
+    "big5",
+    "euc",
+    "shift_jis",
+    "johab",
+    "tis",
+    "kz1048",
+    "ptcp154",
+)
+
+# Line breaks and tabs are text; other control characters are invisible and break files and terminals.
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f]")
+
 
 class ResponseTooLarge(SourceError):
     """A reply holds more than the request allows."""
@@ -252,14 +278,6 @@ def _check_for_aiohttp(host: str, address: Address) -> None:
         raise OSError(None, str(error)) from error
 
 
-# The character sets of documents. A header can name other codecs: the time of some is quadratic (punycode), others run
-# escapes.
-_CHARACTER_SETS = (
-    *("ascii", "utf-8", "utf-16", "utf-32", "iso8859", "iso2022", "cp", "koi8", "mac", "gb", "hz", "big5", "euc"),
-    *("shift_jis", "johab", "tis", "kz1048", "ptcp154"),
-)
-
-
 def decode_content(content: bytes, content_type: str) -> str:
     """Return a content as text, by the character set that its type names, else UTF-8. What does not fit is replaced."""
     from email.message import Message
@@ -271,10 +289,6 @@ def decode_content(content: bytes, content_type: str) -> str:
     except (LookupError, ValueError):
         codec = "utf-8"
     return content.decode(codec if codec.startswith(_CHARACTER_SETS) else "utf-8", "replace")
-
-
-# Line breaks and tabs are text; other control characters are invisible and break files and terminals.
-_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f]")
 
 
 Result = TypeVar("Result")

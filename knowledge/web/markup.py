@@ -33,7 +33,9 @@ _SCRIPT_URL = re.compile(r"<?(?:(?:java|vb)script:|data:(?!image/(?:png|gif|jpe?
 _IGNORED_CHARACTERS = re.compile(r"[\x00-\x20\x7f\\\"']")
 # Limits of the search: back for the list that an indented line may belong to, ahead for the end of inline code and of
 # an address. They keep the time linear in the length of the text.
-_LOOKBEHIND_CHARS, _LOOKBEHIND_LINES, _LOOKAHEAD_CHARS = 600, 12, 2000
+_LOOKBEHIND_CHARS = 600
+_LOOKBEHIND_LINES = 12
+_LOOKAHEAD_CHARS = 2000
 _MAX_FENCE_CHARS = 20
 
 
@@ -134,7 +136,7 @@ def _find_fence_end(text: str, token: re.Match[str], unclosed_marks: set[str]) -
 
 
 def _is_in_list(text: str, position: int) -> bool:
-    """Say whether the lines before a place belong to a list, so that indented ones may be its paragraphs."""
+    """Return whether the lines before a place belong to a list, so that indented ones may be its paragraphs."""
     for line in reversed(text[max(0, position - _LOOKBEHIND_CHARS) : position].rsplit("\n", _LOOKBEHIND_LINES)):
         if _LIST_ITEM.match(line):
             return True

@@ -19,7 +19,8 @@ from tests.benchmarks.figures import Figure, median, percentile
 from tests.benchmarks.line import RATE, TTFT_S, StopWatch, model_process
 from tests.deployment import Deployment
 
-SPREAD_S, TOKENS = 2.0, 80
+SPREAD_S = 2.0
+TOKENS = 80
 REPLY = "word " * (TOKENS - 1) + "[p1]."
 
 
@@ -67,7 +68,8 @@ async def _crowd(app: App, size: int) -> Crowd:
     crowd = Crowd(size)
     watch_task = asyncio.create_task(_watch(crowd))
     process = psutil.Process(os.getpid())
-    cpu, started_at = sum(process.cpu_times()[:2]), time.perf_counter()
+    cpu = sum(process.cpu_times()[:2])
+    started_at = time.perf_counter()
 
     async def ask_once(number: int) -> None:
         await asyncio.sleep(SPREAD_S * number / size)

@@ -19,7 +19,12 @@ POINT = re.compile(r"(?:.*, )?(?P<x>[\d,]+) (?P<axis>passages|questions a second
 MIN_POINTS = 3
 # An axis over more than two powers of ten is drawn by powers.
 LOG_FROM = 100
-WIDTH, PANEL, LEFT, RIGHT, TOP, BOTTOM = 760, 190, 54, 26, 34, 40
+WIDTH = 760
+PANEL = 190
+LEFT = 54
+RIGHT = 26
+TOP = 34
+BOTTOM = 40
 STYLE = """
 text{font:12px system-ui,sans-serif;fill:#424a53}.title{font-weight:600;fill:#1f2328}.about{font-size:11px}
 .curve{fill:none;stroke:#2f81f7;stroke-width:2}.point{fill:#2f81f7}.axis{stroke:#8c959f;stroke-opacity:.5}
@@ -95,7 +100,8 @@ def _panel(curve: Curve, left: float, top: float) -> Iterator[str]:
     points = sorted(curve.points)
     xs = [x for x, _ in points]
     largest = max(value for _, value in points) or 1.0
-    bottom, right = top + PANEL - BOTTOM, left + WIDTH / 2 - RIGHT
+    bottom = top + PANEL - BOTTOM
+    right = left + WIDTH / 2 - RIGHT
     is_log = min(xs) > 0 and max(xs) / min(xs) >= LOG_FROM
 
     def to_x(x: float) -> float:

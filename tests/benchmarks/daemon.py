@@ -15,7 +15,9 @@ from tests.deployment import Deployment
 from tests.peers.language_model import LanguageModelPeer
 from tests.peers.telegram import TelegramPeer
 
-STARTS, QUESTIONS, CHAT = 3, 20, 4711
+STARTS = 3
+QUESTIONS = 20
+CHAT = 4711
 
 
 async def measure(folder: Path) -> list[Figure]:

@@ -28,7 +28,8 @@ from tests.peers.postgresql import PostgresServer, run_server
 from tests.peers.telegram import PostedMessage, TelegramPeer
 
 PLACEHOLDER = "…"
-START_S, LOOK_S = 60.0, 0.05
+START_S = 60.0
+LOOK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,9 @@ class Fleet:
     """The daemons of one run, their platform, their model and their journal."""
 
     def __init__(self, folder: Path, shape: Shape, server: PostgresServer) -> None:
-        self.folder, self.shape, self.server = folder, shape, server
+        self.folder = folder
+        self.shape = shape
+        self.server = server
         self.database = server.create_database()
         self.telegram = TelegramPeer()
         self.model = LanguageModelPeer(reply=_reply, ttft_s=shape.model_s)
@@ -120,7 +123,8 @@ class Fleet:
 
     async def ask(self) -> None:
         """Ask everything, spread over the time and the chats."""
-        started_at, pause_s = time.monotonic(), self.shape.seconds / self.shape.messages
+        started_at = time.monotonic()
+        pause_s = self.shape.seconds / self.shape.messages
         for number in range(self.shape.messages):
             await asyncio.sleep(max(0.0, started_at + number * pause_s - time.monotonic()))
             chat = -1000 - number % self.shape.chats
@@ -135,7 +139,8 @@ class Fleet:
         states = "state IN ('received', 'answering', 'sending')"
         unfinished_query = f"SELECT count(*) FROM messages WHERE {states} AND owner = '{leader[0]}'"  # noqa: S608
         self.processes[index].send_signal(signal.SIGKILL)
-        killed_at, leader_s = time.monotonic(), 0.0
+        killed_at = time.monotonic()
+        leader_s = 0.0
         unfinished_count = int(self._rows(unfinished_query)[0][0])
         async with asyncio.timeout(10 * self.shape.lease_s):
             while not leader_s or self._rows(unfinished_query)[0][0]:
@@ -146,12 +151,14 @@ class Fleet:
 
     async def wait_until_finished(self) -> None:
         """Wait until everything is answered, or until no answer comes for `settle_s`: the rest is lost."""
-        last_progress_at, open_count = time.monotonic(), self.shape.messages
+        last_progress_at = time.monotonic()
+        open_count = self.shape.messages
         while open_count and time.monotonic() - last_progress_at < self.shape.max_wait_s:
             await asyncio.sleep(0.2)
             count = sum(not answers for answers in self.answers().values())
             if count < open_count:
-                last_progress_at, open_count = time.monotonic(), count
+                last_progress_at = time.monotonic()
+                open_count = count
         # An answer too many would come now.
         await asyncio.sleep(1)
 

@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, LABELS, RIGHT = 760, 130, 20
-ROW, TOP, BOTTOM = 20, 46, 26
+WIDTH = 760
+LABELS = 130
+RIGHT = 20
+ROW = 20
+TOP = 46
+BOTTOM = 26
 NARROWEST = 2.0
 STYLE = """
 text{font:12px system-ui,sans-serif;fill:#424a53}.title{font-weight:600;fill:#1f2328}
@@ -45,9 +49,11 @@ class Waterfall:
 
     def without_model_ms(self) -> float:
         """Return how long, before the first token, no model call was under way."""
-        covered, reached = 0.0, 0.0
+        covered = 0.0
+        reached = 0.0
         for bar in sorted((bar for bar in self.bars if bar.of_model), key=lambda bar: bar.start_ms):
-            start, end = max(bar.start_ms, reached), min(bar.end_ms, self.first_token_ms)
+            start = max(bar.start_ms, reached)
+            end = min(bar.end_ms, self.first_token_ms)
             covered += max(0.0, end - start)
             reached = max(reached, end)
         return self.first_token_ms - covered
@@ -97,7 +103,8 @@ def _bars(rows: list[tuple[str, list[Bar]]], scale: float) -> Iterator[str]:
 
 
 def _box(kind: str, start: float, end: float, y: int, scale: float, tooltip: str) -> str:
-    x, width = LABELS + start * scale, max(NARROWEST, (end - start) * scale)
+    x = LABELS + start * scale
+    width = max(NARROWEST, (end - start) * scale)
     return f'<rect class="{kind}" x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="{ROW - 7}">{tooltip}</rect>'
 
 

@@ -15,8 +15,11 @@ from typing import Any
 from tests.benchmarks.figures import Figure
 from tests.deployment import Deployment
 
-DOCUMENTS, QUESTIONS, SOURCES = 5_000, 1_000, 20
-SHORTEST, LONGEST = 120, 1_500
+DOCUMENTS = 5_000
+QUESTIONS = 1_000
+SOURCES = 20
+SHORTEST = 120
+LONGEST = 1_500
 # Questions that belong to none of the packages.
 FOREIGN = ("weather", "football", "bread", "taxes", "roses", "trains", "opera", "cats", "rent", "sleep")
 QUESTION_TEMPLATES = (

@@ -41,7 +41,8 @@ SELECTION = "1, 2\nThe asker wants to know more about the timeout of requests in
 
 def reply_to(body: Body) -> str:
     """Reply as a capable light model does, and as a brief main model."""
-    system, content = body["messages"][0]["content"], body["messages"][-1]["content"]
+    system = body["messages"][0]["content"]
+    content = body["messages"][-1]["content"]
     if REWRITE_MARK in system or REWRITE_PROMPT in system:
         question, rewrite = next((pair for pair in REWRITES.items() if pair[0] in content), (ALONE, ALONE))
         return to_rewrite_reply(question, rewrite) if REWRITE_MARK in system else rewrite

@@ -20,8 +20,10 @@ from core.runtime.locks import is_refreshing
 from tests.benchmarks.figures import Figure
 from tests.deployment import Deployment
 
-SOURCES, DOCUMENTS = 3, 6
-KILLS, SEED = 50, 20261121
+SOURCES = 3
+DOCUMENTS = 6
+KILLS = 50
+SEED = 20261121
 # Refreshes that end before they are killed do not count.
 MOST = 4 * KILLS
 LOOK_S = 0.02
@@ -63,11 +65,13 @@ def deployment_in(folder: Path) -> Deployment:
 
 async def read_store_contents(folder: Path) -> StoreContents:
     """Read all passages as they are on disk, and compare each document with the editions that it ever had."""
-    texts, counts = defaultdict(list), dict[str, int]()
+    texts = defaultdict(list)
+    counts = dict[str, int]()
     for source, path, passage_count, text in await asyncio.to_thread(_read_texts, folder / "data" / "passages"):
         texts[f"{source}/{path}"].append(text)
         counts[f"{source}/{path}"] = passage_count
-    editions, problems = dict[str, int](), list[str]()
+    editions = dict[str, int]()
+    problems = list[str]()
     for name, parts in texts.items():
         numbers = {int(text.split("Edition ")[1].split()[0]) for text in parts}
         editions[name] = min(numbers)
@@ -127,7 +131,12 @@ async def measure(folder: Path) -> list[Figure]:
     write(deployment.folder, 1)
     # Without the conversion of the model, which the first one has done.
     _, usual = await ingest_and_kill(deployment)
-    chance, torn, unserved, mixed, kills, edition = random.Random(SEED), 0, 0, 0, 0, 1
+    chance = random.Random(SEED)
+    torn = 0
+    unserved = 0
+    mixed = 0
+    kills = 0
+    edition = 1
     while kills < KILLS:
         edition += 1
         assert edition < MOST, f"only {kills} of {edition} refreshes were killed before their end"

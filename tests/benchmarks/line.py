@@ -18,7 +18,9 @@ from tests.benchmarks.corpus import ingested
 from tests.benchmarks.figures import Figure, median, percentile
 from tests.deployment import ROOT, Deployment
 
-QUESTIONS, TTFT_S, RATE = 40, 0.3, 50
+QUESTIONS = 40
+TTFT_S = 0.3
+RATE = 50
 
 
 class StopWatch:
@@ -45,8 +47,16 @@ class StopWatch:
 async def model_process(*options: str) -> AsyncIterator[str]:
     """The model in a process of its own, so that its work is not counted as ours."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.peers.language_model", "--port", "0"),
-        *("--ttft", str(TTFT_S), "--rate", str(RATE), *options),
+        sys.executable,
+        "-m",
+        "tests.peers.language_model",
+        "--port",
+        "0",
+        "--ttft",
+        str(TTFT_S),
+        "--rate",
+        str(RATE),
+        *options,
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
     )

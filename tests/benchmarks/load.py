@@ -41,30 +41,84 @@ from tests.forked import ForkedProcess
 
 Kind = Literal["chatter", "asked", "unasked"]
 
-TTFT_S, RATE = 0.3, 50.0
-QUESTIONS, UNASKED = 0.1, 0.3
+TTFT_S = 0.3
+RATE = 50.0
+QUESTIONS = 0.1
+UNASKED = 0.3
 SUBJECTS = (
-    *("the daily limit of tokens", "quiet hours of comments", "the cooldown of the gate", "a standing query"),
-    *("the signing secret of the HTTP network", "the scopes of a Slack app", "the token of a Telegram bot"),
-    *("the message content intent on Discord", "Socket Mode", "the privacy mode of a bot in groups", "a git source"),
-    *("a website source", "a FAQ file", "the rerank model", "fallback endpoints", "the vision model", "a persona"),
-    *("the deadline of an answer", "shares of the budget", "search strategies", "routing between agents"),
-    *("the weights of the gate", "thresholds of a chat", "feedback with thumbs", "the hand-off to people"),
-    *("learning answers for the FAQ", "delegated admins", "the audit of changes", "the store on Weaviate"),
-    *("evaluation of retrieval", "metrics and health", "the systemd service", "retention in the journal"),
-    *("earlier answers given again", "rewriting of questions", "a remote RAG service", "pictures that are attached"),
+    "the daily limit of tokens",
+    "quiet hours of comments",
+    "the cooldown of the gate",
+    "a standing query",
+    "the signing secret of the HTTP network",
+    "the scopes of a Slack app",
+    "the token of a Telegram bot",
+    "the message content intent on Discord",
+    "Socket Mode",
+    "the privacy mode of a bot in groups",
+    "a git source",
+    "a website source",
+    "a FAQ file",
+    "the rerank model",
+    "fallback endpoints",
+    "the vision model",
+    "a persona",
+    "the deadline of an answer",
+    "shares of the budget",
+    "search strategies",
+    "routing between agents",
+    "the weights of the gate",
+    "thresholds of a chat",
+    "feedback with thumbs",
+    "the hand-off to people",
+    "learning answers for the FAQ",
+    "delegated admins",
+    "the audit of changes",
+    "the store on Weaviate",
+    "evaluation of retrieval",
+    "metrics and health",
+    "the systemd service",
+    "retention in the journal",
+    "earlier answers given again",
+    "rewriting of questions",
+    "a remote RAG service",
+    "pictures that are attached",
 )
 CHATTER = (
-    *("good morning everybody", "I had lunch already", "that was a great match yesterday", "lol", "see you tomorrow"),
-    *("the train is late again", "I pushed my branch", "thanks a lot!", "it works on my machine", "nice weather today"),
-    *("I will be away next week", "the meeting moves to three", "congratulations to the team!", "haha, same here"),
-    *("are you coming to lunch today?", "did you see the match yesterday?", "who wants coffee?", "ok, see you there"),
-    *("I like the new colours", "my keyboard is broken", "we should do that more often", "back in ten minutes"),
+    "good morning everybody",
+    "I had lunch already",
+    "that was a great match yesterday",
+    "lol",
+    "see you tomorrow",
+    "the train is late again",
+    "I pushed my branch",
+    "thanks a lot!",
+    "it works on my machine",
+    "nice weather today",
+    "I will be away next week",
+    "the meeting moves to three",
+    "congratulations to the team!",
+    "haha, same here",
+    "are you coming to lunch today?",
+    "did you see the match yesterday?",
+    "who wants coffee?",
+    "ok, see you there",
+    "I like the new colours",
+    "my keyboard is broken",
+    "we should do that more often",
+    "back in ten minutes",
 )
 # What is said in the thread of an answer, by who asked and by others.
 ASIDES = (
-    *("thanks, that works!", "nice one", "I will try that tomorrow", "and thanks for the quick answer", "yes"),
-    *("see you at lunch", "P12, are you coming to lunch?", "then I'll do it at home", "when I tried it, it was slow"),
+    "thanks, that works!",
+    "nice one",
+    "I will try that tomorrow",
+    "and thanks for the quick answer",
+    "yes",
+    "see you at lunch",
+    "P12, are you coming to lunch?",
+    "then I'll do it at home",
+    "when I tried it, it was slow",
 )
 # The reason the journal gives where a crash left in doubt whether a reply was posted: docs/design.md, "Exactly once".
 IN_DOUBT = "killed while the reply was being posted"
@@ -72,8 +126,10 @@ SETTLED = ("answered", "silent", "failed")
 # What a platform refuses after a kill, and is then done otherwise: an edit to what is shown already, a poll beside the
 # one that died, an edit of a stream that is still open, a reaction that is there.
 AFTER_A_KILL = (
-    *("telegram editMessageText 400", "telegram getUpdates 409"),
-    *("slack chat.update streaming_state_conflict", "slack reactions.add already_reacted"),
+    "telegram editMessageText 400",
+    "telegram getUpdates 409",
+    "slack chat.update streaming_state_conflict",
+    "slack reactions.add already_reacted",
 )
 # The mark of a citation, which may stand in the middle of the question that an answer repeats.
 MARK = re.compile(r" \[\d+\]")
@@ -178,27 +234,32 @@ def planned(shape: Shape, platforms: Sequence[Platform], chance: random.Random) 
     mention = {platform.name: platform.mention for platform in platforms}
     groups = [chat for chat in chats if not chat.private]
     chance.shuffle(groups)
-    auto, other = groups[: len(groups) // 3], groups[len(groups) // 3 :]
+    auto = groups[: len(groups) // 3]
+    other = groups[len(groups) // 3 :]
     wordings = [form.format(subject) for form in FORMS for subject in SUBJECTS]
     chance.shuffle(wordings)
-    request_count, unasked = (
-        round(shape.messages * QUESTIONS * (1 - UNASKED)),
-        round(shape.messages * QUESTIONS * UNASKED),
-    )
-    lines, texts = list[Line](), iter(wordings)
+    request_count = round(shape.messages * QUESTIONS * (1 - UNASKED))
+    unasked = round(shape.messages * QUESTIONS * UNASKED)
+    lines = list[Line]()
+    texts = iter(wordings)
     for number in range(unasked):
         # Each chat once: what follows would be silent for the cooldown alone.
         chat = (auto if number % 2 else other)[number // 2]
         lines.append(Line("unasked", chat, next(texts), number, chance.uniform(0, shape.seconds)))
     for number, some in zip(range(request_count), _spread(chats, chance), strict=False):
-        chat, at, author = some, chance.uniform(0, shape.seconds - 1), chance.randrange(40)
+        chat = some
+        at = chance.uniform(0, shape.seconds - 1)
+        author = chance.randrange(40)
         if number % 3 == 2:
-            chat, at, author = lines[-1].chat, lines[-1].at + 0.4, lines[-1].author
+            chat = lines[-1].chat
+            at = lines[-1].at + 0.4
+            author = lines[-1].author
         text = next(texts)
         lines.append(Line("asked", chat, text if chat.private else mention[chat.platform] + text, author, at))
     lines += _asides(lines, shape, chance)
     while len(lines) < shape.messages:
-        at, chat = chance.uniform(0, shape.seconds), chance.choice(groups)
+        at = chance.uniform(0, shape.seconds)
+        chat = chance.choice(groups)
         lines.append(Line("chatter", chat, chance.choice(CHATTER), 50 + chance.randrange(40), at))
     return sorted(lines, key=lambda line: line.at), auto
 
@@ -294,7 +355,10 @@ class Daemon:
     """The daemon's process, killed and started again."""
 
     def __init__(self, deployment: Deployment, platforms: Sequence[Platform], port: int, outcome: Outcome) -> None:
-        self._deployment, self._platforms, self._port, self._outcome = deployment, platforms, port, outcome
+        self._deployment = deployment
+        self._platforms = platforms
+        self._port = port
+        self._outcome = outcome
         self._running = AsyncExitStack()
         self._process: asyncio.subprocess.Process | ForkedProcess | None = None
 
@@ -396,7 +460,8 @@ def journalled(folder: Path) -> dict[tuple[str, str, str], tuple[int, str, str]]
 
 def _unknown(lines: Sequence[Line], rows: Mapping[tuple[str, str, str], object]) -> list[Line]:
     """Return what was written in private chats of Discord before the bot had heard of them: docs/discord.md."""
-    chats, messages = set[Chat](), list[Line]()
+    chats = set[Chat]()
+    messages = list[Line]()
     for line in lines:
         if (line.chat.platform, line.chat.id, line.id) in rows:
             chats.add(line.chat)
@@ -407,7 +472,8 @@ def _unknown(lines: Sequence[Line], rows: Mapping[tuple[str, str, str], object])
 
 def judge(outcome: Outcome, folder: Path, platforms: dict[str, Platform], model: Model) -> None:
     """Compare what was said with the journal, with what people saw, and with what the model was asked."""
-    rows, violations = journalled(folder), outcome.violations
+    rows = journalled(folder)
+    violations = outcome.violations
     unknown = _unknown(outcome.lines, rows) if outcome.killed else []
     for line in outcome.lines:
         line.number, line.state, line.reason = rows.pop((line.chat.platform, line.chat.id, line.id), (0, "", ""))
@@ -450,10 +516,8 @@ def get_question(line: Line) -> str:
 
 
 def _judge_line(outcome: Outcome, line: Line) -> None:
-    violations, description = (
-        outcome.violations,
-        f"{line.chat.platform} {line.chat.id}: {line.text!r}: {line.state} {line.reason}",
-    )
+    violations = outcome.violations
+    description = f"{line.chat.platform} {line.chat.id}: {line.text!r}: {line.state} {line.reason}"
     if line.unknown or line.given_up:
         outcome.unknown += line.unknown
         outcome.given_up += line.given_up

@@ -55,7 +55,13 @@ class Model:
 async def model_process(ttft_s: float, rate: float) -> AsyncIterator[Model]:
     """Run the model for the length of the block."""
     process = await asyncio.create_subprocess_exec(
-        *(executable, "-m", "tests.benchmarks.load_model", "--ttft", str(ttft_s), "--rate", str(rate)),
+        executable,
+        "-m",
+        "tests.benchmarks.load_model",
+        "--ttft",
+        str(ttft_s),
+        "--rate",
+        str(rate),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -83,8 +89,10 @@ def reply_to(body: Body) -> str:
     What is written says the question again, so that a reply can be told from all others wherever it is shown, and
     then words of the first passage, so that its citation holds.
     """
-    purpose, text = get_agent(body), str(body["messages"][-1]["content"])
-    matches, first = QUESTION_PATTERN.findall(text), PASSAGE.search(text)
+    purpose = get_agent(body)
+    text = str(body["messages"][-1]["content"])
+    matches = QUESTION_PATTERN.findall(text)
+    first = PASSAGE.search(text)
     question = matches[-1] if matches else ""
     print(json.dumps({"purpose": purpose, "question": question, "at": time.monotonic()}), flush=True)
     match purpose:

@@ -102,7 +102,7 @@ class Platform(ABC):
         """Return when there were signs in a chat that the bot is at work."""
 
     def given_up(self, chat: Chat, message: str) -> bool:
-        """Say whether the platform gave a message up: it tried as often as it does, and nobody ever took it."""
+        """Return whether the platform gave a message up: it tried as often as it does, and nobody ever took it."""
         return False
 
     @abstractmethod
@@ -111,7 +111,8 @@ class Platform(ABC):
 
 
 class Telegram(Platform):
-    name, mention = "telegram", "@kimas_bot "
+    name = "telegram"
+    mention = "@kimas_bot "
 
     async def open(self, stack: AsyncExitStack) -> None:
         self.peer = await stack.enter_async_context(telegram.TelegramPeer(limit_per_chat=TELEGRAM_GROUP))
@@ -158,7 +159,8 @@ class Telegram(Platform):
 
 
 class Discord(Platform):
-    name, mention = "discord", "<@5001> "
+    name = "discord"
+    mention = "<@5001> "
 
     async def open(self, stack: AsyncExitStack) -> None:
         self.peer = await stack.enter_async_context(discord.DiscordPeer(limit=DISCORD_CHANNEL))
@@ -204,7 +206,8 @@ class Discord(Platform):
 
 
 class Slack(Platform):
-    name, mention = "slack", f"<@{slack.BOT}> "
+    name = "slack"
+    mention = f"<@{slack.BOT}> "
 
     async def open(self, stack: AsyncExitStack) -> None:
         self.peer = await stack.enter_async_context(slack.SlackPeer())

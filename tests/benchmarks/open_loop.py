@@ -23,7 +23,9 @@ from tests.benchmarks.figures import Figure, percentile
 from tests.benchmarks.line import TTFT_S, StopWatch, model_process
 from tests.deployment import Deployment
 
-RATES, SECONDS, SEED = (2, 5, 10, 20, 40), 15.0, 20261122
+RATES = (2, 5, 10, 20, 40)
+SECONDS = 15.0
+SEED = 20261122
 
 
 async def measure(folder: Path) -> list[Figure]:
@@ -58,8 +60,10 @@ class Run:
 
 
 async def _run(app: App, rate: int, alone_ms: float) -> Run:
-    dice, run = random.Random(SEED + rate), Run(rate, 2 * 1000 * TTFT_S + alone_ms)
-    started_at, due = time.perf_counter(), 0.0
+    dice = random.Random(SEED + rate)
+    run = Run(rate, 2 * 1000 * TTFT_S + alone_ms)
+    started_at = time.perf_counter()
+    due = 0.0
     tasks: list[asyncio.Task[float]] = []
     while (due := due + dice.expovariate(rate)) < SECONDS:
         await asyncio.sleep(max(0.0, started_at + due - time.perf_counter()))

@@ -18,7 +18,10 @@ from core.storage.tables import answers, feedback, messages, spending
 from tests.benchmarks.figures import Figure, median
 from tests.operator_page import ANSWER, OWNER, TRACE, operator_page
 
-QUESTIONS, BATCH, DAYS, CHATS = 100_000, 2_000, 30, 40
+QUESTIONS = 100_000
+BATCH = 2_000
+DAYS = 30
+CHATS = 40
 WORDS = [
     "install",
     "session",
@@ -38,7 +41,8 @@ WORDS = [
     "model",
     "citation",
 ]
-LIMIT_MS, ROUNDS = 300, 5
+LIMIT_MS = 300
+ROUNDS = 5
 PAGES = {
     "questions": "/",
     "questions of one chat": "/?chat=c7&days=30",
@@ -85,16 +89,26 @@ async def _fill(database: Database) -> None:
 def _make_row(number: int, generator: random.Random) -> dict[str, Any]:
     received_at = datetime.now(UTC) - timedelta(days=DAYS) * (1 - number / QUESTIONS)
     return {
-        **{
-            "platform": "telegram",
-            "bot": "9",
-            "chat": f"c{generator.randrange(CHATS)}",
-            "thread": "",
-            "id": str(number),
-        },
-        **{"author_id": str(number % 500), "author": "Ann", "command": "", "reply_to": "", "quoted": ""},
-        **{"private": False, "addressed": True, "reference": {}, "sent_at": received_at, "received_at": received_at},
-        **{"state": "answered", "reason": "", "reply_id": f"r{number}", "reply": ANSWER, "trace": TRACE.to_json()},
+        "platform": "telegram",
+        "bot": "9",
+        "chat": f"c{generator.randrange(CHATS)}",
+        "thread": "",
+        "id": str(number),
+        "author_id": str(number % 500),
+        "author": "Ann",
+        "command": "",
+        "reply_to": "",
+        "quoted": "",
+        "private": False,
+        "addressed": True,
+        "reference": {},
+        "sent_at": received_at,
+        "received_at": received_at,
+        "state": "answered",
+        "reason": "",
+        "reply_id": f"r{number}",
+        "reply": ANSWER,
+        "trace": TRACE.to_json(),
         "text": f"How do I {' '.join(generator.sample(WORDS, 6))}?",
         "citations": [{"n": 1, "passage_id": TRACE.passages[0].id, "source": "docs"}],
         "settled_at": received_at + timedelta(seconds=3),
@@ -133,7 +147,11 @@ def _to_tables(rows: list[dict[str, Any]], first: int) -> Iterator[tuple[Table, 
         [
             {
                 **{name: row[name] for name in (*column_names, "bot")},
-                **{"question": row["id"], "verdict": "up", "reason": "", "press": row["id"], "at": row["received_at"]},
+                "question": row["id"],
+                "verdict": "up",
+                "reason": "",
+                "press": row["id"],
+                "at": row["received_at"],
             }
             for row in rows[::10]
         ],

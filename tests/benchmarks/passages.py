@@ -21,14 +21,17 @@ from core.types import Passage
 from knowledge.ingestion.schedule import INDEX_FORMAT
 from knowledge.ports import PassageRow, Vectors
 
-DIMENSION, TOPICS = 384, 300
+DIMENSION = 384
+TOPICS = 300
 # A vector's own part beside its topic: the cosine of two of a topic is about 0.67.
 OWN_PART = 0.7
 # As a refresh would have written it: what it lists as "1" has not changed.
 CHUNK_TOKENS = 200
 FINGERPRINT = f"1:{INDEX_FORMAT}:{CHUNK_TOKENS}"
-CHARACTERS, PER_DOCUMENT = 700, 10
-SMALLEST, LARGEST = 2_000, 60_000
+CHARACTERS = 700
+PER_DOCUMENT = 10
+SMALLEST = 2_000
+LARGEST = 60_000
 # What a docstring promises is much like what somebody asks for.
 SENTENCE = re.compile(r'"""([A-Z][^"\n]{25,90})[.\n]')
 SOURCES = ("code", "guide", "tutorials", "questions")
@@ -80,7 +83,8 @@ def _repeated() -> Iterator[tuple[str, list[str]]]:
 
 def rows(count: int) -> Iterator[tuple[str, list[PassageRow]]]:
     """Yield the rows of about `count` passages in whole documents, each with its source."""
-    topics, created_at = Topics(1), 0
+    topics = Topics(1)
+    created_at = 0
     for number, (path, pieces) in enumerate(_repeated()):
         if created_at >= count:
             return
@@ -115,7 +119,8 @@ def batches(count: int, size: int = 2000) -> Iterator[tuple[str, list[PassageRow
 
 def queries(count: int) -> Sequence[Query]:
     """Return questions in the words of the first sentences of docstrings, each near a topic."""
-    dice, topics = random.Random(3), Topics(4)
+    dice = random.Random(3)
+    topics = Topics(4)
     sentences = sorted(
         {results for _, pieces in islice(documents(), 3000) for results in SENTENCE.findall("".join(pieces))}
     )

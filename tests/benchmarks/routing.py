@@ -15,7 +15,11 @@ from knowledge.retrieval.library import KnowledgeLibrary
 from knowledge.stores.sqlite.store import open_sqlite
 from tests.benchmarks.figures import Figure, median, percentile
 
-AGENTS, PASSAGES, TOPICS, QUERIES, ROUNDS = 20, 2_000, 12, 100, 5
+AGENTS = 20
+PASSAGES = 2_000
+TOPICS = 12
+QUERIES = 100
+ROUNDS = 5
 ABOUT = ("ports", "cookies", "fonts", "threads", "paging", "tokens", "colours", "locks", "dates", "files")
 
 

@@ -26,7 +26,11 @@ from knowledge.stores.sqlite.store import open_sqlite
 from tests.benchmarks.figures import Figure, median, percentile
 from tests.benchmarks.passages import CHUNK_TOKENS, DIMENSION, SOURCES, Query, Topics, batches, documents, queries
 
-PASSAGES, QUERIES, AT_ONCE, LIMIT, CHANGED = 100_000, 200, 16, 100, 1_000
+PASSAGES = 100_000
+QUERIES = 200
+AT_ONCE = 16
+LIMIT = 100
+CHANGED = 1_000
 TICK_S = 0.005
 # As the daemon has it: how long a thread may keep the interpreter from the event loop.
 SWITCH_S = 0.001
@@ -110,7 +114,8 @@ class Times:
 
 async def searched(store: Store, queries: Sequence[Query], lanes: int) -> Times:
     """Search for everything, `lanes` at a time."""
-    times, started_at = Times(), time.process_time()
+    times = Times()
+    started_at = time.process_time()
     watch_task = asyncio.create_task(times.watch())
     await asyncio.gather(*(times.search(store, queries[lane::lanes]) for lane in range(lanes)))
     times.processor = (time.process_time() - started_at) * 1000 / len(times.each)
@@ -204,8 +209,10 @@ async def _search_during_refresh(
 
 
 def _tell(results: dict[str, float], name: str, times: Times) -> None:
-    results[f"{name} p50"], results[f"{name} p95"] = median(times.each), percentile(times.each, 0.95)
-    results[f"{name} stall"], results[f"{name} processor"] = times.stall, times.processor
+    results[f"{name} p50"] = median(times.each)
+    results[f"{name} p95"] = percentile(times.each, 0.95)
+    results[f"{name} stall"] = times.stall
+    results[f"{name} processor"] = times.processor
 
 
 async def _main(job: str, folder: Path) -> None:

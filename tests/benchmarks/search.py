@@ -20,7 +20,9 @@ from tests.benchmarks.corpus import installed
 from tests.benchmarks.figures import Figure, median, percentile
 
 FIRST_SENTENCE = re.compile(r'"""([A-Z][^"\n]{25,90})[.\n]')
-PASSAGES, QUERIES, AT_ONCE = 10_000, 100, 16
+PASSAGES = 10_000
+QUERIES = 100
+AT_ONCE = 16
 
 
 async def measure(folder: Path) -> list[Figure]:

@@ -26,7 +26,9 @@ from tests.benchmarks.figures import Figure, median, percentile
 from tests.benchmarks.passages import DIMENSION, SOURCES, Query, queries
 from tests.benchmarks.scale import AT_ONCE, LIMIT, fill, searched
 
-PASSAGES, QUERIES, BEST = 20_000, 100, 10
+PASSAGES = 20_000
+QUERIES = 100
+BEST = 10
 SERVER = "KIMAS_TEST_WEAVIATE"
 
 
@@ -74,7 +76,8 @@ async def _measured(name: str, store: Store) -> tuple[list[Figure], list[set[str
     rate = PASSAGES / (time.perf_counter() - started_at)
     questions = queries(QUERIES)
     await searched(store, questions[:10], 1)
-    alone_times, concurrent_times = await searched(store, questions, 1), await searched(store, questions, AT_ONCE)
+    alone_times = await searched(store, questions, 1)
+    concurrent_times = await searched(store, questions, AT_ONCE)
     best_ids = [await _best(store, query) for query in questions]
     return [
         Figure(f"stores: {name}, written a second, vectors at hand", rate, "passages"),
@@ -108,7 +111,8 @@ async def _copied(folder: Path, files: Store, server: WeaviateSettings) -> list[
         await store.optimize()
         missing_count = 0
         for source in SOURCES:
-            original_manifest, copied_manifest = await files.manifest(source), await store.manifest(source)
+            original_manifest = await files.manifest(source)
+            copied_manifest = await store.manifest(source)
             missing_count += sum(
                 copied_manifest.get(path) != stored_document for path, stored_document in original_manifest.items()
             ) + len(copied_manifest.keys() - original_manifest.keys())
@@ -142,7 +146,8 @@ async def _open(location: str) -> Any:
 
 
 async def _main(origin: str, target: str) -> None:
-    item, other = await _open(origin), await _open(target)
+    item = await _open(origin)
+    other = await _open(target)
     for source in SOURCES:
         await copy_source(item, other, source)
     await item.close()

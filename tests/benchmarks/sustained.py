@@ -24,7 +24,8 @@ from knowledge.stores.sqlite.store import open_sqlite
 from tests.benchmarks.corpus import repository_of_500_files
 from tests.benchmarks.figures import Figure
 
-ROUNDS, CHUNK_TOKENS = 3, 200
+ROUNDS = 3
+CHUNK_TOKENS = 200
 # About 850 passages: less than one batch, so that the commit at the end has nothing to hide behind.
 INCLUDED = ["src/module_?.py", "src/module_??.py", "docs/page_?.md"]
 # The embedder's own rate within 15%: so many times its own time at most.
@@ -39,8 +40,10 @@ class RecordingEmbedder:
     texts: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.name, self.dimension = self.embedder.name, self.embedder.dimension
-        self.vocabulary_coverage, self.close = self.embedder.vocabulary_coverage, self.embedder.close
+        self.name = self.embedder.name
+        self.dimension = self.embedder.dimension
+        self.vocabulary_coverage = self.embedder.vocabulary_coverage
+        self.close = self.embedder.close
 
     async def warm_up(self) -> None:
         await self.embedder.warm_up()
@@ -60,7 +63,8 @@ class Spent:
     @contextmanager
     def measured(self) -> Iterator[None]:
         """Add what the block takes."""
-        started_at, worked = time.perf_counter(), time.process_time()
+        started_at = time.perf_counter()
+        worked = time.process_time()
         yield
         self.seconds += time.perf_counter() - started_at
         self.processor += time.process_time() - worked
@@ -75,7 +79,8 @@ async def measure(folder: Path) -> list[Figure]:
         # The first one is not counted: it imports what the others find loaded.
         overheard = RecordingEmbedder(embedder)
         await _refresh_once(folder, overheard, 0)
-        alone_time, whole_time = Spent(), Spent()
+        alone_time = Spent()
+        whole_time = Spent()
         for number in range(1, ROUNDS + 1):
             with alone_time.measured():
                 await embedder.embed(overheard.texts)

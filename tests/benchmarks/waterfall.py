@@ -28,7 +28,8 @@ from tests.deployment import ROOT, Deployment
 from tests.peers.language_model import LanguageModelPeer
 
 PICTURES = ROOT / "docs" / "images"
-RUNS, WARM_UP = 5, 2
+RUNS = 5
+WARM_UP = 2
 QUESTION = Question("How does the client retry a request that timed out?")
 TALK = (Turn("user", "How does the client handle timeouts?", "Ann"), Turn("assistant", "It retries the request."))
 REPLIES = {
@@ -76,7 +77,8 @@ class Recorder:
     async def stream(
         self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: RequestBudget, agent: str = ""
     ) -> AsyncGenerator[str]:
-        started_ms, first = self._clock.elapsed_ms(), 0.0
+        started_ms = self._clock.elapsed_ms()
+        first = 0.0
         pieces = self._model.stream(system, turns, role=role, budget=budget, agent=agent)
         try:
             async with aclosing(pieces):
@@ -122,7 +124,8 @@ async def measure(folder: Path) -> list[Figure]:
 
 
 def _reply(body: Body) -> str:
-    agent, text = get_agent(body), str(body["messages"])
+    agent = get_agent(body)
+    text = str(body["messages"])
     if "You prepare a conversation" in text:
         return '{"analysis": "They ask how to configure the retries.", "indices_of_related_messages": [1, 2]}'
     # A second look at what was gathered suffices; before it, one more search.
@@ -146,7 +149,8 @@ def _only(strategy: Strategy, parts: AnswerDependencies) -> AnswerDependencies:
 async def _run(case: Case, parts: AnswerDependencies) -> Waterfall:
     assert parts.model is not None
     budget = Budget(parts.settings.budget)
-    recorder, watch = Recorder(parts.model, budget), StopWatch()
+    recorder = Recorder(parts.model, budget)
+    watch = StopWatch()
     reply = await answer(case.question, watch, replace(parts, model=recorder), budget)
     assert not reply.is_extractive, reply.trace
     calls = {bar.name.removeprefix("model: ") for bar in recorder.bars}

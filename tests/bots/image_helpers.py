@@ -41,7 +41,9 @@ class Harness:
         """Wait until so many messages came to their end, and return how."""
         async with asyncio.timeout(timeout):
             while len(results := await self.outcomes()) < count or not {state for state, _ in results} <= {
-                *("answered", "silent", "failed"),
+                "answered",
+                "silent",
+                "failed",
             }:
                 await asyncio.sleep(0.01)
         return results

@@ -75,10 +75,13 @@ class Race:
 def drawn(number: int) -> Race:
     chance = random.Random(number)
     quickest, slowest = (0.5, 1.5) if number in HOPELESS else (3, 12)
-    first, second = chance.uniform(quickest, slowest), chance.uniform(quickest, slowest)
-    light, search = chance.uniform(0.2, 0.7), chance.uniform(0.3, 1.8)
+    first = chance.uniform(quickest, slowest)
+    second = chance.uniform(quickest, slowest)
+    light = chance.uniform(0.2, 0.7)
+    search = chance.uniform(0.3, 1.8)
     # Most first tokens come soon, some late, and a few take so long that the other provider is faster.
-    late, other = 0.5 + chance.expovariate(1.5), chance.uniform(0.5, 1.5)
+    late = 0.5 + chance.expovariate(1.5)
+    other = chance.uniform(0.5, 1.5)
     if number in CLOSE:
         late = 1.0
         second = light + search + late + len(split_pieces(COMMENT)) / TOKENS_PER_S - AHEAD_S
@@ -111,7 +114,7 @@ class Clock:
             self.elapsed_s[number][stage] = time.monotonic() - started_at
 
     def permits(self, number: int) -> bool:
-        """Say whether the services, one after the other, were faster than the slower competitor and the deadline."""
+        """Return whether the services, one after the other, were faster than the slower competitor and the deadline."""
         return sum(self.elapsed_s[number].values()) < min(max(drawn(number).competitors), 10.0)
 
 
@@ -122,7 +125,8 @@ class SlowPeer(ScriptedPeer):
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body: Body = request[BODY]
-        number, name = number_in(str(body["messages"])), str(body["model"])
+        number = number_in(str(body["messages"]))
+        name = str(body["model"])
         race = drawn(number)
         waits = {"qwen-turbo": race.light, "qwen-plus": race.first_token, "gpt-5-nano": race.first_token_of_other}
         with self.clock.timed(number, name):
@@ -194,7 +198,7 @@ class Sight:
         return take
 
     def counts(self, post: str) -> bool:
-        """Say whether the network had shown us too many competitors before there was anything to post."""
+        """Return whether the network had shown us too many competitors before there was anything to post."""
         return sum(at < self.written_at[post] for at in self.journaled_at[post] if post in self.written_at) >= len(
             COMPETITORS
         )
@@ -297,7 +301,8 @@ async def raced(folder: Path, network: Network, make: Callable[[Settings], Adapt
         journal = await Journal.open(folder / "journal.db")
         try:
             await models.warm_up()
-            processor, adapter = make_processor(settings, journal, comment), make(settings)
+            processor = make_processor(settings, journal, comment)
+            adapter = make(settings)
             async with listening(adapter, series.sight.receiver(processor.handler_for(adapter)), processor, network):
                 await _run_all(series)
             series.ends = {number: await get_end(journal, post) for number, post in series.posts.items()}

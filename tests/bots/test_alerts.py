@@ -77,7 +77,8 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def test_a_source_that_fails_for_long_is_a_problem(world: World) -> None:
-    recent_time, old_time = NOW - timedelta(hours=2), NOW - timedelta(hours=30)
+    recent_time = NOW - timedelta(hours=2)
+    old_time = NOW - timedelta(hours=30)
     world.states_ = [
         SourceState("fresh", "files", last_success=recent_time, error="gone"),
         SourceState("stale", "files", last_success=old_time, error="no\nroute to host"),
@@ -95,7 +96,8 @@ async def test_a_source_that_fails_for_long_is_a_problem(world: World) -> None:
 
 async def test_what_is_away_is_a_problem_after_some_minutes(world: World) -> None:
     rules = world.rules(down_minutes=5)
-    world.connections, world.endpoints = {"telegram": False, "slack": True}, {"gpt at host": False}
+    world.connections = {"telegram": False, "slack": True}
+    world.endpoints = {"gpt at host": False}
     assert await rules.find_problems(NOW) == {}
     world.connections["telegram"] = True
     assert set(await rules.find_problems(NOW + timedelta(minutes=4))) == set()
@@ -107,7 +109,8 @@ async def test_what_is_away_is_a_problem_after_some_minutes(world: World) -> Non
 
 
 async def test_a_daemon_on_standby_misses_no_platform() -> None:
-    monitor, connection = Monitor(), ConnectionStatus()
+    monitor = Monitor()
+    connection = ConnectionStatus()
     adapter: Any = SimpleNamespace(label="telegram", connection=connection)
     nothing: Any = None
     monitor.attach([adapter], nothing, nothing, None)
@@ -232,7 +235,9 @@ def test_the_check_names_a_chat_that_no_bot_can_write_to(tmp_path: Path) -> None
 class ChatRecorder:
     """Stands where messages are processed, and for the adapter, and remembers in which chats they are."""
 
-    name, label, bot_id = "telegram", "telegram", ""
+    name = "telegram"
+    label = "telegram"
+    bot_id = ""
 
     def __init__(self) -> None:
         self.chats: list[str] = []

@@ -88,7 +88,8 @@ async def test_whole_answers_are_judged_with_their_passages(tmp_path: Path, monk
         assert steps == totals
 
     monkeypatch.setattr("bots.evaluation.answers.step_progress", count_steps)
-    corpus, data = tmp_path / "documents.jsonl", tmp_path / "questions.jsonl"
+    corpus = tmp_path / "documents.jsonl"
+    data = tmp_path / "questions.jsonl"
     corpus.write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS), "utf-8")
     lines = [
         {"id": "a", "question": "How do I install Rocket?", "reference": "With pip."},
@@ -123,7 +124,8 @@ async def test_whole_answers_are_judged_with_their_passages(tmp_path: Path, monk
 
 
 async def test_a_judge_that_fails_loses_no_answer(tmp_path: Path) -> None:
-    corpus, data = tmp_path / "documents.jsonl", tmp_path / "questions.jsonl"
+    corpus = tmp_path / "documents.jsonl"
+    data = tmp_path / "questions.jsonl"
     corpus.write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS), "utf-8")
     data.write_text("".join(f'{{"id": "{n}", "question": "How do I install Rocket?"}}\n' for n in range(8)), "utf-8")
 
@@ -153,7 +155,8 @@ async def test_a_judge_that_fails_loses_no_answer(tmp_path: Path) -> None:
 
 
 async def test_a_judge_that_replies_nonsense_is_shown(tmp_path: Path) -> None:
-    corpus, data = tmp_path / "documents.jsonl", tmp_path / "questions.jsonl"
+    corpus = tmp_path / "documents.jsonl"
+    data = tmp_path / "questions.jsonl"
     corpus.write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS), "utf-8")
     data.write_text('{"id": "a", "question": "How do I install Rocket?"}\n', "utf-8")
     async with LanguageModelPeer(reply="Looks \x1b[31mgood to me.") as peer:

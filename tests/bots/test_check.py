@@ -77,8 +77,16 @@ async def test_everything_in_order(tmp_path: Path, repository: Path) -> None:
     assert [finding for finding in findings if finding.level != "ok"] == []
     subjects = [finding.subject for finding in findings]
     assert subjects == [
-        *("data_dir", "journal", "git", "sources.docs", "sources.faq", "sources.code", "agents", "audience"),
-        *("knowledge.embedding", "models"),
+        "data_dir",
+        "journal",
+        "git",
+        "sources.docs",
+        "sources.faq",
+        "sources.code",
+        "agents",
+        "audience",
+        "knowledge.embedding",
+        "models",
     ]
     assert "extractive" in findings[-1].text
     assert not (tmp_path / "data").exists()

@@ -98,7 +98,8 @@ class TestDiscord:
 
     async def test_permissions_in_a_channel(self, tmp_path: Path) -> None:
         async with DiscordPeer() as peer:
-            channel_id, hidden_channel = peer.channel(), peer.channel()
+            channel_id = peer.channel()
+            hidden_channel = peer.channel()
             chats = [f"discord:{channel_id}", f"discord:{hidden_channel}", "discord:99"]
             peer.channels[hidden_channel].lacking = {"view"}
             peer.channels[channel_id].lacking = {"send", "history"}

@@ -88,7 +88,8 @@ async def test_after_a_crash_the_rest_of_an_answer_to_a_command_of_slack_is_post
 async def test_a_further_part_of_an_answer_to_a_command_of_discord_is_looked_for(tmp_path: Path) -> None:
     inbox = Inbox()
     async with DiscordPeer() as peer:
-        peer.gateway.beat_ms, peer.acknowledge_s = 5000, 30
+        peer.gateway.beat_ms = 5000
+        peer.acknowledge_s = 30
         adapter = DiscordAdapter(settings(peer, tmp_path), Positions(), DISCORD_PACE)
         async with listening(peer, adapter, inbox.receive):
             channel_id = peer.channel()

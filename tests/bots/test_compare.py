@@ -39,7 +39,8 @@ class ScriptedJudge(LanguageModelPeer):
 
     def __init__(self, spoil: Callable[[Body, str], str] = lambda _, reply: reply, bias: Sequence[int] = ()) -> None:
         super().__init__(reply=self._judge)
-        self._spoil, self._bias = spoil, bias
+        self._spoil = spoil
+        self._bias = bias
 
     def _judge(self, body: Body) -> str:
         request = body["messages"][1]["content"]
@@ -93,12 +94,14 @@ class Writer(ScriptedPeer):
 
 
 async def test_twenty_questions_and_four_systems(corpus: Path, tmp_path: Path) -> None:
-    data, picture = _write_questions(tmp_path / "questions.jsonl", 20), tmp_path / "compare.png"
+    data = _write_questions(tmp_path / "questions.jsonl", 20)
+    picture = tmp_path / "compare.png"
     async with Writer() as writer, ScriptedJudge() as judge:
         deployment = _deployment(tmp_path, writer, judge)
         options = ("--systems", ",".join(SYSTEMS), "--plot", str(picture))
         comparison = await _compare(deployment, data, corpus, *options)
-        writer_count, judge_count = len(writer.requests), len(judge.requests)
+        writer_count = len(writer.requests)
+        judge_count = len(judge.requests)
         second_result = await _compare(deployment, data, corpus, *options)
         assert (len(writer.requests), len(judge.requests)) == (writer_count, judge_count), "everything was kept"
         arguments = ("eval", "compare", str(data), "--corpus", str(corpus), "--systems", ",".join(SYSTEMS))
@@ -195,7 +198,8 @@ async def test_an_interrupted_comparison_goes_on_where_it_stopped(data: Path, co
         arguments = ("eval", "compare", str(data), "--corpus", str(corpus), *systems)
         failed_run = await asyncio.to_thread(lambda: deployment.call(*arguments, code=69))
         assert "is kept: run the same command" in failed_run.stderr
-        request_count, judge.status = len(writer.requests), 0
+        request_count = len(writer.requests)
+        judge.status = 0
         # What the judge has still to do costs money too, and so does all of it with another judge.
         judgement_count = len(
             [line for line in (tmp_path / "data/comparison.jsonl").read_text().splitlines() if "scores" in line]
@@ -255,7 +259,8 @@ async def test_ctrl_c_says_how_to_go_on(
 
 
 async def test_an_edited_prompt_file_is_answered_with_anew(data: Path, corpus: Path, tmp_path: Path) -> None:
-    prompt, judging = tmp_path / "summarizer.md", tmp_path / "judge.md"
+    prompt = tmp_path / "summarizer.md"
+    judging = tmp_path / "judge.md"
     prompt.write_text("Answer from the evidence.", "utf-8")
     judging.write_text("Judge the answers {{labels}} with 0 to {{most}}.", "utf-8")
     arguments = ("eval", "compare", str(data), "--corpus", str(corpus), "--systems", "single,simple")

@@ -28,7 +28,9 @@ from tests.wiring import make_processor
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
 GOOD = Reply("Gold, at last! [1]", (Citation(1, "p", "docs", "Final", "final.md", "https://example.org/final"),))
-NEWS, FORUM, CROSSPOST = 5, 15, 1 << 1
+NEWS = 5
+FORUM = 15
+CROSSPOST = 1 << 1
 COMPETITORS = [Author(str(number), f"robot{number}", f"Robot {number}", bot=True) for number in (2001, 2002, 2003)]
 
 
@@ -79,7 +81,8 @@ class Board:
 
 @asynccontextmanager
 async def board(folder: Path, adapter: Adapter, chat: str, **changes: object) -> AsyncIterator[Board]:
-    journal, writing = await Journal.open(folder / "journal.db"), Writing()
+    journal = await Journal.open(folder / "journal.db")
+    writing = Writing()
     # Longer than usual, for a machine that has much to do.
     configuration = settings(auto_comment={"chats": [chat], "deadline_s": 60, **changes})
     processor = make_processor(configuration, journal, writing.answer, InMemoryLibrary())

@@ -35,9 +35,11 @@ from tests.slow_load import MAX_WAIT_S, load_slowly
 from tests.terminal import open_kimas
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31mred\r\x08"
-HIDE, SHOW = b"\x1b[?25l", b"\x1b[?25h"
+HIDE = b"\x1b[?25l"
+SHOW = b"\x1b[?25h"
 LONGEST_S = 60
-ROWS, COLUMNS = 40, 120
+ROWS = 40
+COLUMNS = 120
 
 
 def terminal() -> tuple[Console, io.StringIO]:
@@ -235,7 +237,7 @@ async def test_a_sink_that_is_closed_shows_the_cursor_again() -> None:
 
 
 def harmless(text: str) -> bool:
-    """Tell whether a text commands the terminal to do nothing but what we do: links, and the cursor on or off."""
+    """Return whether a text commands the terminal to do nothing but what we do: links, and the cursor on or off."""
     ours = ("\x1b]8;", "\x1b\\", "\x1b[?25l", "\x1b[?25h", "\x1b[2K", "\x1b[1A", "\x1b[0m", "\r")
     for name in ours:
         text = text.replace(name, "")

@@ -34,7 +34,8 @@ class RecordedConversation:
     """A conversation, with the questions that were answered."""
 
     def __init__(self, deployment: Deployment) -> None:
-        self.out, self.questions = StringIO(), list[Question]()
+        self.out = StringIO()
+        self.questions = list[Question]()
         settings = load_settings([deployment.config], (), {})
         self.conversation = Conversation(settings, self._answered, Console(file=self.out, width=200))
 

@@ -119,7 +119,8 @@ async def test_a_reply_is_addressed_and_quotes(peer: DiscordPeer, make: Make) ->
 
 async def test_bots_webhooks_and_service_messages_are_ignored(peer: DiscordPeer, make: Make) -> None:
     channel_id = peer.channel()
-    adapter, inbox = make(), Inbox()
+    adapter = make()
+    inbox = Inbox()
     async with listening(peer, adapter, inbox.receive):
         await peer.say(channel_id, f"{peer.mention} loop?", author=OTHER_BOT)
         await peer.say(channel_id, f"{peer.mention} loop?", webhook=True)
@@ -205,7 +206,9 @@ async def test_a_lost_session_is_caught_up_from_the_history(peer: DiscordPeer, m
 
 
 async def test_after_a_restart_every_channel_is_read_on(peer: DiscordPeer, make: Make, positions: Positions) -> None:
-    channel_id, unread_channel, private = peer.channel(), peer.channel(), peer.channel(private=True)
+    channel_id = peer.channel()
+    unread_channel = peer.channel()
+    private = peer.channel(private=True)
     old_message = await peer.say(channel_id, f"{peer.mention} before the bot ever ran?", at=time.time() - 60)
     inbox = Inbox()
     async with listening(peer, make(), inbox.receive):
@@ -263,7 +266,8 @@ async def test_a_private_chat_begun_while_the_bot_was_away_is_read_from_its_begi
 
 
 async def test_a_new_private_chat_is_heard_where_nothing_is_caught_up(peer: DiscordPeer, make: Make) -> None:
-    private, inbox = peer.channel(private=True), Inbox()
+    private = peer.channel(private=True)
+    inbox = Inbox()
     async with listening(peer, make(catch_up_hours=0), inbox.receive):
         await peer.say(private, "one")
         await peer.say(private, "two")
@@ -274,7 +278,8 @@ async def test_a_new_private_chat_is_heard_where_nothing_is_caught_up(peer: Disc
 async def test_a_message_that_arrives_while_history_is_fetched_hides_none_before_it(
     peer: DiscordPeer, make: Make
 ) -> None:
-    private, inbox = peer.channel(private=True), Inbox()
+    private = peer.channel(private=True)
+    inbox = Inbox()
     peer.history_open.clear()
     async with listening(peer, make(catch_up_hours=0), inbox.receive):
         await peer.say(private, "one")
@@ -294,7 +299,8 @@ async def test_a_new_private_chat_is_read_on_where_a_position_could_not_be_saved
 ) -> None:
     async with listening(peer, make(), Inbox().receive):
         pass
-    private, inbox = peer.channel(private=True), Inbox()
+    private = peer.channel(private=True)
+    inbox = Inbox()
     for text in ("one", "two", "three"):
         await peer.say(private, text)
 
@@ -360,7 +366,8 @@ async def test_a_failing_receiver_or_position_holds_everything_back(
 
 async def test_malformed_events_lose_no_others(peer: DiscordPeer, make: Make, caplog: pytest.LogCaptureFixture) -> None:
     channel_id = peer.channel()
-    adapter, inbox = make(), Inbox()
+    adapter = make()
+    inbox = Inbox()
     async with listening(peer, adapter, inbox.receive):
         await peer.say(channel_id, "one")
         await inbox.until(1)
@@ -462,7 +469,8 @@ async def test_an_intent_taken_away_meanwhile_does_not_end_it(peer: DiscordPeer,
 async def test_a_token_that_was_reset_ends_it(peer: DiscordPeer, make: Make) -> None:
     adapter = make()
     await adapter.open()
-    peer.token = peer.gateway.token = "MTAwMDA.another.one"
+    peer.token = "MTAwMDA.another.one"
+    peer.gateway.token = "MTAwMDA.another.one"
     with pytest.raises(PlatformError, match=r"discord\.token was refused"):
         await asyncio.wait_for(adapter.listen(Inbox().receive), 30)
     await adapter.close()

@@ -33,7 +33,9 @@ from tests.core.fixtures import settings
 from tests.peers.discord import EPHEMERAL, Author, DiscordPeer, Interaction
 from tests.wiring import make_processor, wire_dispatcher
 
-ANN, BOSS, OWNER = Author("1001"), Author("1003", "boss", "Boss"), Author("1009", "owner", "Owner")
+ANN = Author("1001")
+BOSS = Author("1003", "boss", "Boss")
+OWNER = Author("1009", "owner", "Owner")
 SOURCES = {name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "code", "old-docs")}
 ME = Identity("5001", "kimas", "5002")
 
@@ -144,7 +146,8 @@ def test_suggestions_begin_with_what_is_typed() -> None:
 
 
 async def test_an_owner_is_answered_for_their_eyes_alone(peer: DiscordPeer, start: Start) -> None:
-    dispatcher, channel_id = await start(), peer.channel()
+    dispatcher = await start()
+    channel_id = peer.channel()
     command = await run_command(peer, channel_id, "mode", OWNER, mode="auto")
     assert command.hidden
     assert command.response_message is not None
@@ -155,7 +158,8 @@ async def test_an_owner_is_answered_for_their_eyes_alone(peer: DiscordPeer, star
 
 
 async def test_the_handler_checks_whatever_the_menu_shows(peer: DiscordPeer, start: Start) -> None:
-    dispatcher, channel_id = await start(), peer.channel()
+    dispatcher = await start()
+    channel_id = peer.channel()
     for person, bits in ((ANN, 0), (BOSS, MANAGE_GUILD)):
         interaction = await run_command(peer, channel_id, "pause", person, permissions=bits)
         assert interaction.hidden
@@ -169,7 +173,8 @@ async def test_the_handler_checks_whatever_the_menu_shows(peer: DiscordPeer, sta
 
 
 async def test_who_manages_the_server_may_when_allowed(peer: DiscordPeer, start: Start) -> None:
-    dispatcher, channel_id = await start(platform_admins=True), peer.channel()
+    dispatcher = await start(platform_admins=True)
+    channel_id = peer.channel()
     pause_reply = await run_command(peer, channel_id, "pause", BOSS, permissions=MANAGE_GUILD, minutes="5")
     assert pause_reply.response_message is not None
     assert pause_reply.response_message.content.startswith("I am silent in this chat until")
@@ -187,7 +192,8 @@ async def test_names_of_sources_are_completed(peer: DiscordPeer, start: Start) -
 
 
 async def test_all_parts_of_a_long_hidden_answer_are_hidden(peer: DiscordPeer, start: Start) -> None:
-    dispatcher, channel_id = await start(), peer.channel()
+    dispatcher = await start()
+    channel_id = peer.channel()
     command = Message(
         "1", ConversationKey("discord", channel_id), OWNER.id, "Owner", "x" * 200, datetime.now(UTC), command="mode"
     )
@@ -200,7 +206,8 @@ async def test_all_parts_of_a_long_hidden_answer_are_hidden(peer: DiscordPeer, s
 
 
 async def test_a_hidden_answer_never_goes_into_the_channel(peer: DiscordPeer, start: Start) -> None:
-    dispatcher, channel_id = await start(), peer.channel()
+    dispatcher = await start()
+    channel_id = peer.channel()
     peer.fail("POST /interactions/{}/{}/callback", 404, body={"message": "Unknown interaction", "code": 10062})
     await peer.command(channel_id, "status", OWNER)
     await peer.wait_until(lambda: bool(peer.get_calls("POST /interactions/{}/{}/callback")), 30)

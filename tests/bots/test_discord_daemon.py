@@ -22,7 +22,8 @@ QUESTION = "How do I change the signing key?"
 async def discord() -> AsyncIterator[DiscordPeer]:
     async with DiscordPeer() as peer:
         # A busy machine is late with its heartbeats and acknowledgements; other tests look at those.
-        peer.gateway.beat_ms, peer.acknowledge_s = 5000, 30
+        peer.gateway.beat_ms = 5000
+        peer.acknowledge_s = 30
         yield peer
 
 

@@ -78,8 +78,13 @@ def test_a_press_in_a_thread_belongs_to_the_channel_above_it_and_knows_who_manag
     thread = {"id": "20", "type": 11, "parent_id": "10"}
     member = {"user": {"id": "1001", "username": "ann"}, "nick": "Ann", "permissions": "8"}
     event = {
-        **{"id": "175928847299117063", "token": "t", "guild_id": "7", "channel": thread, "member": member},
-        **{"message": {"id": "30", "flags": 64}, "data": {"custom_id": "thumb:again:42"}},
+        "id": "175928847299117063",
+        "token": "t",
+        "guild_id": "7",
+        "channel": thread,
+        "member": member,
+        "message": {"id": "30", "flags": 64},
+        "data": {"custom_id": "thumb:again:42"},
     }
     results = from_button_click(event, Identity("5001", "kimas", "5002"))
     assert isinstance(results, Message)
@@ -88,7 +93,8 @@ def test_a_press_in_a_thread_belongs_to_the_channel_above_it_and_knows_who_manag
 
 
 async def test_the_answer_to_a_slash_command_is_rated_and_tried_again_below_it(bot: Bot) -> None:
-    peer, channel = get_peer(bot), bot.group(2)
+    peer = get_peer(bot)
+    channel = bot.group(2)
     number = await bot.driver.command(channel, "ask", "Why?")
     await bot.wait_until_finished(channel, number)
     [message] = peer.messages(channel.id)

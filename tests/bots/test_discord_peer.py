@@ -25,7 +25,8 @@ class Caller:
     """Calls the peer as a bot would."""
 
     def __init__(self, peer: DiscordPeer, session: aiohttp.ClientSession) -> None:
-        self.peer, self.session = peer, session
+        self.peer = peer
+        self.session = session
 
     async def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         all_headers = {"Authorization": f"Bot {self.peer.token}", "User-Agent": "DiscordBot (x, 1)", **headers}

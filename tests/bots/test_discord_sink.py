@@ -20,8 +20,11 @@ from tests.bots.discord_helpers import PACE, Inbox, Positions, listening, settin
 from tests.bots.sink_helpers import DeliveryLog, until, update_until, update_until_stopped
 from tests.peers.discord import DiscordPeer, Interaction
 
-SEND, EDIT, TYPING = "POST /channels/{}/messages", "PATCH /channels/{}/messages/{}", "POST /channels/{}/typing"
-RESPOND, DEFER = "PATCH /webhooks/{}/{}/messages/@original", "POST /interactions/{}/{}/callback"
+SEND = "POST /channels/{}/messages"
+EDIT = "PATCH /channels/{}/messages/{}"
+TYPING = "POST /channels/{}/typing"
+RESPOND = "PATCH /webhooks/{}/{}/messages/@original"
+DEFER = "POST /interactions/{}/{}/callback"
 WITHDRAW = "DELETE /webhooks/{}/{}/messages/@original"
 CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://example.org/install"),)
 
@@ -30,7 +33,8 @@ CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://exampl
 async def peer() -> AsyncIterator[DiscordPeer]:
     async with DiscordPeer() as peer:
         # A busy machine is late with its heartbeats and acknowledgements; other tests look at those.
-        peer.gateway.beat_ms, peer.acknowledge_s = 5000, 30
+        peer.gateway.beat_ms = 5000
+        peer.acknowledge_s = 30
         yield peer
 
 
@@ -139,7 +143,8 @@ async def test_edits_are_throttled_and_the_latest_text_wins(peer: DiscordPeer, a
 async def test_a_private_chat_and_a_thread_are_answered_where_it_was_asked(
     peer: DiscordPeer, ask: Ask, channel_id: str
 ) -> None:
-    private, thread = peer.channel(private=True), await peer.thread(channel_id)
+    private = peer.channel(private=True)
+    thread = await peer.thread(channel_id)
     await (await ask(private)).finish(Reply("here"))
     await (await ask(thread)).finish(Reply("there"))
     assert [(message.content, message.reply_to) for message in peer.messages(private)] == [("here", "")]
@@ -224,7 +229,8 @@ async def test_it_waits_as_told_and_then_sends(
 
 
 async def test_a_global_limit_holds_for_every_call(peer: DiscordPeer, ask: Ask, channel_id: str) -> None:
-    first, second = await ask(), await ask()
+    first = await ask()
+    second = await ask()
     data = {"message": "You are being rate limited.", "retry_after": 0.5, "global": True}
     peer.fail(SEND, 429, body=data, headers={"Via": "1.1 google", "X-RateLimit-Global": "true"})
     await asyncio.gather(first.finish(Reply("one")), second.finish(Reply("two")))

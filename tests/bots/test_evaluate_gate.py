@@ -25,7 +25,8 @@ from core.types import ConversationKey
 from tests.core.ratings import rate
 
 FOLDER = Path(__file__).parents[1] / "core" / "data"
-DATA, CORPUS = FOLDER / "gate.jsonl", FOLDER / "gate_corpus.jsonl"
+DATA = FOLDER / "gate.jsonl"
+CORPUS = FOLDER / "gate_corpus.jsonl"
 
 
 def deployment(tmp_path: Path) -> Settings:

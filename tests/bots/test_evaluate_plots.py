@@ -32,7 +32,8 @@ def colours(path: Path) -> set[str]:
 
 
 def test_every_series_has_its_colour_at_its_place(tmp_path: Path) -> None:
-    low, high = Series("low", [Point(0, 0.1), Point(1, 0.1)]), Series("high", [Point(0, 0.9), Point(1, 0.9)])
+    low = Series("low", [Point(0, 0.1), Point(1, 0.1)])
+    high = Series("high", [Point(0, 0.9), Point(1, 0.9)])
     draw([Chart("Two", "x", "y", [low, high]), Chart("None", "x", "y", [])], tmp_path / "two.png")
     assert set(COLOURS[:2]) <= colours(tmp_path / "two.png")
     with Image.open(tmp_path / "two.png") as image:
@@ -90,7 +91,9 @@ async def test_retrieval_and_routing_are_drawn(
     deployment: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = {"animals": ("owl", "fox", "bear"), "tools": ("saw", "drill", "plane")}
-    corpus, path, routed = tmp_path / "corpus.jsonl", tmp_path / "found.jsonl", tmp_path / "routed.jsonl"
+    corpus = tmp_path / "corpus.jsonl"
+    path = tmp_path / "found.jsonl"
+    routed = tmp_path / "routed.jsonl"
     modules = [(source, name) for source, module_names in names.items() for name in module_names]
     corpus.write_text(
         "\n".join(json.dumps({"id": text, "text": f"The {text} of the {of}.", "source": of}) for of, text in modules)

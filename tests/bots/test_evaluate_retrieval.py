@@ -80,7 +80,8 @@ def test_retrieval_on_a_corpus(deployment: Deployment, corpus: str, tmp_path: Pa
         0,
     )
     assert set(measurement["ways"]) == {"raw", "rule"}, "no model is configured"
-    raw, rule = measurement["ways"]["raw"], measurement["ways"]["rule"]
+    raw = measurement["ways"]["raw"]
+    rule = measurement["ways"]["rule"]
     # The word that the question leans on is in its conversation alone.
     assert (raw["changed"], rule["changed"]) == (0, 1)
     assert rule["measures"]["hit@1"]["value"] == pytest.approx(17 / 18, abs=1e-4)

@@ -14,7 +14,8 @@ from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from tests.deployment import README, Deployment
 
-QUESTION, ANSWER = "How do I feed the office hamster?", "Give the hamster two spoons of oats every morning."
+QUESTION = "How do I feed the office hamster?"
+ANSWER = "Give the hamster two spoons of oats every morning."
 GROUP = ConversationKey("telegram", "-100")
 
 

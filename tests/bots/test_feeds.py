@@ -396,7 +396,8 @@ async def test_an_entry_in_hand_at_a_stop_is_commented_on_by_the_next_start(
     web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
     network = await open_network("http", stack, journal, tmp_path)
-    configuration, start_event = make_feed_settings(web, network.chat), asyncio.Event()
+    configuration = make_feed_settings(web, network.chat)
+    start_event = asyncio.Event()
 
     async def hang(question: Question, sink: Sink) -> Reply:
         start_event.set()

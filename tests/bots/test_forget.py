@@ -29,7 +29,8 @@ def record_messages(deployment: Deployment) -> None:
         journal = await Journal.open(deployment.folder / "data" / "journal.db")
         people = (("1", "-1", "7", True), ("2", "-2", "7", True), ("3", "-2", "7", False), ("4", "-1", "8", True))
         for number, chat, author_id, is_answered in people:
-            key, text = ConversationKey("telegram", chat), f"{SECRET} {author_id}"
+            key = ConversationKey("telegram", chat)
+            text = f"{SECRET} {author_id}"
             message = Message(number, key, author_id, "Ann", text, datetime.now(UTC))
             await journal.record_message(message)
             if is_answered:
@@ -59,7 +60,8 @@ def test_a_person_is_erased_in_all_chats(deployment: Deployment) -> None:
 
 async def test_at_a_terminal_it_asks_first(deployment: Deployment) -> None:
     await asyncio.to_thread(record_messages, deployment)
-    command, folder = deployment.arguments("journal", "forget", "telegram:7"), deployment.folder
+    command = deployment.arguments("journal", "forget", "telegram:7")
+    folder = deployment.folder
     async with open_kimas(command, folder, deployment.variables()) as user:
         await user.answer("Erase 2 messages of telegram:7 and the answers to them", "n")
         assert await user.end() == 1

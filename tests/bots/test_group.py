@@ -133,8 +133,16 @@ async def test_people_say_what_an_answer_is_worth(configuration: Settings, capsy
     capsys.readouterr()
     await played(
         configuration,
-        *("Ben: /good", f"Ben: @kimas {QUESTION}", "Ben: /good", "Cleo: /bad", "Cleo: /bad outdated", "Cleo: /bad so"),
-        *("Cleo: /again", "Ben: ^ /again", "Robot (bot): /good", "Ben (alone): /good"),
+        "Ben: /good",
+        f"Ben: @kimas {QUESTION}",
+        "Ben: /good",
+        "Cleo: /bad",
+        "Cleo: /bad outdated",
+        "Cleo: /bad so",
+        "Cleo: /again",
+        "Ben: ^ /again",
+        "Robot (bot): /good",
+        "Ben (alone): /good",
     )
     output = capsys.readouterr().out
     lines = [line for line in output.splitlines() if line.startswith(("(to ", "(ignored"))]
@@ -164,7 +172,9 @@ async def test_a_reply_says_where_it_stands(configuration: Settings, capsys: pyt
     )
     output = capsys.readouterr().out
     assert [line for line in output.splitlines() if line.startswith("kimas")] == [
-        *("kimas (in release):", "kimas (in release):", "kimas (alone with Ben):")
+        "kimas (in release):",
+        "kimas (in release):",
+        "kimas (alone with Ben):",
     ]
 
 
@@ -287,7 +297,8 @@ async def test_questions_in_one_chat_have_time_as_long_as_one_after_the_other_is
         await (stuck.wait() if "stuck" in question.text else asyncio.sleep(0.1))
         return Reply("So.")
 
-    printer, group = OutcomePrinter(make_console()), ConsoleGroupAdapter(0, make_console())
+    printer = OutcomePrinter(make_console())
+    group = ConsoleGroupAdapter(0, make_console())
     async with open_journal(tmp_path, printer) as journal:
         processor = make_processor(configuration, journal, answer)
         receive = processor.handler_for(group)

@@ -42,7 +42,8 @@ from tests.wiring import make_processor
 
 CHAT = ConversationKey("test", "-100")
 BASE = Message("1", CHAT, BOSS, "Boss", "", datetime(2026, 1, 2, tzinfo=UTC))
-SLACK, TELEGRAM = SlackIdentity("U0BOT", "B0", "T0"), TelegramIdentity(7, "bot", True)
+SLACK = SlackIdentity("U0BOT", "B0", "T0")
+TELEGRAM = TelegramIdentity(7, "bot", True)
 
 
 @pytest.fixture
@@ -62,16 +63,35 @@ async def give(processor: MessageProcessor, adapter: RecordingAdapter, *messages
 @pytest.mark.parametrize(
     "data",
     [
-        *("set:threshold nan", "set:threshold inf", "set:threshold 1e999", "set:threshold -1", "set:threshold 0x1"),
-        *("set:threshold 0.5\n/pause", "set:mode \x00active", "set:mode ../active", "set:mode active; /forget"),
-        *("set:sources use ../../etc", "set:sources scale docs nan", "set:sources drop docs", "set:sources \u202edocs"),
-        *("set:forget all", "set:reload x", "set:learn a | b", "set:settings x", "set:", "set: ", "set:threshold "),
-        *("field:/forget", "field:" + "x" * 5000, "set:mode " + "active" * 1000),
+        "set:threshold nan",
+        "set:threshold inf",
+        "set:threshold 1e999",
+        "set:threshold -1",
+        "set:threshold 0x1",
+        "set:threshold 0.5\n/pause",
+        "set:mode \x00active",
+        "set:mode ../active",
+        "set:mode active; /forget",
+        "set:sources use ../../etc",
+        "set:sources scale docs nan",
+        "set:sources drop docs",
+        "set:sources \u202edocs",
+        "set:forget all",
+        "set:reload x",
+        "set:learn a | b",
+        "set:settings x",
+        "set:",
+        "set: ",
+        "set:threshold ",
+        "field:/forget",
+        "field:" + "x" * 5000,
+        "set:mode " + "active" * 1000,
     ],
 )
 async def test_what_stands_behind_a_forged_entry_of_a_menu_changes_nothing(journal: Journal, data: str) -> None:
     """A changed app can send any data; here it is that of somebody who may change the settings."""
-    adapter, configured = RecordingAdapter(), settings(administration={"owners": [f"test:{BOSS}"]})
+    adapter = RecordingAdapter()
+    configured = settings(administration={"owners": [f"test:{BOSS}"]})
     processor = make_processor(configured, journal, echo)
     if (message := to_menu_message(BASE, data)) is not None:
         await give(processor, adapter, message)
@@ -97,7 +117,9 @@ def test_a_forged_button_is_none_of_ours(data: object) -> None:
 
 
 async def test_an_answer_is_stopped_from_no_other_chat_and_by_no_other_member(journal: Journal) -> None:
-    adapter, start_event, go_on = RecordingAdapter(), asyncio.Event(), asyncio.Event()
+    adapter = RecordingAdapter()
+    start_event = asyncio.Event()
+    go_on = asyncio.Event()
 
     async def answer(question: Any, sink: Any) -> Any:
         start_event.set()
@@ -275,7 +297,8 @@ async def test_no_token_of_a_stranger_fails_the_sign_in(page: Page, token: str) 
 
 
 PART = b'--b\r\nContent-Disposition: form-data; name="token"%s\r\n%s\r\n'
-MULTIPART, FORM = "multipart/form-data; boundary=b", "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data; boundary=b"
+FORM = "application/x-www-form-urlencoded"
 
 
 @pytest.mark.parametrize(

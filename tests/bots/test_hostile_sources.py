@@ -26,7 +26,8 @@ GROUP = -100200300
 # All but those that are asked beside a question.
 STORED_SOURCES = 9
 # Far below the deadline of an answer (10 s here), far above what a busy machine takes: what froze the loop took 30 s.
-MAX_ANSWER_S, MAX_LAG_S = 10.0, 3.0
+MAX_ANSWER_S = 10.0
+MAX_LAG_S = 3.0
 # Read in the loop, what grows with the square of these would stop it for seconds. All of it is embedded in the end.
 MARKDOWN_BOMB = "# " + "`" * 30_000 + "\n\n" + "> " * 10_000
 JSON_BOMB = '{"results": [' + "[]," * 300_000 + "[]]}"
@@ -52,7 +53,8 @@ def make_sources(folder: Path, web: WebPeer, forge: ForgePeer) -> dict[str, Any]
     (folder / "bombs" / "a.docx").write_bytes(wide_docx())
     (folder / "faq.yaml").write_text("- {q: a, a: b}\n" * 50_000)
     make_repository(folder / "repository", {"README.md": MARKDOWN_BOMB})
-    ours, issues = {"allow_private": ["127.0.0.1"]}, {"take": ["issues"]}
+    ours = {"allow_private": ["127.0.0.1"]}
+    issues = {"take": ["issues"]}
     return {
         "rocket": {"kind": "files", "path": "docs"},
         "files": {"kind": "files", "path": "bombs"},
@@ -98,7 +100,8 @@ async def test_the_daemon_answers_in_time_while_hostile_sources_are_refreshed(
 ) -> None:
     async with AsyncExitStack() as stack:
         telegram = await stack.enter_async_context(TelegramPeer())
-        web, forge = await stack.enter_async_context(WebPeer()), await stack.enter_async_context(ForgePeer())
+        web = await stack.enter_async_context(WebPeer())
+        forge = await stack.enter_async_context(ForgePeer())
         fill(web, forge)
         monkeypatch.setenv("BOT_TOKEN", telegram.token)
         settings = {

@@ -29,7 +29,9 @@ async def test_a_question_is_answered_by_signed_callbacks(tmp_path: Path) -> Non
         first_callback, final = harness.peer.callbacks
         assert (first_callback["state"], first_callback["text"], first_callback["event_id"]) == ("started", "", "1")
         assert (final["state"], final["text"], final["chat"], final["thread"]) == (
-            *("final", "0: How?\nReally? [1]", "room"),
+            "final",
+            "0: How?\nReally? [1]",
+            "room",
             "t",
         )
         assert final["citations"] == [
@@ -167,7 +169,8 @@ async def test_compressed_bodies_other_paths_and_health(tmp_path: Path) -> None:
 
 
 async def test_an_edit_counts_before_the_answer_begins(tmp_path: Path) -> None:
-    first_asked, edit_received = asyncio.Event(), asyncio.Event()
+    first_asked = asyncio.Event()
+    edit_received = asyncio.Event()
 
     async def patient(question: Question, sink: Sink) -> Reply:
         first_asked.set()
@@ -185,7 +188,8 @@ async def test_an_edit_counts_before_the_answer_begins(tmp_path: Path) -> None:
 
 
 async def test_a_deleted_question_gets_no_answer(tmp_path: Path) -> None:
-    request, deletion_received = asyncio.Event(), asyncio.Event()
+    request = asyncio.Event()
+    deletion_received = asyncio.Event()
 
     async def patient(question: Question, sink: Sink) -> Reply:
         request.set()

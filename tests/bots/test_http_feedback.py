@@ -58,7 +58,8 @@ async def test_what_is_no_feedback_on_a_reply_changes_nothing(tmp_path: Path) ->
     async with open_harness(tmp_path) as harness:
         await harness.send(event())
         await harness.wait_until_finished()
-        by_bot, by_nobody = {"author": {"id": "7", "bot": True}}, {"author": None}
+        by_bot = {"author": {"id": "7", "bot": True}}
+        by_nobody = {"author": None}
         invalid_events = [
             make_press("2", "splendid"),
             make_press("2", "up", ""),

@@ -20,7 +20,9 @@ async def test_the_program_of_the_guide_asks_a_question(tmp_path: Path) -> None:
         program = result[1].replace("127.0.0.1:8088", f"127.0.0.1:{harness.adapter.port}")
         assert program != result[1]
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", program),
+            sys.executable,
+            "-c",
+            program,
             env={**os.environ, "KIMAS_HTTP_SECRET": harness.peer.secret},
             stdout=asyncio.subprocess.PIPE,
         )

@@ -30,7 +30,8 @@ from tests.peers.discord import DiscordPeer
 from tests.peers.slack import SlackPeer
 from tests.peers.telegram import Author, TelegramPeer
 
-GROUP, ANN = -100, 7
+GROUP = -100
+ANN = 7
 
 
 def telegram(peer: TelegramPeer, folder: Path) -> TelegramAdapter:
@@ -191,7 +192,8 @@ async def test_discord_attachments(tmp_path: Path) -> None:
         adapter = DiscordAdapter(settings, discord_helpers.Positions(), discord_helpers.PACE)
         async with open_harness(tmp_path, adapter) as harness:
             await peer.connected()
-            channel_id, home = peer.channel(), peer.channel(private=True)
+            channel_id = peer.channel()
+            home = peer.channel(private=True)
             shot = peer.add_attachment("shot.png", png())
             await peer.say(channel_id, f"{peer.mention} what is this?", attachments=[shot])
             await peer.wait_for_reply(channel_id, 30)
@@ -250,7 +252,10 @@ async def test_http_events_carry_their_pictures(tmp_path: Path) -> None:
             invalid_attachments = [
                 [{"kind": "picture", "url": "https://example.org/a.png"}],
                 [{"kind": "picture", "data": "https://example.org/a.png"}],
-                *([{"kind": "picture"}], [{"kind": "hologram"}], {"kind": "voice"}, [{"kind": "voice"}] * 11),
+                [{"kind": "picture"}],
+                [{"kind": "hologram"}],
+                {"kind": "voice"},
+                [{"kind": "voice"}] * 11,
             ]
             assert [await send(f"bad {at}", attachments=group) for at, group in enumerate(invalid_attachments)] == [
                 422

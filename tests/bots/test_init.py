@@ -93,7 +93,8 @@ async def test_telegram_from_an_empty_folder(folder: Path) -> None:
 async def test_discord_asks_for_a_channel_where_the_bot_may_write(folder: Path) -> None:
     repository = make_repository(folder / "project")
     async with DiscordPeer() as peer, init(folder, "--api-url", peer.api_url, "discord.yaml") as user:
-        channel_id, closed_channel = peer.channel(), peer.channel()
+        channel_id = peer.channel()
+        closed_channel = peer.channel()
         peer.channels[closed_channel].lacking = {"send"}
         await user.answer("Platform", "discord")
         await user.read("switch on Message Content Intent")

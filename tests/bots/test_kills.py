@@ -20,7 +20,8 @@ from tests.benchmarks.kills import (
 def test_killed_refreshes_leave_whole_documents_and_the_next_one_finishes(tmp_path: Path) -> None:
     deployment = deployment_in(tmp_path)
     _, usual = asyncio.run(ingest_and_kill(deployment))
-    chance, killed_count = random.Random(7), 0
+    chance = random.Random(7)
+    killed_count = 0
     for edition in (1, 2):
         write(tmp_path, edition)
         killed_count += asyncio.run(ingest_and_kill(deployment, chance.uniform(0.1, 0.6) * usual))[0]

@@ -35,9 +35,11 @@ from tests.wiring import make_processor
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
-BEN, CLEO = Author("2002", "ben", "Ben"), Author("3003", "cleo", "Cleo")
+BEN = Author("2002", "ben", "Ben")
+CLEO = Author("3003", "cleo", "Cleo")
 TRUSTED = {"trusted": [f"discord:{CLEO.id}", "slack:U3CLEO"]}
-QUESTION, ANSWER = "Which port does the server use?", "It listens on 8000."
+QUESTION = "Which port does the server use?"
+ANSWER = "It listens on 8000."
 PAIRS = [(QUESTION, ANSWER)]
 
 
@@ -169,8 +171,12 @@ def test_what_is_chosen_elsewhere_on_discord_is_not_ours() -> None:
     member = {"user": {"id": "1001", "username": "ann"}, "permissions": "0"}
     message = {"id": "30", "content": "Hi.", "author": {"id": "5", "username": "b", "bot": True}}
     event: dict[str, Any] = {
-        **{"id": "175928847299117063", "type": 2, "token": "t", "guild_id": "7", "member": member},
-        **{"channel": {"id": "20", "type": 0}},
+        "id": "175928847299117063",
+        "type": 2,
+        "token": "t",
+        "guild_id": "7",
+        "member": member,
+        "channel": {"id": "20", "type": 0},
         "data": {"type": 3, "name": "Report", "target_id": "30", "resolved": {"messages": {"30": message}}},
     }
     assert isinstance(from_message_command(event, me), IgnoredEvent)

@@ -129,8 +129,12 @@ def deployment(
                 "rocket": {"kind": "files", "path": "docs"},
                 "gone": {"kind": "faq", "path": "gone.yaml"},
                 "web": {
-                    **{"kind": "http_api", "url": web.url("/found"), "allow_private": ["127.0.0.1"]},
-                    **{"results": "items", "title": "t", "text": "x"},
+                    "kind": "http_api",
+                    "url": web.url("/found"),
+                    "allow_private": ["127.0.0.1"],
+                    "results": "items",
+                    "title": "t",
+                    "text": "x",
                 },
             },
             "models": {"main": main},
@@ -254,7 +258,8 @@ async def test_a_feed_that_is_away_leaves_its_copy_stale(deployment: Deployment,
     web.status = 503
     async with daemon(deployment) as watcher_client:
         await watcher_client.until_status("/readyz", 200)
-        rocket, stale = {"source": "rocket"}, {"source": "rocket", "outcome": "stale"}
+        rocket = {"source": "rocket"}
+        stale = {"source": "rocket", "outcome": "stale"}
         async with asyncio.timeout(SOON_S):
             while not (await watcher_client.samples()).get(("kimas_refreshes_total", frozenset(stale.items()))):
                 await asyncio.sleep(0.05)
@@ -362,7 +367,8 @@ async def start_monitoring(
     monitor: Monitor, configuration: Settings, journal: Journal
 ) -> tuple[HttpAdapter, FakeRefresher]:
     http = HttpSettings.model_validate({"secret": {"env": "NO_SECRET"}, "callback_url": "http://127.0.0.1:9"})
-    adapter, refresher = HttpAdapter(http), FakeRefresher()
+    adapter = HttpAdapter(http)
+    refresher = FakeRefresher()
     monitor.attach([adapter], make_processor(configuration, journal, echo), refresher, None)
     return adapter, refresher
 
@@ -425,7 +431,8 @@ async def test_an_address_that_is_taken_is_told_by_its_setting() -> None:
 
 async def test_the_delay_of_the_loop_is_felt() -> None:
     lag = EventLoopLag()
-    watch_task, started_at = asyncio.create_task(lag.watch()), time.monotonic()
+    watch_task = asyncio.create_task(lag.watch())
+    started_at = time.monotonic()
     await asyncio.sleep(0.3)
     idle = lag.max_s
     # Longer than the loop stood still by itself, on a machine that has much to do.

@@ -277,9 +277,20 @@ class TestWhatIsShown:
             tree = html.fromstring(await read(client, "/questions/13"))
         text = to_text(tree)
         for part in (
-            *("puts a fresh key in front", "Sessions > Rotating keys", "docs/sessions.md:40–54", "meaning 0.76"),
-            *("rotate the signing key of sessions", "rerank (late)", "too late", "docs 0.61", "qwen3:32b", "3,120"),
-            *("0.0022", "2 up, 1 down; outdated (1)", "2.4 s in all", "Citations removed 1"),
+            "puts a fresh key in front",
+            "Sessions > Rotating keys",
+            "docs/sessions.md:40–54",
+            "meaning 0.76",
+            "rotate the signing key of sessions",
+            "rerank (late)",
+            "too late",
+            "docs 0.61",
+            "qwen3:32b",
+            "3,120",
+            "0.0022",
+            "2 up, 1 down; outdated (1)",
+            "2.4 s in all",
+            "Citations removed 1",
         ):
             assert part in text, part
         assert tree.xpath("//div[@class='answer']//a[@class='cite']/@href") == [
@@ -332,8 +343,10 @@ class TestWhatIsShown:
             assert "answered nobody" not in usage
 
     async def test_calls_that_answered_nobody_are_no_answers(self, page: Page) -> None:
-        question, tokens = Question("?", id="1", author_id="1", key=GROUP), TokenUsage(700, 10)
-        repository, outcomes = UsageRepository(page.journal.database), ("answered", *NO_ANSWERS)
+        question = Question("?", id="1", author_id="1", key=GROUP)
+        tokens = TokenUsage(700, 10)
+        repository = UsageRepository(page.journal.database)
+        outcomes = ("answered", *NO_ANSWERS)
         for outcome in outcomes:
             await repository.record(question, outcome, {"answer": tokens}, today())
         async with browser(page, READER) as client:
@@ -401,8 +414,24 @@ class TestWhatStrangersWrote:
         tree = html.fragment_fromstring(text, create_parent=True)
         kinds = {element.tag for element in tree.iter()}
         assert kinds == {
-            *("div", "h3", "p", "strong", "em", "s", "code", "a", "ol", "li", "ul", "blockquote", "table", "tr", "th"),
-            *("td", "hr", "pre"),
+            "div",
+            "h3",
+            "p",
+            "strong",
+            "em",
+            "s",
+            "code",
+            "a",
+            "ol",
+            "li",
+            "ul",
+            "blockquote",
+            "table",
+            "tr",
+            "th",
+            "td",
+            "hr",
+            "pre",
         }
         assert tree.xpath("//a/@href") == [
             "https://example.org/?a=1&b=2",

@@ -21,8 +21,14 @@ from tests.operator_page import NOTHING, OWNER, TRACE, Page, answered, fill, mak
 
 CHROMIUM = shutil.which("chromium") or ""
 OPTIONS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update"),
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
 )
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 ALL_PAGES = (*PAGES, "/questions/13", "/questions/6", "/questions/6/teach")

@@ -40,7 +40,9 @@ def test_a_line_is_what_somebody_says(group: ConsoleGroupAdapter) -> None:
     assert first.key == GROUP
     reply = parse(group, "^ That is so: it does.")
     assert (reply.author_id, reply.reply_to, reply.quoted, reply.addressed) == (
-        *("owner", first.id, "how does it work?"),
+        "owner",
+        first.id,
+        "how does it work?",
         False,
     )
     group.record_bot_message(GROUP, "9", "An answer.", is_rateable=False)
@@ -70,9 +72,17 @@ def test_brackets_behind_a_name_say_where(line: str, typed_line: TypedLine) -> N
 @pytest.mark.parametrize(
     "line",
     [
-        *("I am in: the kitchen", "I am in (alone): the kitchen", "in release: How?", "(in release): How?"),
-        *("Ben (away): How?", "Ben (in other words): How?", "Ben (in release) How?", "Ben (): How?"),
-        *("Ben (alone bot): How?", "Ben in release: How?", "Ben alone: How?"),
+        "I am in: the kitchen",
+        "I am in (alone): the kitchen",
+        "in release: How?",
+        "(in release): How?",
+        "Ben (away): How?",
+        "Ben (in other words): How?",
+        "Ben (in release) How?",
+        "Ben (): How?",
+        "Ben (alone bot): How?",
+        "Ben in release: How?",
+        "Ben alone: How?",
     ],
 )
 def test_other_lines_with_such_words_are_text_of_yours(line: str) -> None:

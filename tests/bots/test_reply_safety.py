@@ -26,15 +26,26 @@ def render(request: pytest.FixtureRequest) -> Render:
 @pytest.mark.parametrize(
     "label",
     [
-        *("https://bank.example/login", "www.bank.example", "bank.com", "**http://bank.example**", "`bank.com`"),
-        # Of countries, and disguised.
-        *("bank.co.uk", "bank.de/login", "my-bank.de?x", "bank\u3002com", "bank\u200b.com", "bank\u2024com"),
-        *("htt\u00adps://bank.example", "bank\uff0ecom", "\uff57ww.bank.example"),
+        "https://bank.example/login",
+        "www.bank.example",
+        "bank.com",
+        "**http://bank.example**",
+        "`bank.com`",
+        "bank.co.uk",
+        "bank.de/login",
+        "my-bank.de?x",
+        "bank\u3002com",
+        "bank\u200b.com",
+        "bank\u2024com",
+        "htt\u00adps://bank.example",
+        "bank\uff0ecom",
+        "\uff57ww.bank.example",
     ],
 )
 def test_a_link_that_names_another_host_is_shown_with_its_own(render: Render, label: str) -> None:
     text = "\n".join(render(f"See [{label}](https://evil.example/x).", ()))
-    text_position, address_position = text.find("bank"), text.find("evil.example/x")
+    text_position = text.find("bank")
+    address_position = text.find("evil.example/x")
     assert -1 < text_position < address_position
     assert "](" not in text
     # An address that is a link leads where it says.
@@ -49,7 +60,8 @@ def test_a_source_whose_title_names_another_host_is_shown_with_its_own(render: R
     """Whoever writes a page or an issue chooses its title."""
     citation = Citation(1, "1", "docs", title, "a.md", "https://evil.example/x")
     _, sources = "\n".join(render("It is so [1].", [citation])).split("Sources")
-    shown_offset, own_offset = sources.find("bank"), sources.find("evil.example/x")
+    shown_offset = sources.find("bank")
+    own_offset = sources.find("evil.example/x")
     assert -1 < shown_offset < own_offset
     assert "](" not in sources
     assert all(url == shown_url for url, shown_url in re.findall(r'<a href="([^"]*)">([^<]*)</a>', sources))

@@ -255,7 +255,8 @@ async def test_a_journal_that_is_locked_at_the_start_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    restart_begun, failures = Journal.restart_begun, [JournalError("database is locked") for _ in range(2)]
+    restart_begun = Journal.restart_begun
+    failures = [JournalError("database is locked") for _ in range(2)]
 
     async def fail_twice(journal: Journal, platform: str) -> int:
         if failures:

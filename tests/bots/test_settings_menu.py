@@ -33,8 +33,13 @@ from tests.peers import discord, telegram
 from tests.wiring import make_processor, wire_dispatcher
 
 SOURCES = {name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "code")}
-MODE, THRESHOLD, USED, WEIGHT = "mode {}", "threshold {}", "sources {} docs", "sources scale docs {}"
-OWNER, ADMIN, STRANGER = 9001, 9002, 9003
+MODE = "mode {}"
+THRESHOLD = "threshold {}"
+USED = "sources {} docs"
+WEIGHT = "sources scale docs {}"
+OWNER = 9001
+ADMIN = 9002
+STRANGER = 9003
 
 
 class Client(ABC):
@@ -66,7 +71,8 @@ class Client(ABC):
 
 
 class TelegramClient(Client):
-    chat, owner = "telegram:-100", f"telegram:{OWNER}"
+    chat = "telegram:-100"
+    owner = f"telegram:{OWNER}"
 
     async def open(self, stack: AsyncExitStack, folder: Path) -> Adapter:
         self.peer = await stack.enter_async_context(telegram.TelegramPeer())
@@ -101,7 +107,8 @@ class DiscordClient(Client):
     async def open(self, stack: AsyncExitStack, folder: Path) -> Adapter:
         self.peer = await stack.enter_async_context(discord.DiscordPeer())
         self.channel_id = self.peer.channel("general")
-        self.chat, self.owner = f"discord:{self.channel_id}", f"discord:{OWNER}"
+        self.chat = f"discord:{self.channel_id}"
+        self.owner = f"discord:{OWNER}"
         adapter = DiscordAdapter(discord_helpers.settings(self.peer, folder), discord_helpers.Positions(),
                                  discord_helpers.PACE)  # fmt: skip
         await adapter.open()
@@ -183,11 +190,13 @@ async def test_what_is_chosen_is_what_the_command_would_have_done(bot: Bot) -> N
     menu = await client.menu(OWNER)
     fields = client.entries(menu)
     assert set(fields) == {f"field:{name}" for name in (
-        *(MODE, THRESHOLD, USED, WEIGHT), "sources {} code", "sources scale code {}")}  # fmt: skip
+        MODE, THRESHOLD, USED, WEIGHT, "sources {} code", "sources scale code {}")}  # fmt: skip
     assert fields[f"field:{MODE}"] == "When I speak in this chat: As configured (mention)"
     for field, value, label in (
-        *((MODE, "auto", "Also unprompted"), (THRESHOLD, "0.65", "0.65")),
-        *((USED, "off", "Off"), (WEIGHT, "2", "2")),
+        (MODE, "auto", "Also unprompted"),
+        (THRESHOLD, "0.65", "0.65"),
+        (USED, "off", "Off"),
+        (WEIGHT, "2", "2"),
     ):
         await client.choose(menu, f"field:{field}", OWNER)
         data = f"set:{field.replace('{}', value)}"

@@ -39,7 +39,8 @@ from tests.peers.language_model import LanguageModelPeer
 from tests.peers.slack import SlackPeer
 from tests.peers.telegram import TelegramPeer
 
-GROUP, ANN = -1001, 5
+GROUP = -1001
+ANN = 5
 READY_S = 60.0
 QUESTION = "How do I change the signing key?"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -202,13 +203,15 @@ async def test_two_discord_bots_in_one_server_speak_once(deployment: Deployment)
         DiscordPeer("MTAwMDE.tests.another-token", "other", number="5101", other_peer=first) as second,
     ):
         for peer in (first, second):
-            peer.gateway.beat_ms, peer.acknowledge_s = 5000, 30
+            peer.gateway.beat_ms = 5000
+            peer.acknowledge_s = 30
         deployment.settings["bots"] = {
             name: {"discord": {"token": {"env": name.upper()}, "api_url": peer.api_url}}
             for name, peer in (("left", first), ("right", second))
         }
         deployment.environment.update(LEFT=first.token, RIGHT=second.token)
-        channel_id, direct = first.channel(), second.channel(private=True)
+        channel_id = first.channel()
+        direct = second.channel(private=True)
         async with deployment.daemon() as process:
             await first.connected(READY_S)
             await second.connected(READY_S)
@@ -243,7 +246,8 @@ async def test_two_slack_apps_in_one_channel_speak_once(deployment: Deployment) 
         deployment.settings["bots"] = {
             name: {
                 "slack": {
-                    **{"bot_token": {"env": f"{name}_BOT".upper()}, "app_token": {"env": f"{name}_APP".upper()}},
+                    "bot_token": {"env": f"{name}_BOT".upper()},
+                    "app_token": {"env": f"{name}_APP".upper()},
                     "api_url": peer.api_url,
                 }
             }
@@ -283,7 +287,9 @@ async def test_two_http_networks_answer_each_their_own(deployment: Deployment) -
         deployment.settings["bots"] = {
             name: {
                 "http": {
-                    **{"secret": {"env": name.upper()}, "callback_url": peer.url, "port": port},
+                    "secret": {"env": name.upper()},
+                    "callback_url": peer.url,
+                    "port": port,
                     "allow_private": ["127.0.0.1"],
                 }
             }
@@ -342,7 +348,8 @@ async def test_the_unnamed_network_cannot_speak_for_a_named_one(deployment: Depl
 
 
 async def test_a_platform_that_is_away_at_the_start_keeps_no_other_down(deployment: Deployment) -> None:
-    telegram_port, http_port = free_port(), free_port()
+    telegram_port = free_port()
+    http_port = free_port()
     async with CallbackPeer() as network:
         deployment.environment.update(HTTP=network.secret, FIRST=TelegramPeer().token)
         http_settings = {"callback_url": network.url, "port": http_port, "allow_private": ["127.0.0.1"]}
@@ -453,7 +460,8 @@ class TestWhoSpeaks:
         assert [await history.has_answered(thread, bot) for bot in ("42", "43")] == [False, True]
 
     async def test_where_both_answered_it_is_for_the_one_that_answered_its_author(self, journal: Journal) -> None:
-        thread, history = ConversationKey("discord", "30", "40"), ChatHistory(journal.database)
+        thread = ConversationKey("discord", "30", "40")
+        history = ChatHistory(journal.database)
         for number, (bot, person) in enumerate((("42", "7"), ("43", "8"))):
             request = message(str(number), bot, addressed=True, key=thread, author_id=person)
             await journal.record_message(request)
@@ -484,7 +492,9 @@ class Plain(Adapter):
     bot_id = ""
 
     def __init__(self, name: str, bot: str = "", *, can_take_over: bool = True) -> None:
-        self.name, self.bot_id, self.can_take_over = name, bot, can_take_over
+        self.name = name
+        self.bot_id = bot
+        self.can_take_over = can_take_over
         self.inbox: list[Message] = []
         self.messages: list[Message] = []
 
@@ -571,7 +581,8 @@ class TestLeftover:
     async def test_each_takes_its_own_and_the_first_the_rest(self, journal: Journal) -> None:
         for bot in ("43", "42", "41"):
             await journal.record_message(message("1", bot))
-        first, second = Plain("telegram", "42"), NamespacedAdapter("two", Plain("telegram", "43"))
+        first = Plain("telegram", "42")
+        second = NamespacedAdapter("two", Plain("telegram", "43"))
         results = [(adapter, item.bot) for adapter, item, _ in await recover_pending(journal, [first, second])]
         assert results == [(second, "43"), (first, "42"), (first, "41")]
 
@@ -611,7 +622,7 @@ class TestConfiguration:
         clashing = Settings.model_validate({"http": http, "bots": {"a": {"http": http}, "b": {"slack": slack}}})
         assert [
             port_conflict.split(" listens on port 8088 as ")[0] for port_conflict in find_port_conflicts(clashing)
-        ] == [*("bots.a.http", "bots.b.slack", "bots.b.slack")]
+        ] == ["bots.a.http", "bots.b.slack", "bots.b.slack"]
 
     async def test_the_check_names_every_bot(
         self, tmp_path: Path, first: TelegramPeer, second: TelegramPeer, monkeypatch: pytest.MonkeyPatch

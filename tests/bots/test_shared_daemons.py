@@ -93,7 +93,8 @@ async def test_a_daemon_on_standby_is_well(postgres_journal: JournalSettings) ->
 
     database = await Database.open_server(postgres_journal)
     adapter = Bot(HttpSettings.model_validate({"secret": {"env": "X"}, "callback_url": "https://example.org/"}))
-    connection, is_listening = adapter.connection, asyncio.Event()
+    connection = adapter.connection
+    is_listening = asyncio.Event()
     monitor = Monitor()
     monitor.attach([adapter], None, None, None)  # type: ignore[arg-type]
 

@@ -23,7 +23,8 @@ pytestmark = pytest.mark.skipif(
 )
 QUESTION = "How do I install Rocket with pip, thing number {number}?"
 SHAPE = Shape(40, 10, 20, workers=8, model_s=0.3, lease_s=3, max_wait_s=60, question=QUESTION)
-INGEST_S, OUTAGE_S = 60, 3
+INGEST_S = 60
+OUTAGE_S = 3
 
 
 def make_shape(node: Node, repository: Path) -> Shape:

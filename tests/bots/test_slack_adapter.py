@@ -305,7 +305,8 @@ async def test_over_http_forged_old_and_malformed_requests_are_refused(
 ) -> None:
     event = {"type": "message", "channel": "D1", "user": "U1", "text": "hi", "ts": "1.0"}
     body = json.dumps({"type": "event_callback", "event": event})
-    request, kind = peer.deliveries.request, {"Content-Type": "application/json"}
+    request = peer.deliveries.request
+    kind = {"Content-Type": "application/json"}
     assert (await request(body, secret="another", **kind))[0] == 401
     assert (await request(body, at=int(time.time()) - 400, **kind))[0] == 401
     assert (await request(body, at=int(time.time()) + 400, **kind))[0] == 401

@@ -24,7 +24,9 @@ from tests.core.fixtures import settings
 from tests.peers.slack import SlackPeer
 from tests.wiring import make_processor, wire_dispatcher
 
-ANN, BOSS, OWNER = "U1ANN", "U3BOSS", "U9OWNER"
+ANN = "U1ANN"
+BOSS = "U3BOSS"
+OWNER = "U9OWNER"
 
 Start = Callable[..., Awaitable[CommandDispatcher]]
 
@@ -168,7 +170,8 @@ class AdministratorClient:
 
 
 async def test_what_is_remembered_ends() -> None:
-    client, administrators = AdministratorClient(True), AdministratorCache(ttl_s=0.5)
+    client = AdministratorClient(True)
+    administrators = AdministratorCache(ttl_s=0.5)
     message = Message("1", ConversationKey("slack", "C1"), BOSS, "Boss", "", datetime.now(UTC), command="pause")
     assert await administrators.is_admin(client, message)  # type: ignore[arg-type]
     assert await administrators.is_admin(client, message)  # type: ignore[arg-type]

@@ -53,8 +53,11 @@ def test_a_mention_opens_a_thread_of_its_own() -> None:
     assert result.key == ConversationKey("slack", "C1", "1700000000.000100")
     assert (result.addressed, result.private, result.author, result.bot) == (True, False, "Ann", "UBOT")
     assert result.reference == {
-        **{"channel": "C1", "ts": "1700000000.000100", "thread_ts": "1700000000.000100"},
-        **{"user": "U1", "team": "T1"},
+        "channel": "C1",
+        "ts": "1700000000.000100",
+        "thread_ts": "1700000000.000100",
+        "user": "U1",
+        "team": "T1",
     }
     assert result.in_main_chat
     assert result.sent_at.timestamp() == pytest.approx(1_700_000_000.0001)
@@ -88,7 +91,9 @@ def test_a_reply_below_our_answer_to_a_command_may_go_on_with_us() -> None:
 
 def test_only_what_stands_in_the_channel_itself_is_marked_so() -> None:
     assert [message(**changes).in_main_chat for changes in ({}, {"thread_ts": "1.0"}, {"channel": "D1"})] == [
-        *(True, False, False)
+        True,
+        False,
+        False,
     ]
     edited_message = message(thread_ts=message().id)
     assert edited_message.in_main_chat, "what others reply to gets its own timestamp as its thread"

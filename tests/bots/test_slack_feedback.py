@@ -20,7 +20,8 @@ from tests.peers.slack import SlackPeer
 @asynccontextmanager
 async def receiving(folder: Path, *, http: bool) -> AsyncIterator[tuple[SlackPeer, SlackAdapter, Inbox]]:
     async with SlackPeer() as peer:
-        adapter, inbox = SlackAdapter(settings(peer, folder, http=http), Threads().answered_in, PACE), Inbox()
+        adapter = SlackAdapter(settings(peer, folder, http=http), Threads().answered_in, PACE)
+        inbox = Inbox()
         async with listening(adapter, inbox):
             if http:
                 await peer.wait_until(lambda: bool(adapter.port), 30)

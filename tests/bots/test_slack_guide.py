@@ -65,9 +65,15 @@ def test_what_makes_the_app_an_agent_is_in_addition_to_the_manifest() -> None:
 def test_the_messages_it_explains_exist() -> None:
     settings = (ROOT / "core" / "settings" / "messaging.py").read_text("utf-8")
     for name in (
-        *("slack.open", "slack.several_connections", "slack.signature_refused", "slack.capability_missing"),
-        *("slack.event_not_recorded", "slack.reply_delayed", "Socket Mode is switched off"),
-        *("the bot is not in the channel; /invite it", "give exactly one of app_token"),
+        "slack.open",
+        "slack.several_connections",
+        "slack.signature_refused",
+        "slack.capability_missing",
+        "slack.event_not_recorded",
+        "slack.reply_delayed",
+        "Socket Mode is switched off",
+        "the bot is not in the channel; /invite it",
+        "give exactly one of app_token",
     ):
         assert name in GUIDE
         assert name in CODE + settings

@@ -48,9 +48,18 @@ def test_each_construct_has_its_form(markdown: str, mrkdwn: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("<!channel>", "<!here|x>", "<@U1ANN>", "<!subteam^S1|@team>", "<#C1|general>", "`<!channel>`"),
-        *("```\n<@U1>\n```", "| <!here> |\n|---|\n| <@U1> |", "[<!channel>](https://a.example)"),
-        *("# <@U1>", "> <!everyone>", "- <@W1>"),
+        "<!channel>",
+        "<!here|x>",
+        "<@U1ANN>",
+        "<!subteam^S1|@team>",
+        "<#C1|general>",
+        "`<!channel>`",
+        "```\n<@U1>\n```",
+        "| <!here> |\n|---|\n| <@U1> |",
+        "[<!channel>](https://a.example)",
+        "# <@U1>",
+        "> <!everyone>",
+        "- <@W1>",
     ],
 )
 def test_nobody_is_notified(text: str) -> None:

@@ -52,7 +52,8 @@ class OnSlack:
         self.peer.say(self.channel_of[post], "What a jump!", user=user, bot_id=bot, thread=post)
 
     def below(self, post: str) -> list[str]:
-        channel, names = self.channel_of[post], {user: name for name, (user, _) in ROBOTS.items()}
+        channel = self.channel_of[post]
+        names = {user: name for name, (user, _) in ROBOTS.items()}
         thread = [
             message
             for message in self.peer._messages.values()

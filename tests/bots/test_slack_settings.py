@@ -30,10 +30,15 @@ from tests.peers.slack_events import Envelope
 from tests.peers.slack_views import View
 from tests.wiring import make_processor, wire_dispatcher
 
-ANN, LENA, OWNER = "U1ANN", "U2LENA", "U9OWNER"
+ANN = "U1ANN"
+LENA = "U2LENA"
+OWNER = "U9OWNER"
 CHAT = "slack:C1"
 SOURCES = {name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "code")}
-MODE, THRESHOLD, DOCS, SCALE = "mode {}", "threshold {}", "sources {} docs", "sources scale docs {}"
+MODE = "mode {}"
+THRESHOLD = "threshold {}"
+DOCS = "sources {} docs"
+SCALE = "sources scale docs {}"
 
 
 @dataclass
@@ -78,7 +83,8 @@ Start = Callable[..., Awaitable[Bot]]
 async def peer() -> AsyncIterator[SlackPeer]:
     async with SlackPeer() as peer:
         # Three seconds are not much for a busy machine; other tests look at them.
-        peer.views.trigger_s = peer.deliveries.patience_s = 60
+        peer.views.trigger_s = 60
+        peer.deliveries.patience_s = 60
         yield peer
 
 
@@ -107,7 +113,8 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             journal = await Journal.open(tmp_path / "journal.db")
             stack.push_async_callback(journal.close)
             pace = replace(slack_helpers.PACE, submit_timeout_s=submit_s)
-            slack_settings, threads = slack_helpers.settings(peer, tmp_path, http=http), slack_helpers.Threads()
+            slack_settings = slack_helpers.settings(peer, tmp_path, http=http)
+            threads = slack_helpers.Threads()
             adapter = SlackAdapter(slack_settings, threads.answered_in, pace, read_only=mute)
             await adapter.open()
             stack.push_async_callback(adapter.close)
@@ -136,8 +143,12 @@ async def test_what_is_saved_is_what_the_commands_would_have_done(start: Start, 
     view = await bot.opened()
     assert view.user == OWNER
     assert view.get_values() == {
-        **{MODE: "default", THRESHOLD: "default", DOCS: "on", SCALE: "1"},
-        **{"sources {} code": "on", "sources scale code {}": "1"},
+        MODE: "default",
+        THRESHOLD: "default",
+        DOCS: "on",
+        SCALE: "1",
+        "sources {} code": "on",
+        "sources scale code {}": "1",
     }
     await bot.sent(view, {MODE: "auto", THRESHOLD: "0.7", DOCS: "off", SCALE: "2.50"})
     assert not view.open
@@ -367,7 +378,8 @@ async def test_unsigned_foreign_and_malformed_submissions_change_nothing(start: 
     payload = {**envelope.payload, "trigger_id": "7.7.7"}
     payload["view"]["state"]["values"][MODE]["value"]["selected_option"]["value"] = "auto"
     form = {"Content-Type": "application/x-www-form-urlencoded"}
-    request, skipped_counts = bot.peer.deliveries.request, bot.adapter.skipped
+    request = bot.peer.deliveries.request
+    skipped_counts = bot.adapter.skipped
     assert (await request(urlencode({"payload": json.dumps(payload)}), secret="another", **form))[0] == 401
     foreign = {**payload, "view": {**payload["view"], "callback_id": "another-apps"}}
     for payload_without in (foreign, {**payload, "view": {}}, {**payload, "user": None}, {"type": "view_submission"}):
@@ -430,7 +442,8 @@ async def test_what_cannot_be_kept_is_not_acknowledged(peer: SlackPeer, tmp_path
         peer.command("settings", user=OWNER)
         command = await inbox.until(1)
         await adapter.show_form(command, SettingsForm((FormField("pause {}", "Minutes of silence", "5"),)))
-        peer.deliveries.patience_s, inbox.refusals = 1.0, 1
+        peer.deliveries.patience_s = 1.0
+        inbox.refusals = 1
         envelope = peer.submit(peer.views.all[0], {"pause {}": "7"})
         messages = await inbox.until(2)
         await peer.wait_until(envelope.acknowledged.is_set, 30)

@@ -239,7 +239,8 @@ async def test_states_come_no_faster_than_the_pace_for_all_replies_together(peer
         return sorted(call.at for call in peer.calls if call.method in ("chat.startStream", "chat.appendStream"))
 
     sinks = [await ask() for _ in range(4)]
-    started_at, number = time.monotonic(), 0
+    started_at = time.monotonic()
+    number = 0
     for sink in sinks:
         await sink.open()
     async with asyncio.timeout(30):

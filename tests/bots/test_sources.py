@@ -136,7 +136,12 @@ def test_an_emptied_store_makes_all_sources_due(deployment: Deployment) -> None:
 
 def test_lengths_of_time() -> None:
     assert [format_duration(seconds) for seconds in (-3, 0.4, 59, 61, 7300, 200_000)] == [
-        *("0 s", "0 s", "59 s", "1 min", "2 h", "2 d"),
+        "0 s",
+        "0 s",
+        "59 s",
+        "1 min",
+        "2 h",
+        "2 d",
     ]
 
 

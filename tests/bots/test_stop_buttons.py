@@ -20,7 +20,8 @@ from tests.peers.discord import DiscordPeer
 from tests.peers.telegram import TelegramPeer
 
 STOPPABLE = ReplyOptions(stop_button=Button("thumb:stop:1", "⏹ Stop"))
-EDIT, SEND = "PATCH /channels/{}/messages/{}", "POST /channels/{}/messages"
+EDIT = "PATCH /channels/{}/messages/{}"
+SEND = "POST /channels/{}/messages"
 
 
 @pytest.fixture
@@ -102,7 +103,8 @@ def test_a_stopped_draft_is_the_press_of_the_question_it_answers(tmp_path: Path)
 @pytest.fixture
 async def discord_peer() -> AsyncIterator[DiscordPeer]:
     async with DiscordPeer() as peer:
-        peer.gateway.beat_ms, peer.acknowledge_s = 5000, 30
+        peer.gateway.beat_ms = 5000
+        peer.acknowledge_s = 30
         yield peer
 
 
@@ -110,7 +112,8 @@ async def discord_peer() -> AsyncIterator[DiscordPeer]:
 async def test_on_discord_it_stands_below_the_growing_message_alone(
     discord_peer: DiscordPeer, tmp_path: Path, is_command: bool
 ) -> None:
-    inbox, channel_id = discord_helpers.Inbox(), discord_peer.channel()
+    inbox = discord_helpers.Inbox()
+    channel_id = discord_peer.channel()
     adapter = DiscordAdapter(
         discord_helpers.settings(discord_peer, tmp_path), discord_helpers.Positions(), discord_helpers.PACE
     )
@@ -131,7 +134,8 @@ async def test_on_discord_it_stands_below_the_growing_message_alone(
 
 
 async def test_on_discord_a_button_that_is_refused_is_left_out(discord_peer: DiscordPeer, tmp_path: Path) -> None:
-    inbox, channel_id = discord_helpers.Inbox(), discord_peer.channel()
+    inbox = discord_helpers.Inbox()
+    channel_id = discord_peer.channel()
     adapter = DiscordAdapter(
         discord_helpers.settings(discord_peer, tmp_path), discord_helpers.Positions(), discord_helpers.PACE
     )

@@ -234,7 +234,8 @@ async def test_a_webhook_is_removed_and_pending_updates_stay(peer: TelegramPeer,
 async def test_an_update_is_confirmed_only_after_it_was_received(
     peer: TelegramPeer, make: Make, offsets: Offsets
 ) -> None:
-    entered_event, leave = asyncio.Event(), asyncio.Event()
+    entered_event = asyncio.Event()
+    leave = asyncio.Event()
 
     async def slow(message: Message) -> None:
         entered_event.set()
@@ -251,7 +252,11 @@ async def test_an_update_is_confirmed_only_after_it_was_received(
     assert offsets.saved == [number + 1]
     assert peer.confirmed == [number]
     assert peer.allowed_updates == [
-        *("message", "edited_message", "callback_query", "message_reaction", "stopped_message_generation")
+        "message",
+        "edited_message",
+        "callback_query",
+        "message_reaction",
+        "stopped_message_generation",
     ]
 
 
@@ -294,7 +299,8 @@ async def test_bad_updates_are_skipped_and_lose_no_others(peer: TelegramPeer, ma
     peer.inject({"poll_answer": {"poll_id": "1", "option_ids": [], "option_persistent_ids": []}})
     peer.inject({"message": {**peer._service(peer.chat(GROUP)), "migrate_to_chat_id": -1009}})
     peer.say(GROUP, "@kimas_bot two")
-    adapter, inbox = make(), Inbox()
+    adapter = make()
+    inbox = Inbox()
     async with listen(adapter, inbox.receive):
         await inbox.until(2)
         await peer.wait_until(lambda: not peer.pending(), 30)

@@ -27,7 +27,9 @@ from tests.peers.telegram import Author, TelegramPeer
 from tests.wiring import make_processor, wire_dispatcher
 
 GROUP = -1005
-ANN, BOSS, OWNER = Author(1001, "Ann"), Author(1003, "Boss"), Author(1001001, "Owner")
+ANN = Author(1001, "Ann")
+BOSS = Author(1003, "Boss")
+OWNER = Author(1001001, "Owner")
 GROUP_AUTHOR = Author(1087968824, "Group", "GroupAnonymousBot", is_bot=True)
 
 Start = Callable[..., Awaitable[CommandDispatcher]]
@@ -164,7 +166,8 @@ class AdministratorClient:
 
 
 async def test_what_is_remembered_ends() -> None:
-    client, administrators = AdministratorClient(1003), AdministratorCache(ttl_s=0.5)
+    client = AdministratorClient(1003)
+    administrators = AdministratorCache(ttl_s=0.5)
     assert await administrators.is_admin(client, from_("1003"))  # type: ignore[arg-type]
     assert not await administrators.is_admin(client, from_("1001"))  # type: ignore[arg-type]
     assert client.times == 1
@@ -175,7 +178,8 @@ async def test_what_is_remembered_ends() -> None:
 
 
 async def test_a_private_chat_and_a_channel_are_not_asked_about() -> None:
-    client, administrators = AdministratorClient(1003), AdministratorCache()
+    client = AdministratorClient(1003)
+    administrators = AdministratorCache()
     assert not await administrators.is_admin(client, from_("1003", chat="1003", private=True))  # type: ignore[arg-type]
     assert not await administrators.is_admin(client, from_("-1009"))  # type: ignore[arg-type]
     assert client.times == 0

@@ -17,7 +17,8 @@ from aiogram import types
 from tests.peers.telegram import TelegramPeer
 from tests.peers.telegram_text import ParseError, find_entities, parse_html
 
-GROUP, PERSON = -100, 7
+GROUP = -100
+PERSON = 7
 
 
 class Raw:
@@ -112,7 +113,10 @@ async def test_a_rich_message_comes_back_as_its_blocks(call: Raw) -> None:
     message = types.Message.model_validate(body["result"])
     assert message.rich_message is not None
     assert [block.type for block in message.rich_message.blocks] == [
-        *("heading", "paragraph", "list", "mathematical_expression")
+        "heading",
+        "paragraph",
+        "list",
+        "mathematical_expression",
     ]
     (posted_message,) = call.peer.messages(GROUP)
     assert posted_message.text == "T\n\na @anna b\nc\n\n3. x\n\ny"

@@ -69,7 +69,8 @@ def test_a_table_keeps_alignment_markup_and_links() -> None:
 
 
 def test_a_table_of_many_columns_is_read_row_by_row() -> None:
-    names, rows = [f"c{n}" for n in range(9)], [[f"r{row}c{n}" for n in range(9)] for row in range(2)]
+    names = [f"c{n}" for n in range(9)]
+    rows = [[f"r{row}c{n}" for n in range(9)] for row in range(2)]
     content = rendered("\n".join(f"| {' | '.join(line)} |" for line in (names, ["---"] * 9, *rows)))
     assert [block["type"] for block in content.blocks[1:]] == ["paragraph", "list"] * 2
     assert "c8: r1c8" in content.text

@@ -24,7 +24,8 @@ from tests.peers.telegram import TelegramPeer
 PACE = TelegramIntervals(
     poll_s=1, retry_s=0.02, max_retry_s=0.1, edit_s=0.1, draft_s=0.05, typing_s=0.1, retry_timeout_s=25
 )
-GROUP, PERSON = -100, 7
+GROUP = -100
+PERSON = 7
 CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://example.org/install"),)
 
 
@@ -305,7 +306,9 @@ async def test_a_reply_deleted_by_a_moderator_stays_deleted(peer: TelegramPeer, 
 
 async def test_a_bot_that_was_removed_or_shut_out(peer: TelegramPeer, ask: Ask) -> None:
     peer.forum(GROUP, 9)
-    closed_sink, deleted_sink, kicked_sink = ask(thread=9), ask(thread=9), ask()
+    closed_sink = ask(thread=9)
+    deleted_sink = ask(thread=9)
+    kicked_sink = ask()
     peer.chats[GROUP].topics[9] = False
     with pytest.raises(PlatformError, match="topic is closed"):
         await closed_sink.finish(Reply("x"))

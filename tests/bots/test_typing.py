@@ -30,7 +30,8 @@ from tests.wiring import make_processor
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
 QUESTION = "How do I install the package with pip?"
-BEA, ROBOT = Author("1002", "bea", "Bea"), Author("2001", "echo", "Echo", bot=True)
+BEA = Author("1002", "bea", "Bea")
+ROBOT = Author("2001", "echo", "Echo", bot=True)
 WAIT_S = 2.0
 
 

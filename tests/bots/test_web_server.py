@@ -102,7 +102,8 @@ async def test_what_is_sent_compressed_is_not_unpacked() -> None:
         sizes.append(len(await request.read()))
         return web.Response()
 
-    application, bomb = web.Application(client_max_size=64 << 20), zlib.compress(bytes(32 << 20))
+    application = web.Application(client_max_size=64 << 20)
+    bomb = zlib.compress(bytes(32 << 20))
     application.router.add_post("/", measure)
     async with (
         serve_application(application, "127.0.0.1", 0, section="http", error_class=PlatformError) as port,
@@ -187,10 +188,7 @@ asyncio.run(main())
 
 async def test_without_descriptors_the_loop_is_not_filled_with_tries_to_accept() -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", SCARCE),
-        cwd=ROOT,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
+        sys.executable, "-c", SCARCE, cwd=ROOT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     assert process.stdin is not None

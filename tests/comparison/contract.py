@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-MODEL, EMBEDDING_MODEL, DIMENSION = "peer", "minilm", 384
+MODEL = "peer"
+EMBEDDING_MODEL = "minilm"
+DIMENSION = 384
 API_KEY = "none"
 # What the model peer does: milliseconds to the first token, tokens a second after it, tokens of an answer.
-TTFT_MS, RATE, TOKENS = 300.0, 50.0, 80
+TTFT_MS = 300.0
+RATE = 50.0
+TOKENS = 80
 # Within how many seconds a crowd arrives.
 SPREAD_S = 2.0
 # Passages for an answer: as many as an agent of KIMAs returns at most by default.

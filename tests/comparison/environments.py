@@ -31,7 +31,8 @@ def make_environment(environment: str, folder: Path) -> Path:
     if environment == OWN:
         return Path(sys.executable)
     directory = folder / environment
-    python, stamp = directory / "bin/python", directory / "pins"
+    python = directory / "bin/python"
+    stamp = directory / "pins"
     expected_hash = hashlib.sha256(pins(environment).read_bytes()).hexdigest()
     if not stamp.exists() or stamp.read_text() != expected_hash:
         subprocess.run((UV, "venv", "--quiet", "--clear", "--python", sys.executable, directory), check=True)

@@ -52,7 +52,9 @@ class ComparisonModel(LanguageModelPeer):
         self._cases: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for question, user_texts, completed in cases:
             self._cases[_normalize(question)].append((_normalize(user_texts), completed))
-        self.calls = self.prompt_tokens = self.unknown = 0
+        self.calls = 0
+        self.prompt_tokens = 0
+        self.unknown = 0
         # Of the calls that write answers: the prompts, and every token that was made, also for a client that left.
         self.answer_tokens = 0
 
@@ -157,7 +159,8 @@ class EmbedderPeer(LanguageModelPeer):
 
     def __init__(self, embedder: Embedder, file: Path) -> None:
         super().__init__(dimension=DIMENSION, models=(EMBEDDING_MODEL,))
-        self._embedder, self._file = embedder, file
+        self._embedder = embedder
+        self._file = file
         self._vectors_by_key: dict[str, Vectors] = {}
         if file.exists():
             with np.load(file) as arrays:
@@ -230,7 +233,8 @@ def main() -> None:
     """Serve until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     peers = parser.add_subparsers(dest="peer", required=True)
-    model, embedder = peers.add_parser("model"), peers.add_parser("embedder")
+    model = peers.add_parser("model")
+    embedder = peers.add_parser("embedder")
     model.add_argument("cases", type=Path)
     model.add_argument("--ttft", type=float, default=TTFT_MS / 1000, help="seconds to the first token")
     model.add_argument("--rate", type=float, default=RATE, help="tokens a second after it; 0: no delay")

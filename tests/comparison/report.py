@@ -52,8 +52,9 @@ class Row:
         return "-" if value is None else f"{value:,.{self.digits}f}"
 
     def is_better(self, value: float, other_value: float) -> bool:
-        """Say whether one value is better than another one, as they are shown."""
-        value, other_value = round(value, self.digits), round(other_value, self.digits)
+        """Return whether one value is better than another one, as they are shown."""
+        value = round(value, self.digits)
+        other_value = round(other_value, self.digits)
         return value > other_value if self.is_high_good else value < other_value
 
 
@@ -143,7 +144,8 @@ def _rows() -> Iterator[Row]:
         yield Row(section, "prompt tokens for an answer", "", _at(part, "prompt_tokens"), why=TOKENS_WHY)
         yield Row(section, "processor time for an answer", "ms", _at(part, "cpu_ms"))
     for size in (16, 64):
-        part, section = f"crowd_{size}", MANY.format(size)
+        part = f"crowd_{size}"
+        section = MANY.format(size)
         yield Row(section, "answers a second", "", _throughput(part), 2, is_high_good=True, why=ONE_CALL_LATER)
         yield Row(section, "of what one model call permits", "%", _share(part), is_high_good=True, is_ranked=False)
         yield Row(section, f"{FIRST}, p50", "ms", _at(part, "first_p50_ms", TTFT_MS), why=AS_IT_STANDS)
@@ -157,7 +159,8 @@ def _rows() -> Iterator[Row]:
 
 
 def _head_start_rows() -> Iterator[Row]:
-    section, name = "What head starts cost and bring, with a conversation", "main model's tokens, of those without"
+    section = "What head starts cost and bring, with a conversation"
+    name = "main model's tokens, of those without"
     parts = {"one at a time": "following", "16 at once": "crowd_16", "64 at once": "crowd_64"}
     for label, part in parts.items():
         yield Row(section, f"{name}, {label}", "%", _share_of_plain(part), 1, is_ranked=False)
@@ -271,7 +274,12 @@ PANELS = (
     (MANY.format(64), "processor time for an answer", "64 at once: processor time for an answer, ms"),
     ("Retrieval at the end of conversations", "recall@5", "Retrieval in conversations: recall@5"),
 )
-WIDTH, LABELS, VALUES, BAR, GAP, HEAD = 400, 160, 60, 18, 14, 26
+WIDTH = 400
+LABELS = 160
+VALUES = 60
+BAR = 18
+GAP = 14
+HEAD = 26
 STYLE = """
 text{font:12px system-ui,sans-serif;fill:#424a53}.title{font-weight:600;fill:#1f2328}
 .subject{fill:#2f81f7}.other{fill:#8c959f}

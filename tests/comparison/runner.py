@@ -30,9 +30,12 @@ CUTOFF = 5
 TIMEOUT_S = 1200
 # Nothing is to be looked up or reported elsewhere while it is measured.
 QUIET = {
-    **{"HAYSTACK_TELEMETRY_ENABLED": "False", "LANGSMITH_TRACING": "false", "DO_NOT_TRACK": "1"},
-    **{"HF_HUB_OFFLINE": "1", "OTEL_SDK_DISABLED": "true", "ANONYMIZED_TELEMETRY": "False"},
-    # A start with everything to compile is nobody's second one.
+    "HAYSTACK_TELEMETRY_ENABLED": "False",
+    "LANGSMITH_TRACING": "false",
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_OFFLINE": "1",
+    "OTEL_SDK_DISABLED": "true",
+    "ANONYMIZED_TELEMETRY": "False",
     "PYTHONDONTWRITEBYTECODE": "",
 }
 Report = dict[str, Any]
@@ -138,7 +141,8 @@ class Work:
         """Run one phase in a process and return its report. Raises `WorkerFailedError`."""
         python = make_environment(SYSTEMS[self.name].environment, self.runner.folder / "environments")
         self.folder.mkdir(parents=True, exist_ok=True)
-        job, result = self.folder / "job.json", self.folder / "result.json"
+        job = self.folder / "job.json"
+        result = self.folder / "result.json"
         result.unlink(missing_ok=True)
         values = {
             "folder": str(self.folder / "index"),

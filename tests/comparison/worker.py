@@ -158,9 +158,11 @@ async def _measured(job: Job, ask: Callable[[Load], Awaitable[None]], count: int
     load = Load()
     before = await _calls(job)
     probe = asyncio.create_task(_probe(load)) if with_probe else None
-    cpu, begun = time.process_time(), time.perf_counter()
+    cpu = time.process_time()
+    begun = time.perf_counter()
     await ask(load)
-    load.wall_s, load.cpu_ms = time.perf_counter() - begun, (time.process_time() - cpu) * 1000 / count
+    load.wall_s = time.perf_counter() - begun
+    load.cpu_ms = (time.process_time() - cpu) * 1000 / count
     if probe:
         probe.cancel()
     after = await _calls(job)

@@ -24,15 +24,43 @@ from tests.quality.multi_turn import COLLECTIONS, REPOSITORY
 PASSAGE_CHARS = 500
 FORMS = ("How do I set {}?", "What does the guide say about {}?", "Where is {} explained, and how does it work?")
 SUBJECTS = (
-    *("the daily limit of tokens", "quiet hours of comments", "the cooldown of the gate", "a standing query"),
-    *("the signing secret of the HTTP network", "the scopes of a Slack app", "the token of a Telegram bot"),
-    *("the message content intent on Discord", "Socket Mode", "the privacy mode of a bot in groups", "a git source"),
-    *("a website source", "a FAQ file", "the rerank model", "fallback endpoints", "the vision model", "a persona"),
-    *("the deadline of an answer", "shares of the budget", "search strategies", "routing between agents"),
-    *("the weights of the gate", "thresholds of a chat", "feedback with thumbs", "the hand-off to people"),
-    *("learning answers for the FAQ", "delegated admins", "the audit of changes", "the store on Weaviate"),
-    *("evaluation of retrieval", "metrics and health", "the systemd service", "retention in the journal"),
-    *("earlier answers given again", "rewriting of questions", "a remote RAG service", "pictures that are attached"),
+    "the daily limit of tokens",
+    "quiet hours of comments",
+    "the cooldown of the gate",
+    "a standing query",
+    "the signing secret of the HTTP network",
+    "the scopes of a Slack app",
+    "the token of a Telegram bot",
+    "the message content intent on Discord",
+    "Socket Mode",
+    "the privacy mode of a bot in groups",
+    "a git source",
+    "a website source",
+    "a FAQ file",
+    "the rerank model",
+    "fallback endpoints",
+    "the vision model",
+    "a persona",
+    "the deadline of an answer",
+    "shares of the budget",
+    "search strategies",
+    "routing between agents",
+    "the weights of the gate",
+    "thresholds of a chat",
+    "feedback with thumbs",
+    "the hand-off to people",
+    "learning answers for the FAQ",
+    "delegated admins",
+    "the audit of changes",
+    "the store on Weaviate",
+    "evaluation of retrieval",
+    "metrics and health",
+    "the systemd service",
+    "retention in the journal",
+    "earlier answers given again",
+    "rewriting of questions",
+    "a remote RAG service",
+    "pictures that are attached",
 )
 # A question that depends on the conversation, and what a model makes of it.
 FOLLOW_UPS = {
@@ -121,7 +149,8 @@ def _conversation(form: str, subject: str) -> tuple[tuple[str, str], ...]:
 
 def read_judged(folder: Path) -> tuple[list[Document], list[Case]] | None:
     """Return the corpus and the judged questions; None where they are not built."""
-    corpus, questions = folder / "corpus.jsonl", folder / "judged.jsonl"
+    corpus = folder / "corpus.jsonl"
+    questions = folder / "judged.jsonl"
     if not (corpus.exists() and questions.exists()):
         return None
     names: dict[str, str] = {}

@@ -142,7 +142,8 @@ class Bot:
         self._stop_reading()
         if self._listening is None:
             return
-        listening, self._listening = self._listening, None
+        listening = self._listening
+        self._listening = None
         listening.cancel()
         with suppress(asyncio.CancelledError):
             await listening
@@ -252,7 +253,8 @@ class Bot:
 
     async def ask_while_waiting(self) -> None:
         """Ask elsewhere and wait for the answer: what was said before is known by then. The gate stays closed."""
-        gate, self.script.before = self.script.before, None
+        gate = self.script.before
+        self.script.before = None
         channel = self.private(OTHER_PERSON)
         await self.wait_until_finished(channel, await self.driver.say(channel, "something else", person=OTHER_PERSON))
         self.script.before = gate

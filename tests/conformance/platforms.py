@@ -45,7 +45,9 @@ class Person:
     robot: bool = False
 
 
-ANN, BEN, OTHER_ANN = Person(1, "Ann"), Person(2, "Ben"), Person(3, "Ann")
+ANN = Person(1, "Ann")
+BEN = Person(2, "Ben")
+OTHER_ANN = Person(3, "Ann")
 ROBOT = Person(8, "Robot", robot=True)
 
 
@@ -343,7 +345,8 @@ class Telegram(Driver):
             for entity in message.entities
             if entity["type"] == "pre"
         ]
-        text, thread = WORD_JOINERS.sub("", message.text), str(message.thread or "")
+        text = WORD_JOINERS.sub("", message.text)
+        thread = str(message.thread or "")
         return PostedMessage(
             str(message.id),
             text,
@@ -609,7 +612,8 @@ class Slack(Driver):
         self.peer.event({**event, "team": slack.TEAM, "event_ts": joined_at})
 
     async def react(self, channel: Channel, reply: str, *, is_removed: bool = False) -> None:
-        kind, item = "reaction_removed" if is_removed else "reaction_added", {"channel": channel.id, "ts": reply}
+        kind = "reaction_removed" if is_removed else "reaction_added"
+        item = {"channel": channel.id, "ts": reply}
         event = {"type": kind, "user": "U1001", "reaction": "+1::skin-tone-3", "item_user": slack.BOT}
         self.peer.event({**event, "item": {"type": "message", **item}, "event_ts": self.peer._tick()})
 
@@ -650,5 +654,5 @@ class Slack(Driver):
 
 
 def _in(channel: Channel, thread: str) -> bool:
-    """Say whether a message belongs to the channel: a chat holds its threads, a thread only itself."""
+    """Return whether a message belongs to the channel: a chat holds its threads, a thread only itself."""
     return not channel.thread or channel.thread == thread

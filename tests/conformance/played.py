@@ -89,7 +89,8 @@ class Played(Driver):
 
     async def _type(self, line: str) -> str:
         """Type a line, and return the id of what it became once it was heard."""
-        texts, position = self._adapter.texts, self._typed
+        texts = self._adapter.texts
+        position = self._typed
         self._typed += 1
         os.write(self._writing, f"{line}\n".encode())
         await until(lambda: len(texts) > position, "the line")

@@ -33,7 +33,7 @@ def runs_in_terminal(scenario: Scenario) -> Scenario:
 
 
 def does_run_in_terminal(scenario: Callable[..., Any]) -> bool:
-    """Say whether a scenario runs in `kimas chat` too."""
+    """Return whether a scenario runs in `kimas chat` too."""
     return bool(scenario.__dict__.get("alone"))
 
 

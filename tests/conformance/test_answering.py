@@ -195,7 +195,8 @@ async def test_an_answer_is_streamed_as_the_model_writes_it(lined: Bot, model: L
 
 async def test_many_questions_at_once_get_their_own_answers(bot: Bot) -> None:
     channels = await bot.driver.separate_chats(8)
-    bot.script.pieces, bot.script.pause_s = ["One moment"], 0.05
+    bot.script.pieces = ["One moment"]
+    bot.script.pause_s = 0.05
     await asyncio.gather(*(bot.ask(channel, f"question {number}") for number, channel in enumerate(channels)))
     for number, channel in enumerate(channels):
         assert bot.texts(channel) == [f"Answer to: question {number}"]

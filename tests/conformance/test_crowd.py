@@ -9,7 +9,8 @@ from tests.conformance.bot import Bot
 from tests.conformance.platforms import Channel, Person
 from tests.conformance.scenarios import ONE_GROUP, cannot
 
-CHATS, MESSAGES = 20, 200
+CHATS = 20
+MESSAGES = 200
 
 
 @cannot(console=ONE_GROUP)

@@ -31,7 +31,8 @@ async def test_a_post_that_fails_is_made_again(bot: Bot, how: How) -> None:
 async def test_the_first_streamed_part_that_fails_is_made_again(bot: Bot, how: How) -> None:
     channel = bot.group()
     bot.driver.fail("begin", how)
-    bot.script.pieces, bot.script.pause_s = ["It begins", "It begins and goes on"], 0.1
+    bot.script.pieces = ["It begins", "It begins and goes on"]
+    bot.script.pause_s = 0.1
     entry = await bot.ask(channel, "How?")
     assert entry.state == "answered"
     assert bot.texts(channel) == ["Answer to: How?"]
@@ -56,7 +57,7 @@ LINKED = "The answer is in [the guide](https://example.org/guide), on its **firs
 
 
 def shows_all(bot: Bot, channel: Channel) -> bool:
-    """Say whether a channel shows the one whole answer, with its link or its address written out, and nothing else."""
+    """Return whether a channel shows the one whole answer, with its link or address written out, and nothing else."""
     [message] = bot.messages(channel)
     return (
         all(words in message.text for words in ("The answer is in", "the guide", "first", "page."))
@@ -131,7 +132,8 @@ async def test_a_post_whose_confirmation_is_lost_is_never_lost_itself(bot: Bot) 
 @cannot(console=NO_NETWORK)
 async def test_an_edit_whose_confirmation_is_lost_leaves_one_message(bot: Bot) -> None:
     channel = bot.group()
-    bot.script.pieces, bot.script.midway = ["It begins"], Gate()
+    bot.script.pieces = ["It begins"]
+    bot.script.midway = Gate()
     message = await bot.driver.say(channel, f"{bot.driver.mention}How?")
     await until(lambda: bool(bot.messages(channel)), "the beginning of the answer")
     bot.driver.fail("finish", "dropped after")
@@ -170,7 +172,8 @@ async def test_an_outage_longer_than_the_tries_of_a_reply_delivers_it_from_the_j
 
 @cannot(console=NO_NETWORK)
 async def test_the_limit_of_one_chat_holds_up_no_other(bot: Bot) -> None:
-    slow, fast = bot.private(), bot.private(BEN)
+    slow = bot.private()
+    fast = bot.private(BEN)
     await bot.ask(slow, "hello")
     await bot.ask(fast, "hello", person=BEN)
     bot.driver.fail("post", "rate limit")
@@ -195,7 +198,8 @@ async def test_a_connection_that_breaks_loses_no_question(bot: Bot) -> None:
 @cannot(console=NO_NETWORK)
 async def test_a_connection_that_breaks_in_the_middle_of_an_answer_loses_nothing(bot: Bot) -> None:
     channel = bot.group()
-    bot.script.before, bot.script.waiting_text = Gate(), "slow"
+    bot.script.before = Gate()
+    bot.script.waiting_text = "slow"
     message = await bot.driver.say(channel, f"{bot.driver.mention}the slow question")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     await bot.driver.lose_connection()

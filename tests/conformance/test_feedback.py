@@ -37,7 +37,8 @@ class ButtonResponse:
 
 def get_feedback_buttons(bot: Bot, channel: Channel, at: int = -1) -> dict[str, str]:
     """Return the buttons below one of the bot's messages: what stands behind them, by label."""
-    driver, channel_id = bot.driver, channel.id
+    driver = bot.driver
+    channel_id = channel.id
     if isinstance(driver, Played):
         return driver.get_choices(driver.messages(channel)[at])
     if isinstance(driver, Telegram):
@@ -60,7 +61,8 @@ async def press(
 
     Without `idle` other work goes on meanwhile.
     """
-    driver, channel_id = bot.driver, channel.id
+    driver = bot.driver
+    channel_id = channel.id
     if isinstance(driver, Played):
         printed = driver.printed()
         await bot.wait_until_finished(channel, await driver.say(channel, data, person=person))

@@ -23,8 +23,11 @@ COSMETIC_CALLS = {
 async def test_no_answer_waits_for_a_call_that_only_shows_that_it_is_coming(bot: Bot, kind: str) -> None:
     group = bot.group()
     channel = bot.private() if kind == "private" else group if kind == "group" else await bot.driver.thread(group)
-    bot.script.pieces, bot.script.pause_s, bot.script.midway = ["It begins", "It begins and goes on"], 0.3, Gate()
-    hanging, is_over = [], False
+    bot.script.pieces = ["It begins", "It begins and goes on"]
+    bot.script.pause_s = 0.3
+    bot.script.midway = Gate()
+    hanging = []
+    is_over = False
 
     async def hang(method: str, phase: str) -> None:
         if method in COSMETIC_CALLS[bot.platform] and phase == "before" and not is_over:

@@ -417,7 +417,8 @@ async def test_the_first_sign_comes_before_the_answer(bot: Bot) -> None:
     for channel in (bot.private(), bot.group()):
         signs = bot.driver.signs()
         bot.script.midway = None
-        bot.script.pause_s, bot.script.pieces = 0.1, [""]
+        bot.script.pause_s = 0.1
+        bot.script.pieces = [""]
         await bot.ask(channel, "How?")
         assert bot.driver.signs() > signs
 

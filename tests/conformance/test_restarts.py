@@ -30,7 +30,8 @@ async def test_ended_when_received_it_answers_once_and_in_order(bot: Bot, ending
     second = await bot.driver.say(channel, "the second question")
     await until(lambda: len(bot.processor._tasks) == 2, "the second question in the processor")
     await ended(bot, ending)
-    bot.script.before, bot.script.questions = None, []
+    bot.script.before = None
+    bot.script.questions = []
     await bot.start()
     assert [(await bot.wait_until_finished(channel, text)).state for text in (first, second)] == [
         "answered",
@@ -78,7 +79,8 @@ async def test_killed_after_posting_and_before_its_confirmation_it_completes_wha
     bot: Bot, piece: str
 ) -> None:
     channel = bot.group()
-    bot.script.pieces, bot.script.midway = [piece] if piece else [], Gate() if piece else None
+    bot.script.pieces = [piece] if piece else []
+    bot.script.midway = Gate() if piece else None
     message = await bot.driver.say(channel, f"{bot.driver.mention}How?")
     await (
         until(lambda: bool(bot.messages(channel)), "the beginning of the answer")
@@ -103,10 +105,13 @@ async def test_killed_after_posting_and_before_its_confirmation_it_completes_wha
 async def test_killed_between_the_parts_of_a_long_answer_it_posts_the_rest_once(
     bot: Bot, monkeypatch: pytest.MonkeyPatch, *, arrived: bool
 ) -> None:
-    channel, other = bot.group(), bot.group(2)
+    channel = bot.group()
+    other = bot.group(2)
     bot.script.says = lambda question: "\n\n".join(f"paragraph {number} {'of words ' * 30}" for number in range(60))
     assert (await bot.ask(other, "How?")).state == "answered"
-    whole, gate, mark_delivery = bot.texts(other), Gate(), bot.journal.mark_delivery
+    whole = bot.texts(other)
+    gate = Gate()
+    mark_delivery = bot.journal.mark_delivery
     assert len(whole) > 2
 
     async def mark_slowly(message: Message, reply: Reply, parts: Mapping[int, str]) -> None:
@@ -131,7 +136,8 @@ async def test_killed_between_the_parts_of_a_long_answer_it_posts_the_rest_once(
 @cannot(console=WHOLE)
 async def test_ended_in_the_middle_of_a_posted_answer_it_completes_that_message(bot: Bot, ending: str) -> None:
     channel = bot.group()
-    bot.script.pieces, bot.script.midway = ["It begins"], Gate()
+    bot.script.pieces = ["It begins"]
+    bot.script.midway = Gate()
     message = await bot.driver.say(channel, f"{bot.driver.mention}How?")
     await until(lambda: bool(bot.messages(channel)), "the beginning of the answer")
     begun = bot.messages(channel)[0].id
@@ -173,7 +179,8 @@ async def test_what_is_asked_while_it_is_down_is_answered_afterwards(bot: Bot) -
 @cannot(console=AT_ONCE)
 async def test_an_orderly_stop_finishes_the_answer_in_the_making(bot: Bot) -> None:
     channel = bot.group()
-    bot.script.pieces, bot.script.pause_s = ["It begins", "It begins and goes on"], 0.1
+    bot.script.pieces = ["It begins", "It begins and goes on"]
+    bot.script.pause_s = 0.1
     await bot.driver.say(channel, f"{bot.driver.mention}How?")
     await until(lambda: bool(bot.script.questions), "the question")
     await bot.stop(grace_s=5)

@@ -198,7 +198,8 @@ async def test_a_conversation_is_remembered(bot: Bot) -> None:
 
 async def test_two_questions_in_one_conversation_keep_their_order(bot: Bot) -> None:
     channel = bot.private()
-    bot.script.before, bot.script.waiting_text = Gate(), "first"
+    bot.script.before = Gate()
+    bot.script.waiting_text = "first"
     first = await bot.driver.say(channel, "the first question")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     second = await bot.driver.say(channel, "the second question")
@@ -215,7 +216,8 @@ async def test_two_questions_in_one_conversation_keep_their_order(bot: Bot) -> N
 
 async def test_two_conversations_do_not_wait_for_each_other(bot: Bot) -> None:
     slow, fast = await bot.driver.separate_chats(2)
-    bot.script.before, bot.script.waiting_text = Gate(), "slow"
+    bot.script.before = Gate()
+    bot.script.waiting_text = "slow"
     waiting = await bot.driver.say(slow, f"{bot.driver.mention}the slow question")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     assert (await bot.ask(fast, "the fast question")).state == "answered"
@@ -282,7 +284,8 @@ async def test_the_same_event_twice_is_answered_once(bot: Bot) -> None:
 @cannot(console=NO_REDELIVERY)
 async def test_the_same_event_twice_at_once_is_answered_once(bot: Bot) -> None:
     channel = bot.private()
-    bot.script.before, bot.script.waiting_text = Gate(), "How"
+    bot.script.before = Gate()
+    bot.script.waiting_text = "How"
     message = await bot.driver.say(channel, "How?")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     await bot.driver.redeliver(channel, message)
@@ -296,7 +299,8 @@ async def test_the_same_event_twice_at_once_is_answered_once(bot: Bot) -> None:
 
 async def test_an_edit_before_the_answer_counts(bot: Bot) -> None:
     channel = bot.private()
-    bot.script.before, bot.script.waiting_text = Gate(), "first"
+    bot.script.before = Gate()
+    bot.script.waiting_text = "first"
     await bot.driver.say(channel, "the first question")
     await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     second = await bot.driver.say(channel, "the sceond question")
@@ -349,7 +353,8 @@ async def test_a_question_deleted_before_its_answer_gets_none(bot: Bot) -> None:
 @cannot(console=WHOLE)
 async def test_a_question_deleted_while_its_answer_is_written_keeps_the_answer(bot: Bot) -> None:
     channel = bot.group()
-    bot.script.pieces, bot.script.midway = ["It begins"], Gate()
+    bot.script.pieces = ["It begins"]
+    bot.script.midway = Gate()
     message = await bot.driver.say(channel, f"{bot.driver.mention}How?")
     await until(lambda: bool(bot.messages(channel)), "the beginning of the answer")
     await bot.driver.delete(channel, message)

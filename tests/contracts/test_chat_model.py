@@ -83,7 +83,8 @@ async def test_the_pieces_joined_are_the_whole_reply(harness: Harness, role: Mod
 
 async def test_pieces_come_as_they_are_made(harness: Harness) -> None:
     harness.peer.tokens_per_s = 5
-    time_budget, arrivals = budget(), list[float]()
+    time_budget = budget()
+    arrivals = list[float]()
     async for _ in harness.model.stream("", ASK, role="main", budget=time_budget):
         arrivals.append(time_budget.elapsed_ms())
     assert len(arrivals) > 3
@@ -126,7 +127,8 @@ async def test_both_calls_end_by_the_deadline(harness: Harness) -> None:
 
 async def test_a_reply_that_is_too_long_for_the_deadline_ends_with_it(harness: Harness) -> None:
     harness.peer.tokens_per_s = 2
-    time_budget, chunks = budget(1.5), list[str]()
+    time_budget = budget(1.5)
+    chunks = list[str]()
 
     async def read() -> None:
         async for piece in harness.model.stream("", ASK, role="main", budget=time_budget):

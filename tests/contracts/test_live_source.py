@@ -23,7 +23,8 @@ pytestmark = pytest.mark.usefixtures("time_lapse")
 KINDS = ["http_api", "search_api", "remote_rag"]
 SECRET = "key-that-nobody-may-read"
 # The one that never answers is waited for no longer; the peer shares the processor with what it is asked by.
-PATIENCE_S, AT_MOST_S = 0.4, 60.0
+PATIENCE_S = 0.4
+AT_MOST_S = 60.0
 FAILURE_MODES = ["slow", "broken", "html", "endless", "short", "bomb", "drop"]
 STATUSES = [400, 401, 403, 404, 429, 500, 503]
 

@@ -58,7 +58,12 @@ POSTGRESQL = postgresql.dialect()  # type: ignore[no-untyped-call]
 CHAT = ConversationKey("telegram", "-100", "7")
 EAST = timezone(timedelta(hours=8))
 MESSAGE = Message(
-    *("1", CHAT, "42", "Ann", "How is it installed? 怎么装？", datetime(2026, 1, 2, 8, 0, 0, 5, tzinfo=EAST)),
+    "1",
+    CHAT,
+    "42",
+    "Ann",
+    "How is it installed? 怎么装？",
+    datetime(2026, 1, 2, 8, 0, 0, 5, tzinfo=EAST),
     addressed=True,
     bot="9",
     reference={"chat_id": -100},
@@ -185,7 +190,8 @@ class TestMessages:
         cache = AnswerCache(database, CacheSettings(), "x")
         key = CacheKey(to_scope(CHAT), MESSAGE.text, "how", "")
         await cache.store(key, REPLY, {})
-        feedback, taught_answers = FeedbackRepository(database), TaughtAnswerRepository(database)
+        feedback = FeedbackRepository(database)
+        taught_answers = TaughtAnswerRepository(database)
         await feedback.rate(replace(MESSAGE, id="p"), "1", UP)
         await taught_answers.submit(MESSAGE, "42", "Who?", "Me.")
         forget = replace(MESSAGE, id="5", command="forget")
@@ -197,7 +203,8 @@ class TestMessages:
         assert await taught_answers.list_answers() == []
 
     async def test_a_person_is_erased_in_all_chats_of_a_platform(self, journal: Journal, database: Database) -> None:
-        other_chat, other_platform = replace(CHAT, chat="-2"), replace(CHAT, platform="slack")
+        other_chat = replace(CHAT, chat="-2")
+        other_platform = replace(CHAT, platform="slack")
         for number, key in enumerate((CHAT, other_chat, other_platform), 10):
             await record_answer(journal, replace(MESSAGE, id=str(number), key=key), reply_id=f"r{number}")
         await record_answer(journal, replace(MESSAGE, id="20", author_id="43", text="Why?"), reply_id="r20")
@@ -206,7 +213,8 @@ class TestMessages:
         keys = [CacheKey(to_scope(key), MESSAGE.text, "how", "") for key in (CHAT, other_chat, other_platform)]
         for cache_key in (*keys, replace(keys[0], text="Why?", normalized="why")):
             await cache.store(cache_key, REPLY, {})
-        feedback, usage = FeedbackRepository(database), UsageRepository(database)
+        feedback = FeedbackRepository(database)
+        usage = UsageRepository(database)
         await feedback.rate(replace(MESSAGE, id="p"), "20", UP)
         question = Question("?", id="10", key=CHAT, author_id="42")
         for day in (today() - timedelta(days=1), today()):
@@ -227,7 +235,8 @@ class TestMessages:
 
 class TestChatHistory:
     async def test_what_people_wrote_lately(self, journal: Journal, database: Database) -> None:
-        history, second = ChatHistory(database), replace(MESSAGE, id="2", author_id="43", author="Ben", addressed=False)
+        history = ChatHistory(database)
+        second = replace(MESSAGE, id="2", author_id="43", author="Ben", addressed=False)
         await journal.record_message(MESSAGE)
         await journal.record_message(second)
         await journal.record_message(replace(second, id="3", is_by_bot=True))
@@ -246,7 +255,8 @@ class TestChatHistory:
         assert await history.get_replied_author(replace(MESSAGE, id="4", reply_to="2")) == "43"
 
     async def test_what_was_answered(self, journal: Journal, database: Database) -> None:
-        history, next_message = ChatHistory(database), replace(MESSAGE, id="3", reply_to="2")
+        history = ChatHistory(database)
+        next_message = replace(MESSAGE, id="3", reply_to="2")
         assert not await history.has_answered(CHAT, "9")
         await record_answer(journal)
         assert await history.has_answered(CHAT, "9")
@@ -270,7 +280,8 @@ class TestChatHistory:
 
 class TestMessageLookup:
     async def test_what_a_message_is_about(self, journal: Journal, database: Database) -> None:
-        lookup, command = MessageLookup(database), replace(MESSAGE, id="5", text="", reply_to="2")
+        lookup = MessageLookup(database)
+        command = replace(MESSAGE, id="5", text="", reply_to="2")
         await record_answer(journal)
         assert (stored_message := await lookup.get_message(command, "1"))
         assert (stored_message.message, stored_message.is_unanswered) == (MESSAGE, False)
@@ -291,7 +302,8 @@ class TestMessageLookup:
         assert await lookup.get_last_outcome(other_thread_message) is None
 
     async def test_outcomes(self, journal: Journal, database: Database) -> None:
-        lookup, command = MessageLookup(database), replace(MESSAGE, id="5", text="", command="why")
+        lookup = MessageLookup(database)
+        command = replace(MESSAGE, id="5", text="", command="why")
         assert await lookup.get_last_outcome(command) is None
         await record_answer(journal)
         failed_message = replace(MESSAGE, id="3")
@@ -305,7 +317,8 @@ class TestMessageLookup:
         assert (outcome.state, outcome.reason) == ("failed", "the model is down")
 
     async def test_escalations(self, journal: Journal, database: Database) -> None:
-        lookup, since = MessageLookup(database), datetime.now(UTC) - timedelta(minutes=5)
+        lookup = MessageLookup(database)
+        since = datetime.now(UTC) - timedelta(minutes=5)
         assert not await lookup.has_escalation_since(MESSAGE, since)
         await journal.record_message(
             replace(MESSAGE, id="call", root_id="1", purpose="escalation", command=ESCALATION_COMMAND)
@@ -365,7 +378,8 @@ class TestFeedback:
         assert await repository.erase_before(later()) == 2
 
     async def test_a_bad_answer_is_not_given_again(self, database: Database) -> None:
-        cache, key = AnswerCache(database, CacheSettings(), "x"), CacheKey(to_scope(CHAT), MESSAGE.text, "how", "")
+        cache = AnswerCache(database, CacheSettings(), "x")
+        key = CacheKey(to_scope(CHAT), MESSAGE.text, "how", "")
         await cache.store(key, REPLY, {})
         await FeedbackRepository(database).evict_cached_reply(MESSAGE)
         assert await cache.find(key) == []
@@ -379,7 +393,9 @@ class TestTaughtAnswers:
         assert await repository.submit(MESSAGE, "43", "Who?", "Others.") is None
         (answer,) = await repository.list_answers("pending")
         assert (answer.question, answer.answer, answer.teacher, answer.at.tzinfo) == (
-            *("Who made it?", "We did.", "Ann"),
+            "Who made it?",
+            "We did.",
+            "Ann",
             UTC,
         )
         decided = await repository.decide(1, "approved", "Boss")
@@ -414,7 +430,8 @@ class TestUsage:
     QUESTION = Question("How?", id="1", author_id="42", key=CHAT)
 
     async def test_what_answers_consumed(self, database: Database) -> None:
-        repository, day = UsageRepository(database), date(2026, 1, 2)
+        repository = UsageRepository(database)
+        day = date(2026, 1, 2)
         assert await repository.get_average() is None
         agents = {"docs": TokenUsage(10, 4, 0.5), "writer": TokenUsage(30, 6, 1.0)}
         await repository.record(self.QUESTION, "answered", agents, day)
@@ -579,7 +596,8 @@ class TestReports:
 
     async def test_questions_by_chat_and_text_in_pages(self, journal: Journal, database: Database) -> None:
         await self.fill(journal)
-        reports, since = ReportRepository(database), later(-1)
+        reports = ReportRepository(database)
+        since = later(-1)
         numbers = [
             [row.number for row in await reports.list_questions(QuestionFilter(since, **expected), 9)]
             for expected in (
@@ -600,7 +618,8 @@ class TestReports:
 
     async def test_one_question_with_all_that_is_known(self, journal: Journal, database: Database) -> None:
         await self.fill(journal)
-        reports, feedback = ReportRepository(database), FeedbackRepository(database)
+        reports = ReportRepository(database)
+        feedback = FeedbackRepository(database)
         await feedback.rate(replace(MESSAGE, id="p1", author_id="43"), "2", DOWN, "wrong")
         report = await reports.get_question(2)
         assert report is not None
@@ -614,7 +633,8 @@ class TestReports:
 
     async def test_ratings_with_their_questions(self, journal: Journal, database: Database) -> None:
         await self.fill(journal)
-        reports, feedback = ReportRepository(database), FeedbackRepository(database)
+        reports = ReportRepository(database)
+        feedback = FeedbackRepository(database)
         await feedback.rate(replace(MESSAGE, id="p1", author_id="43"), "1", UP)
         await feedback.rate(replace(MESSAGE, id="p2", author_id="44"), "2", DOWN, "wrong")
         await feedback.rate(replace(MESSAGE, id="p3", author_id="45"), "gone", DOWN)
@@ -629,7 +649,8 @@ class TestReports:
         assert await reports.count_ratings(later(-1)) == {(UP, ""): 1, (DOWN, "wrong"): 1, (DOWN, ""): 1}
 
     async def test_usage_by_chat_and_model(self, database: Database) -> None:
-        usage, shares = UsageRepository(database), {"answer": TokenUsage(90, 10, 0.5), "rewrite": TokenUsage(20, 2)}
+        usage = UsageRepository(database)
+        shares = {"answer": TokenUsage(90, 10, 0.5), "rewrite": TokenUsage(20, 2)}
         models = {"answer": "qwen3:32b", "rewrite": "x" * 200}
         for question_id in ("1", "2"):
             await usage.record(Question("?", id=question_id, key=CHAT), "answered", shares, today(), models=models)
@@ -657,7 +678,8 @@ async def test_feed_state(database: Database) -> None:
 
 
 async def test_comments_below_a_post(journal: Journal, database: Database) -> None:
-    repository, post = AutoCommentRepository(database), replace(MESSAGE, id="50", addressed=False)
+    repository = AutoCommentRepository(database)
+    post = replace(MESSAGE, id="50", addressed=False)
     competitor = replace(post, id="51", reply_to="50", is_by_bot=True)
     for message in (competitor, replace(competitor, id="52", is_by_bot=False), replace(competitor, id="53", bot="10")):
         await journal.record_message(message)

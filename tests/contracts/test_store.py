@@ -175,7 +175,8 @@ def bm25(rows: Sequence[PassageRow], query: str) -> dict[str, float]:
         holding = sum(word in document for document in documents.values())
         weight = math.log((len(documents) - holding + 0.5) / (holding + 0.5) + 1)
         for name, document in documents.items():
-            count, length = document[word], document.total()
+            count = document[word]
+            length = document.total()
             scores[name] += weight * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length / average))
     return scores
 
@@ -273,12 +274,15 @@ async def test_thousands_of_paths_in_one_commit(store: Store) -> None:
 @pytest.mark.parametrize("optimized", [True, False])
 @pytest.mark.parametrize("count", [400, MIN_INDEXED_ROWS + 500])
 async def test_both_scores_are_true(store: Store, count: int, optimized: bool) -> None:
-    ours, theirs = random_rows(count), random_rows(50, source="other", seed=2)
+    ours = random_rows(count)
+    theirs = random_rows(50, source="other", seed=2)
     await put(store, ours)
     await put(store, theirs, "other")
     if optimized:
         await store.optimize()
-    limit, query, vector = 25, "word1 word7 word30 word1 unknown", unit(5)
+    limit = 25
+    query = "word1 word7 word30 word1 unknown"
+    vector = unit(5)
     passages = await store.search(query, vector, ["docs"], limit)
     lexical = bm25([*ours, *theirs], query)
     dense = {passage_row.passage.id: float(passage_row.vector @ vector) for passage_row in ours}

@@ -42,11 +42,14 @@ class Quiet(Adapter):
 
 async def rate(journal: Journal, key: ConversationKey, texts: Sequence[str], rating: str) -> None:
     """Have each text asked and answered in a chat, and the answer rated, each by somebody else."""
-    processor, adapter = make_processor(settings(), journal, _answer), Quiet(key.platform)
+    processor = make_processor(settings(), journal, _answer)
+    adapter = Quiet(key.platform)
     receive = processor.handler_for(adapter)
     for text in texts:
-        number, now = next(_NUMBERS), datetime.now(UTC)
-        question, person = f"asked-{number}", str(9000 + number)
+        number = next(_NUMBERS)
+        now = datetime.now(UTC)
+        question = f"asked-{number}"
+        person = str(9000 + number)
         await receive(Message(question, key, person, person, text, now, addressed=True))
         await _wait_until_finished(processor)
         await receive(to_press(Message(f"press-{number}", key, person, person, "", now), rating, question))

@@ -52,7 +52,10 @@ pytestmark = pytest.mark.usefixtures("time_lapse")
 
 GROUP = ConversationKey("test", "room")
 PRIVATE = ConversationKey("test", "1")
-OWNER, ADMIN, BOSS, ANN = "1", "2", "3", "42"
+OWNER = "1"
+ADMIN = "2"
+BOSS = "3"
+ANN = "42"
 RIGHTS = {"owners": ["test:1"]}
 NUMBERS = count(1)
 
@@ -81,7 +84,8 @@ class FolderRefresher:
     def _state(self, file: Path) -> SourceState:
         paragraphs = [paragraph for paragraph in file.read_text("utf-8").split("\n\n") if paragraph.strip()]
         at = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-        error, is_paused = self.errors.get(file.stem, ""), file.stem in self.paused
+        error = self.errors.get(file.stem, "")
+        is_paused = file.stem in self.paused
         return SourceState(file.stem, "files", len(paragraphs), 1, at, at, error, is_paused)
 
     async def refresh(self, names: Sequence[str] = ()) -> None:
@@ -185,7 +189,8 @@ class Bot:
 
     @classmethod
     def of(cls, journal: Journal, adapter: RecordingAdapter | None = None, **changes: object) -> Bot:
-        refresher, reload_settings = changes.pop("refresher", None), changes.pop("reload_settings", None)
+        refresher = changes.pop("refresher", None)
+        reload_settings = changes.pop("reload_settings", None)
         configuration = configured(**changes)
         dispatcher = wire_dispatcher(configuration, journal, refresher=refresher, reload_settings=reload_settings)  # type: ignore[arg-type]
         return cls(
@@ -299,7 +304,8 @@ def test_a_question_that_begins_with_a_commands_name_is_told_from_it(name: str, 
 
 
 def test_help_shows_what_its_reader_may_do() -> None:
-    everyone, owner = help_text(settings()), help_text(settings(), "owner")
+    everyone = help_text(settings())
+    owner = help_text(settings(), "owner")
     assert "/sources" in everyone
     assert "/pause" not in everyone
     assert "`/pause [MINUTES|SOURCE]`" in owner
@@ -374,7 +380,8 @@ async def test_a_mention_holds_an_id(journal: Journal, user: str) -> None:
 
 
 async def test_platform_administrators_count_when_allowed(journal: Journal) -> None:
-    strict_bot, lenient_bot = Bot.of(journal), Bot.of(journal, administration={"platform_admins": True})
+    strict_bot = Bot.of(journal)
+    lenient_bot = Bot.of(journal, administration={"platform_admins": True})
     assert (await strict_bot.deliver(says("pause", person=BOSS))).startswith("Only")
     assert strict_bot.adapter.looked_up == []
     assert "silent" in await lenient_bot.deliver(says("pause", person=BOSS))
@@ -452,7 +459,8 @@ async def test_a_handler_may_refuse_too_and_that_is_audited(journal: Journal) ->
 async def test_a_pause_silences_questions_and_leaves_commands(journal: Journal) -> None:
     bot = Bot.of(journal)
     assert "until /resume" in await bot.deliver(says("pause"))
-    message, by_command = says("", "How?", person=ANN), says("ask", "How?", person=ANN)
+    message = says("", "How?", person=ANN)
+    by_command = says("ask", "How?", person=ANN)
     assert await bot.deliver(message) == ""
     assert await bot.deliver(by_command) == ""
     assert await bot.state(message) == ("silent", "test:room is paused until /resume (/pause)")
@@ -570,10 +578,8 @@ async def test_what_was_set_survives_a_restart(journal: Journal) -> None:
 
 
 async def test_another_process_sees_a_change_soon(journal: Journal) -> None:
-    own_chat, other_chat = (
-        RuntimeOverrides(journal.database, cache_ttl_s=0.05),
-        RuntimeOverrides(journal.database, cache_ttl_s=0.05),
-    )
+    own_chat = RuntimeOverrides(journal.database, cache_ttl_s=0.05)
+    other_chat = RuntimeOverrides(journal.database, cache_ttl_s=0.05)
     await other_chat.load()
     await own_chat.change(says("mode"), "test:room", "mode", "off")
     assert own_chat.mode("test:room") == "off"
@@ -653,7 +659,8 @@ async def test_a_command_given_twice_by_the_platform_runs_once(journal: Journal)
 
 
 async def test_commands_do_not_wait_behind_answers(journal: Journal) -> None:
-    bot, going = Bot.of(journal, run={"workers": 1}), asyncio.Event()
+    bot = Bot.of(journal, run={"workers": 1})
+    going = asyncio.Event()
 
     async def slow(question: Question, sink: Sink) -> Reply:
         await going.wait()
@@ -718,7 +725,8 @@ async def test_why_explains_a_silence_and_a_failure_that_is_replied_to(journal: 
 
 async def test_why_finds_an_answer_by_the_reply_or_by_a_link(journal: Journal) -> None:
     bot = Bot.of(journal)
-    first, second = says("", "One?", person=ANN), says("", "Two?", person=ANN)
+    first = says("", "One?", person=ANN)
+    second = says("", "Two?", person=ANN)
     for message in (first, second):
         await bot.deliver(message)
     async with journal.database.transaction() as connection:

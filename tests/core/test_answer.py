@@ -133,7 +133,8 @@ async def test_a_reply_without_end_is_read_no_further_than_anybody_could(
 ) -> None:
     monkeypatch.setattr(role_models, "MAX_VISIBLE_CHARS", 1000)
     peer.reply = f"Use pip [p1]. {'Then wait for it. ' * 200}"
-    model, sink = models(peer), MemorySink()
+    model = models(peer)
+    sink = MemorySink()
     reply = await answer(HOW, sink, parts(model=model))
     await model.close()
     assert 900 < len(reply.text) < 1100
@@ -144,11 +145,14 @@ async def test_a_reply_without_end_is_read_no_further_than_anybody_could(
 
 async def test_an_answer_that_is_hard_to_read_is_shown_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reply full of markers takes long, on the event loop: it must not take all of it until the deadline."""
-    now, read_s, resolve = 0.0, 0.0, summarizer.resolve_markers
+    now = 0.0
+    read_s = 0.0
+    resolve = summarizer.resolve_markers
 
     def resolve_slowly(text: str, passages: Sequence[Passage]) -> ResolvedCitations:
         nonlocal now, read_s
-        now, read_s = now + 0.2, read_s + 0.2
+        now = now + 0.2
+        read_s = read_s + 0.2
         return resolve(text, passages)
 
     async def write() -> AsyncGenerator[str]:

@@ -27,7 +27,8 @@ from tests.core.fixtures import INSTALL, InMemoryLibrary, MemorySink, parts, set
 from tests.core.scripted import ScriptedPeer, models
 from tests.deployment import README, Deployment
 
-GROUP, PRIVATE = ConversationKey("telegram", "-100"), ConversationKey("telegram", "42")
+GROUP = ConversationKey("telegram", "-100")
+PRIVATE = ConversationKey("telegram", "42")
 HOW = Question("How do I install the package with pip?", author_id="42", key=GROUP)
 HISTORY = (Turn("user", "What is pip?", "Ann", "42"), Turn("assistant", "An installer."))
 
@@ -79,7 +80,8 @@ class Harness:
 
     async def hits_cache(self, question: Question, line: AnswerService | None = None) -> bool:
         """Ask and tell whether the reply was given again."""
-        request_count, sink = len(self.peer.requests), MemorySink()
+        request_count = len(self.peer.requests)
+        sink = MemorySink()
         reply = await (line or self.line()).answer(question, sink)
         assert sink.replies == [reply]
         assert reply.trace.cached == (len(self.peer.requests) == request_count)
@@ -187,9 +189,12 @@ def test_another_sense(question: str, other_question: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("How do I do it?", "", "???", "long " * 200),
-        # What is denied, and what is not, would be told by the order alone.
-        *("Why does Redis work but not Postgres?", "Why doesn't Redis work, Postgres does?"),
+        "How do I do it?",
+        "",
+        "???",
+        "long " * 200,
+        "Why does Redis work but not Postgres?",
+        "Why doesn't Redis work, Postgres does?",
         "Why does it start but not stop?",
     ],
 )
@@ -250,7 +255,8 @@ def test_comparing_what_is_as_long_as_a_message_can_be_takes_no_time(text: str) 
 
 
 async def test_the_same_question_gets_its_reply_again(harness: Harness) -> None:
-    line, sink = harness.line(), MemorySink()
+    line = harness.line()
+    sink = MemorySink()
     first = await line.answer(HOW, MemorySink())
     second = await line.answer(replace(HOW, text="how do I install the package  with PIP".lower()), sink)
     assert (first.trace.cached, second.trace.cached) == (False, True)
@@ -467,9 +473,27 @@ def test_the_fingerprint_knows_what_makes_answers(tmp_path: Path) -> None:
 def test_of_every_section_it_is_decided_whether_it_makes_answers() -> None:
     """A new section belongs to one side or the other: a reply of another configuration must not be given again."""
     no_part = {
-        *("data_dir", "cache", "limits", "prompts", "gate", "administration", "feedback", "handoff", "telegram"),
-        *("discord", "slack", "http", "bots", "auto_comment", "run", "journal", "log", "metrics"),
-        *("operator_page", "alerts", "tracing"),
+        "data_dir",
+        "cache",
+        "limits",
+        "prompts",
+        "gate",
+        "administration",
+        "feedback",
+        "handoff",
+        "telegram",
+        "discord",
+        "slack",
+        "http",
+        "bots",
+        "auto_comment",
+        "run",
+        "journal",
+        "log",
+        "metrics",
+        "operator_page",
+        "alerts",
+        "tracing",
     }
     assert FINGERPRINT_SECTIONS | no_part == set(Settings.model_fields)
     assert not FINGERPRINT_SECTIONS & no_part

@@ -29,7 +29,8 @@ def configured(audiences: dict[str, Any], **changes: Any) -> Settings:
     return Settings.model_validate({**BOTS, "sources": sources, **changes})
 
 
-GROUP, DIRECT = Asker("slack", "slack:C1"), Asker("slack", "slack:D1", is_private=True)
+GROUP = Asker("slack", "slack:C1")
+DIRECT = Asker("slack", "slack:D1", is_private=True)
 
 
 @pytest.mark.parametrize(

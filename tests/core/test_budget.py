@@ -55,7 +55,9 @@ async def test_what_comes_before_the_answer_leaves_time_to_write_it() -> None:
 
     def whole(stage: str) -> bool:
         """Return whether a stage may take all but what is kept for writing, 59.4 s."""
-        remaining_before, share, remaining_after = budget.remaining(), budget.share(stage), budget.remaining()
+        remaining_before = budget.remaining()
+        share = budget.share(stage)
+        remaining_after = budget.remaining()
         return max(0, remaining_after - 59.4) <= share <= max(0, remaining_before - 59.4)
 
     assert whole("vision")

@@ -195,7 +195,8 @@ def test_better_means_better_where_it_was_not_fitted_to() -> None:
     def make_result(threshold: float, present: Counts, crossed: Counts) -> CalibrationResult:
         return CalibrationResult(10, 10, 0, threshold, 0.6, compute_scores([present]), compute_scores([crossed]))
 
-    good_counts, bad_counts = Counts(8, 0, 2), Counts(10, 10, 0)
+    good_counts = Counts(8, 0, 2)
+    bad_counts = Counts(10, 10, 0)
     assert (
         make_result(0.1, bad_counts, good_counts).is_better,
         make_result(0.1, bad_counts, good_counts).recommended_threshold,

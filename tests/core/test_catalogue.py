@@ -48,7 +48,8 @@ def problems(messages: Messages) -> list[str]:
     own_names = {
         name for kind in type(messages).__mro__[: type(messages).__mro__.index(Messages)] for name in vars(kind)
     }
-    english, texts = texts_by_key(ENGLISH), texts_by_key(messages)
+    english = texts_by_key(ENGLISH)
+    texts = texts_by_key(messages)
     missing_keys = [key for key in english if key.partition(".")[0] not in own_names or key not in texts]
     unknown = [key for key in texts if key not in english]
     return [
@@ -64,7 +65,8 @@ def test_a_language_has_every_text_with_the_gaps_of_the_english_one(language: st
 
 
 def test_every_chinese_text_is_chinese() -> None:
-    english, chinese = texts_by_key(ENGLISH), texts_by_key(messages_for("zh"))
+    english = texts_by_key(ENGLISH)
+    chinese = texts_by_key(messages_for("zh"))
     latin = {key for key, text in chinese.items() if not detect_language(text) and text == english[key]}
     without_words = {
         key

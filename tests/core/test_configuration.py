@@ -415,7 +415,8 @@ class TestShippedFiles:
         """Every key stands there with its default and a comment: live, or in an optional part (`#key:`)."""
         text = (ROOT / "config/default.yaml").read_text("utf-8")
         optional = _optional_parts(text)
-        default_file, example = read_yaml(ROOT / "config/default.yaml"), read_yaml(write(tmp_path, optional))
+        default_file = read_yaml(ROOT / "config/default.yaml")
+        example = read_yaml(write(tmp_path, optional))
         lines = {**_leaf_lines(text, default_file.lines), **_leaf_lines(optional, example.lines)}
         for key in iter_setting_keys():
             # The platform of a further bot has the keys of the section of that name.

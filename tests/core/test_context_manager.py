@@ -176,9 +176,12 @@ async def test_a_rewrite_that_is_about_something_else_is_not_searched(peer: Scri
 
 def test_what_is_searched_early_has_the_questions_that_it_depends_on_in_front() -> None:
     history = (
-        *(Turn("user", "Which license is it?"), Turn("assistant", "Apache.")),
-        *(Turn("user", "How do I set the retention of messages?"), Turn("assistant", "In the file.")),
-        *(Turn("user", "And for answers?"), Turn("assistant", "There, too.")),
+        Turn("user", "Which license is it?"),
+        Turn("assistant", "Apache."),
+        Turn("user", "How do I set the retention of messages?"),
+        Turn("assistant", "In the file."),
+        Turn("user", "And for answers?"),
+        Turn("assistant", "There, too."),
     )
     query = speculative_query(Question("What is its default?", history))
     assert query == "How do I set the retention of messages? And for answers? What is its default?"

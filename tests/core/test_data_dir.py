@@ -25,7 +25,8 @@ def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that nobody but its owner may enter; also where the tests run as root."""
     folder = tmp_path / "closed"
     folder.mkdir()
-    stat, access = os.stat, os.access
+    stat = os.stat
+    access = os.access
 
     def refuse(path: object, *arguments: object, **options: object) -> os.stat_result:
         if folder in Path(os.fspath(path)).parents:  # type: ignore[call-overload]

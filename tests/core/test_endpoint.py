@@ -265,7 +265,8 @@ async def test_a_closed_connection_is_no_time_out_and_silence_is_one(words: byte
 @pytest.mark.parametrize(("status", "retry_after"), [(429, 2.5), (500, None), (401, None)])
 async def test_a_refusal_keeps_its_status_and_its_wish(status: int, retry_after: float | None) -> None:
     async with LanguageModelPeer() as peer:
-        peer.status, peer.retry_after = status, 2.5
+        peer.status = status
+        peer.retry_after = 2.5
         endpoint = OpenAIClient.open(peer.base_url, "", 60)
         for call in (endpoint.complete(ASK), streamed_text(endpoint)):
             with pytest.raises(ModelError) as error_info:
@@ -487,7 +488,8 @@ async def test_a_whole_completion_has_a_longest_length(body: bytes, expected_tex
 
 @pytest.mark.parametrize("headers", [{}, {"Content-Encoding": "gzip"}])
 async def test_of_a_refusal_without_end_only_the_beginning_is_read(headers: Mapping[str, str]) -> None:
-    part, sent_bytes = b"x" * (1 << 20), 0
+    part = b"x" * (1 << 20)
+    sent_bytes = 0
     packer = zlib.compressobj(wbits=31)
 
     async def refuse(request: web.Request) -> web.StreamResponse:

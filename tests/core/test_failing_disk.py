@@ -62,7 +62,8 @@ async def test_what_a_full_disk_holds_up_goes_on_by_itself_once_there_is_room(di
         await sink.finish(reply)
         return reply
 
-    processor, adapter = make_processor(settings(), disk.journal, answer), RecordingAdapter()
+    processor = make_processor(settings(), disk.journal, answer)
+    adapter = RecordingAdapter()
     receive = processor.handler_for(adapter)
     await receive(MESSAGE)
     while not answers:
@@ -110,7 +111,8 @@ async def test_answers_of_the_future_count_for_nothing(tmp_path: Path) -> None:
     for number in range(3):
         await journal.record_message(replace(MESSAGE, id=str(number)))
         await journal.mark_answered(replace(MESSAGE, id=str(number)), Reply("So."))
-    history, message = ChatHistory(journal.database), replace(MESSAGE, id="new")
+    history = ChatHistory(journal.database)
+    message = replace(MESSAGE, id="new")
     assert await history.count_answers_to(message, 600) == 3
     later_times = {"received_at": NOW + timedelta(days=1), "settled_at": NOW + timedelta(days=1)}
     await journal.database.write(update(messages).values(later_times))

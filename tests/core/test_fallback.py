@@ -102,7 +102,8 @@ class TestMovingOn:
         model_peer, two, _ = peers
         model_peer.hang = True
         async with open_models(model_peer, two, first_token_s=0.5) as models:
-            time_budget, first_token = budget(), 0.0
+            time_budget = budget()
+            first_token = 0.0
             async for _piece in models.stream("", ASK, role="main", budget=time_budget):
                 first_token = first_token or time_budget.elapsed_ms()
             await idle(peers)
@@ -115,7 +116,8 @@ class TestMovingOn:
         self, peers: list[LanguageModelPeer]
     ) -> None:
         model_peer, two, _ = peers
-        model_peer.hang = two.hang = True
+        model_peer.hang = True
+        two.hang = True
         async with open_models(*peers, first_token_s=60) as models:
             time_budget = budget(3)
             assert await streamed(models, time_budget) == "I am three."
@@ -161,13 +163,15 @@ class TestMovingOn:
 
     async def test_the_last_endpoint_is_waited_for_to_the_deadline(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
-        model_peer.status, two.ttft_s = 500, 0.6
+        model_peer.status = 500
+        two.ttft_s = 0.6
         async with open_models(model_peer, two, first_token_s=0.1) as models:
             assert await streamed(models) == "I am two."
 
     async def test_all_fail_is_one_error_that_names_them_all(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
-        model_peer.status, two.hang = 500, True
+        model_peer.status = 500
+        two.hang = True
         async with open_models(model_peer, two, NOBODY, first_token_s=0.2, whole_s=0.2) as models:
             for call in (streamed, completed):
                 with pytest.raises(ModelError) as error_info:
@@ -266,11 +270,13 @@ class TestCircuit:
 
     async def test_with_all_open_the_least_recently_failed_is_asked(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
-        model_peer.status = two.status = 500
+        model_peer.status = 500
+        two.status = 500
         async with open_models(model_peer, two, circuit={"failures": 1, "rest_s": 60}) as models:
             with pytest.raises(ModelError):
                 await completed(models)
-            model_peer.status = two.status = 0
+            model_peer.status = 0
+            two.status = 0
             assert await completed(models) == "I am one."
             assert await completed(models) == "I am one."
 
@@ -286,7 +292,8 @@ class TestCircuit:
 
     async def test_a_refused_request_is_no_failure_of_the_endpoint(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
-        model_peer.status, model_peer.failures = 400, 6
+        model_peer.status = 400
+        model_peer.failures = 6
         async with open_models(model_peer, two, circuit={"failures": 1, "rest_s": 60}) as models:
             replies = [await completed(models) for _ in range(7)]
         assert replies == ["I am two."] * 6 + ["I am one."]
@@ -356,7 +363,8 @@ class TestHedging:
     @pytest.mark.parametrize("call", [streamed, completed])
     async def test_the_first_wins_when_the_second_is_slower(self, peers: list[LanguageModelPeer], call: Any) -> None:
         model_peer, two, _ = peers
-        model_peer.ttft_s, two.hang = 1.0, True
+        model_peer.ttft_s = 1.0
+        two.hang = True
         async with open_models(model_peer, two, hedge_after_s=0.1) as models:
             assert await call(models) == "I am one."
             await idle(peers)
@@ -397,9 +405,11 @@ class TestHedging:
         circuit = {"failures": 1, "rest_s": 60}
         async with open_models(model_peer, two, hedge_after_s=0.1, circuit=circuit) as models:
             # The first is cancelled later than a fair chance takes.
-            model_peer.ttft_s, two.ttft_s = 4.0, 1.0
+            model_peer.ttft_s = 4.0
+            two.ttft_s = 1.0
             assert await completed(models) == "I am two."
-            model_peer.ttft_s = two.ttft_s = 0.0
+            model_peer.ttft_s = 0.0
+            two.ttft_s = 0.0
             assert await completed(models) == "I am one."
 
     async def test_a_crowd_cannot_double_its_own_load(self, peers: list[LanguageModelPeer]) -> None:
@@ -423,7 +433,9 @@ class TestHedging:
     async def test_a_start_that_comes_second_in_the_same_moment_is_let_go(self) -> None:
         settings = ModelSettings(base_url=NOBODY, model="none", hedge_after_s=0.02)
         target = Deployment(OpenAIClient.open(NOBODY, "", 1), settings, CircuitBreaker("none", CircuitSettings()))
-        start_event, dropped, both_started = list[int](), list[int](), asyncio.Event()
+        start_event = list[int]()
+        dropped = list[int]()
+        both_started = asyncio.Event()
 
         async def start(attempt: Attempt) -> int:
             start_event.append(len(start_event))
@@ -449,7 +461,8 @@ class TestRetry:
         misbehave(model_peer, status=429, failures=1, retry_after=0.4)
         async with open_models(model_peer) as models:
             for call in (streamed, completed):
-                model_peer.failures, time_budget = 1, budget()
+                model_peer.failures = 1
+                time_budget = budget()
                 assert await call(models, time_budget) == "I am one."
                 assert 400 <= time_budget.elapsed_ms() < 20_000
         assert len(model_peer.requests) == 4
@@ -502,13 +515,15 @@ class TestPrices:
             settings = {"main": {**main, "fallbacks": {"cheap": cheap}}}
             models = RoleChatModel.open(ModelsSettings.model_validate(settings))
             assert models is not None
-            first, second = budget(), budget()
+            first = budget()
+            second = budget()
             await models.complete("", ASK, role="main", budget=first, agent="writer")
             model_peer.status = 500
             async with aclosing(models.stream("", ASK, role="main", budget=second, agent="writer")) as pieces:
                 assert [piece async for piece in pieces]
             await models.close()
-        prompt_tokens, completion_tokens = first.tokens["writer.prompt"], first.tokens["writer.completion"]
+        prompt_tokens = first.tokens["writer.prompt"]
+        completion_tokens = first.tokens["writer.completion"]
         assert prompt_tokens > 0
         assert completion_tokens == 3
         assert first.cost == {"writer": pytest.approx((prompt_tokens * 2.0 + completion_tokens * 8.0) / 1e6)}

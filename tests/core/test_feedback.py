@@ -157,7 +157,8 @@ def test_only_answers_to_questions_are_rated() -> None:
 
 
 async def test_thumbs_stand_below_answers_and_nothing_else(journal: Journal) -> None:
-    helped, empty = replace(MESSAGE, id="2", command="help", text=""), replace(MESSAGE, id="3", command="ask", text="")
+    helped = replace(MESSAGE, id="2", command="help", text="")
+    empty = replace(MESSAGE, id="3", command="ask", text="")
     adapter = await deliver(journal, MESSAGE, helped, empty)
     assert {number: message.reply_options.has_rating_buttons for number, message in adapter.made_for.items()} == {
         "1": True,
@@ -189,7 +190,8 @@ async def test_a_press_left_half_done_by_a_crash_is_not_undone_by_the_next_start
     half = make_press("up", "a")
     await journal.record_message(half)
     await FeedbackRepository(journal.database).rate(half, "1", "up")
-    adapter, processor = RecordingAdapter(), make_processor(settings(), journal, answer_with_citation)
+    adapter = RecordingAdapter()
+    processor = make_processor(settings(), journal, answer_with_citation)
     await processor.resume(adapter)
     assert await processor.drain(60) == 0
     assert await counts(journal) == ("up", "", 1, 0)
@@ -214,10 +216,8 @@ async def test_a_press_that_cannot_be_acknowledged_counts_all_the_same(journal: 
     ],
 )
 async def test_a_press_under_no_answer_of_ours_says_so_and_changes_nothing(journal: Journal, forged: Message) -> None:
-    silent_message, helped = (
-        replace(MESSAGE, id="2", addressed=False),
-        replace(MESSAGE, id="3", command="help", text=""),
-    )
+    silent_message = replace(MESSAGE, id="2", addressed=False)
+    helped = replace(MESSAGE, id="3", command="help", text="")
     adapter = await deliver(journal, MESSAGE, silent_message, helped, forged, make_press("up", "b", question_id="3"))
     assert adapter.sinks["a"].failures == [ENGLISH.unknown_answer]
     assert adapter.sinks["b"].failures == [ENGLISH.unknown_answer]
@@ -334,7 +334,8 @@ async def test_another_try_survives_a_kill(journal: Journal) -> None:
         await asyncio.Event().wait()
         raise AssertionError("never reached")
 
-    adapter, processor = RecordingAdapter(), make_processor(settings(), journal, hang)
+    adapter = RecordingAdapter()
+    processor = make_processor(settings(), journal, hang)
     await processor.handler_for(adapter)(make_press("again", "a"))
     async with asyncio.timeout(60):
         await start_event.wait()
@@ -454,7 +455,8 @@ async def test_trying_harder_never_makes_an_answer_worse(second: str, is_better:
     async with ScriptedPeer(write=second, look_back="none") as peer:
         peer.failing = {"write"} if second == "failing" else set()
         if second == "stalled":
-            peer.replies["write"], peer.stall_after = "Install it with pip [p1]. Then", 5
+            peer.replies["write"] = "Install it with pip [p1]. Then"
+            peer.stall_after = 5
         model = models(peer, stall_s=0.3)
         configuration = settings(feedback={"strategy": "single"})
         question = to_retry_question(

@@ -38,13 +38,15 @@ def test_without_vectors_words_count_alone() -> None:
 
 
 def test_prose_goes_before_code_that_matches_as_well() -> None:
-    prose, code = passage("z", 0.6, 0.5), replace(passage("a", 0.6, 0.5), kind="python")
+    prose = passage("z", 0.6, 0.5)
+    code = replace(passage("a", 0.6, 0.5), kind="python")
     assert scores(code, prose) == {"z": 0.55, "a": 0.55 * REFERENCE_FACTOR}
 
 
 @pytest.mark.parametrize("path", ["docs/api/pinia/interfaces/Pinia.md", "docs/api.md", "reference/cli.md"])
 def test_a_guide_goes_before_the_reference_that_matches_as_well(path: str) -> None:
-    guide, reference = passage("z", 0.6, 0.5), replace(passage("a", 0.6, 0.5), path=path)
+    guide = passage("z", 0.6, 0.5)
+    reference = replace(passage("a", 0.6, 0.5), path=path)
     assert scores(reference, guide) == {"z": 0.55, "a": 0.55 * REFERENCE_FACTOR}
 
 
@@ -77,7 +79,8 @@ def test_scores_stay_between_0_and_1_and_the_rest_is_untouched() -> None:
 
 
 def test_lexical_shares_take_the_place_of_those_of_the_passages() -> None:
-    a, b = passage("a", 0.2, 0.9), passage("b", 0.2, 0.1)
+    a = passage("a", 0.2, 0.9)
+    b = passage("b", 0.2, 0.1)
     passages = fuse([a, b, a], 0.5, lexical_shares=[0.3, 0.5, 0.4])
     assert [(item.id, item.lexical_share) for item in passages] == [("b", 0.5), ("a", 0.4)]
     assert [item.score for item in passages] == pytest.approx([0.35, 0.3])

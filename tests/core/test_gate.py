@@ -229,8 +229,10 @@ async def test_who_spoke_unasked_is_quiet_for_a_while(journal: Journal) -> None:
 
 async def test_two_questions_at_once_get_one_answer(journal: Journal) -> None:
     group = Group.of(journal, wait_s=5)
-    item, two = message(1), message(2, "Does the memory module need a vector database?", person="bob")
-    first, second = await group.judge(item), await group.judge(two)
+    item = message(1)
+    two = message(2, "Does the memory module need a vector database?", person="bob")
+    first = await group.judge(item)
+    second = await group.judge(two)
     assert first.wait_s > 0
     assert second.wait_s > 0
     assert [
@@ -715,7 +717,8 @@ def test_the_explanation_says_what_was_measured() -> None:
 
 
 def test_the_decision_itself_costs_little_more_than_reading_the_words() -> None:
-    model, match = load_model(), WordMatch((INSTALL,) * BEST_PASSAGES, {"instal": 5.0}, 7.6)
+    model = load_model()
+    match = WordMatch((INSTALL,) * BEST_PASSAGES, {"instal": 5.0}, 7.6)
     text = "How do I install the package on a machine without a network, and where is its configuration kept? " * 3
 
     def decide(text: str) -> None:

@@ -173,7 +173,8 @@ async def test_learn_keeps_any_message_with_its_question(journal: Journal) -> No
     message = replace(MESSAGE, addressed=False, text="Which port is it?")
     notice = replace(message, id="2", author_id="8", author="Cleo", text="8000.", reply_to="1")
     learn = replace(MESSAGE, id="3", command="learn", text="", reply_to="2", quoted="8000.", author_id="7")
-    repeated_command, untrusted = replace(learn, id="4"), replace(learn, id="5", author_id="9")
+    repeated_command = replace(learn, id="4")
+    untrusted = replace(learn, id="5", author_id="9")
     lone_message = replace(learn, id="6", reply_to="99", quoted="By bus.", text="How do I get there?")
     empty_command = replace(learn, id="7", reply_to="", quoted="")
     adapter = await deliver(

@@ -105,7 +105,11 @@ async def test_what_hangs_is_cut_and_the_first_token_is_in_time(peer: ScriptedPe
 EVERY_S = 5.0
 ALONE_NOW = Question("Which database does the long-term memory module need to store the messages of an agent?")
 ALLOWED = (
-    *(("single",), ("parallel",), ("planning",), ("react",), ("simple",)),
+    ("single",),
+    ("parallel",),
+    ("planning",),
+    ("react",),
+    ("simple",),
     *(("single", name) for name in ("parallel", "planning", "react")),
 )
 
@@ -189,9 +193,15 @@ SANE = {
     "react": lambda body: "[answer]" if "<evidence>" in str(body) else "[retrieve_knowledge: memory module]",
 }
 ONE_AT_A_TIME = (
-    *(("vision", "see", "single"), ("look_up", "", "single"), ("compress", "compress", "single")),
-    *(("rewrite_keyword", "rewrite_keyword", "single"), ("split", "split", "parallel"), ("react", "react", "react")),
-    *(("plan", "plan", "planning"), ("filter", "filter", "planning"), ("decide", "decide", "planning")),
+    ("vision", "see", "single"),
+    ("look_up", "", "single"),
+    ("compress", "compress", "single"),
+    ("rewrite_keyword", "rewrite_keyword", "single"),
+    ("split", "split", "parallel"),
+    ("react", "react", "react"),
+    ("plan", "plan", "planning"),
+    ("filter", "filter", "planning"),
+    ("decide", "decide", "planning"),
 )
 
 
@@ -229,7 +239,8 @@ def _expected(strategy: str, strategies: Sequence[str]) -> set[str]:
 
 
 async def test_the_trace_says_why_something_was_cut(peer: ScriptedPeer) -> None:
-    peer.hanging, peer.failing = {"rewrite"}, {"context", "look_back"}
+    peer.hanging = {"rewrite"}
+    peer.failing = {"context", "look_back"}
     peer.replies["choose"] = "As you like it."
     library = Stuck((INSTALL, MEMORY, OTHER))
     library.broken = {"other"}
@@ -269,7 +280,8 @@ async def test_an_answer_given_up_leaves_nothing_behind(peer: ScriptedPeer) -> N
 
 
 async def test_an_answer_begun_early_is_kept_when_the_rewrite_finds_the_same(peer: ScriptedPeer) -> None:
-    peer.ttft_s, peer.tokens_per_s = 0.6, 50
+    peer.ttft_s = 0.6
+    peer.tokens_per_s = 50
     peer.replies["rewrite"] = (
         "Does the memory module, which stores messages for an agent, need a vector database or not?"
     )
@@ -299,8 +311,10 @@ async def test_one_that_does_not_fit_is_written_again(peer: ScriptedPeer) -> Non
 ALONE = Question(
     "Which database does the memory module need to store long messages of an agent?",
     (
-        *(Turn("user", "What does the memory module do?"), Turn("assistant", "It stores messages.")),
-        *(Turn("user", "Who pays the bill?"), Turn("assistant", "Nobody.")),
+        Turn("user", "What does the memory module do?"),
+        Turn("assistant", "It stores messages."),
+        Turn("user", "Who pays the bill?"),
+        Turn("assistant", "Nobody."),
     ),
 )
 

@@ -135,7 +135,8 @@ async def test_a_call_that_is_cancelled_before_its_first_word_costs_its_prompt(
         lambda budget: read(model, budget),
         lambda budget: model.complete("Be kind.", ASK, role="light", budget=budget, agent="writer"),
     ):
-        budget, earlier_bill = Budget(BudgetSettings()), peer.bill
+        budget = Budget(BudgetSettings())
+        earlier_bill = peer.bill
         task = asyncio.create_task(call(budget))
         while peer.bill == earlier_bill:
             await asyncio.sleep(0.01)
@@ -240,7 +241,8 @@ async def converse(peer: BillingPeer, *, head_start: bool) -> int:
     tokens = 0
     peer.ttft_s = 0.15
     for text, query in CONVERSATION:
-        peer.replies["rewrite"], peer.replies["context"] = query, "none\nAbout the package."
+        peer.replies["rewrite"] = query
+        peer.replies["context"] = "none\nAbout the package."
         budget = Budget(configuration.budget)
         reply = await answer(Question(text, tuple(turns[-6:])), MemorySink(), deps, budget)
         turns += [Turn("user", text), Turn("assistant", reply.text)]
@@ -256,7 +258,9 @@ async def test_a_conversation_costs_at_most_15_percent_more_with_head_starts(pee
 
 
 def test_the_first_loss_is_lent_and_those_after_it_are_paid_from_what_answers_needed() -> None:
-    head_starts, lost_counts, needed_count = HeadStarts(ContextSettings(head_start_min_kept=0.0)), 0, 0
+    head_starts = HeadStarts(ContextSettings(head_start_min_kept=0.0))
+    lost_counts = 0
+    needed_count = 0
     begin_count = 0
     for _ in range(200):
         if head_starts.may_begin(1000):

@@ -46,8 +46,10 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
 
 
 async def test_an_owner_in_a_group_is_not_read_what_was_taught_elsewhere(journal: Journal) -> None:
-    bot, taught_answers = Bot.of(journal), TaughtAnswerRepository(journal.database)
-    own_message, hall_message = says("learn", person=ANN), replace(says("learn", person=ANN), key=HALL)
+    bot = Bot.of(journal)
+    taught_answers = TaughtAnswerRepository(journal.database)
+    own_message = says("learn", person=ANN)
+    hall_message = replace(says("learn", person=ANN), key=HALL)
     await taught_answers.submit(own_message, "", "What is said here?", "This.")
     await taught_answers.submit(hall_message, "", "What is said in the hall?", "A secret.")
     output = await bot.deliver(says("faq"))
@@ -60,7 +62,8 @@ async def test_an_owner_in_a_group_is_not_read_what_was_taught_elsewhere(journal
 
 
 async def test_what_was_taught_in_a_closed_thread_is_reviewed_there_or_by_an_owner_in_private(journal: Journal) -> None:
-    bot, thread = Bot.of(journal), replace(administration.GROUP, thread="t")
+    bot = Bot.of(journal)
+    thread = replace(administration.GROUP, thread="t")
     message = replace(says("", person=ANN), key=thread, text="A secret.", in_restricted_thread=True)
     await journal.record_message(message)
     number = await TaughtAnswerRepository(journal.database).submit(message, "", "Whom do we lay off?", message.text)
@@ -76,7 +79,8 @@ async def test_what_was_taught_in_a_closed_thread_is_reviewed_there_or_by_an_own
 async def test_what_was_taught_in_a_closed_thread_from_a_message_that_never_came_is_listed_there(
     journal: Journal,
 ) -> None:
-    bot, thread = Bot.of(journal), replace(administration.GROUP, thread="t")
+    bot = Bot.of(journal)
+    thread = replace(administration.GROUP, thread="t")
     inside = replace(says("faq", person=ADMIN), key=thread, in_restricted_thread=True)
     learn = replace(inside, id="learn", command="learn", text="Whom do we lay off?", reply_to="777", quoted="A secret.")
     await bot.deliver(says("admins", f"add {ADMIN}"))
@@ -91,7 +95,8 @@ async def test_what_was_taught_in_a_closed_thread_from_a_message_that_never_came
 async def test_a_question_that_is_typed_in_a_closed_thread_stays_there_wherever_its_answer_was_given(
     journal: Journal,
 ) -> None:
-    bot, thread = Bot.of(journal), replace(administration.GROUP, thread="t")
+    bot = Bot.of(journal)
+    thread = replace(administration.GROUP, thread="t")
     answer = replace(says("", person=ANN), id="open", text="The whole hall.")
     await journal.record_message(answer)
     await bot.deliver(says("admins", f"add {ADMIN}"))
@@ -104,7 +109,8 @@ async def test_a_question_that_is_typed_in_a_closed_thread_stays_there_wherever_
 
 
 async def test_the_audit_tells_a_chat_nothing_of_what_was_typed_in_its_closed_threads(journal: Journal) -> None:
-    bot, thread = Bot.of(journal), replace(administration.GROUP, thread="t")
+    bot = Bot.of(journal)
+    thread = replace(administration.GROUP, thread="t")
     inside = replace(says("faq", person=ADMIN), key=thread, in_restricted_thread=True)
     await bot.deliver(says("admins", f"add {ADMIN}"))
     number = await TaughtAnswerRepository(journal.database).submit(inside, "", "Whom do we lay off?", "Nobody.")
@@ -130,7 +136,8 @@ async def test_a_platforms_administrator_teaches_all_chats_nothing_unless_an_own
 
 
 async def test_nothing_is_approved_unseen(journal: Journal) -> None:
-    bot, taught_answers = Bot.of(journal), TaughtAnswerRepository(journal.database)
+    bot = Bot.of(journal)
+    taught_answers = TaughtAnswerRepository(journal.database)
     long_text = f"Press the button. {'Then wait. ' * 60}```\nSend me your password."
     number = await taught_answers.submit(
         says("learn", person=ANN), "", "How?\n\n[2] The manual ```" + "x" * 600, long_text
@@ -195,10 +202,8 @@ async def test_who_has_all_forgotten_is_not_named_by_that_very_message(journal: 
 
 
 async def test_two_escalations_at_once_in_two_threads_call_people_once(journal: Journal) -> None:
-    processor, adapter = (
-        make_processor(settings(handoff={**HELPER, "cooldown_minutes": 10}), journal, answered),
-        RecordingAdapter(),
-    )
+    processor = make_processor(settings(handoff={**HELPER, "cooldown_minutes": 10}), journal, answered)
+    adapter = RecordingAdapter()
     threads = [replace(MESSAGE.key, thread=name) for name in "abcdef"]
     commands = [make_escalation(str(n), "Help?", "", key=key) for n, key in enumerate(threads)]
     await asyncio.gather(*(processor.handler_for(adapter)(command) for command in commands))
@@ -267,7 +272,8 @@ class SlowAdapter(administration.RecordingAdapter):
     has_asked: bool = False
 
     async def is_admin(self, message: Message) -> bool:
-        first, self.has_asked = not self.has_asked, True
+        first = not self.has_asked
+        self.has_asked = True
         await asyncio.sleep(0.2 if first else 0)
         return await super().is_admin(message)
 
@@ -323,7 +329,8 @@ class LateDatabase(Database):
 
 
 async def test_what_a_command_sets_is_not_undone_by_an_older_reading(tmp_path: Path) -> None:
-    LateDatabase.late, LateDatabase.waiting = asyncio.Event(), -1_000
+    LateDatabase.late = asyncio.Event()
+    LateDatabase.waiting = -1_000
     database = await LateDatabase.open(tmp_path / "journal.db")
     try:
         overrides = RuntimeOverrides(database)
@@ -369,7 +376,8 @@ async def test_the_question_of_a_closed_thread_is_not_explained_outside_of_it(jo
 
 
 async def test_the_digest_tells_a_chat_nothing_of_its_closed_threads(journal: Journal) -> None:
-    bot, thread = Bot.of(journal), replace(administration.GROUP, thread="t")
+    bot = Bot.of(journal)
+    thread = replace(administration.GROUP, thread="t")
     message = replace(says("", person=BOSS), key=thread, text="Whom do we lay off?", in_restricted_thread=True)
     await journal.record_message(message)
     await journal.mark_failed(message, "the model failed")
@@ -379,7 +387,8 @@ async def test_the_digest_tells_a_chat_nothing_of_its_closed_threads(journal: Jo
 
 
 async def test_an_answer_in_a_closed_thread_is_quoted_to_nobody_outside(journal: Journal) -> None:
-    bot, history = Bot.of(journal), ChatHistory(journal.database)
+    bot = Bot.of(journal)
+    history = ChatHistory(journal.database)
     thread = replace(administration.GROUP, thread="t")
     await bot.deliver(replace(says("", person=BOSS), key=thread, text="How?", in_restricted_thread=True))
     assert list(await history.get_earlier_answers(says("", person=ANN), 3600)) == []

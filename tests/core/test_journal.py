@@ -354,7 +354,8 @@ class TestForgetting:
         self, journal: Journal, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         await self.record_all_states(journal)
-        usage_repository, today = UsageRepository(journal.database), datetime.now().astimezone().date()
+        usage_repository = UsageRepository(journal.database)
+        today = datetime.now().astimezone().date()
         await usage_repository.record(Question("Why?", author_id="42"), "answered", {}, today - timedelta(days=3))
         cache = AnswerCache(journal.database, CacheSettings(), "x")
         await cache.store(CacheKey("here", "Why?", "why", ""), Reply("So."), {})
@@ -420,7 +421,8 @@ async def test_a_damaged_file_is_an_error_that_names_the_way_out(tmp_path: Path,
     for number in range(60):
         await journal.record_message(replace(MESSAGE, id=str(number), text="x" * 300))
     await journal.close()
-    damaged, dice = bytearray((tmp_path / "journal.db").read_bytes()), Random(seed)
+    damaged = bytearray((tmp_path / "journal.db").read_bytes())
+    dice = Random(seed)
     for _ in range(dice.choice([5, 50, 500])):
         damaged[dice.randrange(len(damaged))] ^= 1 << dice.randrange(8)
     (tmp_path / "damaged.db").write_bytes(damaged)

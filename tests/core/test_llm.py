@@ -40,7 +40,8 @@ async def test_no_model_is_configured_means_none() -> None:
 
 async def test_each_role_goes_to_its_model_and_tokens_are_counted() -> None:
     async with LanguageModelPeer(reply="Good day to you.", api_key="right") as peer:
-        models, budget = open_models(peer, max_tokens=50), Budget(BudgetSettings())
+        models = open_models(peer, max_tokens=50)
+        budget = Budget(BudgetSettings())
         peer.tokens_per_s = 50
         pieces = [piece async for piece in models.stream("Be kind.", ASK, role="main", budget=budget)]
         reply_text = await models.complete("Be kind.", ASK, role="light", budget=budget)
@@ -59,7 +60,8 @@ async def test_an_answer_is_read_in_groups_and_its_socket_is_not_watched_meanwhi
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The socket is found through private attributes of libraries: a version without them would read on in silence."""
-    find, transports = client._find_transport, list[asyncio.ReadTransport | None]()
+    find = client._find_transport
+    transports = list[asyncio.ReadTransport | None]()
 
     def record(response: client.Response) -> asyncio.ReadTransport | None:
         transports.append(find(response))
@@ -68,7 +70,8 @@ async def test_an_answer_is_read_in_groups_and_its_socket_is_not_watched_meanwhi
     monkeypatch.setattr(client, "_find_transport", record)
     reply = " ".join(f"word{number}" for number in range(50))
     async with LanguageModelPeer(reply=reply, api_key="right") as peer:
-        models, budget = open_models(peer, max_tokens=50), Budget(BudgetSettings())
+        models = open_models(peer, max_tokens=50)
+        budget = Budget(BudgetSettings())
         peer.tokens_per_s = 50
         pieces = [piece async for piece in models.stream("", ASK, role="main", budget=budget)]
         pause_count = len(transports)

@@ -175,7 +175,8 @@ def test_the_look_follows_the_stream_unless_told(
 def test_setting_up_again_replaces_and_leaves_other_handlers() -> None:
     other = logging.NullHandler()
     logging.getLogger().addHandler(other)
-    first, second = configured(), configured()
+    first = configured()
+    second = configured()
     get_logger("core").info("event")
     assert first.getvalue() == ""
     assert len(lines(second)) == 1

@@ -154,7 +154,9 @@ async def test_how_the_daemon_stands(metrics: PrometheusMetrics) -> None:
     assert value(metrics, "kimas_source_last_success_timestamp_seconds", source="docs") == WHEN.timestamp()
     assert value(metrics, "kimas_source_last_success_timestamp_seconds", source="news") is None
     assert [value(metrics, f"kimas_source_{name}", source="news") for name in ("failing", "paused", "refreshing")] == [
-        *(1, 1, 1)
+        1,
+        1,
+        1,
     ]
     assert value(metrics, "kimas_source_failing", source="docs") == 0
 
@@ -357,11 +359,13 @@ class TestCounters:
                 with pytest.raises(ModelError):
                     await ask()
                 assert (ended("refused"), is_open()) == (1, False)
-                peer.status, peer.hang = 0, True
+                peer.status = 0
+                peer.hang = True
                 with pytest.raises(ModelError):
                     await ask(deadline_s=1.2)
                 assert ended("timeout") == 1
-                peer.hang, peer.status = False, 404
+                peer.hang = False
+                peer.status = 404
                 with pytest.raises(ModelError):
                     await ask()
                 assert (ended("failed"), is_open()) == (1, True)
@@ -380,7 +384,10 @@ async def test_counting_costs_next_to_nothing(metrics: PrometheusMetrics) -> Non
         return reply
 
     reply = Reply("Yes.", trace=replace(TRACE, timings_ms={f"stage-{number}": 1.0 for number in range(12)}))
-    answer_function, question, sink, times = metrics.answering(answer), Question("How?"), MemorySink(), 500
+    answer_function = metrics.answering(answer)
+    question = Question("How?")
+    sink = MemorySink()
+    times = 500
     started_at = time.thread_time()
     for _ in range(times):
         await answer_function(question, sink)

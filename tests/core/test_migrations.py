@@ -114,7 +114,7 @@ async def test_taught_answers_belong_to_the_thread_of_their_message(tmp_path: Pa
     path = tmp_path / "journal.db"
     journal = await Journal.open(path)
     private = Message(
-        *("closed", ConversationKey("discord", "C", "p"), "U1", "Ann", "So."), datetime(2026, 1, 2, tzinfo=UTC), bot="B"
+        "closed", ConversationKey("discord", "C", "p"), "U1", "Ann", "So.", datetime(2026, 1, 2, tzinfo=UTC), bot="B"
     )
     shared = replace(private, id="open", key=ConversationKey("discord", "C", "t"))
     # Another bot in the chat did not know that the thread is closed.
@@ -188,7 +188,10 @@ async def test_fields_take_over_what_references_and_ids_held(old_journal: Path) 
         ),
         json.dumps(
             {
-                **{"kind": "post", "feed": entry.feed, "title": entry.title, "link": entry.link},
+                "kind": "post",
+                "feed": entry.feed,
+                "title": entry.title,
+                "link": entry.link,
                 "late": "too old to be answered: the entry came while nobody looked at the feed",
             }
         ): replace(original, id="12", is_post=True, feed_entry=entry, reference={"kind": "post"}),

@@ -43,7 +43,8 @@ class RecordingAdapter(Adapter):
         await asyncio.Event().wait()
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
-        self.sinks[message.id], self.previous[message.id] = MemorySink(), previous_reply_id
+        self.sinks[message.id] = MemorySink()
+        self.previous[message.id] = previous_reply_id
         self.deliveries[message.id] = delivery
         return self.sinks[message.id]
 
@@ -89,7 +90,8 @@ async def test_a_question_is_answered_once_though_delivered_twice(journal: Journ
 
 
 async def test_a_question_is_taken_up_though_its_delivery_was_cut_off_in_the_middle(journal: Journal) -> None:
-    adapter, processor = RecordingAdapter(), make_processor(settings(), journal, echo)
+    adapter = RecordingAdapter()
+    processor = make_processor(settings(), journal, echo)
     async with journal.database.transaction():
         delivering = asyncio.create_task(processor.handler_for(adapter)(MESSAGE))
         # It waits for its turn to write by now.
@@ -391,10 +393,8 @@ async def test_an_answer_knows_whether_anybody_asked_the_bot(journal: Journal) -
         return await echo(question, sink)
 
     adapter, processor = automatic(journal, note)
-    unprompted_message, addressed_message = (
-        make_unaddressed(1),
-        make_unaddressed(2, "What is memory?", addressed=True, author_id="43", author="Bob"),
-    )
+    unprompted_message = make_unaddressed(1)
+    addressed_message = make_unaddressed(2, "What is memory?", addressed=True, author_id="43", author="Bob")
     for message in (unprompted_message, addressed_message):
         await processor.handler_for(adapter)(message)
         await wait_until_finished(journal, message)
@@ -404,10 +404,8 @@ async def test_an_answer_knows_whether_anybody_asked_the_bot(journal: Journal) -
 
 async def test_while_it_leaves_a_question_to_people_others_are_answered(journal: Journal) -> None:
     adapter, processor = automatic(journal, echo, wait_s=3)
-    waiting_message, addressed_message = (
-        make_unaddressed(1),
-        make_unaddressed(2, "What is memory?", addressed=True, author_id="43", author="Bob"),
-    )
+    waiting_message = make_unaddressed(1)
+    addressed_message = make_unaddressed(2, "What is memory?", addressed=True, author_id="43", author="Bob")
     human = make_unaddressed(3, "Just use pip, it is on the index", author_id="44", author="Eve")
     for message in (waiting_message, addressed_message, human):
         await processor.handler_for(adapter)(message)
@@ -536,7 +534,8 @@ async def test_what_a_locked_journal_holds_up_is_answered_once_it_is_free(
             other.execute("BEGIN IMMEDIATE")
         return reply
 
-    processor, adapter = make_processor(settings(), journal, answer), RecordingAdapter()
+    processor = make_processor(settings(), journal, answer)
+    adapter = RecordingAdapter()
     await processor.handler_for(adapter)(MESSAGE)
     if moment == "before the answer":
         other.execute("BEGIN IMMEDIATE")
@@ -558,7 +557,8 @@ async def test_what_a_locked_journal_holds_up_is_answered_once_it_is_free(
 
 async def test_a_stop_does_not_wait_for_a_locked_journal(lockable: tuple[Journal, sqlite3.Connection]) -> None:
     journal, other = lockable
-    processor, adapter = make_processor(settings(), journal, echo), RecordingAdapter()
+    processor = make_processor(settings(), journal, echo)
+    adapter = RecordingAdapter()
     await processor.handler_for(adapter)(MESSAGE)
     other.execute("BEGIN IMMEDIATE")
     await asyncio.sleep(1)

@@ -45,7 +45,8 @@ VISIBLE = {
 
 
 def remove_from_stream(pieces: list[str], *, starts_inside: bool = False) -> str:
-    reasoning_filter, text = ReasoningFilter(starts_inside=starts_inside), ""
+    reasoning_filter = ReasoningFilter(starts_inside=starts_inside)
+    text = ""
     for piece in pieces:
         text = append_visible(text, reasoning_filter.feed(piece))
     return append_visible(text, reasoning_filter.flush())
@@ -100,7 +101,8 @@ async def test_no_reasoning_is_posted_cited_or_kept(reply: str) -> None:
         write=cited_reply, choose='<think>{"strategy": "none"}</think>{"strategy": "single"}'
     ) as peer:
         peer.tokens_per_s = 400
-        model, sink = models(peer), MemorySink()
+        model = models(peer)
+        sink = MemorySink()
         configuration = settings(strategies={"allowed": ["none", "single"]})
         result = await answer(HOW, sink, parts(model=model, configuration=configuration))
         await model.close()
@@ -117,7 +119,9 @@ async def test_a_template_that_opens_the_block_is_learned_from_its_first_reply(t
         async with ScriptedPeer(write="The user wants pip, I think.</think>\n\nUse pip [p1].") as peer:
             # So slowly that the block is read before it ends, on any machine.
             peer.tokens_per_s = 10
-            model, first, second = models(peer, **changes), MemorySink(), MemorySink()
+            model = models(peer, **changes)
+            first = MemorySink()
+            second = MemorySink()
             for sink in (first, second):
                 assert (await answer(HOW, sink, parts(model=model))).text.startswith("Use pip")
             # A model that is no longer thinking: one answer is quoted, and the next is seen as it comes.

@@ -134,7 +134,8 @@ async def test_an_answer_that_is_not_taken_is_delivered_later_and_made_once(
 
 
 async def test_what_waits_for_its_platform_takes_no_worker(journal: Journal) -> None:
-    platform, other_platform = Platform(failures=[Unreachable("away")] * 6), Platform()
+    platform = Platform(failures=[Unreachable("away")] * 6)
+    other_platform = Platform()
     processor, _ = await receive(journal, platform, question(), run={"workers": 1})
     while not platform.tries:
         await asyncio.sleep(0.1)
@@ -225,10 +226,12 @@ async def test_a_stop_leaves_what_waits_for_an_earlier_answer_to_the_next_start(
 @pytest.mark.parametrize("is_away", [False, True])
 async def test_an_answer_that_alone_is_not_taken_holds_up_the_others_for_a_while(is_away: bool) -> None:
     """Where the platform itself is away, what comes later waits for as long as that."""
-    conversation, connection = Conversation(asyncio.Event(), 8.0), ConnectionStatus()
+    conversation = Conversation(asyncio.Event(), 8.0)
+    connection = ConnectionStatus()
     if not is_away:
         connection.mark_connected()
-    first, second = conversation.join(), conversation.join()
+    first = conversation.join()
+    second = conversation.join()
 
     async def fail() -> None:
         with suppress(Undelivered):

@@ -230,18 +230,18 @@ async def test_the_rule_stands_in_and_the_trace_says_so(name: str, trouble: str,
 @pytest.mark.parametrize(
     "reply",
     [
-        *(
-            "",
-            "null",
-            "{}",
-            "[]",
-            "42",
-            "{'query': ''}",
-            "<query></query>",
-            '{"error": "quota"}',
-            "As an AI, I cannot.",
-        ),
-        *('{"query": null, "terms": null, "passage": null, "queries": null}', "抱歉，我无法回答", "?" * 3000),
+        "",
+        "null",
+        "{}",
+        "[]",
+        "42",
+        "{'query': ''}",
+        "<query></query>",
+        '{"error": "quota"}',
+        "As an AI, I cannot.",
+        '{"query": null, "terms": null, "passage": null, "queries": null}',
+        "抱歉，我无法回答",
+        "?" * 3000,
         "Pineapples grow slowly in warm weather, with much rain. " * 30,
     ],
 )
@@ -305,7 +305,8 @@ async def test_translation_keeps_names_or_is_not_believed(peer: RewritePeer) -> 
 
 async def test_translation_may_keep_the_question_as_it_was_put(peer: RewritePeer) -> None:
     """Knowledge in two languages: pages in the asker's own are found by the asker's own words."""
-    text, english = "如何存储消息？", "How are messages stored?"
+    text = "如何存储消息？"
+    english = "How are messages stored?"
     peer.replies["translation"] = json.dumps({"query": english})
     configuration = agent("translation", language="en", keep_original=True)
     chinese = passage("chinese", "消息的存储：默认保存在内存中。")
@@ -349,7 +350,13 @@ def test_the_language_of_a_question(text: str, language: str, expected: bool | N
 
 def test_languages_by_code_and_name() -> None:
     assert [to_language_code(text) for text in ("en", "EN-us", "English", "中文", "pt_BR", "", "x")] == [
-        *("en", "en", "en", "zh", "pt", "", "")
+        "en",
+        "en",
+        "en",
+        "zh",
+        "pt",
+        "",
+        "",
     ]
 
 
@@ -537,7 +544,8 @@ async def test_a_rewrite_that_leads_nowhere_leaves_what_the_question_found(peer:
 
 async def test_of_several_queries_one_may_fail_or_hang(peer: RewritePeer) -> None:
     peer.replies["decompose"] = REPLIES["decompose"]
-    broken_query, slow_query = EXPECTED_QUERIES["decompose"][1][0], EXPECTED_QUERIES["decompose"][2][0]
+    broken_query = EXPECTED_QUERIES["decompose"][1][0]
+    slow_query = EXPECTED_QUERIES["decompose"][2][0]
     library = SplitLibrary(SHELF, broken_queries={broken_query}, slow_queries={slow_query})
     search_result, budget = await look_up(agent("decompose", deadline_s=8), peer, library)
     assert {item.id for item in search_result.passages} >= {"memory"}
@@ -551,7 +559,9 @@ async def test_when_everything_fails_the_failure_leaves() -> None:
 
 
 async def test_rewriting_can_be_left_out_of_one_search(peer: RewritePeer) -> None:
-    model, library, configuration = models(peer), SplitLibrary(SHELF), agent("keyword", "hyde")
+    model = models(peer)
+    library = SplitLibrary(SHELF)
+    configuration = agent("keyword", "hyde")
     try:
         await search(QUERY, parts(library, model, configuration), Budget(configuration.budget), with_rewrites=False)
     finally:
@@ -576,7 +586,8 @@ async def test_a_template_of_the_agents_own(peer: RewritePeer, tmp_path: Path) -
     own_file = tmp_path / "keyword.md"
     own_file.write_text("You pick the key terms for {{agent}} of our house. Data: {{nothing}}", "utf-8")
     peer.replies["keyword"] = REPLIES["keyword"]
-    configuration, model = agent("keyword"), models(peer)
+    configuration = agent("keyword")
+    model = models(peer)
     prompts = Prompts.read({}, {"docs": {"rewrite_keyword": own_file}})
     deps = replace(parts(SplitLibrary(SHELF), model, configuration), prompts=prompts)
     try:
@@ -607,7 +618,9 @@ async def test_a_cancelled_answer_leaves_no_search_behind(peer: RewritePeer) -> 
 
 async def test_a_single_answer_searches_the_key_terms_and_the_passage(peer: RewritePeer) -> None:
     peer.replies |= {"keyword": REPLIES["keyword"], "hyde": REPLIES["hyde"]}
-    model, library, configuration = models(peer), SplitLibrary(SHELF), agent("keyword", "hyde")
+    model = models(peer)
+    library = SplitLibrary(SHELF)
+    configuration = agent("keyword", "hyde")
     try:
         reply = await answer(Question(QUERY), MemorySink(), parts(library, model, configuration))
     finally:
@@ -735,8 +748,16 @@ def broken_plugin(packages: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "is_cut"),
     [
-        *(("raises", True), ("hangs", True), ("talks", True), ("counts", True), ("plain", True), ("missing", True)),
-        *(("silent", False), ("empty", False), ("nothing", True), ("numbers", True)),
+        ("raises", True),
+        ("hangs", True),
+        ("talks", True),
+        ("counts", True),
+        ("plain", True),
+        ("missing", True),
+        ("silent", False),
+        ("empty", False),
+        ("nothing", True),
+        ("numbers", True),
     ],
 )
 async def test_one_that_breaks_leaves_the_queries_as_they_were(name: str, is_cut: bool, broken_plugin: Path) -> None:

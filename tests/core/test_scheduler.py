@@ -77,7 +77,8 @@ def test_cron_means_what_it_means_to_cron(cron: str, zone: str, next_times: str)
 )
 def test_no_run_is_lost_when_the_clock_is_changed(cron: str, zone: str, first: str, times: list[str]) -> None:
     table = RefreshSchedule(cron=cron, timezone=zone, jitter=0)
-    next_time, results = datetime.fromisoformat(first).replace(tzinfo=UTC) - timedelta(seconds=1), list[str]()
+    next_time = datetime.fromisoformat(first).replace(tzinfo=UTC) - timedelta(seconds=1)
+    results = list[str]()
     for _ in times:
         next_time = table.next_after(next_time) or pytest.fail("it never comes again")
         results.append(f"{next_time:%dT%H:%M}")

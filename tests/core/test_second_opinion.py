@@ -79,7 +79,8 @@ class Group:
         self.usage = UsageRepository(journal.database)
         limiter = QuotaLimiter(self.live, self.usage, TokenUsage(100, 100))
         self.service = AnswerService(parts(model=model, configuration=configuration), limiter, self.usage)
-        self.journal, self.library = journal, InMemoryLibrary()
+        self.journal = journal
+        self.library = InMemoryLibrary()
         second_opinion = SecondOpinion(self.live, self.service.deps, limiter, self.usage) if model else None
         self.gate = Gate(self.live, ChatHistory(journal.database), self.library, second_opinion=second_opinion)
 

@@ -101,7 +101,8 @@ def test_with_a_threshold_of_one_only_copies_are_left_out() -> None:
 
 
 def test_neighbours_become_one_with_the_better_ones_id_and_a_link_to_both() -> None:
-    better, other = lines(11, 20, score=0.9), lines(5, 10, score=0.4)
+    better = lines(11, 20, score=0.9)
+    other = lines(5, 10, score=0.4)
     [joined] = select_passages(better, other)
     assert (joined.id, joined.score, joined.start_line, joined.end_line) == ("11-20", 0.9, 5, 20)
     assert joined.text == lines(5, 20).text
@@ -177,7 +178,8 @@ def test_signs_make_another_text(text: str, other_text: str) -> None:
 
 
 def test_weights_change_the_order_and_the_scores() -> None:
-    docs, forum = passage("docs", "a", similarity=0.5), passage("forum", "b", source="forum", similarity=0.6)
+    docs = passage("docs", "a", similarity=0.5)
+    forum = passage("forum", "b", source="forum", similarity=0.6)
     assert apply_source_weights([forum, docs], {}) == [forum, docs]
     weighed = apply_source_weights([forum, docs], {"forum": 0.5, "docs": 3.0})
     assert [(item.id, item.score) for item in weighed] == [("docs", 1.0), ("forum", 0.3)]

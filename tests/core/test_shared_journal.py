@@ -24,7 +24,8 @@ from core.storage.tables import leases
 from core.storage.usage import TokenUsage, UsageRepository
 from core.types import ConversationKey, Message, Question, Reply
 
-CHAT, OTHER_CHAT = ConversationKey("telegram", "1", ""), ConversationKey("telegram", "2", "")
+CHAT = ConversationKey("telegram", "1", "")
+OTHER_CHAT = ConversationKey("telegram", "2", "")
 MESSAGE = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), bot="9", addressed=True)
 LEASE_S = 1.0
 
@@ -33,8 +34,10 @@ class Member:
     """One of several daemons, as far as the journal knows it."""
 
     def __init__(self, database: Database, own_leases: Leases) -> None:
-        self.database, self.leases = database, own_leases
-        self.journal, self.claims = Journal(database), ClaimRepository(database)
+        self.database = database
+        self.leases = own_leases
+        self.journal = Journal(database)
+        self.claims = ClaimRepository(database)
 
     async def claim(self, limit: int = 10) -> list[str]:
         return [claim.message.id for claim in await self.claims.claim(["telegram"], limit)]
@@ -67,7 +70,8 @@ async def join(postgres_journal: JournalSettings) -> AsyncIterator[Join]:
 
 class TestLeases:
     async def test_a_lease_has_one_owner_until_it_is_given_back_or_runs_out(self, join: Join) -> None:
-        first, second = await join(), await join()
+        first = await join()
+        second = await join()
         assert await first.leases.acquire("bot:1")
         assert await first.leases.acquire("bot:1"), "it may be taken again by its owner"
         assert not await second.leases.acquire("bot:1")
@@ -84,7 +88,8 @@ class TestLeases:
         assert len(owners) == 1
 
     async def test_what_is_renewed_does_not_run_out(self, join: Join) -> None:
-        first, second = await join(), await join()
+        first = await join()
+        second = await join()
         async with open_leases(first.database, LEASE_S) as kept_leases:
             assert kept_leases is not None
             assert await kept_leases.acquire("source:docs")
@@ -94,7 +99,8 @@ class TestLeases:
         assert await second.leases.acquire("source:docs"), "all are given back at the end"
 
     async def test_a_source_that_another_daemon_refreshes_is_locked(self, join: Join) -> None:
-        first, second = await join(), await join()
+        first = await join()
+        second = await join()
         async with first.leases.hold("source:docs"):
             with pytest.raises(StoreLocked, match="source:docs"):
                 async with second.leases.hold("source:docs"):
@@ -103,7 +109,8 @@ class TestLeases:
             pass
 
     async def test_the_leader_is_followed_when_it_dies(self, join: Join) -> None:
-        first, second = await join(LEASE_S), await join(LEASE_S)
+        first = await join(LEASE_S)
+        second = await join(LEASE_S)
         led: list[str] = []
 
         async def work(name: str) -> None:
@@ -129,7 +136,8 @@ class TestLeases:
         await asyncio.gather(leading, lead_task, renewing, return_exceptions=True)
 
     async def test_the_end_of_the_work_gives_the_lease_back(self, join: Join) -> None:
-        first, second = await join(), await join()
+        first = await join()
+        second = await join()
 
         async def fail() -> None:
             raise ValueError("broken")
@@ -139,7 +147,8 @@ class TestLeases:
         assert await second.leases.acquire("bot:1")
 
     async def test_long_dead_daemons_are_forgotten(self, join: Join) -> None:
-        first, second = await join(), await join()
+        first = await join()
+        second = await join()
         past = func.now() - timedelta(hours=2)
         await first.database.write(update(leases).filter_by(owner=first.database.owner).values(expires_at=past))
         await second.leases.release_all()
@@ -161,7 +170,8 @@ class TestClaims:
         assert sorted(claimed, key=int) == [str(number) for number in range(30)]
 
     async def test_a_conversation_stays_with_its_daemon_while_it_lasts(self, join: Join) -> None:
-        first, second = await join(), await join()
+        first = await join()
+        second = await join()
         for number in (1, 2):
             await first.journal.record_message(replace(MESSAGE, id=str(number)))
         await first.journal.record_message(replace(MESSAGE, id="3", key=OTHER_CHAT))
@@ -174,7 +184,8 @@ class TestClaims:
         assert await second.claim() == ["4"]
 
     async def test_order_holds_in_a_race(self, join: Join) -> None:
-        first, second = await join(), await join()
+        first = await join()
+        second = await join()
         for number in range(40):
             await first.journal.record_message(replace(MESSAGE, id=str(number)))
         order: list[str] = []
@@ -193,7 +204,8 @@ class TestClaims:
         assert order == [str(number) for number in range(40)]
 
     async def test_what_a_dead_daemon_left_is_taken_over_as_it_stands(self, join: Join) -> None:
-        dead, heir = await join(), await join()
+        dead = await join()
+        heir = await join()
         for number in range(1, 5):
             await dead.journal.record_message(replace(MESSAGE, id=str(number), key=replace(CHAT, chat=str(number))))
         assert len(await dead.claim()) == 4
@@ -214,7 +226,8 @@ class TestClaims:
         assert await heir.journal.record_edit(replace(messages[1], text="Why?")), "what had only begun begins anew"
 
     async def test_who_lost_a_message_writes_nothing_of_it(self, join: Join) -> None:
-        late, heir = await join(), await join()
+        late = await join()
+        heir = await join()
         await late.journal.record_message(MESSAGE)
         assert await late.claim() == ["1"]
         await late.journal.begin_answer(MESSAGE)
@@ -234,13 +247,15 @@ class TestClaims:
         assert await heir.journal.get_pending("telegram") == []
 
     async def test_what_is_bound_belongs_to_its_receiver(self, join: Join) -> None:
-        first, second = await join(), await join()
+        first = await join()
+        second = await join()
         await first.journal.record_message(MESSAGE, is_bound=True)
         assert await second.claim() == []
         await first.journal.mark_answered(MESSAGE, Reply("So."))
 
     async def test_an_orderly_end_leaves_the_work_to_the_others_at_once(self, join: Join) -> None:
-        first, second = await join(), await join()
+        first = await join()
+        second = await join()
         await first.journal.record_message(MESSAGE)
         assert await first.claim() == ["1"]
         await first.claims.release_all()
@@ -253,7 +268,8 @@ class TestClaims:
 
 
 async def test_limits_count_the_answers_of_all_daemons(join: Join) -> None:
-    first, second = await join(), await join()
+    first = await join()
+    second = await join()
     settings: Any = Settings.model_validate({"limits": {"daily_tokens_per_chat": 500}})
     await first.journal.record_message(MESSAGE)
     await first.claim()

@@ -66,7 +66,9 @@ async def test_a_failed_group_does_not_confuse_the_time_out_around_it() -> None:
 
 
 async def test_heavy_steps_begin_in_order_with_a_round_of_the_loop_between_them() -> None:
-    turns, rounds, start_order = CpuTurnstile(), 0, []
+    turns = CpuTurnstile()
+    rounds = 0
+    start_order = []
 
     async def count() -> None:
         nonlocal rounds
@@ -97,7 +99,10 @@ async def test_who_is_cancelled_holds_up_no_turn() -> None:
 
 
 async def test_longer_steps_are_done_one_at_a_time_also_when_nobody_waits_for_them() -> None:
-    turns, at_work, max_at_work, result = CpuTurnstile(), 0, 0, []
+    turns = CpuTurnstile()
+    at_work = 0
+    max_at_work = 0
+    result = []
     may_end = threading.Event()
 
     def work(number: int) -> int:

@@ -64,34 +64,30 @@ COURTESIES = {
     "你知道些什么吗": "我根据以下资料回答问题",
 }
 QUESTIONS = (
-    *(
-        "help me with the installation",
-        "Thanks, but how do I install it?",
-        "What can you do about error 5?",
-        "Hello world",
-    ),
-    *(
-        "Who are the maintainers?",
-        "Who made this website?",
-        "lol why does it crash",
-        "what do you know about memory?",
-        "谢谢，怎么安装？",
-        "早期版本怎么安装",
-        "好的，怎么安装",
-        " ",
-        "👎",
-        "帮我安装",
-        "你能做什么样的检索",
-        "解决了吗？",
-        "问题解决了吗？",
-        "问题解决了吗，大佬",
-        "可以了吗？",
-        "懂了吗大佬",
-        "這樣可以了嗎？",
-        "谢谢，收到了吗？",
-        "",
-        "?",
-    ),
+    "help me with the installation",
+    "Thanks, but how do I install it?",
+    "What can you do about error 5?",
+    "Hello world",
+    "Who are the maintainers?",
+    "Who made this website?",
+    "lol why does it crash",
+    "what do you know about memory?",
+    "谢谢，怎么安装？",
+    "早期版本怎么安装",
+    "好的，怎么安装",
+    " ",
+    "👎",
+    "帮我安装",
+    "你能做什么样的检索",
+    "解决了吗？",
+    "问题解决了吗？",
+    "问题解决了吗，大佬",
+    "可以了吗？",
+    "懂了吗大佬",
+    "這樣可以了嗎？",
+    "谢谢，收到了吗？",
+    "",
+    "?",
 )
 
 
@@ -165,22 +161,25 @@ def test_in_a_group_who_is_polite_to_others_gets_no_answer(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *(
-            "/help",
-            "OOM?",
-            "？？？",
-            "👍",
-            "v2.1 nginx?",
-            "pip install torch",
-            "docker compose up",
-            "Permission denied",
-        ),
-        *("docs/how/to", "how_to", "what-is.md", "https://example.org/how-to-do", "`Where is it?`"),
+        "/help",
+        "OOM?",
+        "？？？",
+        "👍",
+        "v2.1 nginx?",
+        "pip install torch",
+        "docker compose up",
+        "Permission denied",
+        "docs/how/to",
+        "how_to",
+        "what-is.md",
+        "https://example.org/how-to-do",
+        "`Where is it?`",
         "```\nhow to do it\n```",
     ],
 )
 def test_a_message_that_shows_no_language_is_answered_in_that_of_its_authors_last_message(text: str) -> None:
-    own, other = Turn("user", "怎么安装？", author_id="1"), Turn("user", "How do I install it?", author_id="2")
+    own = Turn("user", "怎么安装？", author_id="1")
+    other = Turn("user", "How do I install it?", author_id="2")
     reply = Turn("assistant", "I found nothing about this in the sources.", author_id="1")
     assert get_asker_language(Question(text, history=(own, other, reply), author_id="1")) == "zh"
     assert get_asker_language(Question(text, history=(own, other, reply), author_id="2")) == ""
@@ -190,8 +189,18 @@ def test_a_message_that_shows_no_language_is_answered_in_that_of_its_authors_las
 @pytest.mark.parametrize(
     "text",
     [
-        *("How to upgrade?", "Where is it?", "Thank you", "Use English please", "Does it scale", "why?", "Can I?"),
-        *("And on Windows?", "More details", "What’s new?", "It doesn't", "Danke, wie geht das?"),
+        "How to upgrade?",
+        "Where is it?",
+        "Thank you",
+        "Use English please",
+        "Does it scale",
+        "why?",
+        "Can I?",
+        "And on Windows?",
+        "More details",
+        "What’s new?",
+        "It doesn't",
+        "Danke, wie geht das?",
     ],
 )
 def test_a_short_question_in_latin_script_is_not_answered_in_the_language_before(text: str) -> None:

@@ -93,7 +93,8 @@ async def scene(journal: Journal, *, message: Message = MESSAGE, **changes: Any)
         peer.stall_after = 20
         model = models(peer, stall_s=50)
         service: AnswerService = answering(journal.database, model, budget={"deadline_s": 60}, **changes)
-        adapter, processor = Group(), make_processor(settings(**changes), journal, service.answer)
+        adapter = Group()
+        processor = make_processor(settings(**changes), journal, service.answer)
         await processor.handler_for(adapter)(message)
         yield Scene(peer, journal, adapter, processor)
         assert await processor.drain(60) == 0
@@ -116,7 +117,8 @@ async def test_what_is_written_stays_and_says_that_it_was_stopped(journal: Journ
         assert get_rating_buttons(question, reply) == ()
         assert question.reply_options.stop_button
         assert read_button(question.reply_options.stop_button.data) == (STOP, "1")
-    answer_row, press_row = await bot.row("1"), await bot.row("2")
+    answer_row = await bot.row("1")
+    press_row = await bot.row("2")
     assert (answer_row.state, answer_row.reply) == ("answered", reply.text)
     assert '"why_cut": {"write": "stopped"}' in answer_row.trace
     assert (press_row.state, press_row.detail, press_row.reason) == ("silent", "stopped", "the answer to 1 is stopped")
@@ -146,7 +148,8 @@ async def test_what_is_stopped_before_its_first_word_says_just_that(journal: Jou
 
 
 async def test_a_search_that_is_stopped_ends_at_once(journal: Journal) -> None:
-    stop, sink = asyncio.Event(), MemorySink()
+    stop = asyncio.Event()
+    sink = MemorySink()
     service = AnswerService(parts(InMemoryLibrary(delay_s={"docs": 1000})))
     answer = asyncio.create_task(service.answer(Question("How do I install it?", stop=stop), sink))
     await asyncio.sleep(0.1)

@@ -160,9 +160,14 @@ async def test_a_search_that_is_not_needed_may_fail(peer: ScriptedPeer) -> None:
 @pytest.mark.parametrize(
     ("strategies", "expected_strategy"),
     [
-        *((("parallel",), "parallel"), (("planning",), "planning"), (("react",), "react"), (("simple",), "simple")),
-        *((("none", "planning", "single"), "single"), (("none", "react", "simple"), "simple")),
-        *((("none", "planning", "parallel"), "planning"), (("none",), "single")),
+        (("parallel",), "parallel"),
+        (("planning",), "planning"),
+        (("react",), "react"),
+        (("simple",), "simple"),
+        (("none", "planning", "single"), "single"),
+        (("none", "react", "simple"), "simple"),
+        (("none", "planning", "parallel"), "planning"),
+        (("none",), "single"),
     ],
 )
 async def test_without_a_model_there_is_no_choice(strategies: tuple[str, ...], expected_strategy: str) -> None:
@@ -414,7 +419,12 @@ async def test_react_uses_tool_calling_where_it_works(peer: ScriptedPeer) -> Non
     function = peer.requests[0]["tools"][0]["function"]
     assert (function["name"], function["parameters"]["required"]) == ("retrieve_knowledge", ["query"])
     assert [message["role"] for message in peer.sent("react")[-1]["messages"]] == [
-        *("system", "user", "assistant", "tool", "assistant", "tool"),
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
     ]
     first_call, result = peer.sent("react")[-1]["messages"][2:4]
     assert first_call["tool_calls"][0]["function"] == {

@@ -211,8 +211,10 @@ async def test_a_refused_schema_is_left_out_from_then_on() -> None:
 
 async def test_a_request_that_is_refused_for_something_else_forgets_nothing() -> None:
     async with ScriptedPeer(decide="[answer]") as peer:
-        peer.status, peer.failures = 400, 2
-        chat_model, budget = models(peer, json_schema=True), Budget(BudgetSettings())
+        peer.status = 400
+        peer.failures = 2
+        chat_model = models(peer, json_schema=True)
+        budget = Budget(BudgetSettings())
         form = decision_maker.DECISION_SCHEMA.to_response_schema()
         with pytest.raises(ModelError, match="status 400"):
             await chat_model.complete("", [Turn("user", "?")], role="light", budget=budget, response_schema=form)

@@ -15,7 +15,8 @@ from core.types import Passage, Question
 from tests.core.fixtures import InMemoryLibrary, MemorySink, parts, passage, settings
 from tests.core.scripted import ScriptedPeer
 
-LIGHT_TOKENS, MAIN_TOKENS = 600, 6000
+LIGHT_TOKENS = 600
+MAIN_TOKENS = 6000
 # About 700 tokens each.
 LONG = [
     passage(name, f"The memory module of part {name} stores messages. " + "It keeps them in a database on disk. " * 75)

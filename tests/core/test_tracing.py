@@ -64,7 +64,8 @@ class Collector:
 
 @asynccontextmanager
 async def collecting() -> AsyncIterator[Collector]:
-    collector, application = Collector(), web.Application()
+    collector = Collector()
+    application = web.Application()
     application.router.add_post("/v1/traces", collector._take)
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
@@ -121,7 +122,8 @@ async def test_a_span_that_fails_names_the_kind_of_error_alone() -> None:
             raise ValueError(SECRET_TEXT)
         with span("next"):
             pass
-    [failed_span], [next_span] = collector.get_spans("stage"), collector.get_spans("next")
+    [failed_span] = collector.get_spans("stage")
+    [next_span] = collector.get_spans("next")
     assert _attributes(failed_span) == {"error": "ValueError"}
     assert next_span.parent_span_id == b""
     assert SECRET_TEXT.encode() not in collector.raw

@@ -149,7 +149,8 @@ async def test_where_a_translation_fails_or_is_late_known_terms_are_searched(pee
     reply = await ask(peer, library)
     assert library.queries == ["怎么安装？", "install"]
     assert reply.trace.why_cut["translate"] == "failed"
-    peer.failing, peer.hanging = set(), {"rewrite_translation"}
+    peer.failing = set()
+    peer.hanging = {"rewrite_translation"}
     reply = await ask(peer, library)
     assert reply.trace.why_cut["translate"] == "late"
 

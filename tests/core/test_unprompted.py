@@ -43,7 +43,8 @@ def stream(reply: Reply) -> AnswerFunction:
 @pytest.mark.parametrize("reply", [NOTHING, QUOTED_NOTHING])
 async def test_who_did_not_ask_is_not_told_that_nothing_was_found(journal: Journal, reply: Reply) -> None:
     adapter, processor = automatic(journal, stream(reply), wait_s=0, cooldown_s=600)
-    first, second = make_unaddressed(1), make_unaddressed(2, author_id="43", author="Bob")
+    first = make_unaddressed(1)
+    second = make_unaddressed(2, author_id="43", author="Bob")
     for message in (first, second):
         await processor.handler_for(adapter)(message)
         # The first one began no cooldown.

@@ -32,7 +32,8 @@ from tests.deployment import Deployment
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
-GROUP, OTHER = ConversationKey("telegram", "-100"), ConversationKey("telegram", "-200")
+GROUP = ConversationKey("telegram", "-100")
+OTHER = ConversationKey("telegram", "-200")
 HOW = Question("How do I install the package with pip?", author_id="42", key=GROUP, id="7")
 DAY = date(2026, 3, 4)
 
@@ -398,7 +399,8 @@ async def test_the_first_answers_of_all_are_bounded_too(
 
 
 async def test_what_several_calls_of_an_agent_consumed_is_added_up(model: RoleChatModel) -> None:
-    budget, counts = Budget(BudgetSettings()), [0]
+    budget = Budget(BudgetSettings())
+    counts = [0]
     for _ in range(2):
         await model.complete("Answer.", [Turn("user", "Hello?")], role="main", budget=budget, agent="write")
         counts.append(sum(budget.tokens.values()))

@@ -108,7 +108,8 @@ async def flood(peer: ScriptedPeer, texts: Sequence[str], fetched_names: list[st
         fetched_names.append("picture")
         return png()
 
-    configuration, sinks = configured(peer), []
+    configuration = configured(peer)
+    sinks = []
     models = RoleChatModel.open(configuration.models)
     deps = replace(
         parts(model=models, configuration=configuration),
@@ -156,7 +157,9 @@ async def test_pictures_count_by_person_for_an_hour(monkeypatch: pytest.MonkeyPa
 
 async def test_few_messages_hold_pictures_at_the_same_time(peer: ScriptedPeer) -> None:
     """Pictures are large: all answers at once would take gigabytes."""
-    configuration, reserved_count, max_reserved = configured(peer, budget={"deadline_s": 600}), 0, 0
+    configuration = configured(peer, budget={"deadline_s": 600})
+    reserved_count = 0
+    max_reserved = 0
     models = RoleChatModel.open(configuration.models)
     deps = parts(model=models, configuration=configuration)
 

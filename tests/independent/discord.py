@@ -32,7 +32,10 @@ discord:
 """
 # View Channels, Send Messages, Embed Links, Read Message History, Add Reactions, Send Messages in Threads.
 PERMISSIONS = 1 << 10 | 1 << 11 | 1 << 14 | 1 << 16 | 1 << 6 | 1 << 38
-APPLICATION_COMMAND, MESSAGE_COMPONENT, STRING, BUTTON = 2, 3, 3, 2
+APPLICATION_COMMAND = 2
+MESSAGE_COMPONENT = 3
+STRING = 3
+BUTTON = 2
 # Spacebar knows no translations, no limits and no suggestions in the options of a command: the bot's own are refused.
 ASK = {
     "name": "ask",
@@ -61,7 +64,8 @@ class Guild:
     """A server ("guild") with one channel, an application whose bot is in it, and two people."""
 
     def __init__(self, server: str) -> None:
-        self.ann, self.bob = Person(server, "ann"), Person(server, "bob")
+        self.ann = Person(server, "ann")
+        self.bob = Person(server, "bob")
         self.guild = self.ann.call("guilds", {"name": "Rocket"})["id"]
         channels = self.ann.call(f"guilds/{self.guild}/channels")
         self.channel = next(channel["id"] for channel in channels if channel["type"] == 0)

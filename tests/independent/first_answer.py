@@ -13,7 +13,8 @@ from tests.first_answer import record_installed
 from tests.independent.steps import parse_arguments
 from tests.independent.telegram_group import ADMIN, Group
 
-MAX_STEPS, MAX_SECONDS = 6, 300
+MAX_STEPS = 6
+MAX_SECONDS = 300
 
 
 def main() -> None:

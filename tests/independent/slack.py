@@ -25,7 +25,10 @@ from tests.independent.steps import (
 
 # As in local-slack's own example of a configuration.
 SECRETS = {"bot": "xoxb-test-token", "app": "xapp-test-token", "secret": "test-signing-secret"}
-BOT, ALICE, BOB, CHANNEL = "U0BOT", "U01ALICE", "U02BOB", "C01GEN"
+BOT = "U0BOT"
+ALICE = "U01ALICE"
+BOB = "U02BOB"
+CHANNEL = "C01GEN"
 SOCKET_MODE = """
 slack:
   api_url: {server}/api/

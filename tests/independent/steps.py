@@ -19,8 +19,10 @@ TIMEOUT_S = 60.0
 Json = dict[str, Any]
 T = TypeVar("T")
 
-QUESTION, FOLLOW_UP = "How do I rotate the keys?", "And what if I lose a key?"
-ANSWER, SECOND_ANSWER = "keys rotate", "keys revoke"
+QUESTION = "How do I rotate the keys?"
+FOLLOW_UP = "And what if I lose a key?"
+ANSWER = "keys rotate"
+SECOND_ANSWER = "keys revoke"
 DOCUMENTS = {
     "rotating.md": "# Rotating the keys\n\nRotate the keys with `rocket keys rotate`. Old keys work for a week.\n",
     "losing.md": "# Losing a key\n\nWho loses a key revokes it with `rocket keys revoke NAME`, at once.\n",

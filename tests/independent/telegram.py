@@ -21,7 +21,8 @@ from tests.independent.steps import (
     wait_for,
 )
 
-TOKEN, CHAT = "123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11", 100
+TOKEN = "123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11"
+CHAT = 100
 TELEGRAM = """
 telegram:
   api_url: {server}

@@ -28,7 +28,8 @@ from tests.independent.steps import (
 )
 
 # The token is the one in the server's own example of a configuration.
-TOKEN, USERNAME = "123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11", "test_bot"
+TOKEN = "123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11"
+USERNAME = "test_bot"
 ADMIN = "http://127.0.0.1:8082"
 TELEGRAM = """
 telegram:
@@ -42,7 +43,9 @@ class Group:
     """A group with two members, as they see it through the server's calls for its administrator."""
 
     def __init__(self, server: str, admin: str) -> None:
-        self.api_url, self.token, self._admin = server, TOKEN, admin.rstrip("/")
+        self.api_url = server
+        self.token = TOKEN
+        self._admin = admin.rstrip("/")
         self.ann = self._call("users", {"first_name": "Ann", "username": "ann"})
         self.bob = self._call("users", {"first_name": "Bob", "username": "bob"})
         members = [self.ann["id"], self.bob["id"]]
@@ -69,7 +72,8 @@ class Group:
         """Let Ann write a message. Its first word is an entity of this kind: a mention, a command or nothing."""
         length = len(text.split(maxsplit=1)[0])
         entities = [{"type": entity, "offset": 0, "length": length}] if entity else []
-        number, now = next(self._numbers), int(time.time())
+        number = next(self._numbers)
+        now = int(time.time())
         message = {"message_id": number, "from": self.ann, "chat": self.chat, "date": now, "text": text}
         self.deliver(message={**message, "entities": entities, **fields})
 

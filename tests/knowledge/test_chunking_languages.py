@@ -65,8 +65,15 @@ FILES = {
     ),
 }
 SUFFIXES = {
-    **{"a.cs": "csharp", "a.php": "php", "a.rb": "ruby", "a.kt": "kotlin", "a.kts": "kotlin", "a.swift": "swift"},
-    **{"a.sh": "shell", "a.bash": "shell", "a.zsh": "shell"},
+    "a.cs": "csharp",
+    "a.php": "php",
+    "a.rb": "ruby",
+    "a.kt": "kotlin",
+    "a.kts": "kotlin",
+    "a.swift": "swift",
+    "a.sh": "shell",
+    "a.bash": "shell",
+    "a.zsh": "shell",
 }
 
 

@@ -33,16 +33,23 @@ from tests.contracts.test_store import (
 )
 from tests.deployment import ROOT, Deployment
 
-BATCH, DOCUMENTS, EACH = 60, 60, 10
+BATCH = 60
+DOCUMENTS = 60
+EACH = 10
 WORDS = "word1 word2 word3 word5 word9"
 # What the process has announced when it is killed, how often, and how many seconds later.
 FILE_MOMENTS = (
-    *(("replacing", 1, 0.0), ("replacing", 1, 0.006), ("replacing", 2, 0.012), ("replaced", 2, 0.0)),
-    *(("deleting", 1, 0.0), ("optimizing", 1, 0.0)),
+    ("replacing", 1, 0.0),
+    ("replacing", 1, 0.006),
+    ("replacing", 2, 0.012),
+    ("replaced", 2, 0.0),
+    ("deleting", 1, 0.0),
+    ("optimizing", 1, 0.0),
 )
 SERVER_MOMENTS = (
     *(("replacing", 1, delay) for delay in (0.0, 0.03, 0.08, 0.2)),
-    *(("replacing", 2, 0.1), ("deleting", 1, 0.03)),
+    ("replacing", 2, 0.1),
+    ("deleting", 1, 0.03),
 )
 
 MOSTLY = "most of them had ended before they could be killed"
@@ -53,7 +60,10 @@ class Announced:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.manifest, self.search, self.vectors, self.close = store.manifest, store.search, store.vectors, store.close
+        self.manifest = store.manifest
+        self.search = store.search
+        self.vectors = store.vectors
+        self.close = store.close
 
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
@@ -74,7 +84,8 @@ async def _announced(event: str) -> None:
 
 
 async def _copy(origin: str, target: str) -> None:
-    at, other = await open_at(StoreLocation.parse(origin)), await open_at(StoreLocation.parse(target))
+    at = await open_at(StoreLocation.parse(origin))
+    other = await open_at(StoreLocation.parse(target))
     await copy_source(at, Announced(other), "docs", batch_passages=BATCH)
     await at.close()
     await other.close()

@@ -54,7 +54,8 @@ def rewrite(data: bytes, name: str, change: Callable[[str], str]) -> bytes:
 
 
 def make_docx() -> bytes:
-    document, buffer = docx.Document(), io.BytesIO()
+    document = docx.Document()
+    buffer = io.BytesIO()
     document.add_paragraph("text")
     document.add_table(1, 1)
     document.save(buffer)
@@ -76,8 +77,10 @@ def long_docx() -> bytes:
 
 
 def wide_xlsx() -> bytes:
-    workbook, buffer = openpyxl.Workbook(), io.BytesIO()
-    workbook.active["A1"], workbook.active["XFD1048576"] = "first", "last"
+    workbook = openpyxl.Workbook()
+    buffer = io.BytesIO()
+    workbook.active["A1"] = "first"
+    workbook.active["XFD1048576"] = "last"
     workbook.save(buffer)
     return buffer.getvalue()
 
@@ -131,7 +134,8 @@ async def watched() -> AsyncIterator[dict[str, float]]:
             watching_s += time.process_time() - looked_at
 
     def get_memory() -> float:
-        process, total = psutil.Process(), 0.0
+        process = psutil.Process()
+        total = 0.0
         for each in (process, *process.children()):
             try:
                 total += each.memory_info().rss
@@ -139,7 +143,8 @@ async def watched() -> AsyncIterator[dict[str, float]]:
                 continue
         return total
 
-    before, started_at = get_memory(), time.process_time()
+    before = get_memory()
+    started_at = time.process_time()
     task = asyncio.create_task(watch())
     try:
         yield figures
@@ -248,7 +253,8 @@ async def test_a_repository_that_unpacks_into_millions_of_paths_is_refused(tmp_p
 
 async def test_a_file_of_zeros_passes_through_git_in_pieces(tmp_path: Path) -> None:
     """It takes no room in the repository; git would unpack it in memory as a whole."""
-    repository, largest_bytes = tmp_path / "repository", 0
+    repository = tmp_path / "repository"
+    largest_bytes = 0
     make_repository(repository)
     with (repository / "zeros.md").open("wb") as file:
         file.truncate(180 << 20)

@@ -136,7 +136,8 @@ async def test_related_sentences_are_closer_than_unrelated_ones(local: LocalEmbe
 
 
 async def test_reads_256_tokens_and_no_more(local: LocalEmbedder) -> None:
-    start, middle = "river " * 200, "engine " * 54
+    start = "river " * 200
+    middle = "engine " * 54
     vectors = await local.embed([start, start + middle, start + middle + "poem " * 500])
     assert float(vectors[0] @ vectors[1]) < 0.99
     np.testing.assert_allclose(vectors[1], vectors[2], atol=1e-6)
@@ -292,7 +293,8 @@ async def test_remote_refuses_vectors_without_a_direction(value: float) -> None:
 async def test_remote_fails_as_one_and_recovers() -> None:
     async with LanguageModelPeer() as peer:
         embedder = await remote(peer, batch=1)
-        peer.status, peer.failures = 500, 1
+        peer.status = 500
+        peer.failures = 1
         with pytest.raises(EmbeddingError, match="status 500") as error_info:
             await embedder.embed([f"text {number}" for number in range(100)])
         assert error_info.value.__cause__ is not None

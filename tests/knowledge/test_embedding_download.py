@@ -49,7 +49,9 @@ async def open_model(folder: Path, hub: str, **environment: str) -> tuple[int | 
     own_cache = {"HOME": str(folder), "XDG_CACHE_HOME": ""}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-c", OPEN, str(folder / "models")),
+        "-c",
+        OPEN,
+        str(folder / "models"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, **own_cache, "HF_ENDPOINT": hub, "PIP_NO_INDEX": "1", **environment},

@@ -129,7 +129,8 @@ async def test_they_are_copied_once_and_the_old_files_stay(lance_dir: Path, tmp_
 async def test_what_cannot_be_copied_is_said_with_the_way_out(
     lance_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data_dir, damaged_dir = tmp_path / "data", tmp_path / "damaged"
+    data_dir = tmp_path / "data"
+    damaged_dir = tmp_path / "damaged"
     for folder in (data_dir, damaged_dir):
         await asyncio.to_thread(shutil.copytree, lance_dir, folder)
     for path in (damaged_dir / "passages" / "passages.lance" / "data").iterdir():

@@ -74,7 +74,8 @@ async def test_agents_know_the_languages_of_their_sources(filled_store: Store, e
 
 
 def test_texts_of_two_languages_have_both() -> None:
-    english, chinese = "The apple and the pear are sweet.", "苹果和梨都很甜。"
+    english = "The apple and the pear are sweet."
+    chinese = "苹果和梨都很甜。"
     assert identify_languages([english, english, chinese, "x = 1"]) == ("en", "zh")
     assert identify_languages([english] * 9 + [chinese]) == ("en",)
     assert identify_languages(["x = 1"]) == ()
@@ -191,7 +192,8 @@ async def test_a_failed_embedding_leads_to_words_and_is_not_remembered(
 ) -> None:
     library = KnowledgeLibrary(settings(), filled_store, embedder, embedder_cooldown_s=0)
     await library.load()
-    embedder.broken, embedder.delay = True, 0.01
+    embedder.broken = True
+    embedder.delay = 0.01
     agents, passages = await asyncio.gather(library.route("pear"), library.search("cook", "pear", 5))
     assert agents
     assert passages
@@ -206,7 +208,8 @@ async def test_who_comes_after_a_failure_does_not_wait_for_the_embedder_again(
 ) -> None:
     embedder.broken = True
     await library.search("cook", "pear", 5)
-    embedder.broken, embedder.delay = False, 30
+    embedder.broken = False
+    embedder.delay = 30
     async with asyncio.timeout(20):
         assert await library.search("cook", "pear", 5)
 
@@ -316,7 +319,8 @@ async def test_scales_are_by_agent_and_by_kind_of_source(filled_store: Store, em
             filled_store, embedder, "is a pear sweet?", sources=sources, agents=agents, knowledge=knowledge
         )
 
-    default_scores, scaled = await score_agents({}), await score_agents({"files": 0.5, "faq": 2})
+    default_scores = await score_agents({})
+    scaled = await score_agents({"files": 0.5, "faq": 2})
     assert scaled["cook"] == pytest.approx(default_scores["cook"] / 2, rel=1e-4)
     assert scaled["smith"] == pytest.approx(default_scores["smith"], rel=1e-4)
     assert scaled["mute"] == pytest.approx(default_scores["mute"] * 2, rel=1e-4)
@@ -329,7 +333,9 @@ class Watched:
     """A store that tells whose vectors are read, and waits before it gives the first ones away."""
 
     def __init__(self, store: Store) -> None:
-        self.store, self.read, self.ready = store, list[str](), asyncio.Event()
+        self.store = store
+        self.read = list[str]()
+        self.ready = asyncio.Event()
         self.searches = 0
         self.ready.set()
 

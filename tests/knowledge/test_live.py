@@ -419,7 +419,9 @@ async def test_a_failure_is_shared_and_not_kept(web: WebPeer) -> None:
 
 
 async def test_who_gives_up_leaves_the_others_their_answer() -> None:
-    go, started_count, ended_count = asyncio.Event(), 0, 0
+    go = asyncio.Event()
+    started_count = 0
+    ended_count = 0
 
     async def ask(query: str) -> LiveResult:
         nonlocal started_count, ended_count

@@ -46,7 +46,9 @@ async def test_a_source_is_refreshed_by_one_and_others_meanwhile(tmp_path: Path)
 async def test_whoever_looks_at_a_lock_is_in_nobodys_way(tmp_path: Path) -> None:
     async with source_lock(tmp_path, "docs"):
         pass
-    enough_event, look_count, taken_count = threading.Event(), 0, 0
+    enough_event = threading.Event()
+    look_count = 0
+    taken_count = 0
 
     def poll_lock() -> None:
         nonlocal look_count

@@ -131,7 +131,14 @@ async def test_a_worker_gets_nothing_of_this_process(monkeypatch: pytest.MonkeyP
             os.set_inheritable(file.fileno(), True)
             surroundings = await pool.run(look_around)
             assert set(surroundings["environment"]) <= {
-                *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PYTHONPATH", "PYTHONHASHSEED"),
+                "PATH",
+                "LANG",
+                "LC_ALL",
+                "LC_CTYPE",
+                "TZ",
+                "TMPDIR",
+                "PYTHONPATH",
+                "PYTHONHASHSEED",
             }
             # The three standard ones, one for replies, the devnull, and the listing's own.
             assert len(surroundings["descriptors"]) <= 6

@@ -155,7 +155,8 @@ async def test_the_record_tells_success_failure_and_what_was_broken_off(
     assert "source fruit" not in (await record.get_state("fruit")).error
 
     (tmp_path / "elsewhere").rename(tmp_path / "a")
-    embedder.broken, embedder.delay = False, 30
+    embedder.broken = False
+    embedder.delay = 30
     refresh_task = asyncio.create_task(refresh_source(work, "fruit"))
     async with asyncio.timeout(60):
         while not (await record.get_state("fruit")).unfinished:

@@ -154,7 +154,8 @@ async def test_changed_settings_and_lost_passages_make_a_source_due(knowledge_fo
 
 
 async def test_a_start_forgets_the_sources_that_were_removed(knowledge_folder: KnowledgeFolder) -> None:
-    fruit, trees = knowledge_folder.files("fruit", a="apple"), knowledge_folder.files("trees", a="oak", b="elm")
+    fruit = knowledge_folder.files("fruit", a="apple")
+    trees = knowledge_folder.files("trees", a="oak", b="elm")
     async with knowledge_folder.run_scheduler(knowledge_folder.settings({"fruit": fruit, "trees": trees})) as scheduler:
         for name in ("fruit", "trees"):
             await until(scheduler, name, lambda source_state: source_state.last_success)

@@ -107,7 +107,8 @@ def test_clustering_is_fast(size: int) -> None:
 
 def test_score_mixes_and_scales() -> None:
     query = unit([1, 0])[0]
-    centroid, array = unit([0.6, 0.8], [0, 1]), unit([0.8, 0.6])
+    centroid = unit([0.6, 0.8], [0, 1])
+    array = unit([0.8, 0.6])
     assert compute_score(query, index("a", centroid, array, 0.3, 1.0)) == pytest.approx(0.7 * 0.6 + 0.3 * 0.8)
     assert compute_score(query, index("a", centroid, array, 0.3, 2.0)) == pytest.approx(2 * (0.7 * 0.6 + 0.3 * 0.8))
     assert compute_score(query, index("a", centroid, array, 1.0)) == pytest.approx(0.8)

@@ -13,7 +13,8 @@ from core.settings.cron import RefreshSchedule
 from core.storage.refresh_state import RefreshState
 from knowledge.ingestion.schedule import make_schedule, next_refresh_at, source_states
 
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
 NOW = datetime.now(UTC)
 HOURLY = RefreshSchedule(60, jitter=0)
 FRESH = RefreshState(last_try=NOW - HOUR / 2, ended_at=NOW - HOUR / 2, last_success=NOW - HOUR / 2, fingerprint="same")

@@ -41,10 +41,27 @@ async def read(item: Source) -> dict[str, Document]:
 
 async def test_kinds_follow_names(tmp_path: Path) -> None:
     kinds = {
-        **{"README": "text", "Dockerfile": "text", "Makefile": "text", "run.sh": "shell", "a.toml": "text"},
-        **{"a.json": "text", "a.md": "markdown", "a.RST": "rst", "b/a.py": "python", "中文 文件.md": "markdown"},
-        **{"a.jsx": "javascript", "a.tsx": "typescript", "a.go": "go", "a.rs": "rust", "A.java": "java"},
-        **{"a.h": "c", "a.hpp": "cpp", "a.cs": "csharp", "a.php": "php", "a.rb": "ruby", "a.kts": "kotlin"},
+        "README": "text",
+        "Dockerfile": "text",
+        "Makefile": "text",
+        "run.sh": "shell",
+        "a.toml": "text",
+        "a.json": "text",
+        "a.md": "markdown",
+        "a.RST": "rst",
+        "b/a.py": "python",
+        "中文 文件.md": "markdown",
+        "a.jsx": "javascript",
+        "a.tsx": "typescript",
+        "a.go": "go",
+        "a.rs": "rust",
+        "A.java": "java",
+        "a.h": "c",
+        "a.hpp": "cpp",
+        "a.cs": "csharp",
+        "a.php": "php",
+        "a.rb": "ruby",
+        "a.kts": "kotlin",
     }
     fill(tmp_path, *kinds)
     documents = await read(source(tmp_path))

@@ -189,7 +189,8 @@ async def test_state_and_labels_choose(forge: ForgePeer, tmp_path: Path) -> None
     assert set(await read(project(forge, tmp_path / "3", exclude_labels=["Wish"], **only))) == {"issues/1", "issues/3"}
     open_issues = project(forge, tmp_path / "4", state="open", **only)
     assert set(await read(open_issues)) == {"issues/1", "issues/3"}
-    forge.tickets[1].state, forge.tickets[1].age = "closed", 1
+    forge.tickets[1].state = "closed"
+    forge.tickets[1].age = 1
     assert set(await read(open_issues)) == {"issues/3"}
 
 
@@ -235,7 +236,8 @@ async def test_what_gitlab_keeps_to_members_is_left_out(forge: ForgePeer, tmp_pa
     (issue,) = [document async for document in source.documents(listing, ["issues/1"])]
     assert issue.text.count("## ") == 1
     assert "Kept." in issue.text
-    forge.tickets[3].confidential, forge.tickets[3].age = True, 1
+    forge.tickets[3].confidential = True
+    forge.tickets[3].age = 1
     assert "issues/3" not in (await source.listing()).fingerprints
 
 
@@ -286,7 +288,8 @@ async def test_errors_of_graphql_are_said(forge: ForgePeer, tmp_path: Path, erro
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_rate_limit_stops_early_and_the_next_goes_on(forge: ForgePeer, tmp_path: Path, kind: str) -> None:
     forge.tickets = {age: Ticket(age, f"T{age}", age=age, remarks=[Remark("Yes.")]) for age in range(1, 9)}
-    forge.remaining, forge.reset = 4, time.time() + 600
+    forge.remaining = 4
+    forge.reset = time.time() + 600
     source = project(forge, tmp_path, kind)
     listing = await source.listing()
     assert set(listing.fingerprints) == {"issues/1", "issues/2", "issues/3"}
@@ -314,7 +317,8 @@ async def test_a_secondary_limit_is_believed_within_reason(
 ) -> None:
     source = project(forge, tmp_path)
     listing_before = await source.listing()
-    forge.slow_down, forge.retry_after = status, retry_after
+    forge.slow_down = status
+    forge.retry_after = retry_after
     listing = await source.listing()
     assert listing.fingerprints == listing_before.fingerprints
     assert "rate limit is reached" in listing.stale
@@ -325,7 +329,8 @@ async def test_a_secondary_limit_is_believed_within_reason(
 
 
 async def test_a_renamed_repository_is_followed(forge: ForgePeer, tmp_path: Path) -> None:
-    forge.renamed, forge.page_size = True, 1
+    forge.renamed = True
+    forge.page_size = 1
     source = project(forge, tmp_path)
     assert len(await read(source)) == 5
     assert await source.probe() == "example/renamed"
@@ -447,14 +452,16 @@ async def test_everything_gone_at_once_is_no_wish_to_forget(forge: ForgePeer, tm
     source = project(forge, tmp_path, state="open", take=["issues"])
     listing_before = await source.listing()
     for ticket in forge.tickets.values():
-        ticket.state, ticket.age = "closed", 0.1
+        ticket.state = "closed"
+        ticket.age = 0.1
     for _ in range(3):
         listing = await source.listing()
         assert listing.fingerprints == listing_before.fingerprints
         assert "nothing left" in listing.stale
     forge.tickets[2].state = "open"
     assert set(await read(source)) == {"issues/2"}
-    forge.tickets, forge.versions = {}, []
+    forge.tickets = {}
+    forge.versions = []
     with pytest.raises(SourceError, match="has no issues or releases"):
         await project(forge, tmp_path / "new").listing()
 
@@ -486,7 +493,8 @@ async def test_passages_lead_to_the_very_item(
     passages = await store.search(query_tokens("it crashes when I start it"), None, ["tickets"], 5)
     best_passage = max(passages, key=lambda passage: passage.lexical)
     assert (best_passage.path, best_passage.url) == ("issues/1", f"https://github.example/{REPOSITORY}/issues/1")
-    forge.tickets[1].body, forge.tickets[1].age = "When I stop it.", 1
+    forge.tickets[1].body = "When I stop it."
+    forge.tickets[1].age = 1
     second_report = await refresh(project(forge, tmp_path), store, embedder, SyncOptions(200))
     assert (second_report.updated, second_report.unchanged, second_report.deleted) == (1, 4, 0)
 

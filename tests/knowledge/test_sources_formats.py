@@ -36,7 +36,8 @@ def pdf(*pages: str) -> bytes:
     for page in pages:
         stream = f"BT /F1 12 Tf 50 700 Td ({page}) Tj ET"
         objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
-    data, offsets = b"%PDF-1.4\n", []
+    data = b"%PDF-1.4\n"
+    offsets = []
     for number, body in enumerate(objects, 1):
         offsets.append(len(data))
         data += f"{number} 0 obj\n{body}\nendobj\n".encode()

@@ -120,8 +120,14 @@ async def test_what_is_skipped_is_counted(repository: Path, tmp_path: Path) -> N
     listing = await source(repository, tmp_path, max_file_kb=4, exclude=["src/"]).listing()
     assert set(listing.fingerprints) == {"README.md"}
     assert listing.skipped == {
-        **{"unknown kind": 1, "binary": 1, "empty": 1, "generated": 1, "hidden": 1, "too large": 2},
-        **{"symbolic link": 1, "submodule": 1},
+        "unknown kind": 1,
+        "binary": 1,
+        "empty": 1,
+        "generated": 1,
+        "hidden": 1,
+        "too large": 2,
+        "symbolic link": 1,
+        "submodule": 1,
     }
     listing = await source(repository, tmp_path, include=["*.md"], max_file_kb=4).listing()
     assert set(listing.fingerprints) == {"README.md", ".github/x.md"}

@@ -317,7 +317,11 @@ class Sshd:
             "ListenAddress 127.0.0.1",
             f"HostKey {folder / 'host'}",
             f"AuthorizedKeysFile {folder / 'allowed'}",
-            *("StrictModes no", "UsePAM no", "PasswordAuthentication no", "PermitRootLogin yes", "PidFile none"),
+            "StrictModes no",
+            "UsePAM no",
+            "PasswordAuthentication no",
+            "PermitRootLogin yes",
+            "PidFile none",
         )
         (folder / "config").write_text("\n".join(lines) + "\n")
 

@@ -120,7 +120,7 @@ async def test_processes_at_once_share_the_transfer(server: GitServer, tmp_path:
     arguments = [server.url("r.git"), str(tmp_path / "data")]
     refresh_tasks = [
         await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", PROCESS, name, *arguments), cwd=ROOT, stdout=subprocess.PIPE
+            sys.executable, "-c", PROCESS, name, *arguments, cwd=ROOT, stdout=subprocess.PIPE
         )
         for name in ("a", "b")
     ]
@@ -180,8 +180,15 @@ async def test_several_branches_in_one_source(form: str, server: GitServer, repo
     item = source("docs", url, tmp_path, branches=["main", "v1"], link=link)
     listing = await item.listing()
     assert set(listing.fingerprints) == {
-        *("main:README.md", "main:docs/b.md", "main:src/a.py", "main:examples/e.py", "main:pkg/__init__.py"),
-        *("main:plain.txt", "v1:docs/b.md", "v1:docs/a.md", "v1:plain.txt"),
+        "main:README.md",
+        "main:docs/b.md",
+        "main:src/a.py",
+        "main:examples/e.py",
+        "main:pkg/__init__.py",
+        "main:plain.txt",
+        "v1:docs/b.md",
+        "v1:docs/a.md",
+        "v1:plain.txt",
     }
     assert listing.skipped == {"same in an earlier branch": 4}
     documents = await read(item, listing)

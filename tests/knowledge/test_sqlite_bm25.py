@@ -10,7 +10,8 @@ from knowledge.stores.sqlite.words import BM25Scorer, InvertedIndex, WordCounter
 
 def inverted(texts: list[str]) -> InvertedIndex:
     counter = WordCounter()
-    hashes, counts = [], []
+    hashes = []
+    counts = []
     for text in texts:
         word_hashes, word_counts = counter.count(text)
         hashes.append(word_hashes)

@@ -127,15 +127,14 @@ async def test_a_compact_index_finds_what_an_exact_one_does(tmp_path: Path) -> N
     await exact.replace("docs", ["a.md"], near_ids)
     compact = await open_sqlite(tmp_path / "passages", "test", DIMENSION, memory_bytes=0)
     try:
-        found_count, expected_count = 0, 0
+        found_count = 0
+        expected_count = 0
         for number in range(24):
             vector = topics[number % 12] / 10 + draw.standard_normal(DIMENSION).astype(np.float32) / DIMENSION**0.5
             passages = {item.id: item for item in await exact.search("word3", vector, ["docs", "small"], 50)}
             compact_passages = {item.id: item for item in await compact.search("word3", vector, ["docs", "small"], 50)}
-            found_count, expected_count = (
-                found_count + len(passages.keys() & compact_passages.keys()),
-                expected_count + len(passages),
-            )
+            found_count = found_count + len(passages.keys() & compact_passages.keys())
+            expected_count = expected_count + len(passages)
             for name in passages.keys() & compact_passages.keys():
                 assert compact_passages[name].text == passages[name].text
                 assert compact_passages[name].lexical == pytest.approx(passages[name].lexical)
@@ -195,7 +194,8 @@ async def test_of_two_who_write_the_same_path_one_remains(store: SqliteStore, tm
     try:
         await store.replace("docs", ["a.md"], rows(4, "a.md", 500))
         for turn in range(4):
-            ours, theirs = rows(3, "a.md", 10 * turn, edition="ours"), rows(3, "a.md", 10 * turn + 5, edition="theirs")
+            ours = rows(3, "a.md", 10 * turn, edition="ours")
+            theirs = rows(3, "a.md", 10 * turn + 5, edition="theirs")
             await asyncio.gather(store.replace("docs", ["a.md"], ours), other_store.replace("docs", ["a.md"], theirs))
             # What the other process wrote is seen a second later; what is written here is seen at once.
             await store.replace("else", ["x.md"], rows(1, "x.md", 9000 + turn, "else"))

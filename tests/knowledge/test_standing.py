@@ -33,7 +33,8 @@ pytestmark = pytest.mark.usefixtures("time_lapse")
 
 RELEASE = {"title": "Rocket 2", "url": "https://rocket.example.org/2", "text": "Rocket 2 is the latest release."}
 HOURS = {"title": "Office", "url": "https://rocket.example.org/office", "text": "The office opens at nine."}
-LATEST, OPEN = "latest rocket release", "office opening hours"
+LATEST = "latest rocket release"
+OPEN = "office opening hours"
 HOUR = 3600.0
 
 
@@ -140,7 +141,8 @@ async def test_a_record_of_an_earlier_version_is_read(world: World) -> None:
     values = json.loads((folder / RECORD_FILE).read_text("utf-8"))
     values["asked"] = values.pop("answered_at")
     for result in values["results"].values():
-        result["seen"], result["dated"] = result.pop("found_at"), result.pop("date_line")
+        result["seen"] = result.pop("found_at")
+        result["dated"] = result.pop("date_line")
     (folder / RECORD_FILE).write_text(json.dumps(values), "utf-8")
     assert load_record(folder) == record
     assert record.answered_at
@@ -236,7 +238,8 @@ async def test_one_failing_query_leaves_the_others_alone(world: World) -> None:
 
 async def test_a_slow_query_is_given_up(world: World) -> None:
     await world.refresh()
-    world.web.failure_mode, world.standing_settings = "slow", {"timeout_s": 0.2}
+    world.web.failure_mode = "slow"
+    world.standing_settings = {"timeout_s": 0.2}
     started_at = time.monotonic()
     assert "did not answer within 0.2 s" in (await world.refresh()).stale
     assert time.monotonic() - started_at < 15

@@ -96,7 +96,8 @@ async def test_passages_know_their_place(source: DictSource, store: Store, embed
 async def test_every_title_says_which_edition_it_is_of(
     source: DictSource, store: Store, embedder: WordEmbedder, markdown: Markdown
 ) -> None:
-    source.edition, source.texts = "v1", {"a.md": markdown("apple", "pear")}
+    source.edition = "v1"
+    source.texts = {"a.md": markdown("apple", "pear")}
     await run(source, store, embedder)
     titles = [passage.title for passage in await store.search(query_tokens("apple pear"), None, ["docs"], 9)]
     assert len(titles) > 1
@@ -169,9 +170,14 @@ class Interrupted:
     """Hands everything on to a store, and does something before its n-th batch is written."""
 
     def __init__(self, store: Store, batch: int, action: Callable[[], None]) -> None:
-        self._store, self._remaining_calls, self._action = store, batch, action
-        self.manifest, self.search, self.vectors = store.manifest, store.search, store.vectors
-        self.optimize, self.close = store.optimize, store.close
+        self._store = store
+        self._remaining_calls = batch
+        self._action = action
+        self.manifest = store.manifest
+        self.search = store.search
+        self.vectors = store.vectors
+        self.optimize = store.optimize
+        self.close = store.close
 
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None

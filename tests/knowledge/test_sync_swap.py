@@ -16,17 +16,22 @@ from knowledge.ports import PassageRow, Store
 from knowledge.stores.sqlite.store import open_sqlite
 from tests.knowledge.conftest import DictSource, WordEmbedder
 
-DOCUMENTS, PARTS = 180, 14
+DOCUMENTS = 180
+PARTS = 14
 
 
 class Counted:
     """Hands everything on to a store, and notes down how many documents each commit touches."""
 
     def __init__(self, store: Store, fail_after: int = 1000) -> None:
-        self._store, self._remaining_calls = store, fail_after
+        self._store = store
+        self._remaining_calls = fail_after
         self.commits: list[int] = []
-        self.manifest, self.search, self.vectors = store.manifest, store.search, store.vectors
-        self.optimize, self.close = store.optimize, store.close
+        self.manifest = store.manifest
+        self.search = store.search
+        self.vectors = store.vectors
+        self.optimize = store.optimize
+        self.close = store.close
 
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None

@@ -96,7 +96,8 @@ def test_encoded_data_is_dropped(noise: str) -> None:
 
 
 def test_a_commit_and_a_digest_can_be_searched() -> None:
-    commit, digest = "9fceb02d0ae598e95dc970b74767f19372d61af8", "53aa51172d142c89" * 4
+    commit = "9fceb02d0ae598e95dc970b74767f19372d61af8"
+    digest = "53aa51172d142c89" * 4
     assert {commit, digest} <= set(lexical_tokens(f"{commit} {digest}").split())
 
 

@@ -387,7 +387,8 @@ async def test_a_closed_store_says_so(settings: WeaviateSettings) -> None:
 
 class TestCopying:
     async def test_takes_rows_with_their_vectors(self, tmp_path: Path) -> None:
-        origin, target = await sqlite(tmp_path / "one"), await sqlite(tmp_path / "two")
+        origin = await sqlite(tmp_path / "one")
+        target = await sqlite(tmp_path / "two")
         await fill(origin)
         copy_report = await copy_source(origin, target, "docs")
         assert (copy_report.copied, copy_report.deleted, copy_report.unchanged, copy_report.passages) == (21, 0, 0, 100)
@@ -407,7 +408,8 @@ class TestCopying:
         await target.close()
 
     async def test_goes_to_weaviate_and_back(self, tmp_path: Path, settings: WeaviateSettings) -> None:
-        origin, back = await sqlite(tmp_path / "one"), await sqlite(tmp_path / "two")
+        origin = await sqlite(tmp_path / "one")
+        back = await sqlite(tmp_path / "two")
         await fill(origin)
         async with opened(settings) as server:
             await copy_source(origin, server, "docs")
@@ -419,7 +421,8 @@ class TestCopying:
         await back.close()
 
     async def test_only_between_stores_of_one_model(self, tmp_path: Path) -> None:
-        origin, target = await sqlite(tmp_path / "one"), await open_sqlite(tmp_path / "two", "other", 8)
+        origin = await sqlite(tmp_path / "one")
+        target = await open_sqlite(tmp_path / "two", "other", 8)
         await fill(origin)
         with pytest.raises(StoreMismatch):
             await copy_source(origin, target, "docs")

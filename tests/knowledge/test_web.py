@@ -284,7 +284,8 @@ class ChangingResolver(AbstractResolver):
     async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET) -> list[Any]:
         self.request_count += 1
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        kind, numeric = socket.AF_INET, socket.AI_NUMERICHOST
+        kind = socket.AF_INET
+        numeric = socket.AI_NUMERICHOST
         return [
             {"hostname": host, "host": text, "port": port, "family": kind, "proto": 0, "flags": numeric}
             for text in answer

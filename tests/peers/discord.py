@@ -35,25 +35,37 @@ Json = dict[str, Any]
 Drop = Literal["", "before", "after"]
 
 EPOCH_MS = 1_420_070_400_000
-TEXT, PRIVATE, FORUM, PUBLIC_THREAD = 0, 1, 15, 11
-LIMIT, NONCE = 2000, 25
-SUPPRESS_EMBEDS, EPHEMERAL = 1 << 2, 1 << 6
+TEXT = 0
+PRIVATE = 1
+FORUM = 15
+PUBLIC_THREAD = 11
+LIMIT = 2000
+NONCE = 25
+SUPPRESS_EMBEDS = 1 << 2
+EPHEMERAL = 1 << 6
 # What a channel can take from the bot, by its names in `lacking`.
 PERMISSIONS = {"view": 1 << 10, "send": 1 << 11, "history": 1 << 16, "threads": 1 << 38}
 SEND = {"content", "nonce", "enforce_nonce", "allowed_mentions", "flags", "message_reference", "embeds", "tts"}
 EDIT = {"content", "allowed_mentions", "flags", "embeds", "components"}
 SEND |= {"components"}
-ROW, BUTTON, PRESSED = 1, 2, 3
+ROW = 1
+BUTTON = 2
+PRESSED = 3
 SELECT = 3
-NOTE, CHANGE = 4, 7
+NOTE = 4
+CHANGE = 7
 COMMAND = {"name", "type", "description", "options", "contexts", "integration_types", "default_member_permissions"}
 COMMAND |= {"name_localizations", "description_localizations"}
 OPTION = {"name", "type", "description", "required", "choices", "autocomplete", "min_value", "max_value", "max_length"}
 OPTION |= {"description_localizations"}
 LOCALES = {"zh-CN", "zh-TW"}
-STRING, INTEGER, NUMBER = 3, 4, 10
-TYPING, SUGGESTED = 4, 8
-ON_MESSAGES, ON_USERS = 3, 2
+STRING = 3
+INTEGER = 4
+NUMBER = 10
+TYPING = 4
+SUGGESTED = 8
+ON_MESSAGES = 3
+ON_USERS = 2
 ADDRESS = re.compile(r"(?<![<\w])https?://[^\s>)]+")
 
 
@@ -189,7 +201,8 @@ class DiscordPeer:
         self.interactions_endpoint: str | None = None
         self.guild = "7001"
         self.role = "7002"
-        self.api_url = self.control_url = ""
+        self.api_url = ""
+        self.control_url = ""
         # Servers `other_peer` each other are one, each as its own bot sees it.
         self.bots: list[DiscordPeer] = [*other_peer.bots, self] if other_peer else [self]
         for bot in self.bots:
@@ -209,10 +222,12 @@ class DiscordPeer:
         # A word that no message may have.
         self.banned = ""
         self.exceeded: Counter[str] = Counter()
-        self.acknowledge_s, self.token_s = 3.0, 900.0
+        self.acknowledge_s = 3.0
+        self.token_s = 900.0
         self.sessions_left = 1000
         # While this is cleared, requests for history wait; `history_requests` counts those that have arrived.
-        self.history_open, self.history_requests = asyncio.Event(), 0
+        self.history_open = asyncio.Event()
+        self.history_requests = 0
         self.history_open.set()
         self.gateway = Gateway(token, self._ready, self._welcome)
         self.joined_at = datetime.fromtimestamp(time.time() - 86400, UTC).isoformat()
@@ -297,7 +312,8 @@ class DiscordPeer:
 
     async def write(self, channel: str, author: Author | None = None) -> None:
         """Begin to write in a server's channel, as others see it; it fades after ten seconds."""
-        person, target_channel = author or Author(), self.channels[channel]
+        person = author or Author()
+        target_channel = self.channels[channel]
         event = {
             "channel_id": channel,
             "guild_id": target_channel.guild,
@@ -310,7 +326,8 @@ class DiscordPeer:
     async def edit(self, channel: str, message: str, content: str, *, silently: bool = False) -> None:
         """Edit a message; `silently` is what the server does itself, such as unfolding a link."""
         output = self.channels[channel].messages[message]
-        output.content, output.edited = content, not silently
+        output.content = content
+        output.edited = not silently
         await self._tell("MESSAGE_UPDATE", output)
 
     async def delete(self, channel: str, message: str) -> None:
@@ -501,7 +518,7 @@ class DiscordPeer:
         self.gateway.changed.set()
 
     def _readable(self, message: PostedMessage, intents: int) -> bool:
-        """Say whether the bot gets the text of a message."""
+        """Return whether the bot gets the text of a message."""
         mentioned = self.me.id in [mention["id"] for mention in self._object(message)["mentions"]]
         is_own = message.author.id == self.me.id
         return bool(intents & MESSAGE_CONTENT) or is_own or mentioned or not self.channels[message.channel].guild
@@ -576,7 +593,8 @@ class DiscordPeer:
             result: object = await self._call(name, path, body, request)
             status = 204 if result is None else 200
         except Refusal as rejection:
-            result, status = rejection.body, rejection.status
+            result = rejection.body
+            status = rejection.status
             if status == 429:
                 headers = {
                     "Retry-After": str(rejection.body["retry_after"]),
@@ -622,7 +640,8 @@ class DiscordPeer:
         now = time.monotonic()
         window_start, call_count = self._windows.get(bucket, (now, 0))
         if window_start + seconds <= now:
-            window_start, call_count = now, 0
+            window_start = now
+            call_count = 0
         reset_s = round(window_start + seconds - now, 3)
         if call_count >= count:
             self.exceeded[bucket] += 1
@@ -728,7 +747,8 @@ class DiscordPeer:
         return results
 
     def _history(self, channel: Channel, request: web.Request) -> object:
-        limit, after_id = int(request.query.get("limit", "50")), int(request.query.get("after", "0"))
+        limit = int(request.query.get("limit", "50"))
+        after_id = int(request.query.get("after", "0"))
         if not 1 <= limit <= 100:
             raise form("limit", "NUMBER_TYPE_MAX", "int value should be less than or equal to 100.")
         if "history" in channel.lacking:
@@ -875,7 +895,8 @@ class DiscordPeer:
         if remove:
             del self.channels[command.channel].messages[message.id]
             return None
-        message.content, message.thinking = self._checked(body, EDIT), False
+        message.content = self._checked(body, EDIT)
+        message.thinking = False
         message.components = _components(body) if "components" in body else message.components
         message.flags |= int(body.get("flags", 0))
         message.history.append((time.monotonic(), message.content))

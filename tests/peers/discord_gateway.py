@@ -14,10 +14,22 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 Json = dict[str, Any]
 
-GUILDS, GUILD_MESSAGES, GUILD_TYPING, DIRECT_MESSAGES, MESSAGE_CONTENT = 1 << 0, 1 << 9, 1 << 11, 1 << 12, 1 << 15
+GUILDS = 1 << 0
+GUILD_MESSAGES = 1 << 9
+GUILD_TYPING = 1 << 11
+DIRECT_MESSAGES = 1 << 12
+MESSAGE_CONTENT = 1 << 15
 KNOWN_INTENTS = (1 << 26) - 1
 PRIVILEGED = 1 << 1 | 1 << 8 | MESSAGE_CONTENT
-DISPATCH, HEARTBEAT, IDENTIFY, PRESENCE, RESUME, RECONNECT, INVALID, HELLO, ACK = 0, 1, 2, 3, 6, 7, 9, 10, 11
+DISPATCH = 0
+HEARTBEAT = 1
+IDENTIFY = 2
+PRESENCE = 3
+RESUME = 6
+RECONNECT = 7
+INVALID = 9
+HELLO = 10
+ACK = 11
 
 
 class Closing(Exception):
@@ -25,7 +37,8 @@ class Closing(Exception):
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(f"{code}: {reason}")
-        self.code, self.reason = code, reason
+        self.code = code
+        self.reason = reason
 
 
 @dataclass(slots=True)
@@ -86,7 +99,8 @@ class Gateway:
         self.acknowledge = True
         self.beats = 0
         self.changed = asyncio.Event()
-        self._ready, self._welcome = ready, welcome
+        self._ready = ready
+        self._welcome = welcome
         self._connections: set[Connection] = set()
 
     @property
@@ -147,7 +161,8 @@ class Gateway:
     async def _take(self, connection: Connection, session: Session | None, text: str) -> Session | None:
         try:
             payload = json.loads(text)
-            op, data = payload["op"], payload["d"]
+            op = payload["op"]
+            data = payload["d"]
         except (ValueError, KeyError, TypeError):
             raise Closing(4002, "Error while decoding payload.") from None
         if op == HEARTBEAT:

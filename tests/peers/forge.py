@@ -244,7 +244,8 @@ class ForgePeer(WebPeer):
         if self.errors:
             return json_response({"data": {"repository": None}, "errors": self.errors})
         body = self.bodies[-1]
-        variables, text = body["variables"], body["query"]
+        variables = body["variables"]
+        text = body["query"]
         fine = (
             text.count("{") == text.count("}")
             and "orderBy: {field: UPDATED_AT, direction: DESC}" in text

@@ -84,7 +84,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: the requests are on record."""
 
     def _answer(self) -> None:
-        peer, authorization = self.server_state, self.headers.get("Authorization", "")
+        peer = self.server_state
+        authorization = self.headers.get("Authorization", "")
         body = self._body()
         request_body = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
         peer.requests.append(GitRequest(self.path, authorization, request_body))

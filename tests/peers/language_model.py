@@ -95,9 +95,14 @@ class LanguageModelPeer:
         extra: Collection[str] = (),
         port: int = 0,
     ) -> None:
-        self.ttft_s, self.tokens_per_s, self.reply, self.dimension = ttft_s, tokens_per_s, reply, dimension
+        self.ttft_s = ttft_s
+        self.tokens_per_s = tokens_per_s
+        self.reply = reply
+        self.dimension = dimension
         self.vector = vector or to_vector
-        self.api_key, self.models, self.extra = api_key, models, extra
+        self.api_key = api_key
+        self.models = models
+        self.extra = extra
         self.requests: list[Body] = []
         self.base_url = ""
         self.active = 0

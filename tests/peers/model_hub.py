@@ -14,7 +14,8 @@ class ModelHubPeer:
     def __init__(self, folder: Path, revision: str) -> None:
         self.paths: list[str] = []
         self.url = ""
-        self._folder, self._revision = folder, revision
+        self._folder = folder
+        self._revision = revision
         self._runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> ModelHubPeer:

@@ -25,7 +25,8 @@ from sqlalchemy import URL, NullPool, create_engine
 from core.settings.messaging import JournalSettings
 from core.storage.engine import _upgrade as create_tables
 
-USER, PASSWORD = "kimas", "tell-tale & secret/"
+USER = "kimas"
+PASSWORD = "tell-tale & secret/"
 START_S = 60
 # PostgreSQL refuses to run as root: it then runs as this user.
 UNPRIVILEGED = "nobody"

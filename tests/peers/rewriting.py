@@ -34,7 +34,8 @@ def to_rewrite_reply(question: str, completed: str) -> str:
     >>> to_rewrite_reply("And who may do that?", "Who may change the cache?")
     'Who may change the cache?'
     """
-    words, completed_words = question.split(), completed.split()
+    words = question.split()
+    completed_words = completed.split()
     matcher = SequenceMatcher(
         None, [_to_plain_word(word) for word in words], [_to_plain_word(word) for word in completed_words]
     )

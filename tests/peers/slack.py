@@ -26,28 +26,56 @@ from tests.peers.slack_events import Deliveries, Envelope
 from tests.peers.slack_views import View, Views
 
 Json = dict[str, Any]
-BOT, BOT_ID, TEAM, ANN = "UBOT", "BBOT", "T1", "U1ANN"
+BOT = "UBOT"
+BOT_ID = "BBOT"
+TEAM = "T1"
+ANN = "U1ANN"
 
 HISTORY: dict[str, type] = {
-    **{"channel!": str, "oldest": str, "limit": str, "include_all_metadata": str, "cursor": str},
-    **{"latest": str},
+    "channel!": str,
+    "oldest": str,
+    "limit": str,
+    "include_all_metadata": str,
+    "cursor": str,
+    "latest": str,
 }
 # Parameters of each method and their types; the required ones are marked with a "!".
 SCOPES = (
-    *("app_mentions:read", "channels:history", "chat:write", "commands", "files:read", "groups:history"),
-    *("im:history", "mpim:history", "reactions:write", "users:read"),
+    "app_mentions:read",
+    "channels:history",
+    "chat:write",
+    "commands",
+    "files:read",
+    "groups:history",
+    "im:history",
+    "mpim:history",
+    "reactions:write",
+    "users:read",
 )
 METHODS: dict[str, dict[str, type]] = {
     "auth.test": {},
     "apps.connections.open": {},
     "files.info": {"file!": str},
     "chat.postMessage": {
-        **{"channel!": str, "text!": str, "thread_ts": str, "unfurl_links": bool, "unfurl_media": bool},
-        **{"blocks": list, "parse": str, "mrkdwn": bool, "link_names": bool, "reply_broadcast": bool},
+        "channel!": str,
+        "text!": str,
+        "thread_ts": str,
+        "unfurl_links": bool,
+        "unfurl_media": bool,
+        "blocks": list,
+        "parse": str,
+        "mrkdwn": bool,
+        "link_names": bool,
+        "reply_broadcast": bool,
         "metadata": dict,
     },
     "chat.update": {
-        **{"channel!": str, "ts!": str, "text!": str, "blocks": list, "parse": str, "link_names": bool},
+        "channel!": str,
+        "ts!": str,
+        "text!": str,
+        "blocks": list,
+        "parse": str,
+        "link_names": bool,
         "metadata": dict,
     },
     # Called by GET: everything is text.
@@ -56,8 +84,12 @@ METHODS: dict[str, dict[str, type]] = {
     "chat.delete": {"channel!": str, "ts!": str},
     "chat.postEphemeral": {"channel!": str, "user!": str, "text!": str, "thread_ts": str},
     "chat.startStream": {
-        **{"channel!": str, "thread_ts!": str, "markdown_text": str},
-        **{"recipient_team_id": str, "recipient_user_id": str, "chunks": list},
+        "channel!": str,
+        "thread_ts!": str,
+        "markdown_text": str,
+        "recipient_team_id": str,
+        "recipient_user_id": str,
+        "chunks": list,
     },
     "chat.appendStream": {"channel!": str, "ts!": str, "markdown_text!": str},
     "chat.stopStream": {"channel!": str, "ts!": str, "markdown_text": str},
@@ -142,7 +174,8 @@ class Refusal(Exception):
 
     def __init__(self, error: str, status: int = 200, retry_after: int = 0) -> None:
         super().__init__(error)
-        self.error, self.status = error, status
+        self.error = error
+        self.status = status
         self.headers = {"Retry-After": str(retry_after)} if retry_after else {}
 
 
@@ -153,7 +186,8 @@ class SlackPeer:
     """
 
     def __init__(self, bot: str = BOT, *, other_peer: SlackPeer | None = None) -> None:
-        self.bot, suffix = bot, "" if bot == BOT else f"-{bot}"
+        self.bot = bot
+        suffix = "" if bot == BOT else f"-{bot}"
         self.bot_id = f"{BOT_ID}{suffix}"
         self.bots: list[SlackPeer] = other_peer.bots if other_peer else []
         self.bots.append(self)
@@ -253,8 +287,16 @@ class SlackPeer:
         trigger = self.views.trigger(f"trigger.{self._tick()}", user)
         self._command_channels[trigger] = channel
         payload = {
-            **{"command": "/kimas", "text": text, "user_id": user, "user_name": "ann", "channel_id": channel},
-            **{"channel_name": "team", "team_id": TEAM, "trigger_id": trigger, "api_app_id": "A1", "token": "old"},
+            "command": "/kimas",
+            "text": text,
+            "user_id": user,
+            "user_name": "ann",
+            "channel_id": channel,
+            "channel_name": "team",
+            "team_id": TEAM,
+            "trigger_id": trigger,
+            "api_app_id": "A1",
+            "token": "old",
             "response_url": f"http://{self._root}/response/{trigger}",
         }
         return self.deliveries.deliver("slash_commands", payload)
@@ -268,10 +310,16 @@ class SlackPeer:
         kind = "feedback_buttons" if self._is_thumb(channel, value) else "button"
         action = {"type": kind, "action_id": "a", "block_id": "b", "value": value, "action_ts": self._tick()}
         payload = {
-            **{"type": "block_actions", "team": {"id": TEAM, "domain": "rocket"}, "trigger_id": trigger},
-            **{"user": {"id": user, "username": "ann", "name": "ann", "team_id": TEAM}, "api_app_id": "A1"},
-            **{"channel": {"id": channel, "name": "team"}, "container": container, "actions": [action]},
-            **{"response_url": f"http://{self._root}/response/{trigger}", "token": "old"},
+            "type": "block_actions",
+            "team": {"id": TEAM, "domain": "rocket"},
+            "trigger_id": trigger,
+            "user": {"id": user, "username": "ann", "name": "ann", "team_id": TEAM},
+            "api_app_id": "A1",
+            "channel": {"id": channel, "name": "team"},
+            "container": container,
+            "actions": [action],
+            "response_url": f"http://{self._root}/response/{trigger}",
+            "token": "old",
         }
         return self.deliveries.deliver("interactive", payload)
 
@@ -281,14 +329,24 @@ class SlackPeer:
 
     def choose(self, channel: str, ts: str, callback: str, *, user: str = ANN) -> Envelope:
         """Choose a shortcut in the menu of a message, which is delivered with it."""
-        trigger, output = self._trigger(user), self._messages[channel, ts]
+        trigger = self._trigger(user)
+        output = self._messages[channel, ts]
         thread = {"thread_ts": output.thread_ts} if output.thread_ts else {}
         message = {"type": "message", "user": output.user, "text": output.text, "ts": ts, "team": TEAM, **thread}
         payload = {
-            **{"type": "message_action", "callback_id": callback, "team": {"id": TEAM, "domain": "rocket"}},
-            **{"user": {"id": user, "username": "ann", "name": "ann", "team_id": TEAM}, "api_app_id": "A1"},
-            **{"channel": {"id": channel, "name": "team"}, "message_ts": ts, "message": message, "token": "old"},
-            **{"trigger_id": trigger, "action_ts": self._tick(), "is_enterprise_install": False, "enterprise": None},
+            "type": "message_action",
+            "callback_id": callback,
+            "team": {"id": TEAM, "domain": "rocket"},
+            "user": {"id": user, "username": "ann", "name": "ann", "team_id": TEAM},
+            "api_app_id": "A1",
+            "channel": {"id": channel, "name": "team"},
+            "message_ts": ts,
+            "message": message,
+            "token": "old",
+            "trigger_id": trigger,
+            "action_ts": self._tick(),
+            "is_enterprise_install": False,
+            "enterprise": None,
             "response_url": f"http://{self._root}/response/{trigger}",
         }
         return self.deliveries.deliver("interactive", payload)
@@ -305,9 +363,14 @@ class SlackPeer:
             raise LookupError("the modal is closed")
         person = user or view.user
         payload = {
-            **{"type": "view_submission", "team": {"id": TEAM, "domain": "rocket"}, "api_app_id": "A1", "token": "old"},
-            **{"user": {"id": person, "username": "ann", "name": "ann", "team_id": TEAM}},
-            **{"trigger_id": self._trigger(person), "view": view.filled(values or {}), "response_urls": []},
+            "type": "view_submission",
+            "team": {"id": TEAM, "domain": "rocket"},
+            "api_app_id": "A1",
+            "token": "old",
+            "user": {"id": person, "username": "ann", "name": "ann", "team_id": TEAM},
+            "trigger_id": self._trigger(person),
+            "view": view.filled(values or {}),
+            "response_urls": [],
         }
         return self.deliveries.deliver("interactive", payload, view.take)
 
@@ -402,12 +465,16 @@ class SlackPeer:
     # The server.
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        method, at = request.match_info["method"], time.monotonic()
+        method = request.match_info["method"]
+        at = time.monotonic()
         query: Json = dict(request.query)
         query |= await request.json() if request.content_type == "application/json" else dict(await request.post())
         token = query.pop("token", "") or request.headers.get("Authorization", "").removeprefix("Bearer").strip()
         problem = next((item for item in self._injected_errors if item.method == method and item.times > 0), None)
-        error, status, headers, body = "", 200, {}, {}
+        error = ""
+        status = 200
+        headers = {}
+        body = {}
         if self.watch:
             await self.watch(method, "before")
         if problem is not None:
@@ -418,7 +485,9 @@ class SlackPeer:
                     raise Refusal(problem.error, problem.status, problem.retry_after)
                 body = {"ok": True, **self._call(method, str(token), query)}
             except Refusal as rejection:
-                error, status, headers = rejection.error, rejection.status, rejection.headers
+                error = rejection.error
+                status = rejection.status
+                headers = rejection.headers
                 body = {"ok": False, "error": error}
         self.calls.append(Call(method, query, at, "dropped" if problem and problem.drop else error))
         if self.watch:
@@ -444,7 +513,11 @@ class SlackPeer:
         self._limit(method)
         calls: dict[str, Callable[[Json], Json]] = {
             "auth.test": lambda _: {
-                **{"user_id": self.bot, "user": "kimas", "bot_id": self.bot_id, "team_id": TEAM, "team": "Rocket"},
+                "user_id": self.bot,
+                "user": "kimas",
+                "bot_id": self.bot_id,
+                "team_id": TEAM,
+                "team": "Rocket",
                 "url": f"http://{self._root}/",
             },
             "apps.connections.open": self._open,
@@ -499,7 +572,8 @@ class SlackPeer:
 
     def _limit(self, method: str) -> None:
         max_calls, seconds = self.limits.get(method, (1 << 30, 1.0))
-        call_times, now = self._call_times[method], time.monotonic()
+        call_times = self._call_times[method]
+        now = time.monotonic()
         while call_times and call_times[0] <= now - seconds:
             call_times.popleft()
         if len(call_times) >= max_calls:
@@ -537,12 +611,14 @@ class SlackPeer:
         return str(thread)
 
     def _post(self, params: Json) -> Json:
-        channel, text = self._channel_id(params), params["text"][:40000]
+        channel = self._channel_id(params)
+        text = params["text"][:40000]
         if not text.strip():
             raise Refusal("no_text")
         blocks = _blocks(params, self.lacking)
         message = self._add(channel, text, self.bot, self._thread(params))
-        message.blocks, message.metadata = blocks, params.get("metadata", {})
+        message.blocks = blocks
+        message.metadata = params.get("metadata", {})
         message.unfurls = params.get("unfurl_links", True) or params.get("unfurl_media", True)
         self._posted(message)
         return {
@@ -569,7 +645,8 @@ class SlackPeer:
 
     def _history(self, params: Json) -> Json:
         """Return one page of a thread, oldest first, or of a channel, newest first and without its threads."""
-        channel, thread = self._channel_id(params), params.get("ts", "")
+        channel = self._channel_id(params)
+        thread = params.get("ts", "")
         if thread and (channel, thread) not in self._messages:
             raise Refusal("thread_not_found")
         messages = [
@@ -587,12 +664,14 @@ class SlackPeer:
                 message for message in later_messages if message["ts"] < latest or message["ts"] == thread
             ]
         ordered = sorted(later_messages, key=lambda message: str(message["ts"]), reverse=not thread)
-        start, limit = int(params.get("cursor") or 0), int(params.get("limit", "100"))
+        start = int(params.get("cursor") or 0)
+        limit = int(params.get("limit", "100"))
         next_cursor = str(start + limit) if len(ordered) > start + limit else ""
         return {"messages": ordered[start : start + limit], "response_metadata": {"next_cursor": next_cursor}}
 
     def _update(self, params: Json) -> Json:
-        message, text = self._own(params), params["text"]
+        message = self._own(params)
+        text = params["text"]
         if message.streaming:
             raise Refusal("streaming_state_conflict")
         if len(text) > 4000:
@@ -602,7 +681,8 @@ class SlackPeer:
         if message.streamed and "blocks" not in params:
             # The streamed blocks would stay and hide the text.
             text = message.text
-        message.blocks, message.metadata = _blocks(params, self.lacking), params.get("metadata", message.metadata)
+        message.blocks = _blocks(params, self.lacking)
+        message.metadata = params.get("metadata", message.metadata)
         if params.get("parse", "client") != "none":
             text = _linked(text)
         self._show(message, text)
@@ -610,7 +690,8 @@ class SlackPeer:
 
     def _delete(self, params: Json) -> Json:
         message = self._own(params)
-        message.deleted, message.streaming = True, False
+        message.deleted = True
+        message.streaming = False
         self._notice(message.channel, "message_deleted", deleted_ts=message.ts, ts=self._tick())
         return {"channel": message.channel, "ts": message.ts}
 
@@ -620,14 +701,17 @@ class SlackPeer:
         return {"message_ts": self._tick()}
 
     def _start(self, params: Json) -> Json:
-        channel, thread = self._channel_id(params), self._thread(params)
+        channel = self._channel_id(params)
+        thread = self._thread(params)
         if not channel.startswith("D") and not params.get("recipient_user_id"):
             raise Refusal("missing_recipient_user_id")
         if not channel.startswith("D") and not params.get("recipient_team_id"):
             raise Refusal("missing_recipient_team_id")
-        piece, blocks = _piece(params), _streamed_blocks(params, self.lacking)
+        piece = _piece(params)
+        blocks = _streamed_blocks(params, self.lacking)
         message = self._add(channel, piece, self.bot, thread)
-        message.streaming = message.streamed = True
+        message.streaming = True
+        message.streamed = True
         message.blocks = blocks
         self._posted(message)
         return {"channel": channel, "ts": message.ts}
@@ -726,7 +810,8 @@ class SlackPeer:
         return {}
 
     async def _respond(self, request: web.Request) -> web.Response:
-        trigger, body = request.match_info["trigger"], await request.json()
+        trigger = request.match_info["trigger"]
+        body = await request.json()
         if self.refused_responses:
             self.refused_responses -= 1
             return web.Response(status=404, text="expired_url")

@@ -12,7 +12,8 @@ Json = dict[str, Any]
 
 # The keys that a view, a block and an element may have; Slack refuses others.
 VIEW = {"type", "callback_id", "title", "submit", "close", "private_metadata", "blocks", "clear_on_close"} | {
-    *("notify_on_close", "external_id"),
+    "notify_on_close",
+    "external_id",
 }
 HOME = {"type", "callback_id", "private_metadata", "blocks", "external_id"}
 BLOCKS: dict[str, set[str]] = {
@@ -23,7 +24,13 @@ BLOCKS: dict[str, set[str]] = {
 }
 ELEMENTS: dict[str, set[str]] = {
     "plain_text_input": {
-        *("type", "action_id", "initial_value", "multiline", "min_length", "max_length", "placeholder"),
+        "type",
+        "action_id",
+        "initial_value",
+        "multiline",
+        "min_length",
+        "max_length",
+        "placeholder",
         "focus_on_load",
     },
     "static_select": {"type", "action_id", "options", "initial_option", "placeholder", "focus_on_load"},
@@ -63,7 +70,8 @@ class View:
             raise LookupError(f"no such fields: {unknown}")
         state: Json = {}
         for block in self.inputs():
-            name, element = block["block_id"], block["element"]
+            name = block["block_id"]
+            element = block["element"]
             value = values.get(name, _initial(element))
             if not value and not block.get("optional"):
                 raise LookupError(f"{name} must not be empty")

@@ -41,7 +41,12 @@ REPLY_PARAMETERS = {"message_id": int, "chat_id": int, "allow_sending_without_re
 LINK_PREVIEW = {"is_disabled": bool, "url": str, "prefer_small_media": bool, "show_above_text": bool}
 SCOPES = ("default", "all_private_chats", "all_group_chats", "all_chat_administrators")
 UPDATE_KINDS = (
-    *("message", "edited_message", "channel_post", "callback_query", "my_chat_member", "message_reaction"),
+    "message",
+    "edited_message",
+    "channel_post",
+    "callback_query",
+    "my_chat_member",
+    "message_reaction",
     "stopped_message_generation",
 )
 TEXT = {"text": str, "parse_mode": str, "entities": list}
@@ -70,16 +75,26 @@ METHODS: dict[str, dict[str, type]] = {
     },
     "sendMessageDraft": {"chat_id!": int, "draft_id!": int, "message_thread_id": int, **STOP, **TEXT},
     "sendRichMessage": {
-        **{"chat_id!": int, "message_thread_id": int, "rich_message!": dict, "reply_parameters": dict},
-        **{"reply_markup": dict, "disable_notification": bool},
+        "chat_id!": int,
+        "message_thread_id": int,
+        "rich_message!": dict,
+        "reply_parameters": dict,
+        "reply_markup": dict,
+        "disable_notification": bool,
     },
     "sendRichMessageDraft": {
-        **{"chat_id!": int, "draft_id!": int, "message_thread_id": int, "rich_message!": dict},
+        "chat_id!": int,
+        "draft_id!": int,
+        "message_thread_id": int,
+        "rich_message!": dict,
         **STOP,
     },
     "editMessageText": {
-        **{"chat_id!": int, "message_id!": int, "link_preview_options": dict, "reply_markup": dict},
-        **{"rich_message": dict},
+        "chat_id!": int,
+        "message_id!": int,
+        "link_preview_options": dict,
+        "reply_markup": dict,
+        "rich_message": dict,
         **TEXT,
     },
     "deleteMessage": {"chat_id!": int, "message_id!": int},
@@ -144,7 +159,7 @@ class Chat:
 
     @property
     def private(self) -> bool:
-        """Say whether it is a private chat."""
+        """Return whether it is a private chat."""
         return self.id > 0
 
 
@@ -234,7 +249,8 @@ class TelegramPeer:
         # Called with the method and "before" it is done or "after", before the answer: to wait, or to kill the bot.
         self.watch: Callable[[str, str], Awaitable[None]] | None = None
         self.bots = [self]
-        self._host, self._port = host, port
+        self._host = host
+        self._port = port
         self._updates: dict[int, object] = {}
         self._next_update = 500_000_001
         self._injected_errors: list[InjectedError] = []
@@ -286,7 +302,8 @@ class TelegramPeer:
         """Edit somebody's message."""
         target_chat = self.chats[chat]
         message = target_chat.messages[message_id]
-        message.text, message.entities = text, find_entities(text)
+        message.text = text
+        message.entities = find_entities(text)
         message.history.append((time.monotonic(), text))
         self.inject({"edited_message": {**self._message(target_chat, message), "edit_date": int(time.time())}})
 
@@ -338,7 +355,8 @@ class TelegramPeer:
     def add_bot(self, token: str, username: str) -> TelegramPeer:
         """Return the server as a second bot of its groups sees it: at the same address, under its own token."""
         other = TelegramPeer(token, username)
-        other.api_url, other._changed = self.api_url, self._changed
+        other.api_url = self.api_url
+        other._changed = self._changed
         other.chats.update({number: chat for number, chat in self.chats.items() if number < 0})
         self.bots.append(other)
         other.bots = self.bots
@@ -441,7 +459,8 @@ class TelegramPeer:
             body: Json = {"ok": True, "result": await self._call(name, _parse_parameters(name, raw))}
             status = 200
         except Refusal as rejection:
-            body, status = rejection.body, rejection.status
+            body = rejection.body
+            status = rejection.status
         if error is not None and error.drop == "after":
             return self._dropped(request, Call(name, raw, at, 0))
         if self.watch:
@@ -568,7 +587,8 @@ class TelegramPeer:
         if any(kind not in UPDATE_KINDS for kind in params.get("allowed_updates", ())):
             raise Refusal(400, "wrong update type in allowed_updates")
         self.allowed_updates = params.get("allowed_updates", self.allowed_updates)
-        offset, limit = params.get("offset", 0), params.get("limit", 100)
+        offset = params.get("offset", 0)
+        limit = params.get("limit", 100)
         self._confirm(offset)
         deadline = time.monotonic() + params.get("timeout", 0)
         self._poller = own_poll = asyncio.get_running_loop().create_future()
@@ -640,7 +660,8 @@ class TelegramPeer:
         buttons = _buttons(params)
         html = params["rich_message"]["html"] if rich_text else params["text"]
         message = self._add(chat, text, entities, html, self.bot, thread=thread, reply_to=reply_to)
-        message.buttons, message.blocks = buttons, rich_text.blocks if rich_text else []
+        message.buttons = buttons
+        message.blocks = rich_text.blocks if rich_text else []
         return self._message(chat, message)
 
     def _edit_buttons(self, params: Json) -> Json:
@@ -674,7 +695,8 @@ class TelegramPeer:
         rich_text = _rich(params)
         text = _text(params, "MESSAGE_TOO_LONG")[0] if params.get("text") else ""
         visible_text = rich_text.text if rich_text else text
-        can_stop, is_rich = params.get("can_stop", False), rich_text is not None
+        can_stop = params.get("can_stop", False)
+        is_rich = rich_text is not None
         self.drafts.append(Draft(chat.id, params["draft_id"], visible_text, time.monotonic(), is_rich, can_stop))
         return True
 
@@ -688,7 +710,8 @@ class TelegramPeer:
         # An older server does not look at what it does not know.
         rich_text = _rich(params) if self.has_rich else None
         text, entities = (rich_text.text, rich_text.entities) if rich_text else _text(params, "MESSAGE_TOO_LONG")
-        buttons, blocks = _buttons(params), rich_text.blocks if rich_text else []
+        buttons = _buttons(params)
+        blocks = rich_text.blocks if rich_text else []
         old_content = (message.text, message.entities, message.buttons, message.blocks)
         if (text, entities, buttons, blocks) == old_content:
             raise Refusal(
@@ -698,7 +721,10 @@ class TelegramPeer:
             )
         self._limited(chat)
         html = params["rich_message"]["html"] if rich_text else params["text"]
-        message.text, message.entities, message.html, message.buttons = text, entities, html, buttons
+        message.text = text
+        message.entities = entities
+        message.html = html
+        message.buttons = buttons
         message.blocks = blocks
         message.history.append((time.monotonic(), text))
         return {**self._message(chat, message), "edit_date": int(time.time())}

@@ -15,13 +15,20 @@ from tests.peers.telegram_text import Entity, ParseError, units
 
 Json = dict[str, Any]
 
-MAX_CHARS, MAX_BLOCKS, MAX_DEPTH, MAX_COLUMNS = 32_768, 500, 16, 20
+MAX_CHARS = 32_768
+MAX_BLOCKS = 500
+MAX_DEPTH = 16
+MAX_COLUMNS = 20
 _STYLES = {
     **dict.fromkeys(("b", "strong"), "bold"),
     **dict.fromkeys(("i", "em"), "italic"),
     **dict.fromkeys(("u", "ins"), "underline"),
     **dict.fromkeys(("s", "strike", "del"), "strikethrough"),
-    **{"code": "code", "mark": "marked", "sub": "subscript", "sup": "superscript", "tg-spoiler": "spoiler"},
+    "code": "code",
+    "mark": "marked",
+    "sub": "subscript",
+    "sup": "superscript",
+    "tg-spoiler": "spoiler",
 }
 _INLINE = {*_STYLES, "a", "tg-math", "br"}
 _HEADINGS = tuple(f"h{size}" for size in range(1, 7))
@@ -89,7 +96,8 @@ def parse_rich_html(html: str) -> RichContent:
 
 def _parse_tree(html: str) -> Element:
     root = Element("")
-    stack, position = [root], 0
+    stack = [root]
+    position = 0
     while position < len(html):
         if html[position] == "<":
             tag = _TAG.match(html, position)

@@ -59,7 +59,8 @@ def parse_html(html: str) -> tuple[str, list[Entity]]:
     text: list[str] = []
     entities: list[Entity] = []
     stack: list[tuple[str, dict[str, str], int]] = []
-    length = position = 0
+    length = 0
+    position = 0
     while position < len(html):
         at = len(html[:position].encode())
         if html[position] == "<":

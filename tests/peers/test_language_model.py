@@ -126,13 +126,16 @@ async def test_refuses_wrong_keys_models_paths_and_bodies() -> None:
 
 async def test_answers_with_the_status_it_is_told_as_often_as_told() -> None:
     async with LanguageModelPeer() as peer, chat(peer) as client:
-        peer.status, peer.failures, peer.retry_after = 429, 1, 7
+        peer.status = 429
+        peer.failures = 1
+        peer.retry_after = 7
         with pytest.raises(APIStatusError) as error_info:
             await streamed(client)
         assert error_info.value.status_code == 429
         assert error_info.value.response.headers["retry-after"] == "7"
         assert (await streamed(client))[0] == REPLY
-        peer.status, peer.failures = 500, None
+        peer.status = 500
+        peer.failures = None
         for _ in range(2):
             with pytest.raises(APIStatusError):
                 await streamed(client)
@@ -174,7 +177,8 @@ async def test_sends_a_malformed_line_or_no_word_at_all() -> None:
         peer.malformed_after = 1
         with pytest.raises(ValueError, match=r"Expecting|delimiter|Unterminated"):
             await streamed(client)
-        peer.malformed_after, peer.empty = None, True
+        peer.malformed_after = None
+        peer.empty = True
         text, chunks = await streamed(client)
         assert text == ""
         assert chunks[-1].choices[0].finish_reason == "stop"
@@ -205,9 +209,11 @@ async def test_serves_hundreds_of_streams_at_once() -> None:
             async with session.post(peer.base_url + "/chat/completions", json=body) as reply:
                 return await reply.read()
 
-        cpu_before, started_at = time.thread_time(), time.monotonic()
+        cpu_before = time.thread_time()
+        started_at = time.monotonic()
         replies = await asyncio.gather(*(read_reply() for _ in range(300)))
-        took, worked = time.monotonic() - started_at, time.thread_time() - cpu_before
+        took = time.monotonic() - started_at
+        worked = time.thread_time() - cpu_before
     assert all(reply.endswith(b"data: [DONE]\n\n") for reply in replies)
     assert took < 30
     assert worked < 8

@@ -18,10 +18,12 @@ from cryptography.x509.oid import NameOID
 
 def authority(folder: Path) -> tuple[Path, ssl.SSLContext]:
     """Return the file with a new authority's certificate, and what a server at 127.0.0.1 shows that it has signed."""
-    ours, theirs = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    ours = ec.generate_private_key(ec.SECP256R1())
+    theirs = ec.generate_private_key(ec.SECP256R1())
     root = _certificate("Test authority", "Test authority", ours, ours, authority=True)
     leaf = _certificate("127.0.0.1", "Test authority", theirs, ours, authority=False)
-    trusted, path = folder / "authority.pem", folder / "server.pem"
+    trusted = folder / "authority.pem"
+    path = folder / "server.pem"
     trusted.write_bytes(root.public_bytes(serialization.Encoding.PEM))
     no_encryption = serialization.NoEncryption()
     key = theirs.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, no_encryption)

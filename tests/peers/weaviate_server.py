@@ -15,7 +15,8 @@ from pathlib import Path
 from core.settings import WeaviateSettings
 
 BINARY = os.environ.get("KIMAS_TEST_WEAVIATE_BINARY", "")
-START_S, STOP_S = 60, 30
+START_S = 60
+STOP_S = 30
 PORTS = ("http", "grpc", "gossip", "data", "raft", "rpc")
 
 
@@ -108,7 +109,8 @@ async def weaviate_servers(folder: Path, count: int = 1, **environment: str) -> 
     ports = [dict(zip(PORTS, _free_ports(len(PORTS)), strict=True)) for _ in range(count)]
     # On one machine a server looks for the others' ports of this kind right above those that it was told.
     for port in ports:
-        port["data"], port["rpc"] = port["gossip"] + 1, port["raft"] + 1
+        port["data"] = port["gossip"] + 1
+        port["rpc"] = port["raft"] + 1
     cluster = Cluster(
         [
             Node(f"node{at}", folder / f"node{at}", entry, _environment(at, ports, folder) | environment)
@@ -124,7 +126,8 @@ async def weaviate_servers(folder: Path, count: int = 1, **environment: str) -> 
 
 
 def _environment(at: int, ports: list[dict[str, int]], folder: Path) -> dict[str, str]:
-    own_port, first = ports[at], ports[0]
+    own_port = ports[at]
+    first = ports[0]
     return {
         "PERSISTENCE_DATA_PATH": str(folder / f"node{at}" / "data"),
         "AUTHENTICATION_ANONYMOUS_ACCESS_ENABLED": "true",

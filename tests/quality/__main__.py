@@ -98,7 +98,8 @@ def main() -> None:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("repositories")
-    build_parser, run_parser = commands.add_parser("build"), commands.add_parser("run")
+    build_parser = commands.add_parser("build")
+    run_parser = commands.add_parser("run")
     build_parser.add_argument("mirror", type=Path)
     run_parser.add_argument("--save", action="store_true", help="keep the figures and the pictures for the next commit")
     for command in (build_parser, run_parser):

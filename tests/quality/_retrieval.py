@@ -22,7 +22,8 @@ class RememberingEmbedder:
     def __init__(self, embedder: Embedder, file: Path) -> None:
         self._embedder = embedder
         self._file = file
-        self.name, self.dimension = embedder.name, embedder.dimension
+        self.name = embedder.name
+        self.dimension = embedder.dimension
         self._vectors: dict[str, Vectors] = {}
         if file.exists():
             with np.load(file) as arrays:

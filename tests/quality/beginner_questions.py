@@ -50,8 +50,10 @@ def make_settings(repository: str, mirror: Path, data: Path) -> Settings:
     """Return the configuration of a bot for one repository: no model, everything else as shipped."""
     name = repository.replace("/", "+")
     source = {
-        **{"kind": "git", "url": str(mirror / name / "repo")},
-        **{"include": list(GUIDES[repository]), "exclude": EXCLUDED},
+        "kind": "git",
+        "url": str(mirror / name / "repo"),
+        "include": list(GUIDES[repository]),
+        "exclude": EXCLUDED,
     }
     return Settings.model_validate({"name": "Quality", "data_dir": data / name, "sources": {"guide": source}})
 
@@ -94,7 +96,9 @@ def measure(data: Path) -> list[Figure]:
 
 async def _ask_all(data: Path) -> Answers:
     mirror = Path((data / "mirror").read_text("utf-8"))
-    answers, questions, off_topic = Answers(), read_questions(QUESTIONS), read_off_topic()
+    answers = Answers()
+    questions = read_questions(QUESTIONS)
+    off_topic = read_off_topic()
     for repository in REPOSITORIES:
         async with open_app(make_settings(repository, mirror, data)) as app:
             for question in questions:

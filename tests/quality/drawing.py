@@ -6,8 +6,11 @@ from html import escape
 
 from tests.quality.figures import Figure
 
-WIDTH, LABELS, VALUES = 760, 330, 60
-ROW, TOP = 24, 40
+WIDTH = 760
+LABELS = 330
+VALUES = 60
+ROW = 24
+TOP = 40
 STYLE = """
 text{font:12px system-ui,sans-serif;fill:#424a53}.title{font-weight:600;fill:#1f2328}
 .value{fill:#2f81f7}.baseline{fill:#8c959f}.goal{stroke:#1a7f37;stroke-width:2}

@@ -21,7 +21,8 @@ from core.language.tokens import stem
 from core.types import Turn
 from tests.quality.figures import Figure
 
-CAST, DIALOGUES = "daltonj/treccastweb", "chin-gyou/dialogue-utterance-rewriter"
+CAST = "daltonj/treccastweb"
+DIALOGUES = "chin-gyou/dialogue-utterance-rewriter"
 REPOSITORIES = (CAST, DIALOGUES)
 PAIRS = Path(__file__).with_name("follow_ups.jsonl")
 HAN = re.compile("[\u4e00-\u9fff]")

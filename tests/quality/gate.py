@@ -41,7 +41,8 @@ from core.settings import Settings
 from knowledge.ports import Vectors
 from tests.quality.figures import Figure
 
-MESSAGES, TRAVEL = "tpoisonooo/huixiangdou-evaluation-results", "alexa/dstc11-track5"
+MESSAGES = "tpoisonooo/huixiangdou-evaluation-results"
+TRAVEL = "alexa/dstc11-track5"
 PROJECTS = (
     "open-compass/opencompass",
     "open-mmlab/mmpose",
@@ -129,7 +130,8 @@ def _travel_documents(mirror: Path) -> Iterator[Mapping[str, object]]:
 class NoEmbedder:
     """An `Embedder` that knows no word: the gate's searches go by words alone."""
 
-    name, dimension = "none", 2
+    name = "none"
+    dimension = 2
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         return np.tile(np.array([1, 0], np.float32), (len(texts), 1))
@@ -171,7 +173,8 @@ async def score_set(name: str, messages: Path, documents: Path) -> MeasuredSet:
         GateCase(row["id"], row["text"], row["should_answer"])
         for row in map(json.loads, messages.read_text("utf-8").splitlines())
     ]
-    settings, embedder = with_corpus(Settings.model_validate({}), corpus), NoEmbedder()
+    settings = with_corpus(Settings.model_validate({}), corpus)
+    embedder = NoEmbedder()
     async with (
         corpus_store(corpus, embedder, chunk_tokens=settings.knowledge.chunking.tokens) as store,
         open_app(settings, embedder=embedder, store=store, with_answers=False) as app,
@@ -244,7 +247,8 @@ def shipped_figures(
 
 def baseline(current: MeasuredSet) -> tuple[float, float]:
     """Return F1 and AUC of the best passage's BM25 score alone, its threshold fitted to the other folds."""
-    labels, bm25 = current.labels, np.array(current.bm25)
+    labels = current.labels
+    bm25 = np.array(current.bm25)
     is_speaking = [False] * len(labels)
     for fold in split_folds(labels):
         rest = np.setdiff1d(np.arange(len(labels)), fold)

@@ -82,7 +82,8 @@ class Answers:
 
 
 async def _measure(data: Path) -> list[Figure]:
-    cases, messages = read_cases(QUESTIONS), _read_lines(MESSAGES)
+    cases = read_cases(QUESTIONS)
+    messages = _read_lines(MESSAGES)
     off_topic = [message["text"] for message in messages if not message["project"]]
     figures = await measure_retrieval(data, PROJECTS, cases, off_topic)
     answers = Answers()
@@ -106,7 +107,8 @@ async def _ask(
     patterns = {record["id"]: record for record in _read_lines(QUESTIONS)}
     for case in cases:
         record = patterns[case.id]
-        facts, topic = tuple(record["facts"]), record["topic"]
+        facts = tuple(record["facts"])
+        topic = record["topic"]
         question = QuotedQuestion(case.id, "", "", case.language, case.question.text, "", facts, topic)
         answers.judgements.append((case, judge(question, await app.answer(case.question, SilentSink()))))
     for text in off_topic:
@@ -134,7 +136,8 @@ def _answer_figures(answers: Answers) -> list[Figure]:
 
 
 def _gate_figures(scored_cases: Sequence[ScoredCase]) -> list[Figure]:
-    model, threshold = load_model(), Settings.model_validate({}).gate.threshold
+    model = load_model()
+    threshold = Settings.model_validate({}).gate.threshold
     labels = [item.case.should_answer for item in scored_cases]
     confidences = [item.confidence(model) for item in scored_cases]
     scores = classification_scores([confidence >= threshold for confidence in confidences], labels)

@@ -27,8 +27,14 @@ from tests.quality.figures import Figure
 
 QUESTIONS = Path(__file__).with_suffix(".jsonl")
 REPOSITORIES = (
-    *("pallets/click", "scrapy/scrapy", "optuna/optuna", "InternLM/lmdeploy", "open-compass/opencompass"),
-    *("open-mmlab/mmpose", "InternLM/xtuner", "InternLM/HuixiangDou"),
+    "pallets/click",
+    "scrapy/scrapy",
+    "optuna/optuna",
+    "InternLM/lmdeploy",
+    "open-compass/opencompass",
+    "open-mmlab/mmpose",
+    "InternLM/xtuner",
+    "InternLM/HuixiangDou",
 )
 # What a maintainer would give the bot: the guide, and the package's code where the guide refers to it.
 DOCUMENTS = ["/README*.md", "/README.rst", "/docs/**/*.md", "/docs/**/*.rst", "/tutorial/**"]
@@ -53,7 +59,7 @@ class QuotedQuestion:
 
     @property
     def is_held_out(self) -> bool:
-        """Whether the question was left alone while the rules were made."""
+        """Return whether the question was left alone while the rules were made."""
         return hashlib.sha256(self.id.encode()).digest()[0] % 2 == 1
 
 
@@ -69,7 +75,7 @@ class Judgement:
 
     @property
     def is_useful(self) -> bool:
-        """Whether a reader is helped: every fact, and little besides."""
+        """Return whether a reader is helped: every fact, and little besides."""
         return not self.missing and len(self.irrelevant) <= MAX_USEFUL_IRRELEVANT
 
     def is_helped(self, files: Collection[str]) -> bool:
@@ -149,7 +155,8 @@ def measure(data: Path) -> list[Figure]:
         ),
         Figure(
             "off-topic questions that get pages",
-            *(_share(bool(item.pages) for item in off_topic), 0.1),
+            _share(bool(item.pages) for item in off_topic),
+            0.1,
             lower_is_better=True,
         ),
     ]

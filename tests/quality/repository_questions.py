@@ -32,7 +32,8 @@ from tests.quality.figures import Figure
 
 QUESTIONS = Path(__file__).with_suffix(".jsonl")
 OFF_TOPIC = Path(__file__).with_name("off_topic_questions.jsonl")
-TAG, CUTOFF = "quality", 8
+TAG = "quality"
+CUTOFF = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +178,11 @@ def make_settings(data: Path, name: str, project: Project) -> Settings:
     """Return the configuration of a bot for one project: no model, everything else as shipped."""
     sources: dict[str, Any] = {
         source: {
-            **{"kind": "git", "url": str(data / f"{name}.git"), "branch": TAG},
-            **{"include": list(include), "exclude": list(project.exclude)},
+            "kind": "git",
+            "url": str(data / f"{name}.git"),
+            "branch": TAG,
+            "include": list(include),
+            "exclude": list(project.exclude),
         }
         for source, include in project.sources.items()
     }

@@ -42,7 +42,11 @@ from tests.screenshots.telegram import (
 
 YOU = Author("1001", "you", "You")
 CHANNEL = "C1"
-AVATAR, BESIDE, SMALL, HIGH, BROAD = 36, 50, 9, 28, 44
+AVATAR = 36
+BESIDE = 50
+SMALL = 9
+HIGH = 28
+BROAD = 44
 COLUMNS = 100
 DEMO = "How do I check that the configuration works?"
 BLOCK = re.compile(r"(?<=so the answer consists of quotes:\n\n````text\n).*?(?=````)", re.S)
@@ -78,33 +82,64 @@ def _colours(**colours: str) -> Mapping[str, str]:
 
 DISCORD = Theme(
     _colours(
-        **{
-            "text": "#313338",
-            "page": "#fff",
-            "name": "#060607",
-            "link": "#006ce7",
-            "code": "#313338",
-            "bar": "#c4c9ce",
-        },
-        **{"dim": "#5c5e66", "button": "#e3e5e8", "edge": "none", "face": "#5865f2", "tag": "#5865f2", "app": "#fff"},
+        text="#313338",
+        page="#fff",
+        name="#060607",
+        link="#006ce7",
+        code="#313338",
+        bar="#c4c9ce",
+        dim="#5c5e66",
+        button="#e3e5e8",
+        edge="none",
+        face="#5865f2",
+        tag="#5865f2",
+        app="#fff",
     ),
     _colours(
-        **{"text": "#dbdee1", "page": "#313338", "name": "#f2f3f5", "link": "#00a8fc", "code": "#c9cdfb"},
-        **{"bar": "#4e5058", "dim": "#949ba4", "button": "#4e5058", "edge": "none", "face": "#5865f2"},
-        **{"tag": "#5865f2", "app": "#fff"},
+        text="#dbdee1",
+        page="#313338",
+        name="#f2f3f5",
+        link="#00a8fc",
+        code="#c9cdfb",
+        bar="#4e5058",
+        dim="#949ba4",
+        button="#4e5058",
+        edge="none",
+        face="#5865f2",
+        tag="#5865f2",
+        app="#fff",
     ),
     face=AVATAR // 2,
     button=4,
 )
 SLACK = Theme(
     _colours(
-        **{"text": "#1d1c1d", "page": "#fff", "name": "#1d1c1d", "link": "#1264a3", "code": "#c01343", "bar": "#ddd"},
-        **{"dim": "#616061", "button": "#fff", "edge": "#bbb", "face": "#4a154b", "tag": "#e8e8e8", "app": "#616061"},
+        text="#1d1c1d",
+        page="#fff",
+        name="#1d1c1d",
+        link="#1264a3",
+        code="#c01343",
+        bar="#ddd",
+        dim="#616061",
+        button="#fff",
+        edge="#bbb",
+        face="#4a154b",
+        tag="#e8e8e8",
+        app="#616061",
     ),
     _colours(
-        **{"text": "#d1d2d3", "page": "#1a1d21", "name": "#d1d2d3", "link": "#1d9bd1", "code": "#e8912d"},
-        **{"bar": "#565856", "dim": "#ababad", "button": "#1a1d21", "edge": "#565856", "face": "#4a154b"},
-        **{"tag": "#3a3b3f", "app": "#ababad"},
+        text="#d1d2d3",
+        page="#1a1d21",
+        name="#d1d2d3",
+        link="#1d9bd1",
+        code="#e8912d",
+        bar="#565856",
+        dim="#ababad",
+        button="#1a1d21",
+        edge="#565856",
+        face="#4a154b",
+        tag="#3a3b3f",
+        app="#ababad",
     ),
     face=6,
     button=4,
@@ -146,7 +181,8 @@ def to_runs(text: str, marks: re.Pattern[str], read_run: Callable[[str], str] = 
 
 
 def _line(line: str, marks: re.Pattern[str], read_run: Callable[[str], str], quoted: frozenset[str]) -> list[Run]:
-    runs, at = [], 0
+    runs = []
+    at = 0
     for results in marks.finditer(line):
         kind = str(results.lastgroup)
         text = f"@{'KIMAs' if kind == 'mention' else ''}" if kind == "mention" else read_run(results[kind])
@@ -158,12 +194,14 @@ def _line(line: str, marks: re.Pattern[str], read_run: Callable[[str], str], quo
 
 def drawn(posts: Sequence[Post], theme: Theme, description: str) -> str:
     """Return messages as an SVG document that can be read on light and on dark pages; `about` says what it shows."""
-    y, body = MARGIN, []
+    y = MARGIN
+    body = []
     for post in posts:
         marks, height = _post(post, theme, y)
         body += marks
         y += height + GAP
-    height, title = y - GAP + MARGIN, escape(description)
+    height = y - GAP + MARGIN
+    title = escape(description)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" '
         f'aria-label="{title}">\n<title>{title}</title>\n<style>{theme.style}</style>\n'
@@ -174,7 +212,9 @@ def drawn(posts: Sequence[Post], theme: Theme, description: str) -> str:
 def _post(post: Post, theme: Theme, top: int) -> tuple[list[str], int]:
     """Return the marks of a message, and how high it is with its buttons."""
     left = MARGIN + (BESIDE if post.inset else 0)
-    x, y, marks = left + BESIDE, top, []
+    x = left + BESIDE
+    y = top
+    marks = []
     if post.reply_to:
         name, quoted = post.reply_to
         curve = f"M{left + AVATAR / 2:.0f} {y + 16}v-5q0-4 4-4h{BESIDE - AVATAR / 2 - 12:.0f}"
@@ -229,7 +269,8 @@ async def discord(deployment: Deployment) -> str:
         replied = messages.get(message.reply_to)
         quoted = "".join(run.text for run in to_runs(replied.content, IN_DISCORD)) if replied else ""
         buttons = [button["label"] for row in message.components for button in row["components"]]
-        name, reply_to = ("KIMAs" if message.author.bot else "You"), (("You", quoted) if replied else None)
+        name = "KIMAs" if message.author.bot else "You"
+        reply_to = ("You", quoted) if replied else None
         posts.append(
             Post(name, to_runs(message.content, IN_DISCORD), message.author.bot, reply_to=reply_to, buttons=buttons)
         )
@@ -246,7 +287,8 @@ async def slack(deployment: Deployment) -> str:
             await peer.wait_until(lambda: bool(peer.deliveries.connections), PATIENCE_S)
             query = peer.say(CHANNEL, f"<@{peer.bot}> {QUESTION}")
             await peer.wait_until(lambda: any(message.buttons() for message in peer.messages(CHANNEL)), PATIENCE_S)
-        question, answers = peer.message(CHANNEL, query), peer.messages(CHANNEL)
+        question = peer.message(CHANNEL, query)
+        answers = peer.messages(CHANNEL)
     del deployment.settings["slack"]
     posts = [Post("You", to_runs(question.text, IN_SLACK, unescape))]
     for answer in answers:

@@ -19,12 +19,21 @@ from tests.peers.telegram_text import Entity, units
 
 PICTURES = ROOT / "docs" / "images"
 QUESTION = "What happens if the bot crashes while it answers?"
-GROUP, YOU, PATIENCE_S = -1001000000001, Author(1001, "You", "you"), 60
+GROUP = -1001000000001
+YOU = Author(1001, "You", "you")
+PATIENCE_S = 60
 
-WIDTH, MARGIN, BUBBLE, INSIDE = 680, 14, 560, 14
-LINE, GAP, BLANK, BUTTON = 20, 10, 8, 34
+WIDTH = 680
+MARGIN = 14
+BUBBLE = 560
+INSIDE = 14
+LINE = 20
+GAP = 10
+BLANK = 8
+BUTTON = 34
 BASELINE = 14
-NARROW, WIDE = "iljtfrI.,:;'!|()[]` ", "mwMW@%—…"
+NARROW = "iljtfrI.,:;'!|()[]` "
+WIDE = "mwMW@%—…"
 STYLE = """
 text{font:14px system-ui,sans-serif;fill:#1f2328}.page{fill:#dfe7ee}.theirs{fill:#fff}.mine{fill:#e1fbd0}
 .name{font-weight:600;fill:#0969da}.link{fill:#0969da}.bold{font-weight:600}.italic{font-style:italic}
@@ -121,12 +130,14 @@ def _pop_last_word(line: list[Run]) -> list[Run]:
 
 def draw(chat: Sequence[Bubble], description: str) -> str:
     """Return the chat as an SVG document that can be read on light and on dark pages; `about` says what it shows."""
-    y, body = MARGIN, []
+    y = MARGIN
+    body = []
     for bubble in chat:
         bubble_lines, height = _draw_bubble(bubble, y)
         body += bubble_lines
         y += height + GAP
-    height, title = y - GAP + MARGIN, escape(description)
+    height = y - GAP + MARGIN
+    title = escape(description)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" '
         f'aria-label="{title}">\n<title>{title}</title>\n<style>{STYLE}</style>\n'
@@ -140,7 +151,8 @@ def _draw_bubble(bubble: Bubble, top: int) -> tuple[list[str], int]:
     width = min(BUBBLE, max(sum(run.width for run in line) for line in lines) + 2 * INSIDE + 12)
     width = BUBBLE if bubble.buttons or bubble.reply_to else max(width, 120)
     left = WIDTH - MARGIN - width if bubble.mine else MARGIN
-    x, y = left + INSIDE, top + 8
+    x = left + INSIDE
+    y = top + 8
     marks = []
     if not bubble.mine:
         marks.append(written(x, y, [Run(bubble.name, frozenset({"name"}))]))
@@ -214,7 +226,8 @@ async def exchange(deployment: Deployment) -> dict[str, str]:
             await peer.wait_until(lambda: any(message.buttons for message in peer.messages(GROUP)), PATIENCE_S)
             answer = peer.messages(GROUP)[-1]
             question = draw(bubbles(peer.chat(GROUP)), "A question in a Telegram group, and the bot's answer")
-            rows, buttons = len(answer.buttons), answer.buttons
+            rows = len(answer.buttons)
+            buttons = answer.buttons
             peer.press(GROUP, answer.id, buttons[0][1]["callback_data"], author=YOU)
             await peer.wait_until(lambda: len(peer.messages(GROUP)[-1].buttons) > rows, PATIENCE_S)
             pressed_drawing = draw(

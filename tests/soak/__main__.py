@@ -31,7 +31,10 @@ from aiohttp import web
 from tests.soak.kills import report
 from tests.soak.world import World, open_world
 
-ASK_EVERY_S, FAULT_EVERY_S, KILL_EVERY_S, SAMPLE_EVERY_S = 1.5, 6.0, 25.0, 2.0
+ASK_EVERY_S = 1.5
+FAULT_EVERY_S = 6.0
+KILL_EVERY_S = 25.0
+SAMPLE_EVERY_S = 2.0
 KILLED_SHARE = 0.4
 MAX_WAIT_S = 300.0
 # What the last quarter of a life may take more than its second one: a share, and so much in any case.
@@ -60,7 +63,8 @@ def judge_growth(samples: Sequence[Sample]) -> list[str]:
     quarter = len(samples) // 4
     if not quarter:
         return ["there are too few samples to say whether anything levels off"]
-    early, late = samples[quarter : 2 * quarter], samples[-quarter:]
+    early = samples[quarter : 2 * quarter]
+    late = samples[-quarter:]
     growing = []
     for (name, (share, least)), field in zip(TOLERANCES.items(), ("memory", "threads", "descriptors"), strict=True):
         early_median, late_median = (
@@ -78,7 +82,8 @@ def judge_growth(samples: Sequence[Sample]) -> list[str]:
 
 
 def _bytes_per_question(samples: Sequence[Sample]) -> float:
-    first, last = samples[0], samples[-1]
+    first = samples[0]
+    last = samples[-1]
     return (last.journal_bytes - first.journal_bytes) / max(1, last.questions - first.questions)
 
 
@@ -167,7 +172,8 @@ class FaultInjector:
 
 async def soak(world: World, seconds: float) -> tuple[list[Sample], Counter[str]]:
     """Ask, disturb and kill for so long; return what the last process took, and what happened how often."""
-    injector, samples = FaultInjector(world), list[Sample]()
+    injector = FaultInjector(world)
+    samples = list[Sample]()
     started_at = time.monotonic()
 
     async def repeat(every_s: float, until_s: float, call: Callable[[], Awaitable[object]]) -> None:
@@ -203,7 +209,9 @@ def take_sample(world: World) -> Sample:
     """Return what the daemon takes now."""
     process = psutil.Process(world.daemon.pid)
     with process.oneshot():
-        memory, threads, descriptors = process.memory_info().rss, process.num_threads(), process.num_fds()
+        memory = process.memory_info().rss
+        threads = process.num_threads()
+        descriptors = process.num_fds()
     size = sum(path.stat().st_size for path in (world.journal, Path(f"{world.journal}-wal")) if path.exists())
     return Sample(memory / 2**20, threads, descriptors, size, len(world.questions))
 
@@ -225,7 +233,8 @@ async def run(folder: Path, minutes: float, seed: int) -> bool:
 
 def main() -> None:
     """Run it, as long as SOAK_MINUTES says."""
-    minutes, seed = float(os.environ.get("SOAK_MINUTES", "10")), int(os.environ.get("SOAK_SEED", "20261122"))
+    minutes = float(os.environ.get("SOAK_MINUTES", "10"))
+    seed = int(os.environ.get("SOAK_SEED", "20261122"))
     with TemporaryDirectory() as folder:
         sys.exit(0 if asyncio.run(run(Path(folder), minutes, seed)) else 1)
 

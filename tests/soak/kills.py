@@ -105,7 +105,8 @@ async def kill_again_and_again(world: World, aims: Sequence[Aim]) -> int:
 
     Where the moment does not come, the kill comes all the same.
     """
-    aiming, hit_count = Aiming(world), 0
+    aiming = Aiming(world)
+    hit_count = 0
     for number, aim in enumerate(aims):
         aiming.aim(aim)
         other_platforms = [platform for platform in world.platforms if platform != aim.platform]

@@ -35,9 +35,16 @@ from tests.peers.weaviate_server import BINARY, Node, weaviate_servers
 from tests.soak.kills import report
 from tests.soak.world import World, open_world
 
-OUTAGE_S, STANDSTILL_S, FEW_DESCRIPTORS_S, FEW_DESCRIPTORS = 185.0, 40.0, 30.0, 64
-ASK_EVERY_S, MAX_WAIT_S, REFRESH_S = 4.0, 400.0, 180.0
-SERVER_KILLS, SERVER_AWAY_S, SERVER_BACK_S = 4, 15.0, 20.0
+OUTAGE_S = 185.0
+STANDSTILL_S = 40.0
+FEW_DESCRIPTORS_S = 30.0
+FEW_DESCRIPTORS = 64
+ASK_EVERY_S = 4.0
+MAX_WAIT_S = 400.0
+REFRESH_S = 180.0
+SERVER_KILLS = 4
+SERVER_AWAY_S = 15.0
+SERVER_BACK_S = 20.0
 REFRESH_MINUTES = 0.1
 # The calls that post an answer, and may leave nobody knowing whether it stands.
 POSTS = {
@@ -96,7 +103,8 @@ async def platform(world: World) -> None:
 @asynccontextmanager
 async def standing_still(world: World) -> AsyncIterator[tuple[asyncio.Event, Mapping[str, asyncio.Event]]]:
     """Ask; every platform stands still from its next post until the first event is set. The others say who does."""
-    is_over, posted = asyncio.Event(), {name: asyncio.Event() for name in world.platforms}
+    is_over = asyncio.Event()
+    posted = {name: asyncio.Event() for name in world.platforms}
 
     def watch_of(name: str) -> Callable[[str, str], Awaitable[None]]:
         stops_in = "before" if name in ("telegram", "slack") else "after"

@@ -47,7 +47,8 @@ APOLOGY = ENGLISH.answer_failed.partition("{")[0].strip()
 
 def reply_to(body: Body) -> str:
     """Return what the model says: a long answer that names its question in every paragraph."""
-    purpose, text = get_agent(body), str(body["messages"][-1]["content"])
+    purpose = get_agent(body)
+    text = str(body["messages"][-1]["content"])
     questions = QUESTION_PATTERN.findall(text)
     markers = MARKER.findall(questions[-1] if questions else text)
     if purpose == "context":
@@ -70,7 +71,8 @@ class SentQuestion:
 
 def judge_answer(marker: str, reply: str, texts: Sequence[str]) -> str:
     """Return what a chat shows of the reply that the journal has: "whole", "lost", "cut off", or "twice"."""
-    expected, numbers = _find_parts(marker, [reply]), _find_parts(marker, texts)
+    expected = _find_parts(marker, [reply])
+    numbers = _find_parts(marker, texts)
     if not expected:
         # No model wrote it: quoted passages, or a note.
         beginning = _squash(reply)[:60]
@@ -95,7 +97,9 @@ class Daemon:
     """The daemon, as a process that is killed and started again."""
 
     def __init__(self, deployment: Deployment, platforms: Sequence[Platform], port: int) -> None:
-        self._deployment, self._platforms, self._port = deployment, platforms, port
+        self._deployment = deployment
+        self._platforms = platforms
+        self._port = port
         self._server: asyncio.subprocess.Process | None = None
         self.pid = 0
         self.ready_s: list[float] = []
@@ -103,7 +107,9 @@ class Daemon:
     async def open(self) -> None:
         """Start the process that everything is imported in."""
         self._server = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.soak.fork_server"),
+            sys.executable,
+            "-m",
+            "tests.soak.fork_server",
             cwd=ROOT,
             env=self._deployment.variables(),
             stdin=asyncio.subprocess.PIPE,
@@ -236,7 +242,9 @@ class World:
 
         A message of the bot that is no part of any answer is "orphaned".
         """
-        outcomes, counts, problems = self.outcomes(), Counter[tuple[str, str]](), list[str]()
+        outcomes = self.outcomes()
+        counts = Counter[tuple[str, str]]()
+        problems = list[str]()
         apologies = self._count_apologies()
         for item in self.questions:
             platform = item.chat.platform

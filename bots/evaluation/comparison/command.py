@@ -86,7 +86,8 @@ async def _open_trial(app: App, cases: Sequence[AnswerCase], names: Sequence[str
 
 def _confirm(settings: Settings, judge: Judge, trial: Trial, *, is_confirmed: bool) -> None:
     """Say what the run may cost; a terminal is asked whether to go on, unless it said so before."""
-    missing_answers, judgements = trial.missing_answers(), count_missing_judgements(judge, trial)
+    missing_answers = trial.missing_answers()
+    judgements = count_missing_judgements(judge, trial)
     estimation = estimate(settings, missing_answers, judgements, len(trial.systems))
     make_console(stderr=True).print(format_estimation(estimation), markup=False, soft_wrap=True)
     if (missing_answers or judgements) and not is_confirmed and not confirm("Go on?"):

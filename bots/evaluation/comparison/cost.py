@@ -11,8 +11,11 @@ from core.settings import ModelSettings, Settings
 
 # Calls of the light model for one answer, by what the strategies make at their usual length.
 _LIGHT_CALLS = {"none": 0, "simple": 0, "single": 1, "parallel": 3, "react": 4, "planning": 6, "router": 4}
-_LIGHT_TOKENS, _PROMPT_TOKENS, _ANSWER_TOKENS = (1_500, 100), 1_000, 400
-_JUDGE_PROMPT_TOKENS, _JUDGE_REPLY_TOKENS = 1_200, 150
+_LIGHT_TOKENS = (1_500, 100)
+_PROMPT_TOKENS = 1_000
+_ANSWER_TOKENS = 400
+_JUDGE_PROMPT_TOKENS = 1_200
+_JUDGE_REPLY_TOKENS = 150
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,7 +174,8 @@ def _price_rows(comparison: Comparison, answers: Sequence[SystemAnswer]) -> list
     rows = []
     for name in comparison.scores:
         system_answers = _of_system(answers, name)
-        summary, usage = _summarize(system_answers), add_up([answer.usage for answer in system_answers])
+        summary = _summarize(system_answers)
+        usage = add_up([answer.usage for answer in system_answers])
         times = [_format_ms(summary[key]) for key in ("first_token_ms", "total_ms")]
         rows.append(
             (name, *times, _format_tokens(usage), _format_cost(usage), str(summary["degraded"]), str(summary["failed"]))

@@ -22,7 +22,8 @@ class ResultCache:
     """A JSON Lines file of results by key. A line that was cut off by a kill is skipped, and written again later."""
 
     def __init__(self, path: Path, values: dict[str, Mapping[str, Any]]) -> None:
-        self._path, self._values = path, values
+        self._path = path
+        self._values = values
         self._lock = asyncio.Lock()
 
     @classmethod

@@ -41,12 +41,12 @@ class SystemAnswer:
 
     @property
     def is_quoted(self) -> bool:
-        """Whether the passages were quoted because the model failed: such an answer is not the strategy's."""
+        """Return whether the passages were quoted because the model failed: such an answer is not the strategy's."""
         return bool(self.text and self.error)
 
     @property
     def is_degraded(self) -> bool:
-        """Whether a service failed on the way, so that another run may answer better."""
+        """Return whether a service failed on the way, so that another run may answer better."""
         return "failed" in self.why_cut.values()
 
 

@@ -128,7 +128,8 @@ async def answer_question(deps: AnswerDependencies, case: AnswerCase, system: Sy
     except KimasError as error:
         return SystemAnswer(case.question.id, system.name, "", str(error) or type(error).__name__)
     trace = reply.trace
-    total_ms, error_text = trace.timings_ms.get("total"), ""
+    total_ms = trace.timings_ms.get("total")
+    error_text = ""
     if reply.is_extractive and "write" in trace.why_cut:
         errors = model.stream_errors if model else []
         error_text = str(errors[0]) if errors else f"its reply was {trace.why_cut['write']}"
@@ -216,7 +217,8 @@ async def _judge_question(
     request = _make_request(judge, case, answers, pass_number)
     if request is None:
         return Judgement(case.question.id, pass_number, failed_scores, {}, 0, TokenUsage())
-    systems_by_label, unreadable_reply = request.systems_by_label, ""
+    systems_by_label = request.systems_by_label
+    unreadable_reply = ""
     record = cache.get(request.key)
     if record is None:
         keys = "\n".join(f'- "{label}": reason, {", ".join(CRITERIA)} (0 to {MAX_SCORE})' for label in systems_by_label)

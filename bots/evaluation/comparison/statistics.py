@@ -138,7 +138,8 @@ def _compute_agreement(passes: Sequence[Sequence[Scores]]) -> Agreement:
     winners = np.sign(overall_scores[:, :, :, None] - overall_scores[:, :, None, :])
     upper = np.triu_indices(overall_scores.shape[2], 1)
     same_winners = (winners[0] == winners[1])[:, upper[0], upper[1]]
-    first, second = overall_scores[0].ravel(), overall_scores[1].ravel()
+    first = overall_scores[0].ravel()
+    second = overall_scores[1].ravel()
     is_varied = np.ptp(first) > 0 and np.ptp(second) > 0
     correlation = float(np.corrcoef(first, second)[0, 1]) if is_varied else None
     return Agreement(float(same_winners.mean()), float(np.abs(first - second).mean()), correlation)

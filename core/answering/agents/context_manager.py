@@ -34,7 +34,8 @@ MAX_EARLIER_QUESTIONS = 3
 # A question with at least this many content words is self-contained.
 MIN_STANDALONE_WORDS = 7
 # When at least this share of the shorter question's words is in the other one, the question is repeated.
-MIN_REPEAT_SHARE, MIN_REPEAT_WORDS = 0.6, 2
+MIN_REPEAT_SHARE = 0.6
+MIN_REPEAT_WORDS = 2
 _OBJECTION = re.compile(
     r"\b(i mean|i meant|not what i|that'?s not|that is not|did ?n[o']t (?:work|help|answer)|does ?n[o']t (?:work|help)"
     r"|still|again|in other words)\b|^\s*no\b|我是说|我的意思|不是这个|不对|还是不|换句话|再问",
@@ -94,7 +95,7 @@ def apply_rewrite(reply: str, question: Question, history_turns: Sequence[Turn])
 
 
 def needs_model(question: Question, model: ChatModel | None) -> bool:
-    """Say whether the light model is asked to complete a question."""
+    """Return whether the light model is asked to complete a question."""
     return model is not None and bool(relevant_turns(question)) and not is_standalone_question(question)
 
 
@@ -146,7 +147,8 @@ def find_rephrased_question(question: Question) -> str:
     if not question_positions:
         return ""
     previous_text = turns[question_positions[-1]].text
-    current_words, previous_words = set(distinctive_words(question.text)), set(distinctive_words(previous_text))
+    current_words = set(distinctive_words(question.text))
+    previous_words = set(distinctive_words(previous_text))
     shared_count = len(current_words & previous_words)
     is_repeated = shared_count >= MIN_REPEAT_WORDS and shared_count >= MIN_REPEAT_SHARE * min(
         len(current_words), len(previous_words)
@@ -157,7 +159,7 @@ def find_rephrased_question(question: Question) -> str:
 
 
 def is_standalone_question(question: Question) -> bool:
-    """Say whether a question needs no conversation: long enough, no pronouns, names nobody in it, and not repeated."""
+    """Return whether a question needs no conversation: long, without pronouns, naming nobody in it, not repeated."""
     words = content_words(question.text)
     # Chinese text is split into overlapping pairs of characters: about two pairs for each word.
     word_count = sum(0.5 if CJK_CHARACTER.match(word) else 1 for word in words)

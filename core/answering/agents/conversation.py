@@ -17,7 +17,9 @@ from core.language.follow_ups import depends_on_history, get_author_turns
 from core.language.languages import detect_language_of_any
 from core.types import Question, Turn
 
-MAX_NAME_CHARS, MAX_MESSAGE_CHARS, MAX_HISTORY_TURNS = 40, 600, 6
+MAX_NAME_CHARS = 40
+MAX_MESSAGE_CHARS = 600
+MAX_HISTORY_TURNS = 6
 ASKER_LABEL = "asker"
 # A name holds no punctuation that could pass for ours.
 _UNSAFE_IN_NAME = re.compile(r"[^\w .'\-]+")
@@ -63,7 +65,8 @@ def fence_turn(turn: Turn, question: Question, labels: Mapping[str, str]) -> str
     A message without an author is a quotation by the asker: somebody else's words. In a terminal, where only one person
     asks, the tag names nobody.
     """
-    author_label, asker_label = labels.get(_get_author_key(turn), ""), labels.get(_get_asker_key(question), "")
+    author_label = labels.get(_get_author_key(turn), "")
+    asker_label = labels.get(_get_asker_key(question), "")
     attribute = f' by="{author_label}"' if author_label else f' quoted_by="{asker_label}"' if asker_label else ""
     return f"<said{attribute}>\n{escape_delimiters(turn.text)}\n</said>"
 

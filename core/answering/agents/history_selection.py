@@ -29,12 +29,15 @@ from core.runtime.budget import Budget, DegradeReason
 from core.settings.answering import ContextSettings
 from core.types import Question, Turn
 
+_log = get_logger(__name__)
+
 # The analysis after the indices is read until it pauses for this long: with fast models none of it is lost.
 ANALYSIS_PAUSE_S = 0.015
 # The least wait even when the share is used up: the first reply over a new connection comes late.
 MIN_WAIT_S = 0.05
 MAX_REPLY_CHARS = 2000
-INDICES_FIELD, ANALYSIS_FIELD = "indices_of_related_messages", "analysis"
+INDICES_FIELD = "indices_of_related_messages"
+ANALYSIS_FIELD = "analysis"
 SCHEMA = DecisionSchema(
     "context",
     "Which messages of a conversation matter for the question, and what the asker wants",
@@ -44,18 +47,22 @@ SCHEMA = DecisionSchema(
             "ids",
             "list of the numbers of the related messages, as strings; empty when none is related",
             (
-                *("indices", "related messages", "related", "messages", "message indices", "relevant messages", "ids"),
-                *(
-                    "related indices",
-                    "numbers",
-                    "index",
-                    "相关消息",
-                    "相关消息索引",
-                    "索引",
-                    "相关",
-                    "编号",
-                    "消息编号",
-                ),
+                "indices",
+                "related messages",
+                "related",
+                "messages",
+                "message indices",
+                "relevant messages",
+                "ids",
+                "related indices",
+                "numbers",
+                "index",
+                "相关消息",
+                "相关消息索引",
+                "索引",
+                "相关",
+                "编号",
+                "消息编号",
             ),
         ),
         SchemaField(
@@ -144,7 +151,7 @@ class HistorySelector:
             self._degrade_reason = "unreadable"
         except ServiceError as error:
             self._degrade_reason = "failed"
-            get_logger(__name__).warning("stage.failed", stage="context", error=str(error))
+            _log.warning("stage.failed", stage="context", error=str(error))
         finally:
             self._is_complete = True
             self._text_received.set()
@@ -178,11 +185,11 @@ class HistorySelector:
 
     @property
     def is_needed(self) -> bool:
-        """Whether messages are selected at all."""
+        """Return whether messages are selected at all."""
         return self._read_task is not None
 
     def is_pending(self) -> bool:
-        """Say whether a selection is still to come."""
+        """Return whether a selection is still to come."""
         return self._read_task is not None and not self._is_complete and self._parse_selection() is None
 
     def get_rule_based_question(self) -> Question:
@@ -213,7 +220,7 @@ class HistorySelector:
 
 
 def needs_selection(question: Question, settings: ContextSettings) -> bool:
-    """Say whether messages are selected: a short conversation of the asker alone has little to leave out."""
+    """Return whether messages are selected: a short conversation of the asker alone has little to leave out."""
     has_others = any(
         turn.role == "user" and turn.author_id not in ("", question.author_id) for turn in question.history
     )
@@ -288,7 +295,7 @@ def parse_selection(reply: str, message_count: int, *, is_complete: bool) -> His
 
 
 def is_unparseable(text: str) -> bool:
-    """Say whether a reply, complete or not, is prose: it begins with a word that is neither a key nor `none`."""
+    """Return whether a reply, complete or not, is prose: it begins with a word that is neither a key nor `none`."""
     word = re.match(r"\W*([A-Za-z]{2,})", text)
     if not word or text.lstrip().startswith(("<", "`")):
         return False

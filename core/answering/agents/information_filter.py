@@ -24,11 +24,33 @@ from core.runtime.budget import Budget
 from core.types import Passage, Question, Turn
 
 FILTER_KEYS = (
-    *("kept", "relevant", "relevant ids", "relevant passages", "passages", "ids", "useful", "selected", "result"),
-    *("保留", "相关", "相关段落", "段落", "编号", "结果"),
+    "kept",
+    "relevant",
+    "relevant ids",
+    "relevant passages",
+    "passages",
+    "ids",
+    "useful",
+    "selected",
+    "result",
+    "保留",
+    "相关",
+    "相关段落",
+    "段落",
+    "编号",
+    "结果",
 )
 MISSING_KEYS = (
-    *("missing information", "missing info", "gap", "gaps", "lacking", "needed", "缺失", "缺少", "缺失信息", "还缺"),
+    "missing information",
+    "missing info",
+    "gap",
+    "gaps",
+    "lacking",
+    "needed",
+    "缺失",
+    "缺少",
+    "缺失信息",
+    "还缺",
 )
 SCHEMA = DecisionSchema(
     "filter",

@@ -19,7 +19,8 @@ from core.types import Citation
 # Quoting is the fallback when the model took all the time: it gets at least this many seconds.
 MIN_QUOTE_S = 0.5
 # Whoever writes a page chooses its title. Longer addresses open nowhere.
-MAX_TITLE_CHARS, MAX_URL_CHARS = 300, 2000
+MAX_TITLE_CHARS = 300
+MAX_URL_CHARS = 2000
 # A page is named when a passage of it is so much nearer to the question than one that may be quoted has to be.
 NEAR_MARGIN = 0.2
 
@@ -40,8 +41,10 @@ async def quote_passages(
 
     `note` says why passages are quoted; the default says that there is no model. Who did not ask gets no pages.
     """
-    query, passages = inputs.retrieval.query, inputs.retrieval.passages
-    settings, messages = deps.settings, messages_for(deps.prompts.language)
+    query = inputs.retrieval.query
+    passages = inputs.retrieval.passages
+    settings = deps.settings
+    messages = messages_for(deps.prompts.language)
     min_similarity = settings.knowledge.search.min_similarity
     has_match = await _has_match(inputs, deps.library, min_similarity)
     # The passages may be in another language than the question.

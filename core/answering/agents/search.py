@@ -20,6 +20,8 @@ from core.runtime.tasks import capture_error, task_group
 from core.settings import AgentSettings
 from core.types import AgentScore, Passage
 
+_log = get_logger(__name__)
+
 T = TypeVar("T")
 
 
@@ -153,7 +155,7 @@ async def retrieve(
     late_agents = [name for name, outcome in outcomes.items() if outcome.is_late]
     if late_agents or errors:
         budget.degrade("search", "failed" if errors else "late")
-        get_logger(__name__).warning("search.incomplete", late=late_agents, failed=len(errors))
+        _log.warning("search.incomplete", late=late_agents, failed=len(errors))
     if errors and len(errors) == len(outcomes):
         raise ServiceError(f"no retrieval agent could search: {errors[0]}") from errors[0]
     return [passage for outcome in outcomes.values() for passage in outcome.passages]
@@ -207,7 +209,8 @@ class _RetrievalAgent:
         return RewriteContext(self.name, self.settings, self.deps, self.budget, get_passages, deadline)
 
     async def _search_query(self, query: Query) -> _SearchOutcome:
-        library, limit = self.deps.library, self.settings.limit
+        library = self.deps.library
+        limit = self.settings.limit
         with self.budget.timed("search"):
             try:
                 async with asyncio.timeout(self.budget.share("search")) as share:
@@ -222,5 +225,5 @@ class _RetrievalAgent:
                     raise
                 return _SearchOutcome(is_late=True)
             except KimasError as error:
-                get_logger(__name__).warning("search.failed", agent=self.name, error=str(error))
+                _log.warning("search.failed", agent=self.name, error=str(error))
                 return _SearchOutcome(error=error)

@@ -23,13 +23,16 @@ from core.runtime.budget import Budget
 from core.runtime.tasks import ends_when
 from core.types import Passage, Question, Turn
 
+_log = get_logger(__name__)
+
 MAX_HISTORY_TOKENS = 1500
 UPDATE_INTERVAL_S = 0.05
 NO_WORDS = "the model's reply has no words; one that thinks first may need more max_tokens"
 # The pause is at least so many times as long as the last update took: the event loop serves others meanwhile.
 UPDATE_PAUSE_FACTOR = 10
 CODE_END = "\n```"
-OPEN_TIMEOUT_S, OPEN_TIMEOUT_SHARE = 2.0, 0.2
+OPEN_TIMEOUT_S = 2.0
+OPEN_TIMEOUT_SHARE = 0.2
 
 
 async def wait_for_open(opening: asyncio.Task[None], budget: Budget) -> None:
@@ -37,7 +40,7 @@ async def wait_for_open(opening: asyncio.Task[None], budget: Budget) -> None:
     await asyncio.wait((opening,), timeout=min(OPEN_TIMEOUT_S, OPEN_TIMEOUT_SHARE * budget.remaining()))
     if not opening.done():
         budget.degrade("open", "late")
-        get_logger(__name__).warning("sink.open_timed_out")
+        _log.warning("sink.open_timed_out")
         opening.cancel()
 
 
@@ -48,7 +51,8 @@ async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencie
     answer says that it ends too soon. A question that is empty, as when nobody could look at its picture, gets an empty
     answer.
     """
-    question, retrieval = inputs.question, inputs.retrieval
+    question = inputs.question
+    retrieval = inputs.retrieval
     if not question.text.strip():
         return WrittenAnswer("", is_extractive=True)
     if deps.model is None:
@@ -93,7 +97,8 @@ async def _stream_into_sink(
     stop: asyncio.Event | None = None,
 ) -> tuple[str, KimasError | None]:
     """Return the text that the model wrote, and what ended it before its end, if anything did."""
-    text, next_update = "", 0.0
+    text = ""
+    next_update = 0.0
     try:
         async with ends_when(stop), aclosing(chunks):
             async for chunk in chunks:
@@ -108,14 +113,14 @@ async def _stream_into_sink(
                     next_update = time.monotonic() + pause_s
     except ModelError as error:
         budget.degrade("write", "failed" if budget.remaining() else "late")
-        get_logger(__name__).warning("write.failed", error=str(error), characters=len(text))
+        _log.warning("write.failed", error=str(error), characters=len(text))
         return text, error
     except AnswerStopped as error:
         budget.degrade("write", "stopped")
-        get_logger(__name__).info("write.stopped", characters=len(text))
+        _log.info("write.stopped", characters=len(text))
         return text, error
     if not text.strip():
-        get_logger(__name__).warning("write.failed", error=NO_WORDS, characters=len(text))
+        _log.warning("write.failed", error=NO_WORDS, characters=len(text))
     return text, None
 
 

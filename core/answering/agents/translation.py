@@ -27,9 +27,12 @@ from core.observability.logs import get_logger
 from core.runtime.budget import Budget
 from core.types import Passage, Turn
 
+_log = get_logger(__name__)
+
 STAGE = "translate"
 # The share of a Chinese question that has to be known to search its terms, and to quote what fits them.
-MIN_TERM_COVERAGE, MIN_QUOTABLE_COVERAGE = 0.4, 0.75
+MIN_TERM_COVERAGE = 0.4
+MIN_QUOTABLE_COVERAGE = 0.75
 # The same, where a sentence has to mean what the terms say, and not only to share their words.
 MIN_SIMILAR_COVERAGE = 0.6
 _LATIN_WORD = re.compile(r"[A-Za-z]{2}")
@@ -90,7 +93,7 @@ async def translate_once(query: str, deps: AnswerDependencies, budget: Budget) -
     text = await decide(DecisionRequest(STAGE, "requery", QUERY_SCHEMA, system, turns), accept, "", deps, budget)
     if not text:
         return Translation()
-    get_logger(__name__).info("question.translated", language=target, query=text)
+    _log.info("question.translated", language=target, query=text)
     budget.translations[query] = text
     return Translation(text, foreign_agents)
 
@@ -132,5 +135,5 @@ def to_comparable_query(query: str, passages: Sequence[Passage], budget: Budget)
 
 
 def is_chinese_prose(passage: Passage) -> bool:
-    """Say whether a passage is written in Chinese; English ones have Chinese words in links, examples and messages."""
+    """Return whether a passage is written in Chinese; English ones have Chinese words in links and examples."""
     return passage.kind in NON_CODE_KINDS and detect_language(passage.text) == "zh"

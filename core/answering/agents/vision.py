@@ -24,6 +24,8 @@ from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
 from core.types import Image, ImageLoader, Question, Turn
 
+_log = get_logger(__name__)
+
 MAX_DESCRIPTION_CHARS = 2000
 _CONTROL = re.compile(r"[^\S\n]|[\x00-\x09\x0e-\x1f\x7f-\x9f]")
 
@@ -58,7 +60,8 @@ async def describe_images(question: Question, deps: AnswerDependencies, budget: 
         return ImageDescription(question, note=_join_notes(notes))
     if deps.model is None or deps.settings.models.get_vision_model() is None:
         return ImageDescription(question, note=messages.images_unsupported if question_text else messages.picture)
-    allowance, total = deps.image_quota.take(question), len(question.image_loaders)
+    allowance = deps.image_quota.take(question)
+    total = len(question.image_loaders)
     if not allowance.count:
         wait = format_duration(max(60.0, allowance.wait_s), messages)
         text = messages.images_exhausted.format(wait=wait)
@@ -112,5 +115,5 @@ async def _fetch_image(fetch: ImageLoader) -> Image | None:
     try:
         return await asyncio.to_thread(validate_image, await fetch())
     except ServiceError as error:
-        get_logger(__name__).warning("picture.unusable", error=str(error))
+        _log.warning("picture.unusable", error=str(error))
         return None

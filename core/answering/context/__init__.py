@@ -30,9 +30,12 @@ from core.types.replies import (
     TracedPassage,
 )
 
+_log = get_logger(__name__)
+
 T = TypeVar("T")
 # The bounds of a query's text and words, and of the passage that is embedded in its place.
-MAX_QUERY_CHARS, MAX_PASSAGE_CHARS = 600, 1200
+MAX_QUERY_CHARS = 600
+MAX_PASSAGE_CHARS = 1200
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ class RewriteContext:
     def degrade(self, stage: str, reason: str, degrade_reason: DegradeReason = "failed") -> None:
         """Record that the stage's fallback is used: `degrade_reason` goes into the trace, `reason` into the log."""
         self.budget.degrade(stage, degrade_reason)
-        get_logger(__name__).warning("rewrite.fallback_used", stage=stage, agent=self.name, reason=reason)
+        _log.warning("rewrite.fallback_used", stage=stage, agent=self.name, reason=reason)
 
 
 class Rewrite(Protocol):
@@ -184,7 +187,13 @@ class RetrievalResult:
 def _to_traced_passage(passage: Passage) -> TracedPassage:
     path, title, url = (text[:MAX_PLACE_CHARS] for text in (passage.path, passage.title, passage.url))
     return TracedPassage(
-        *(passage.id, passage.source, path, title, url, passage.start_line, passage.end_line),
+        passage.id,
+        passage.source,
+        path,
+        title,
+        url,
+        passage.start_line,
+        passage.end_line,
         similarity=round(passage.similarity, 4),
         lexical_share=round(passage.lexical_share, 4),
         score=round(passage.score, 4),

@@ -23,6 +23,9 @@ T = TypeVar("T")
 MAX_TERMS = 16
 _SPACED_SCRIPT = re.compile(rf"[^\W{CJK_CHARACTERS}]")
 
+# The rest of an object or a tag that could not be parsed.
+_UNPARSED_MARKUP = re.compile(r"^\s*[{<\[]|[\"']\w+[\"']\s*:\s")
+
 
 async def rule(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
     """Return every query without filler words; noun phrases and their synonyms become its words."""
@@ -71,14 +74,12 @@ def _match_phrases(text: str, synonym_map: Mapping[str, Sequence[str]]) -> Itera
 
 
 def has_same_script(text: str, other: str) -> bool:
-    """Say whether two texts are in the same script."""
+    """Return whether two texts are in the same script."""
     return detect_language(text) == detect_language(other)
 
 
 LLMRewrite = Callable[[Query, RewriteContext], Awaitable[Sequence[Query] | None]]
 RuleBasedRewrite = Callable[[Query, RewriteContext], Sequence[Query]]
-# The rest of an object or a tag that could not be parsed.
-_UNPARSED_MARKUP = re.compile(r"^\s*[{<\[]|[\"']\w+[\"']\s*:\s")
 
 
 async def rewrite_all(
@@ -122,12 +123,12 @@ def fence_query(query: Query) -> str:
 
 
 def is_valid_rewrite(text: str, query: Query, max_chars: int = MAX_QUERY_CHARS) -> bool:
-    """Say whether a model's rewrite can be searched: it has content words, is no refusal, and is not too long."""
+    """Return whether a model's rewrite can be searched: it has content words, is no refusal, and is not too long."""
     has_content = bool(content_words(text)) and any(map(str.isalpha, text)) and not _UNPARSED_MARKUP.search(text)
     return has_content and not is_refusal(text, query.text) and len(text) <= max_chars
 
 
 def shares_terms(text: str, query: Query, context: RewriteContext) -> bool:
-    """Say whether a text shares a word with the query or with the agent's description and examples."""
+    """Return whether a text shares a word with the query or with the agent's description and examples."""
     reference_text = " ".join((query.text, context.agent.description, *context.agent.examples))
     return not set(content_words(reference_text)).isdisjoint(content_words(text))

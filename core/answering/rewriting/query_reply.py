@@ -7,9 +7,29 @@ import re
 from core.llm.decision_schema import DecisionSchema, SchemaField
 
 QUERY_KEYS = (
-    *("rewritten query", "rewritten", "rewrite", "search query", "new query", "queries", "q", "question", "search"),
-    *("translation", "translated query", "translated", "result", "output", "text"),
-    *("查询", "改写", "改写后的查询", "搜索词", "检索词", "翻译", "译文", "结果"),
+    "rewritten query",
+    "rewritten",
+    "rewrite",
+    "search query",
+    "new query",
+    "queries",
+    "q",
+    "question",
+    "search",
+    "translation",
+    "translated query",
+    "translated",
+    "result",
+    "output",
+    "text",
+    "查询",
+    "改写",
+    "改写后的查询",
+    "搜索词",
+    "检索词",
+    "翻译",
+    "译文",
+    "结果",
 )
 QUERY_SCHEMA = DecisionSchema(
     "query", "A search query", (SchemaField("query", "text", "the search query, one line", QUERY_KEYS),)
@@ -22,5 +42,5 @@ _REFUSAL = re.compile(
 
 
 def is_refusal(text: str, query: str) -> bool:
-    """Say whether a model refused to rewrite. A question such as "Why can't I ..." begins like a refusal itself."""
+    """Return whether a model refused to rewrite. A question such as "Why can't I ..." begins like a refusal itself."""
     return bool(_REFUSAL.match(text)) and not _REFUSAL.match(query)

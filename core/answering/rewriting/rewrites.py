@@ -34,6 +34,112 @@ from core.language.tokens import CJK_CHARACTERS, detect_language
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.types import Passage
 
+RETRIEVAL_STAGE = "rewrite_retrieval"
+MAX_FEEDBACK_PASSAGES = 5
+MAX_EXCERPT_CHARS = 240
+MAX_ADDED_TERMS = 5
+MIN_FEEDBACK_PASSAGES = 2
+_FEEDBACK_WORD = re.compile(rf"[^\W\d_][\w.\-]{{2,}}|[{CJK_CHARACTERS}]{{2}}")
+MAX_TERM_WORDS = 6
+KEYWORD_SCHEMA = DecisionSchema(
+    "keywords",
+    "The key terms of a question",
+    (
+        SchemaField(
+            "terms",
+            "texts",
+            "list of key terms",
+            (
+                "keywords",
+                "keyword",
+                "key terms",
+                "key words",
+                "search terms",
+                "words",
+                "phrases",
+                "queries",
+                "query",
+                "result",
+                "list",
+                "output",
+                "关键词",
+                "关键字",
+                "术语",
+                "搜索词",
+                "结果",
+            ),
+        ),
+    ),
+)
+HYDE_SCHEMA = DecisionSchema(
+    "passage",
+    "A passage as it might stand in the knowledge",
+    (
+        SchemaField(
+            "passage",
+            "text",
+            "two or three sentences",
+            (
+                "text",
+                "answer",
+                "document",
+                "hypothetical passage",
+                "hypothetical document",
+                "content",
+                "paragraph",
+                "result",
+                "output",
+                "段落",
+                "文本",
+                "内容",
+                "答案",
+                "回答",
+            ),
+        ),
+    ),
+)
+MAX_SUB_QUERIES = 3
+MIN_SUB_QUERY_WORDS = 2
+DECOMPOSE_SCHEMA = DecisionSchema(
+    "decomposition",
+    "What a question wants, and its parts",
+    (
+        SchemaField(
+            "queries",
+            "texts",
+            "list of one to three search queries, each understandable alone",
+            (
+                "sub queries",
+                "subqueries",
+                "sub questions",
+                "questions",
+                "searches",
+                "parts",
+                "query",
+                "list",
+                "子查询",
+                "子问题",
+                "查询",
+                "问题列表",
+                "查询列表",
+            ),
+        ),
+        SchemaField(
+            "intent", "text", "what the asker wants, in one sentence", ("goal", "purpose", "意图", "目的", "目标")
+        ),
+        SchemaField(
+            "terms",
+            "texts",
+            "list of terms of the domain; empty for none",
+            ("domain terms", "keywords", "entities", "concepts", "术语", "领域术语", "关键词", "实体"),
+        ),
+    ),
+)
+_CONJUNCTION = re.compile(
+    r"[?？;；]+|,?(?<!\s)\s++(?:and also|as well as|and then|and|or|versus|vs\.?)\s+(?=\w)|以及|并且|同时|还有|，另外",
+    re.IGNORECASE,
+)
+
 
 async def prompt(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
     """Return every query rephrased for what the agent knows. The fallback is `rule`."""
@@ -54,14 +160,6 @@ def _accept_on_subject(query: Query, context: RewriteContext) -> Callable[[Parse
         return [replace(query, text=text)] if is_usable else None
 
     return accept
-
-
-RETRIEVAL_STAGE = "rewrite_retrieval"
-MAX_FEEDBACK_PASSAGES = 5
-MAX_EXCERPT_CHARS = 240
-MAX_ADDED_TERMS = 5
-MIN_FEEDBACK_PASSAGES = 2
-_FEEDBACK_WORD = re.compile(rf"[^\W\d_][\w.\-]{{2,}}|[{CJK_CHARACTERS}]{{2}}")
 
 
 async def retrieval(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
@@ -96,7 +194,8 @@ def get_expansion_terms(text: str, passages: Sequence[Passage]) -> list[str]:
     weights: dict[str, float] = defaultdict(float)
     document_frequency: dict[str, int] = defaultdict(int)
     for rank, passage in enumerate(passages):
-        title_words, text_words = set(content_words(passage.title)), content_words(passage.text)
+        title_words = set(content_words(passage.title))
+        text_words = content_words(passage.text)
         for term in {word for word in (*title_words, *text_words) if _FEEDBACK_WORD.fullmatch(word)} - query_words:
             term_frequency = text_words.count(term) / max(1, len(text_words))
             weights[term] += (term_frequency + (0.02 if term in title_words else 0.0)) / (1 + rank)
@@ -107,24 +206,6 @@ def get_expansion_terms(text: str, passages: Sequence[Passage]) -> list[str]:
 
 def _to_excerpt(text: str) -> str:
     return " ".join(text.split())[:MAX_EXCERPT_CHARS]
-
-
-MAX_TERM_WORDS = 6
-KEYWORD_SCHEMA = DecisionSchema(
-    "keywords",
-    "The key terms of a question",
-    (
-        SchemaField(
-            "terms",
-            "texts",
-            "list of key terms",
-            (
-                *("keywords", "keyword", "key terms", "key words", "search terms", "words", "phrases", "queries"),
-                *("query", "result", "list", "output", "关键词", "关键字", "术语", "搜索词", "结果"),
-            ),
-        ),
-    ),
-)
 
 
 async def keyword(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
@@ -149,23 +230,6 @@ async def _llm_keyword(query: Query, context: RewriteContext) -> Sequence[Query]
 def _rule_based_keyword(query: Query, context: RewriteContext) -> Sequence[Query]:
     terms = extract_noun_phrases(strip_fillers(query.text)) + find_synonyms(query.text, context.agent.synonyms)
     return [replace(query, words=join_terms(terms) or query.words)]
-
-
-HYDE_SCHEMA = DecisionSchema(
-    "passage",
-    "A passage as it might stand in the knowledge",
-    (
-        SchemaField(
-            "passage",
-            "text",
-            "two or three sentences",
-            (
-                *("text", "answer", "document", "hypothetical passage", "hypothetical document", "content"),
-                *("paragraph", "result", "output", "段落", "文本", "内容", "答案", "回答"),
-            ),
-        ),
-    ),
-)
 
 
 async def hyde(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
@@ -224,38 +288,6 @@ async def _llm_translation(query: Query, context: RewriteContext) -> Sequence[Qu
 def _rule_based_translation(query: Query, context: RewriteContext) -> Sequence[Query]:
     text = replace_synonyms(query.text, context.agent.synonyms)
     return [Query(text) if text != query.text else query]
-
-
-MAX_SUB_QUERIES = 3
-MIN_SUB_QUERY_WORDS = 2
-DECOMPOSE_SCHEMA = DecisionSchema(
-    "decomposition",
-    "What a question wants, and its parts",
-    (
-        SchemaField(
-            "queries",
-            "texts",
-            "list of one to three search queries, each understandable alone",
-            (
-                *("sub queries", "subqueries", "sub questions", "questions", "searches", "parts", "query", "list"),
-                *("子查询", "子问题", "查询", "问题列表", "查询列表"),
-            ),
-        ),
-        SchemaField(
-            "intent", "text", "what the asker wants, in one sentence", ("goal", "purpose", "意图", "目的", "目标")
-        ),
-        SchemaField(
-            "terms",
-            "texts",
-            "list of terms of the domain; empty for none",
-            ("domain terms", "keywords", "entities", "concepts", "术语", "领域术语", "关键词", "实体"),
-        ),
-    ),
-)
-_CONJUNCTION = re.compile(
-    r"[?？;；]+|,?(?<!\s)\s++(?:and also|as well as|and then|and|or|versus|vs\.?)\s+(?=\w)|以及|并且|同时|还有|，另外",
-    re.IGNORECASE,
-)
 
 
 async def decompose(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:

@@ -39,8 +39,22 @@ SCHEMA = DecisionSchema(
             "texts",
             "list of search queries, one for each thing that has to be found out",
             (
-                *("plan", "roadmap", "queries", "searches", "questions", "overview", "sub questions", "suggestions"),
-                *("list", "步骤", "计划", "路线图", "规划", "查询", "建议", "子问题"),
+                "plan",
+                "roadmap",
+                "queries",
+                "searches",
+                "questions",
+                "overview",
+                "sub questions",
+                "suggestions",
+                "list",
+                "步骤",
+                "计划",
+                "路线图",
+                "规划",
+                "查询",
+                "建议",
+                "子问题",
             ),
         ),
     ),
@@ -190,7 +204,7 @@ async def _make_plan(
 
 
 def _was_searched(query: str, results: Sequence[SearchResult]) -> bool:
-    """Say whether a query with the same words was searched before."""
+    """Return whether a query with the same words was searched before."""
     words = set(content_words(query))
     return any(words == set(content_words(result.query)) for result in results)
 

@@ -76,7 +76,8 @@ async def _run_loop(
 ) -> None:
     system = deps.prompts.fill("react")
     turns = [Turn("user", format_question(question))]
-    max_tokens, max_calls = deps.settings.evidence_tokens("light"), deps.settings.strategies.max_retrieval_calls
+    max_tokens = deps.settings.evidence_tokens("light")
+    max_calls = deps.settings.strategies.max_retrieval_calls
     # The passages of all searches but the last stay in the conversation and must fit together.
     max_shown_searches = max(1, max_calls - 1)
     for _ in range(max_calls):

@@ -51,20 +51,24 @@ STRATEGY_ALIASES: dict[Strategy, tuple[str, ...]] = {
     "simple": ("raw", "简单"),
 }
 STRATEGY_KEYS = (
-    *(
-        "search strategy",
-        "choice",
-        "action",
-        "answer",
-        "decision",
-        "name",
-        "type",
-        "method",
-        "mode",
-        "option",
-        "result",
-    ),
-    *("策略", "检索策略", "选择", "行动", "答案", "方法", "类型"),
+    "search strategy",
+    "choice",
+    "action",
+    "answer",
+    "decision",
+    "name",
+    "type",
+    "method",
+    "mode",
+    "option",
+    "result",
+    "策略",
+    "检索策略",
+    "选择",
+    "行动",
+    "答案",
+    "方法",
+    "类型",
 )
 MAX_PLEASANTRY_CHARS = 80
 _PLEASANTRY = re.compile(
@@ -134,7 +138,7 @@ def rule_based_strategy(question: Question, deps: AnswerDependencies) -> Strateg
 
 
 def may_use_history(question: Question, deps: AnswerDependencies) -> bool:
-    """Say whether the answer may need the conversation: greetings and the baseline do without it."""
+    """Return whether the answer may need the conversation: greetings and the baseline do without it."""
     return rule_based_strategy(question, deps) not in ("none", "simple")
 
 

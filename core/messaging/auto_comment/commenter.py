@@ -25,7 +25,11 @@ from core.storage.messages import Journal
 from core.storage.overrides import get_chat_name
 from core.types import Message, Question, Reply, ReplyOptions, Skip, SkipReason, skip
 
+_log = get_logger(__name__)
+
 IN_DOUBT_REASON = "the comment was being posted at the deadline; whether it is there is not known"
+
+MAX_TITLE_CHARS = 200
 
 
 class Commenter:
@@ -45,7 +49,7 @@ class Commenter:
         self._in_progress: set[tuple[str, str]] = set()
 
     def should_handle(self, message: Message) -> bool:
-        """Say whether the commenter handles a message: another bot wrote it, or it is a post to comment on."""
+        """Return whether the commenter handles a message: another bot wrote it, or it is a post to comment on."""
         return message.is_by_bot or self._is_target(message)
 
     async def handle(
@@ -64,7 +68,7 @@ class Commenter:
                 self._in_progress.discard((get_chat_name(message), message.id))
 
     def _is_target(self, message: Message) -> bool:
-        """Say whether a post is to get a comment; one that addresses the bot gets an answer like any question."""
+        """Return whether a post is to get a comment; one that addresses the bot gets an answer like any question."""
         is_unaddressed = not (message.addressed or message.command)
         is_followed = get_chat_name(message) in self._settings.chats or get_feed(message) in self._settings.feeds
         return is_unaddressed and is_post(message) and is_followed
@@ -90,17 +94,17 @@ class Commenter:
             await self._journal.mark_answered(post, reply)
             if get_feed(post) and guarded_delivery.reply_id:
                 await self._repository.set_thread(post, guarded_delivery.reply_id)
-            get_logger(__name__).info("post.commented", age_s=round(_age_s(post), 2), cut=reply.trace.cut)
+            _log.info("post.commented", age_s=round(_age_s(post), 2), cut=reply.trace.cut)
         elif guarded_delivery.in_doubt:
             await self._journal.mark_failed(post, IN_DOUBT_REASON)
-            get_logger(__name__).warning("post.comment_in_doubt", error=str(error))
+            _log.warning("post.comment_in_doubt", error=str(error))
         elif isinstance(error, CommentSuppressed | MessageDeleted | UsageError):
             await self._journal.mark_skipped(post, _to_skip(error))
-            get_logger(__name__).info("post.not_commented", reason=str(error))
+            _log.info("post.not_commented", reason=str(error))
         else:
             await self._journal.mark_failed(post, str(error) or type(error).__name__)
             is_expected = isinstance(error, KimasError)
-            get_logger(__name__).error("post.comment_failed", error=str(error), exc_info=None if is_expected else error)
+            _log.error("post.comment_failed", error=str(error), exc_info=None if is_expected else error)
 
     async def _comment_before_deadline(
         self, post: Message, sink: BufferedSink, guarded_delivery: GuardedDelivery
@@ -132,7 +136,12 @@ class Commenter:
         visible_sources = self._get_visible_sources(post)
         text = (await self._journal.begin_answer(post, visible_sources))[: self._max_question_chars]
         question = Question(
-            *(text, (), post.id, post.author, post.author_id, post.key),
+            text,
+            (),
+            post.id,
+            post.author,
+            post.author_id,
+            post.key,
             visible_sources=visible_sources,
             is_unprompted=True,
         )
@@ -156,7 +165,8 @@ class Commenter:
         """Return why other comments make ours useless, or None."""
         if _age_s(post) >= self._settings.deadline_s:
             return self._too_late_reason()
-        count, limit = await self._repository.count_competitor_replies(post), self._settings.replies_per_post
+        count = await self._repository.count_competitor_replies(post)
+        limit = self._settings.replies_per_post
         return skip(SkipReason.COMPETITORS, count=count, limit=limit) if count >= limit else None
 
     async def _irrelevant_reason(self, post: Message) -> Skip | None:
@@ -211,9 +221,6 @@ def _age_s(post: Message) -> float:
     return max(0.0, (datetime.now(UTC) - post.sent_at).total_seconds())
 
 
-MAX_TITLE_CHARS = 200
-
-
 def get_feed(post: Message) -> str:
     """Return the name of the feed that a post is an entry of, "" for any other post."""
     return post.feed_entry.feed if post.feed_entry else ""
@@ -233,7 +240,7 @@ def entry_heading(post: Message) -> str:
 
 
 def is_post(message: Message) -> bool:
-    """Say whether a message is a post: its adapter says so, or it opens a thread."""
+    """Return whether a message is a post: its adapter says so, or it opens a thread."""
     if message.is_post is not None:
         return message.is_post
     opens_thread = message.key.thread == message.id and not message.reply_to
@@ -269,7 +276,7 @@ def find_word(text: str, words: Sequence[str]) -> str:
 
 
 def in_quiet_hours(hours: str, now: time) -> bool:
-    """Say whether a time of day lies within quiet hours such as 22:00-07:00; their end belongs to the day."""
+    """Return whether a time of day lies within quiet hours such as 22:00-07:00; their end belongs to the day."""
     if not hours:
         return False
     start, end = (time.fromisoformat(part) for part in hours.split("-"))
@@ -346,7 +353,8 @@ class GuardedDelivery:
     def __init__(self, delivery: AwaitableDelivery, precondition: Precondition, previous_reply_id: str = "") -> None:
         self._delivery = delivery
         self._precondition = precondition
-        self.is_posted, self.in_doubt = bool(previous_reply_id), False
+        self.is_posted = bool(previous_reply_id)
+        self.in_doubt = False
         self.reply_id = previous_reply_id
 
     @property
@@ -356,7 +364,7 @@ class GuardedDelivery:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether the last run ended while it posted the comment."""
+        """Return whether the last run ended while it posted the comment."""
         return self._delivery.is_in_doubt
 
     @property
@@ -389,7 +397,9 @@ class GuardedDelivery:
     async def mark_posted(self, reply_id: str) -> None:
         """Record that the first part was posted."""
         await self._delivery.mark_posted(reply_id)
-        self.is_posted, self.in_doubt, self.reply_id = True, False, reply_id
+        self.is_posted = True
+        self.in_doubt = False
+        self.reply_id = reply_id
 
     async def wait_for_posting(self) -> None:
         """Wait a moment for a posting that has begun."""

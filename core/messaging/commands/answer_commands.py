@@ -24,17 +24,23 @@ from core.storage.usage import total_usage
 # The values of a reason to be silent that are phrases in English.
 _PHRASE_VALUES = frozenset(("attachment", "explanation"))
 
+MAX_LISTED = 10
+DECISIONS: dict[str, ReviewState] = {"approve": "approved", "reject": "rejected"}
+
 
 async def explain_command(context: CommandContext, request: CommandRequest) -> str:
     """Explain the outcome of the message that the command names, or the last answer in the chat or thread."""
-    message, texts = request.message, request.texts
+    message = request.message
+    texts = request.texts
     lookup = MessageLookup(context.journal.database)
     message_id = request.arguments.get("message", "").rstrip("/").rpartition("/")[2] or message.reply_to
     # On Slack every message in a thread replies to the thread's first message; that names no message.
     if message_id and (message_id != message.key.thread or "message" in request.arguments):
-        outcome, fallback = await lookup.get_outcome(message, message_id), texts.message_unknown
+        outcome = await lookup.get_outcome(message, message_id)
+        fallback = texts.message_unknown
     else:
-        outcome, fallback = await lookup.get_last_outcome(message), texts.nothing_answered
+        outcome = await lookup.get_last_outcome(message)
+        fallback = texts.nothing_answered
     visible_sources = context.permissions.visible_sources(message)
     if outcome is None or (_tells_of_knowledge(outcome) and not may_be_shown(outcome.visible_sources, visible_sources)):
         return fallback
@@ -42,7 +48,7 @@ async def explain_command(context: CommandContext, request: CommandRequest) -> s
 
 
 def _tells_of_knowledge(outcome: MessageOutcome) -> bool:
-    """Say whether an explanation may hold words of sources: of an answer, or of a model that judged a message."""
+    """Return whether an explanation may hold words of sources: of an answer, or of a model that judged a message."""
     return outcome.state != "silent" or "opinion" in outcome.trace.get("values", {})
 
 
@@ -158,10 +164,6 @@ def _format_seconds(milliseconds: float) -> str:
     return f"{milliseconds / 1000:.1f} s"
 
 
-MAX_LISTED = 10
-DECISIONS: dict[str, ReviewState] = {"approve": "approved", "reject": "rejected"}
-
-
 async def review_faq(context: CommandContext, request: CommandRequest) -> str:
     """List the answers that wait for a review, approve, reject or edit one.
 
@@ -169,7 +171,8 @@ async def review_faq(context: CommandContext, request: CommandRequest) -> str:
     names, may decide; the latter only about answers of their own chat. A group never sees another chat's answers, nor
     those of a closed thread.
     """
-    repository, texts = TaughtAnswerRepository(context.journal.database), request.texts
+    repository = TaughtAnswerRepository(context.journal.database)
+    texts = request.texts
     action = request.arguments.get("action", "list")
     if action == "list" and "number" not in request.arguments:
         reader = None if request.can_see_all_chats else request.message
@@ -189,14 +192,17 @@ async def review_faq(context: CommandContext, request: CommandRequest) -> str:
     reply = await _apply_decision(repository, number, request)
     await context.audit.record(new_entry(request.message, "changed", f"faq {number}", "", action))
     learned_names = [name for name, source in context.settings.sources.items() if source.kind == "learned"]
-    platform, chat, audiences = answers[0].platform, answers[0].chat, context.permissions.audiences
+    platform = answers[0].platform
+    chat = answers[0].chat
+    audiences = context.permissions.audiences
     if action == "approve" and not any(audiences.accepts_lesson(name, platform, chat) for name in learned_names):
         reply += texts.no_learned_source
     return reply
 
 
 async def _apply_decision(repository: TaughtAnswerRepository, number: int, request: CommandRequest) -> str:
-    action, texts = request.arguments["action"], request.texts
+    action = request.arguments["action"]
+    texts = request.texts
     if action != "edit":
         await repository.decide(number, DECISIONS[action], request.message.author, texts)
         return texts.answer_approved if action == "approve" else texts.answer_rejected

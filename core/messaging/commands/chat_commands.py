@@ -44,9 +44,12 @@ async def resume(context: CommandContext, request: CommandRequest) -> str:
 
 async def change_mode(context: CommandContext, request: CommandRequest) -> str:
     """Show or set when the bot speaks in the chat."""
-    gate, chat, is_private = context.settings.gate, request.chat, request.message.private
+    gate = context.settings.gate
+    chat = request.chat
+    is_private = request.message.private
     configured_mode = gate.get_mode(chat, private=is_private)
-    current_mode, new_mode = context.overrides.mode(chat) or configured_mode, request.arguments.get("mode")
+    current_mode = context.overrides.mode(chat) or configured_mode
+    new_mode = request.arguments.get("mode")
     if not new_mode:
         return request.texts.mode_shown.format(mode=current_mode, configured=configured_mode)
     value = None if new_mode == CONFIGURED_VALUE else new_mode
@@ -76,7 +79,9 @@ async def change_threshold(context: CommandContext, request: CommandRequest) -> 
 
 async def change_admins(context: CommandContext, request: CommandRequest) -> str:
     """List, add or remove the administrators of the bot in the chat."""
-    action, user, texts = request.arguments.get("action", "list"), request.arguments.get("user", ""), request.texts
+    action = request.arguments.get("action", "list")
+    user = request.arguments.get("user", "")
+    texts = request.texts
     if action == "list":
         return _list_admins(context, request)
     if request.message.private:
@@ -86,7 +91,8 @@ async def change_admins(context: CommandContext, request: CommandRequest) -> str
     # On every platform the id of a user has digits. Names do not count: they change and can be taken over.
     if not re.search(r"\d", user_id):
         raise UsageError(texts.user_id_expected)
-    is_admin, key = user_id in context.overrides.admins(request.chat), override_key("admin", user_id)
+    is_admin = user_id in context.overrides.admins(request.chat)
+    key = override_key("admin", user_id)
     if action == "add":
         if is_admin:
             return texts.already_admin.format(user=format_code(user_id))
@@ -99,7 +105,8 @@ async def change_admins(context: CommandContext, request: CommandRequest) -> str
 
 
 def _list_admins(context: CommandContext, request: CommandRequest) -> str:
-    texts, settings = request.texts, context.settings.administration
+    texts = request.texts
+    settings = context.settings.administration
     return texts.admins_listed.format(
         names=", ".join(map(format_code, context.overrides.admins(request.chat))) or texts.nobody,
         platform_admins=texts.platform_admins_allowed if settings.platform_admins else texts.platform_admins_denied,
@@ -112,7 +119,9 @@ async def fit_threshold(context: CommandContext, request: CommandRequest, curren
 
     Raises `UsageError` for too few rated questions, `StoreError`, and what the library raises.
     """
-    message, texts, library = request.message, request.texts, context.library
+    message = request.message
+    texts = request.texts
+    library = context.library
     if library is None:
         raise UsageError(texts.search_unavailable)
     settings = context.visible_settings(request)
@@ -153,12 +162,11 @@ async def set_threshold(
 
 def format_result(calibration: CalibrationResult, *, is_applied: bool = True, texts: Messages = ENGLISH) -> str:
     """Return the result of fitting as Markdown: a proposal where it is not applied."""
-    current_text, fitted_text = f"{calibration.current_threshold:g}", f"{calibration.fitted_threshold:g}"
+    current_text = f"{calibration.current_threshold:g}"
+    fitted_text = f"{calibration.fitted_threshold:g}"
     if calibration.is_better:
-        summary, fitted_text = (
-            texts.threshold_fitted if is_applied else texts.threshold_proposed,
-            f"{calibration.recommended_threshold:g}",
-        )
+        summary = texts.threshold_fitted if is_applied else texts.threshold_proposed
+        fitted_text = f"{calibration.recommended_threshold:g}"
     else:
         summary = texts.threshold_best if fitted_text == current_text else texts.threshold_no_better
     by_words = texts.decided_by_words.format(count=calibration.rule_based_count) if calibration.rule_based_count else ""

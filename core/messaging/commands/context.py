@@ -68,7 +68,7 @@ class CommandContext:
         return [state for state in states if visible_sources is None or state.name in visible_sources]
 
     def names_hidden_source(self, text: str, request: CommandRequest) -> bool:
-        """Say whether a text has the name of a source, as a word, that the readers of the reply may not see."""
+        """Return whether a text has the name of a source, as a word, that the readers of the reply may not see."""
         visible_sources = self.permissions.visible_sources(request.message)
         hidden_names = () if visible_sources is None else set(self.settings.sources) - visible_sources
         return not set(re.findall(r"[a-z0-9_-]+", text)).isdisjoint(hidden_names)
@@ -103,7 +103,7 @@ class CommandRequest:
 
     @property
     def can_see_all_chats(self) -> bool:
-        """Whether the answer may tell of other chats: an owner asks where nobody else reads it."""
+        """Return whether the answer may tell of other chats: an owner asks where nobody else reads it."""
         return self.role == "owner" and self.message.private
 
     @property

@@ -12,12 +12,15 @@ from core.storage.reports import QuestionFilter, ReportRepository
 from core.storage.usage import StatisticsRepository, first_day
 from core.types import DOWN, UP
 
-MAX_QUESTIONS, MAX_TOPICS, MAX_CHARS = 300, 8, 160
+MAX_QUESTIONS = 300
+MAX_TOPICS = 8
+MAX_CHARS = 160
 
 
 async def show_digest(context: CommandContext, request: CommandRequest) -> str:
     """Show questions, answers, ratings and cost of some days, and the questions without an answer by topic."""
-    texts, chat = request.texts, request.chat_filter
+    texts = request.texts
+    chat = request.chat_filter
     since = first_day(int(float(request.arguments.get("days", DEFAULT_DAYS))), today())
     start = datetime.combine(since, time()).astimezone(UTC)
     reports = ReportRepository(context.journal.database)
@@ -30,7 +33,8 @@ async def show_digest(context: CommandContext, request: CommandRequest) -> str:
     questions = [
         item.text for item in await reports.list_questions(question_filter, MAX_QUESTIONS) if item.text.strip()
     ]
-    tokens, cost = sum(day.tokens for day in statistics), format_cost(sum(day.cost for day in statistics), texts)
+    tokens = sum(day.tokens for day in statistics)
+    cost = format_cost(sum(day.cost for day in statistics), texts)
     rating_counts = {
         verdict: sum(n for (rating, _), n in ratings.items() if rating == verdict) for verdict in (UP, DOWN)
     }

@@ -28,6 +28,8 @@ from core.storage.message_lookup import MessageLookup
 from core.storage.overrides import new_entry
 from core.types import Message
 
+_log = get_logger(__name__)
+
 ContextHandler = Callable[[CommandContext, CommandRequest], Awaitable[str]]
 
 
@@ -84,7 +86,7 @@ class CommandDispatcher:
         self._handlers: Mapping[str, CommandHandler] = {**own_handlers, **(extra_handlers or {})}
 
     def is_priority(self, message: Message) -> bool:
-        """Say whether a command may overtake answers in progress: those of the bot's administrators."""
+        """Return whether a command may overtake answers in progress: those of the bot's administrators."""
         command = get_command(message.command, self._commands)
         if command is None or not message.addressed or message.is_by_bot:
             return False
@@ -116,7 +118,7 @@ class CommandDispatcher:
                 _require(role, "owner", texts)
             reply = await handler(CommandRequest(message, command, arguments, role, adapter, texts))
         except PermissionDenied as error:
-            get_logger(__name__).warning("command.refused", command=message.command, author_id=message.author_id)
+            _log.warning("command.refused", command=message.command, author_id=message.author_id)
             await self.context.audit.record(new_entry(message, "refused", error.audit_text))
             raise
         return await asyncio.to_thread(self._redact, reply) if role != "everyone" else reply

@@ -15,8 +15,11 @@ from core.messaging.policy.command_table import CONFIGURED_VALUE
 from core.observability.logs import get_logger
 from core.types.forms import VALUE_PLACEHOLDER, FormField, SettingsForm
 
+_log = get_logger(__name__)
+
 # Free values that a menu offers. All others are given by the command.
-THRESHOLDS, WEIGHTS = (0.2, 0.35, 0.5, 0.65, 0.8), (0.25, 0.5, 1, 2, 4)
+THRESHOLDS = (0.2, 0.35, 0.5, 0.65, 0.8)
+WEIGHTS = (0.25, 0.5, 1, 2, 4)
 
 
 async def show_settings(context: CommandContext, request: CommandRequest) -> str:
@@ -27,14 +30,17 @@ async def show_settings(context: CommandContext, request: CommandRequest) -> str
     try:
         is_shown = await request.adapter.show_form(request.message, form)
     except PlatformError as error:
-        get_logger(__name__).warning("form.not_shown", error=str(error))
+        _log.warning("form.not_shown", error=str(error))
         raise UsageError(request.texts.form_failed.format(error=error)) from error
     return "" if is_shown else to_markdown(form, request.texts)
 
 
 def build_form(context: CommandContext, request: CommandRequest) -> SettingsForm:
     """Return what the author of a command may change, and see, in its chat."""
-    gate, overrides, chat, texts = context.settings.gate, context.overrides, request.chat, request.texts
+    gate = context.settings.gate
+    overrides = context.overrides
+    chat = request.chat
+    texts = request.texts
     configured_mode = gate.get_mode(chat, private=request.message.private)
     threshold = overrides.threshold(chat)
     mode_fields = (
@@ -78,7 +84,8 @@ def to_markdown(form: SettingsForm, texts: Messages = ENGLISH) -> str:
 
 
 def _source_fields(context: CommandContext, request: CommandRequest) -> Sequence[FormField]:
-    overrides, texts = context.overrides, request.texts
+    overrides = context.overrides
+    texts = request.texts
     return [
         field
         for name in context.visible_settings(request).sources

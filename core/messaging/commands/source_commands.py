@@ -17,6 +17,8 @@ from core.storage.overrides import GLOBAL_SCOPE, new_entry, override_key
 from core.storage.usage import UsageRepository, UsageTotals
 from core.types import Question
 
+_log = get_logger(__name__)
+
 MAX_SHOWN_ERRORS = 10
 
 
@@ -27,7 +29,8 @@ async def refresh(context: CommandContext, request: CommandRequest) -> str:
     name = request.arguments.get("source", "")
     if name:
         context.require_source(name, request)
-    now, min_interval_s = time.monotonic(), context.settings.administration.refresh_minutes * 60
+    now = time.monotonic()
+    min_interval_s = context.settings.administration.refresh_minutes * 60
     last_request_at = max(context.last_refresh_requests.get(source, -float("inf")) for source in {name, ""})
     if now - last_request_at < min_interval_s:
         raise UsageError(
@@ -62,8 +65,10 @@ async def resume(context: CommandContext, request: CommandRequest) -> str:
 
 async def switch(context: CommandContext, request: CommandRequest) -> str:
     """Switch a source on or off, or say what its passages weigh."""
-    action, factor = request.arguments["action"], request.arguments.get("factor")
-    name, texts = request.arguments.get("source"), request.texts
+    action = request.arguments["action"]
+    factor = request.arguments.get("factor")
+    name = request.arguments.get("source")
+    texts = request.texts
     if not name:
         raise UsageError(texts.source_missing.format(action=action))
     context.require_source(name, request)
@@ -87,7 +92,8 @@ async def switch(context: CommandContext, request: CommandRequest) -> str:
 
 async def quota(context: CommandContext, request: CommandRequest) -> str:
     """Show the daily limits with what is used of them, or set one."""
-    name, value = request.arguments.get("limit"), request.arguments.get("value")
+    name = request.arguments.get("limit")
+    value = request.arguments.get("value")
     if name is None:
         return await _format_limits(context, request)
     configured_limit = context.settings.get_daily_limit(name)
@@ -114,7 +120,7 @@ async def reload(context: CommandContext, request: CommandRequest) -> str:
         new_settings = await context.reload_settings()
     except ConfigurationError as error:
         await context.audit.record(new_entry(request.message, "failed", f"{len(error.errors)} faults"))
-        get_logger(__name__).warning("configuration.invalid", errors=error.errors)
+        _log.warning("configuration.invalid", errors=error.errors)
         error_lines = "\n".join(f"- {line}" for line in _format_errors(error.errors, request))
         return f"{request.texts.configuration_invalid}\n\n{error_lines}"
     live_sections, restart_sections = context.live.reload(new_settings)
@@ -172,11 +178,14 @@ def _format_limit(context: CommandContext, name: str, texts: Messages) -> str:
 
 
 def _format_usage(name: str, usage: UsageTotals, texts: Messages) -> str:
-    scope_usage, template = usage.overall, texts.used_overall
+    scope_usage = usage.overall
+    template = texts.used_overall
     if name.endswith("_per_chat"):
-        scope_usage, template = usage.chat, texts.used_in_chat
+        scope_usage = usage.chat
+        template = texts.used_in_chat
     elif name.endswith("_per_user"):
-        scope_usage, template = usage.user, texts.used_by_you
+        scope_usage = usage.user
+        template = texts.used_by_you
     amount = f"{scope_usage.total_tokens:,}" if "tokens" in name else f"{scope_usage.cost:,.4f}"
     return template.format(amount=amount)
 

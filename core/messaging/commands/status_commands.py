@@ -19,11 +19,13 @@ DEFAULT_ENTRIES = 10
 
 async def show_status(context: CommandContext, request: CommandRequest) -> str:
     """Show how the bot is: to owners in private of everything, else of this chat."""
-    repository, chat = StatisticsRepository(context.journal.database), request.chat_filter
+    repository = StatisticsRepository(context.journal.database)
+    chat = request.chat_filter
     last_received = await repository.get_last_received(sorted(context.platforms))
     today_statistics = (await repository.get_daily_statistics(today(), chat)).get(today(), DailyStatistics())
     pending_count = await repository.count_pending(chat)
-    texts, counts = request.texts, today_statistics.states
+    texts = request.texts
+    counts = today_statistics.states
     platforms = ", ".join(
         texts.status_platform.format(
             platform=platform,
@@ -71,7 +73,8 @@ async def show_statistics(context: CommandContext, request: CommandRequest) -> s
 
 async def show_sources(context: CommandContext, request: CommandRequest) -> str:
     """List the knowledge with its amount and age."""
-    sources, texts = context.visible_settings(request).sources, request.texts
+    sources = context.visible_settings(request).sources
+    texts = request.texts
     if not sources:
         return texts.sources_none
     states = {state.name: state for state in await context.visible_states(request)}
@@ -104,7 +107,9 @@ async def show_help(context: CommandContext, request: CommandRequest) -> str:
 
     Where somebody only begins to write, questions are suggested instead.
     """
-    adapter, texts, settings = request.adapter, request.texts, context.visible_settings(request)
+    adapter = request.adapter
+    texts = request.texts
+    settings = context.visible_settings(request)
     spell = adapter.spell_command if adapter else "`/{}`".format
     if request.message.purpose == "prompts":
         if adapter:

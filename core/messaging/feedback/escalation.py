@@ -17,6 +17,16 @@ from core.types import ESCALATION_COMMAND, Message
 MAX_QUESTION_CHARS = 1000
 _PLAIN_NAME = re.compile(r"[^\W_]+(?:[ '’-][^\W_]+)*")
 
+# What the entries in the menu of a message are called, and their names where only programs see them.
+LEARN_FROM_THIS = ENGLISH.learn_from_this
+SHORTCUT_ID = "kimas-learn"
+ASK_ABOUT_THIS = ENGLISH.ask_about_this
+ASK_SHORTCUT_ID = "kimas-ask"
+
+# The link of a message ends with its id. Only ids as long as those of Discord and Slack are unique: any page's address
+# may end with a shorter number, and a question may begin with one.
+_MESSAGE_LINK = re.compile(r"https://\S+/([\d.]{15,})/?|([\d.]{15,})")
+
 
 def get_people(settings: HandoffSettings, platform: str) -> tuple[str, ...]:
     """Return the ids of the people to mention on a platform."""
@@ -55,16 +65,6 @@ def format_question(escalation: Message) -> str:
 def mentioned_users(message: Message) -> tuple[str, ...]:
     """Return the people whom the reply to a message mentions; only escalations mention anybody."""
     return message.mentioned_users if message.purpose == "escalation" else ()
-
-
-# What the entries in the menu of a message are called, and their names where only programs see them.
-LEARN_FROM_THIS, SHORTCUT_ID = ENGLISH.learn_from_this, "kimas-learn"
-ASK_ABOUT_THIS, ASK_SHORTCUT_ID = ENGLISH.ask_about_this, "kimas-ask"
-
-
-# The link of a message ends with its id. Only ids as long as those of Discord and Slack are unique: any page's address
-# may end with a shorter number, and a question may begin with one.
-_MESSAGE_LINK = re.compile(r"https://\S+/([\d.]{15,})/?|([\d.]{15,})")
 
 
 def resolve_target(message: Message) -> Message:

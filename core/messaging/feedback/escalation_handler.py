@@ -27,7 +27,10 @@ from core.storage.messages import Journal
 from core.types import Message, Reply
 from core.types.replies import Shortfall
 
-ESCALATE, LEARN = "escalate", "learn"
+_log = get_logger(__name__)
+
+ESCALATE = "escalate"
+LEARN = "learn"
 
 
 class EscalationHandler:
@@ -49,7 +52,7 @@ class EscalationHandler:
         self._escalation_lock = asyncio.Lock()
 
     def should_handle(self, message: Message) -> bool:
-        """Say whether this handler answers a command. For an escalation the name is not enough: anybody can type it."""
+        """Return whether this handler answers a command. An escalation's name is not enough: anybody can type it."""
         return message.command in (ESCALATE, LEARN) or bool(mentioned_users(message))
 
     async def answer(self, adapter: Adapter, message: Message, start_answer: StartAnswer) -> str:
@@ -62,7 +65,7 @@ class EscalationHandler:
         return texts.escalation.format(author=format_name(message.author)) + format_question(message)
 
     def calls_for(self, reason: Shortfall) -> bool:
-        """Say whether the configuration escalates every question whose answer falls short in this way."""
+        """Return whether the configuration escalates every question whose answer falls short in this way."""
         return reason in self._settings.when
 
     async def escalate_if_needed(
@@ -75,7 +78,7 @@ class EscalationHandler:
         async with self._escalation_lock:
             if await self._block_reason(question, messages_for("")):
                 return
-            get_logger(__name__).info("question.escalated", why=reason)
+            _log.info("question.escalated", why=reason)
             await self._send_escalation(adapter, question, start_answer)
 
     async def capture_expert_answer(self, adapter: Adapter, message: Message) -> bool:
@@ -91,7 +94,7 @@ class EscalationHandler:
         if question is None or question.author_id == message.author_id or not await self._is_trusted(adapter, message):
             return False
         number = await self._taught_answers.submit(message, question.author_id, question.text, message.text)
-        get_logger(__name__).info("answer.taught", number=number, question=question.id)
+        _log.info("answer.taught", number=number, question=question.id)
         return True
 
     async def _escalate(self, adapter: Adapter, message: Message, texts: Messages, start_answer: StartAnswer) -> str:
@@ -167,7 +170,8 @@ class EscalationHandler:
 
     async def _find_answered_question(self, message: Message, answer_message: Message | None) -> Message | None:
         """Return what the message that is learned from replies to, or the question that its thread began with."""
-        lookup, thread = self._lookup.get_readable_message, (answer_message or message).key.thread
+        lookup = self._lookup.get_readable_message
+        thread = (answer_message or message).key.thread
         parent_id = (answer_message.reply_to if answer_message else "") or message.parent_id
         question = await lookup(message, parent_id)
         # Where ids are shared, the message that began a thread has its id.

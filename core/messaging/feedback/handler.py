@@ -28,6 +28,8 @@ from core.storage.messages import Journal
 from core.storage.tables import may_be_shown
 from core.types import DOWN, RETRY, STOP, UP, Button, Message, Question, Reply, Skip, SkipReason, Turn, skip
 
+_log = get_logger(__name__)
+
 # Platforms wait about three seconds for an acknowledgement; presses in one chat wait for each other.
 ACKNOWLEDGE_TIMEOUT_S = 5.0
 
@@ -87,7 +89,7 @@ class FeedbackHandler:
                 await (sink.fail(result.text) if result.is_rejected else sink.finish(Reply(result.text)))
         except (PlatformError, TimeoutError) as error:
             # After a restart, for example, the press is too old to be acknowledged; it counts all the same.
-            get_logger(__name__).info("press.not_acknowledged", error=str(error) or "it took too long")
+            _log.info("press.not_acknowledged", error=str(error) or "it took too long")
         await self._journal.mark_skipped(press, result.outcome)
 
     async def with_retry_context(self, message: Message, question: Question) -> Question:
@@ -118,7 +120,8 @@ class FeedbackHandler:
             return await self._retry(adapter, press, answer, texts)
         if press.text == STOP:
             return await self._stop(adapter, press, answer, texts)
-        question_id, reason = answer.question.id, press.text if press.text in REASONS else ""
+        question_id = answer.question.id
+        reason = press.text if press.text in REASONS else ""
         rating = await self._repository.rate(press, question_id, DOWN if reason else press.text, reason)
         if rating.verdict == DOWN:
             await self._repository.evict_cached_reply(answer.question)

@@ -19,7 +19,13 @@ REASONS = ("wrong", "outdated", "other", "unclear")
 CHOICES = (UP, DOWN, *REASONS, RETRY, STOP)
 
 # The limit of Discord. Telegram takes 64 bytes, but its ids are short numbers.
-_PREFIX, _MAX_DATA_BYTES = "thumb", 100
+_PREFIX = "thumb"
+_MAX_DATA_BYTES = 100
+
+# The emoji that rate an answer, with their names in Slack.
+REACTIONS = {"👍": UP, "👎": DOWN, "+1": UP, "-1": DOWN, "thumbsup": UP, "thumbsdown": DOWN}
+_ADDED = "on"
+_REMOVED = "off"
 
 
 def get_rating_buttons(message: Message, reply: Reply) -> tuple[Button, ...]:
@@ -74,11 +80,6 @@ def to_press(message: Message, choice: str, question_id: str) -> Message:
     return replace(message, key=key, text=choice, addressed=True, command=RATING_COMMAND, reply_to=question_id)
 
 
-# The emoji that rate an answer, with their names in Slack.
-REACTIONS = {"👍": UP, "👎": DOWN, "+1": UP, "-1": DOWN, "thumbsup": UP, "thumbsdown": DOWN}
-_ADDED, _REMOVED = "on", "off"
-
-
 def to_reaction(message: Message, emoji: str, reply_id: str, *, is_removed: bool = False) -> Message | None:
     """Return a message as an emoji below one of the bot's replies, or its removal; None for one that rates nothing.
 
@@ -96,5 +97,5 @@ def read_reaction(press: Message) -> tuple[str, bool] | None:
 
 
 def is_press(message: Message) -> bool:
-    """Say whether a message is a press. What people write never is: no platform has a thread of this name."""
+    """Return whether a message is a press. What people write never is: no platform has a thread of this name."""
     return message.command == RATING_COMMAND and message.key.thread == THREAD

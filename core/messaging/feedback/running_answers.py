@@ -12,6 +12,8 @@ from core.runtime.tasks import wait_for
 from core.storage.feedback import FeedbackRepository
 from core.types import ConversationKey, Message
 
+_log = get_logger(__name__)
+
 # How soon a stop is noticed that another daemon has recorded.
 POLL_S = 0.5
 _Identity = tuple[ConversationKey, str, str]
@@ -55,7 +57,7 @@ class RunningAnswers:
             if await self._repository.is_stopped(question):
                 stop.set()
         except StoreError as error:
-            get_logger(__name__).warning("stop.check_failed", error=str(error))
+            _log.warning("stop.check_failed", error=str(error))
 
 
 def _get_identity(question: Message) -> _Identity:

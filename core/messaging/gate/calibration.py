@@ -21,6 +21,10 @@ FOLDS = 5
 MIN_CASES = 10
 _SEED = 20_240_601
 
+# A search for each: the newest ones tell most about a chat, and so many take seconds.
+MAX_CALIBRATION_MESSAGES = 500
+_LABELING_HINT = "Rate answers in this chat: 👍 makes a question one to answer, 👎 one to leave alone."
+
 
 @dataclass(frozen=True, slots=True)
 class GateCase:
@@ -52,7 +56,7 @@ class ClassifierScores:
 
 
 def is_rejected_by_rules(text: str) -> bool:
-    """Say whether the words of a message alone are enough for silence: no threshold and no model changes that."""
+    """Return whether the words of a message alone are enough for silence: no threshold and no model changes that."""
     return bool(unanswerable_reason(text)) or mentions_person(text)
 
 
@@ -62,7 +66,8 @@ def describe_shortage(cases: Sequence[GateCase]) -> str:
     Cases that words alone decide do not count.
     """
     labels = [case.should_answer for case in cases if not is_rejected_by_rules(case.text)]
-    answer_count, ignore_count = sum(labels), len(labels) - sum(labels)
+    answer_count = sum(labels)
+    ignore_count = len(labels) - sum(labels)
     if min(answer_count, ignore_count) >= MIN_CASES:
         return ""
     return (
@@ -121,13 +126,16 @@ def best_threshold(scored_cases: Sequence[ScoredCase], model: GateModel) -> floa
         ),
         reverse=True,
     )
-    best_score, threshold, true_positives = -1.0, 0.5, 0
+    best_score = -1.0
+    threshold = 0.5
+    true_positives = 0
     for count, (confidence, label) in enumerate(confidence_pairs, 1):
         true_positives += label
         next_confidence = confidence_pairs[count][0] if count < len(confidence_pairs) else 0.0
         f_half = 1.25 * true_positives / (count + 0.25 * positives) if true_positives else 0.0
         if f_half > best_score and next_confidence < confidence:
-            best_score, threshold = f_half, (confidence + next_confidence) / 2
+            best_score = f_half
+            threshold = (confidence + next_confidence) / 2
     return round(threshold, 2)
 
 
@@ -160,11 +168,6 @@ def classification_scores(predictions: Sequence[bool], labels: Sequence[bool]) -
     )
 
 
-# A search for each: the newest ones tell most about a chat, and so many take seconds.
-MAX_CALIBRATION_MESSAGES = 500
-_LABELING_HINT = "Rate answers in this chat: 👍 makes a question one to answer, 👎 one to leave alone."
-
-
 @dataclass(frozen=True, slots=True)
 class CalibrationResult:
     """The current and the fitted threshold, and the scores of both on the same labelled messages.
@@ -183,7 +186,7 @@ class CalibrationResult:
 
     @property
     def is_better(self) -> bool:
-        """Whether fitting does better than the threshold before, on messages that were not fitted to."""
+        """Return whether fitting does better than the threshold before, on messages that were not fitted to."""
         return self.fitted_threshold != self.current_threshold and _f_half(
             self.cross_validated_scores.counts
         ) > _f_half(self.current_scores.counts)
@@ -228,5 +231,6 @@ def _calibrate(scored_cases: Sequence[ScoredCase], model: GateModel, current_thr
 
 def _f_half(counts: Counts) -> float:
     """Return F0.5, which the threshold is fitted to."""
-    expected, predicted = counts.true_positives + counts.false_negatives, counts.true_positives + counts.false_positives
+    expected = counts.true_positives + counts.false_negatives
+    predicted = counts.true_positives + counts.false_positives
     return 1.25 * counts.true_positives / (predicted + 0.25 * expected) if counts.true_positives else 0.0

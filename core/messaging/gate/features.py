@@ -27,12 +27,14 @@ from core.ports import WordMatch
 
 # The passages whose mean score says most about how much the knowledge has to say. A small collection has one passage
 # about most matters: so many passages are there for each one that counts.
-BEST_PASSAGES, PASSAGES_FOR_EACH = 5, 20
+BEST_PASSAGES = 5
+PASSAGES_FOR_EACH = 20
 UNKNOWN = math.nan
 # Each script has its own half of the buckets, so that a fit in one language is no noise in another.
 NGRAM_BUCKETS = 4096
 # Most Chinese words have two characters; four letters tell most stems apart.
-_MAX_NGRAM, _MAX_CJK_NGRAM = 4, 2
+_MAX_NGRAM = 4
+_MAX_CJK_NGRAM = 2
 _MAX_CHARS = 300
 _QUESTION_WORD = re.compile(
     r"\b(?:how|what|why|where|when|which|who|whose|can|could|does|do|is|are|any(?:one|body)?)\b"
@@ -43,18 +45,6 @@ _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z_.\-]+")
 _IDENTIFIER = re.compile(r"[a-z][_./\-][a-z]|[a-z][A-Z]|\d\.\d|--\w")
 _DIGIT = re.compile(r"[0-9]")
 _LINK = re.compile(r"https?://\S+")
-
-
-@dataclass(frozen=True, slots=True)
-class GateFeatures:
-    """The features of a message in the order of `FEATURE_NAMES`, and its character n-grams by bucket, of unit length.
-
-    A value may be `UNKNOWN`.
-    """
-
-    values: tuple[float, ...]
-    ngrams: Mapping[int, float]
-
 
 # The first ones mean the same in every domain; fits are freer with them.
 GENERAL_FEATURES = ("match", "topic_words", "question_word", "error", "small_talk")
@@ -78,6 +68,17 @@ FEATURE_NAMES = (
     "identifier",
     "link",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class GateFeatures:
+    """The features of a message in the order of `FEATURE_NAMES`, and its character n-grams by bucket, of unit length.
+
+    A value may be `UNKNOWN`.
+    """
+
+    values: tuple[float, ...]
+    ngrams: Mapping[int, float]
 
 
 def extract_features(text: str, match: WordMatch) -> GateFeatures:
@@ -109,7 +110,8 @@ def _match_features(text: str, match: WordMatch) -> Mapping[str, float]:
     # The weight of an unknown word is ln(1 + (n + 0.5) / 0.5) among n passages.
     passage_count = math.expm1(match.unknown_weight) / 2
     mean_count = max(1, min(BEST_PASSAGES, round(passage_count / PASSAGES_FOR_EACH)))
-    best, mean = max(scores, default=0.0), sum(scores[:mean_count]) / mean_count
+    best = max(scores, default=0.0)
+    mean = sum(scores[:mean_count]) / mean_count
     # In units of a word that is in one passage.
     scale = math.log1p((passage_count - 0.5) / 1.5) if passage_count >= 1 else 1.0
     features = {
@@ -153,7 +155,8 @@ def hash_ngrams(text: str) -> Mapping[int, float]:
     padded_text = f" {' '.join(_DIGIT.sub('0', folded_text).split())} "
     is_cjk = "".join("1" if match else "0" for match in map(CJK_CHARACTER.match, padded_text))
     # Four bytes each.
-    encoded, half = padded_text.encode("utf-32-le", "surrogatepass"), NGRAM_BUCKETS // 2
+    encoded = padded_text.encode("utf-32-le", "surrogatepass")
+    half = NGRAM_BUCKETS // 2
     counts: Counter[int] = Counter()
     for size in range(1, _MAX_NGRAM + 1):
         buckets = [

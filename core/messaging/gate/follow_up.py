@@ -30,7 +30,7 @@ _ACCEPTANCE = re.compile(
 
 
 async def is_follow_up(message: Message, history: ChatHistory, settings: Settings) -> bool:
-    """Say whether a message continues with this bot. Raises `StoreError` when the journal cannot be read."""
+    """Return whether a message continues with this bot. Raises `StoreError` when the journal cannot be read."""
     return await follow_up_bot(message, history, settings) == message.bot
 
 
@@ -41,11 +41,10 @@ async def follow_up_bot(message: Message, history: ChatHistory, settings: Settin
     answered there last: to them a plain question is needed. It counts for
     `gate.follow_up_minutes`, and never below a comment of the bot's own accord. Raises `StoreError`.
     """
-    window_s, is_shared_thread = settings.gate.follow_up_minutes * 60, message.is_shared_thread
-    is_continuation, is_acceptance = (
-        continues_question(message.text),
-        _makes_offers(settings) and accepts_offer(message.text),
-    )
+    window_s = settings.gate.follow_up_minutes * 60
+    is_shared_thread = message.is_shared_thread
+    is_continuation = continues_question(message.text)
+    is_acceptance = _makes_offers(settings) and accepts_offer(message.text)
     can_follow_up = message.key.thread and window_s and is_shared_thread is not False
     if message.command or not can_follow_up or not (is_continuation or is_acceptance):
         return None
@@ -67,7 +66,7 @@ async def follow_up_bot(message: Message, history: ChatHistory, settings: Settin
 
 
 def accepts_offer(text: str) -> bool:
-    """Say whether words may take up an offer to answer: a yes, or details, which are statements."""
+    """Return whether words may take up an offer to answer: a yes, or details, which are statements."""
     if is_resolution(text):
         return False
     return bool(_ACCEPTANCE.match(text)) or not unanswerable_reason(text)
@@ -105,7 +104,8 @@ async def other_bot_reason(message: Message, history: ChatHistory, settings: Set
             return SkipReason.OTHER_BOT_ADDRESSED
         if follow_up_bot_id is not None or (message.addressed and not duplicate.is_addressed):
             continue
-        is_addressed, reason = None, None
+        is_addressed = None
+        reason = None
         if message.addressed:
             is_addressed, reason = await _compare_addressing(message, duplicate.text, history)
         if is_addressed is None and duplicate.is_first:
@@ -118,11 +118,12 @@ async def other_bot_reason(message: Message, history: ChatHistory, settings: Set
 async def _compare_addressing(
     message: Message, other_text: str, history: ChatHistory
 ) -> tuple[bool | None, SkipReason | None]:
-    """Say whether this one of two addressed bots was meant, None where nobody can tell; and why it was not.
+    """Return whether this one of two addressed bots was meant, None where nobody can tell; and why it was not.
 
     Every bot takes its own name out of the text, so the one that was named has fewer words than the others.
     """
-    own_words, other_words = set(message.text.split()), set(other_text.split())
+    own_words = set(message.text.split())
+    other_words = set(other_text.split())
     if other_words - own_words:
         return True, None
     if own_words - other_words:

@@ -35,6 +35,8 @@ from core.storage.chat_history import ChatHistory, EarlierAnswer, HistoryMessage
 from core.storage.overrides import LiveSettings, get_chat_name
 from core.types import Message, Skip, SkipReason, skip
 
+_log = get_logger(__name__)
+
 LOOP_WINDOW_S = 600.0
 # The bot answers no older question unless it is addressed: people have moved on.
 MAX_QUESTION_AGE_S = 600.0
@@ -202,9 +204,7 @@ class Gate:
         answer_count = await self._history.count_answers_to(message, LOOP_WINDOW_S)
         if answer_count < self._gate_settings.answers_in_10_min:
             return decision
-        get_logger(__name__).warning(
-            "gate.answer_loop", chat=get_chat_name(message), author_id=message.author_id, answers=answer_count
-        )
+        _log.warning("gate.answer_loop", chat=get_chat_name(message), author_id=message.author_id, answers=answer_count)
         return _skip(skip(SkipReason.ANSWER_LOOP, count=answer_count))
 
     async def _judge_unaddressed(self, message: Message) -> GateDecision:
@@ -233,8 +233,9 @@ class Gate:
         assessment = await self._assess(message)
         if isinstance(assessment, SkipReason):
             return _skip(assessment)
-        probability, threshold = assessment.probability, self.chat_policy.threshold(message)
-        get_logger(__name__).debug("gate.scored", sure=round(probability, 3), why=assessment.explanation)
+        probability = assessment.probability
+        threshold = self.chat_policy.threshold(message)
+        _log.debug("gate.scored", sure=round(probability, 3), why=assessment.explanation)
         unsure_skip = skip(
             SkipReason.UNSURE, probability=probability, threshold=threshold, explanation=assessment.explanation
         )
@@ -267,20 +268,22 @@ class Gate:
         """Return how sure the gate is of a message, or why that is unknown."""
         if self._library is None:
             return SkipReason.NO_KNOWLEDGE
-        library, settings, visible_sources = self._library, self._live.settings, self._get_visible_sources(message)
+        library = self._library
+        settings = self._live.settings
+        visible_sources = self._get_visible_sources(message)
         if visible_sources is not None:
-            library, settings = library.restricted_to(visible_sources), settings.restricted_to(visible_sources)
+            library = library.restricted_to(visible_sources)
+            settings = settings.restricted_to(visible_sources)
         try:
             async with asyncio.timeout(RELEVANCE_TIMEOUT_S):
                 return await assess(message.text, library, settings)
         except (KimasError, TimeoutError) as error:
-            get_logger(__name__).warning(
-                "gate.assessment_failed", error=str(error) or f"not in {RELEVANCE_TIMEOUT_S} s"
-            )
+            _log.warning("gate.assessment_failed", error=str(error) or f"not in {RELEVANCE_TIMEOUT_S} s")
             return SkipReason.RELEVANCE_UNKNOWN
 
     def _find_repeated(self, message: Message, earlier_answers: Sequence[EarlierAnswer]) -> EarlierAnswer | None:
-        normalized, canonical = normalize(message.text), canonical_form(message.text)
+        normalized = normalize(message.text)
+        canonical = canonical_form(message.text)
         for answer in earlier_answers:
             if normalize(answer.question) == normalized or (canonical and canonical_form(answer.question) == canonical):
                 return answer
@@ -292,10 +295,8 @@ class Gate:
         return GateDecision(True, canned_reply=canned_reply, is_unprompted=True, wait_s=wait_s, doubt=doubt)
 
     def _cooldown_reason(self, message: Message, recent_messages: Sequence[HistoryMessage]) -> Skip | None:
-        cooldown_s, last_spoken_at = (
-            self._gate_settings.cooldown_s,
-            self._last_unprompted_at.get(get_chat_name(message), -float("inf")),
-        )
+        cooldown_s = self._gate_settings.cooldown_s
+        last_spoken_at = self._last_unprompted_at.get(get_chat_name(message), -float("inf"))
         has_spoken_recently = any(other.has_unprompted_answer and other.age_s < cooldown_s for other in recent_messages)
         if has_spoken_recently or time.monotonic() - last_spoken_at < cooldown_s:
             return skip(SkipReason.COOLDOWN, seconds=cooldown_s)

@@ -21,6 +21,8 @@ from core.types import Message, SkipReason
 DIALOGUE_WINDOW_S = 180.0
 _GREETING = r"\s*(?:(?:hi|hey|hello|ok|so|and|but|你好|嗨)[ ,，]+)?"
 
+POLL_INTERVAL_S = 0.25
+
 
 async def other_addressee_reason(
     message: Message, history: ChatHistory, recent_messages: Sequence[HistoryMessage] = ()
@@ -45,7 +47,7 @@ async def other_addressee_reason(
 
 
 def addresses_by_name(text: str, names: Iterable[str]) -> bool:
-    """Say whether a text begins by calling one of these people, by the whole name or its first word."""
+    """Return whether a text begins by calling one of these people, by the whole name or its first word."""
     full_names = {name.strip() for name in names}
     known_names = {variant for name in full_names for variant in (name, name.partition(" ")[0]) if len(variant) > 1}
     return any(re.match(rf"{_GREETING}{re.escape(name)}\s*[,:，：]", text, re.IGNORECASE) for name in known_names)
@@ -88,9 +90,6 @@ def _may_be_answer(other: HistoryMessage) -> bool:
 def _mentions(other: HistoryMessage, message: Message) -> bool:
     name = message.author.strip().lower()
     return len(name) > 1 and f"@{name}" in other.text.lower()
-
-
-POLL_INTERVAL_S = 0.25
 
 
 async def wait_while_typing(

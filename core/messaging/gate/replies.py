@@ -18,10 +18,22 @@ from core.types import AttachmentKind, Message, Question, Skip, SkipReason, skip
 MAX_EXCERPT_CHARS = 240
 _CITATION_MARKS = re.compile(r"(?<!\s)\s*+\[\d+(?:,\s*\d+)*\]")
 
+# For so long nobody is told again that something cannot be read.
+NOTICE_COOLDOWN_S = 3600.0
+KIND_NAMES: dict[AttachmentKind, str] = {
+    "picture": "a picture",
+    "voice": "a voice message",
+    "video": "a video",
+    "file": "a file",
+    "sticker": "a sticker",
+    "other": "something that is no text",
+}
+
 
 def offer_text(question: str, title: str) -> str:
     """Return an offer to answer, naming what was found."""
-    texts, topic = messages_for(detect_language(question)), _plain_title(title)
+    texts = messages_for(detect_language(question))
+    topic = _plain_title(title)
     return texts.offer.format(topic=texts.offer_topic.format(topic=topic) if topic else "")
 
 
@@ -46,10 +58,6 @@ def _plain_title(title: str) -> str:
     return " ".join(plain_title.split())[:80]
 
 
-# For so long nobody is told again that something cannot be read.
-NOTICE_COOLDOWN_S = 3600.0
-
-
 async def decide_attachment_only(
     message: Message, history: ChatHistory, *, has_vision: bool
 ) -> tuple[Skip | None, str]:
@@ -57,7 +65,8 @@ async def decide_attachment_only(
 
     `has_vision` says whether a model looks at pictures. Raises `StoreError` when the journal cannot be read.
     """
-    kind, description = get_main_kind(message), describe(message)
+    kind = get_main_kind(message)
+    description = describe(message)
     if not message.addressed:
         return skip(SkipReason.ATTACHMENT_ONLY, attachment=description), ""
     if kind == "picture" and (has_vision or message.quoted):
@@ -71,23 +80,13 @@ async def decide_attachment_only(
     return None, text
 
 
-KIND_NAMES: dict[AttachmentKind, str] = {
-    "picture": "a picture",
-    "voice": "a voice message",
-    "video": "a video",
-    "file": "a file",
-    "sticker": "a sticker",
-    "other": "something that is no text",
-}
-
-
 def is_attachment_only(message: Message) -> bool:
-    """Say whether a message has attachments and no text."""
+    """Return whether a message has attachments and no text."""
     return bool(message.attachments) and not message.text.strip()
 
 
 def has_content(message: Message) -> bool:
-    """Say whether there is anything to answer: words, quoted ones, or a picture that may hold some."""
+    """Return whether there is anything to answer: words, quoted ones, or a picture that may hold some."""
     return bool(
         message.text.strip()
         or message.quoted

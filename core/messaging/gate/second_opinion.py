@@ -32,11 +32,16 @@ from core.types import Message, Passage, Question, Turn
 if TYPE_CHECKING:
     from core.storage.overrides import LiveSettings
 
-STAGE, WINDOW_S = "second_opinion", 3600.0
+_log = get_logger(__name__)
+
+STAGE = "second_opinion"
+WINDOW_S = 3600.0
 # The expected usage of a call, in usual answers.
 CALL_WEIGHT = 0.25
 # A message needs no long context: this bounds what one call costs.
-MAX_EVIDENCE_TOKENS, MAX_MESSAGE_CHARS, MAX_REASON_CHARS = 1200, 2000, 160
+MAX_EVIDENCE_TOKENS = 1200
+MAX_MESSAGE_CHARS = 2000
+MAX_REASON_CHARS = 160
 SCHEMA = DecisionSchema(
     "gate",
     "Whether the bot should speak",
@@ -82,7 +87,7 @@ class SecondOpinion:
     ) -> Opinion | None:
         """Return the model's decision; None when the learned one counts."""
         if not self._try_take_call():
-            get_logger(__name__).info("gate.second_opinions_used_up")
+            _log.info("gate.second_opinions_used_up")
             return None
         question = _to_question(message, recent_messages)
         budget = Budget(self._live.settings.budget)
@@ -94,7 +99,7 @@ class SecondOpinion:
             # Its first refusal is logged.
             return None
         except StoreError as error:
-            get_logger(__name__).warning("gate.limits_unavailable", error=str(error))
+            _log.warning("gate.limits_unavailable", error=str(error))
             return None
 
     async def _ask(self, question: Question, passages: Sequence[Passage], budget: Budget) -> Opinion | None:
@@ -114,7 +119,7 @@ class SecondOpinion:
             usage = group_by_agent(budget.tokens, budget.cost)
             await record_usage(self._usage_repository, question, "second_opinion", usage)
         if opinion:
-            get_logger(__name__).info("gate.second_opinion", speak=opinion.should_speak, why=opinion.reason)
+            _log.info("gate.second_opinion", speak=opinion.should_speak, why=opinion.reason)
         return opinion
 
     def _try_take_call(self) -> bool:
@@ -128,7 +133,7 @@ class SecondOpinion:
 
 
 def is_in_doubt(probability: float, threshold: float, settings: Settings) -> bool:
-    """Say whether a probability is in the band around the threshold in which a model judges."""
+    """Return whether a probability is in the band around the threshold in which a model judges."""
     width = settings.gate.doubt_width
     return width > 0 and abs(probability - threshold) <= width
 

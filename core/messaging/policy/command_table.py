@@ -20,6 +20,9 @@ from core.settings.limits import DAILY_LIMITS
 
 ArgumentKind = Literal["text", "choice", "source", "integer", "number"]
 
+CONFIGURED_VALUE = "default"
+CALIBRATED_VALUE = "auto"
+
 
 @dataclass(frozen=True, slots=True)
 class Argument:
@@ -106,8 +109,6 @@ def _format_argument(argument: Argument) -> str:
 
 
 UserRole = Literal["everyone", "admin", "owner"]
-
-CONFIGURED_VALUE, CALIBRATED_VALUE = "default", "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +223,7 @@ def get_command(name: str, commands: Sequence[Command] = COMMANDS) -> Command | 
 
 
 def is_ask_command(message_command: str) -> bool:
-    """Say whether a message with this command is a question: it has no command, or `/ask`."""
+    """Return whether a message with this command is a question: it has no command, or `/ask`."""
     return message_command in ("", "ask")
 
 
@@ -253,7 +254,7 @@ def parse_arguments(command: Command, text: str, texts: Messages = ENGLISH) -> M
 
 
 def looks_like_arguments(command: Command, text: str) -> bool:
-    """Say whether words after a command's name can be its arguments, and are no question that begins with that word."""
+    """Return whether words after a command's name can be its arguments, not a question that begins with it."""
     words = text.split()
     if words and command.arguments and words[0].lower() in command.arguments[0].choices:
         return True
@@ -283,7 +284,7 @@ def help_text(
 
 
 def has_role(role: UserRole, required_role: UserRole) -> bool:
-    """Say whether a role is enough."""
+    """Return whether a role is enough."""
     order = ("everyone", "admin", "owner")
     return order.index(role) >= order.index(required_role)
 

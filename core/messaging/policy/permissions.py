@@ -15,6 +15,8 @@ from core.settings.messaging import GateMode
 from core.storage.overrides import LiveSettings, get_chat_name
 from core.types import Message, Skip, SkipReason, skip
 
+_log = get_logger(__name__)
+
 
 class PermissionDenied(UsageError):
     """The author may not give this command: `text` is the reply, `audit_text` the entry in the audit."""
@@ -49,7 +51,7 @@ class Permissions:
         try:
             return "admin" if await adapter.is_admin(message) else "everyone"
         except PlatformError as error:
-            get_logger(__name__).warning("administrator.check_failed", platform=message.key.platform, error=str(error))
+            _log.warning("administrator.check_failed", platform=message.key.platform, error=str(error))
             return "everyone"
 
     def visible_sources(self, message: Message) -> frozenset[str] | None:
@@ -59,7 +61,8 @@ class Permissions:
         """
         if not self.audiences.has_closed_sources:
             return None
-        key, role = message.key, self._private_role(message) if message.private else "everyone"
+        key = message.key
+        role = self._private_role(message) if message.private else "everyone"
         asker = self.audiences.make_asker(key.platform, key.chat, is_private=message.private, role=role)
         return self.audiences.visible_sources(asker)
 
@@ -71,13 +74,13 @@ class Permissions:
         return "admin" if is_admin and role == "everyone" else role
 
     async def is_admin(self, message: Message, adapter: Adapter | None) -> bool:
-        """Say whether the author is an administrator of the bot in the message's chat. Raises `StoreError`."""
+        """Return whether the author is an administrator of the bot in the message's chat. Raises `StoreError`."""
         await self._live.load()
         return has_role(await self.resolve_role(message, adapter), "admin")
 
 
 def _is_anonymous_admin(message: Message) -> bool:
-    """Say whether the group itself is the author: Telegram shows anonymous administrators so."""
+    """Return whether the group itself is the author: Telegram shows anonymous administrators so."""
     return not message.private and message.author_id == message.key.chat
 
 
@@ -99,7 +102,8 @@ class ChatPolicy:
 
     def excluded_reason(self, message: Message) -> Skip | None:
         """Return why the configuration excludes this chat, or None."""
-        settings, chat = self._live.settings.gate, get_chat_name(message)
+        settings = self._live.settings.gate
+        chat = get_chat_name(message)
         if message.private and not settings.private:
             return skip(SkipReason.PRIVATE_CHATS_OFF)
         if not message.private and settings.chats and chat not in settings.chats:
@@ -107,7 +111,7 @@ class ChatPolicy:
         return None
 
     def is_off(self, message: Message) -> bool:
-        """Say whether the bot is switched off in the chat."""
+        """Return whether the bot is switched off in the chat."""
         return self.mode(message) == "off"
 
     def paused_reason(self, message: Message) -> Skip | None:

@@ -28,6 +28,80 @@ _LINK_TEMPLATES = (
     ("forgejo", "/src/commit/{commit}/{path}#L{start}-L{end}"),
 )
 
+_UTF32_BOMS = ((codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"))
+_UTF16_BOMS = ((codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+# Never taken: installed or compiled by tools.
+_INSTALLED = ("node_modules/", "bower_components/", "__pycache__/", "site-packages/")
+
+# Taken only by a source that has include globs: written by tools, or by somebody else.
+_GENERATED = (
+    "*.lock",
+    "*-lock.json",
+    "*-lock.yaml",
+    "npm-shrinkwrap.json",
+    "go.sum",
+    "*.snap",
+    "*.generated.*",
+    "*.min.js",
+    "*.min.mjs",
+    "*.min.css",
+    "*.bundle.js",
+    "*.chunk.js",
+    "*_pb2.py",
+    "*_pb2.pyi",
+    "*_pb2_grpc.py",
+    "*.pb.go",
+    "*.pb.cc",
+    "*.pb.h",
+    "dist/",
+    "vendor/",
+    "third_party/",
+    "venv/",
+)
+_KINDS = {
+    "markdown": ".md .markdown .mdx .mdown",
+    "rst": ".rst .rest",
+    "python": ".py .pyi",
+    "javascript": ".js .jsx .mjs .cjs",
+    "typescript": ".ts .tsx .mts .cts",
+    "go": ".go",
+    "rust": ".rs",
+    "java": ".java",
+    "c": ".c .h",
+    "cpp": ".cc .cpp .cxx .hh .hpp .hxx .ipp",
+    "csharp": ".cs",
+    "php": ".php",
+    "ruby": ".rb",
+    "kotlin": ".kt .kts",
+    "swift": ".swift",
+    "shell": ".sh .bash .zsh",
+    "pdf": ".pdf",
+    "docx": ".docx",
+    "pptx": ".pptx",
+    "xlsx": ".xlsx .xlsm",
+    "html": ".html .htm .xhtml",
+    "notebook": ".ipynb",
+    "asciidoc": ".adoc .asciidoc .asc",
+    "csv": ".csv .tsv",
+    "text": """
+        .txt .text .org .tex .toml .yaml .yml .json .ini .cfg .conf .properties .fish
+        .ps1 .bat .cmd .sql .pl .pm .lua .r .jl .scala .dart .ex .exs .erl .hs .ml .clj
+        .fs .vb .m .mm .proto .graphql .tf .hcl .gradle .groovy .cmake .mk .vue .svelte .nix .zig .el .lisp .vim
+        .service
+    """,
+}
+
+# Of these most bytes are no text.
+DOCUMENT_KINDS = frozenset({"pdf", "docx", "pptx", "xlsx", "html", "notebook"})
+_KIND_BY_SUFFIX = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
+_NAMES = """
+    dockerfile containerfile makefile gnumakefile justfile jenkinsfile vagrantfile procfile rakefile gemfile brewfile
+    cmakelists.txt license licence copying notice readme changelog changes news authors contributors contributing
+    install todo faq codeowners maintainers security support
+"""
+_TEXT_NAMES = frozenset(_NAMES.split())
+
 
 def fill_template(template: str, path: str, commit: str = "") -> str:
     """Fill `{path}` (percent-encoded) and `{commit}`; `{start}` and `{end}` stay for the chunks.
@@ -67,10 +141,6 @@ def redact_credentials(text: str) -> str:
     return re.sub(r"(\w://[^?\s'\"]*+)(?:\?[^\s'\"]*+)?", r"\1", text)
 
 
-_UTF32_BOMS = ((codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"))
-_UTF16_BOMS = ((codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-
-
 def decode(data: bytes) -> str:
     """Return bytes as text: UTF-8, or UTF-16 and UTF-32 with a byte order mark. What does not fit is replaced."""
     # The mark of UTF-32 starts with that of UTF-16: it has to be looked for first.
@@ -98,58 +168,6 @@ def fingerprint(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
-# Never taken: installed or compiled by tools.
-_INSTALLED = ("node_modules/", "bower_components/", "__pycache__/", "site-packages/")
-# Taken only by a source that has include globs: written by tools, or by somebody else.
-_GENERATED = (
-    *("*.lock", "*-lock.json", "*-lock.yaml", "npm-shrinkwrap.json", "go.sum", "*.snap", "*.generated.*"),
-    *("*.min.js", "*.min.mjs", "*.min.css", "*.bundle.js", "*.chunk.js"),
-    *("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*.pb.go", "*.pb.cc", "*.pb.h"),
-    *("dist/", "vendor/", "third_party/", "venv/"),
-)
-_KINDS = {
-    "markdown": ".md .markdown .mdx .mdown",
-    "rst": ".rst .rest",
-    "python": ".py .pyi",
-    "javascript": ".js .jsx .mjs .cjs",
-    "typescript": ".ts .tsx .mts .cts",
-    "go": ".go",
-    "rust": ".rs",
-    "java": ".java",
-    "c": ".c .h",
-    "cpp": ".cc .cpp .cxx .hh .hpp .hxx .ipp",
-    "csharp": ".cs",
-    "php": ".php",
-    "ruby": ".rb",
-    "kotlin": ".kt .kts",
-    "swift": ".swift",
-    "shell": ".sh .bash .zsh",
-    "pdf": ".pdf",
-    "docx": ".docx",
-    "pptx": ".pptx",
-    "xlsx": ".xlsx .xlsm",
-    "html": ".html .htm .xhtml",
-    "notebook": ".ipynb",
-    "asciidoc": ".adoc .asciidoc .asc",
-    "csv": ".csv .tsv",
-    "text": """
-        .txt .text .org .tex .toml .yaml .yml .json .ini .cfg .conf .properties .fish
-        .ps1 .bat .cmd .sql .pl .pm .lua .r .jl .scala .dart .ex .exs .erl .hs .ml .clj
-        .fs .vb .m .mm .proto .graphql .tf .hcl .gradle .groovy .cmake .mk .vue .svelte .nix .zig .el .lisp .vim
-        .service
-    """,
-}
-# Of these most bytes are no text.
-DOCUMENT_KINDS = frozenset({"pdf", "docx", "pptx", "xlsx", "html", "notebook"})
-_KIND_BY_SUFFIX = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
-_NAMES = """
-    dockerfile containerfile makefile gnumakefile justfile jenkinsfile vagrantfile procfile rakefile gemfile brewfile
-    cmakelists.txt license licence copying notice readme changelog changes news authors contributors contributing
-    install todo faq codeowners maintainers security support
-"""
-_TEXT_NAMES = frozenset(_NAMES.split())
-
-
 class PathGlobs:
     """Include and exclude globs, ready to judge paths. Raises `SourceError` for a glob that git does not know."""
 
@@ -163,7 +181,7 @@ class PathGlobs:
         return is_included and not self._exclude.match_file(path)
 
     def excludes(self, path: str) -> bool:
-        """Tell whether the exclude globs name a path."""
+        """Return whether the exclude globs name a path."""
         return bool(self._exclude.match_file(path))
 
 
@@ -181,12 +199,12 @@ class PathFilter:
         self._max_document_bytes = settings.max_document_kb * 1024
 
     def should_enter(self, folder: str) -> bool:
-        """Tell whether a folder can hold paths that are taken. After a `!` glob, any excluded folder may."""
+        """Return whether a folder can hold paths that are taken. After a `!` glob, any excluded folder may."""
         is_excluded = not self._has_negation and self._globs.excludes(folder + "/")
         return not (is_excluded or self._generated.match_file(folder + "/"))
 
     def matches(self, path: str) -> bool:
-        """Tell whether the configured globs let a path in."""
+        """Return whether the configured globs let a path in."""
         return self._globs.matches(path)
 
     def skip_reason(self, path: str, size: int) -> str:

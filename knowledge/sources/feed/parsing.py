@@ -14,7 +14,9 @@ from knowledge.parsing.limits import FormatError
 from knowledge.sources.formats.html import read_page
 from knowledge.web.addresses import is_web_address
 
-MAX_TITLE_CHARS, MAX_TEXT_CHARS, MAX_LINK_CHARS = 300, 2000, 2000
+MAX_TITLE_CHARS = 300
+MAX_TEXT_CHARS = 2000
+MAX_LINK_CHARS = 2000
 # Of a text with its markup; more is not looked at.
 MAX_MARKUP_CHARS = 50_000
 

@@ -19,7 +19,9 @@ TIMEOUT_S = 20.0
 MAX_KB = 2048
 NOT_MODIFIED = 304
 # The status codes that ask for fewer requests, and the pause when the server names none.
-RATE_LIMIT_STATUSES, DEFAULT_WAIT_S, MAX_WAIT_S = (429, 503), 900.0, 86_400.0
+RATE_LIMIT_STATUSES = (429, 503)
+DEFAULT_WAIT_S = 900.0
+MAX_WAIT_S = 86_400.0
 
 
 class FeedRateLimited(SourceError):

@@ -18,7 +18,8 @@ from knowledge.web.client import Request, Response, ResponseTooLarge, WebClient,
 from knowledge.web.markup import FENCE, strip_hidden_markup
 
 # How much is asked for at once, and where strangers wrote so much that a page is too large.
-PER_PAGE, PER_SMALL_PAGE = 100, 10
+PER_PAGE = 100
+PER_SMALL_PAGE = 10
 MAX_PAGES = 300
 NOT_MODIFIED = 304
 # The pause when a rate limit names no time, and the longest pause that is accepted.
@@ -31,6 +32,14 @@ STATUS_HINTS = {
     410: "it is switched off",
 }
 _NEXT_LINK = re.compile(r'<([^<>]*)>\s*;[^<>]*?\brel="?next"?', re.IGNORECASE)
+
+MAX_TEXT_CHARS = 60_000
+MAX_COMMENT_CHARS = 20_000
+
+# The last day of the year 9999, beyond which no date can be shown.
+MAX_TIMESTAMP = 253_402_214_400.0
+_CODE_OR_HEADING = re.compile(rf"{FENCE}|^ {{0,3}}(?P<heading>#{{1,4}})(?=[ \t])", re.MULTILINE | re.DOTALL)
+_BOT_NAME = re.compile(r".*\[bot\]|(?:project|group)_\d+_bot.*", re.IGNORECASE)
 
 
 class RateLimited(Exception):
@@ -70,7 +79,9 @@ class ForgeApi:
         """
         url = first_url = self._build_url(path, {**params, "per_page": str(PER_PAGE)})
         etag = self._etags.get(first_url, "") if conditional else ""
-        visited_urls, max_pages, is_small = set[str](), MAX_PAGES, False
+        visited_urls = set[str]()
+        max_pages = MAX_PAGES
+        is_small = False
         while url not in visited_urls and len(visited_urls) < max_pages:
             visited_urls.add(url)
             try:
@@ -78,7 +89,9 @@ class ForgeApi:
             except ResponseTooLarge:
                 if is_small:
                     raise
-                url, max_pages, is_small = _to_small_page(url), MAX_PAGES * PER_PAGE // PER_SMALL_PAGE, True
+                url = _to_small_page(url)
+                max_pages = MAX_PAGES * PER_PAGE // PER_SMALL_PAGE
+                is_small = True
                 continue
             if url == first_url:
                 self.received_etags[first_url] = response.headers.get("etag", etag)
@@ -92,7 +105,8 @@ class ForgeApi:
             next_link = _NEXT_LINK.search(response.headers.get("link", ""))
             if next_link is None:
                 return
-            url, etag = self._to_own_host_url(next_link[1]), ""
+            url = self._to_own_host_url(next_link[1])
+            etag = ""
         raise SourceError(f"{redact_url(first_url)} has more than {MAX_PAGES} pages, or its pages go round")
 
     async def query(self, url: str, text: str, variables: Mapping[str, Any]) -> Any:
@@ -119,7 +133,8 @@ class ForgeApi:
     async def _send(self, request: Request) -> Response:
         if self._rate_limited_until > time.time():
             raise RateLimited(self._rate_limited_until)
-        headers, settings = {**self._headers, **request.headers}, self._settings
+        headers = {**self._headers, **request.headers}
+        settings = self._settings
         request = replace(request, headers=headers, timeout_s=settings.timeout_s, max_kb=settings.max_page_kb)
         response = await self._client.fetch(request)
         if _is_rate_limited(response):
@@ -138,7 +153,8 @@ class ForgeApi:
     def _to_own_host_url(self, url: str) -> str:
         """Return the address of a next page, on the configured host whatever it says: the token goes nowhere else."""
         try:
-            base_parts, parts = urlsplit(self._base), urlsplit(url)
+            base_parts = urlsplit(self._base)
+            parts = urlsplit(url)
         except ValueError as error:
             raise SourceError(f"{redact_url(self._base)} leads to a next page that is no address") from error
         if not parts.path.startswith("/"):
@@ -189,14 +205,6 @@ def _rate_limit_header(headers: Mapping[str, str], name: str) -> int | None:
     """Return one of the rate limit's numbers: GitHub's, or GitLab's name for it."""
     value = headers.get(f"x-ratelimit-{name}", headers.get(f"ratelimit-{name}", ""))
     return int(value) if value.isascii() and value.isdigit() and len(value) < 16 else None
-
-
-MAX_TEXT_CHARS = 60_000
-MAX_COMMENT_CHARS = 20_000
-# The last day of the year 9999, beyond which no date can be shown.
-MAX_TIMESTAMP = 253_402_214_400.0
-_CODE_OR_HEADING = re.compile(rf"{FENCE}|^ {{0,3}}(?P<heading>#{{1,4}})(?=[ \t])", re.MULTILINE | re.DOTALL)
-_BOT_NAME = re.compile(r".*\[bot\]|(?:project|group)_\d+_bot.*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +329,7 @@ def get_int(data: Mapping[str, Any], key: str) -> int:
 
 
 def is_bot(author: Any) -> bool:
-    """Say whether an account belongs to a program."""
+    """Return whether an account belongs to a program."""
     account_types = (dig(author, "type"), dig(author, "__typename"))
     name = to_line(dig(author, "login") or dig(author, "username"))
     return "Bot" in account_types or dig(author, "bot") is True or _BOT_NAME.fullmatch(name) is not None

@@ -71,7 +71,8 @@ class Gitlab:
 
 
 def _to_issue_item(issue: Mapping[str, Any], *, with_comments: bool) -> Item | None:
-    number, note_count = get_int(issue, "iid"), get_int(issue, "user_notes_count")
+    number = get_int(issue, "iid")
+    note_count = get_int(issue, "user_notes_count")
     item = replace(
         to_item(issue, f"issues/{number}", f"issue #{number}", ISSUE_KEYS),
         stamp=f"{to_text(issue.get('updated_at'))} {note_count}",

@@ -24,6 +24,20 @@ from knowledge.sources.forge.gitlab import Gitlab
 from knowledge.web.addresses import redact_url
 from knowledge.web.client import ResponseTooLarge, WebClient
 
+DAY_S = 86_400
+
+# This much is requested again at every refresh: clocks differ, and two changes may share a second.
+OVERLAP_S = 60.0
+
+# Comments fetched between two writes of the record, so that an interrupted first round is not lost.
+SAVE_INTERVAL = 50
+
+# Items that may fail each on its own before the service is held to have failed.
+MAX_FAILURES = 3
+
+# Longer items are written down in a worker process.
+MAX_INLINE_CHARS = 4_000
+
 
 @dataclass(frozen=True, slots=True)
 class ItemState:
@@ -100,17 +114,6 @@ def _is_valid(sync_state: SyncState) -> bool:
 
 def _values(mapping: object) -> list[object]:
     return list(mapping.values()) if isinstance(mapping, Mapping) else [None]
-
-
-DAY_S = 86_400
-# This much is requested again at every refresh: clocks differ, and two changes may share a second.
-OVERLAP_S = 60.0
-# Comments fetched between two writes of the record, so that an interrupted first round is not lost.
-SAVE_INTERVAL = 50
-# Items that may fail each on its own before the service is held to have failed.
-MAX_FAILURES = 3
-# Longer items are written down in a worker process.
-MAX_INLINE_CHARS = 4_000
 
 
 @dataclass(slots=True)
@@ -215,7 +218,8 @@ class ForgeProject:
         if previous_items and not sync_state.items:
             # An empty listing is more often an error of the service than a deletion of everything: the round is
             # repeated.
-            sync_state.items, sync_state.cursors = previous_items, {}
+            sync_state.items = previous_items
+            sync_state.cursors = {}
             run.errors.append(f"{self.display_name} has nothing left that can be used")
 
     async def _sync_kinds(self, run: _SyncRun) -> None:
@@ -243,7 +247,9 @@ class ForgeProject:
 
     async def _sync_kind(self, kind: str, run: _SyncRun, client: ForgeClient) -> None:
         """Read what changed of one kind; its cursor moves only when this came to its end."""
-        sync_state, seen_paths, errors = run.sync_state, set[str](), list[SourceError]()
+        sync_state = run.sync_state
+        seen_paths = set[str]()
+        errors = list[SourceError]()
         is_full = kind not in sync_state.cursors
         cursor = sync_state.cursors.get(kind, 1.0)
         async for item in client.items(kind, 0.0 if is_full else max(cursor - OVERLAP_S, 1.0)):

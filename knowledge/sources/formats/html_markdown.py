@@ -94,7 +94,8 @@ class _Writer:
         if self._blocks:
             self._blocks.append("\n" if is_item and self._is_after_item else "\n\n")
         self._blocks.append(block)
-        self._is_after_item, self._mark = is_item, ""
+        self._is_after_item = is_item
+        self._mark = ""
 
 
 def render_markdown(root: Any, skipped: Collection[Any] = (), labels: Mapping[Any, str] | None = None) -> str:
@@ -190,7 +191,7 @@ def iter_texts(root: Any, is_skipped: Callable[[Any], bool] = lambda _element: F
 
 
 def _is_label(element: Any) -> bool:
-    """Whether an element only repeats what comes before or after it: a heading's link, or the language of code."""
+    """Return whether an element only repeats its neighbour: a heading's link, or the language of code."""
     return _is_link_beside_heading(element) or _is_language_label(element)
 
 
@@ -219,14 +220,15 @@ def _is_link_beside_heading(element: Any) -> bool:
 
 
 def _links_to_heading(element: Any, heading: Any) -> bool:
-    """Whether an element is a link to a heading, or to the part of the page that the heading begins."""
-    address, parent = element.get("href") or "", heading.getparent()
+    """Return whether an element is a link to a heading, or to the part of the page that the heading begins."""
+    address = element.get("href") or ""
+    parent = heading.getparent()
     ids = {heading.get("id"), None if parent is None else parent.get("id")}
     return element.tag == "a" and address.startswith("#") and unquote(address[1:]) in ids
 
 
 def _is_language_label(element: Any) -> bool:
-    """Whether an element before code names its language, as the fence will."""
+    """Return whether an element before code names its language, as the fence will."""
     code = element.getnext() if element.tag in ("span", "div", "p") and not len(element) else None
     if code is None or code.tag != "pre" or (element.tail or "").strip():
         return False
@@ -297,7 +299,8 @@ def _read_code(root: Any, skipped: Collection[Any]) -> str:
 
 def _find_language(element: Any) -> str:
     """Return the language that an attribute or the classes of code name, or of what holds it."""
-    inner, outer = islice(element.iterdescendants("code"), MAX_LANGUAGE_DEPTH), element.iterancestors()
+    inner = islice(element.iterdescendants("code"), MAX_LANGUAGE_DEPTH)
+    outer = element.iterancestors()
     for holder in chain(inner, (element,), islice(outer, MAX_LANGUAGE_DEPTH)):
         name = (holder.get("data-language") or holder.get("data-lang") or "").lower()
         if not _LANGUAGE_NAME.fullmatch(name):

@@ -31,7 +31,8 @@ _SURROUNDINGS = (
     "respond share sharing sidebar skip social sponsor sponsored subscribe taboola teaser teasers toc widget"
 )
 _NOTES = "admonition alert callout caution danger footnote hint important info note tip warning"
-SURROUNDINGS, NOTES = frozenset(_SURROUNDINGS.split()), frozenset(_NOTES.split())
+SURROUNDINGS = frozenset(_SURROUNDINGS.split())
+NOTES = frozenset(_NOTES.split())
 NAMED_TAGS = ("div", "section", "ul", "ol", "aside", "p", "span", "table", "header", "form")
 LIST_TAGS = ("ul", "ol", "div", "section", "table", "p")
 PARAGRAPH_TAGS = ("p", "pre", "td", "blockquote", "li", "dd")
@@ -43,11 +44,16 @@ _HASH = re.compile(r"_(?=[\w-]{0,5}[A-Z0-9])[\w-]{4,6}(?!\S)")
 # Surroundings have at most this share of a page's text; a form around a whole page has more.
 MAX_SURROUNDINGS_SHARE = 0.4
 # What a page names as its main part has at least this share of the text, or so many characters.
-MIN_MAIN_SHARE, MIN_MAIN_CHARS = 0.3, 400
+MIN_MAIN_SHARE = 0.3
+MIN_MAIN_CHARS = 400
 MIN_ARTICLE_SHARE = 0.6
 # A list of so many links, with little other text, leads elsewhere; where such lists are most of a page, they are it.
-MIN_LINKS, MIN_LINK_SHARE, MAX_LISTS_SHARE = 3, 0.7, 0.5
-MIN_DENSE_SHARE, MIN_PARAGRAPH_CHARS, MAX_PARAGRAPH_LINK_SHARE = 0.8, 25, 0.5
+MIN_LINKS = 3
+MIN_LINK_SHARE = 0.7
+MAX_LISTS_SHARE = 0.5
+MIN_DENSE_SHARE = 0.8
+MIN_PARAGRAPH_CHARS = 25
+MAX_PARAGRAPH_LINK_SHARE = 0.5
 
 
 @dataclass(slots=True)
@@ -82,7 +88,9 @@ def _find_skipped(body: Any) -> set[Any]:
     """Return what is no content by its tag, its role or its style. Takes a time that grows with the page."""
     from lxml import etree
 
-    skipped, part_depth, with_main = set(), 0, _find_ancestors(body.iter("main", "article"))
+    skipped = set()
+    part_depth = 0
+    with_main = _find_ancestors(body.iter("main", "article"))
     for event, element in etree.iterwalk(body, events=("start", "end")):
         is_part = element.tag in PART_TAGS or element.get("role") == "main"
         if event == "end":
@@ -117,7 +125,7 @@ def _is_no_content(element: Any) -> bool:
 
 
 def is_hidden(element: Any) -> bool:
-    """Whether nobody sees an element, as far as its own attributes tell."""
+    """Return whether nobody sees an element, as far as its own attributes tell."""
     if element.get("hidden") is not None or element.get("aria-hidden", "").lower() == "true":
         return True
     style = _STYLE_COMMENT.sub("", element.get("style") or "")
@@ -125,7 +133,7 @@ def is_hidden(element: Any) -> bool:
 
 
 def _is_for_screen_readers(element: Any) -> bool:
-    """Whether only screen readers read an element aloud; a heading that is hidden in this way still names its part."""
+    """Return whether only screen readers read an element aloud; a heading hidden in this way still names its part."""
     is_heading = element.tag in ("h1", "h2", "h3", "h4", "h5", "h6")
     return not is_heading and not SCREEN_READER_CLASSES.isdisjoint(element.get("class", "").split())
 
@@ -165,7 +173,8 @@ def _measure(root: Any, skipped: set[Any]) -> _Sizes:
 
 def _add_size(element: Any, size: _Size, above: _Size) -> None:
     if element.tag == "a":
-        size.link_chars, size.links = size.chars, 1
+        size.link_chars = size.chars
+        size.links = 1
     if element.tag in PARAGRAPH_TAGS and size.chars >= MIN_PARAGRAPH_CHARS:
         is_text = size.link_chars <= MAX_PARAGRAPH_LINK_SHARE * size.chars
         size.paragraph_chars = size.chars if is_text else 0

@@ -11,6 +11,10 @@ from knowledge.parsing.limits import FormatError, ParseLimits, check_archive, ma
 
 MAX_HEADING_LEVEL = 6
 
+# What would read as a Markdown heading, and words that were divided at the end of a line.
+_HEADING = re.compile(r"^([^\S\n]*)#", re.MULTILINE)
+_HYPHENATED = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
+
 
 @map_parser_errors
 def read_docx(data: bytes) -> str:
@@ -19,7 +23,8 @@ def read_docx(data: bytes) -> str:
     import docx
     from docx.table import Table
 
-    limits, parts = ParseLimits(), []
+    limits = ParseLimits()
+    parts = []
     for block in docx.Document(io.BytesIO(data)).iter_inner_content():
         if isinstance(block, Table):
             text = format_table([[cell.text for cell in row.cells] for row in block.rows])
@@ -37,7 +42,8 @@ def read_pptx(data: bytes) -> str:
     check_archive(data)
     import pptx
 
-    limits, parts = ParseLimits(), []
+    limits = ParseLimits()
+    parts = []
     for number, slide in enumerate(pptx.Presentation(io.BytesIO(data)).slides, 1):
         title = slide.shapes.title
         name = " ".join(title.text.split()) if title is not None and title.has_text_frame else ""
@@ -59,7 +65,8 @@ def read_xlsx(data: bytes) -> str:
     import openpyxl
 
     workbook = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
-    limits, parts = ParseLimits(), []
+    limits = ParseLimits()
+    parts = []
     for sheet in workbook.worksheets:
         rows = ([_cell_text(value) for value in row] for row in sheet.iter_rows(values_only=True))
         parts.append(f"# {sheet.title}\n\n{format_records(rows, limits)}")
@@ -117,11 +124,6 @@ def _cell_text(value: object) -> str:
     return "" if value is None else " ".join(str(value).split())
 
 
-# What would read as a Markdown heading, and words that were divided at the end of a line.
-_HEADING = re.compile(r"^([^\S\n]*)#", re.MULTILINE)
-_HYPHENATED = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
-
-
 @map_parser_errors
 def read_pdf(data: bytes) -> str:
     """Return the pages of a PDF, each headed by its number. Raises `FormatError`."""
@@ -130,7 +132,8 @@ def read_pdf(data: bytes) -> str:
     document = pypdf.PdfReader(io.BytesIO(data))
     if document.is_encrypted and not document.decrypt(""):
         raise FormatError("it is encrypted")
-    limits, pages = ParseLimits(), []
+    limits = ParseLimits()
+    pages = []
     for number, page in enumerate(document.pages, 1):
         text = limits.consume(_HYPHENATED.sub("", page.extract_text() or "").strip())
         if text:

@@ -15,7 +15,10 @@ from knowledge.sources.formats.office import format_table
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 HEAD_CHARS = 2000
 # References that lead to references, parts of `allOf`, and fields of one body: what is beyond is not followed or shown.
-MAX_STEPS, MAX_PARTS, MAX_FIELDS, MAX_VALUES = 20, 20, 100, 12
+MAX_STEPS = 20
+MAX_PARTS = 20
+MAX_FIELDS = 100
+MAX_VALUES = 12
 _YAML_MARK = re.compile(r"""^(?>(?:[^\S\n]|\{)*)["']?(openapi|swagger)["']?\s*:""", re.MULTILINE)
 _JSON_MARK = re.compile(r'"(?:openapi|swagger)"\s*:')
 
@@ -44,7 +47,8 @@ def read_openapi(text: str) -> str:
 
 @map_parser_errors
 def _describe_operations(spec: dict[str, Any]) -> str:
-    limits, api_spec = ParseLimits(), _ApiSpec(spec)
+    limits = ParseLimits()
+    api_spec = _ApiSpec(spec)
     info = _as_mapping(spec.get("info"))
     parts = [f"# {info.get('title', 'API')} {info.get('version', '')}".strip(), str(info.get("description") or "")]
     for path, item in spec["paths"].items():
@@ -87,12 +91,14 @@ class _ApiSpec:
 
     def resolve(self, value: Any) -> JsonObject:
         """Follow local references to what they lead to; one that leads to another file, or round, stays one."""
-        node, steps = _as_mapping(value), 0
+        node = _as_mapping(value)
+        steps = 0
         while isinstance(node.get("$ref"), str) and steps < MAX_STEPS:
             target = self._look_up(node["$ref"])
             if target is None:
                 return node
-            node, steps = target, steps + 1
+            node = target
+            steps = steps + 1
         return node
 
     def _look_up(self, reference: str) -> JsonObject | None:
@@ -160,9 +166,11 @@ class _ApiSpec:
             node = self.resolve(node["items"])
         fields: dict[str, Any] = {}
         required_names: set[str] = set()
-        queue, steps = [node], 0
+        queue = [node]
+        steps = 0
         while queue and steps < MAX_PARTS:
-            part, steps = self.resolve(queue.pop(0)), steps + 1
+            part = self.resolve(queue.pop(0))
+            steps = steps + 1
             for name, field in _as_mapping(part.get("properties")).items():
                 fields.setdefault(str(name), field)
             required_names |= {name for name in _as_list(part.get("required")) if isinstance(name, str)}

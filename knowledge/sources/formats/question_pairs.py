@@ -123,9 +123,11 @@ def _collect(rows: Iterable[tuple[Any, int]]) -> ParsedEntries:
     incomplete_count = 0
     for row, line in rows:
         fields = _match_fields(row) if isinstance(row, Mapping) else {}
-        question, answer = _to_plain_text(fields.get("question")), _to_plain_text(fields.get("answer"))
+        question = _to_plain_text(fields.get("question"))
+        answer = _to_plain_text(fields.get("answer"))
         if question and answer:
-            url, tags = _to_plain_text(fields.get("url")), _parse_tags(fields.get("tags"))
+            url = _to_plain_text(fields.get("url"))
+            tags = _parse_tags(fields.get("tags"))
             entries.append(FaqEntry(" ".join(question.split()), answer, url, tags, line))
         else:
             incomplete_count += 1

@@ -35,7 +35,8 @@ def read_notebook(text: str) -> str:
     """Return a Jupyter notebook: its prose, and its code in fences. Outputs are left out. Raises `FormatError`."""
     notebook = json.loads(text)
     language = str(notebook.get("metadata", {}).get("kernelspec", {}).get("language") or "python")
-    limits, parts = ParseLimits(), []
+    limits = ParseLimits()
+    parts = []
     for cell in notebook["cells"]:
         source = cell.get("source", "")
         content = ("".join(source) if isinstance(source, list) else str(source)).strip()
@@ -49,7 +50,8 @@ def read_notebook(text: str) -> str:
 @map_parser_errors
 def read_asciidoc(text: str) -> str:
     """Return AsciiDoc with Markdown's headings and code fences; the rest reads alike. Takes linear time."""
-    lines, results = text.split("\n"), list[str]()
+    lines = text.split("\n")
+    results = list[str]()
     ends = _find_block_ends(lines)
     number = 0
     while number < len(lines):
@@ -72,7 +74,7 @@ def read_asciidoc(text: str) -> str:
 
 
 def _opens_listing(lines: Sequence[str], number: int, ends: Mapping[int, int]) -> bool:
-    """Tell whether a line says of which language the listing below it is."""
+    """Return whether a line says of which language the listing below it is."""
     is_above_listing = number + 1 in ends and lines[number + 1].startswith("-")
     return is_above_listing and _ASCIIDOC_SOURCE.match(lines[number]) is not None
 

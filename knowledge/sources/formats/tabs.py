@@ -8,7 +8,8 @@ from typing import Any
 
 from knowledge.sources.formats.html_markdown import iter_texts
 
-MIN_TABS, MAX_LABEL_CHARS = 2, 80
+MIN_TABS = 2
+MAX_LABEL_CHARS = 80
 
 
 def find_tab_labels(root: Any) -> dict[Any, str]:

@@ -33,6 +33,16 @@ _ADVICE = (
     ("not found", "Check url; a private repository may need a token (docs/sources.md)"),
 )
 
+_REFS_PATH = "/info/refs"
+_TIMEOUT_S = 30.0
+
+# Of an older server, which names all its branches whatever it is asked.
+_MAX_REFERENCES_KB = 65_536
+_UNAUTHORIZED = 401
+
+# So that a server answers with what it can do, and not with all of its branches.
+_PROTOCOL_HEADER = {"Git-Protocol": "version=2"}
+
 
 @dataclass(frozen=True, slots=True)
 class GitAccess:
@@ -107,15 +117,6 @@ def _to_ssh_path(name: str, path: Path) -> str:
     return str(path).replace("%", "%%")
 
 
-_REFS_PATH = "/info/refs"
-_TIMEOUT_S = 30.0
-# Of an older server, which names all its branches whatever it is asked.
-_MAX_REFERENCES_KB = 65_536
-_UNAUTHORIZED = 401
-# So that a server answers with what it can do, and not with all of its branches.
-_PROTOCOL_HEADER = {"Git-Protocol": "version=2"}
-
-
 async def resolve_redirect(url: str, access: GitAccess) -> str:
     """Return where a repository has moved to, as git would find out: by asking for its references.
 
@@ -157,9 +158,10 @@ def _to_repository_url(url: str, response: Response) -> str:
 
 
 def _is_same_server(url: str, target: str) -> bool:
-    """Say whether a target is on the host of an address: by the same scheme and port, or by https in place of http."""
+    """Return whether a target is on an address's host: by the same scheme and port, or by https in place of http."""
     try:
-        url_parts, target_parts = urlsplit(url), urlsplit(target)
+        url_parts = urlsplit(url)
+        target_parts = urlsplit(target)
         is_upgrade = (
             (url_parts.scheme, target_parts.scheme) == ("http", "https")
             and url_parts.port is None

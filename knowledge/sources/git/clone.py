@@ -28,6 +28,8 @@ from knowledge.sources.git.access import build_access, get_advice
 from knowledge.sources.git.command import Git, GitError, GitTimeout
 from knowledge.sources.git.state import CloneState, read_state, unfollow_other_clones, write_state
 
+_log = get_logger(__name__)
+
 _NON_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]+")
 # Raise it when the rules for what can be used change.
 _FORMAT = 1
@@ -137,7 +139,8 @@ class GitClone:
 
     async def _fetch(self, directory: Path, state: CloneState) -> None:
         """Fetch the branches of all sources at once; only this one's where that fails, for another's may be gone."""
-        git, started_at = Git(directory, self._timeout, self._access), time.time()
+        git = Git(directory, self._timeout, self._access)
+        started_at = time.time()
         branches = state.all_branches(self._branches)
         try:
             await self._fetch_branches(git, branches)
@@ -306,4 +309,4 @@ class BlobCheckCache:
         try:
             write_atomically(self._file, json.dumps({"format": _FORMAT, "faults": keys_by_reason}))
         except OSError as error:
-            get_logger(__name__).warning("source.checks_not_saved", source=self._name, error=str(error))
+            _log.warning("source.checks_not_saved", source=self._name, error=str(error))

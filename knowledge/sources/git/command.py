@@ -36,10 +36,27 @@ _PROTOCOLS = "file:git:http:https:ssh"
 # Where programs, configuration, keys, certificates and proxies are. Any other variable may be secret.
 _INHERITED = frozenset(
     {
-        *("PATH", "HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "TMPDIR", "SSH_AUTH_SOCK", "LD_LIBRARY_PATH"),
-        *("SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "http_proxy", "https_proxy", "HTTPS_PROXY"),
-        *("all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"),
-        *("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"),
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "XDG_CONFIG_HOME",
+        "TMPDIR",
+        "SSH_AUTH_SOCK",
+        "LD_LIBRARY_PATH",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "CURL_CA_BUNDLE",
+        "http_proxy",
+        "https_proxy",
+        "HTTPS_PROXY",
+        "all_proxy",
+        "ALL_PROXY",
+        "no_proxy",
+        "NO_PROXY",
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CONFIG_SYSTEM",
+        "GIT_CONFIG_NOSYSTEM",
     }
 )
 _INHERITED_PREFIXES = ("GIT_SSH", "GIT_SSL", "GIT_PROXY", "GIT_HTTP")
@@ -195,14 +212,17 @@ async def _start(
 ) -> asyncio.subprocess.Process:
     """Start git; without files for what it writes it is talked to through pipes."""
     options = [part for option in _OPTIONS for part in ("-c", option)]
-    pipe, devnull = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    pipe = asyncio.subprocess.PIPE
+    devnull = asyncio.subprocess.DEVNULL
     return await asyncio.create_subprocess_exec(
-        *("git", f"--git-dir={directory}", *options, *arguments),
+        "git",
+        f"--git-dir={directory}",
+        *options,
+        *arguments,
         stdin=devnull if files else pipe,
         stdout=files[0] if files else pipe,
         stderr=files[1] if files else devnull,
         env=_environment() | dict(access.environment),
-        # Its own session: no terminal to ask for a password on, and one group to stop it with its children.
         start_new_session=True,
     )
 

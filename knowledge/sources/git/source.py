@@ -27,8 +27,18 @@ from knowledge.sources.formats import parse_document
 from knowledge.sources.git.clone import BlobCheckCache, BranchCommits, GitClone, unknown_branch_message
 from knowledge.sources.git.command import Git, GitError
 
+_log = get_logger(__name__)
+
 MISSING = "not in the repository"
-_LINK_MODE, _SUBMODULE_MODE = b"120000", b"160000"
+_LINK_MODE = b"120000"
+_SUBMODULE_MODE = b"160000"
+
+_BAD_IN_BRANCH = re.compile(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|[/.]$")
+_MAX_LOGGED_SUBMODULES = 5
+
+# The listing of a commit, in which a path takes some 100 bytes; most of a repository's files may be no documents.
+_MIN_TREE_BYTES = 16 << 20
+_TREE_BYTES_PER_DOCUMENT = 400
 
 
 @dataclass(slots=True)
@@ -90,12 +100,6 @@ def _is_utf8(name: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-_BAD_IN_BRANCH = re.compile(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|[/.]$")
-_MAX_LOGGED_SUBMODULES = 5
-# The listing of a commit, in which a path takes some 100 bytes; most of a repository's files may be no documents.
-_MIN_TREE_BYTES, _TREE_BYTES_PER_DOCUMENT = 16 << 20, 400
 
 
 class GitRepository:
@@ -253,9 +257,7 @@ class GitRepository:
             raise GitError(f"{tree.skipped[MISSING]} files are missing in the clone")
         if tree.submodules:
             paths = tree.submodules[:_MAX_LOGGED_SUBMODULES]
-            get_logger(__name__).info(
-                "source.submodules_ignored", source=self.name, count=len(tree.submodules), paths=paths
-            )
+            _log.info("source.submodules_ignored", source=self.name, count=len(tree.submodules), paths=paths)
         return tree
 
     async def _local_branch_commits(self) -> BranchCommits:

@@ -46,7 +46,7 @@ class CloneState:
         return list(dict.fromkeys((*branches, *followed_branches)))
 
     def is_fresh_for(self, name: str, branches: Sequence[str]) -> bool:
-        """Tell whether a source needs no fetch: another one has made it in this round, not long ago."""
+        """Return whether a source needs no fetch: another one has made it in this round, not long ago."""
         fetches = [self.fetches.get(branch) for branch in branches]
         is_recent = all(
             fetch and fetch.fetch_round == self.fetch_round and 0 <= time.time() - fetch.at < ROUND_S

@@ -11,6 +11,16 @@ from urllib.parse import urlsplit
 
 from knowledge.sources.common.state_files import TextStore
 
+# The limits of one crawl, besides the pauses: a maze of pages without text, or a site that hangs, never ends by itself.
+REQUESTS_PER_PAGE = 4
+SECONDS_PER_PAGE = 2.0
+MIN_CRAWL_S = 60.0
+
+# A site whose pages fail one after the other is left alone until the next refresh.
+MAX_CONSECUTIVE_FAILURES = 10
+MAX_URLS = 20_000
+PAGE_LIMIT_REASON = "beyond max_pages"
+
 
 @dataclass(frozen=True, slots=True)
 class PageState:
@@ -41,17 +51,6 @@ class PageStateStore(TextStore):
     def save_pages(self, pages: Mapping[str, PageState]) -> None:
         """Keep these pages and their texts, and no others. Raises `SourceError`."""
         self.save({path: asdict(page) for path, page in pages.items()}, {page.fingerprint for page in pages.values()})
-
-
-# The limits of one crawl, besides the pauses: a maze of pages without text, or a site that hangs, never ends by itself.
-REQUESTS_PER_PAGE = 4
-SECONDS_PER_PAGE = 2.0
-MIN_CRAWL_S = 60.0
-# A site whose pages fail one after the other is left alone until the next refresh.
-MAX_CONSECUTIVE_FAILURES = 10
-MAX_URLS = 20_000
-
-PAGE_LIMIT_REASON = "beyond max_pages"
 
 
 @dataclass(slots=True)

@@ -12,7 +12,8 @@ from urllib.robotparser import RobotFileParser
 MAX_SITEMAP_KB = 51_200  # the protocol's own limit
 MAX_URL_CHARS = 2048
 # Of robots.txt, rules beyond these are ignored: each one is tried for every page.
-MAX_RULES, MAX_RULE_CHARS = 1_000, 2_000
+MAX_RULES = 1_000
+MAX_RULE_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True)

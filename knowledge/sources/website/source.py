@@ -244,7 +244,7 @@ class Robots:
     sitemaps: tuple[str, ...]
 
     def can_fetch(self, url: str) -> bool:
-        """Say whether a page may be fetched."""
+        """Return whether a page may be fetched."""
         return self.rules.can_fetch(ROBOT_NAME, url)
 
 
@@ -273,7 +273,8 @@ async def read_sitemaps(
     `request` is one for the site's first page. No sitemap is asked for after `deadline`, on the clock of
     `time.monotonic`.
     """
-    queue, bytes_left = list(sitemap_urls) or [urljoin(request.url, "/sitemap.xml")], MAX_SITEMAPS_BYTES
+    queue = list(sitemap_urls) or [urljoin(request.url, "/sitemap.xml")]
+    bytes_left = MAX_SITEMAPS_BYTES
     seen_urls: set[str] = set()
     pages: dict[str, None] = {}
     while (

@@ -40,7 +40,8 @@ T = TypeVar("T")
 # So many bytes of vectors are compared in about a millisecond: sooner than a thread takes its turn.
 MAX_INLINE_BYTES = 8 << 20
 # So many passages are compared exactly, of those whose sign bits are nearest.
-MIN_CANDIDATES, CANDIDATES_PER_RESULT = 2_000, 20
+MIN_CANDIDATES = 2_000
+CANDIDATES_PER_RESULT = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,13 +120,15 @@ class PassageIndex:
         segment_numbers = self._offsets.searchsorted(positions, "right") - 1
         for number in np.unique(segment_numbers).tolist():
             indexes = np.flatnonzero(segment_numbers == number)
-            segment, segment_positions = self._segments[number], positions[indexes] - self._offsets[number]
+            segment = self._segments[number]
+            segment_positions = positions[indexes] - self._offsets[number]
             records = texts.take(indexes) if texts else segment.texts.take(segment_positions) if segment.texts else ()
             scores = zip(cosines[indexes].tolist(), lexical_scores[indexes].tolist(), strict=True)
             documents = segment.document_numbers[segment_positions].tolist()
             for (identifier, *columns), document, pair in zip(records, documents, scores, strict=True):
                 document_key = segment.sources[document], segment.paths[document]
-                passages.append(Passage(*[identifier, *document_key, *columns, *pair]))
+                fields = [identifier, *document_key, *columns, *pair]
+                passages.append(Passage(*fields))
         return passages
 
 
@@ -173,7 +176,8 @@ class CompactIndex(PassageIndex):
 
     def choose(self, query: IndexQuery, connection: sqlite3.Connection) -> Sequence[Passage]:
         """Search, and read what was chosen; blocking. Raises `MissingRows`."""
-        unit_vector, limit = query.unit_vector, query.limit
+        unit_vector = query.unit_vector
+        limit = query.limit
         eligible_mask = self._eligible_mask(query.sources)
         lexical_scores, positions = self._best_by_words(query.tokens, eligible_mask, query.limit)
         if unit_vector is None:

@@ -164,7 +164,8 @@ def is_damage(error: Exception) -> bool:
 
 def _explain(file: PassageFile, action: str, error: Exception) -> str:
     """Say what happened to the store, and the way out."""
-    name, store_name = getattr(error, "sqlite_errorname", ""), file.store_name
+    name = getattr(error, "sqlite_errorname", "")
+    store_name = file.store_name
     if name in _DISK_FULL_ERRORS:
         return f"no space for {store_name}: free some and try again; what it held is kept ({error})"
     if is_damage(error):

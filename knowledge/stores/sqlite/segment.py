@@ -43,7 +43,10 @@ class PackedTexts:
     @classmethod
     def from_rows(cls, blocks: Iterator[Sequence[tuple[Any, ...]]]) -> PackedTexts:
         """Pack rows of the texts' bytes and two lines each, behind a number; at most 4 GiB of texts."""
-        pieces, bounds, lines, end = [], [np.empty((0, 6), np.uint32)], [np.empty((0, 2), np.int32)], 0
+        pieces = []
+        bounds = [np.empty((0, 6), np.uint32)]
+        lines = [np.empty((0, 2), np.int32)]
+        end = 0
         for rows in blocks:
             texts = [text for row in rows for text in row[1:-2]]
             ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts))).reshape(len(rows), -1) + end
@@ -57,7 +60,8 @@ class PackedTexts:
     def take(self, positions: NDArray[np.intp]) -> Iterator[Sequence[Any]]:
         """Yield id, title, text, URL, kind, first and last line of some passages."""
         for bounds, lines in zip(self.bounds[positions].tolist(), self.lines[positions].tolist(), strict=True):
-            first_byte, last_byte = bounds[0], bounds[-1]
+            first_byte = bounds[0]
+            last_byte = bounds[-1]
             text = str(self.data[first_byte:last_byte], "utf-8")
             # Where every character is a byte, pieces of the whole are had for less than half.
             if len(text) == last_byte - first_byte:
@@ -124,7 +128,8 @@ def update_views(
     views = _drop_sparse_segments([view.without_deleted(first_rows) for view in previous_views])
     held_rows = [view.segment.first_rows[view.alive_documents] for view in views]
     is_missing = ~is_member(first_rows, np.sort(np.concatenate([np.empty(0, np.int64), *held_rows])))
-    missing_rows, missing_counts = first_rows[is_missing], passage_counts[is_missing]
+    missing_rows = first_rows[is_missing]
+    missing_counts = passage_counts[is_missing]
     # Documents whose first passage falls into the same thousands make a segment.
     segment_numbers = (np.cumsum(missing_counts) - missing_counts) // SEGMENT_SIZE
     for number in np.unique(segment_numbers):

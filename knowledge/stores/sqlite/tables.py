@@ -103,7 +103,8 @@ def replace_documents(
     for document_key in {*((source, path) for path in paths), *documents}:
         _delete_document(connection, *document_key)
     (value,) = connection.execute("SELECT value FROM labels WHERE name = 'next_row'").fetchone()
-    next_row, counter = int(value), WordCounter()
+    next_row = int(value)
+    counter = WordCounter()
     for document_key, document_rows in documents.items():
         fingerprint = document_rows[-1].fingerprint if document_rows else empty[document_key[1]]
         document = (next_row, len(document_rows), *document_key, fingerprint)
@@ -124,8 +125,15 @@ def _insert_rows(
     connection.executemany("INSERT INTO vectors VALUES (?, ?, ?, ?)", vectors)
     passages = (
         (
-            *(number, item.passage.id, item.passage.title, item.passage.text, item.passage.url, item.passage.kind),
-            *(item.passage.start_line, item.passage.end_line, item.tokens),
+            number,
+            item.passage.id,
+            item.passage.title,
+            item.passage.text,
+            item.passage.url,
+            item.passage.kind,
+            item.passage.start_line,
+            item.passage.end_line,
+            item.tokens,
         )
         for number, item in enumerate(rows, first_row)
     )
@@ -184,7 +192,8 @@ def read_source_vectors(connection: sqlite3.Connection, source: str, dimension: 
         "SELECT vector FROM documents JOIN vectors "
         "ON row_number BETWEEN first_row AND first_row + passage_count - 1 WHERE source = ?"
     )
-    cursor, blocks = connection.execute(statement, (source,)), [np.empty((0, dimension), np.float32)]
+    cursor = connection.execute(statement, (source,))
+    blocks = [np.empty((0, dimension), np.float32)]
     while rows := cursor.fetchmany(BLOCK_ROWS):
         blocks.append(_to_vectors([vector for (vector,) in rows], dimension))
     return np.concatenate(blocks)

@@ -20,7 +20,8 @@ CountArray = NDArray[np.unsignedinteger]
 # Which passages are alive; None means all.
 AliveMask = NDArray[np.bool_] | None
 # BM25's k1 (saturation of repeated words) and b (weight of a passage's length).
-BM25_K1, BM25_B = 1.2, 0.75
+BM25_K1 = 1.2
+BM25_B = 0.75
 MAX_WORD_COUNT = 65_535
 
 

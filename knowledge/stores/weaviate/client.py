@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from weaviate import WeaviateAsyncClient
     from weaviate.collections import CollectionAsync
 
+_log = get_logger(__name__)
 
 PAGE_SIZE = 500
 # A page is never twenty times longer than expected; the server's own limit is 10,000.
@@ -309,9 +310,7 @@ async def connect(settings: WeaviateSettings) -> Cluster:
         await client.close()
         raise StoreError(f"{store_name} is version {version}: it needs {'.'.join(map(str, MIN_VERSION))} or newer")
     if version_numbers < RECOMMENDED_VERSION:
-        get_logger(__name__).info(
-            "store.server_outdated", version=version, wanted=".".join(map(str, RECOMMENDED_VERSION))
-        )
+        _log.info("store.server_outdated", version=version, wanted=".".join(map(str, RECOMMENDED_VERSION)))
     return Cluster(client, settings, store_name)
 
 

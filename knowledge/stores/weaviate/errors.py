@@ -37,8 +37,14 @@ HINTS = (
     # The last three: a proxy whose server is away.
     (
         (
-            *("connect", "unavailable", "not reachable", "startup", "timed out"),
-            *("status code: 502", "status code: 503", "status code: 504"),
+            "connect",
+            "unavailable",
+            "not reachable",
+            "startup",
+            "timed out",
+            "status code: 502",
+            "status code: 503",
+            "status code: 504",
         ),
         UNREACHABLE_HINT,
     ),
@@ -87,7 +93,8 @@ def _describe_causes(error: BaseException) -> str:
 
 def explain_error(store_name: str, action: str, reason: str) -> str:
     """Say what happened and the way out. The client's reasons are long; their beginning tells enough."""
-    short_reason, hint = " ".join(reason.split())[:300], find_hint(reason)
+    short_reason = " ".join(reason.split())[:300]
+    hint = find_hint(reason)
     return f"{store_name} could not be {action}{hint and ': '}{hint} ({short_reason})"
 
 

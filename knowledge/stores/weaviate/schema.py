@@ -22,9 +22,11 @@ from knowledge.ports import PassageRow, Vectors
 if TYPE_CHECKING:
     from weaviate.classes.config import Property
 
-PASSAGES, DOCUMENTS = "Passages", "Documents"
+PASSAGES = "Passages"
+DOCUMENTS = "Documents"
 # BM25 as everywhere else in this program.
-BM25_K1, BM25_B = 1.2, 0.75
+BM25_K1 = 1.2
+BM25_B = 0.75
 SCHEMA_VERSION = "1"
 PASSAGE_PROPERTIES = ("source", "path", "title", "text", "url", "kind", "start_line", "end_line")
 # Objects are read in pages by ranges of a number that is spread evenly: a cursor of Weaviate's knows no filter.

@@ -46,7 +46,8 @@ T = TypeVar("T")
 # Reading a whole source, page by page, may take so many times longer than a search.
 FULL_READ_FACTOR = 15
 # A server that is starting is asked again, at most for so long: an answer waits for it.
-STARTING_S, STARTING_RETRY_S = 3.0, 0.25
+STARTING_S = 3.0
+STARTING_RETRY_S = 0.25
 # A writer that was killed keeps others from its source for this long, in multiples of the longest request.
 LEASE_FACTOR = 2.0
 
@@ -215,8 +216,10 @@ class WeaviateStore:
                     except StoreError:
                         if has_failed:
                             raise
-                        has_failed, results = True, []
-                    previous, visibility = visibility, await self._load_commits(names)
+                        has_failed = True
+                        results = []
+                    previous = visibility
+                    visibility = await self._load_commits(names)
                     if results and all(previous[name].id == visibility[name].id for name in names):
                         return results[0]
         except TimeoutError as error:
@@ -229,7 +232,8 @@ class WeaviateStore:
         async with task_group() as tasks:
             bm25_task = tasks.create_task(self._search_bm25(tokens, visibility, limit, vector))
             nearest_task = tasks.create_task(self._search_nearest(vector, visibility, limit))
-        bm25_objects, nearest_objects = bm25_task.result(), nearest_task.result()
+        bm25_objects = bm25_task.result()
+        nearest_objects = nearest_task.result()
         lexical_scores = {obj.id: obj.score for obj in bm25_objects}
         cosines = {obj.id: obj.score for obj in nearest_objects} if vector is not None else {}
         if vector is not None:
@@ -259,7 +263,8 @@ class WeaviateStore:
         manifest = {}
         async for page in self._cluster.pages(DOCUMENTS, visibility):
             for obj in page:
-                path, passages = obj.properties["path"], int(obj.properties["passages"])
+                path = obj.properties["path"]
+                passages = int(obj.properties["passages"])
                 manifest[path] = StoredDocument(obj.properties["fingerprint"], passages)
         return manifest
 
@@ -277,7 +282,8 @@ class WeaviateStore:
             documents = keys[start : start + MAX_FILTER_VALUES]
             async for page in self._cluster.pages(PASSAGES, visibility, documents=documents, with_vectors=True):
                 for obj in page:
-                    passage, tokens = to_passage(obj.properties), obj.properties["tokens"]
+                    passage = to_passage(obj.properties)
+                    tokens = obj.properties["tokens"]
                     vector = np.array(obj.vector, np.float32)
                     rows.append(PassageRow(passage, fingerprints[passage.path], tokens, vector))
         return rows

@@ -15,6 +15,8 @@ from core.observability.logs import get_logger
 from knowledge.stores.weaviate.client import Cluster
 from knowledge.stores.weaviate.schema import DOCUMENTS, NewObject, lease_key
 
+_log = get_logger(__name__)
+
 POLL_INTERVAL_S = 0.2
 # How much longer than a dead writer's lease another writer waits.
 TIMEOUT_FACTOR = 1.5
@@ -49,7 +51,8 @@ class WriterLease:
 
     async def acquire(self) -> None:
         """Wait for the lease. Raises `StoreLocked`."""
-        started_at, has_warned = time.monotonic(), False
+        started_at = time.monotonic()
+        has_warned = False
         while not await self.cluster.create(self._make_object()):
             stored_lease = await self._load()
             if stored_lease is not None and int(stored_lease["until"]) < time.time() * 1000:
@@ -62,7 +65,7 @@ class WriterLease:
                 )
             if waited_s > WARN_AFTER_S and not has_warned:
                 reason = f"another process is writing it, or was killed less than {self.duration_s:g} s ago"
-                get_logger(__name__).warning("store.waiting", source=self.source, reason=reason)
+                _log.warning("store.waiting", source=self.source, reason=reason)
                 has_warned = True
             await asyncio.sleep(POLL_INTERVAL_S)
 

@@ -22,7 +22,8 @@ from agentscope.tool import Toolkit
 
 from tests.comparison.contract import API_KEY, DIMENSION, EMBEDDING_MODEL, MODEL, TOP_K, Document, Query, SystemConfig
 
-NAME, COLLECTION = "assistant", "documents"
+NAME = "assistant"
+COLLECTION = "documents"
 SYSTEM_PROMPT = "You answer questions from the knowledge base, and say so when it does not contain the answer."
 SOURCE = re.compile(r"\(source: (\S+)\)")
 
@@ -33,7 +34,8 @@ def open_system(config: SystemConfig, option: str) -> AgentScopeSystem:
 
 class AgentScopeSystem:
     def __init__(self, config: SystemConfig, mode: str) -> None:
-        self._folder, self._mode = config.folder, mode
+        self._folder = config.folder
+        self._mode = mode
         self._model = OpenAIChatModel(
             credential=OpenAICredential(api_key=API_KEY, base_url=config.model_url), model=MODEL, stream=True
         )

@@ -30,8 +30,10 @@ from tests.comparison.contract import (
     SystemConfig,
 )
 
-K1, B = 1.5, 0.75
-CANDIDATES, FUSION = 30, 60
+K1 = 1.5
+B = 0.75
+CANDIDATES = 30
+FUSION = 60
 BATCH = 64
 
 

@@ -83,7 +83,8 @@ class KimasSystem:
 
     async def retrieve(self, query: Query) -> list[str]:
         assert self._app is not None
-        deps, budget = self._app.deps, Budget(self._settings.budget)
+        deps = self._app.deps
+        budget = Budget(self._settings.budget)
         completed = await complete_question(_to_question(query), deps.model, deps.prompts, budget)
         result = await ranked_search(completed, deps, budget)
         return list(dict.fromkeys(passage.path.removesuffix(".txt") for passage in result.passages))

@@ -34,7 +34,8 @@ from tests.comparison.contract import (
     SystemConfig,
 )
 
-CHUNK, OVERLAP = 1000, 200
+CHUNK = 1000
+OVERLAP = 200
 
 
 def open_system(config: SystemConfig, option: str) -> LangChainSystem:

@@ -28,7 +28,8 @@ def open_system(config: SystemConfig, option: str) -> LlamaIndexSystem:
 
 class LlamaIndexSystem:
     def __init__(self, config: SystemConfig) -> None:
-        self._vectors, self._bm25 = str(config.folder / "vectors"), str(config.folder / "bm25")
+        self._vectors = str(config.folder / "vectors")
+        self._bm25 = str(config.folder / "bm25")
         self._llm = OpenAILike(
             model=MODEL, api_base=config.model_url, api_key=API_KEY, is_chat_model=True, context_window=32_000
         )

@@ -20,12 +20,7 @@ FLAGS = {
 }
 TEXTS = {"parent_id": "before", "language": "language", "retry_reason": "unsatisfying"}
 VALUES = {"is_shared_thread": "followed", "thread_started_at": "begun", "mentioned_users": "called"}
-MOVED_KEYS = {
-    *FLAGS.values(),
-    *TEXTS.values(),
-    *VALUES.values(),
-    *("feed", "title", "link", "late"),
-}
+MOVED_KEYS = {*FLAGS.values(), *TEXTS.values(), *VALUES.values(), "feed", "title", "link", "late"}
 
 COLUMNS = (
     *(sa.Column(name, sa.Boolean, nullable=False, server_default=sa.false()) for name in FLAGS),
@@ -50,7 +45,9 @@ messages = sa.Table(
 
 def upgrade() -> None:
     """Add the columns and move what they hold now out of references and ids, which stay unique as they are."""
-    connection, columns, last_number = op.get_bind(), messages.c, 0
+    connection = op.get_bind()
+    columns = messages.c
+    last_number = 0
     existing_names = {column["name"] for column in sa.inspect(connection).get_columns("messages")}
     for column in COLUMNS:
         if column.name not in existing_names:
