@@ -86,11 +86,11 @@ class FilesFolder:
 
     def _candidates(self, skipped_counts: Counter[str]) -> Iterator[str]:
         if self._path.is_file():
-            size = self._path.stat().st_size
-            if size <= self._settings.max_file_kb * 1024:
-                yield self._path.name
+            name = self._path.name
+            if reason := self._path_filter.size_reason(name, self._path.stat().st_size):
+                skipped_counts[reason] += 1
             else:
-                skipped_counts["too large"] += 1
+                yield name
             return
         if not self._path.is_dir():
             raise SourceError(f"source {self.name}: {self._path} does not exist. Check path, or create the folder.")
@@ -185,7 +185,7 @@ class FilesFolder:
 
         Raises `OSError`, also for a link that may not be followed any more, and for a file that has become too large.
         """
-        max_bytes = self._settings.max_file_kb * 1024
+        max_bytes = self._path_filter.max_bytes(path)
         if self._path.is_file():
             with self._path.open("rb") as file:
                 return _read_limited(file, self._path, max_bytes)

@@ -268,7 +268,7 @@ async def test_a_file_of_zeros_passes_through_git_in_pieces(tmp_path: Path) -> N
                 if {"unpack-objects", "index-pack"} & set(child.cmdline()):
                     largest_bytes = max(largest_bytes, child.memory_info().rss)
         await asyncio.sleep(0.01)
-    assert listing.result().skipped == {"too large": 1}
+    assert listing.result().skipped == {"larger than max_file_kb": 1}
     assert 0 < largest_bytes < MAX_MEMORY_BYTES // 2
 
 

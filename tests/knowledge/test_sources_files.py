@@ -99,7 +99,7 @@ async def test_bulk_and_unknown_files_are_skipped_and_counted(tmp_path: Path) ->
     (tmp_path / "data.json").write_text("1" * 70_000)
     listing = await listed(tmp_path, max_file_kb=2)
     assert set(listing.fingerprints) == {"a.md"}
-    assert listing.skipped == {"hidden": 1, "generated": 4, "unknown kind": 2, "empty": 2, "binary": 1, "too large": 2}
+    assert listing.skipped == {"hidden": 1, "generated": 4, "unknown kind": 2, "empty": 2, "binary": 1, "larger than max_file_kb": 2}
 
 
 async def test_an_include_glob_can_name_what_is_otherwise_skipped(tmp_path: Path) -> None:
@@ -181,6 +181,20 @@ async def test_a_file_that_grows_beyond_its_limit_after_listing_is_left_out(tmp_
     assert [document.path async for document in alone.documents(listing, ["b.md"])] == []
 
 
+async def test_a_document_may_have_more_bytes_than_a_text_file(tmp_path: Path) -> None:
+    page = f"<html><body><h1>Manual</h1><p>{'Words of the manual. ' * 200}</p></body></html>"
+    (tmp_path / "manual.html").write_text(page, "utf-8")
+    (tmp_path / "notes.md").write_text("x" * 2000, "utf-8")
+    limits = {"max_file_kb": 1, "max_document_kb": 5}
+    folder = source(tmp_path, **limits)
+    listing = await folder.listing()
+    assert (set(listing.fingerprints), listing.skipped) == ({"manual.html"}, {"larger than max_file_kb": 1})
+    assert [document.path async for document in folder.documents(listing, ["manual.html"])] == ["manual.html"]
+    assert set((await listed(tmp_path / "manual.html", **limits)).fingerprints) == {"manual.html"}
+    with pytest.raises(SourceError, match="1 larger than max_document_kb"):
+        await listed(tmp_path / "manual.html", max_file_kb=1, max_document_kb=3)
+
+
 @pytest.fixture
 def closed_to_us() -> Iterator[Path]:
     """An empty folder of a user whom permission bits bind; for the length of the test we are not root."""
@@ -239,7 +253,7 @@ async def test_a_single_file_of_any_suffix_is_a_source(tmp_path: Path) -> None:
     documents = await read(source(tmp_path / "notes.xyz"))
     assert {path: document.kind for path, document in documents.items()} == {"notes.xyz": "text"}
     (tmp_path / "notes.xyz").write_text("x" * 2000)
-    with pytest.raises(SourceError, match="too large"):
+    with pytest.raises(SourceError, match="1 larger than max_file_kb"):
         await listed(tmp_path / "notes.xyz", max_file_kb=1)
 
 

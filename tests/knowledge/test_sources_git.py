@@ -125,7 +125,7 @@ async def test_what_is_skipped_is_counted(repository: Path, tmp_path: Path) -> N
         "empty": 1,
         "generated": 1,
         "hidden": 1,
-        "too large": 2,
+        "larger than max_file_kb": 2,
         "symbolic link": 1,
         "submodule": 1,
     }

@@ -195,8 +195,7 @@ class PathFilter:
         self._generated = _compile_globs(name, "exclude", _INSTALLED + (_GENERATED if uses_defaults else ()))
         self._hidden = _compile_globs(name, "exclude", (".*",) if uses_defaults else ())
         self._included_suffixes = {PurePosixPath(pattern).suffix.lower() for pattern in settings.include} - {""}
-        self._max_bytes = settings.max_file_kb * 1024
-        self._max_document_bytes = settings.max_document_kb * 1024
+        self._settings = settings
 
     def should_enter(self, folder: str) -> bool:
         """Return whether a folder can hold paths that are taken. After a `!` glob, any excluded folder may."""
@@ -213,10 +212,21 @@ class PathFilter:
             return "generated"
         if self._hidden.match_file(path):
             return "hidden"
-        kind = self.get_kind(path)
-        if not kind:
+        if not self.get_kind(path):
             return "unknown kind"
-        return "too large" if size > (self._max_document_bytes if kind in DOCUMENT_KINDS else self._max_bytes) else ""
+        return self.size_reason(path, size)
+
+    def size_reason(self, path: str, size: int) -> str:
+        """Return which setting a file of `size` bytes exceeds ("larger than max_file_kb"), or an empty string."""
+        return f"larger than {self._size_setting(path)}" if size > self.max_bytes(path) else ""
+
+    def max_bytes(self, path: str) -> int:
+        """Return how many bytes a path may have, by its kind."""
+        max_kb: int = getattr(self._settings, self._size_setting(path))
+        return max_kb * 1024
+
+    def _size_setting(self, path: str) -> str:
+        return "max_document_kb" if self.get_kind(path) in DOCUMENT_KINDS else "max_file_kb"
 
     def get_kind(self, path: str) -> str:
         """Return how to chunk a path, or an empty string for a kind that is not known.
