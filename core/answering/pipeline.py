@@ -71,6 +71,7 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
         draft.is_extractive,
         trace,
         images,
+        failure=draft.failure,
         nearest_pages=draft.nearest_pages,
     )
     await sink.finish(reply)

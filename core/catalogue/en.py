@@ -29,6 +29,9 @@ class English(PlatformTexts):
     nearest_pages = "I found no direct answer in the sources I know. These pages come closest:\n\n{pages}"
     no_sources = "none are configured"
     llm_failed = "The language model could not answer. Please try again in a moment."
+    llm_failed_pages = (
+        "The language model could not answer. Please try again in a moment. These pages come closest:\n\n{pages}"
+    )
     answer_failed = "Sorry, I could not answer this. {reason}"
     service_unavailable = "Something that I depend on is not available right now; please ask again in a few minutes."
     internal_error = "Something went wrong on my side. The people who run me can find the reason in the log."

@@ -25,6 +25,7 @@ class Chinese(ChinesePlatformTexts, English):
     nearest_pages = "在我所知的资料中没有找到直接的答案。下面这些页面与问题最接近：\n\n{pages}"
     no_sources = "尚未配置"
     llm_failed = "语言模型暂时无法回答，请稍后再试。"
+    llm_failed_pages = "语言模型暂时无法回答，请稍后再试。下面这些页面与问题最接近：\n\n{pages}"
     answer_failed = "抱歉，这个问题我没能回答。{reason}"
     service_unavailable = "我依赖的某项服务暂时不可用，请过几分钟再问。"
     internal_error = "我这边出了问题，详情已记录在后台日志中。"

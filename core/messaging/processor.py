@@ -317,7 +317,7 @@ class MessageProcessor:
             await self._report_error(message, None if is_disturbing else sink, error, is_unprompted=is_unprompted)
         else:
             reply = replace(reply, trace=replace(reply.trace, opinion=decision.opinion))
-            await self._finish_answer(message, reply, decision)
+            await self._finish_answer(message, reply, decision, delivery)
             if is_answerable and not (reply.is_stopped or reply.failure):
                 await self._handoff.escalate_if_needed(adapter, message, reply, self._enqueue)
 
@@ -339,8 +339,11 @@ class MessageProcessor:
             isinstance(error, PermissionDenied) and self._gate.chat_policy.is_off(message)
         )
 
-    async def _finish_answer(self, message: Message, reply: Reply, decision: GateDecision) -> None:
+    async def _finish_answer(
+        self, message: Message, reply: Reply, decision: GateDecision, delivery: JournaledDelivery
+    ) -> None:
         if reply.failure:
+            self._release_cooldown(message, decision, delivery)
             await self._journal.mark_failed(message, reply.failure)
             return
         await self._journal.mark_answered(message, reply)

@@ -37,7 +37,12 @@ class UnpromptedSink:
             await self._sink.update(text)
 
     async def finish(self, reply: Reply) -> None:
-        """Show the final reply. Raises `NothingToSay` for one that says that nothing was found."""
+        """Show the final reply, unless it only says why there is no answer.
+
+        Raises `NothingToSay` for one that says that nothing was found.
+        """
+        if not self._is_open and reply.failure:
+            return
         if not self._is_open and get_detail(reply) == "nothing_found":
             raise NothingToSay
         await self._open()

@@ -300,6 +300,29 @@ async def test_a_failing_model_leads_to_quotes_with_a_note(
     assert result.citations
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # No passage has its words: nothing can be quoted, and what a model would find is unknown.
+        (
+            "Why would the moon stay silent tonight?",
+            "The language model could not answer. Please try again in a moment.",
+        ),
+        ("今晚月亮为什么不说话？", "语言模型暂时无法回答，请稍后再试。"),
+    ],
+)
+async def test_a_failing_model_is_not_told_as_missing_knowledge(
+    peer: LanguageModelPeer, text: str, expected: str
+) -> None:
+    peer.status = 500
+    model = models(peer)
+    result = await answer(Question(text), MemorySink(), parts(model=model))
+    await model.close()
+    assert result.text == expected
+    assert result.failure
+    assert get_detail(result) != "nothing_found"
+
+
 async def test_a_stream_that_stalls_is_closed_honestly() -> None:
     async with LanguageModelPeer(reply="Use pip [p1]. " + "More words follow here. " * 20) as peer:
         peer.stall_after = 8

@@ -26,6 +26,9 @@ SEARCHED = Trace("pip", "single", (), {})
 NOTHING = Reply("The documentation does not mention it. You could ask the maintainers.", trace=SEARCHED)
 QUOTED_NOTHING = Reply("I found nothing about this in the sources I know (docs).", is_extractive=True, trace=SEARCHED)
 CITATION = Citation(1, "p1", "docs", "Install", "install.md", "")
+UNWRITTEN = Reply(
+    "The language model could not answer.", is_extractive=True, trace=SEARCHED, failure="connection refused"
+)
 ANSWER = Reply("Run `pip install`. The documentation does not mention conda. [1]", (CITATION,), trace=SEARCHED)
 
 
@@ -58,6 +61,17 @@ async def test_who_did_not_ask_is_not_told_that_nothing_was_found(journal: Journ
     assert [row.detail for row in unanswered] == ["no_answer", "no_answer"]
     proposed = await LabellingRepository(journal.database).get_unanswered_questions(None, 9)
     assert [question.id for question in proposed] == ["test:room:2", "test:room:1"]
+    assert await processor.drain(60) == 0
+
+
+async def test_who_did_not_ask_is_not_told_that_the_model_is_away(journal: Journal) -> None:
+    adapter, processor = automatic(journal, stream(UNWRITTEN), wait_s=0, cooldown_s=600)
+    for message in (make_unaddressed(1), make_unaddressed(2, author_id="43", author="Bob")):
+        await processor.handler_for(adapter)(message)
+        # The first one began no cooldown.
+        assert await wait_until_finished(journal, message) == [("failed", "connection refused")]
+        sink = adapter.sinks[message.id]
+        assert (sink.opened, sink.replies, sink.failures) == (0, [], [])
     assert await processor.drain(60) == 0
 
 

@@ -99,7 +99,14 @@ async def test_bulk_and_unknown_files_are_skipped_and_counted(tmp_path: Path) ->
     (tmp_path / "data.json").write_text("1" * 70_000)
     listing = await listed(tmp_path, max_file_kb=2)
     assert set(listing.fingerprints) == {"a.md"}
-    assert listing.skipped == {"hidden": 1, "generated": 4, "unknown kind": 2, "empty": 2, "binary": 1, "larger than max_file_kb": 2}
+    assert listing.skipped == {
+        "hidden": 1,
+        "generated": 4,
+        "unknown kind": 2,
+        "empty": 2,
+        "binary": 1,
+        "larger than max_file_kb": 2,
+    }
 
 
 async def test_an_include_glob_can_name_what_is_otherwise_skipped(tmp_path: Path) -> None:

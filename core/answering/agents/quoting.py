@@ -27,24 +27,31 @@ NEAR_MARGIN = 0.2
 
 @dataclass(frozen=True, slots=True)
 class WrittenAnswer:
-    """The text of an answer, with passage ids as markers. `nearest_pages` are what it names in place of an answer."""
+    """The text of an answer, with passage ids as markers.
+
+    `nearest_pages` are what it names in place of an answer. `failure` is why there is no answer, where that has another
+    reason than the evidence.
+    """
 
     text: str
     is_extractive: bool = False
     nearest_pages: tuple[Citation, ...] = ()
+    failure: str = ""
 
 
 async def quote_passages(
-    inputs: AnswerInputs, deps: AnswerDependencies, budget: Budget, note: str = ""
+    inputs: AnswerInputs, deps: AnswerDependencies, budget: Budget, failure: str = ""
 ) -> WrittenAnswer:
     """Return the extractive answer; without a quote, that nothing was found, with the pages that come closest.
 
-    `note` says why passages are quoted; the default says that there is no model. Who did not ask gets no pages.
+    `failure` is why the model wrote nothing, "" if there is none. Then the text says so: what a model would have found
+    in the passages is not known. Who did not ask gets no pages.
     """
     query = inputs.retrieval.query
     passages = inputs.retrieval.passages
     settings = deps.settings
     messages = messages_for(deps.prompts.language)
+    note = messages.fallback if failure else messages.extractive
     min_similarity = settings.knowledge.search.min_similarity
     has_match = await _has_match(inputs, deps.library, min_similarity)
     # The passages may be in another language than the question.
@@ -52,7 +59,7 @@ async def quote_passages(
     timeout_s = max(MIN_QUOTE_S, 0.5 * budget.remaining())
     for text in queries:
         if quotes := await extract_answer(text, passages, deps.library, timeout_s):
-            return WrittenAnswer(f"{quotes}\n\n{note or messages.extractive}", is_extractive=True)
+            return WrittenAnswer(f"{quotes}\n\n{note}", is_extractive=True)
     if has_match:
         nearest_arguments = (
             to_comparable_query(query, passages, budget),
@@ -61,13 +68,16 @@ async def quote_passages(
             min_similarity + NEAR_MARGIN,
         )
         if quotes := await extract_similar(*nearest_arguments, timeout_s):
-            return WrittenAnswer(f"{quotes}\n\n{note or messages.extractive}", is_extractive=True)
+            return WrittenAnswer(f"{quotes}\n\n{note}", is_extractive=True)
         if not inputs.question.is_unprompted and (pages := await find_nearest_pages(*nearest_arguments, timeout_s)):
             links = tuple(to_citation(passages[page.position], number) for number, page in enumerate(pages, 1))
             lines = "\n".join(map(_format_page, pages, links))
-            return WrittenAnswer(messages.nearest_pages.format(pages=lines), True, links)
+            text = messages.llm_failed_pages if failure else messages.nearest_pages
+            return WrittenAnswer(text.format(pages=lines), True, links, failure)
     if not passages and "search" in budget.degraded:
-        return WrittenAnswer(messages.search_timed_out, is_extractive=True)
+        return WrittenAnswer(messages.search_timed_out, is_extractive=True, failure=failure)
+    if failure:
+        return WrittenAnswer(messages.llm_failed, is_extractive=True, failure=failure)
     sources = ", ".join(settings.sources) or messages.no_sources
     return WrittenAnswer(messages.no_evidence.format(sources=sources), is_extractive=True)
 

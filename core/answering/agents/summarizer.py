@@ -72,8 +72,8 @@ async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencie
             return WrittenAnswer(_mark_unfinished(text, messages.answer_interrupted) if error else text)
         budget.degrade("write", "unreadable")
         if not retrieval.was_searched:
-            return WrittenAnswer(messages.llm_failed)
-        return await quote_passages(inputs, deps, budget, messages.fallback)
+            return WrittenAnswer(messages.llm_failed, failure=str(error or NO_WORDS))
+        return await quote_passages(inputs, deps, budget, str(error or NO_WORDS))
 
 
 def _mark_unfinished(text: str, note: str) -> str:
