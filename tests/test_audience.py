@@ -30,6 +30,7 @@ from core.messaging.feedback import rating_buttons
 from core.messaging.processor import MessageProcessor
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.settings import Settings
+from core.settings.audience import Audiences
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.tables import messages
@@ -337,13 +338,18 @@ async def reload(bot: Bot, sender: Sender) -> None:
     await bot.deliver(sender, "", "reload")
 
 
+def get_closed_sources(bot: Bot, chat: str) -> frozenset[str]:
+    audiences = Audiences.from_settings(bot.app.settings)
+    return audiences.closed_sources(audiences.make_asker("telegram", chat))
+
+
 async def learn(bot: Bot, sender: Sender) -> None:
     """What was taught in the team's channel is asked for elsewhere."""
     question = "How long is the launcher's countdown?"
     answer = "The countdown of the launcher takes kultarr seconds."
     repository = TaughtAnswerRepository(bot.journal.database)
     message = Message("9", ConversationKey("telegram", TEAM), "8", "Cleo", answer, datetime.now(UTC))
-    number = await repository.submit(message, MEMBER, question, answer)
+    number = await repository.submit(message, MEMBER, question, answer, get_closed_sources(bot, TEAM))
     await bot.deliver(Sender(TEAM, OWNER), f"approve {number}", "faq")
     await bot.app.refresh(["taught", "taught-team"])
     bot.output()
@@ -639,7 +645,9 @@ async def test_the_example_of_the_guide_is_true(tmp_path: Path, asker: str) -> N
     (tmp_path / "data").mkdir()
     for platform, chat, answer in (("telegram", PUBLIC, "from the community"), ("slack", "C0123456789", "of the team")):
         message = Message("9", ConversationKey(platform, chat), "8", "Cleo", "", datetime.now(UTC))
-        number = await repository.submit(message, "7", "Who presses the button of the launcher?", f"Somebody {answer}.")
+        number = await repository.submit(
+            message, "7", "Who presses the button of the launcher?", f"Somebody {answer}.", ()
+        )
         await repository.decide(number or 0, "approved", "Dan")
     await journal.close()
     shutil.copy(tmp_path / "journal.db", tmp_path / "data" / "journal.db")

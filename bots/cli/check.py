@@ -120,7 +120,7 @@ async def check(
         findings.append(Finding("warning", "gate.weights", text))
     findings += [*_check_store(settings), *await check_passages(settings)]
     findings.append(await asyncio.to_thread(_check_embedding, settings))
-    findings += await check_languages(settings) if journal_finding.level == "ok" else ()
+    findings += await check_languages(settings) if journal_finding.level != "error" else ()
     findings += [*_check_models(settings), *_check_limits(settings)]
     findings += await asyncio.to_thread(_check_secrets, settings)
     findings += _check_feeds(settings)

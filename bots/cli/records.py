@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from core.storage.overrides import AuditEntry
     from core.storage.usage import AgentUsage, DailyUsage, HeadStartCount, TokenUsage
 
+UNKNOWN_AUDIENCE = "not used: nobody knows who may see it; `kimas faq release {number}` says: everybody"
 # Who reviews answers on the command line.
 OPERATOR = "the operator"
 _TOKEN_COLUMNS = ("tokens read", "written", "together", "cost")
@@ -112,7 +113,8 @@ async def list_answers(settings: Settings, state: ReviewState | None, *, as_json
         return 0
     for answer in answers:
         text = " ".join(answer.answer.split())
-        _print_line(f"{answer.number}. [{answer.state}] {answer.question}\n   {answer.teacher}: {text}")
+        note = "" if answer.closed_sources is not None else f"\n   {UNKNOWN_AUDIENCE.format(number=answer.number)}"
+        _print_line(f"{answer.number}. [{answer.state}] {answer.question}\n   {answer.teacher}: {text}{note}")
     if not answers:
         _print_line("no answers wait for a review" if state == "pending" else "there are no such answers")
     return 0
@@ -133,6 +135,41 @@ async def review_answer(settings: Settings, number: int, state: ReviewState, *, 
         print_json(_taught_answer_as_json(answer))
     else:
         _print_line(f"answer {number} is {state}")
+    return 0
+
+
+async def release_answers(
+    settings: Settings, numbers: Sequence[int], *, all_unknown: bool, chat: str, as_json: bool
+) -> int:
+    """Record that taught answers tell nothing that is closed to everybody, or to who sees what a chat sees.
+
+    Raises `UsageError` for unknown numbers and chats, and `StoreError`.
+    """
+    from core.settings.audience import Audiences
+    from core.storage.lessons import TaughtAnswerRepository
+
+    if bool(numbers) == all_unknown:
+        raise UsageError("give the numbers of answers, or --all for those of which nobody knows who may see them")
+    closed_sources: frozenset[str] = frozenset()
+    if chat:
+        platform, separator, name = chat.partition(":")
+        if not (separator and name):
+            raise UsageError(f"--chat {chat}: write it as platform:chat, such as telegram:-1001234567890")
+        audiences = Audiences.from_settings(settings)
+        closed_sources = audiences.closed_sources(audiences.make_asker(platform, name))
+    async with open_existing_database(settings) as database:
+        if database is None:
+            raise UsageError("nobody has taught anything yet")
+        repository = TaughtAnswerRepository(database)
+        known_numbers = {answer.number for answer in await repository.list_answers(None)}
+        if unknown := sorted(set(numbers) - known_numbers):
+            raise UsageError(f"There is no answer {unknown[0]}: `kimas faq list --state all` shows all.")
+        count = await repository.set_closed_sources(None if all_unknown else numbers, closed_sources)
+    if as_json:
+        print_json({"released": count, "closed_sources": sorted(closed_sources)})
+    else:
+        readers = f"who sees what {chat} sees" if chat else "everybody"
+        _print_line(f"{count} answers may be told to {readers}, from the next refresh on")
     return 0
 
 

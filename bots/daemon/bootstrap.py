@@ -334,7 +334,7 @@ def make_message_processor(
         dispatcher,
         Commenter(settings, journal, answer, permissions, library),
         FeedbackHandler(settings, journal, feedback_repository, permissions),
-        EscalationHandler(settings, journal, TaughtAnswerRepository(database), permissions.is_admin),
+        EscalationHandler(settings, journal, TaughtAnswerRepository(database), permissions),
     )
     return MessageProcessor(settings, journal, answer, stages)
 

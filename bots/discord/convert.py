@@ -145,6 +145,7 @@ def to_message(
         reference={"channel": location.channel, "message": str(event["id"])},
         attachments=get_attachments(event) or select_pictures(get_attachments(replied_message)),
         is_edit=edited,
+        is_forwarded=bool(_get_snapshots(event)),
         is_by_bot=bool(bot_kind) and not is_post,
         is_post=is_post or (False if bot_kind else None),
         in_restricted_thread=location.is_private_thread,

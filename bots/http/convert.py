@@ -31,6 +31,7 @@ EVENT_FIELDS = frozenset(
         "changes",
         "private",
         "addressed",
+        "forwarded",
         "sent_at",
         "attachments",
     )
@@ -128,7 +129,9 @@ def _to_user_message(fields: Mapping[str, Any], kind: EventKind, message_id: str
     reply_to = _get_short_text(fields, "reply_to")
     is_private = _get_flag(fields, "private")
     attachments = _parse_attachments(fields)
-    command, text = _split_command(_get_text(fields, "text", required=not attachments))
+    is_forwarded = _get_flag(fields, "forwarded")
+    text = _get_text(fields, "text", required=not attachments)
+    command, text = ("", text) if is_forwarded else _split_command(text)
     return Message(
         id=message_id,
         key=ConversationKey(
@@ -147,6 +150,7 @@ def _to_user_message(fields: Mapping[str, Any], kind: EventKind, message_id: str
         attachments=attachments,
         is_edit=kind == "edit",
         is_by_bot=is_bot,
+        is_forwarded=is_forwarded,
         is_post=kind == "post",
     )
 

@@ -13,12 +13,13 @@ from aiohttp import web
 from bots.operator_page.render import PageRenderer
 from bots.operator_page.sessions import Session
 from core.formatting import replace_lone_surrogates, strip_control_characters
+from core.messaging.policy.permissions import Permissions
 from core.observability.logs import LogBuffer
 from core.ports import SourceRefresher
 from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
-from core.storage.overrides import Audit
+from core.storage.overrides import Audit, LiveSettings, RuntimeOverrides
 from core.storage.reports import ReportRepository
 from core.storage.usage import UsageRepository
 
@@ -36,6 +37,7 @@ class PageContext:
     reports: ReportRepository
     usage: UsageRepository
     taught_answers: TaughtAnswerRepository
+    permissions: Permissions
     audit: Audit
     source_refresher: SourceRefresher
     log_buffer: LogBuffer
@@ -60,6 +62,7 @@ def make_context(
         ReportRepository(database),
         UsageRepository(database),
         TaughtAnswerRepository(database),
+        Permissions(LiveSettings(settings, RuntimeOverrides(database))),
         Audit(database, lambda: settings.administration.audit_days),
         source_refresher,
         log_buffer,

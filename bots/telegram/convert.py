@@ -120,7 +120,9 @@ def to_message(update: Update, me: Identity) -> Message | IgnoredEvent:
     reason = _get_ignore_reason(event)
     if reason:
         return IgnoredEvent(reason)
-    content = _parse_text(event.text or event.caption or "", event.entities or event.caption_entities or [], me)
+    text = event.text or event.caption or ""
+    entities = event.entities or event.caption_entities or []
+    content = _parse_text(text, entities, me, with_command=not _is_forwarded(event))
     if content.command_target and content.command_target.lower() != me.username.lower():
         return IgnoredEvent("a command for another bot")
     return _build_message(event, content, me, edited=update.message is None)
@@ -193,6 +195,7 @@ def _build_message(event: TelegramMessage, content: _ParsedText, me: Identity, *
         attachments=get_attachments(event)
         or (select_pictures(get_attachments(replied_message)) if replied_message is not None else ()),
         is_edit=edited,
+        is_forwarded=_is_forwarded(event),
         is_post=True if event.is_automatic_forward else None,
         language=_get_language(event),
     )
@@ -254,8 +257,13 @@ def _join_spans(text: object) -> str:
     return _join_spans(getattr(text, "text", None) or getattr(text, "expression", ""))
 
 
-def _parse_text(text: str, entities: list[MessageEntity], me: Identity) -> _ParsedText:
-    """Take the mentions and the command out of a text. Entities count in UTF-16 units."""
+def _is_forwarded(event: TelegramMessage) -> bool:
+    """Return whether the words are somebody else's: forwarded, or the result of an inline bot."""
+    return event.forward_origin is not None or event.via_bot is not None
+
+
+def _parse_text(text: str, entities: list[MessageEntity], me: Identity, *, with_command: bool) -> _ParsedText:
+    """Take the mentions and the command, if there may be one, out of a text. Entities count in UTF-16 units."""
     encoded_text = text.encode("utf-16-le", "surrogatepass")
     cuts: list[tuple[int, int]] = []
     is_mentioned = False
@@ -265,7 +273,8 @@ def _parse_text(text: str, entities: list[MessageEntity], me: Identity) -> _Pars
         start = 2 * entity.offset
         end = 2 * (entity.offset + entity.length)
         entity_text = encoded_text[start:end].decode("utf-16-le", "replace")
-        match = _COMMAND.fullmatch(entity_text) if entity.type == "bot_command" and not command else None
+        may_be_command = with_command and entity.type == "bot_command" and not command
+        match = _COMMAND.fullmatch(entity_text) if may_be_command else None
         if _is_bot_mention(entity, entity_text, me):
             is_mentioned = True
         elif match is not None and not _join_pieces(_cut_out(encoded_text[:start], cuts)):

@@ -273,7 +273,8 @@ class English(PlatformTexts):
     answer_approved = "Approved."
     answer_rejected = "Rejected."
     no_learned_source = (
-        " It is not used yet: no source of the kind `learned` takes answers from its chat (docs/feedback.md)."
+        " It is not used yet: no source of the kind `learned` may tell what can be seen where it was taught "
+        "(docs/feedback.md)."
     )
     pending = "pending"
     approved = "approved"

@@ -157,6 +157,13 @@ def describe_error(message: Message, error: Exception) -> Reply:
     return Reply(texts.answer_failed.format(reason=reason), failure=error_text)
 
 
+def without_foreign_command(message: Message) -> Message:
+    """Return a message that gives no command if its words are somebody else's: the rights would be the forwarder's."""
+    if not (message.is_forwarded and message.command):
+        return message
+    return replace(message, command="", text=f"/{message.command} {message.text}".strip())
+
+
 def make_storable(message: Message) -> Message:
     """Return a message without halves of surrogate pairs: one could not be journalled, and would block all after it."""
     return replace(

@@ -29,6 +29,7 @@ from core.messaging.journaling import (
     make_storable,
     recover_pending,
     trace_message,
+    without_foreign_command,
 )
 from core.messaging.policy.command_table import is_ask_command
 from core.messaging.policy.permissions import PermissionDenied
@@ -137,7 +138,7 @@ class MessageProcessor:
     # Cancelled half-way, the message would be recorded but never processed: a redelivery would be a duplicate.
     @uncancellable
     async def _receive(self, adapter: Adapter, message: Message) -> None:
-        message = make_storable(message)
+        message = make_storable(without_foreign_command(message))
         with trace_message(message, "receive"):
             await self._accept(adapter, message)
 

@@ -7,7 +7,7 @@ where nobody else reads.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -138,19 +138,30 @@ class Audiences:
             if all(asker is not None and may_see(audience, asker) for audience in audiences)
         )
 
-    def accepts_lesson(self, source: str, platform: str, chat: str) -> bool:
-        """Return whether a source of taught answers takes those of a chat.
+    def closed_sources(self, asker: Asker) -> frozenset[str]:
+        """Return the sources that an asker may see and not everybody."""
+        return frozenset(name for name in self.visible_sources(asker) if self.by_source[name])
 
-        It does where it is for that chat, and for nobody who may not see all that the chat may see.
+    def accepts_lesson(self, source: str, platform: str, chat: str, closed_sources: Collection[str] | None) -> bool:
+        """Return whether a source of taught answers takes one that was taught in a chat.
+
+        `closed_sources` could be seen there at that time; None: nobody knows, and no source takes it. Everybody who
+        reads the source today has to see all of them today: chats, roles and audiences may have changed since.
         """
-        if not self.has_closed_sources:
-            return True
-        visible_names = self.visible_sources(self.make_asker(platform, chat))
-        return source in visible_names and all(
-            any(self._is_within(inner, outer) for inner in self.by_source[source])
-            for name in visible_names
-            for outer in self.by_source[name]
+        if closed_sources is None:
+            return False
+        asker = self.make_asker(platform, chat)
+        is_for_chat = source in closed_sources or all(may_see(readers, asker) for readers in self._readers(source))
+        return is_for_chat and all(self._is_seen_by_readers(name, source) for name in closed_sources)
+
+    def _is_seen_by_readers(self, name: str, source: str) -> bool:
+        """Return whether all readers of a source see another one, which may have been removed or renamed."""
+        return name in self.by_source and all(
+            any(self._is_within(inner, outer) for inner in self._readers(source)) for outer in self.by_source[name]
         )
+
+    def _readers(self, source: str) -> frozenset[frozenset[str]]:
+        return self.by_source.get(source, frozenset())
 
     def _is_within(self, inner: frozenset[str], outer: frozenset[str]) -> bool:
         """Return whether all of one audience belong to another one. Owners belong to every audience."""

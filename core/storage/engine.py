@@ -38,7 +38,7 @@ from core.storage.journal_file import DAMAGED_HINT, JournalFile
 from core.storage.tables import metadata
 
 # The newest revision in `migrations/versions/`.
-HEAD = "0009"
+HEAD = "0010"
 # How often, and after how many seconds each time, `close` looks whether all transactions have ended: for twice as long
 # as one waits for the lock of another process.
 CLOSE_POLLS = 2000

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Row, delete, func, insert, null, select, update
 from sqlalchemy.exc import IntegrityError
 
 from core.catalogue import ENGLISH, Messages
@@ -26,7 +26,11 @@ MAX_QUESTION_CHARS = 500
 
 @dataclass(frozen=True, slots=True)
 class TaughtAnswer:
-    """One answer with its question: who gave it, where, and the decision of the review with its time (UTC)."""
+    """One answer with its question: who gave it, where, and the decision of the review with its time (UTC).
+
+    `closed_sources` are the sources that were not for everyone and that its place could see when it was taught; None
+    where nobody knows.
+    """
 
     number: int
     platform: str
@@ -38,16 +42,20 @@ class TaughtAnswer:
     at: datetime
     reviewer: str = ""
     reviewed_at: datetime | None = None
+    closed_sources: frozenset[str] | None = None
 
 
 class TaughtAnswerRepository(Repository):
     """All taught answers. Every method raises `StoreError` when the database fails."""
 
     @uncancellable
-    async def submit(self, message: Message, asked_by: str, question: str, answer: str) -> int | None:
+    async def submit(
+        self, message: Message, asked_by: str, question: str, answer: str, closed_sources: Collection[str]
+    ) -> int | None:
         """Store the answer in a message for review and return its number; None if it is stored already.
 
-        It belongs to the place of the message: what was taught in a closed thread is listed in no other one.
+        It belongs to the place of the message: what was taught in a closed thread is listed in no other one, and what
+        was taught where `closed_sources` can be seen is told only to who sees them.
         """
         values = {
             **chat_values(message.key),
@@ -62,6 +70,7 @@ class TaughtAnswerRepository(Repository):
             "reviewer": "",
             "state": "pending",
             "at": datetime.now(UTC),
+            "closed_sources": sorted(closed_sources),
         }
         async with self._database.transaction() as connection:
             try:
@@ -92,15 +101,42 @@ class TaughtAnswerRepository(Repository):
         return await self._change(number, values, texts)
 
     @uncancellable
-    async def edit(self, number: int, answer: str, texts: Messages = ENGLISH) -> TaughtAnswer:
+    async def edit(
+        self, number: int, answer: str, closed_sources: Collection[str], texts: Messages = ENGLISH
+    ) -> TaughtAnswer:
         """Replace the text of an answer, which then waits for a review again.
 
-        Raises `UsageError` for an unknown number and for an empty text.
+        `closed_sources` can be seen where the new text was written: it may tell of them. Raises `UsageError` for an
+        unknown number and for an empty text.
         """
         if not answer.strip():
             raise UsageError(texts.new_answer_missing)
-        review_reset = {"state": "pending", "reviewer": "", "reviewed_at": None}
-        return await self._change(number, {"answer": answer.strip()[:MAX_ANSWER_CHARS], **review_reset}, texts)
+        values = {
+            "answer": answer.strip()[:MAX_ANSWER_CHARS],
+            "state": "pending",
+            "reviewer": "",
+            "reviewed_at": None,
+        }
+        return await self._change(number, values, texts, closed_sources)
+
+    @uncancellable
+    async def set_closed_sources(self, numbers: Collection[int] | None, closed_sources: Collection[str]) -> int:
+        """Record which closed sources these answers may tell of; None: all of which nobody knows it. Return how many.
+
+        This is for the operator, who knows what was taught.
+        """
+        is_unknown = taught_answers.c.closed_sources.is_(null())
+        chosen = is_unknown if numbers is None else taught_answers.c.number.in_(numbers)
+        return await self._database.write(
+            update(taught_answers).where(chosen).values(closed_sources=sorted(closed_sources))
+        )
+
+    async def count_of_unknown_audience(self) -> int:
+        """Return how many approved answers are not used because nobody knows who may see them."""
+        is_unknown = taught_answers.c.closed_sources.is_(null())
+        query = select(func.count()).select_from(taught_answers).where(is_unknown).filter_by(state="approved")
+        row = await self._database.fetch_first(query)
+        return int(row[0]) if row else 0
 
     async def erase_before(self, before: datetime) -> int:
         """Remove answers from before a time that were never approved; return how many."""
@@ -108,14 +144,23 @@ class TaughtAnswerRepository(Repository):
             delete(taught_answers).where(taught_answers.c.at < before, taught_answers.c.state != "approved")
         )
 
-    async def _change(self, number: int, values: dict[str, object], texts: Messages) -> TaughtAnswer:
+    async def _change(
+        self, number: int, values: Mapping[str, object], texts: Messages, closed_sources: Collection[str] = ()
+    ) -> TaughtAnswer:
+        """Change an answer, which tells of `closed_sources` from now on, too."""
+        chosen = select(taught_answers).filter_by(number=number)
         async with self._database.transaction() as connection:
+            row = (await connection.execute(chosen.with_for_update())).first()
+            if row is None:
+                raise UsageError(texts.no_such_answer.format(number=number))
+            if row.closed_sources is not None:
+                values = {**values, "closed_sources": sorted({*row.closed_sources, *closed_sources})}
             await connection.execute(update(taught_answers).filter_by(number=number).values(values))
-            row = (await connection.execute(select(taught_answers).filter_by(number=number))).first()
-        if row is None:
-            raise UsageError(texts.no_such_answer.format(number=number))
+            row = (await connection.execute(chosen)).one()
         return _to_taught_answer(row)
 
 
 def _to_taught_answer(row: Row[*tuple[Any, ...]]) -> TaughtAnswer:
-    return TaughtAnswer(**{name: getattr(row, name) for name in TaughtAnswer.__slots__})
+    values = {name: getattr(row, name) for name in TaughtAnswer.__slots__}
+    closed_sources = None if row.closed_sources is None else frozenset(row.closed_sources)
+    return TaughtAnswer(**{**values, "closed_sources": closed_sources})

@@ -63,6 +63,7 @@ _MESSAGE_COLUMNS = (
     "addressed",
     "sent_at",
     "is_by_bot",
+    "is_forwarded",
     "is_post",
     "in_restricted_thread",
     "in_main_chat",

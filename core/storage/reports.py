@@ -66,7 +66,8 @@ class QuestionReport:
     """One question with all that the journal knows of it. `trace` and `citations` are plain JSON values.
 
     `verdicts` counts the ratings by verdict, `reasons` those of thumbs down. `attempts` are the numbers of the second
-    answers and escalations that belong to it.
+    answers and escalations that belong to it. `visible_sources` are those that its answer could be made from; None: all
+    were for everyone.
     """
 
     number: int
@@ -83,6 +84,7 @@ class QuestionReport:
     verdicts: Mapping[str, int]
     reasons: Mapping[str, int]
     attempts: Sequence[int]
+    visible_sources: Sequence[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,7 @@ class ReportRepository(Repository):
             Counter(rating.verdict for rating in ratings if rating.verdict),
             Counter(rating.reason for rating in ratings if rating.reason),
             [attempt.number for attempt in await self._database.fetch_all(attempts.order_by(messages.c.number))],
+            row.visible_sources,
         )
 
     async def count_ratings(

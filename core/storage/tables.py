@@ -72,7 +72,7 @@ messages = sa.Table(
     # What its platform says of it, and the purpose of a message that the bot made itself.
     *(
         sa.Column(name, sa.Boolean, nullable=False, default=False, server_default=sa.false())
-        for name in ("is_by_bot", "in_restricted_thread", "in_main_chat", "is_question_hidden")
+        for name in ("is_by_bot", "is_forwarded", "in_restricted_thread", "in_main_chat", "is_question_hidden")
     ),
     *(sa.Column(name, sa.Boolean) for name in ("is_post", "is_shared_thread")),
     sa.Column("thread_started_at", sa.Float),
@@ -229,7 +229,8 @@ feedback = sa.Table(
 
 # Answers that people gave, each with its question: `state` is pending, approved or rejected. `lesson` is the id of the
 # message that the answer was taken from. What was taught in a closed thread is listed in no other place of its chat;
-# `thread` is null where an earlier version did not say.
+# `thread` is null where an earlier version did not say. `closed_sources` are those that its place could see when it was
+# taught; null where an earlier version did not say.
 taught_answers = sa.Table(
     "taught_answers",
     metadata,
@@ -241,6 +242,7 @@ taught_answers = sa.Table(
     sa.Column("reviewed_at", UtcDateTime),
     sa.Column("thread", Text(128)),
     sa.Column("in_restricted_thread", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
+    sa.Column("closed_sources", sa.JSON(none_as_null=True)),
     sa.Index("taught_answers_lesson", "platform", "chat", "lesson", unique=True),
     sa.Index("taught_answers_state", "state"),
     # A number that people have seen never becomes that of another answer.

@@ -88,13 +88,13 @@ class Message:
     is true for a private chat, a mention, a reply to the bot, and a command. `command` is the command's name without
     the slash; its argument is in `text`. `reference` is for the adapter, which needs it to reply (plain JSON values).
 
-    More that some platforms say: `is_edit` marks a new text of an earlier message, `is_by_bot` a message of another
-    bot, `is_post` one that is published for a group (None: the adapter cannot tell). Only a part of the
-    chat reads a message `in_restricted_thread`; one `in_main_chat` is in the chat itself, although
-    replies below it are in a thread of that name. `is_shared_thread`: True if the bot that answered in a thread
-    answers everybody there, False if nobody, None if only those whom it has answered.
-    `thread_started_at` (seconds since 1970) is when a message of the bot began the thread. Where a command was given on
-    a message, `parent_id` is what that message replies to. `language` is the author's on the platform.
+    More that some platforms say: `is_edit` marks a new text of an earlier message, `is_forwarded` words of somebody
+    else, which give no command and teach nothing, `is_by_bot` a message of another bot, `is_post` one that is published
+    for a group (None: the adapter cannot tell). Only a part of the chat reads a message `in_restricted_thread`; one
+    `in_main_chat` is in the chat itself, although replies below it are in a thread of that name. `is_shared_thread`:
+    True if the bot that answered in a thread answers everybody there, False if nobody, None if only those whom it has
+    answered. `thread_started_at` (seconds since 1970) is when a message of the bot began the thread. Where a command
+    was given on a message, `parent_id` is what that message replies to. `language` is the author's on the platform.
 
     A message that the bot made has the id of its question as `root_id`; its own `id` has no meaning. It says what was
     wrong with the first answer (`retry_reason`), or mentions people (`mentioned_users`); with `is_question_hidden` they
@@ -117,6 +117,7 @@ class Message:
     attachments: tuple[Attachment, ...] = ()
     is_edit: bool = False
     is_by_bot: bool = False
+    is_forwarded: bool = False
     is_post: bool | None = None
     in_restricted_thread: bool = False
     in_main_chat: bool = False

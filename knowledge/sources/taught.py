@@ -16,7 +16,8 @@ from knowledge.sources.common.documents import fingerprint
 class TaughtAnswers:
     """The approved answers, each a document named after its reviewer and the time of the review.
 
-    `accepts` says of a platform and a chat whether answers that were taught there belong to this source.
+    `accepts` says whether an answer belongs to this source: by the platform and the chat where it was taught, and the
+    closed sources that could be seen there.
     """
 
     def __init__(
@@ -24,7 +25,7 @@ class TaughtAnswers:
         name: str,
         data_dir: Path,
         journal: JournalSettings,
-        accepts: Callable[[str, str], bool] = lambda _platform, _chat: True,
+        accepts: Callable[[str, str, Collection[str] | None], bool],
     ) -> None:
         self.name = name
         self._data_dir = data_dir.expanduser()
@@ -53,7 +54,11 @@ class TaughtAnswers:
                 answers = await TaughtAnswerRepository(database).list_answers("approved") if database else ()
         except StoreError as error:
             raise SourceError(f"source {self.name}: {error}") from error
-        return {_to_document_path(answer): answer for answer in answers if self._accepts(answer.platform, answer.chat)}
+        return {
+            _to_document_path(answer): answer
+            for answer in answers
+            if self._accepts(answer.platform, answer.chat, answer.closed_sources)
+        }
 
 
 def _to_document_path(taught_answer: TaughtAnswer) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,6 +29,12 @@ def deployment(tmp_path: Path) -> Deployment:
     return Deployment(tmp_path, {"sources": sources})
 
 
+def forget_audiences(deployment: Deployment) -> None:
+    """Make the answers those of an earlier version, which did not record who may see them."""
+    with closing(sqlite3.connect(deployment.folder / "data" / "journal.db")) as connection, connection:
+        connection.execute("UPDATE taught_answers SET closed_sources = NULL")
+
+
 def submit_answers(deployment: Deployment) -> None:
     """Have somebody teach two answers."""
 
@@ -34,7 +42,7 @@ def submit_answers(deployment: Deployment) -> None:
         journal = await Journal.open(deployment.folder / "data" / "journal.db")
         for number, (question, answer) in enumerate([(QUESTION, ANSWER), ("Is \x1b[2Jthis?", "Nonsense.")]):
             message = Message(str(number), GROUP, "7", "Ben", answer, datetime.now(UTC))
-            await TaughtAnswerRepository(journal.database).submit(message, "42", question, answer)
+            await TaughtAnswerRepository(journal.database).submit(message, "42", question, answer, ())
         await journal.close()
 
     asyncio.run(taught())
@@ -73,3 +81,23 @@ def test_only_what_was_approved_is_answered_from_and_cited_with_who_did_that(dep
     assert "oats" not in deployment.json("ask", QUESTION)["answer"], "what is rejected later leaves again"
     states = [answer["state"] for answer in deployment.json("faq", "list", "--state", "all")["answers"]]
     assert states == ["rejected", "rejected"]
+
+
+def test_an_answer_of_an_earlier_version_waits_until_somebody_says_who_may_see_it(deployment: Deployment) -> None:
+    submit_answers(deployment)
+    deployment.json("faq", "approve", "1")
+    assert "are not used" not in deployment.call("check").output
+    forget_audiences(deployment)
+    warning = " ".join(deployment.call("check").output.split())
+    assert "1 approved answers that people taught are not used" in warning
+    assert "kimas faq release --all" in warning
+    assert "`kimas faq release 1`" in deployment.call("faq", "list", "--state", "approved").output
+    deployment.call("ingest")
+    assert "oats" not in deployment.json("ask", QUESTION)["answer"]
+    assert "give the numbers" in deployment.call("faq", "release", code=2).stderr
+    assert "There is no answer 7" in deployment.call("faq", "release", "7", code=2).stderr
+    assert "write it as platform:chat" in deployment.call("faq", "release", "1", "--chat", "team", code=2).stderr
+    assert deployment.json("faq", "release", "--all") == {"released": 2, "closed_sources": []}
+    assert "are not used" not in deployment.call("check").output
+    deployment.call("ingest")
+    assert "oats" in deployment.json("ask", QUESTION)["answer"]

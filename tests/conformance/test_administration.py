@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from core.catalogue import ENGLISH
 from core.messaging.policy.command_table import get_command
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import ANN, BEN, ROBOT, Channel, until
@@ -93,6 +96,25 @@ async def test_words_in_a_question_are_no_command(bot: Bot, words: str) -> None:
     await bot.ask(channel, f"What does the manual say about {words} ?", person=ANN)
     assert bot.script.question_texts == [f"What does the manual say about {words} ?"]
     assert (await bot.ask(channel, "and now?", person=BEN)).state == "answered"
+
+
+FORWARDED: dict[str, dict[str, Any]] = {
+    "telegram": {"forward_origin": {"type": "hidden_user", "sender_user_name": "Eve", "date": 1_700_000_000}},
+    "discord": {"message_snapshots": [{"message": {"content": "/help", "mentions": []}}]},
+    "slack": {"attachments": [{"is_share": True, "text": "/help", "author_id": "U9"}]},
+}
+
+
+@cannot(console="nothing is forwarded to the terminal")
+async def test_forwarded_words_give_no_command(bot: Bot) -> None:
+    """They are somebody else's, and would be given with the rights of whoever forwarded them."""
+    channel = bot.private()
+    name = bot.driver.name
+    text = "What does this do?" if name in ("discord", "slack") else "/help"
+    await bot.say_and_wait(channel, text, **FORWARDED[name])
+    [shown] = bot.texts(channel)
+    assert shown.startswith("Answer to:")
+    assert ENGLISH.command_summaries["help"] not in shown
 
 
 @cannot(discord="Discord offers commands to people alone", slack="a bot cannot use /kimas")

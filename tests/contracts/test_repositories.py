@@ -193,7 +193,7 @@ class TestMessages:
         feedback = FeedbackRepository(database)
         taught_answers = TaughtAnswerRepository(database)
         await feedback.rate(replace(MESSAGE, id="p"), "1", UP)
-        await taught_answers.submit(MESSAGE, "42", "Who?", "Me.")
+        await taught_answers.submit(MESSAGE, "42", "Who?", "Me.", ())
         forget = replace(MESSAGE, id="5", command="forget")
         await journal.record_message(forget)
         assert await journal.erase_author(forget) == 1
@@ -388,9 +388,9 @@ class TestFeedback:
 class TestTaughtAnswers:
     async def test_an_answer_is_reviewed(self, database: Database) -> None:
         repository = TaughtAnswerRepository(database)
-        number = await repository.submit(MESSAGE, "43", " Who\nmade it? ", " We did. ")
+        number = await repository.submit(MESSAGE, "43", " Who\nmade it? ", " We did. ", ())
         assert number == 1
-        assert await repository.submit(MESSAGE, "43", "Who?", "Others.") is None
+        assert await repository.submit(MESSAGE, "43", "Who?", "Others.", ()) is None
         (answer,) = await repository.list_answers("pending")
         assert (answer.question, answer.answer, answer.teacher, answer.at.tzinfo) == (
             "Who made it?",
@@ -402,7 +402,7 @@ class TestTaughtAnswers:
         assert (decided.state, decided.reviewer, decided.reviewed_at is None) == ("approved", "Boss", False)
         assert await repository.list_answers("pending") == []
         assert await repository.erase_before(later()) == 0, "what is approved stays"
-        assert (await repository.edit(1, "Nobody.")).state == "pending"
+        assert (await repository.edit(1, "Nobody.", ())).state == "pending"
         assert await repository.erase_before(later()) == 1
         with pytest.raises(UsageError, match="no answer 1"):
             await repository.decide(1, "rejected", "Boss")
@@ -411,7 +411,7 @@ class TestTaughtAnswers:
         repository = TaughtAnswerRepository(database)
         closed = replace(MESSAGE, id="2", key=replace(CHAT, thread="closed"), in_restricted_thread=True)
         for message in (MESSAGE, closed):
-            await repository.submit(message, "", f"In {message.key.thread}?", "We.")
+            await repository.submit(message, "", f"In {message.key.thread}?", "We.", ())
         open_question, closed_question = (f"In {message.key.thread}?" for message in (MESSAGE, closed))
         for reader in (MESSAGE, replace(MESSAGE, key=replace(CHAT, thread="")), replace(closed, key=CHAT)):
             assert [answer.question for answer in await repository.list_answers(reader=reader)] == [open_question]
@@ -421,9 +421,9 @@ class TestTaughtAnswers:
 
     async def test_a_number_is_never_used_again(self, database: Database) -> None:
         repository = TaughtAnswerRepository(database)
-        await repository.submit(MESSAGE, "", "Who?", "We.")
+        await repository.submit(MESSAGE, "", "Who?", "We.", ())
         await repository.erase_before(later())
-        assert await repository.submit(replace(MESSAGE, id="2"), "", "Who?", "We.") == 2
+        assert await repository.submit(replace(MESSAGE, id="2"), "", "Who?", "We.", ()) == 2
 
 
 class TestUsage:

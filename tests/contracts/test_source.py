@@ -145,14 +145,14 @@ class World:
                 if name in entries and taught_answer.answer == entries[name]:
                     continue
                 if name in entries:
-                    await taught_answers.edit(taught_answer.number, entries[name])
+                    await taught_answers.edit(taught_answer.number, entries[name], ())
                 await taught_answers.decide(
                     taught_answer.number, "approved" if name in entries else "rejected", "owner"
                 )
             for name in entries.keys() - answers_by_question.keys():
                 key = ConversationKey("test", "room")
                 taught_message = Message(f"m-{name}", key, "7", "Ann", entries[name], datetime.now(UTC))
-                number = await taught_answers.submit(taught_message, "8", name, entries[name])
+                number = await taught_answers.submit(taught_message, "8", name, entries[name], ())
                 assert number
                 await taught_answers.decide(number, "approved", "owner")
         finally:

@@ -147,10 +147,38 @@ def test_taught_answers_follow_the_chat_that_they_come_from(source: str, chat: s
         "taught-owners": "owners",
     }
     platform, _, name = chat.partition(":")
-    assert Audiences.from_settings(configured(audiences)).accepts_lesson(source, platform, name) == is_accepted
+    known = Audiences.from_settings(configured(audiences))
+    closed_sources = known.closed_sources(known.make_asker(platform, name))
+    assert known.accepts_lesson(source, platform, name, closed_sources) == is_accepted
+
+
+@pytest.mark.parametrize(
+    ("source", "closed_sources", "is_accepted"),
+    [
+        # The team's chat has another id today: what it could see when it taught still counts.
+        ("taught", ["secret"], False),
+        ("taught-team", ["secret", "taught-team"], True),
+        ("taught", ["secret", "a source that was renamed"], False),
+        ("taught-team", ["a source that was removed", "taught-team"], False),
+        # It was open when it was taught, or has been opened since.
+        ("taught", [], True),
+        ("taught", ["open"], True),
+        # An earlier version did not record it.
+        ("taught", None, False),
+        ("taught-team", None, False),
+    ],
+)
+def test_a_taught_answer_is_judged_by_what_its_place_could_see(
+    source: str, closed_sources: list[str] | None, is_accepted: bool
+) -> None:
+    team = ["telegram:-2"]
+    audiences = {"secret": team, "open": "everyone", "taught": "everyone", "taught-team": team}
+    known = Audiences.from_settings(configured(audiences))
+    assert known.accepts_lesson(source, "telegram", "-1", closed_sources) == is_accepted
 
 
 def test_where_nothing_is_closed_every_taught_answer_is_taken() -> None:
     audiences = Audiences.from_settings(configured({"taught": "everyone"}))
-    assert audiences.accepts_lesson("taught", "telegram", "-1")
+    assert audiences.accepts_lesson("taught", "telegram", "-1", ())
+    assert not audiences.accepts_lesson("taught", "telegram", "-1", None)
     assert (audiences.has_closed_sources, audiences.fingerprint) == (False, "")

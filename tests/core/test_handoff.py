@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -297,7 +297,9 @@ async def test_a_persons_correction_of_our_answer_is_learned(journal: Journal) -
 async def submit_answers(journal: Journal, count: int = 1) -> None:
     for number in range(1, count + 1):
         message = replace(MESSAGE, id=f"l{number}", author="Ben", author_id="7")
-        await TaughtAnswerRepository(journal.database).submit(message, "42", f"Question {number}?", f"Answer {number}.")
+        await TaughtAnswerRepository(journal.database).submit(
+            message, "42", f"Question {number}?", f"Answer {number}.", ()
+        )
 
 
 async def test_review_by_commands_needs_the_right_and_is_audited(journal: Journal) -> None:
@@ -322,7 +324,7 @@ async def test_review_by_commands_needs_the_right_and_is_audited(journal: Journa
 
 async def test_who_looks_after_one_chat_reviews_what_was_taught_there(journal: Journal) -> None:
     other_chat_message = replace(MESSAGE, id="x", key=replace(MESSAGE.key, chat="elsewhere"))
-    await TaughtAnswerRepository(journal.database).submit(other_chat_message, "", "Secret?", "Yes.")
+    await TaughtAnswerRepository(journal.database).submit(other_chat_message, "", "Secret?", "Yes.", ())
     owner = replace(MESSAGE, id="1", command="admins", text="add 5", author_id="9")
     order = replace(MESSAGE, id="2", command="faq", text="approve 1", author_id="5")
     adapter = await deliver(
@@ -332,8 +334,12 @@ async def test_who_looks_after_one_chat_reviews_what_was_taught_there(journal: J
     assert adapter.get_reply("3") == "No answers are waiting for a review."
 
 
+def take_all(platform: str, chat: str, closed_sources: Collection[str] | None) -> bool:
+    return True
+
+
 async def test_what_is_approved_becomes_documents_and_what_is_rejected_leaves(journal: Journal, tmp_path: Path) -> None:
-    source = TaughtAnswers("learned", tmp_path, JournalSettings())
+    source = TaughtAnswers("learned", tmp_path, JournalSettings(), take_all)
     await submit_answers(journal, 3)
     book = TaughtAnswerRepository(journal.database)
     await book.decide(1, "approved", "Boss")
@@ -343,11 +349,13 @@ async def test_what_is_approved_becomes_documents_and_what_is_rejected_leaves(jo
     assert path == f"answer 1, approved by Boss on {datetime.now(UTC):%Y-%m-%d}"
     [document] = [item async for item in source.documents(listing, [path])]
     assert (document.title, document.text, document.kind) == ("Question 1?", "Question 1?\n\nAnswer 1.", "faq")
-    await book.edit(1, "Another.")
+    await book.edit(1, "Another.", ())
     assert (await source.listing()).fingerprints == {}, "an edited answer waits for a review again"
     with pytest.raises(UsageError):
-        await book.edit(1, "  ")
-    assert (await TaughtAnswers("learned", tmp_path / "empty", JournalSettings()).listing()).fingerprints == {}
+        await book.edit(1, "  ", ())
+    assert (
+        await TaughtAnswers("learned", tmp_path / "empty", JournalSettings(), take_all).listing()
+    ).fingerprints == {}
     assert not (tmp_path / "empty").exists()
 
 

@@ -39,8 +39,8 @@ from core.types.skips import SkipReason
 # As the last version without revisions wrote it, in the form of `sqlite3 journal.db .dump`.
 OLD_JOURNAL = Path(__file__).parent / "data" / "journal_before_revisions.sql"
 CHAT = ConversationKey("telegram", "-100", "7")
-# What the columns hold that came with the revisions 0002 and 0004 to 0008, in rows that said nothing of it.
-NEW_COLUMNS = (0, 0, 0, 0, None, None, None, "", "", "", "", "", None, None, None, None, "", "")
+# What the columns hold that came with the revisions 0002 and 0004 to 0010, in rows that said nothing of it.
+NEW_COLUMNS = (0, 0, 0, 0, None, None, None, "", "", "", "", "", None, None, None, None, "", "", 0)
 PRESS = Message("p3", CHAT, "43", "Ben", "", datetime(2026, 1, 2, tzinfo=UTC), bot="9", reply_to="2")
 
 
@@ -79,7 +79,7 @@ async def test_a_journal_of_the_last_version_is_upgraded_and_keeps_every_row(old
     }
     new = {"messages": messages, "leases": [], "alembic_version": [(HEAD,)]}
     # Their messages are gone, and Telegram has no closed threads.
-    taught_answers = [(*row, None, 0) for row in contents_before.pop("learned")]
+    taught_answers = [(*row, None, 0, None) for row in contents_before.pop("learned")]
     new |= {"taught_answers": taught_answers, "sqlite_sequence": [("taught_answers", 2)]}
     assert contents(old_journal) == {**contents_before, **counts, **new}
 
@@ -125,7 +125,7 @@ async def test_taught_answers_belong_to_the_thread_of_their_message(tmp_path: Pa
         for platform in ("discord", "slack", "telegram", "http")
     ]
     for message in (private, shared, *gone):
-        await TaughtAnswerRepository(journal.database).submit(message, "", f"From {message.id}?", "So.")
+        await TaughtAnswerRepository(journal.database).submit(message, "", f"From {message.id}?", "So.", ())
     await journal.close()
     execute(path, "ALTER TABLE taught_answers DROP COLUMN thread;")
     execute(path, "ALTER TABLE taught_answers DROP COLUMN in_restricted_thread;")
@@ -306,7 +306,7 @@ async def test_a_journal_of_a_newer_version_is_refused_and_left_alone(tmp_path: 
     execute(path, "UPDATE alembic_version SET version_num = '9999';")
     contents_before = contents(path)
     with pytest.raises(
-        StoreError, match=r"journal\.db.* version 9999, .*up to 0009.*install that one again, or restore"
+        StoreError, match=r"journal\.db.* version 9999, .*up to 0010.*install that one again, or restore"
     ):
         await Database.open(path)
     assert contents(path) == contents_before

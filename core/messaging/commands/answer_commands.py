@@ -189,24 +189,26 @@ async def review_faq(context: CommandContext, request: CommandRequest) -> str:
         raise UsageError(texts.no_such_answer.format(number=number))
     if action == "list":
         return _format_answer(answers[0], texts)
-    reply = await _apply_decision(repository, number, request)
+    reply = await _apply_decision(context, repository, number, request)
     await context.audit.record(new_entry(request.message, "changed", f"faq {number}", "", action))
     learned_names = [name for name, source in context.settings.sources.items() if source.kind == "learned"]
-    platform = answers[0].platform
-    chat = answers[0].chat
+    place = (answers[0].platform, answers[0].chat, answers[0].closed_sources)
     audiences = context.permissions.audiences
-    if action == "approve" and not any(audiences.accepts_lesson(name, platform, chat) for name in learned_names):
+    if action == "approve" and not any(audiences.accepts_lesson(name, *place) for name in learned_names):
         reply += texts.no_learned_source
     return reply
 
 
-async def _apply_decision(repository: TaughtAnswerRepository, number: int, request: CommandRequest) -> str:
+async def _apply_decision(
+    context: CommandContext, repository: TaughtAnswerRepository, number: int, request: CommandRequest
+) -> str:
     action = request.arguments["action"]
     texts = request.texts
     if action != "edit":
         await repository.decide(number, DECISIONS[action], request.message.author, texts)
         return texts.answer_approved if action == "approve" else texts.answer_rejected
-    await repository.edit(number, request.arguments.get("text", ""), texts)
+    closed_sources = context.permissions.closed_sources(request.message)
+    await repository.edit(number, request.arguments.get("text", ""), closed_sources, texts)
     return texts.answer_edited
 
 

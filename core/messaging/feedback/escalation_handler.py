@@ -17,7 +17,8 @@ from core.messaging.feedback.escalation import (
     mentioned_users,
     resolve_target,
 )
-from core.messaging.feedback.handler import AdminCheck, StartAnswer
+from core.messaging.feedback.handler import StartAnswer
+from core.messaging.policy.permissions import Permissions
 from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.settings import Settings
@@ -36,18 +37,18 @@ LEARN = "learn"
 class EscalationHandler:
     """Escalates questions to people, and keeps trusted people's answers for review.
 
-    `check_admin` says who is an administrator. An escalation is a message of its own: it is journalled here, and then
-    passed to `start_answer`.
+    `permissions` say who is an administrator, and what the place of an answer may see. An escalation is a message of
+    its own: it is journalled here, and then passed to `start_answer`.
     """
 
     def __init__(
-        self, settings: Settings, journal: Journal, taught_answers: TaughtAnswerRepository, check_admin: AdminCheck
+        self, settings: Settings, journal: Journal, taught_answers: TaughtAnswerRepository, permissions: Permissions
     ) -> None:
         self._settings = settings.handoff
         self._journal = journal
         self._lookup = MessageLookup(journal.database)
         self._taught_answers = taught_answers
-        self._check_admin = check_admin
+        self._permissions = permissions
         # Two escalations at once would both see no recent one.
         self._escalation_lock = asyncio.Lock()
 
@@ -86,14 +87,18 @@ class EscalationHandler:
 
         Returns whether it was kept. Such a reply is no message to the bot, even if it replies to the escalation.
         """
-        if not message.reply_to or message.command or message.private or message.is_by_bot or not message.text.strip():
+        is_answer = message.reply_to and message.text.strip() and not message.command
+        if not is_answer or message.private or message.is_by_bot or message.is_forwarded:
             return False
         if question_score(message.text) >= QUESTION_THRESHOLD:
             return False
         question = await self._find_open_question(message)
         if question is None or question.author_id == message.author_id or not await self._is_trusted(adapter, message):
             return False
-        number = await self._taught_answers.submit(message, question.author_id, question.text, message.text)
+        closed_sources = self._permissions.closed_sources(message)
+        number = await self._taught_answers.submit(
+            message, question.author_id, question.text, message.text, closed_sources
+        )
         _log.info("answer.taught", number=number, question=question.id)
         return True
 
@@ -143,14 +148,15 @@ class EscalationHandler:
             # So was the question that stands behind the command, whatever place the answer comes from.
             taught_message = replace(taught_message, key=message.key, in_restricted_thread=True)
         asker_id = question_message.author_id if question_message else ""
-        number = await self._taught_answers.submit(taught_message, asker_id, question, answer)
+        closed_sources = self._permissions.closed_sources(message)
+        number = await self._taught_answers.submit(taught_message, asker_id, question, answer, closed_sources)
         return texts.answer_known if number is None else texts.answer_submitted.format(number=number)
 
     async def _is_trusted(self, adapter: Adapter, message: Message) -> bool:
         if not message.author_id:
             return False
         is_listed = f"{message.key.platform}:{message.author_id}" in self._settings.trusted
-        return is_listed or await self._check_admin(message, adapter)
+        return is_listed or await self._permissions.is_admin(message, adapter)
 
     async def _find_open_question(self, reply: Message) -> Message | None:
         """Return the question that a reply answers, if nobody has answered it or it was escalated.

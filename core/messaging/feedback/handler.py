@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from core.answering.retry import to_retry_question
@@ -36,7 +36,6 @@ ACKNOWLEDGE_TIMEOUT_S = 5.0
 # Begins to answer a message that is in the journal.
 StartAnswer = Callable[[Adapter, Message], None]
 # Whether the author of a message may do what only askers and administrators may.
-AdminCheck = Callable[[Message, Adapter], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,14 @@ The role is checked at every command: what a menu shows or hides permits nothing
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from core.errors import PlatformError, UsageError
 from core.formatting import format_until
 from core.messaging.policy.command_table import UserRole, has_role
 from core.observability.logs import get_logger
 from core.ports import Adapter
-from core.settings.audience import Audiences
+from core.settings.audience import Asker, Audiences
 from core.settings.messaging import GateMode
 from core.storage.overrides import LiveSettings, get_chat_name
 from core.types import Message, Skip, SkipReason, skip
@@ -61,10 +63,28 @@ class Permissions:
         """
         if not self.audiences.has_closed_sources:
             return None
+        return self.audiences.visible_sources(self._make_asker(message))
+
+    def closed_sources(self, message: Message) -> frozenset[str]:
+        """Return the sources that are not for everyone and may be told of in the reply to a message.
+
+        Call `LiveSettings.load` before, as for `visible_sources`.
+        """
+        return self.audiences.closed_sources(self._make_asker(message))
+
+    async def read_closed_sources(self, message: Message, told_of: Collection[str]) -> frozenset[str]:
+        """Return the same, with those of `told_of`, which the reply to the message may have told of when it was given.
+
+        One that is not configured any more may have been closed. Raises `StoreError`.
+        """
+        await self._live.load()
+        were_closed = {name for name in told_of if self.audiences.by_source.get(name, True)}
+        return self.closed_sources(message) | were_closed
+
+    def _make_asker(self, message: Message) -> Asker:
         key = message.key
         role = self._private_role(message) if message.private else "everyone"
-        asker = self.audiences.make_asker(key.platform, key.chat, is_private=message.private, role=role)
-        return self.audiences.visible_sources(asker)
+        return self.audiences.make_asker(key.platform, key.chat, is_private=message.private, role=role)
 
     def _private_role(self, message: Message) -> UserRole:
         """Return the author's role in private, where an administrator is whom owners have appointed in any chat."""
