@@ -46,7 +46,7 @@ from core.settings import (
     StandingSource,
     WebsiteSource,
 )
-from core.settings.audience import Audiences, describe
+from core.settings.audience import Audiences, describe, find_unknown_networks
 from core.settings.limits import (
     AUTO,
     AUTO_QUESTIONS,
@@ -124,6 +124,7 @@ async def check(
     findings += [*_check_models(settings), *_check_limits(settings)]
     findings += await asyncio.to_thread(_check_secrets, settings)
     findings += _check_feeds(settings)
+    findings += [Finding("error", path, problem) for path, problem in find_unknown_networks(settings)]
     findings += _check_alerts(settings)
     conflicts = [*await asyncio.to_thread(find_token_conflicts, settings), *find_port_conflicts(settings)]
     findings += [Finding("error", "bots", conflict) for conflict in conflicts]

@@ -142,10 +142,8 @@ def _make_adapter(settings: Settings, section: PlatformSettings, journal: Journa
         )
     if isinstance(section, SlackSettings):
         return _make_slack_adapter(settings, section, journal, read_only=read_only)
-    # A named network's ids never end in the name of another one: its own name is put behind them.
-    named_networks = () if section is not settings.http else settings.get_bots("http")
-    suffixes = tuple(f"@{name}" for name, _, _ in named_networks if name)
-    return _load_class("..http.adapter:HttpAdapter")(section, read_only=read_only, reserved_suffixes=suffixes)
+    is_unnamed = section is settings.http
+    return _load_class("..http.adapter:HttpAdapter")(section, read_only=read_only, is_unnamed=is_unnamed)
 
 
 def make_source_lookup(settings: Settings, journal: Journal) -> Callable[[Message], Sequence[str]]:

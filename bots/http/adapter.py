@@ -32,7 +32,7 @@ class HttpAdapter(ClientAdapter[CallbackClient]):
     """One network.
 
     An event is confirmed only after `receive` returned. `port` is where it listens, once it does; `event_counts`
-    counts events by kind. Ids that end in one of `reserved_suffixes` are refused: they belong to other networks.
+    counts events by kind. The network without a name (`is_unnamed`) may not use ids that end as those of others do.
     """
 
     name = "http"
@@ -51,10 +51,10 @@ class HttpAdapter(ClientAdapter[CallbackClient]):
         intervals: HttpIntervals | None = None,
         *,
         read_only: bool = False,
-        reserved_suffixes: tuple[str, ...] = (),
+        is_unnamed: bool = True,
     ) -> None:
         super().__init__(intervals or HttpIntervals(), read_only=read_only)
-        self._reserved_suffixes = reserved_suffixes
+        self._is_unnamed = is_unnamed
         self._settings = settings
         self._deletions = BoundedDict[EventKey, None](MAX_DELETIONS)
         self._secret = ""
@@ -97,7 +97,8 @@ class HttpAdapter(ClientAdapter[CallbackClient]):
         return content
 
     async def _handle_event(self, event: object, receive: MessageHandler) -> None:
-        check_namespace(event, self._reserved_suffixes)
+        if self._is_unnamed:
+            check_namespace(event)
         message = to_message(event, datetime.now(UTC))
         if isinstance(message, MessageDeletion):
             self._deletions[message.chat, message.message_id] = None

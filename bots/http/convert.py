@@ -12,6 +12,7 @@ from typing import Any, Literal, cast, get_args
 from bots.common.events import MessageDeletion
 from core.messaging.feedback.rating_buttons import CHOICES, to_press
 from core.messaging.policy import command_table as commands
+from core.settings.base import get_network_suffix
 from core.types import Attachment, AttachmentKind, ConversationKey, Message
 
 ATTACHMENT_KINDS: tuple[str, ...] = get_args(AttachmentKind)
@@ -91,17 +92,20 @@ def parse_event_key(event: object) -> tuple[str, str]:
     return _get_short_text(fields, "chat", required=True), _get_short_text(fields, "id", required=True)
 
 
-def check_namespace(event: object, reserved_suffixes: tuple[str, ...]) -> None:
-    """Refuse ids that would stand for a chat or a person of another network. Raises `MalformedEvent`.
+def check_namespace(event: object) -> None:
+    """Refuse ids that would stand for a chat or a person of a further network. Raises `MalformedEvent`.
 
-    The journal writes those of a named network with its name at the end (`room@support`).
+    The journal writes those of a named network with its name at the end (`room@support`), also of one that is not
+    configured any more, or not yet.
     """
     fields = _validate_fields(event)
     author = fields.get("author")
     author_id = author.get("id") if isinstance(author, Mapping) else None
     for path, value in (("chat", fields.get("chat")), ("author.id", author_id)):
-        if isinstance(value, str) and value.endswith(reserved_suffixes):
-            raise MalformedEvent(f"{path} must not end in {value[value.rindex('@') :]}: another network has that name")
+        if isinstance(value, str) and (suffix := get_network_suffix("http", value)):
+            raise MalformedEvent(
+                f"{path} must not end in {suffix}: that stands for a network of this name (bots.{suffix[1:]}.http)"
+            )
 
 
 def to_message(event: object, now: datetime) -> Message | MessageDeletion:

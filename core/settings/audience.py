@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from core.settings.answering import AgentSettings
-from core.settings.base import CHAT_PATTERN, EVERYONE
+from core.settings.base import CHAT_PATTERN, EVERYONE, NAMED_NETWORK_PLATFORM, get_network_suffix
 from core.settings.messaging import AutoCommentSettings, GateSettings, Platform, PlatformSettings
 from core.settings.sources import SourceSettings
 
@@ -20,8 +20,6 @@ OWNERS = "owners"
 ADMINS = "admins"
 # The terminal: only people who run the bot use it.
 OPERATOR_PLATFORM = "console"
-# Its chats carry the name of a further network; chats of the other platforms are unique without one.
-NAMED_NETWORK_PLATFORM = "http"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +82,9 @@ class RestrictedSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Audiences:
-    """The audiences of a configuration. `by_source` has those that restrict a source: an asker must be in all of them.
-
-    `named_networks` are the names of the further HTTP networks.
-    """
+    """The audiences of a configuration. `by_source` has those that restrict a source: an asker is in all of them."""
 
     by_source: Mapping[str, frozenset[frozenset[str]]] = field(default_factory=dict)
-    named_networks: frozenset[str] = frozenset()
 
     @classmethod
     def from_settings(cls, settings: RestrictedSettings) -> Audiences:
@@ -104,7 +98,7 @@ class Audiences:
             )
             for name, source in settings.sources.items()
         }
-        return cls(by_source, frozenset(name for name, _, _ in settings.get_bots(NAMED_NETWORK_PLATFORM) if name))
+        return cls(by_source)
 
     @property
     def has_closed_sources(self) -> bool:
@@ -126,9 +120,7 @@ class Audiences:
         role: Literal["everyone", "admin", "owner"] = "everyone",
     ) -> Asker:
         """Return who asks in a chat, which is named without its platform."""
-        network_name = chat.rpartition("@")[2] if platform == NAMED_NETWORK_PLATFORM and "@" in chat else ""
-        network = f"{platform}@{network_name}" if network_name in self.named_networks else platform
-        return Asker(network, f"{platform}:{chat}", is_private, role)
+        return Asker(f"{platform}{get_network_suffix(platform, chat)}", f"{platform}:{chat}", is_private, role)
 
     def visible_sources(self, asker: Asker | None) -> frozenset[str]:
         """Return the sources that an asker may see; None sees what is for everyone."""
@@ -199,6 +191,20 @@ def check_audiences(settings: RestrictedSettings) -> None:
             )
 
 
+def find_unknown_networks(settings: RestrictedSettings) -> list[tuple[str, str]]:
+    """Return the audiences that name a chat of a further network that is not configured: their path, and what to do.
+
+    Nobody can be such a chat. The network may have been removed, or renamed.
+    """
+    names = {name for name, _, _ in settings.get_bots(NAMED_NETWORK_PLATFORM)}
+    return [
+        (f"{path}.audience", f"{entry!r}: there is no network bots.{suffix[1:]}.http: add it, or remove the entry")
+        for path, audience in _iter_audiences(settings)
+        for entry in audience
+        if (suffix := get_network_suffix(*_split_chat(entry))) and suffix[1:] not in names
+    ]
+
+
 def describe(audiences: frozenset[frozenset[str]]) -> str:
     """Return who may see a source, in the words of the configuration.
 
@@ -238,7 +244,7 @@ def _find_chat_fault(entry: str, settings: RestrictedSettings, networks: set[str
             "http:lobby or, for a further network, http:lobby@NAME"
         )
     network = Audiences.from_settings(settings).make_asker(platform, chat).network
-    if network not in networks:
+    if network not in networks and not get_network_suffix(platform, chat):
         return f"{entry!r} is on {network}, where no bot is configured: add its section, or remove the entry"
     bot_name = chat.partition("@")[2] if platform != NAMED_NETWORK_PLATFORM else ""
     # Only private chats of Telegram are the same for several bots.

@@ -16,6 +16,10 @@ ENV_VARIABLE_PATTERN = r"^[A-Z_][A-Z0-9_]*$"
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 # A chat by its id on the platform, with `@name` where a further bot should write there.
 CHAT_PATTERN = re.compile(r"(?:telegram:-?\d+|discord:\d+|slack:[A-Z0-9]+|http:[^\s@]\S*?)(?:@[a-z0-9][a-z0-9_-]*)?")
+# The ids of chats and people of a further HTTP network end in `@` and its name.
+_NETWORK_SUFFIX = re.compile(r"@[a-z0-9][a-z0-9_-]{0,62}$")
+# The platform of which there can be several networks; chats of the other platforms are unique without a name.
+NAMED_NETWORK_PLATFORM = "http"
 EVERYONE = "everyone"
 Audience = Annotated[
     tuple[str, ...],
@@ -26,6 +30,16 @@ Audience = Annotated[
         "and roles (admins, owners)",
     ),
 ]
+
+
+def get_network_suffix(platform: str, identifier: str) -> str:
+    """Return what the id of a chat or a person of a further HTTP network ends in; "" for all others.
+
+    >>> get_network_suffix("http", "lobby@shop"), get_network_suffix("http", "ann@example.org")
+    ('@shop', '')
+    """
+    match = _NETWORK_SUFFIX.search(identifier) if platform == NAMED_NETWORK_PLATFORM else None
+    return match[0] if match else ""
 
 
 class Section(BaseModel):

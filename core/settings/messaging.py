@@ -37,8 +37,10 @@ class FeedbackSettings(Section):
     effort: float = Field(2, ge=1, le=10, description="Time limit of that answer, as a multiple of budget.deadline_s")
 
 
-# A person on a platform: an id, or a name where the platform mentions people by name.
-EscalationContact = Annotated[str, Field(pattern=r"^[a-z]+:@?[A-Za-z0-9_.]{1,64}$")]
+# A person on a platform: an id, or a name where the platform mentions people by name. `@NAME` is a further network.
+EscalationContact = Annotated[
+    str, Field(pattern=r"^(?:http:[^\s@]\S{0,127}|[a-z]+:@?[A-Za-z0-9_.]{1,64})$", max_length=256)
+]
 
 
 class HandoffSettings(Section):

@@ -344,7 +344,15 @@ async def test_the_unnamed_network_cannot_speak_for_a_named_one(deployment: Depl
             await accepted(public, ports["public"], {**question, "id": "5", "chat": "ann@example.org"})
             await wait_until_finished(deployment, 2)
             await stopped(process)
-        assert sorted(rows(deployment, "chat, id")) == [("ann@example.org", "5"), ("dm9@support", "1")]
+        # Nor where the named one was removed: what it said is in the journal.
+        deployment.settings["bots"] = {}
+        async with deployment.daemon() as process:
+            await accepted(public, ports["public"], {**question, "id": "6", "chat": "ann@example.org"})
+            status, body, *_ = await public.send(ports["public"], {**question, "id": "7", "chat": "dm9@support"})
+            assert (status, "bots.support.http" in str(body)) == (422, True)
+            await stopped(process)
+        expected_rows = [("ann@example.org", "5"), ("ann@example.org", "6"), ("dm9@support", "1")]
+        assert sorted(rows(deployment, "chat, id")) == expected_rows
 
 
 async def test_a_platform_that_is_away_at_the_start_keeps_no_other_down(deployment: Deployment) -> None:

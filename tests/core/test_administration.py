@@ -354,6 +354,25 @@ async def test_an_owner_of_one_platform_is_nobody_on_another(journal: Journal) -
     assert (await bot.deliver(other_chat_message)).startswith("Only")
 
 
+async def test_an_administrator_of_one_network_is_no_namesake_in_another(journal: Journal) -> None:
+    shop_room = ConversationKey("http", "lobby@shop")
+    sources = {"plans": {"kind": "faq", "path": "plans.yaml", "audience": "admins"}}
+    bot = Bot.of(journal, administration={"owners": ["http:boss@shop"]}, sources=sources)
+    appointed = replace(says("admins", "add 42"), key=shop_room, author_id="boss@shop")
+    assert "`42@shop` may look after me" in await bot.deliver(appointed)
+    permissions = bot.dispatcher.context.permissions
+
+    def sees(person: str, chat: str) -> frozenset[str] | None:
+        key = ConversationKey("http", chat)
+        return permissions.visible_sources(replace(says("why", person=person, private=True), key=key))
+
+    assert sees("42@shop", "dm@shop") == {"plans"}
+    assert sees("42", "dm") == frozenset()
+    assert sees("42@other", "dm@other") == frozenset()
+    listed = await bot.deliver(replace(says("admins"), key=shop_room, author_id="boss@shop"))
+    assert "42@shop" in listed
+
+
 async def test_a_delegated_administrator_has_one_chat_and_no_more(journal: Journal) -> None:
     bot = Bot.of(journal)
     assert "may look after me" in await bot.deliver(says("admins", f"add {ADMIN}"))

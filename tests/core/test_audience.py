@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from core.settings import Settings
-from core.settings.audience import Asker, Audiences, may_see
+from core.settings.audience import Asker, Audiences, find_unknown_networks, may_see
 
 BOTS = {
     "telegram": {"token": {"env": "A"}},
@@ -74,7 +74,7 @@ def test_an_agent_closes_its_sources_and_nobody_is_in_one_of_two_audiences_alone
 
 def test_networks_over_http_are_apart_though_their_chats_have_like_names() -> None:
     audiences = Audiences.from_settings(configured({"a": "http", "b": "http@shop", "c": "http:lobby"}))
-    chats = {"lobby": {"a", "c"}, "lobby@shop": {"b"}, "ann@example.org": {"a"}}
+    chats = {"lobby": {"a", "c"}, "lobby@shop": {"b"}, "ann@example.org": {"a"}, "lobby@removed": set()}
     for chat, visible in chats.items():
         assert audiences.visible_sources(audiences.make_asker("http", chat)) == visible
 
@@ -97,6 +97,16 @@ def test_an_audience_of_nobody_is_a_fault_that_says_the_way_out(audience: object
         configured({"a": audience}, gate={"chats": ["telegram:-1"]})
     assert expected_text in str(caught.value)
     assert "audience" in str(caught.value)
+
+
+def test_a_chat_of_a_network_that_was_removed_is_named_as_a_fault() -> None:
+    settings = configured({"a": ["http:lobby@shop"], "b": ["http:lobby@removed", "owners"]})
+    assert find_unknown_networks(settings) == [
+        (
+            "sources.b.audience",
+            "'http:lobby@removed': there is no network bots.removed.http: add it, or remove the entry",
+        )
+    ]
 
 
 @pytest.mark.parametrize("entry", ["telegram:-1", "telegram:5", "telegram:5@help", "telegram", "http@shop", "admins"])

@@ -13,14 +13,14 @@ from sqlalchemy import text
 
 from core.catalogue import ENGLISH
 from core.errors import UsageError
-from core.messaging.feedback.escalation import escalation_message, mentioned_users
+from core.messaging.feedback.escalation import escalation_message, get_people, mentioned_users
 from core.ports import Sink
-from core.settings.messaging import JournalSettings
+from core.settings.messaging import HandoffSettings, JournalSettings
 from core.storage import message_lookup
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.retention import erase_expired
-from core.types import Citation, Message, Passage, Question, Reply
+from core.types import Citation, ConversationKey, Message, Passage, Question, Reply
 from core.types.replies import Trace
 from knowledge.sources.taught import TaughtAnswers
 from tests.core.fixtures import INSTALL, settings
@@ -122,6 +122,14 @@ async def test_nobody_writes_a_call_of_their_own(journal: Journal) -> None:
     assert mentioned_users(replace(MESSAGE, mentioned_users=("@helper",))) == (), "only calls mention anybody"
     second = replace(MESSAGE, id="5~2", root_id="5", purpose="retry")
     assert escalation_message(second, ["x"]).id == "5~h", "a second answer has the call of the first"
+
+
+def test_people_of_a_named_network_are_called_in_it_alone() -> None:
+    people = ("http:ann", "http:ben@shop", "telegram:7", "http:cy@example.org")
+    settings = HandoffSettings(people=people)
+    assert get_people(settings, ConversationKey("http", "lobby@shop")) == ("ben@shop",)
+    assert get_people(settings, ConversationKey("http", "lobby")) == ("ann", "cy@example.org")
+    assert get_people(settings, ConversationKey("telegram", "-100")) == ("7",)
 
 
 async def test_an_answer_without_evidence_calls_by_itself_where_that_is_configured(journal: Journal) -> None:

@@ -17,6 +17,7 @@ from core.messaging.gate.classification_metrics import Estimate, Scores
 from core.messaging.policy.command_table import CALIBRATED_VALUE, CONFIGURED_VALUE
 from core.ports import Library
 from core.settings import Settings
+from core.settings.base import get_network_suffix
 from core.storage.engine import Database
 from core.storage.feedback import FeedbackRepository
 from core.storage.overrides import RuntimeOverrides, get_chat_name, override_key
@@ -91,16 +92,21 @@ async def change_admins(context: CommandContext, request: CommandRequest) -> str
     # On every platform the id of a user has digits. Names do not count: they change and can be taken over.
     if not re.search(r"\d", user_id):
         raise UsageError(texts.user_id_expected)
-    is_admin = user_id in context.overrides.admins(request.chat)
-    key = override_key("admin", user_id)
+    admins = context.overrides.admins(request.chat)
+    key = request.message.key
+    # What is typed is an id within the network of the chat. Earlier versions kept it without the network.
+    if not (action == "remove" and user_id in admins):
+        user_id += get_network_suffix(key.platform, key.chat)
+    is_admin = user_id in admins
+    name = override_key("admin", user_id)
     if action == "add":
         if is_admin:
             return texts.already_admin.format(user=format_code(user_id))
-        await context.overrides.change(request.message, request.chat, key, "added", before="not there")
+        await context.overrides.change(request.message, request.chat, name, "added", before="not there")
         return texts.admin_added.format(user=format_code(user_id))
     if not is_admin:
         return texts.no_admin.format(user=format_code(user_id))
-    await context.overrides.change(request.message, request.chat, key, None)
+    await context.overrides.change(request.message, request.chat, name, None)
     return texts.admin_removed.format(user=format_code(user_id))
 
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from core.catalogue import ENGLISH
 from core.formatting import format_code
 from core.settings import HandoffSettings
-from core.types import ESCALATION_COMMAND, Message
+from core.settings.base import get_network_suffix
+from core.types import ESCALATION_COMMAND, ConversationKey, Message
 
 MAX_QUESTION_CHARS = 1000
 _PLAIN_NAME = re.compile(r"[^\W_]+(?:[ '’-][^\W_]+)*")
@@ -28,9 +29,15 @@ ASK_SHORTCUT_ID = "kimas-ask"
 _MESSAGE_LINK = re.compile(r"https://\S+/([\d.]{15,})/?|([\d.]{15,})")
 
 
-def get_people(settings: HandoffSettings, platform: str) -> tuple[str, ...]:
-    """Return the ids of the people to mention on a platform."""
-    return tuple(person.partition(":")[2] for person in settings.people if person.partition(":")[0] == platform)
+def get_people(settings: HandoffSettings, key: ConversationKey) -> tuple[str, ...]:
+    """Return the ids of the people to mention in a chat: those of its network."""
+    network = get_network_suffix(key.platform, key.chat)
+    people = (person.partition(":") for person in settings.people)
+    return tuple(
+        name
+        for platform, _, name in people
+        if platform == key.platform and get_network_suffix(platform, name) == network
+    )
 
 
 def escalation_message(question: Message, people: Sequence[str]) -> Message:

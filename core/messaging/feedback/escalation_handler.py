@@ -115,7 +115,7 @@ class EscalationHandler:
 
     async def _send_escalation(self, adapter: Adapter, question: Message, start_answer: StartAnswer) -> bool:
         """Journal the escalation, so that a restart does not lose it; its id prevents a second one."""
-        escalation = escalation_message(question, get_people(self._settings, question.key.platform))
+        escalation = escalation_message(question, get_people(self._settings, question.key))
         if not await self._journal.record_message(escalation):
             return False
         start_answer(adapter, escalation)
@@ -125,7 +125,7 @@ class EscalationHandler:
         """Return why the question is not escalated now, or an empty string."""
         if question.private:
             return texts.private_chat
-        if not get_people(self._settings, question.key.platform):
+        if not get_people(self._settings, question.key):
             return texts.nobody_configured
         since = datetime.now(UTC) - timedelta(minutes=self._settings.cooldown_minutes)
         return texts.escalation_cooldown if await self._lookup.has_escalation_since(question, since) else ""
