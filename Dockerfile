@@ -1,4 +1,5 @@
-# The daemon in a container. docs/install.md says how to build and run it; tests/test_container.py runs its steps.
+# The daemon in a container. docs/install.md says how to build and run it, tests/deployment/test_container.py runs its
+# steps.
 FROM python:3.11-slim AS build
 WORKDIR /src
 RUN pip install --no-cache-dir uv==0.13.8

@@ -61,16 +61,16 @@ format: $(VENV)/.dev  ## write the house style
 	$(BIN)/ruff format $(CODE)
 
 bench: $(VENV)/.dev  ## measure; prints tables
-	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m tests.lab.benchmarks
 
 compare: $(VENV)/.dev  ## measure KIMAs beside other frameworks, each in its own environment (docs/comparison.md)
-	$(BIN)/python -m tests.comparison
+	$(BIN)/python -m tests.lab.comparison
 
 quality: $(VENV)/.dev  ## measure judgement on public data (docs/quality.md)
-	$(BIN)/python -m tests.quality run
+	$(BIN)/python -m tests.lab.quality run
 
 soak: $(VENV)/.dev  ## ten minutes of load with faults and kills (SOAK_MINUTES)
-	$(BIN)/python -m tests.soak
+	$(BIN)/python -m tests.lab.soak
 
 schema: $(VENV)/.runtime  ## write config/schema.json from the settings model
 	$(BIN)/python -m core.settings.schema > config/schema.json

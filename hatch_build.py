@@ -2,8 +2,8 @@
 
 These names are too common for a shared environment: another package with a module `core` would overwrite ours. In the
 repository they stay top-level folders. Only import statements change, each within its line, so line numbers in
-tracebacks are those of the repository. No text in the code may name one of our modules: `tests/test_wheel.py` runs what
-was built without the repository.
+tracebacks are those of the repository. No text in the code may name one of our modules:
+`tests/deployment/test_wheel.py` runs what was built without the repository.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class NamespaceHook(BuildHookInterface):  # type: ignore[type-arg]
 def add_namespace(source: str) -> str:
     """Return a module that imports our packages from below the namespace.
 
-    Raises `ValueError` for `import core.types`: it binds the name `core`, which would be another one then.
+    Raises `ValueError` for `import core.text`: it binds the name `core`, which would be another one then.
     """
     lines = [line.encode() for line in source.splitlines(keepends=True)]
     for node in ast.walk(ast.parse(source)):

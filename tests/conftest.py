@@ -17,11 +17,11 @@ from sqlalchemy import Engine
 from core.settings.messaging import JournalSettings
 from core.storage.engine import Database
 from knowledge.embedding import batches, local as embedding
-from tests.deployment import logging_as_it_was
-from tests.embedding_model import share_model
-from tests.forked import load_model_client, serving
-from tests.peers.postgresql import TEMPLATE, PostgresServer, run_server
-from tests.timelapse import run_fast
+from tests.support.deployment import logging_as_it_was
+from tests.support.embedding_model import share_model
+from tests.support.forked import load_model_client, serving
+from tests.support.peers.postgresql import TEMPLATE, PostgresServer, run_server
+from tests.support.timelapse import run_fast
 
 MEMORY = Path("/dev/shm")
 MIN_FREE_BYTES = 4 << 30

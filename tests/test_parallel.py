@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deployment import ROOT
+from tests.support.deployment import ROOT
 
 CONFTEST = """
 import os, pytest

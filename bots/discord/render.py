@@ -26,7 +26,7 @@ MAX_ADDRESS_CHARS = 1800
 # What stays in one piece as long as it fits: a link, inline code, an escaped character, a word.
 _ATOM = re.compile(
     r"\[(?:\[[^\[\]\n]{0,200}\]|\\.|[^\[\]\n\\]){0,400}\]\(<[^>\n]{1,600}>\)"
-    r"|``[^\n]{1,600}?``|`[^`\n]{1,600}`|<https?://[^>\s]{1,1900}>|\\.|\S+?(?=[\s\[`<\\]|$)|\s+|."
+    r"|``[^\n]{1,600}?``|`[^`\n]{1,600}`|<https?://[^<>\s]{1,1900}>|\\.|\S+?(?=[\s\[`<\\]|$)|\s+|."
 )
 _ADDRESS_BEHIND = re.compile(r"\]\(<(https?://[^<>\s]+)>\)")
 _SPLITTER = MarkdownSplitter(_ATOM, utf16_length)

@@ -144,7 +144,7 @@ class _Refresh:
     store: Store | LockedStore
     embedder: Embedder
     options: SyncOptions
-    started_at: float = field(default_factory=time.monotonic)
+    started_at: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108 (tests replace the clock)
     target_fingerprints: Mapping[str, str] = field(default_factory=dict)
     stored_documents: Mapping[str, StoredDocument] = field(default_factory=dict)
     passage_counts: dict[str, int] = field(default_factory=dict)

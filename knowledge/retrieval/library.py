@@ -35,7 +35,7 @@ UNKNOWN_WORD = "\x00"
 # The definition of a named identifier gets this part of what its lexical share lacks to 1.
 DEFINITION_BONUS = 0.3
 # How far above the threshold a passage must score for its agent to be asked although no centroid is near the query.
-# With this default, 5% of the unrelated questions and 97% of the related ones score higher (tests/quality).
+# With this default, 5% of the unrelated questions and 97% of the related ones score higher (tests/lab/quality).
 PASSAGE_MARGIN = 0.05
 # Below this cosine a passage has the words of the query in another sense: the "div" and the "center" of other pages.
 MIN_WORDS_SIMILARITY = 0.15

@@ -23,8 +23,8 @@ from core.storage.messages import Journal
 from core.types import Citation, Message, Question, Reply
 from tests.conformance.platforms import ANN, Channel, Driver, Person, PostedMessage, Skipping, until
 from tests.conformance.played import Played, printed
-from tests.core.fixtures import settings
-from tests.wiring import make_processor
+from tests.support.fixtures import settings
+from tests.support.wiring import make_processor
 
 GRACE_S = 60
 OTHER_PERSON = Person(77, "Elsewhere")

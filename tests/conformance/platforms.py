@@ -23,9 +23,9 @@ from bots.telegram.connection import TelegramIntervals as TelegramPace
 from core.messaging.feedback.escalation import ASK_ABOUT_THIS, ASK_SHORTCUT_ID
 from core.storage.messages import Journal
 from core.types import ConversationKey
-from tests.bots import discord_helpers, slack_helpers
-from tests.bots.test_telegram_adapter import settings as telegram_settings
-from tests.peers import discord, slack, telegram
+from tests.support import discord_helpers, slack_helpers
+from tests.support.peers import discord, slack, telegram
+from tests.support.telegram_helpers import settings as telegram_settings
 
 Step = Literal["post", "begin", "grow", "finish"]
 How = Literal["rate limit", "server error", "dropped before", "dropped after", "refused"]

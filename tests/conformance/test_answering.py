@@ -16,9 +16,9 @@ from core.types import Question, Reply
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import until
 from tests.conformance.scenarios import WHOLE, cannot, runs_in_terminal
-from tests.core.fixtures import InMemoryLibrary, parts, settings
-from tests.core.scripted import models
-from tests.peers.language_model import LanguageModelPeer
+from tests.support.fixtures import InMemoryLibrary, parts, settings
+from tests.support.peers.language_model import LanguageModelPeer
+from tests.support.scripted import models
 
 INSTALL = "How do I install the package with pip?"
 

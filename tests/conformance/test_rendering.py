@@ -12,6 +12,7 @@ from core.types import Citation, Question
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import until
 from tests.conformance.scenarios import WHOLE, cannot, runs_in_terminal
+from tests.support.answers import ADDRESSES, long_answer
 
 NO_SPLIT = "a terminal takes an answer of any length"
 NO_ADDRESSES = "a terminal shows addresses as they are"
@@ -90,13 +91,6 @@ async def test_links_are_links(bot: Bot) -> None:
     assert "the guide" in message.text
 
 
-ADDRESSES = [
-    "https://en.wikipedia.org/wiki/Foo_(bar)",
-    "https://e.org/a_b_c/__init__.py",
-    "https://e.org/*x*/y?q=~z~&r=[1]",
-    "https://medium.com/@somebody/a-post",
-    "https://zh.wikipedia.org/wiki/中国",
-]
 FRAMES = ["See {} for more.", "({})", "看{}。", "**{}**", "- {},\n- it", "{}"]
 
 
@@ -327,19 +321,6 @@ async def test_a_mention_after_wide_characters_is_found(bot: Bot) -> None:
     entry = await bot.say_and_wait(channel, f"👩‍👩‍👧‍👦𝒳 {bot.driver.mention}how?")
     assert entry.state == "answered"
     assert bot.script.question_texts == ["👩‍👩‍👧‍👦𝒳 how?"]
-
-
-def long_answer(blocks: int, lines: int) -> tuple[str, list[str]]:
-    """Return Markdown that no platform takes in one message, and the lines of its code."""
-    code = [
-        [f"value_{block}_{line} = compute({line}) # <{line}> & *" for line in range(lines)] for block in range(blocks)
-    ]
-    pieces = [
-        f"## Part {number}\n\nThis is what part {number} is about. " + "It goes on for a while. " * 12
-        + "\n\n```python\n" + "\n".join(block) + "\n```"
-        for number, block in enumerate(code)
-    ]  # fmt: skip
-    return "\n\n".join(pieces), [line for block in code for line in block]
 
 
 @pytest.mark.parametrize(("blocks", "lines"), [(6, 30), (1, 250)], ids=["many blocks", "one long block"])

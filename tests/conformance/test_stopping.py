@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from core.catalogue import ENGLISH
-from core.ports import Sink
-from core.types import Question, Reply
-from core.types.replies import Trace
 from tests.conformance.bot import Bot
+from tests.conformance.buttons import get_feedback_buttons, press
 from tests.conformance.platforms import BEN, Telegram, until
 from tests.conformance.scenarios import WHOLE, cannot
-from tests.conformance.test_feedback import get_feedback_buttons, press
+from tests.support.sink_helpers import write_until_stopped
 
 NO_DRAFTS = "no other platform has drafts with a button of its own"
-STOPPED = Trace("How?", "single", ("docs",), {}, cut=("write",), why_cut={"write": "stopped"})
-
-
-async def write_until_stopped(question: Question, sink: Sink) -> Reply:
-    """Write half a sentence, and wait to be stopped, as the pipeline does."""
-    await sink.open()
-    await sink.update("Half an answer")
-    if question.stop and "stop" in question.text:
-        await question.stop.wait()
-        reply = Reply(f"Half an answer …\n\n{ENGLISH.answer_stopped}", trace=STOPPED)
-    else:
-        reply = Reply("The whole answer", trace=replace(STOPPED, cut=(), why_cut={}))
-    await sink.finish(reply)
-    return reply
 
 
 @cannot(console=WHOLE)

@@ -16,7 +16,7 @@ from core.ports import ChatModel, ModelRole
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
 from core.types import ResponseSchema, Turn
-from tests.peers.language_model import LanguageModelPeer
+from tests.support.peers.language_model import LanguageModelPeer
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 

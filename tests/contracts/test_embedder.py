@@ -12,7 +12,7 @@ import pytest
 from core.settings import EmbeddingSettings
 from knowledge.embedding import open_embedder
 from knowledge.ports import Embedder
-from tests.peers.language_model import LanguageModelPeer
+from tests.support.peers.language_model import LanguageModelPeer
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from core.errors import SourceError
 from core.settings import SourceSettings
 from knowledge.live import LiveRetriever, is_live, open_live_source
 from knowledge.live.search import LiveSources
-from tests.peers.web import KEY, Hit, Page, WebPeer
+from tests.support.peers.web import KEY, Hit, Page, WebPeer
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 

@@ -16,10 +16,10 @@ from core.settings import SearchSettings
 from core.types import Passage
 from knowledge.reranking.api import ApiReranker
 from knowledge.reranking.rerankers import FusionReranker, NoOpReranker, WeightedReranker, make_reranker
-from tests.core.fixtures import InMemoryLibrary, settings
-from tests.core.scripted import models
-from tests.peers.language_model import LanguageModelPeer
-from tests.peers.reranker import KEY, RerankPeer
+from tests.support.fixtures import InMemoryLibrary, settings
+from tests.support.peers.language_model import LanguageModelPeer
+from tests.support.peers.reranker import KEY, RerankPeer
+from tests.support.scripted import models
 
 KINDS = ("markdown", "python", "faq")
 

@@ -32,10 +32,10 @@ from core.storage.lessons import TaughtAnswerRepository
 from core.types import ConversationKey, Message
 from knowledge.ports import Source
 from knowledge.sources.factory import open_source
-from tests.knowledge.test_plugin_sources import install
-from tests.knowledge.test_sources_feed import rss
-from tests.peers.forge import NOW, PROJECT, REPOSITORY, ForgePeer, Ticket
-from tests.peers.web import Page
+from tests.support.feeds import rss
+from tests.support.peers.forge import NOW, PROJECT, REPOSITORY, ForgePeer, Ticket
+from tests.support.peers.web import Page
+from tests.support.plugins import install
 
 GIT = {
     "GIT_AUTHOR_NAME": "A",

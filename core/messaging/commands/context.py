@@ -42,7 +42,7 @@ class CommandContext:
     library: Library | None = None
     session: Journal | None = None
     platforms: set[str] = field(default_factory=set)
-    started_at: float = field(default_factory=time.monotonic)
+    started_at: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108 (tests replace the clock)
     # When /refresh was last used for each source; "" means all of them.
     last_refresh_requests: dict[str, float] = field(default_factory=dict)
 

@@ -1,0 +1,226 @@
+"""`kimas init` in a real terminal, against servers that speak the platforms' protocols: it asks wrong answers again."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from bots.cli.env_file import load_env_file
+from bots.cli.init_template import Answers, write_config
+from core.errors import ConfigurationError, UsageError
+from core.settings import FilesSource, GitSource
+from core.settings.loader import load_settings
+from tests.support.deployment import make_repository
+from tests.support.peers.discord import DiscordPeer
+from tests.support.peers.language_model import LanguageModelPeer
+from tests.support.peers.slack import SlackPeer
+from tests.support.peers.telegram import TelegramPeer
+from tests.support.terminal import Terminal, open_kimas
+
+GROUP = -1001234567890
+
+
+def init(folder: Path, *arguments: str) -> AbstractAsyncContextManager[Terminal]:
+    return open_kimas(["init", *arguments], folder)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "bot"
+    (path / "docs").mkdir(parents=True)
+    (path / "docs" / "rocket.md").write_text("# Rocket\n\nThe launch key is in the blue safe.\n", "utf-8")
+    return path
+
+
+async def test_telegram_from_an_empty_folder(folder: Path) -> None:
+    async with TelegramPeer() as peer, LanguageModelPeer() as models, init(folder, "--api-url", peer.api_url) as user:
+        models.models = ("qwen3:8b", "llama3.2")
+        await user.answer("Platform (telegram, discord, slack, none) [telegram]:", "fax")
+        await user.read("'fax' is not one of")
+        await user.answer("[telegram]:", "")
+        await user.answer("Token, not shown", "43:wrong")
+        await user.read("telegram.token was refused")
+        await user.answer("Token, not shown", "two words")
+        await user.read("a token has no spaces in it")
+        await user.answer("Token, not shown", peer.token)
+        await user.read("ok: @kimas_bot")
+        await user.read("https://t.me/kimas_bot?startgroup=true")
+        await user.answer("s: skip", "")
+        await user.read("waiting for up to 60 s")
+        peer.say(GROUP, "/ask hello")
+        await user.answer(f"Team ({GROUP}): answer in this group only?", "")
+        await user.answer("Source [.]:", "no/such/place")
+        await user.read("no/such/place does not exist: name a folder, a file or an address")
+        await user.answer("Source [.]:", "docs")
+        await user.read("ok: ")
+        await user.answer("Another source (Enter: none):", "")
+        await user.answer("Model (none, ollama, other) [none]:", "other")
+        await user.answer("API key, not shown", "sk-a-key-for-tests")
+        await user.answer("Address of the endpoint:", "localhost:1234")
+        await user.read("begins with http:// or https://, for example http://localhost:1234")
+        await user.answer("Address of the endpoint:", "http://127.0.0.1:9/v1")
+        await user.read("the connection failed")
+        await user.answer("Address of the endpoint:", models.base_url)
+        await user.read("it has llama3.2, qwen3:8b")
+        await user.answer("Model's name:", "qwen3:7b")
+        await user.read("has no model qwen3:7b; it has qwen3:8b")
+        assert list(folder.iterdir()) == [folder / "docs"], "nothing is written before the last answer"
+        await user.answer("Model's name:", "qwen3:8b")
+        assert await user.end() == 0
+        assert "kimas check --live" in user.output
+        assert peer.pending(), "the message that was found is still there for the daemon"
+    for secret in (peer.token, "sk-a-key-for-tests", "43:wrong"):
+        assert secret not in user.output
+        assert secret not in (folder / "kimas.yaml").read_text("utf-8")
+    env_file = folder / "kimas.env"
+    assert env_file.stat().st_mode & 0o777 == 0o600
+    environment = dict(re.findall(r"^(\w+)=(.*)$", env_file.read_text("utf-8"), re.MULTILINE))
+    assert environment == {"KIMAS_TELEGRAM_TOKEN": peer.token, "KIMAS_MODEL_KEY": "sk-a-key-for-tests"}
+    settings = load_settings([folder / "kimas.yaml"], (), environment)
+    assert settings.telegram is not None
+    assert settings.telegram.api_url == peer.api_url
+    assert settings.gate.chats == (f"telegram:{GROUP}",)
+    assert isinstance(settings.sources["docs"], FilesSource)
+    assert settings.models.main is not None
+    assert settings.models.main.model == "qwen3:8b"
+
+
+async def test_discord_asks_for_a_channel_where_the_bot_may_write(folder: Path) -> None:
+    repository = make_repository(folder / "project")
+    async with DiscordPeer() as peer, init(folder, "--api-url", peer.api_url, "discord.yaml") as user:
+        channel_id = peer.channel()
+        closed_channel = peer.channel()
+        peer.channels[closed_channel].lacking = {"send"}
+        await user.answer("Platform", "discord")
+        await user.read("switch on Message Content Intent")
+        await user.answer("Token, not shown", peer.token)
+        await user.read(f"client_id={peer.application}&scope=bot+applications.commands&permissions=274877975552")
+        await user.answer("Link of the channel", "https://example.org/channels/1/2")
+        await user.read("this is no link of a channel")
+        await user.answer("Link of the channel", f"https://discord.com/channels/{peer.guild}/{closed_channel}")
+        await user.read("the bot lacks Send Messages")
+        await user.answer("Link of the channel", f"https://discord.com/channels/{peer.guild}/{channel_id}")
+        await user.answer("Source [.]:", str(repository))
+        await user.read("ok: ")
+        await user.answer("Another source (Enter: none):", "")
+        await user.answer("Model", "none")
+        assert await user.end() == 0
+    settings = load_settings([folder / "discord.yaml"], (), {"KIMAS_DISCORD_TOKEN": "x"})
+    assert settings.gate.chats == (f"discord:{channel_id}",)
+    assert isinstance(settings.sources["project"], GitSource)
+
+
+async def test_slack_asks_for_both_tokens(folder: Path) -> None:
+    async with SlackPeer() as peer, init(folder, "--api-url", peer.api_url) as user:
+        peer.say("C0123456789", "Hello")
+        await user.answer("Platform", "slack")
+        await user.answer("Bot token (xoxb-), not shown", peer.bot_token)
+        await user.answer("App token (xapp-), not shown", "xapp-wrong")
+        await user.read("slack.app_token was refused")
+        await user.answer("App token (xapp-), not shown", peer.app_token)
+        await user.read("ok: kimas in Rocket")
+        await user.read("/invite @kimas")
+        await user.answer("Link of the channel", "https://rocket.slack.com/archives/C0000000000")
+        await user.read("the bot is not in the channel")
+        await user.answer("Link of the channel", "https://rocket.slack.com/archives/C0123456789")
+        await user.answer("Source [.]:", "docs")
+        await user.answer("Another source (Enter: none):", "")
+        await user.answer("Model", "")
+        assert await user.end() == 0
+    tokens = {"KIMAS_SLACK_BOT_TOKEN": "x", "KIMAS_SLACK_APP_TOKEN": "y"}
+    assert load_settings([folder / "kimas.yaml"], (), tokens).gate.chats == ("slack:C0123456789",)
+
+
+async def test_what_is_not_known_yet_is_filled_in_later(folder: Path) -> None:
+    async with init(folder) as user:
+        await user.answer("Platform", "")
+        await user.answer("Token, not shown", "")
+        await user.read("Fill in KIMAS_TELEGRAM_TOKEN later")
+        await user.answer("Source [.]:", "")
+        await user.answer("Another source (Enter: none):", "docs/rocket.md")
+        await user.answer("Another source (Enter: none):", "")
+        await user.answer("Model", "")
+        assert await user.end() == 0
+    assert "# KIMAS_TELEGRAM_TOKEN=" in (folder / "kimas.env").read_text("utf-8")
+    settings = load_settings([folder / "kimas.yaml"], (), {}, require_secrets=False)
+    assert settings.telegram is not None
+    assert set(settings.sources) == {"bot", "rocket-md"}
+
+
+@pytest.mark.parametrize("at", ["Platform", "Token, not shown", "Source [.]:"])
+async def test_an_interrupt_leaves_nothing(folder: Path, at: str) -> None:
+    async with init(folder) as user:
+        for question in ("Platform", "Token, not shown", "Source [.]:"):
+            await user.read(question)
+            if question == at:
+                break
+            os.write(user.controller, b"\n")
+        os.write(user.controller, b"\x03")
+        assert await user.end() == 1
+        assert "Aborted!" in user.output
+    assert list(folder.iterdir()) == [folder / "docs"]
+
+
+async def test_an_interrupt_while_it_waits_for_the_group(folder: Path) -> None:
+    async with TelegramPeer() as peer, init(folder, "--api-url", peer.api_url) as user:
+        await user.answer("Platform", "")
+        await user.answer("Token, not shown", peer.token)
+        await user.answer("s: skip", "")
+        await user.read("waiting for up to 60 s")
+        user.process.send_signal(signal.SIGINT)
+        assert await user.end() == 1
+    assert list(folder.iterdir()) == [folder / "docs"]
+
+
+async def test_an_existing_file_is_left_alone(folder: Path) -> None:
+    (folder / "kimas.env").write_text("MINE=1\n", "utf-8")
+    async with init(folder) as user:
+        assert await user.end() == 2
+        assert "kimas.env exists already" in user.output
+    assert (folder / "kimas.env").read_text("utf-8") == "MINE=1\n"
+    answers = Answers(platform="telegram", secrets={"KIMAS_TELEGRAM_TOKEN": "x"})
+    with pytest.raises(UsageError, match=r"kimas.env exists already"):
+        write_config(folder / "kimas.yaml", answers)
+    assert not (folder / "kimas.yaml").exists()
+
+
+async def test_without_a_terminal_or_on_request_nothing_is_asked(folder: Path) -> None:
+    async with init(folder, "--non-interactive", "asked.yaml") as user:
+        assert await user.end() == 0
+    assert set(load_settings([folder / "asked.yaml"], (), {}).sources) == {"documents"}
+    assert not (folder / "asked.env").exists()
+
+
+async def test_an_address_of_the_api_is_one_and_belongs_to_a_platform(folder: Path) -> None:
+    async with init(folder, "--api-url", "ftp://x") as user:
+        assert await user.end() == 2
+    assert "--api-url ftp://x is no address: it begins with http:// or https://" in user.output
+    async with init(folder, "--non-interactive", "--api-url", "http://x") as user:
+        assert await user.end() == 2
+    assert "write api_url into" in " ".join(user.output.split())
+    assert list(folder.iterdir()) == [folder / "docs"]
+
+
+def test_the_file_of_secrets_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("KIMAS_TEST_A", "KIMAS_TEST_B"):
+        monkeypatch.setenv(name, "before")
+    monkeypatch.delenv("KIMAS_TEST_A")
+    config = tmp_path / "kimas.yaml"
+    load_env_file(config)
+    (tmp_path / "kimas.env").write_text("# secrets\n\nKIMAS_TEST_A=one=two\nKIMAS_TEST_B=after\n", "utf-8")
+    load_env_file(config)
+    assert (os.environ["KIMAS_TEST_A"], os.environ["KIMAS_TEST_B"]) == ("one=two", "before")
+    assert "chmod 600" in capsys.readouterr().err
+    (tmp_path / "kimas.env").chmod(0o600)
+    load_env_file(config)
+    assert capsys.readouterr().err == ""
+    (tmp_path / "kimas.env").write_text("KIMAS_TEST_A=1\nno line of it\n", "utf-8")
+    with pytest.raises(ConfigurationError, match=r"kimas.env:2: must be NAME=VALUE"):
+        load_env_file(config)

@@ -1,0 +1,95 @@
+"""What somebody meets who tries KIMAs for the first time: every message is true, and says what to do next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from bots.cli.init_template import SCHEMA_NAME
+from bots.cli.main import main
+from tests.support.deployment import README, ROOT, Deployment
+
+HALF_A_TERMINAL = 80
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "rocket.md").write_text(README, "utf-8")
+    return Deployment(tmp_path, {"sources": {"docs": {"kind": "files", "path": str(tmp_path / "docs")}}})
+
+
+def groups(group: click.Group) -> list[click.Group]:
+    context = click.Context(group)
+    commands = [group.get_command(context, name) for name in group.list_commands(context)]
+    return [group, *(command for command in commands if isinstance(command, click.Group))]
+
+
+@pytest.mark.parametrize("group", groups(main), ids=lambda group: group.name)
+def test_the_list_of_commands_says_whole_sentences(group: click.Group) -> None:
+    context = click.Context(group, info_name="kimas", terminal_width=HALF_A_TERMINAL)
+    assert "..." not in group.get_help(context).partition("Commands:")[2]
+
+
+def test_a_source_that_fails_is_told_in_one_line_without_an_empty_table(deployment: Deployment) -> None:
+    (deployment.folder / "docs" / "rocket.md").unlink()
+    result = deployment.call("ingest", code=1)
+    [line] = result.stdout.splitlines()
+    folder = deployment.folder / "docs"
+    assert line.startswith(f"docs failed, what was known of it is kept: {folder} holds no files")
+    assert f"docs failed: {folder} holds no files" in deployment.call("sources").stdout
+
+
+def test_refresh_in_a_conversation_is_done_at_once(deployment: Deployment) -> None:
+    deployment.call("ingest")
+    (deployment.folder / "docs" / "colour.md").write_text("# Colour\n\nThe rocket is painted in a dark green.\n")
+    result = deployment.call("chat", stdin="/refresh\nWhich colour is the rocket painted in?\n")
+    assert "dark green" in result.output
+    [source_state] = deployment.json("sources")["sources"]
+    assert (source_state["documents"], source_state["age_s"] < 60) == (2, True)
+
+
+def test_a_refresh_that_fails_does_not_end_the_conversation(deployment: Deployment) -> None:
+    deployment.call("ingest")
+    (deployment.folder / "docs" / "rocket.md").unlink()
+    result = deployment.call("chat", stdin="/refresh docs\nHow do I install Rocket?\n")
+    assert "docs failed, what was known of it is kept" in result.output
+    assert "pip install rocket" in result.output
+
+
+def test_what_looks_like_a_command_and_is_none_is_no_question(deployment: Deployment) -> None:
+    deployment.call("ingest")
+    result = deployment.call("chat", stdin="/instal\n/Escalate How?\n/learn\n/install: how do I install Rocket?\n")
+    assert "I do not know `/instal`. `/help` shows the commands." in result.output
+    assert "`/Escalate` concerns other people" in result.output
+    assert "`/learn` concerns other people" in result.output
+    assert result.output.count("Quoted from the sources") == 1, "a path is a question"
+
+
+def test_options_that_would_do_nothing_are_refused(deployment: Deployment) -> None:
+    assert (
+        "give --labels or --calibrate with it" in deployment.call("feedback", "--chat", "telegram:-100", code=2).stderr
+    )
+
+
+def test_the_command_line_speaks_of_itself(deployment: Deployment) -> None:
+    deployment.call("ingest")
+    assert "no answers wait for a review" in deployment.call("faq", "list").output
+    assert "there are no such answers" in deployment.call("faq", "list", "--state", "rejected").output
+    error_output = deployment.call("faq", "approve", "7", code=2).stderr
+    assert "`kimas faq list --state all`" in error_output
+
+
+def test_init_tells_of_all_that_it_writes(deployment: Deployment) -> None:
+    file = deployment.folder / "new" / "kimas.yaml"
+    result = deployment.call("init", str(file))
+    assert "beside it a schema for editors" in result.output
+    assert (deployment.folder / "new" / SCHEMA_NAME).exists()
+    assert f"`kimas --config {file} check --live`" in result.output
+
+
+def test_every_command_is_in_the_contract() -> None:
+    table = (ROOT / "docs" / "design.md").read_text("utf-8").partition("## 6. The command line")[2]
+    assert [name for name in main.list_commands(click.Context(main)) if f"| `kimas {name}" not in table] == []

@@ -1,0 +1,79 @@
+"""Answers without a configuration: which source a folder or an address is, and what the commands say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bots.cli.main import main
+from bots.cli.trial import guess_source
+from core.errors import UsageError
+from tests.support.deployment import git, logging_as_it_was
+
+SAFE = "# Rocket\n\nThe launch key is kept in the blue safe.\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "place"
+    (folder / "docs").mkdir(parents=True)
+    (folder / "docs" / "rocket.md").write_text(SAFE, "utf-8")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return folder
+
+
+def call(*arguments: str, stdin: str | None = None) -> Result:
+    with logging_as_it_was():
+        return CliRunner().invoke(main, arguments, input=stdin, catch_exceptions=False)
+
+
+@pytest.mark.parametrize(("location", "kind"), [
+    ("https://github.com/agentscope-ai/agentscope", "git"),
+    ("https://gitlab.com/group/project/", "git"),
+    ("https://git.example.org/team/project.git", "git"),
+    ("git@example.org:team/project", "git"),
+    ("ssh://git@example.org/team/project", "git"),
+    ("https://github.com/agentscope-ai", "website"),
+    ("https://docs.example.org/en/latest/", "website"),
+])  # fmt: skip
+def test_addresses(location: str, kind: str) -> None:
+    assert guess_source(location) == {"kind": kind, "url": location}
+
+
+def test_paths(folder: Path) -> None:
+    assert guess_source("docs")["kind"] == "files"
+    file = {"kind": "files", "path": str(folder / "docs"), "include": ["/rocket.md"]}
+    assert guess_source("docs/rocket.md") == file
+    git(folder, "init", "--quiet")
+    assert guess_source(".") == {"kind": "git", "url": str(folder)}
+    for location in ("no/such", ""):
+        with pytest.raises(UsageError, match="name a folder, a file or an address"):
+            guess_source(location)
+
+
+def test_a_conversation_about_a_folder_notices_what_is_new(folder: Path) -> None:
+    question = "Where is the launch key kept?\n"
+    assert "blue safe" in call("chat", "--source", "docs", stdin=question).output
+    (folder / "docs" / "rocket.md").write_text(SAFE.replace("blue", "green"), "utf-8")
+    assert "green safe" in call("chat", "--source", "docs", stdin=question).output
+    assert not (folder / ".kimas").exists()
+
+
+def test_a_folder_without_anything_to_read(folder: Path) -> None:
+    (folder / "docs" / "rocket.md").unlink()
+    result = call("ask", "--source", "docs", "Where?")
+    assert (result.exit_code, "there is nothing to answer from" in result.output) == (2, True)
+
+
+def test_a_configuration_and_a_source_exclude_each_other(folder: Path) -> None:
+    (folder / "kimas.yaml").write_text("sources: {docs: {kind: files, path: docs}}\n", "utf-8")
+    result = call("ask", "--config", "kimas.yaml", "--source", "docs", "Where?")
+    assert (result.exit_code, "exclude each other" in result.output) == (2, True)
+    result = call("chat", "--group", "--source", "docs", stdin="")
+    assert (result.exit_code, "exclude each other" in result.output) == (2, True)
+    # A configuration in the folder is used: nothing has been ingested with it.
+    assert "run `kimas ingest` first" in call("ask", "Where?").output

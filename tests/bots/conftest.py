@@ -1,0 +1,5 @@
+"""Fixtures of knowledge: small real implementations of its Protocols."""
+
+from tests.support.knowledge import embedder, markdown, source, store
+
+__all__ = ["embedder", "markdown", "source", "store"]

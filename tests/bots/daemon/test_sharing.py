@@ -1,0 +1,158 @@
+"""Several daemons on one journal, as processes and in parts; `python -m tests.lab.benchmarks daemons` has many."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from bots.common.dry_run import DryRunAdapter
+from bots.common.namespaced import NamespacedAdapter
+from bots.daemon.monitor import Monitor
+from bots.daemon.sharing import Sharing, join_daemons
+from bots.discord.adapter import DiscordAdapter
+from bots.http.adapter import HttpAdapter
+from bots.slack.adapter import SlackAdapter
+from bots.slack.settings_modal import FIELD
+from core.errors import UsageError
+from core.messaging.claiming import ClaimQueue, is_bound
+from core.settings import DiscordSettings, HttpSettings, Settings, SlackSettings
+from core.settings.messaging import JournalSettings
+from core.storage.claims import ClaimRepository
+from core.storage.engine import Database
+from core.storage.leases import open_leases
+from core.storage.messages import Journal
+from core.types import ConversationKey, Message
+from tests.lab.benchmarks.daemons import Shape, run
+from tests.support.peers.postgresql import PostgresServer
+
+SMALL = Shape(60, 12, 6, workers=16, model_s=0.3, lease_s=3, kill_after_s=3)
+MESSAGE = Message("1", ConversationKey("x", "1", ""), "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC))
+
+
+@pytest.mark.serial
+async def test_when_the_receiving_daemon_is_killed_everything_is_answered_once(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    outcome = await run(tmp_path, SMALL, postgres_server)
+    assert (outcome.lost, outcome.twice, outcome.out_of_order) == (0, 0, 0)
+    assert outcome.taken_over, "nothing was in progress when it was killed"
+    assert outcome.placeholders <= outcome.taken_over
+    assert outcome.leader_s <= SMALL.lease_s
+
+
+class TestJoining:
+    @pytest.fixture
+    async def databases(self, postgres_journal: JournalSettings) -> AsyncIterator[list[Database]]:
+        databases = [await Database.open_server(postgres_journal) for _ in range(2)]
+        yield databases
+        for database in databases:
+            await database.close()
+
+    def settings(self, journal: JournalSettings, folder: Path, provider: str) -> Settings:
+        return Settings.model_validate(
+            {
+                "data_dir": folder,
+                "journal": journal.model_copy(update={"lease_s": 1}),
+                "sources": {"docs": {"kind": "files", "path": folder}},
+                "knowledge": {"store": {"provider": provider}},
+            }
+        )
+
+    async def test_passages_of_one_machine_are_not_shared(
+        self, databases: list[Database], postgres_journal: JournalSettings, tmp_path: Path
+    ) -> None:
+        local = self.settings(postgres_journal, tmp_path, "sqlite")
+        async with join_daemons(local, databases[0]) as first:
+            assert first is not None
+            assert databases[0].owner == first.owner
+            with pytest.raises(UsageError, match="provider to weaviate"):
+                async with join_daemons(local, databases[1]):
+                    pytest.fail("two daemons have different passages")
+            async with join_daemons(self.settings(postgres_journal, tmp_path, "weaviate"), databases[1]) as second:
+                assert second is not None
+                assert await second.count_others() == 1
+        async with join_daemons(local, databases[1]):
+            pass
+
+    async def test_a_daemon_with_a_file_is_alone(self, tmp_path: Path) -> None:
+        database = await Database.open(tmp_path / "journal.db")
+        async with join_daemons(Settings(data_dir=tmp_path), database) as leases:
+            assert leases is None
+        assert database.owner == ""
+        await database.close()
+
+
+async def test_a_daemon_on_standby_is_well(postgres_journal: JournalSettings) -> None:
+    class Bot(HttpAdapter):
+        needs_leader = True
+
+    database = await Database.open_server(postgres_journal)
+    adapter = Bot(HttpSettings.model_validate({"secret": {"env": "X"}, "callback_url": "https://example.org/"}))
+    connection = adapter.connection
+    is_listening = asyncio.Event()
+    monitor = Monitor()
+    monitor.attach([adapter], None, None, None)  # type: ignore[arg-type]
+
+    async def listen() -> None:
+        connection.mark_connected()
+        is_listening.set()
+        await asyncio.Event().wait()
+
+    async with open_leases(database, 1) as leader, open_leases(database, 1) as standby, asyncio.timeout(10):
+        assert leader is not None
+        assert standby is not None
+        assert await leader.acquire("bot:http:")
+        queue = ClaimQueue(Journal(database), ClaimRepository(database), 1, None)  # type: ignore[arg-type]
+        waiting_task = asyncio.create_task(Sharing(standby, queue).listen(adapter, listen))
+        while not connection.is_standby:
+            assert monitor.get_problems() == ["http is not connected"]
+            await asyncio.sleep(0)
+        assert monitor.get_problems() == []
+        await leader.release("bot:http:")
+        await is_listening.wait()
+        assert (connection.is_connected, connection.is_standby) == (True, False)
+        waiting_task.cancel()
+        await asyncio.gather(waiting_task, return_exceptions=True)
+        assert (connection.is_connected, connection.is_standby) == (False, True)
+    await database.close()
+
+
+class TestAdapters:
+    """Who may listen, and what only the receiver can answer."""
+
+    def test_discord(self) -> None:
+        class Positions:
+            async def load(self, name: str) -> int | None:
+                return None
+
+            async def save(self, name: str, position: int) -> None: ...
+
+        adapter = DiscordAdapter(DiscordSettings.model_validate({"token": {"env": "X"}}), Positions())
+        command = replace(MESSAGE, reference={"interaction": "5", "token": "t", "channel": "1"})
+        for wrapper in (adapter, NamespacedAdapter("support", adapter), DryRunAdapter(adapter)):
+            assert wrapper.needs_leader
+            assert is_bound(wrapper, command)
+            assert not is_bound(wrapper, MESSAGE)
+            assert not is_bound(wrapper, replace(command, purpose="retry")), "the second answer is a post of its own"
+
+    def test_slack(self) -> None:
+        async def has_answered(_key: ConversationKey) -> bool:
+            return False
+
+        socket = {"bot_token": {"env": "X"}, "app_token": {"env": "Y"}}
+        events = {"bot_token": {"env": "X"}, "signing_secret": {"env": "Z"}}
+        adapter, posted_to = (
+            SlackAdapter(SlackSettings.model_validate(section), has_answered) for section in (socket, events)
+        )
+        assert (adapter.needs_leader, posted_to.needs_leader) == (True, False)
+        assert is_bound(adapter, replace(MESSAGE, reference={FIELD: "mode"}))
+        assert not is_bound(adapter, MESSAGE)
+
+    def test_http(self) -> None:
+        settings = HttpSettings.model_validate({"secret": {"env": "X"}, "callback_url": "https://example.org/"})
+        assert not NamespacedAdapter("support", HttpAdapter(settings)).needs_leader

@@ -1,0 +1,131 @@
+"""Presses of buttons on Discord: acknowledged in time and once, whatever the connection does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bots.common.connection import Unreachable
+from bots.common.events import IgnoredEvent
+from bots.discord.connection import DiscordIntervals
+from bots.discord.convert import Identity
+from bots.discord.feedback import acknowledge, from_button_click, from_reaction
+from core.types import Message
+from tests.conformance.bot import Bot
+from tests.conformance.platforms import Discord, until
+from tests.support.feedback_helpers import answered, votes
+from tests.support.peers.discord import DiscordPeer
+
+CALLBACK = "POST /interactions/{}/{}/callback"
+# Discord takes it for three seconds; here for longer, for a machine that has much to do.
+QUICKLY_S = 30.0
+
+
+@pytest.fixture
+async def bot(tmp_path: Path) -> AsyncIterator[Bot]:
+    async with answered(Discord(), tmp_path) as bot:
+        yield bot
+
+
+def get_peer(bot: Bot) -> DiscordPeer:
+    assert isinstance(bot.driver, Discord)
+    return bot.driver.peer
+
+
+@pytest.mark.parametrize("drop", ["before", "after"])
+async def test_a_lost_acknowledgement_is_sent_again_in_time(bot: Bot, drop: str) -> None:
+    peer = get_peer(bot)
+    peer.acknowledge_s = QUICKLY_S
+    [message] = peer.messages(bot.group().id)
+    peer.fail(CALLBACK, drop="before" if drop == "before" else "after")
+    command = await peer.press(message, message.components[0]["components"][0]["custom_id"])
+    await until(lambda: len(peer.get_calls(CALLBACK)) == 2, "a second try")
+    await bot.idle()
+    assert command.response_message is not None
+    assert peer.get_calls(CALLBACK)[-1].at - command.at < QUICKLY_S
+    assert peer.get_calls(CALLBACK)[-1].status == (204 if drop == "before" else 400)
+    assert await votes(bot) == ["up"]
+
+
+async def test_a_press_that_came_too_late_counts_all_the_same(bot: Bot) -> None:
+    peer = get_peer(bot)
+    peer.acknowledge_s = -1
+    [message] = peer.messages(bot.group().id)
+    await peer.press(message, message.components[0]["components"][1]["custom_id"])
+    await until(lambda: bool(peer.get_calls(CALLBACK)), "a try")
+    await bot.idle()
+    assert peer.get_calls(CALLBACK)[0].status == 404
+    assert await votes(bot) == ["down"]
+
+
+async def test_a_foreign_or_malformed_press_is_left_alone(bot: Bot) -> None:
+    peer = get_peer(bot)
+    [message] = peer.messages(bot.group().id)
+    await peer.press(message, "somebody-elses")
+    for event in ({"type": 3}, {"type": 3, "data": {"custom_id": "thumb:up:1"}, "channel": 7}):
+        await peer.gateway.emit("INTERACTION_CREATE", event)
+    await peer.press(message, message.components[0]["components"][0]["custom_id"])
+    await until(lambda: bool(peer.get_calls(CALLBACK)), "the answer to the one that is ours")
+    await bot.idle()
+    assert len(peer.get_calls(CALLBACK)) == 1
+    assert await votes(bot) == ["up"]
+
+
+def test_a_press_in_a_thread_belongs_to_the_channel_above_it_and_knows_who_manages_the_server() -> None:
+    thread = {"id": "20", "type": 11, "parent_id": "10"}
+    member = {"user": {"id": "1001", "username": "ann"}, "nick": "Ann", "permissions": "8"}
+    event = {
+        "id": "175928847299117063",
+        "token": "t",
+        "guild_id": "7",
+        "channel": thread,
+        "member": member,
+        "message": {"id": "30", "flags": 64},
+        "data": {"custom_id": "thumb:again:42"},
+    }
+    results = from_button_click(event, Identity("5001", "kimas", "5002"))
+    assert isinstance(results, Message)
+    assert (results.key.chat, results.reply_to, results.text, results.author) == ("10", "42", "again", "Ann")
+    assert (results.reference["hidden"], results.reference["administrator"]) == (True, True)
+
+
+async def test_the_answer_to_a_slash_command_is_rated_and_tried_again_below_it(bot: Bot) -> None:
+    peer = get_peer(bot)
+    channel = bot.group(2)
+    number = await bot.driver.command(channel, "ask", "Why?")
+    await bot.wait_until_finished(channel, number)
+    [message] = peer.messages(channel.id)
+    down = message.components[0]["components"][1]["custom_id"]
+    feedback_reply = await peer.press(message, down)
+    await until(lambda: feedback_reply.response_message is not None, "a note")
+    await peer.press(feedback_reply.response_message, f"thumb:again:{number}")  # type: ignore[arg-type]
+    await bot.wait_until_finished(channel, f"{number}~2")
+    first, second = peer.messages(channel.id)
+    assert first.content == "> Ann: /ask Why?\nAnswer to: Why?", "the first answer stays"
+    assert second.content.endswith("Answer to: Why?")
+    assert "/ask Why?" in second.content, "what is answered, where no message of theirs can be replied to"
+    assert second.components != []
+
+
+@pytest.mark.usefixtures("time_lapse")
+@pytest.mark.parametrize("is_refused", [True, False])
+async def test_what_was_wrong_is_said_when_time_is_over(is_refused: bool) -> None:
+    async def call() -> None:
+        if is_refused:
+            raise Unreachable("500: Internal Server Error")
+        await asyncio.sleep(60)
+
+    with pytest.raises(Unreachable if is_refused else TimeoutError, match="500" if is_refused else None):
+        await acknowledge(call, DiscordIntervals())
+
+
+def test_an_emoji_of_a_bot_is_no_rating() -> None:
+    event = {"user_id": "1001", "channel_id": "5", "message_id": "9", "guild_id": "7", "emoji": {"name": "👎"}}
+    me = Identity("42", "kimas", "42")
+    for member in ({}, {"user": {"id": "1001"}}, {"user": {"id": "1001", "bot": False}}):
+        assert isinstance(from_reaction("MESSAGE_REACTION_ADD", {**event, "member": member}, me, None), Message)
+    by_bot = {**event, "member": {"user": {"id": "1001", "bot": True}}}
+    assert isinstance(from_reaction("MESSAGE_REACTION_ADD", by_bot, me, None), IgnoredEvent)

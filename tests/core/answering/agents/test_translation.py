@@ -1,0 +1,246 @@
+"""A question in another language than the sources': translated once, and both are searched."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from core.answering.agents.translation import to_comparable_query
+from core.answering.pipeline import answer
+from core.language.glossary import TermTranslation, translate_terms
+from core.runtime.budget import Budget
+from core.types import Passage, Question, Reply, Turn
+from tests.support.fixtures import INSTALL, InMemoryLibrary, MemorySink, OrderKeeper, parts, passage, settings
+from tests.support.scripted import ScriptedPeer, models
+
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
+OTHER = passage("other", "The package needs a compiler to install from source.")
+TRANSLATED = '{"query": "How do I install the package?"}'
+
+
+@dataclass
+class ForeignLibrary(InMemoryLibrary):
+    """A library whose sources are in these languages."""
+
+    codes: tuple[str, ...] = ("en",)
+
+    def languages(self) -> Mapping[str, Sequence[str]]:
+        return {passage.source: self.codes for passage in self.passages if self.codes}
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[ScriptedPeer]:
+    async with ScriptedPeer(rewrite_translation=TRANSLATED) as model_peer:
+        yield model_peer
+
+
+async def ask(
+    peer: ScriptedPeer,
+    library: InMemoryLibrary,
+    text: str = "怎么安装？",
+    *,
+    history: tuple[Turn, ...] = (),
+    reranker: OrderKeeper | None = None,
+    **changes: object,
+) -> Reply:
+    chat_model = models(peer)
+    await chat_model.warm_up()
+    configuration = settings(**changes)
+    try:
+        return await answer(Question(text, history), MemorySink(), parts(library, chat_model, configuration, reranker))
+    finally:
+        await chat_model.close()
+
+
+async def test_the_translation_is_searched_beside_the_question(peer: ScriptedPeer) -> None:
+    library = ForeignLibrary()
+    reply = await ask(peer, library)
+    assert peer.agents == ["rewrite_translation", "write"]
+    assert library.queries == ["怎么安装？", "How do I install the package?"]
+    assert [passage.id for passage in reply.passages] == ["install"]
+    assert "translate" in reply.trace.timings_ms
+    assert reply.trace.query == "怎么安装？"
+    assert reply.trace.tokens["translate.prompt"] > 0, "the call is in the usage"
+    assert "English" in peer.sent("rewrite_translation")[0]["messages"][0]["content"]
+
+
+class QueryKeeper(OrderKeeper):
+    """A reranker that remembers what it was asked."""
+
+    queries: tuple[str, ...] = ()
+
+    async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        self.queries = (*self.queries, query)
+        return await super().rerank(query, passages)
+
+
+async def test_rerankers_read_the_question_and_its_translation(peer: ScriptedPeer) -> None:
+    library = QueryKeeper()
+    await ask(peer, ForeignLibrary(), reranker=library)
+    assert library.queries == ("怎么安装？\nHow do I install the package?",)
+    await ask(peer, ForeignLibrary(), "How do I install the package?", reranker=library)
+    assert library.queries[1:] == ("How do I install the package?",)
+    peer.replies["rerank"] = '{"order": ["p1"]}'
+    await ask(peer, ForeignLibrary((INSTALL, OTHER)), knowledge={"search": {"rerank": "model"}})
+    question = peer.sent("rerank")[0]["messages"][-1]["content"]
+    assert question.endswith("<question>\n怎么安装？\nHow do I install the package?\n</question>")
+
+
+@pytest.mark.parametrize(
+    ("text", "languages", "changes"),
+    [
+        ("怎么安装？", ("en", "zh"), {}),
+        ("怎么安装？", (), {}),
+        ("How do I install the package?", ("en",), {}),
+        ("pip install", ("zh",), {}),
+        ("怎么安装？", ("en",), {"context": {"translate": False}}),
+        ("怎么安装？", ("en",), {"strategies": {"allowed": ["simple"]}}),
+    ],
+)
+async def test_what_needs_no_translation_costs_no_call(
+    peer: ScriptedPeer, text: str, languages: tuple[str, ...], changes: dict[str, object]
+) -> None:
+    await ask(peer, ForeignLibrary(codes=languages), text, **changes)
+    assert "rewrite_translation" not in peer.agents
+
+
+async def test_a_question_in_latin_script_is_translated_too(peer: ScriptedPeer) -> None:
+    peer.replies["rewrite_translation"] = '{"query": "如何安装这个包？"}'
+    library = ForeignLibrary(codes=("zh",))
+    await ask(peer, library, "How do I install the package?")
+    assert library.queries[-1] == "如何安装这个包？"
+
+
+async def test_two_agents_and_sub_questions_cost_one_call(peer: ScriptedPeer) -> None:
+    peer.replies["split"] = '{"questions": ["怎么安装软件包？", "记忆模块做什么？"]}'
+    sources = {name: {"kind": "faq", "path": "faq.yaml"} for name in ("docs", "more")}
+    extra_sources = [replace(passage, id=f"more-{passage.id}", source="more") for passage in ForeignLibrary().passages]
+    library = ForeignLibrary((*ForeignLibrary().passages, *extra_sources))
+    await ask(peer, library, "怎么安装软件包，记忆模块做什么？", sources=sources, strategies={"allowed": ["parallel"]})
+    assert peer.agents.count("rewrite_translation") == 1
+    assert library.queries.count("How do I install the package?") == 2, "once at each agent"
+
+
+async def test_the_completed_question_is_translated(peer: ScriptedPeer) -> None:
+    peer.replies |= {"rewrite": "怎么安装记忆模块？", "context": "1\n怎么安装"}
+    history = (Turn("user", "记忆模块是什么？"), Turn("assistant", "它保存消息 [1]。"))
+    await ask(peer, ForeignLibrary(), "怎么安装它？", history=history)
+    [request] = peer.sent("rewrite_translation")
+    assert "怎么安装记忆模块？" in request["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["Sorry, I cannot translate that.", '{"query": "怎么安装？"}', '{"query": ""}', "{", '{"query": "Install Rocket"}'],
+)
+async def test_a_bad_translation_is_not_searched(peer: ScriptedPeer, reply: str) -> None:
+    peer.replies |= {"rewrite_translation": reply, "repair": reply}
+    library = ForeignLibrary()
+    await ask(peer, library, "RocketX 怎么安装？")
+    assert library.queries == ["RocketX 怎么安装？", "RocketX install"], "its known terms are"
+
+
+async def test_where_a_translation_fails_or_is_late_known_terms_are_searched(peer: ScriptedPeer) -> None:
+    peer.failing = {"rewrite_translation"}
+    library = ForeignLibrary()
+    reply = await ask(peer, library)
+    assert library.queries == ["怎么安装？", "install"]
+    assert reply.trace.why_cut["translate"] == "failed"
+    peer.failing = set()
+    peer.hanging = {"rewrite_translation"}
+    reply = await ask(peer, library)
+    assert reply.trace.why_cut["translate"] == "late"
+
+
+async def ask_without_model(library: InMemoryLibrary, text: str) -> Reply:
+    return await answer(Question(text), MemorySink(), parts(library, None, settings()))
+
+
+async def test_without_a_model_known_terms_are_searched_and_quoted() -> None:
+    library = ForeignLibrary()
+    reply = await ask_without_model(library, "怎么安装这个软件包？")
+    assert library.queries == ["怎么安装这个软件包？", "install package"]
+    assert [citation.passage_id for citation in reply.citations] == ["install"]
+    assert "pip install" in reply.text
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        # What it is about is no known term: it may be something else than what the passages are about.
+        ("怎么给拖拉机安装犁具？", ("en",)),
+        ("怎么安装这个软件包？", ("de",)),
+    ],
+)
+async def test_terms_are_not_searched_where_they_would_mislead(text: str, codes: tuple[str, ...]) -> None:
+    library = ForeignLibrary(codes=codes)
+    reply = await ask_without_model(library, text)
+    assert library.queries == [text]
+    assert not reply.citations
+
+
+async def test_terms_are_not_searched_where_the_question_finds_its_own_language() -> None:
+    own_passage = passage("own", "用 pip 安装这个软件包。")
+    library = ForeignLibrary((own_passage, INSTALL))
+    reply = await ask_without_model(library, "怎么安装这个软件包？")
+    assert library.queries == ["怎么安装这个软件包？"]
+    assert [citation.passage_id for citation in reply.citations] == ["own"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Read it in [简体中文](README_zh.md), or install the package with pip.", "markdown"),
+        ("安装 = 软件包", "python"),
+    ],
+)
+async def test_chinese_words_in_english_sources_stop_no_search_of_terms(text: str, kind: str) -> None:
+    library = ForeignLibrary((passage("words", text, kind=kind), INSTALL))
+    await ask_without_model(library, "简体中文怎么安装这个软件包？")
+    assert len(library.queries) == 2
+
+
+async def test_a_question_of_which_a_part_is_unknown_is_searched_but_not_quoted() -> None:
+    library = ForeignLibrary()
+    reply = await ask_without_model(library, "安装水泵软件包")
+    assert library.queries == ["安装水泵软件包", "install package"]
+    assert not reply.citations
+
+
+@pytest.mark.parametrize(
+    ("query", "comparable"),
+    [
+        ("KIMAS 水泵软件包怎么安装", "KIMAS package install"),
+        ("安装水泵软件包", "安装水泵软件包"),
+        ("KIMAS 红烧肉的烤箱", "KIMAS 红烧肉的烤箱"),
+        ("how to install KIMAS", "how to install KIMAS"),
+    ],
+)
+def test_a_name_makes_the_known_terms_comparable(query: str, comparable: str) -> None:
+    budget = Budget(settings().budget)
+    assert to_comparable_query(query, [INSTALL], budget) == comparable
+    own_passage = passage("own", "这个软件包用 pip 安装，需要 Python 3.11 或更高的版本。")
+    assert to_comparable_query(query, [own_passage], budget) == query
+    budget.translations[query] = "translation"
+    assert to_comparable_query(query, [own_passage], budget) == "translation"
+
+
+@pytest.mark.parametrize(
+    ("text", "terms", "coverage"),
+    [
+        ("scrapy 怎么设置代理？", "scrapy settings proxy", 1.0),
+        ("怎么自定义 scrapy 的中间件", "custom scrapy middleware", 1.0),
+        ("今天天气怎么样？", "", 0.0),
+        ("how do I install it", "how do I install it", 0.0),
+    ],
+)
+def test_longer_terms_win_and_words_that_only_ask_count_nothing(text: str, terms: str, coverage: float) -> None:
+    assert translate_terms(text) == TermTranslation(terms, coverage)
+
+
+def test_a_name_is_claimed_once() -> None:
+    budget = Budget(settings().budget)
+    assert [budget.claim("a"), budget.claim("a"), budget.claim("b")] == [True, False, True]

@@ -1,0 +1,83 @@
+"""What a person can do without writing a message is limited, and does not stay in the journal for ever."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from core.messaging.event_limit import EVENTS_PER_MINUTE, MAX_EVENTS, MAX_PEOPLE, EventLimit
+from core.messaging.feedback.rating_buttons import to_press, to_reaction
+from core.settings.audience import OPERATOR_PLATFORM
+from core.storage.messages import Journal
+from core.storage.retention import delete_events
+from core.types import UP, ConversationKey, Message, SkipReason, skip
+
+CHAT = ConversationKey("telegram", "-100")
+PRESSED = to_press(Message("1", CHAT, "42", "Ann", "", datetime(2026, 1, 2, tzinfo=UTC)), UP, "7")
+OPENED = replace(PRESSED, key=ConversationKey("slack", "D1", "home:42"), command="help", purpose="home", text="")
+TYPED = replace(PRESSED, key=CHAT, command="sources", text="")
+
+
+async def ours(message: Message) -> bool:
+    return message.reply_to == "7"
+
+
+async def count_admitted(limit: EventLimit, message: Message, tries: int = 3 * MAX_EVENTS) -> int:
+    return sum([await limit.admits(replace(message, id=str(number))) for number in range(tries)])
+
+
+@pytest.mark.parametrize("event", [PRESSED, OPENED, TYPED], ids=["a button", "App Home", "a command"])
+async def test_a_flood_of_events_is_cut_for_its_author_alone(event: Message) -> None:
+    now = 1000.0
+    limit = EventLimit(ours, lambda: now)
+    assert await count_admitted(limit, event) == MAX_EVENTS
+    assert await limit.admits(replace(event, author_id="43"))
+    assert await limit.admits(replace(event, author_id=""))
+    terminal = replace(event, key=ConversationKey(OPERATOR_PLATFORM, "terminal"))
+    assert await count_admitted(EventLimit(ours), terminal) == 3 * MAX_EVENTS
+    assert await limit.admits(replace(event, command="", text="How?")), "a message is no event"
+    assert await limit.admits(replace(event, command="ask", text="How?"))
+    now += 60
+    assert await count_admitted(limit, event) == EVENTS_PER_MINUTE
+    now += 86_400
+    assert await count_admitted(limit, event) == MAX_EVENTS
+
+
+async def test_many_people_take_no_more_room_than_some() -> None:
+    limit = EventLimit(ours)
+    for number in range(MAX_PEOPLE + 10):
+        assert await limit.admits(replace(PRESSED, author_id=str(number)))
+    assert len(limit._remaining_events) == MAX_PEOPLE
+
+
+async def test_a_reaction_to_what_is_not_ours_is_not_kept() -> None:
+    limit = EventLimit(ours)
+    for reply_id, is_kept in (("7", True), ("8", False)):
+        reaction = to_reaction(PRESSED, "👍", reply_id)
+        assert reaction is not None
+        assert await limit.admits(reaction) == is_kept
+
+
+async def test_settled_events_are_deleted_and_nothing_else(journal: Journal) -> None:
+    events = [
+        replace(message, id=f"{message.purpose} {number}") for message in (PRESSED, OPENED) for number in range(150)
+    ]
+    other_messages = [
+        replace(TYPED, id="typed"),
+        replace(TYPED, id="asked", command="ask"),
+        replace(PRESSED, id="pending"),
+    ]
+    for message in (*events, *other_messages):
+        assert await journal.record_message(message)
+        if message.id != "pending":
+            await journal.mark_skipped(message, skip(SkipReason.NOTHING_TO_RATE))
+    assert await delete_events(journal.database, datetime.now(UTC) - timedelta(days=1)) == 0
+    assert await delete_events(journal.database, datetime.now(UTC) + timedelta(days=1)) == len(events)
+    assert [await journal.record_message(message) for message in (*other_messages, events[0])] == [
+        False,
+        False,
+        False,
+        True,
+    ]

@@ -1,0 +1,258 @@
+"""A platform that takes no answer: it is delivered from the journal once it does, for as long as it is worth it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import text
+
+from bots.common.connection import RetryLater, TokenRefused, Unreachable
+from core.errors import PlatformError, ServiceError
+from core.messaging.processor import MessageProcessor
+from core.messaging.redelivery import Conversation, Undelivered, redelivery_time_s
+from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
+from core.storage.messages import Journal
+from core.types import Citation, ConversationKey, Message, Question, Reply
+from tests.support.fixtures import settings
+from tests.support.wiring import make_processor
+
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
+CHAT = ConversationKey("test", "room")
+CITED = (Citation(1, "p", "docs", "Final", "final.md", "https://example.org/final"),)
+
+
+def question(number: str = "1", **changes: object) -> Message:
+    message = Message(number, CHAT, "42", "Ann", "How?", datetime.now(UTC), addressed=True)
+    return replace(message, **changes)  # type: ignore[arg-type]
+
+
+@dataclass
+class Platform(Adapter):
+    """A platform that is away for some posts."""
+
+    name: str = "test"
+    failures: list[PlatformError] = field(default_factory=list)
+    posts: list[str] = field(default_factory=list)
+    tries: int = 0
+
+    async def open(self) -> None:
+        return None
+
+    async def listen(self, receive: MessageHandler) -> None:
+        await asyncio.Event().wait()
+
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
+        return PlatformSink(self, delivery)
+
+    async def close(self) -> None:
+        return None
+
+
+@dataclass
+class PlatformSink:
+    platform: Platform
+    delivery: Delivery
+
+    async def open(self) -> None:
+        return None
+
+    async def update(self, text: str) -> None:
+        return None
+
+    async def finish(self, reply: Reply) -> None:
+        # Decided before the journal is written: meanwhile a test may see the try and let all failures end.
+        error = self.platform.failures.pop(0) if self.platform.failures else None
+        self.platform.tries += 1
+        await self.delivery.mark_posting()
+        if error:
+            await self.delivery.mark_rejected()
+            raise error
+        self.platform.posts.append(reply.text)
+        await self.delivery.mark_posted(f"reply {self.platform.tries}")
+
+    async def fail(self, text: str) -> None:
+        await self.finish(Reply(text))
+
+
+class Answers:
+    """Answers each question, and counts how often it was asked to; or raises an error."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.count = 0
+        self._error = error
+
+    async def __call__(self, question: Question, sink: Sink) -> Reply:
+        self.count += 1
+        if self._error:
+            raise self._error
+        reply = Reply(f"{self.count}: {question.text}", CITED)
+        await sink.finish(reply)
+        return reply
+
+
+async def get_outcome(journal: Journal, number: str = "1") -> tuple[str, str]:
+    async with journal.database.connect() as connection:
+        row = (
+            await connection.execute(text("SELECT state, reason FROM messages WHERE id = :id"), {"id": number})
+        ).one()
+    return str(row.state), str(row.reason)
+
+
+async def receive(
+    journal: Journal, platform: Platform, *messages: Message, error: Exception | None = None, **changes: object
+) -> tuple[MessageProcessor, Answers]:
+    answers = Answers(error)
+    processor = make_processor(settings(**changes), journal, answers)
+    for message in messages:
+        await processor.handler_for(platform)(message)
+    return processor, answers
+
+
+@pytest.mark.parametrize("error", [Unreachable("away"), RetryLater("slowly", 20), TokenRefused("revoked")])
+async def test_an_answer_that_is_not_taken_is_delivered_later_and_made_once(
+    journal: Journal, error: PlatformError
+) -> None:
+    platform = Platform(failures=[error] * 6)
+    processor, answers = await receive(journal, platform, question())
+    await processor.join()
+    assert (platform.posts, platform.tries, answers.count) == (["1: How?"], 7, 1)
+    assert await get_outcome(journal) == ("answered", "")
+
+
+async def test_what_waits_for_its_platform_takes_no_worker(journal: Journal) -> None:
+    platform = Platform(failures=[Unreachable("away")] * 6)
+    other_platform = Platform()
+    processor, _ = await receive(journal, platform, question(), run={"workers": 1})
+    while not platform.tries:
+        await asyncio.sleep(0.1)
+    other = question("2", key=ConversationKey("test", "another room"))
+    await processor.handler_for(other_platform)(other)
+    while not other_platform.posts:
+        await asyncio.sleep(0.1)
+    assert platform.failures, "the first answer still waits"
+    await processor.join()
+    assert platform.posts == ["1: How?"]
+
+
+async def test_it_is_delivered_by_the_next_start_too(journal: Journal) -> None:
+    platform = Platform(failures=[Unreachable("away")] * 1000)
+    processor, _ = await receive(journal, platform, question())
+    while platform.tries < 2:
+        await asyncio.sleep(0.1)
+    started_at = asyncio.get_running_loop().time()
+    assert await processor.drain(20) == 0
+    assert asyncio.get_running_loop().time() - started_at < 5, "a stop does not wait for the platform"
+    platform.failures = []
+    second_journal = Journal(journal.database)
+    answers = Answers()
+    next_processor = make_processor(settings(), second_journal, answers)
+    await next_processor.resume(platform)
+    await next_processor.join()
+    assert (platform.posts, answers.count) == (["1: How?"], 0), "the same text, not another answer"
+    assert await get_outcome(journal) == ("answered", "")
+
+
+async def test_in_the_end_it_is_given_up_and_the_journal_says_why(journal: Journal) -> None:
+    platform = Platform(failures=[Unreachable("Telegram cannot be reached")] * 1000)
+    processor, _ = await receive(journal, platform, question(), run={"redeliver_hours": 0.01})
+    await processor.join()
+    assert await get_outcome(journal) == (
+        "failed",
+        "the platform did not take the answer in time: Telegram cannot be reached",
+    )
+    assert 3 < platform.tries < 20
+
+
+async def restart(journal: Journal, platform: Platform) -> Answers:
+    answers = Answers()
+    next_processor = make_processor(settings(), Journal(journal.database), answers)
+    await next_processor.resume(platform)
+    await next_processor.join()
+    return answers
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_an_apology_is_delivered_later_too(journal: Journal, is_restarted: bool) -> None:
+    platform = Platform(failures=[Unreachable("away")] * (1000 if is_restarted else 6))
+    processor, answers = await receive(journal, platform, question(), error=ServiceError("the model is away"))
+    if is_restarted:
+        while platform.tries < 2:
+            await asyncio.sleep(0.1)
+        await processor.drain(20)
+        platform.failures = []
+        assert (await restart(journal, platform)).count == 0
+    else:
+        await processor.join()
+    assert len(platform.posts) == answers.count == 1
+    assert "Sorry" in platform.posts[0]
+    assert await get_outcome(journal) == ("failed", "the model is away")
+
+
+async def test_answers_of_a_conversation_keep_their_order(journal: Journal) -> None:
+    platform = Platform(failures=[Unreachable("away")] * 7)
+    processor, _ = await receive(journal, platform, *(question(number, text=f"{number}?") for number in "123"))
+    await processor.join()
+    assert [text.partition(" ")[2] for text in platform.posts] == ["1?", "2?", "3?"]
+
+
+async def test_a_stop_leaves_what_waits_for_an_earlier_answer_to_the_next_start(journal: Journal) -> None:
+    platform = Platform(failures=[Unreachable("away")] * 1000)
+    processor, _ = await receive(journal, platform, *(question(number, text=f"{number}?") for number in "123"))
+    while platform.tries < 2:
+        await asyncio.sleep(0.1)
+    started_at = asyncio.get_running_loop().time()
+    platform.failures = []
+    assert await processor.drain(20) == 0
+    assert asyncio.get_running_loop().time() - started_at < 5
+    assert platform.posts == []
+    await restart(journal, platform)
+    assert [text.partition(" ")[2] for text in platform.posts] == ["1?", "2?", "3?"]
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+async def test_an_answer_that_alone_is_not_taken_holds_up_the_others_for_a_while(is_away: bool) -> None:
+    """Where the platform itself is away, what comes later waits for as long as that."""
+    conversation = Conversation(asyncio.Event(), 8.0)
+    connection = ConnectionStatus()
+    if not is_away:
+        connection.mark_connected()
+    first = conversation.join()
+    second = conversation.join()
+
+    async def fail() -> None:
+        with suppress(Undelivered):
+            async with conversation.turn(first, connection):
+                raise Undelivered(Unreachable("error 500"), is_unprompted=False)
+
+    async def succeed() -> None:
+        async with conversation.turn(second, connection):
+            pass
+
+    await fail()
+    success_task = asyncio.create_task(succeed())
+    outcomes = []
+    for _ in range(6):
+        await asyncio.sleep(2.5)
+        outcomes.append(success_task.done())
+        await fail()
+    assert outcomes == ([False] * 6 if is_away else [False, False, False, True, True, True])
+    conversation.leave(first)
+    await success_task
+
+
+@pytest.mark.parametrize(
+    ("hours", "is_unprompted", "age_s", "expected_s"),
+    [(6, False, 0, 21600), (6, True, 0, 600), (6, False, 86400, 120), (0, False, 0, 0), (0.1, True, 0, 360)],
+)
+def test_how_long_an_answer_is_worth_delivering(
+    hours: float, is_unprompted: bool, age_s: float, expected_s: float
+) -> None:
+    now = datetime.now(UTC)
+    error = Undelivered(Unreachable("away"), is_unprompted=is_unprompted)
+    seconds = redelivery_time_s(question(sent_at=now - timedelta(seconds=age_s)), error, hours)
+    assert abs(seconds - expected_s) < 5

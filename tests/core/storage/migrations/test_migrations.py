@@ -1,0 +1,357 @@
+"""The schema of the journal's database: new files, older ones upgraded in place, and those that are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import sys
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, create_engine, text
+
+from core.errors import StoreError
+from core.settings import CacheSettings
+from core.storage.answer_cache import AnswerCache, CacheKey
+from core.storage.auto_comments import FeedStateRepository
+from core.storage.chat_history import ChatHistory
+from core.storage.engine import HEAD, Database
+from core.storage.feedback import FeedbackRepository
+from core.storage.lessons import TaughtAnswerRepository
+from core.storage.messages import Journal
+from core.storage.overrides import RuntimeOverrides
+from core.storage.refresh_state import RefreshStateRepository
+from core.storage.tables import metadata
+from core.storage.usage import TokenUsage, UsageRepository
+from core.types import Attachment, ConversationKey, FeedEntry, Message, Turn
+from core.types.skips import SkipReason
+from tests.support.data import OLD_JOURNAL
+
+CHAT = ConversationKey("telegram", "-100", "7")
+# What the columns hold that came with the revisions 0002 and 0004 to 0010, in rows that said nothing of it.
+NEW_COLUMNS = (0, 0, 0, 0, None, None, None, "", "", "", "", "", None, None, None, None, "", "", 0)
+PRESS = Message("p3", CHAT, "43", "Ben", "", datetime(2026, 1, 2, tzinfo=UTC), bot="9", reply_to="2")
+
+
+def execute(path: Path, script: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(script)
+
+
+def contents(path: Path) -> dict[str, list[Any]]:
+    with closing(sqlite3.connect(path)) as connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in tables}  # noqa: S608
+
+
+@pytest.fixture
+def old_journal(tmp_path: Path) -> Path:
+    path = tmp_path / "journal.db"
+    execute(path, OLD_JOURNAL.read_text("utf-8"))
+    return path
+
+
+def schema_differences(connection: Connection) -> list[Any]:
+    return list(compare_metadata(MigrationContext.configure(connection), metadata))
+
+
+async def test_a_journal_of_the_last_version_is_upgraded_and_keeps_every_row(old_journal: Path) -> None:
+    contents_before = contents(old_journal)
+    assert len(contents_before["messages"]) == 4
+    assert "alembic_version" not in contents_before
+    await (await Database.open(old_journal)).close()
+    messages = [(*row, *NEW_COLUMNS) for row in contents_before["messages"]]
+    # Nothing was estimated or begun early before revision 0003, and models have names since 0006.
+    counts = {
+        "answers": [(*row, 0, 0, 0) for row in contents_before["answers"]],
+        "spending": [(*row, 0, "") for row in contents_before["spending"]],
+    }
+    new = {"messages": messages, "leases": [], "alembic_version": [(HEAD,)]}
+    # Their messages are gone, and Telegram has no closed threads.
+    taught_answers = [(*row, None, 0, None) for row in contents_before.pop("learned")]
+    new |= {"taught_answers": taught_answers, "sqlite_sequence": [("taught_answers", 2)]}
+    assert contents(old_journal) == {**contents_before, **counts, **new}
+
+
+async def test_labels_of_silences_get_their_new_names(old_journal: Path) -> None:
+    old_labels = ("kept", "people", "rate", "rivals", "wordless", "unsure", "")
+    config = Config()
+    config.set_main_option("script_location", "core.storage:migrations")
+    engine = create_engine(f"sqlite:///{old_journal}")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0007")
+        silent_row = text(
+            "INSERT INTO messages (number, id, detail, platform, bot, chat, thread, author_id, author, text, command, "
+            "reply_to, quoted, private, addressed, reference, sent_at, received_at, state, reason, reply_id, reply) "
+            "SELECT :number, :id, :detail, platform, bot, chat, thread, author_id, author, text, command, reply_to, "
+            "quoted, private, addressed, reference, sent_at, received_at, 'silent', reason, '', '' FROM messages "
+            "LIMIT 1"
+        )
+        for number, label in enumerate(old_labels):
+            row = {"number": number + 10, "id": f"silent {number}", "detail": label}
+            connection.execute(silent_row, row)
+    engine.dispose()
+    await (await Database.open(old_journal)).close()
+    with closing(sqlite3.connect(old_journal)) as database:
+        labels = [label for (label,) in database.execute("SELECT detail FROM messages WHERE number >= 10")]
+    assert labels == ["taught_answer", "human_activity", "rate_limit", "competing_bots", "no_text", "unsure", ""]
+    assert set(labels[:-1]) <= {reason.label for reason in SkipReason}
+
+
+async def test_taught_answers_belong_to_the_thread_of_their_message(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = await Journal.open(path)
+    private = Message(
+        "closed", ConversationKey("discord", "C", "p"), "U1", "Ann", "So.", datetime(2026, 1, 2, tzinfo=UTC), bot="B"
+    )
+    shared = replace(private, id="open", key=ConversationKey("discord", "C", "t"))
+    # Another bot in the chat did not know that the thread is closed.
+    for message in (replace(private, bot="A"), replace(private, in_restricted_thread=True), shared):
+        await journal.record_message(message)
+    gone = [
+        replace(private, id=f"gone {platform}", key=ConversationKey(platform, "C", "t"))
+        for platform in ("discord", "slack", "telegram", "http")
+    ]
+    for message in (private, shared, *gone):
+        await TaughtAnswerRepository(journal.database).submit(message, "", f"From {message.id}?", "So.", ())
+    await journal.close()
+    execute(path, "ALTER TABLE taught_answers DROP COLUMN thread;")
+    execute(path, "ALTER TABLE taught_answers DROP COLUMN in_restricted_thread;")
+    execute(path, "UPDATE alembic_version SET version_num = '0008';")
+    database = await Database.open(path)
+    repository = TaughtAnswerRepository(database)
+
+    async def list_questions(platform: str, thread: str) -> list[str]:
+        reader = replace(private, key=ConversationKey(platform, "C", thread))
+        return [answer.question for answer in await repository.list_answers(reader=reader)]
+
+    assert await list_questions("discord", "p") == ["From closed?", "From open?"]
+    # Nobody knows whether the others were taught in a closed thread.
+    for thread in ("", "t", "command:U1"):
+        assert await list_questions("discord", thread) == ["From open?"]
+        assert await list_questions("slack", thread) == []
+        assert await list_questions("telegram", thread) == ["From gone telegram?"]
+        assert await list_questions("http", thread) == ["From gone http?"]
+    assert len(await repository.list_answers()) == 6, "an owner in private sees all"
+    await database.close()
+
+
+async def test_fields_take_over_what_references_and_ids_held(old_journal: Path) -> None:
+    slack = ConversationKey("slack", "C1", "6")
+    original = Message("7", slack, "U1", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), bot="B1")
+    reference = {"channel": "C1"}
+    entry = FeedEntry("games", "A launch", "https://example.org/1", is_too_old=True)
+    expected = {
+        '{"channel": "C1"}': replace(original, reference=reference),
+        '{"channel": "C1", "unsatisfying": ""}': replace(
+            original, id="7~2", purpose="retry", root_id="7", reference=reference
+        ),
+        '{"channel": "C1", "unsatisfying": "outdated"}': replace(
+            original, id="8~2", purpose="retry", root_id="8", retry_reason="outdated", reference=reference
+        ),
+        '{"channel": "C1", "called": ["U2"], "unseen": true, "unsatisfying": "wrong"}': replace(
+            original,
+            id="7~h",
+            command="handoff",
+            purpose="escalation",
+            root_id="7",
+            retry_reason="wrong",
+            mentioned_users=("U2",),
+            is_question_hidden=True,
+            reference=reference,
+        ),
+        '{"by_bot": true, "kind": "comment", "closed": true}': replace(
+            original,
+            id="9",
+            is_by_bot=True,
+            is_post=False,
+            in_restricted_thread=True,
+            reference={"kind": "comment"},
+        ),
+        '{"in_chat": true, "followed": false, "begun": 17.5, "language": "de"}': replace(
+            original, id="10", in_main_chat=True, is_shared_thread=False, thread_started_at=17.5, language="de"
+        ),
+        '{"followed": true, "before": "6"}': replace(
+            original, id="11", command="learn", is_shared_thread=True, parent_id="6"
+        ),
+        json.dumps(
+            {
+                "kind": "post",
+                "feed": entry.feed,
+                "title": entry.title,
+                "link": entry.link,
+                "late": "too old to be answered: the entry came while nobody looked at the feed",
+            }
+        ): replace(original, id="12", is_post=True, feed_entry=entry, reference={"kind": "post"}),
+    }
+    with closing(sqlite3.connect(old_journal)) as connection:
+        connection.executemany(
+            "INSERT INTO messages (platform, bot, chat, thread, author_id, author, text, reply_to, quoted, private, "
+            "addressed, sent_at, received_at, state, reason, reply_id, reply, id, command, reference) VALUES ('slack', "
+            "'B1', 'C1', '6', 'U1', 'Ann', 'How?', '', '', 0, 0, '2026-01-02 00:00:00.000000', "
+            "'2026-01-02 00:00:00.000000', 'received', '', '', '', ?, ?, ?)",
+            [(message.id, message.command, old_reference) for old_reference, message in expected.items()],
+        )
+        connection.commit()
+    journal = await Journal.open(old_journal)
+    assert [message for message, _ in await journal.get_pending("slack")] == list(expected.values())
+    assert [
+        recent_message.id for recent_message in await ChatHistory(journal.database).get_recent_messages(original, 1e9)
+    ] == [
+        "10",
+        "11",
+        "12",
+    ]
+    await journal.close()
+
+
+async def test_a_message_with_all_its_fields_comes_back_from_the_journal(tmp_path: Path) -> None:
+    journal = await Journal.open(tmp_path / "journal.db")
+    message = replace(
+        PRESS,
+        is_by_bot=True,
+        is_post=False,
+        in_restricted_thread=True,
+        in_main_chat=True,
+        is_shared_thread=False,
+        thread_started_at=17.5,
+        parent_id="6",
+        language="de",
+        feed_entry=FeedEntry("games"),
+        purpose="escalation",
+        root_id="7",
+        retry_reason="wrong",
+        mentioned_users=("U2",),
+        is_question_hidden=True,
+    )
+    await journal.record_message(message)
+    assert [pending for pending, _ in await journal.get_pending("telegram")] == [message]
+    await journal.close()
+
+
+async def test_every_repository_reads_what_the_last_version_wrote(old_journal: Path) -> None:
+    journal = await Journal.open(old_journal)
+    database = journal.database
+    turns = await journal.get_history(CHAT, 9)
+    assert turns == [
+        Turn("user", "How do I install it?", "Ann", "42"),
+        Turn("assistant", "Run `pip install kimas` [1]."),
+    ]
+    ((pending_message, reply_id),) = await journal.get_pending("telegram")
+    assert (pending_message.id, pending_message.sent_at, reply_id) == ("4", datetime(2026, 1, 2, 8, 30, tzinfo=UTC), "")
+    assert pending_message.attachments == (Attachment("picture", "error.png", 1200, {"file_id": "file-1"}),)
+    assert await journal.get_cursor("telegram:9") == 77
+    (usage,) = await UsageRepository(database).get_daily_usage(date(2026, 1, 1))
+    assert (usage.day, usage.answers, usage.usage) == ("2026-01-02", 1, TokenUsage(900, 40, 0.002))
+    rating = await FeedbackRepository(database).get_rating(PRESS, "1")
+    assert (rating.verdict, rating.up, rating.down) == ("up", 1, 1)
+    taught_answers = await TaughtAnswerRepository(database).list_answers()
+    assert [(answer.number, answer.answer, answer.state) for answer in taught_answers] == [
+        (1, "Nothing.", "approved"),
+        (2, "We did.", "pending"),
+    ]
+    overrides = RuntimeOverrides(database)
+    await overrides.load()
+    assert (overrides.mode("telegram:-100"), overrides.is_off("docs")) == ("mention", True)
+    states = await RefreshStateRepository(database).get_states()
+    assert (states["docs"].passages, states["docs"].counts, states["notes"].paused) == (12, {"added": 3}, True)
+    feed = await FeedStateRepository(database).load("news")
+    assert feed is not None
+    assert (feed.known_ids, feed.etag) == (("a", "b"), '"etag"')
+    key = CacheKey('["telegram", "-100"]', "How do I install it?", "how do i install it", "install")
+    (entry,) = await AnswerCache(database, CacheSettings(hours=1e6), "made by").find(key)
+    assert (entry.question, entry.versions) == (key.text, {"docs": "v1"})
+    await journal.close()
+
+
+async def test_what_came_late_is_added(old_journal: Path) -> None:
+    execute(old_journal, "ALTER TABLE messages DROP COLUMN seen; DROP TABLE learned; DROP TABLE feeds;")
+    journal = await Journal.open(old_journal)
+    assert len(await journal.get_history(CHAT, 9)) == 2
+    async with journal.database.connect() as connection:
+        assert await connection.run_sync(schema_differences) == []
+    await journal.close()
+
+
+async def test_a_new_file_and_an_upgraded_one_have_the_same_schema(old_journal: Path, tmp_path: Path) -> None:
+    for path in (old_journal, tmp_path / "new.db"):
+        database = await Database.open(path)
+        async with database.connect() as connection:
+            assert await connection.run_sync(schema_differences) == []
+        await database.close()
+        assert contents(path)["alembic_version"] == [(HEAD,)]
+
+
+def test_the_newest_revision_is_named() -> None:
+    config = Config()
+    config.set_main_option("script_location", "core.storage:migrations")
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+
+
+async def test_a_journal_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    await (await Database.open(path)).close()
+    execute(path, "UPDATE alembic_version SET version_num = '9999';")
+    contents_before = contents(path)
+    with pytest.raises(
+        StoreError, match=r"journal\.db.* version 9999, .*up to 0010.*install that one again, or restore"
+    ):
+        await Database.open(path)
+    assert contents(path) == contents_before
+
+
+async def test_a_journal_that_cannot_be_upgraded_is_left_alone(old_journal: Path) -> None:
+    execute(old_journal, "DROP TABLE learned; ALTER TABLE answers RENAME COLUMN question_id TO result;")
+    contents_before = contents(old_journal)
+    with pytest.raises(StoreError, match=r"no such column: answers\.question_id.*move it away"):
+        await Database.open(old_journal)
+    assert contents(old_journal) == contents_before
+
+
+@pytest.mark.parametrize("existing", [True, False], ids=["old file", "new file"])
+async def test_several_processes_open_one_file_at_once(old_journal: Path, tmp_path: Path, existing: bool) -> None:
+    path = old_journal if existing else tmp_path / "new.db"
+    script = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from core.storage.engine import Database\n"
+        "async def main():\n"
+        "    sys.stdin.readline()\n"
+        "    await (await Database.open(Path(sys.argv[1]))).close()\n"
+        "asyncio.run(main())\n"
+    )
+    pipe = asyncio.subprocess.PIPE
+    processes = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(path), stdin=pipe, stderr=pipe)
+        for _ in range(3)
+    ]
+    outputs = await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
+    assert [process.returncode for process in processes] == [0, 0, 0], outputs
+    assert contents(path)["alembic_version"] == [(HEAD,)]
+
+
+async def test_opening_again_does_not_load_the_migration_machinery(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    script = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from core.storage.engine import Database\n"
+        "async def main():\n"
+        "    for _ in range(2):\n"
+        "        await (await Database.open(Path(sys.argv[1]))).close()\n"
+        "asyncio.run(main())\n"
+        "sys.exit('alembic' in sys.modules)\n"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(path))
+    assert await process.wait() == 0

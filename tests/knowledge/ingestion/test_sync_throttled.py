@@ -1,0 +1,44 @@
+"""A refresh beside which questions are answered leaves them the interpreter most of the time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Collection
+from dataclasses import dataclass, field
+
+import pytest
+
+from knowledge.ingestion import sync
+from knowledge.ports import Document, Listing, Store
+from tests.support.knowledge import DictSource, WordEmbedder
+
+
+@dataclass
+class TimedSource(DictSource):
+    """A source that notes down how long after each document it is asked for the next one, in seconds."""
+
+    gaps: list[float] = field(default_factory=list)
+
+    async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
+        async for document in super().documents(listing, paths):
+            started_at = time.monotonic()
+            yield document
+            self.gaps.append(time.monotonic() - started_at)
+
+
+@pytest.mark.serial
+async def test_it_rests_many_times_as_long_as_it_cut_a_document(
+    store: Store, embedder: WordEmbedder, markdown: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So long a rest is told from any pause that a busy machine makes.
+    monkeypatch.setattr(sync, "THROTTLE_FACTOR", 40.0)
+    text = "\n\n".join(markdown(f"apple{number}", "pear") for number in range(60))
+
+    async def gap(name: str, *, is_throttled: bool) -> float:
+        source = TimedSource(name, {"a.md": text})
+        await sync.refresh(source, store, embedder, sync.SyncOptions(200, throttled=is_throttled))
+        [seconds] = source.gaps
+        return seconds
+
+    quickest = min([await gap(f"plain{number}", is_throttled=False) for number in range(4)])
+    assert await gap("gentle", is_throttled=True) > 5 * quickest

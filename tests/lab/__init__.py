@@ -1,0 +1,1 @@
+"""What measures KIMAs, and the tests of these tools."""

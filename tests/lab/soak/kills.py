@@ -1,0 +1,169 @@
+"""SIGKILL at every step of a post, on every platform: nothing is lost, cut off or said twice.
+
+    python -m tests.lab.soak.kills --kills 500
+
+The daemon is killed when the platform has a call and has not done it ("before"), has done it and not answered
+("after"), or has just answered, while the journal does not know that yet ("soon").
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from aiohttp import web
+
+from tests.lab.soak.world import APOLOGIZED, NEVER_TAKEN, World, open_world
+
+# How long a question may take until the call comes that the kill is aimed at.
+AIM_S = 15.0
+SOON_S = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """The moment of a kill: a call's `number`-th coming on a platform, and `when` in it."""
+
+    platform: str
+    method: str
+    number: int
+    when: str
+
+
+POSTS = {
+    "telegram": {"sendMessage": 2, "editMessageText": 3, "sendMessageDraft": 1},
+    "discord": {"POST /channels/{}/messages": 4, "PATCH /channels/{}/messages/{}": 2},
+    "slack": {"chat.startStream": 1, "chat.appendStream": 1, "chat.stopStream": 1, "chat.update": 1}
+    | {"chat.postMessage": 2},
+    "http": {"started": 1, "partial": 2, "final": 1},
+}
+AIMS = tuple(
+    Aim(platform, method, number, when)
+    for platform, methods in POSTS.items()
+    for method, count in methods.items()
+    for number in range(1, count + 1)
+    for when in ("before", "after", "soon")
+)
+
+
+class Aiming:
+    """Watches the calls that the platforms get, and kills the daemon in one of them."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._counts: Counter[str] = Counter()
+        self._aim: Aim | None = None
+        self._killing: asyncio.Task[None] | None = None
+        self.hit = asyncio.Event()
+        for name, platform in world.platforms.items():
+            platform.peer.watch = self._watch_of(name)  # type: ignore[attr-defined]
+
+    def aim(self, aim: Aim) -> None:
+        """Kill the daemon in this moment from now on."""
+        self._counts.clear()
+        self.hit.clear()
+        self._aim = aim
+
+    def _watch_of(self, platform: str) -> Callable[[str, str], Awaitable[None]]:
+        async def watch(method: str, phase: str) -> None:
+            await self._on_call(platform, method, phase)
+
+        return watch
+
+    async def _on_call(self, platform: str, method: str, phase: str) -> None:
+        aim = self._aim
+        if aim is None or (platform, method) != (aim.platform, aim.method):
+            return
+        if phase == "before":
+            self._counts[method] += 1
+        if self._counts[method] != aim.number or phase != ("before" if aim.when == "before" else "after"):
+            return
+        self._aim = None
+        if aim.when == "soon":
+            self._killing = asyncio.create_task(self._kill_soon())
+            return
+        await self._world.daemon.kill()
+        self.hit.set()
+        if phase == "before":
+            raise web.HTTPServiceUnavailable
+
+    async def _kill_soon(self) -> None:
+        await asyncio.sleep(self._world.chance.uniform(0, SOON_S))
+        await self._world.daemon.kill()
+        self.hit.set()
+
+
+async def kill_again_and_again(world: World, aims: Sequence[Aim]) -> int:
+    """Kill the daemon once for each aim, while it answers on all platforms; return how many kills met their aim.
+
+    Where the moment does not come, the kill comes all the same.
+    """
+    aiming = Aiming(world)
+    hit_count = 0
+    for number, aim in enumerate(aims):
+        aiming.aim(aim)
+        other_platforms = [platform for platform in world.platforms if platform != aim.platform]
+        # Too many at once would only make the start slower.
+        ask_tasks = [
+            asyncio.create_task(world.ask(platform))
+            for platform in (aim.platform, world.chance.choice(other_platforms))
+        ]
+        try:
+            async with asyncio.timeout(AIM_S):
+                await aiming.hit.wait()
+            hit_count += 1
+        except TimeoutError:
+            aiming._aim = None
+            await world.daemon.kill()
+        await world.daemon.start()
+        await asyncio.gather(*ask_tasks)
+        if number % 25 == 24:
+            print(f"{number + 1} kills, {hit_count} as aimed", flush=True)
+    return hit_count
+
+
+def report(world: World) -> bool:
+    """Print what became of the answers; return whether all are as they should be."""
+    counts, problems = world.judge()
+    outcomes = ("whole", APOLOGIZED, "lost", "cut off", "twice", "orphaned", NEVER_TAKEN)
+    print(f"{'':10}", *(f"{outcome:>12}" for outcome in outcomes))
+    for platform in world.platforms:
+        print(f"{platform:10}", *(f"{counts[platform, outcome]:12}" for outcome in outcomes))
+    print(*problems, sep="\n")
+    return not [problem for problem in problems if not problem.startswith(NEVER_TAKEN)]
+
+
+async def run(folder: Path, kills: int, seed: int) -> bool:
+    """Kill so many times; return whether nothing was lost, cut off or doubled."""
+    started_at = time.monotonic()
+    async with open_world(folder, seed) as world:
+        rounds = [world.chance.sample(AIMS, len(AIMS)) for _ in range(kills // len(AIMS) + 1)]
+        aims = [aim for some in rounds for aim in some][:kills]
+        hit_count = await kill_again_and_again(world, aims)
+        await world.wait_until_finished(120)
+        is_right = report(world)
+        ready_s = sorted(world.daemon.ready_s)[len(world.daemon.ready_s) // 2]
+    seconds = time.monotonic() - started_at
+    print(f"{kills} kills, {hit_count} as aimed, {seconds:.0f} s; ready again in {ready_s:.1f} s (p50)")
+    return is_right
+
+
+def main() -> None:
+    """Run it by hand."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=20261122)
+    options = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        sys.exit(0 if asyncio.run(run(Path(folder), options.kills, options.seed)) else 1)
+
+
+if __name__ == "__main__":
+    main()

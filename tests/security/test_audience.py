@@ -1,0 +1,664 @@
+"""Nothing of a closed source reaches an outsider: every way out is tried by every kind of outsider.
+
+Unique words stand in the closed sources' names, texts, titles, paths and addresses, and in the names and descriptions
+of their agents. The knowledge is ingested into the real store, and every message takes the real way through the
+processor. The model repeats all that it is told: what reaches it reaches its answer.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+from sqlalchemy import update
+
+from bots.daemon.adapters import make_source_lookup
+from bots.daemon.bootstrap import App, make_dispatcher, make_live_settings, make_message_processor, open_app
+from core.errors import ConfigurationError, UsageError
+from core.messaging.feedback import rating_buttons
+from core.messaging.processor import MessageProcessor
+from core.ports import Adapter, Delivery, MessageHandler, Sink
+from core.settings import Settings
+from core.settings.audience import Audiences
+from core.storage.lessons import TaughtAnswerRepository
+from core.storage.messages import Journal
+from core.storage.tables import messages
+from core.types import DOWN, RATING_COMMAND, RETRY, ConversationKey, Message, Question, Reply
+from core.types.forms import SettingsForm
+from tests.support.fixtures import MemorySink
+from tests.support.knowledge import WordEmbedder
+from tests.support.peers.web import Hit, WebPeer
+from tests.support.scripted import Body, ScriptedPeer
+
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
+OWNER = "1"
+MEMBER = "42"
+PUBLIC = "-100"
+TEAM = "-200"
+OTHER_CHAT = "C9"
+# By where they stand. None of them is in any question.
+WORDS = {
+    "text": "numbat",
+    "title": "bilby",
+    "path": "dunnart",
+    "address": "potoroo",
+    "source": "quokka",
+    "agent": "quoll",
+    "description": "wombat",
+    "example": "bandicoot",
+    "live source": "mulgara",
+    "live text": "kowari",
+    "live address": "pademelon",
+    "broken source": "antechinus",
+    "lesson": "kultarr",
+}
+AUDIENCE = [f"telegram:{TEAM}", "owners"]
+QUESTION = "When is the release date of the launcher?"
+REPLY_ID = "9001"
+NUMBERS = count(1)
+
+
+def make_settings(
+    folder: Path, model: ScriptedPeer | None, web: WebPeer, audience: Sequence[str] = AUDIENCE, **changes: Any
+) -> Settings:
+    live = {"kind": "search_api", "provider": "searxng", "base_url": web.url("/searxng"), "cache_s": 0}
+    closed = {"audience": audience}
+    values = {
+        "data_dir": str(folder / "data"),
+        "sources": {
+            "docs": {"kind": "files", "path": str(folder / "docs")},
+            "quokka": {
+                "kind": "files",
+                "path": str(folder / "team"),
+                "link": "https://potoroo.example.org/{path}",
+                **closed,
+            },
+            "mulgara": {**live, "allow_private": ["127.0.0.1"], **closed},
+            "antechinus": {"kind": "files", "path": str(folder / "missing"), **closed},
+            "taught": {"kind": "learned"},
+            "taught-team": {"kind": "learned", **closed},
+        },
+        "agents": {
+            "manual": {"sources": ["docs", "taught"], "description": "The launcher, for everyone"},
+            "quoll": {
+                "sources": ["quokka", "antechinus", "taught-team"],
+                "description": "wombat: release date of the launcher",
+                "examples": ["bandicoot: When is the release date of the launcher?"],
+            },
+            "mulgara-web": {"sources": ["mulgara"]},
+        },
+        "knowledge": {"routing": {"threshold": 0}, "parsing": {"workers": 1}},
+        "telegram": {"token": {"env": "TELEGRAM"}},
+        "slack": {"bot_token": {"env": "SLACK"}, "app_token": {"env": "SLACK_APP"}},
+        "administration": {"owners": [f"telegram:{OWNER}", f"slack:{OWNER}"]},
+        "gate": {"mode": "auto", "grey": "suggest", "grey_width": 1, "threshold": 1, "wait_s": 0, "cooldown_s": 0},
+        "budget": {"deadline_s": 600, "context": 0.2},
+        "cache": {"enabled": True},
+        "auto_comment": {"chats": ["telegram:-300", f"telegram:{TEAM}"], "needs_citation": False, "deadline_s": 600},
+        "handoff": {"people": ["telegram:7", "slack:7"], "trusted": [f"telegram:{MEMBER}", f"slack:{MEMBER}"]},
+        **changes,
+    }
+    if model:
+        values["models"] = {"main": {"base_url": model.base_url, "model": "peer", "tools": True}}
+    return Settings.model_validate(values)
+
+
+def write_documents(folder: Path) -> None:
+    (folder / "docs").mkdir()
+    (folder / "docs" / "start.md").write_text(
+        "# Launcher\n\nThe release date of the launcher is announced on the site.\n", "utf-8"
+    )
+    (folder / "team").mkdir()
+    text = "# bilby\n\nThe release date of the launcher is the first of May, numbat.\n"
+    (folder / "team" / "dunnart.md").write_text(text, "utf-8")
+
+
+def repeat(body: Body) -> str:
+    """Tell all that was told."""
+    return "\n".join(str(message["content"]) for message in body["messages"]) + " [p1]"
+
+
+@dataclass
+class RecordingAdapter(Adapter):
+    """An adapter that remembers all that it was to show."""
+
+    name: str = "telegram"
+    sinks: list[MemorySink] = field(default_factory=list)
+    forms: list[SettingsForm] = field(default_factory=list)
+    prompts: list[str] = field(default_factory=list)
+
+    async def open(self) -> None:
+        return None
+
+    async def listen(self, receive: MessageHandler) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
+        self.sinks.append(MemorySink())
+        return self.sinks[-1]
+
+    async def show_form(self, message: Message, form: SettingsForm) -> bool:
+        self.forms.append(form)
+        return True
+
+    async def show_prompts(self, message: Message, title: str, prompts: Sequence[str]) -> bool:
+        self.prompts += prompts
+        return True
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Where somebody writes, and who."""
+
+    chat: str
+    author: str = MEMBER
+    platform: str = "telegram"
+    is_private: bool = False
+
+
+INSIDERS = {
+    "member of the team's channel": Sender(TEAM),
+    "owner in private": Sender(OWNER, OWNER, is_private=True),
+}
+OUTSIDERS = {
+    "member of the public group": Sender(PUBLIC),
+    "owner in the public group": Sender(PUBLIC, OWNER),
+    "reader of the public channel": Sender("-300"),
+    "stranger in private": Sender(MEMBER, is_private=True),
+    "member of another platform": Sender(OTHER_CHAT, platform="slack"),
+    "somebody in a chat of the team's number elsewhere": Sender(TEAM, platform="slack"),
+}
+
+
+class Bot:
+    """The bot, as the daemon wires it."""
+
+    def __init__(self, app: App, journal: Journal, web: WebPeer, model: ScriptedPeer | None) -> None:
+        self.app = app
+        self.journal = journal
+        self.web = web
+        self.model = model
+        self.live = make_live_settings(app.settings, journal.database)
+        self.adapters: dict[str, RecordingAdapter] = {}
+        self.reload_error = ""
+        self.dispatcher = make_dispatcher(
+            self.live,
+            journal,
+            refresher=app.make_refresh_scheduler(journal.database),
+            reload_settings=self.reload_settings,
+            library=app.deps.library,
+        )
+        self.processor: MessageProcessor = make_message_processor(
+            journal, app.answer, self.dispatcher, library=app.deps.library
+        )
+
+    async def reload_settings(self) -> Settings:
+        if self.reload_error:
+            raise ConfigurationError([self.reload_error])
+        return self.app.settings
+
+    def adapter(self, platform: str) -> RecordingAdapter:
+        return self.adapters.setdefault(platform, RecordingAdapter(platform))
+
+    async def deliver(self, sender: Sender, text: str = "", command: str = "", **changes: Any) -> Message:
+        """Deliver a message, and wait until it is finished."""
+        key = ConversationKey(sender.platform, sender.chat)
+        message = Message(str(next(NUMBERS)), key, sender.author, "Ann", text, datetime.now(UTC), command=command)
+        message = replace(message, private=sender.is_private, **{"addressed": True, **changes})
+        await self.processor.handler_for(self.adapter(sender.platform))(message)
+        await self.processor.join()
+        return message
+
+    def output(self) -> str:
+        """Return everything shown until now, with its traces, and forget it."""
+        texts = []
+        for adapter in self.adapters.values():
+            texts += [repr((sink.updates, sink.replies, sink.failures)) for sink in adapter.sinks]
+            texts += [*map(repr, adapter.forms), *adapter.prompts]
+            adapter.sinks.clear()
+            adapter.forms.clear()
+            adapter.prompts.clear()
+        return "\n".join(texts)
+
+    def get_requests(self) -> str:
+        """Return all requests to the model and the live source until now, and forget them."""
+        requests = [str(request.url) for request in self.web.requests]
+        self.web.requests.clear()
+        if self.model:
+            requests += map(json.dumps, self.model.requests)
+            self.model.requests.clear()
+        return "\n".join(requests)
+
+
+Action = Callable[[Bot, Sender], Awaitable[object]]
+
+
+async def ask(bot: Bot, sender: Sender) -> None:
+    await bot.deliver(sender, QUESTION)
+
+
+async def ask_by_command(bot: Bot, sender: Sender) -> None:
+    await bot.deliver(sender, QUESTION, "ask")
+
+
+async def ask_for_names(bot: Bot, sender: Sender) -> None:
+    await bot.deliver(sender, "Which release date sources and agents do you know besides the launcher manual?")
+
+
+async def greet(bot: Bot, sender: Sender) -> None:
+    for text in ("hi", "who are you?", "what can you do?", "thanks"):
+        await bot.deliver(sender, text)
+
+
+async def ask_twice(bot: Bot, sender: Sender) -> None:
+    await ask(bot, sender)
+    await bot.deliver(sender, f"  {QUESTION.lower()} ")
+
+
+async def go_on(bot: Bot, sender: Sender) -> None:
+    await ask(bot, sender)
+    await bot.deliver(sender, "And what else is known about it?")
+
+
+async def press(bot: Bot, sender: Sender, choice: str, message: Message) -> None:
+    key = ConversationKey(sender.platform, sender.chat, rating_buttons.THREAD)
+    await bot.deliver(sender, choice, RATING_COMMAND, reply_to=message.id, key=key)
+
+
+async def ask_again(bot: Bot, sender: Sender) -> None:
+    message = await bot.deliver(sender, QUESTION)
+    bot.output()
+    await press(bot, sender, DOWN, message)
+    await press(bot, sender, RETRY, message)
+
+
+async def overhear(bot: Bot, sender: Sender) -> None:
+    message = await bot.deliver(sender, "Is the release date of the launcher the first of May?", addressed=False)
+    await bot.deliver(sender, message.id, "why")
+
+
+async def comment(bot: Bot, sender: Sender) -> None:
+    await bot.deliver(sender, QUESTION, addressed=False, is_post=True)
+
+
+async def explain(bot: Bot, sender: Sender) -> None:
+    message = await bot.deliver(sender, QUESTION)
+    await bot.deliver(sender, "", "why")
+    await bot.deliver(sender, message.id, "why")
+
+
+async def escalate(bot: Bot, sender: Sender) -> None:
+    await ask(bot, sender)
+    await bot.deliver(sender, "When is the release date, please?", "escalate")
+
+
+async def open_page(purpose: str, bot: Bot, sender: Sender) -> None:
+    """Open a page of the bot's own, such as App Home, or the place where somebody begins to write."""
+    await bot.deliver(sender, "", "help", purpose=purpose)
+
+
+async def give(command: str, text: str, bot: Bot, sender: Sender) -> None:
+    await bot.deliver(sender, text, command)
+
+
+async def audit(bot: Bot, sender: Sender) -> None:
+    for text in ("off quokka", "on quokka"):
+        await bot.deliver(replace(sender, author=OWNER), text, "sources")
+    # As it stands there from before the source was closed.
+    message = Message("a", ConversationKey(sender.platform, sender.chat), OWNER, "Ann", "quokka", datetime.now(UTC))
+    await bot.live.overrides.change(message, "", "off.quokka", None)
+    bot.output()
+    await bot.deliver(sender, "", "audit")
+
+
+async def settings_of_admin(bot: Bot, sender: Sender) -> None:
+    """An administrator whom an owner has named sees notes in place of fields."""
+    await bot.deliver(replace(sender, author=OWNER), "add 55", "admins")
+    bot.output()
+    await bot.deliver(replace(sender, author="55"), "", "settings")
+
+
+async def reload(bot: Bot, sender: Sender) -> None:
+    bot.reload_error = "kimas.yaml:7: sources.quokka.path: is missing"
+    await bot.deliver(sender, "", "reload")
+
+
+def get_closed_sources(bot: Bot, chat: str) -> frozenset[str]:
+    audiences = Audiences.from_settings(bot.app.settings)
+    return audiences.closed_sources(audiences.make_asker("telegram", chat))
+
+
+async def learn(bot: Bot, sender: Sender) -> None:
+    """What was taught in the team's channel is asked for elsewhere."""
+    question = "How long is the launcher's countdown?"
+    answer = "The countdown of the launcher takes kultarr seconds."
+    repository = TaughtAnswerRepository(bot.journal.database)
+    message = Message("9", ConversationKey("telegram", TEAM), "8", "Cleo", answer, datetime.now(UTC))
+    number = await repository.submit(message, MEMBER, question, answer, get_closed_sources(bot, TEAM))
+    await bot.deliver(Sender(TEAM, OWNER), f"approve {number}", "faq")
+    await bot.app.refresh(["taught", "taught-team"])
+    bot.output()
+    await bot.deliver(sender, question)
+
+
+ACTIONS: Mapping[str, Action] = {
+    "question": ask,
+    "/ask": ask_by_command,
+    "question for names": ask_for_names,
+    "courtesies": greet,
+    "cached answer": ask_twice,
+    "follow-up": go_on,
+    "second answer": ask_again,
+    "suggestion": overhear,
+    "auto-comment": comment,
+    "/why": explain,
+    "/escalate": escalate,
+    "lesson": learn,
+    "/audit": audit,
+    "/settings of an admin": settings_of_admin,
+    "/reload": reload,
+    "/sources on": partial(give, "sources", "on nothing"),
+    "/refresh": partial(give, "refresh", "nothing"),
+    "/pause": partial(give, "pause", "nothing"),
+    "/resume": partial(give, "resume", "nothing"),
+    **{f"/{command}": partial(give, command, "") for command in ("help", "start", "sources", "status", "settings")},
+    **{f"/{command}": partial(give, command, "") for command in ("faq", "stats", "quota", "admins", "learn")},
+    "App Home": partial(open_page, "home"),
+    "suggested questions": partial(open_page, "prompts"),
+    "/nothing": partial(give, "nothing", ""),
+    "/threshold": partial(give, "threshold", "auto"),
+}
+# What says nothing of sources, or nothing to a person without a role. The other ways show an insider a closed word.
+SILENT = ("/faq", "/stats", "/quota", "/admins", "/learn", "/nothing", "/threshold", "/escalate", "/reload")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the knowledge in its store."""
+    folder = tmp_path_factory.mktemp("audience")
+    write_documents(folder)
+    async with WebPeer() as web, open_app(make_settings(folder, None, web), embedder=WordEmbedder()) as app:
+        result = await app.refresh()
+    assert [*result.failures] == ["antechinus"]
+    return folder
+
+
+@asynccontextmanager
+async def opened(folder: Path, ingested: Path, model: ScriptedPeer | None, **changes: Any) -> AsyncIterator[Bot]:
+    if not (folder / "data").exists():
+        shutil.copytree(ingested, folder, dirs_exist_ok=True)
+    async with WebPeer() as web:
+        web.hits = [Hit("Launcher", "https://pademelon.example.org", "The release date of the launcher is kowari.")]
+        settings = make_settings(folder, model, web, **changes)
+        journal = await Journal.open(settings.data_dir / "journal.db")
+        live = make_live_settings(settings, journal.database)
+        try:
+            async with open_app(settings, embedder=WordEmbedder(), database=journal.database, live=live) as app:
+                bot = Bot(app, journal, web, model)
+                yield bot
+                await bot.processor.drain(60)
+        finally:
+            await journal.close()
+
+
+@pytest_asyncio.fixture(params=[False, True], ids=["no model", "model"])
+async def bot(request: pytest.FixtureRequest, tmp_path: Path, ingested: Path) -> AsyncIterator[Bot]:
+    if not request.param:
+        async with opened(tmp_path, ingested, None) as bot:
+            yield bot
+        return
+    async with repeating_model() as model, opened(tmp_path, ingested, model) as bot:
+        yield bot
+
+
+def repeating_model(**replies: str) -> ScriptedPeer:
+    return ScriptedPeer(**{"write": repeat, "talk": repeat, "look_back": repeat, **replies})
+
+
+def get_closed_texts(text: str) -> set[str]:
+    return {name for name, word in WORDS.items() if word in text.lower()}
+
+
+@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS.keys())
+async def test_nothing_of_a_closed_source_reaches_an_outsider(bot: Bot, action: Action) -> None:
+    """One bot hears all outsiders: what one of them has asked is no way for the next one either."""
+    for name, sender in OUTSIDERS.items():
+        await action(bot, sender)
+        assert get_closed_texts(bot.output()) == set(), name
+        requests = bot.get_requests()
+        if action is not learn:
+            assert get_closed_texts(requests) == set(), f"{name}: the model is told, or the live source asked"
+
+
+@pytest.mark.parametrize("sender", INSIDERS.values(), ids=INSIDERS.keys())
+@pytest.mark.parametrize("action_name", [name for name in ACTIONS if name not in SILENT])
+async def test_an_insider_is_told(bot: Bot, action_name: str, sender: Sender) -> None:
+    if sender.is_private and action_name in ("suggestion", "auto-comment", "/settings of an admin"):
+        pytest.skip("in groups only: to speak unasked, and to have administrators")
+    if action_name.startswith("/") and action_name not in ("/ask", "/why", "/help", "/start", "/sources"):
+        sender = replace(sender, author=OWNER)
+    await ACTIONS[action_name](bot, sender)
+    assert get_closed_texts(bot.output())
+
+
+REPLIES = {
+    "planning": {"choose": '{"strategy": "planning"}', "plan": '["release date"]', "decide": "[answer]"},
+    "parallel": {"choose": '{"strategy": "parallel"}', "split": '{"questions": ["release date", "launcher"]}'},
+    "react": {"choose": '{"strategy": "react"}', "react": '[search: {"query": "release date"}]'},
+    "simple": {"choose": '{"strategy": "simple"}'},
+    "none": {"choose": '{"strategy": "none"}'},
+}
+
+
+@pytest.mark.parametrize("strategy", REPLIES)
+async def test_no_prompt_tells_of_a_closed_source(tmp_path: Path, ingested: Path, strategy: str) -> None:
+    allowed = {"allowed": ["single", strategy]}
+    async with (
+        repeating_model(**REPLIES[strategy]) as model,
+        opened(tmp_path, ingested, model, strategies=allowed) as bot,
+    ):
+        await ask(bot, OUTSIDERS["member of the public group"])
+        assert "choose" in model.agents
+        assert get_closed_texts(bot.get_requests()) | get_closed_texts(bot.output()) == set()
+        await ask(bot, INSIDERS["member of the team's channel"])
+        assert "description" in get_closed_texts(bot.get_requests())
+
+
+async def ask_on(bot: Bot, sender: Sender, first: Message) -> None:
+    """Try what an earlier answer could be had from."""
+    await bot.deliver(sender, "And what else is known about it?")
+    await bot.deliver(sender, QUESTION)
+    await bot.deliver(sender, "", "why")
+    await bot.deliver(sender, first.id, "why")
+    await bot.deliver(sender, QUESTION, addressed=False)
+
+
+@pytest.mark.parametrize("before", [["everyone"], AUDIENCE], ids=["open", "for the team"])
+@pytest.mark.parametrize("has_model", [False, True], ids=["no model", "model"])
+async def test_what_was_said_before_a_source_was_closed_is_not_said_again(
+    tmp_path: Path, ingested: Path, before: Sequence[str], has_model: bool
+) -> None:
+    sender = INSIDERS["member of the team's channel"]
+    gate = {"mode": "auto", "threshold": 0, "repeated": "point", "wait_s": 0, "cooldown_s": 0}
+    async with repeating_model() as peer:
+        model = peer if has_model else None
+        async with opened(tmp_path, ingested, model, audience=before, gate=gate) as bot:
+            first = await bot.deliver(sender, QUESTION)
+            assert "text" in get_closed_texts(bot.output())
+            await ask_on(bot, sender, first)
+            assert "text" in get_closed_texts(bot.output())
+        peer.requests.clear()
+        async with opened(tmp_path, ingested, model, audience=["owners"], gate=gate) as bot:
+            await ask_on(bot, sender, first)
+            await press(bot, sender, RETRY, first)
+            assert get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests()) == set()
+
+
+async def test_who_quotes_a_word_of_an_answer_from_a_source_that_was_closed_since_is_not_told_the_rest(
+    tmp_path: Path, ingested: Path
+) -> None:
+    sender = INSIDERS["member of the team's channel"]
+    async with repeating_model(write=f"It is {WORDS['text']} [p1].") as peer:
+        async with opened(tmp_path, ingested, peer, audience=["everyone"]) as bot:
+            first = await bot.deliver(sender, QUESTION)
+            await bot.journal.database.write(update(messages).filter_by(id=first.id).values(reply_id=REPLY_ID))
+            await bot.deliver(sender, "Is it this?", quoted="It", reply_to=REPLY_ID)
+            assert "text" in get_closed_texts(bot.get_requests())
+        async with opened(tmp_path, ingested, peer, audience=["owners"]) as bot:
+            await bot.deliver(sender, "Is it this?", quoted="It", reply_to=REPLY_ID)
+            assert get_closed_texts(bot.get_requests()) == set()
+
+
+@pytest.mark.parametrize("audience", [["everyone"], AUDIENCE], ids=["open", "closed"])
+async def test_an_answer_of_the_last_run_is_delivered_only_where_it_may_still_be_told(
+    tmp_path: Path, ingested: Path, audience: Sequence[str]
+) -> None:
+    sender = OUTSIDERS["member of the public group"]
+    async with opened(tmp_path, ingested, None, audience=audience) as bot:
+        message = Message("5", ConversationKey("telegram", PUBLIC), MEMBER, "Ann", QUESTION, datetime.now(UTC))
+        message = replace(message, addressed=True)
+        await bot.journal.record_message(message)
+        await bot.journal.begin_answer(message)
+        await bot.journal.mark_posted(message, "6")
+        await bot.journal.mark_delivery(message, Reply("It is numbat, as of yesterday."), {})
+        await bot.processor.resume(bot.adapter(sender.platform))
+        await bot.processor.join()
+        output = bot.output()
+        assert ("as of yesterday" in output) == (audience == ["everyone"])
+        assert "Launcher" in output or audience == ["everyone"], "it is answered anew"
+
+
+async def test_a_cached_answer_is_for_those_alone_who_may_see_as_much(tmp_path: Path, ingested: Path) -> None:
+    """In one private chat: the right of an administrator comes and goes while the bot runs."""
+    sender = OUTSIDERS["stranger in private"]
+    async with opened(tmp_path, ingested, None, audience=["admins"]) as bot:
+        await ask(bot, sender)
+        assert get_closed_texts(bot.output()) == set()
+        await bot.deliver(Sender(PUBLIC, OWNER), f"add {MEMBER}", "admins")
+        await ask(bot, sender)
+        assert "text" in get_closed_texts(bot.output())
+        await bot.deliver(Sender(PUBLIC, OWNER), f"remove {MEMBER}", "admins")
+        await ask(bot, sender)
+        assert get_closed_texts(bot.output()) == set()
+
+
+async def test_who_forgets_to_say_who_asks_gets_what_is_for_everyone_and_the_terminal_gets_all(
+    tmp_path: Path, ingested: Path
+) -> None:
+    async with opened(tmp_path, ingested, None) as bot:
+        reply = await bot.app.answer(Question(QUESTION, key=ConversationKey("telegram", TEAM)), MemorySink())
+        assert get_closed_texts(repr(reply)) == set()
+        reply = await bot.app.answer(Question(QUESTION), MemorySink())
+        assert "text" in get_closed_texts(repr(reply))
+        await ask(bot, Sender("group", platform="console"))
+        assert "text" in get_closed_texts(bot.output())
+
+
+async def test_the_gate_knows_no_more_of_an_outsider_s_message_than_without_the_source(
+    tmp_path: Path, ingested: Path
+) -> None:
+    """A word that only a closed source has is as unknown as one that no source has."""
+    async with opened(tmp_path, ingested, None) as bot:
+        library = bot.app.deps.library
+        restricted = library.restricted_to({"docs", "taught"})
+        assert [score.name for score in await restricted.route(QUESTION)] == ["manual"]
+        weights = (await restricted.match_words("numbat zeppelin launcher", 5)).weights
+        assert weights["numbat"] == weights["zeppelin"] > weights["launcher"]
+        assert (await library.match_words("numbat", 5)).weights["numbat"] < weights["numbat"]
+        with pytest.raises(UsageError, match=r"the agents are: manual$"):
+            await restricted.search("quoll", QUESTION, 5)
+
+
+async def test_no_post_is_relevant_because_of_a_closed_source(tmp_path: Path, ingested: Path) -> None:
+    comments = {"chats": ["telegram:-300", f"telegram:{TEAM}"], "min_relevance": 0.5, "deadline_s": 600}
+    async with opened(tmp_path, ingested, None, auto_comment={**comments, "needs_citation": False}) as bot:
+        for chat, is_relevant in (("-300", False), (TEAM, True)):
+            await bot.deliver(Sender(chat), "first May numbat bilby release date", addressed=False, is_post=True)
+            assert bool(bot.adapter("telegram").sinks[-1].replies) == is_relevant
+
+
+async def test_names_are_suggested_on_discord_only_where_they_may_be_read(tmp_path: Path) -> None:
+    sources: dict[str, dict[str, str]] = {
+        "docs": {"kind": "faq", "path": "a.yaml"},
+        "quokka": {"kind": "faq", "path": "b.yaml", "audience": "discord:5"},
+    }
+    discord = {"token": {"env": "DISCORD"}}
+    settings = Settings.model_validate(
+        {"sources": sources, "discord": discord, "administration": {"owners": ["discord:1"]}}
+    )
+    journal = await Journal.open(tmp_path / "journal.db")
+    get_sources = make_source_lookup(settings, journal)
+    message = Message("1", ConversationKey("discord", "4"), OWNER, "Ann", "", datetime.now(UTC))
+    assert get_sources(message) == ["docs"], "an owner, but others read along"
+    assert get_sources(replace(message, private=True)) == ["docs", "quokka"]
+    assert get_sources(replace(message, key=ConversationKey("discord", "5", "6"))) == ["docs", "quokka"]
+    await journal.close()
+
+
+def read_example() -> tuple[Mapping[str, Any], dict[str, set[str]]]:
+    """Return the configuration of the example in docs/security.md, and the sources that it promises to each asker."""
+    page = (Path(__file__).parents[2] / "docs/security.md").read_text("utf-8")
+    section = page.partition("## A public group and a team's channel")[2].partition("\n## ")[0]
+    configuration = yaml.safe_load(section.partition("```yaml\n")[2].partition("```")[0])
+    rows = (line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|") and "`" in line)
+    return configuration, {asker: set(sources.replace("`", "").split(", ")) for asker, sources in rows}
+
+
+EXAMPLE, PROMISED = read_example()
+EXAMPLE_SENDERS = {
+    "a member of the public group": Sender(PUBLIC),
+    "a member of the team, in the channel": Sender("C0123456789", "U1ANN", "slack"),
+    "a member of the team, in private": Sender("D5", "U1ANN", "slack", is_private=True),
+    "the owner, in private": Sender("D6", "U0OWNER", "slack", is_private=True),
+    "the owner, in the public group": Sender(PUBLIC, "U0OWNER"),
+    "the terminal": Sender("terminal", platform="console"),
+}
+
+
+@pytest.mark.parametrize("asker", PROMISED)
+async def test_the_example_of_the_guide_is_true(tmp_path: Path, asker: str) -> None:
+    texts = {"handbook": "The launcher has a blue button.", "roadmap": "The launcher gets a red button in May."}
+    for name, text in texts.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "launcher.md").write_text(text, "utf-8")
+        EXAMPLE["sources"][name]["path"] = str(tmp_path / name)
+    settings = Settings.model_validate(
+        {**EXAMPLE, "data_dir": str(tmp_path / "data"), "knowledge": {"routing": {"threshold": 0, "agents": 9}}}
+    )
+    journal = await Journal.open(tmp_path / "journal.db")
+    repository = TaughtAnswerRepository(journal.database)
+    (tmp_path / "data").mkdir()
+    for platform, chat, answer in (("telegram", PUBLIC, "from the community"), ("slack", "C0123456789", "of the team")):
+        message = Message("9", ConversationKey(platform, chat), "8", "Cleo", "", datetime.now(UTC))
+        number = await repository.submit(
+            message, "7", "Who presses the button of the launcher?", f"Somebody {answer}.", ()
+        )
+        await repository.decide(number or 0, "approved", "Dan")
+    await journal.close()
+    shutil.copy(tmp_path / "journal.db", tmp_path / "data" / "journal.db")
+    journal = await Journal.open(tmp_path / "data" / "journal.db")
+    async with WebPeer() as web, open_app(settings, embedder=WordEmbedder(), database=journal.database) as app:
+        await app.refresh()
+        bot = Bot(app, journal, web, None)
+        await bot.deliver(EXAMPLE_SENDERS[asker], "What do we know about the button of the launcher?")
+        [reply] = bot.adapter(EXAMPLE_SENDERS[asker].platform).sinks[-1].replies
+        assert {passage.source for passage in reply.passages} == PROMISED[asker]
+        await bot.deliver(EXAMPLE_SENDERS[asker], "", "sources")
+        output = bot.output()
+        assert {name for name in settings.sources if f"**{name}**" in output} == PROMISED[asker]
+    await journal.close()

@@ -1,0 +1,11 @@
+"""Where the labelled data of the tests is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[1] / "core" / "data"
+DATA = FOLDER / "gate.jsonl"
+CORPUS = FOLDER / "gate_corpus.jsonl"
+# As the last version without revisions wrote it, in the form of `sqlite3 journal.db .dump`.
+OLD_JOURNAL = FOLDER / "journal_before_revisions.sql"

@@ -1,0 +1,80 @@
+"""Messages with attachments: a real adapter on its peer, the real processor and pipeline, a model that sees."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import select
+
+from core.answering.pipeline import answer
+from core.llm.role_models import RoleChatModel
+from core.messaging.processor import MessageProcessor
+from core.ports import Adapter, Sink
+from core.settings import Settings
+from core.storage.messages import Journal
+from core.storage.tables import messages
+from core.types import Question, Reply
+from tests.support.fixtures import InMemoryLibrary, parts, settings
+from tests.support.scripted import ScriptedPeer
+from tests.support.wiring import make_processor
+
+IMAGE_DESCRIPTION = "ModuleNotFoundError: No module named 'kimas'"
+
+
+@dataclass
+class Harness:
+    model: ScriptedPeer
+    journal: Journal
+    processor: MessageProcessor
+
+    async def outcomes(self) -> list[tuple[str, str]]:
+        """Return state and reason of every message, in the order in which they came."""
+        query = select(messages.c.state, messages.c.reason).order_by(messages.c.number)
+        async with self.journal.database.connect() as connection:
+            return [(row.state, row.reason) for row in (await connection.execute(query)).all()]
+
+    async def wait_until_finished(self, count: int, timeout: float = 30) -> list[tuple[str, str]]:
+        """Wait until so many messages came to their end, and return how."""
+        async with asyncio.timeout(timeout):
+            while len(results := await self.outcomes()) < count or not {state for state, _ in results} <= {
+                "answered",
+                "silent",
+                "failed",
+            }:
+                await asyncio.sleep(0.01)
+        return results
+
+
+@asynccontextmanager
+async def open_harness(
+    folder: Path, adapter: Adapter, *, sees: bool = True, **changes: object
+) -> AsyncIterator[Harness]:
+    async with ScriptedPeer(see=IMAGE_DESCRIPTION, write="Install it [p1].") as model:
+        endpoint = {"base_url": model.base_url, "model": "peer"}
+        configuration: Settings = settings(
+            models={"main": endpoint, **({"vision": endpoint} if sees else {})}, context={"select": False}, **changes
+        )
+        models = RoleChatModel.open(configuration.models)
+        journal = await Journal.open(folder / "journal.db")
+
+        async def answered(question: Question, sink: Sink) -> Reply:
+            return await answer(question, sink, parts(model=models, configuration=configuration))
+
+        processor = make_processor(configuration, journal, answered, InMemoryLibrary())
+        await adapter.open()
+        listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
+        try:
+            yield Harness(model, journal, processor)
+            assert not listen_task.done(), listen_task.exception()
+        finally:
+            listen_task.cancel()
+            await asyncio.gather(listen_task, return_exceptions=True)
+            await processor.drain(0)
+            await adapter.close()
+            await journal.close()
+            if models:
+                await models.close()

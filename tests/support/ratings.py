@@ -1,0 +1,67 @@
+"""A chat in which people have asked and have said what they thought of the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+
+from core.messaging.feedback.rating_buttons import to_press
+from core.messaging.processor import MessageProcessor
+from core.ports import Adapter, Delivery, MessageHandler, Sink
+from core.storage.messages import Journal
+from core.types import Citation, ConversationKey, Message, Question, Reply
+from tests.support.fixtures import MemorySink, settings
+from tests.support.wiring import make_processor
+
+_NUMBERS = count(1)
+
+
+@dataclass
+class Quiet(Adapter):
+    """An adapter; nobody reads along."""
+
+    name: str = "test"
+    sinks: list[MemorySink] = field(default_factory=list)
+
+    async def open(self) -> None:
+        return None
+
+    async def listen(self, receive: MessageHandler) -> None:
+        await asyncio.Event().wait()
+
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
+        self.sinks.append(MemorySink())
+        return self.sinks[-1]
+
+    async def close(self) -> None:
+        return None
+
+
+async def rate(journal: Journal, key: ConversationKey, texts: Sequence[str], rating: str) -> None:
+    """Have each text asked and answered in a chat, and the answer rated, each by somebody else."""
+    processor = make_processor(settings(), journal, _answer)
+    adapter = Quiet(key.platform)
+    receive = processor.handler_for(adapter)
+    for text in texts:
+        number = next(_NUMBERS)
+        now = datetime.now(UTC)
+        question = f"asked-{number}"
+        person = str(9000 + number)
+        await receive(Message(question, key, person, person, text, now, addressed=True))
+        await _wait_until_finished(processor)
+        await receive(to_press(Message(f"press-{number}", key, person, person, "", now), rating, question))
+        await _wait_until_finished(processor)
+
+
+async def _wait_until_finished(processor: MessageProcessor) -> None:
+    while processor._tasks:
+        await asyncio.gather(*processor._tasks)
+
+
+async def _answer(question: Question, sink: Sink) -> Reply:
+    reply = Reply(f"About {question.text}", (Citation(1, "install", "docs", "Install", "install.md", ""),))
+    await sink.finish(reply)
+    return reply

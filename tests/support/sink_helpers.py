@@ -1,0 +1,86 @@
+"""What the tests of all sinks share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from core.catalogue import ENGLISH
+from core.errors import StoreError
+from core.ports import Sink
+from core.types import Question, Reply
+from core.types.replies import Trace
+
+# Only what hangs takes so long, however busy the machine is.
+LONGEST_S = 30.0
+
+
+class DeliveryLog:
+    """Notes what it is told, in order; `down` makes it fail."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.is_in_doubt = False
+        self.parts: dict[int, str] = {}
+        self.down = False
+
+    async def mark_posting(self) -> None:
+        if self.down:
+            raise StoreError("the journal is locked")
+        self.events.append("posting")
+
+    async def mark_part(self, number: int, part_id: str) -> None:
+        self.parts[number] = part_id
+
+    async def mark_rejected(self) -> None:
+        self.events.append("refused")
+
+    async def mark_posted(self, reply_id: str) -> None:
+        self.events.append(reply_id)
+
+
+async def until(true: Callable[[], object]) -> None:
+    """Wait until something is true. Raises `TimeoutError` where it never is."""
+    async with asyncio.timeout(LONGEST_S):
+        while not true():
+            await asyncio.sleep(0.005)
+
+
+async def update_until_stopped(sink: Sink, text: str = "some words") -> None:
+    """Go on writing until the sink raises what made it impossible to show what was written before."""
+    async with asyncio.timeout(LONGEST_S):
+        while True:
+            await sink.update(text)
+            await asyncio.sleep(0.005)
+
+
+async def update_until(sink: Sink, enough: Callable[[], object]) -> int:
+    """Write states much faster than any is shown, ten at once, until it is enough; return how many were written.
+
+    Those that end in 0 are the latest wherever another one could be shown.
+    """
+    write_count = 0
+    async with asyncio.timeout(LONGEST_S):
+        while not enough():
+            for _ in range(10):
+                write_count += 1
+                await sink.update(f"word {write_count}")
+            await asyncio.sleep(0.005)
+    return write_count
+
+
+STOPPED = Trace("How?", "single", ("docs",), {}, cut=("write",), why_cut={"write": "stopped"})
+
+
+async def write_until_stopped(question: Question, sink: Sink) -> Reply:
+    """Write half a sentence, and wait to be stopped, as the pipeline does."""
+    await sink.open()
+    await sink.update("Half an answer")
+    if question.stop and "stop" in question.text:
+        await question.stop.wait()
+        reply = Reply(f"Half an answer …\n\n{ENGLISH.answer_stopped}", trace=STOPPED)
+    else:
+        reply = Reply("The whole answer", trace=replace(STOPPED, cut=(), why_cut={}))
+    await sink.finish(reply)
+    return reply
