@@ -157,6 +157,22 @@ class TestLeases:
         await second.leases.release_all()
         assert await first.database.fetch_all(leases.select()) == []
 
+    async def test_who_was_taken_for_dead_is_among_the_living_again(self, join: Join) -> None:
+        sleeper, other = await join(LEASE_S), await join()
+        past = func.now() - timedelta(hours=2)
+        await sleeper.database.write(update(leases).filter_by(owner=sleeper.database.owner).values(expires_at=past))
+        await other.leases.release_all()
+        await other.leases.acquire(DAEMON_PREFIX + other.leases.owner)
+        assert await other.leases.count_others() == 0
+        renewal_task = asyncio.create_task(sleeper.leases.run())
+        async with asyncio.timeout(10):
+            while not await other.leases.count_others():
+                await asyncio.sleep(0.05)
+        renewal_task.cancel()
+        await asyncio.gather(renewal_task, return_exceptions=True)
+        await other.journal.record_message(MESSAGE)
+        assert await sleeper.claim() == ["1"]
+
 
 class TestClaims:
     async def test_a_message_is_claimed_once(self, join: Join) -> None:
