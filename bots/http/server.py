@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from aiohttp import web
 
 from bots.common.web_server import serve_application
 from bots.http.convert import MalformedEvent, parse_event_key
-from bots.http.signing import MAX_CLOCK_SKEW_S, SIGNATURE, TIMESTAMP, IdempotencyKeys, verify
+from bots.http.signing import MAX_CLOCK_SKEW_S, SIGNATURE, TIMESTAMP, EventKey, IdempotencyKeys, verify
 from core.errors import PlatformError
 from core.observability.logs import get_logger
 from core.settings import HttpSettings
@@ -27,14 +27,19 @@ READ_TIMEOUT_S = 10.0
 REPLAY_WINDOW_S = 2.0 * MAX_CLOCK_SKEW_S
 
 
+NOT_TAKEN_REASON = "the event could not be kept; send it again"
+RETRY_HEADERS = {"Retry-After": "5"}
+
+
 class RequestRejected(Exception):
     """A request that is answered with an error: the status, a word for programs and a reason for people."""
 
-    def __init__(self, status: int, code: str, reason: str) -> None:
+    def __init__(self, status: int, code: str, reason: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(reason)
         self.status = status
         self.code = code
         self.reason = reason
+        self.headers = headers
 
 
 class EventServer:
@@ -45,6 +50,7 @@ class EventServer:
         self._secret = secret
         self._handle_event = handle_event
         self._idempotency_keys = IdempotencyKeys(REPLAY_WINDOW_S)
+        self._first_tries: dict[EventKey, asyncio.Event] = {}
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[int]:
@@ -61,17 +67,28 @@ class EventServer:
         event = _parse_json(await self._read_verified_body(request))
         try:
             event_key = parse_event_key(event)
-            now = time.monotonic()
-            if not self._idempotency_keys.add(event_key, now):
-                raise RequestRejected(409, "replayed", f"the event {event_key[1][:64]} was taken already")
-            try:
-                await self._handle_event(event)
-            except BaseException:
-                self._idempotency_keys.discard(event_key)
-                raise
+            await self._take_once(event_key, event)
         except MalformedEvent as error:
             raise RequestRejected(422, "malformed", str(error)) from error
         return web.json_response({"state": "taken", "event_id": event_key[1]}, status=202)
+
+    async def _take_once(self, event_key: EventKey, event: object) -> None:
+        """Make an event durable. Raises `RequestRejected` for one that is so already, and as `HandleEvent` does."""
+        if earlier_try := self._first_tries.get(event_key):
+            # Its outcome says whether the event is safe.
+            await earlier_try.wait()
+            if not self._idempotency_keys.contains(event_key, time.monotonic()):
+                raise RequestRejected(503, "not_taken", NOT_TAKEN_REASON, RETRY_HEADERS)
+        if self._idempotency_keys.contains(event_key, time.monotonic()):
+            raise RequestRejected(409, "replayed", f"the event {event_key[1][:64]} was taken already")
+        first_try = asyncio.Event()
+        self._first_tries[event_key] = first_try
+        try:
+            await self._handle_event(event)
+            self._idempotency_keys.add(event_key, time.monotonic())
+        finally:
+            del self._first_tries[event_key]
+            first_try.set()
 
     async def _read_verified_body(self, request: web.Request) -> bytes:
         if request.headers.get("Content-Encoding", "identity") != "identity":
@@ -102,7 +119,7 @@ async def _errors_as_json(
     try:
         return await handler(request)
     except RequestRejected as error:
-        return _error_response(error.status, error.code, error.reason)
+        return _error_response(error.status, error.code, error.reason, error.headers)
     except web.HTTPRequestEntityTooLarge:
         return _error_response(413, "too_large", "the event is larger than http.max_kb allows")
     except web.HTTPException as error:
@@ -110,10 +127,10 @@ async def _errors_as_json(
     except Exception as error:
         # Any error: an event that is not saved must not be confirmed.
         _log.error("http.event_not_recorded", error=str(error), hint="the network is told to send it again")
-        return _error_response(503, "not_taken", "the event could not be kept; send it again", {"Retry-After": "5"})
+        return _error_response(503, "not_taken", NOT_TAKEN_REASON, RETRY_HEADERS)
 
 
-def _error_response(status: int, code: str, reason: str, headers: dict[str, str] | None = None) -> web.Response:
+def _error_response(status: int, code: str, reason: str, headers: Mapping[str, str] | None = None) -> web.Response:
     return web.json_response({"error": code, "reason": reason}, status=status, headers=headers)
 
 

@@ -42,15 +42,12 @@ class IdempotencyKeys:
         self._window_s = window_s
         self._expiry_times: OrderedDict[EventKey, float] = OrderedDict()
 
-    def add(self, key: EventKey, now: float) -> bool:
-        """Note an event; return False when it was noted before."""
+    def contains(self, key: EventKey, now: float) -> bool:
+        """Return whether an event was noted."""
         while self._expiry_times and next(iter(self._expiry_times.values())) < now:
             self._expiry_times.popitem(last=False)
-        if key in self._expiry_times:
-            return False
-        self._expiry_times[key] = now + self._window_s
-        return True
+        return key in self._expiry_times
 
-    def discard(self, key: EventKey) -> None:
-        """Forget an event that could not be saved, because the network may send it again."""
-        self._expiry_times.pop(key, None)
+    def add(self, key: EventKey, now: float) -> None:
+        """Note an event that is safe: one that is not may come again."""
+        self._expiry_times[key] = now + self._window_s

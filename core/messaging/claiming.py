@@ -11,7 +11,7 @@ from core.messaging.journaling import bot_log_context, choose_adapter
 from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.runtime.tasks import wait_for
-from core.storage.claims import Claim, ClaimRepository
+from core.storage.claims import Claim, ClaimRepository, MessageIdentity, get_identity
 from core.storage.messages import UNCERTAIN_REASON, Journal
 from core.types import RATING_COMMAND, STOP, Message
 
@@ -20,7 +20,7 @@ _log = get_logger(__name__)
 # How soon a message that another daemon received is noticed, and how many are claimed at once: the others take some.
 POLL_S = 0.25
 BATCH_SIZE = 4
-Schedule = Callable[[Adapter, Message, str], asyncio.Task[None]]
+Schedule = Callable[[Adapter, Message, str], asyncio.Task[None] | None]
 
 
 class ClaimQueue:
@@ -33,11 +33,27 @@ class ClaimQueue:
         self._schedule = schedule
         self._adapters: dict[str, Sequence[Adapter]] = {}
         self._wake_event = asyncio.Event()
+        self._begun: set[MessageIdentity] = set()
 
     def add(self, adapters: Sequence[Adapter]) -> None:
         """Claim the messages of a platform from now on: these are all its adapters, and they are open."""
         self._adapters[adapters[0].name] = adapters
         self.wake()
+
+    def begin(self, message: Message) -> bool:
+        """Note that this process works on a message; return False if it does already."""
+        identity = get_identity(message)
+        if identity in self._begun:
+            return False
+        self._begun.add(identity)
+        return True
+
+    def end(self, message: Message) -> None:
+        """Note that a message is finished, or another daemon's: if that one dies, it may be ours again.
+
+        A message that fails in a way that nobody expected is not ended: the next start tries it again.
+        """
+        self._begun.discard(get_identity(message))
 
     def wake(self) -> None:
         """Look now: there is a new message, or room for one."""
@@ -66,7 +82,7 @@ class ClaimQueue:
     async def _claim_all(self) -> None:
         """Claim until nothing is left for us."""
         while self._adapters and (
-            claims := await self._claims.claim(self._adapters, min(BATCH_SIZE, self._free_workers))
+            claims := await self._claims.claim(self._adapters, min(BATCH_SIZE, self._free_workers), self._begun)
         ):
             for claim in claims:
                 await self._start(claim)
@@ -82,9 +98,9 @@ class ClaimQueue:
             await self._journal.mark_failed(message, UNCERTAIN_REASON)
         elif adapter := await choose_adapter(self._journal, adapters, message):
             with bot_log_context(adapter):
-                self._free_workers -= 1
-                task = self._schedule(adapter, message, claim.reply_id)
-                task.add_done_callback(self._release_worker)
+                if task := self._schedule(adapter, message, claim.reply_id):
+                    self._free_workers -= 1
+                    task.add_done_callback(self._release_worker)
 
     def _release_worker(self, _task: object = None) -> None:
         self._free_workers += 1

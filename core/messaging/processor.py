@@ -161,7 +161,10 @@ class MessageProcessor:
         else:
             self._schedule(adapter, message)
 
-    def _schedule(self, adapter: Adapter, message: Message, previous_reply_id: str = "") -> asyncio.Task[None]:
+    def _schedule(self, adapter: Adapter, message: Message, previous_reply_id: str = "") -> asyncio.Task[None] | None:
+        """Start to process a message; return None for one that is in work already."""
+        if self._queue and not self._queue.begin(message):
+            return None
         key = message.key
         if self._dispatcher.is_priority(message):
             # The commands of one person keep their order, and wait for nobody else's answer.
@@ -188,6 +191,9 @@ class MessageProcessor:
             except Exception as error:
                 # Nobody handles the error after this: only the log is left.
                 _log.exception("message.processing_failed", error=str(error))
+            else:
+                if self._queue:
+                    self._queue.end(message)
             finally:
                 conversation.leave(number)
 
@@ -195,7 +201,8 @@ class MessageProcessor:
         self, turn: TakeTurn, adapter: Adapter, message: Message, previous_reply_id: str
     ) -> None:
         """Process a message; retry while the journal fails or the platform accepts no answer."""
-        is_first_try = True
+        # Where daemons share the work, the journal says whether a message is still unfinished, and ours.
+        is_first_try = self._queue is None
         deadline = None
         for delay_s in iter_retry_delays():
             try:

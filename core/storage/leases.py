@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -108,6 +108,7 @@ class Leases(Repository):
             await asyncio.sleep(self.lease_s * RENEWAL_SHARE)
             try:
                 held_names = await self._renew()
+                await self._rejoin(held_names)
             except StoreError as error:
                 _log.error("lease.not_renewed", error=str(error))
                 is_late = time.monotonic() - self._renewed_at > self.lease_s * EXPIRY_SHARE
@@ -152,6 +153,12 @@ class Leases(Repository):
             names = (await connection.scalars(renewal.returning(leases.c.name))).all()
         self._renewed_at = started_at
         return frozenset(names)
+
+    async def _rejoin(self, held_names: Collection[str]) -> None:
+        """Be among the living again: who slept for long was forgotten (`release_all`), and has nothing to renew."""
+        own_name = DAEMON_PREFIX + self.owner
+        if own_name in self._lost_events and own_name not in held_names:
+            await self.acquire(own_name)
 
     def _expires_at(self) -> Any:
         return func.now() + timedelta(seconds=self.lease_s * EXPIRY_SHARE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -25,22 +27,32 @@ BATCH_SIZE = 200
 # A century: a larger number means for ever, and dates do not reach back that far.
 MAX_DAYS = 36_500
 EVENT_DAYS = 7
+# Where the position is the time of the last look at what is due, in seconds since 1970.
+CLOCK_CURSOR = "retention"
+# A look comes once a day. A clock that is further ahead of the last one may be wrong, until it has kept time so long.
+MAX_GAP_S = 2 * 86_400.0
+CONFIRMATION_S = 1800.0
+# The clock may be corrected a little in that time.
+MAX_DRIFT_S = 60.0
 
 
 async def erase_expired(settings: Settings, journal: Journal) -> None:
-    """Remove data older than the configured retention. An error of the database is only logged."""
+    """Remove data older than the configured retention. An error of the database is only logged.
+
+    While the clock may be ahead, nothing is removed: it waits.
+    """
     from core.storage.answer_cache import delete_replies
     from core.storage.feedback import FeedbackRepository
     from core.storage.lessons import TaughtAnswerRepository
     from core.storage.usage import UsageRepository
 
-    now = datetime.now(UTC)
     journal_settings = settings.journal
-    settled_before, unanswered_before = (
-        None if days is None else now - timedelta(days=min(days, MAX_DAYS))
-        for days in (journal_settings.keep_days, journal_settings.keep_unanswered_days)
-    )
     try:
+        now = await _wait_for_plausible_time(journal)
+        settled_before, unanswered_before = (
+            None if days is None else now - timedelta(days=min(days, MAX_DAYS))
+            for days in (journal_settings.keep_days, journal_settings.keep_unanswered_days)
+        )
         message_count = await journal.erase_expired(settled_before, unanswered_before)
         event_count = await delete_events(journal.database, now - timedelta(days=EVENT_DAYS))
         reply_count = await delete_replies(journal.database, now.timestamp() - settings.cache.hours * 3600)
@@ -56,6 +68,43 @@ async def erase_expired(settings: Settings, journal: Journal) -> None:
     if message_count or event_count or reply_count or answer_count:
         counts = {"messages": message_count, "replies": reply_count, "answers": answer_count, "events": event_count}
         _log.info("journal.pruned", **counts)
+
+
+async def _wait_for_plausible_time(journal: Journal) -> datetime:
+    """Return the time, once the clock is not far ahead of the last look, or has kept time for `CONFIRMATION_S`.
+
+    What is erased does not come back, and a machine may start with a clock that is ahead until the network corrects it.
+    """
+    while True:
+        seen_at = time.time()
+        started_at = time.monotonic()
+        last_at = await _find_last_time(journal)
+        if last_at is None or seen_at - last_at <= MAX_GAP_S:
+            break
+        _log.warning(
+            "journal.prune_postponed",
+            days_ahead=round((seen_at - last_at) / 86_400, 1),
+            wait_s=CONFIRMATION_S,
+            hint="the clock is far ahead of when the bot last ran: nothing is removed until it has proved right",
+        )
+        await asyncio.sleep(CONFIRMATION_S)
+        elapsed_s = time.monotonic() - started_at
+        if abs(time.time() - seen_at - elapsed_s) <= MAX_DRIFT_S:
+            break
+    now = datetime.now(UTC)
+    await journal.set_cursor(CLOCK_CURSOR, int(now.timestamp()))
+    return now
+
+
+async def _find_last_time(journal: Journal) -> float | None:
+    """Return when the last look was or, before the first one, when the newest message came; None without any."""
+    position = await journal.get_cursor(CLOCK_CURSOR)
+    if position is not None:
+        return position
+    # The newest by its number: a clock that was ahead before may have dated an older one later.
+    query = select(messages.c.received_at).order_by(messages.c.number.desc()).limit(1)
+    received_at: datetime | None = await journal.database.fetch_value(query)
+    return received_at.timestamp() if received_at else None
 
 
 async def delete_events(database: Database, before: datetime) -> int:

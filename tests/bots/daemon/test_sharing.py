@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from psycopg import sql
 
 from bots.common.dry_run import DryRunAdapter
 from bots.common.namespaced import NamespacedAdapter
@@ -27,10 +29,11 @@ from core.storage.engine import Database
 from core.storage.leases import open_leases
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message
-from tests.lab.benchmarks.daemons import Shape, run
+from tests.lab.benchmarks.daemons import Fleet, Shape, run
 from tests.support.peers.postgresql import PostgresServer
 
 SMALL = Shape(60, 12, 6, workers=16, model_s=0.3, lease_s=3, kill_after_s=3)
+ALONE = Shape(6, 6, 0, daemons=1, workers=16, model_s=3, lease_s=15)
 MESSAGE = Message("1", ConversationKey("x", "1", ""), "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC))
 
 
@@ -43,6 +46,29 @@ async def test_when_the_receiving_daemon_is_killed_everything_is_answered_once(
     assert outcome.taken_over, "nothing was in progress when it was killed"
     assert outcome.placeholders <= outcome.taken_over
     assert outcome.leader_s <= SMALL.lease_s
+
+
+@pytest.mark.serial
+async def test_a_daemon_whose_lease_ran_out_begins_nothing_again(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    """The clock of the server steps, say, or the daemon was paused."""
+    async with AsyncExitStack() as stack:
+        fleet = Fleet(tmp_path, ALONE, postgres_server)
+        await fleet.open(stack)
+        await fleet.ask()
+        while len(fleet.model.requests) < ALONE.messages:
+            await asyncio.sleep(0.05)
+        # It is renewed sooner or later, and the daemon looks for work more often.
+        for _ in range(10):
+            expiry = sql.SQL("UPDATE leases SET expires_at = now() - interval '1 hour'")
+            await asyncio.to_thread(postgres_server.execute, expiry, fleet.database)
+            await asyncio.sleep(0.1)
+        await fleet.wait_until_finished()
+        # An answer that was begun again would come now.
+        await asyncio.sleep(ALONE.model_s)
+        assert {number: len(answers) for number, answers in fleet.answers().items()} == dict.fromkeys(range(6), 1)
+        assert len(fleet.model.requests) == ALONE.messages
 
 
 class TestJoining:

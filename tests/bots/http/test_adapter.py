@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,22 @@ async def test_an_event_that_cannot_be_kept_is_not_confirmed_and_may_come_again(
         listen_task.cancel()
         await asyncio.gather(listen_task, return_exceptions=True)
         await adapter.close()
+
+
+@pytest.mark.parametrize("is_kept", [True, False], ids=["kept", "not kept"])
+async def test_a_second_try_is_told_how_the_first_one_ends(tmp_path: Path, is_kept: bool) -> None:
+    async with open_harness(tmp_path) as harness:
+        with closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as other_process:
+            other_process.execute("BEGIN IMMEDIATE")
+            tries = [asyncio.create_task(harness.peer.send(harness.adapter.port, event())) for _ in range(2)]
+            done_tries, _ = await asyncio.wait(tries, timeout=0.5 if is_kept else None)
+            assert bool(done_tries) != is_kept, "nobody knows yet"
+            other_process.execute("ROLLBACK")
+        statuses = sorted([status for status, _ in await asyncio.gather(*tries)])
+        assert statuses == ([202, 409] if is_kept else [503, 503])
+        assert await harness.send(event()) == [409 if is_kept else 202]
+        await harness.wait_until_finished()
+        assert len(harness.peer.of("final")) == 1
 
 
 async def test_a_replay_is_refused_and_answered_once_even_after_a_restart(tmp_path: Path) -> None:

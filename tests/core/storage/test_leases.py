@@ -15,7 +15,7 @@ from core.answering.quota import QuotaLimiter
 from core.errors import ClaimLost, QuotaExceeded, StoreLocked
 from core.settings import Settings
 from core.settings.messaging import JournalSettings
-from core.storage.claims import ClaimRepository
+from core.storage.claims import ClaimRepository, MessageIdentity, get_identity
 from core.storage.engine import Database
 from core.storage.leases import DAEMON_PREFIX, Leases, open_leases
 from core.storage.messages import Journal
@@ -38,9 +38,12 @@ class Member:
         self.leases = own_leases
         self.journal = Journal(database)
         self.claims = ClaimRepository(database)
+        self.begun: set[MessageIdentity] = set()
 
     async def claim(self, limit: int = 10) -> list[str]:
-        return [claim.message.id for claim in await self.claims.claim(["telegram"], limit)]
+        claims = await self.claims.claim(["telegram"], limit, self.begun)
+        self.begun.update(get_identity(claim.message) for claim in claims)
+        return [claim.message.id for claim in claims]
 
     async def die(self) -> None:
         """Let its leases run out, as if nobody had renewed them."""
@@ -154,6 +157,22 @@ class TestLeases:
         await second.leases.release_all()
         assert await first.database.fetch_all(leases.select()) == []
 
+    async def test_who_was_taken_for_dead_is_among_the_living_again(self, join: Join) -> None:
+        sleeper, other = await join(LEASE_S), await join()
+        past = func.now() - timedelta(hours=2)
+        await sleeper.database.write(update(leases).filter_by(owner=sleeper.database.owner).values(expires_at=past))
+        await other.leases.release_all()
+        await other.leases.acquire(DAEMON_PREFIX + other.leases.owner)
+        assert await other.leases.count_others() == 0
+        renewal_task = asyncio.create_task(sleeper.leases.run())
+        async with asyncio.timeout(10):
+            while not await other.leases.count_others():
+                await asyncio.sleep(0.05)
+        renewal_task.cancel()
+        await asyncio.gather(renewal_task, return_exceptions=True)
+        await other.journal.record_message(MESSAGE)
+        assert await sleeper.claim() == ["1"]
+
 
 class TestClaims:
     async def test_a_message_is_claimed_once(self, join: Join) -> None:
@@ -245,6 +264,42 @@ class TestClaims:
         assert await late.journal.find_unfinished(MESSAGE) is None
         await heir.journal.mark_answered(MESSAGE, Reply("So."))
         assert await heir.journal.get_pending("telegram") == []
+
+    async def test_what_is_ours_stays_ours_when_our_lease_runs_out(self, join: Join) -> None:
+        paused, other = await join(), await join()
+        for number in (1, 2):
+            await paused.journal.record_message(replace(MESSAGE, id=str(number), key=replace(CHAT, chat=str(number))))
+        assert await paused.claim() == ["1", "2"]
+        await paused.die()
+        await paused.journal.record_message(replace(MESSAGE, id="3", key=replace(CHAT, chat="3")))
+        assert await paused.claim() == [], "the others would take it at once"
+        await paused.leases.acquire(DAEMON_PREFIX + paused.leases.owner)
+        assert await paused.claim() == ["3"]
+        await paused.die()
+        assert await other.claim() == ["1", "2", "3"]
+
+    async def test_what_we_lost_is_not_claimed_while_we_still_work_on_it(self, join: Join) -> None:
+        late, heir = await join(), await join()
+        await late.journal.record_message(MESSAGE)
+        assert await late.claim() == ["1"]
+        await late.die()
+        assert await heir.claim() == ["1"]
+        await heir.journal.mark_posted(MESSAGE, "77")
+        await heir.die()
+        await late.leases.acquire(DAEMON_PREFIX + late.leases.owner)
+        assert await late.claim() == []
+        with pytest.raises(ClaimLost):
+            await late.journal.mark_posting(MESSAGE)
+        (claim,) = await late.claims.claim(["telegram"], 10)
+        assert (claim.reply_id, claim.is_taken_over) == ("77", True)
+
+    async def test_a_claim_of_which_we_did_not_hear_is_made_good(self, join: Join) -> None:
+        member = await join()
+        await member.journal.record_message(MESSAGE)
+        assert await member.claim() == ["1"]
+        await member.journal.record_message(replace(MESSAGE, id="2"))
+        member.begun.clear()
+        assert await member.claim() == ["1", "2"], "in their order, as nothing of the first claim was begun"
 
     async def test_what_is_bound_belongs_to_its_receiver(self, join: Join) -> None:
         first = await join()

@@ -20,7 +20,7 @@ from core.settings import CacheSettings
 from core.storage.answer_cache import AnswerCache, CacheKey, to_scope
 from core.storage.engine import Database
 from core.storage.messages import ERASE_BATCH_SIZE, Journal
-from core.storage.retention import erase_expired
+from core.storage.retention import CLOCK_CURSOR, erase_expired
 from core.storage.tables import cursors, messages
 from core.storage.usage import TokenUsage, UsageRepository
 from core.types import Citation, Message, Question, Reply, SkipReason, Turn, skip
@@ -371,6 +371,31 @@ class TestForgetting:
             await erase_expired(brief, journal)
         message = next(text for text in caplog.messages if "journal.pruned" in text)
         assert "'messages': 1, 'replies': 1, 'answers': 1" in message
+
+    @pytest.mark.parametrize("has_looked", [False, True], ids=["no look yet", "a look"])
+    async def test_a_clock_that_is_far_ahead_must_prove_right(
+        self,
+        journal: Journal,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+        has_looked: bool,
+    ) -> None:
+        monkeypatch.setattr("core.storage.retention.CONFIRMATION_S", 1.0)
+        await self.record_all_states(journal)
+        long_ago = datetime.now(UTC) - timedelta(days=100)
+        await journal.database.write(update(messages).values(received_at=long_ago, settled_at=long_ago))
+        if has_looked:
+            await journal.set_cursor(CLOCK_CURSOR, int(long_ago.timestamp()))
+        erase_task = asyncio.create_task(erase_expired(settings(), journal))
+        with caplog.at_level(logging.WARNING):
+            done_tasks, _ = await asyncio.wait({erase_task}, timeout=0.5)
+        assert not done_tasks
+        assert "" not in self.texts(tmp_path / "journal.db").values()
+        assert any("journal.prune_postponed" in message for message in caplog.messages)
+        await erase_task
+        assert "" in self.texts(tmp_path / "journal.db").values(), "the bot was off for so long"
+        await asyncio.wait_for(erase_expired(settings(), journal), 0.5)
 
     async def test_a_number_of_days_beyond_any_calendar_keeps_all(self, journal: Journal, tmp_path: Path) -> None:
         await self.record_all_states(journal)
