@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert
 
 from core.errors import StoreError
 from core.settings import CacheSettings
@@ -21,7 +21,7 @@ from core.storage.answer_cache import AnswerCache, CacheKey, to_scope
 from core.storage.engine import Database
 from core.storage.messages import ERASE_BATCH_SIZE, Journal
 from core.storage.retention import erase_expired
-from core.storage.tables import cursors, messages
+from core.storage.tables import cursors
 from core.storage.usage import TokenUsage, UsageRepository
 from core.types import Citation, ConversationKey, Message, Question, Reply, SkipReason, Turn, skip
 from tests.core.fixtures import settings
@@ -79,19 +79,6 @@ async def test_a_posted_reply_is_remembered(journal: Journal) -> None:
     await journal.mark_posted(MESSAGE, "99")
     assert await journal.get_pending("telegram") == [(MESSAGE, "99")]
     assert await journal.get_delivery(MESSAGE) == (False, None, {})
-
-
-async def test_a_delivery_that_an_earlier_version_began_is_read(journal: Journal) -> None:
-    await journal.record_message(MESSAGE)
-    await journal.mark_delivery(MESSAGE, Reply("So.", image_description="a red lamp"), {1: "99"})
-    columns = messages.c
-    async with journal.database.transaction() as connection:
-        values = await connection.scalar(select(columns.delivery))
-        values["seen"] = values.pop("image_description")
-        await connection.execute(update(messages).values(delivery=values))
-    _, reply, parts = await journal.get_delivery(MESSAGE)
-    assert reply is not None
-    assert (reply.text, reply.image_description, parts) == ("So.", "a red lamp", {1: "99"})
 
 
 async def test_a_reply_in_doubt_is_closed_and_not_repeated(journal: Journal) -> None:

@@ -16,8 +16,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from core.runtime.memory import trim_memory
 from core.runtime.tasks import CpuTurnstile
+from core.runtime.tuning import trim_memory
 from core.types import Passage
 from knowledge.ports import Vectors
 from knowledge.stores.sqlite.dense import (
@@ -127,8 +127,7 @@ class PassageIndex:
             documents = segment.document_numbers[segment_positions].tolist()
             for (identifier, *columns), document, pair in zip(records, documents, scores, strict=True):
                 document_key = segment.sources[document], segment.paths[document]
-                fields = [identifier, *document_key, *columns, *pair]
-                passages.append(Passage(*fields))
+                passages.append(Passage(identifier, *document_key, *columns, *pair))
         return passages
 
 
