@@ -32,7 +32,6 @@ LONGEST = (
     "test_linear_functions",
     "test_kills",
     "test_injections",
-    "test_lance_import",
     "test_discord_daemon",
     "test_rendering",
     "test_end_to_end",

@@ -40,7 +40,6 @@ VENDORS = {
     "alembic": ["core/storage/"],
     "apscheduler": ["core/runtime/timers.py", "core/settings/cron.py"],
     "click": ["bots/cli/"],
-    "ctranslate2": ["knowledge/embedding/ctranslate2_model.py"],
     "discord": ["bots/discord/"],
     "docx": ["knowledge/sources/formats/"],
     "feedparser": ["knowledge/sources/feed/"],
@@ -54,7 +53,7 @@ VENDORS = {
     "ir_measures": ["bots/evaluation/"],
     "jinja2": ["bots/operator_page/render.py"],
     "jmespath": ["knowledge/live/http_api.py"],
-    "lancedb": ["knowledge/stores/lance_import.py"],
+    "json_repair": ["core/llm/reply_parsing.py"],
     "lxml": ["knowledge/sources/feed/", "knowledge/sources/website/", "knowledge/sources/formats/"],
     "markdown_it": [
         "bots/common/markdown.py",
@@ -79,7 +78,7 @@ VENDORS = {
     "pydantic_core": ["core/settings/"],
     "pypdf": ["knowledge/sources/formats/"],
     "rich": ["bots/cli/", "bots/console/", "bots/common/terminal.py"],
-    "safetensors": ["knowledge/embedding/ctranslate2_model.py", "knowledge/embedding/numpy_model.py"],
+    "safetensors": ["knowledge/embedding/numpy_model.py"],
     "sdnotify": ["bots/daemon/runner.py"],
     "scipy": ["bots/evaluation/"],
     "semantic_text_splitter": ["knowledge/chunking/"],
@@ -91,7 +90,6 @@ VENDORS = {
     "snowballstemmer": ["core/language/tokens.py"],
     "tokenizers": [
         "knowledge/embedding/local.py",
-        "knowledge/embedding/ctranslate2_model.py",
         "knowledge/reranking/cross_encoder.py",
     ],
     "weaviate": ["knowledge/stores/weaviate/"],

@@ -55,7 +55,7 @@ from core.settings.limits import (
 from core.settings.loader import get_secret_values
 from core.types import Question
 from knowledge.embedding.fastembed_models import unusable_reason
-from knowledge.embedding.local import choose_runtime, find_package_dir, get_model_dir, get_shared_dir
+from knowledge.embedding.local import find_package_dir, get_model_dir, get_shared_dir
 from knowledge.live import open_live_source
 from knowledge.sources.factory import open_source
 from knowledge.sources.forge.source import ForgeProject
@@ -115,9 +115,6 @@ async def check(
     findings += [journal_finding, *_check_git_command(settings)]
     findings += await asyncio.gather(*source_checks)
     findings += _check_agents(settings)
-    if settings.gate.weights:
-        text = "has no effect any more: remove it, and fit your labelled messages (kimas eval gate DATA.jsonl --fit)"
-        findings.append(Finding("warning", "gate.weights", text))
     findings += [*_check_store(settings), *await check_passages(settings)]
     findings.append(await asyncio.to_thread(_check_embedding, settings))
     findings += await check_languages(settings) if journal_finding.level != "error" else ()
@@ -261,9 +258,6 @@ def _check_agents(settings: Settings) -> list[Finding]:
 def _check_store(settings: Settings) -> list[Finding]:
     subject = "knowledge.store"
     store = settings.knowledge.store
-    if store.provider == "lance":
-        text = "lance is the former name of sqlite: passages are in an SQLite file; set sqlite"
-        return [Finding("warning", f"{subject}.provider", text)]
     if store.provider == "weaviate" and importlib.util.find_spec("weaviate") is None:
         return [Finding("error", subject, describe_missing_client())]
     return []
@@ -282,7 +276,7 @@ def _check_embedding(settings: Settings) -> Finding:
         is_there = os.path.isfile(folder / "model.safetensors")
         text = f"built-in MiniLM from {folder}" if is_there else f"{folder} holds no model.safetensors"
         return Finding("ok" if is_there else "error", subject, text)
-    model_dir = get_model_dir(settings.data_dir / "models", choose_runtime())
+    model_dir = get_model_dir(settings.data_dir / "models")
     # `os.path.isdir` is false for a cache that is closed to this account: it holds nothing for it.
     is_cached = os.path.isdir(model_dir) or os.path.isdir(get_shared_dir(model_dir))
     return Finding("ok", subject, "built-in MiniLM" + ("" if is_cached else ", fetched on first use (91 MB, once)"))

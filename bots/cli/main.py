@@ -28,6 +28,7 @@ from bots.cli.options import (
     run_command,
     source_option,
 )
+from core.runtime.tuning import limit_blas_threads
 
 Command = Callable[..., None]
 _path = click.Path(path_type=Path)
@@ -58,8 +59,7 @@ def main(context: click.Context, files: tuple[Path, ...], overrides: tuple[str, 
     if context.invoked_subcommand != "init":
         # What members wrote, and private knowledge, is for this account only. A configuration may be meant for another.
         os.umask(0o077)
-    # Before NumPy is loaded: our matrix products are small, and threads that wait by spinning slow everything else.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    limit_blas_threads()
 
 
 @main.command()
@@ -203,10 +203,8 @@ def store() -> None:
 _add_command(
     store,
     "cli.store:copy_knowledge",
-    "Copy knowledge into the other store, with its vectors.\n\n`lance` is the former name of `sqlite`.",
-    click.option(
-        "--to", "target", required=True, type=click.Choice(["weaviate", "sqlite", "lance"]), help="The store to fill."
-    ),
+    "Copy knowledge into the other store, with its vectors.",
+    click.option("--to", "target", required=True, type=click.Choice(["weaviate", "sqlite"]), help="The store to fill."),
     name="copy",
 )
 

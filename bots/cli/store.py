@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
-from typing import Literal
 
 from bots.common.terminal import make_console, print_json
 from core.errors import UsageError
@@ -22,24 +21,21 @@ NOTHING_TO_COPY = "there is nothing to copy: {} holds nothing of the configured 
 OTHER_PROVIDER: dict[Provider, Provider] = {"sqlite": "weaviate", "weaviate": "sqlite"}
 
 
-async def copy_knowledge(settings: Settings, target: Provider | Literal["lance"], *, as_json: bool) -> int:
+async def copy_knowledge(settings: Settings, target: Provider, *, as_json: bool) -> int:
     """Copy all configured sources from the other store into this one; sources missing there stay unchanged.
-
-    `lance` is the former name of `sqlite`.
 
     Raises `StoreError`, `StoreMismatch` when one of them was built with another embedding model, `UsageError` when
     there is nothing to copy.
     """
-    target_provider: Provider = "sqlite" if target == "lance" else target
-    await _require_origin(settings, OTHER_PROVIDER[target_provider])
+    await _require_origin(settings, OTHER_PROVIDER[target])
     with refresh_lock(settings.data_dir):
-        reports = await _copy_between_stores(settings, target_provider)
+        reports = await _copy_between_stores(settings, target)
     if not reports:
-        raise UsageError(NOTHING_TO_COPY.format(OTHER_PROVIDER[target_provider]))
+        raise UsageError(NOTHING_TO_COPY.format(OTHER_PROVIDER[target]))
     if as_json:
         print_json(
             {
-                "to": target_provider,
+                "to": target,
                 "sources": [asdict(report) | {"seconds": round(report.seconds, 3)} for report in reports],
             }
         )
@@ -51,8 +47,8 @@ async def copy_knowledge(settings: Settings, target: Provider | Literal["lance"]
             f"{report.deleted} deleted, {report.unchanged} unchanged, {report.seconds:.1f} s"
         )
         out.print(strip_control_characters(line), markup=False, soft_wrap=True)
-    if settings.knowledge.store.provider != target_provider:
-        out.print(f"to answer from it, set knowledge.store.provider to {target_provider}", markup=False, soft_wrap=True)
+    if settings.knowledge.store.provider != target:
+        out.print(f"to answer from it, set knowledge.store.provider to {target}", markup=False, soft_wrap=True)
     return 0
 
 

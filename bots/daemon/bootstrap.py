@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import sys
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -29,6 +27,7 @@ from core.ports import ChatModel, Library, Reranker, Sink
 from core.runtime.data_dir import make_data_dir
 from core.runtime.locks import refresh_lock
 from core.runtime.tasks import task_group
+from core.runtime.tuning import freeze_loaded, tune_interpreter
 from core.settings import Settings
 from core.settings.audience import Audiences
 from core.settings.loader import get_secret_values
@@ -66,11 +65,6 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-# Seconds that a thread may keep the interpreter from the event loop: a fifth of Python's default. With 200
-# conversations at once, an answer took 31 ms of processor time instead of 41, and the longest stall was shorter by a
-# third.
-THREAD_SWITCH_INTERVAL_S = 0.001
-
 
 @dataclass(frozen=True, slots=True)
 class App:
@@ -95,9 +89,7 @@ class App:
         except StoreError as error:
             # The first question reports it again, to its asker.
             _log.error("store.unusable", error=str(error))
-        # Looking for garbage among objects that are never freed would block the event loop for some 60 ms.
-        gc.collect()
-        gc.freeze()
+        freeze_loaded()
 
     async def answer(self, question: Question, sink: Sink) -> Reply:
         """Answer one question into its sink."""
@@ -183,7 +175,7 @@ async def open_app(
         deps = await _make_deps(settings, OverriddenLibrary(library, live) if live else library, reranker, model, stack)
         deps = replace(deps, head_starts=HeadStarts(settings.context, metrics_recorder))
         answer_service = _make_answer_service(deps, store, database if with_answers else None, live)
-        _tune_interpreter()
+        tune_interpreter()
         pool = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
         yield App(settings, deps, library, store, embedder, models, answer_service, parser or pool)
 
@@ -197,13 +189,6 @@ def _make_answer_service(
     # An answer from results that are no longer shown must not be reused.
     versions = SourceVersions(ExpiryFilteringStore(store, settings.sources, settings.data_dir))
     return make_answer_service(deps, versions.get_versions, database, live)
-
-
-def _tune_interpreter() -> None:
-    """Let threads yield to the event loop often, and exempt what is loaded from garbage collection."""
-    sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
-    gc.freeze()
-    gc.enable()
 
 
 async def _open_embedder(settings: Settings, stack: AsyncExitStack) -> Embedder:

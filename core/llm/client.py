@@ -42,12 +42,11 @@ MODELS_PATH = "/models"
 DRAIN_TIMEOUT_S = 0.2
 # The wait for the token counts after the last text.
 USAGE_TIMEOUT_S = 2.0
-# The pause between two reads of a stream, per active stream: several words cost hardly more than one, and with hundreds
-# of streams single words would block the event loop.
+# The pause between two reads of a stream, per active stream, and the shortest and longest that is worth one: several
+# words cost hardly more than one, and with hundreds of streams single words would block the event loop.
 READ_PAUSE_S = 0.001
 MIN_READ_PAUSE_S = 0.004
-# A caller that waits for the end of a short reply waits for each of its pauses.
-MAX_EAGER_PAUSE_S = 0.02
+MAX_READ_PAUSE_S = 0.1
 # The bounds of a reply. No model's vectors are longer than this, and a number takes about 20 bytes.
 MAX_COMPLETION_BYTES = 4 << 20
 MAX_STREAM_BYTES = 64 << 20
@@ -108,12 +107,8 @@ class OpenAIClient:
         _ = client.chat.completions, client.embeddings
         return client
 
-    async def stream(self, request: Mapping[str, Any], *, pause_s: float = 0.0) -> AsyncGenerator[StreamChunk]:
-        """Yield the chunks of a chat completion. `request` is the body without `stream`. Raises `ModelError`.
-
-        With `pause_s`, a pause in seconds between two reads once text has come, words arrive in groups: for text that
-        nobody needs word by word.
-        """
+    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[StreamChunk]:
+        """Yield the chunks of a chat completion. `request` is the body without `stream`. Raises `ModelError`."""
         client = await self._client()
         decoder = ChatStreamDecoder()
         self._active_streams += 1
@@ -131,8 +126,9 @@ class OpenAIClient:
                         if decoder.is_done:
                             await _drain(byte_stream)
                             break
-                        if decoder.has_begun and not decoder.is_complete:
-                            await self._pause(response, pause_s if decoder.has_text else 0.0)
+                        pause_s = min(MAX_READ_PAUSE_S, self._active_streams * READ_PAUSE_S)
+                        if decoder.has_begun and not decoder.is_complete and pause_s >= MIN_READ_PAUSE_S:
+                            await asyncio.sleep(pause_s)
                     for chunk in decoder.flush():
                         yield chunk
                     if not (decoder.has_begun or decoder.is_complete) and is_web_page(response):
@@ -146,21 +142,6 @@ class OpenAIClient:
             self._active_streams -= 1
         if not decoder.is_complete:
             raise ModelError(f"{self.base_url}: the reply of {request.get('model')} broke off before its end")
-
-    async def _pause(self, response: Response, pause_s: float) -> None:
-        """Wait before the next read. What arrives meanwhile stays with the operating system, and wakes nobody."""
-        load_pause_s = self._active_streams * READ_PAUSE_S
-        pause_s = max(pause_s, load_pause_s) if pause_s else min(MAX_EAGER_PAUSE_S, load_pause_s)
-        if pause_s < MIN_READ_PAUSE_S:
-            return
-        transport = _find_transport(response)
-        if transport:
-            transport.pause_reading()
-        try:
-            await asyncio.sleep(pause_s)
-        finally:
-            if transport:
-                transport.resume_reading()
 
     async def _open_stream(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
         """Start a stream, with token counts if the endpoint supports them; a rejection is remembered."""
@@ -358,14 +339,6 @@ def _parse_retry_after(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         return None
     return seconds if 0 <= seconds < float("inf") else None
-
-
-def _find_transport(response: Response) -> asyncio.ReadTransport | None:
-    """Return what reads the socket of a response; None where the library hides it, or all of the response has come."""
-    aiohttp_response = getattr(getattr(response.stream, "_stream", None), "_aiohttp_response", None)
-    connection = getattr(aiohttp_response, "connection", None)
-    transport = getattr(connection, "transport", None)
-    return transport if isinstance(transport, asyncio.ReadTransport) else None
 
 
 async def _read_next(byte_stream: AsyncIterator[bytes], decoder: ChatStreamDecoder) -> bytes:

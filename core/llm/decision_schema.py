@@ -1,4 +1,4 @@
-"""Schemas of small decisions, and a tolerant parser of model replies: keys, words, brackets, lists, ordinals."""
+"""Schemas of small decisions, and a tolerant parser of model replies: keys, words, brackets, lists."""
 
 from __future__ import annotations
 

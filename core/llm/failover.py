@@ -1,9 +1,8 @@
-"""One call on several endpoints: failover to the next one, hedging when one is slow, one retry on a single endpoint."""
+"""One call on several endpoints: failover to the next one, one retry on a single endpoint."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +14,7 @@ from core.llm.usage import TokenEstimator
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ModelCallOutcome
 from core.ports import RequestBudget
-from core.runtime.tasks import task_group
-from core.settings.answering import CircuitSettings, FallbackSettings, ModelSettings
+from core.settings.answering import CircuitSettings, FallbackSettings
 
 _log = get_logger(__name__)
 
@@ -25,8 +23,6 @@ T = TypeVar("T")
 TIMEOUT_GRACE_S = 1.0
 # The wait before the retry on a single endpoint that names none itself, in seconds.
 RETRY_DELAY_S = 0.25
-# The number of hedges that can accumulate while everything is fast.
-MAX_HEDGE_CREDITS = 5.0
 # The endpoint rejects the request: it is healthy, and another endpoint may accept it.
 BAD_REQUEST_STATUSES = frozenset({400, 413, 422})
 
@@ -67,10 +63,6 @@ class Attempt:
     timeout_grace_s: float
     started_at: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108 (tests replace the clock)
 
-    def ignore_timeout(self) -> None:
-        """End the call without a failure: another endpoint was faster."""
-        self.timeout_grace_s = math.inf
-
     def record_success(self) -> None:
         """End the call: the reply is complete."""
         self.deployment.circuit_breaker.record_success()
@@ -107,147 +99,76 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class FailoverCall(Generic[T]):
-    """The call to make: `start` returns its successful start or raises; `discard` releases a start that is not needed.
+    """The call to make: `start` returns its successful start or raises.
 
     `start_timeout_s` is how long a start may take, in seconds, while another endpoint is left to try. With
     `cancel_means_timeout` a cancelled call counts as too slow.
     """
 
     start: Callable[[Attempt], Awaitable[T]]
-    discard: Callable[[T], Awaitable[None]]
     start_timeout_s: float
     cancel_means_timeout: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class _Success(Generic[T]):
-    result: T
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    errors: list[ModelError]
 
 
 class FailoverClient:
     """The endpoints of one role, in the order in which they are tried."""
 
-    def __init__(self, deployments: Sequence[Deployment], settings: ModelSettings) -> None:
+    def __init__(self, deployments: Sequence[Deployment]) -> None:
         self.deployments = deployments
-        self._settings = settings
-        self._hedge_credits = 1.0
 
     async def first_success(self, call: FailoverCall[T], budget: RequestBudget) -> T:
         """Return the first successful start. Raises `ModelError` with the errors of all endpoints that were tried.
 
         Endpoints whose circuit is open come last, the one that failed longest ago first.
         """
-        self._hedge_credits = min(MAX_HEDGE_CREDITS, self._hedge_credits + self._settings.hedge_share)
         candidates = list(self.deployments)
         errors = list[ModelError]()
         has_retried = False
-        has_hedged = False
         while candidates and (not errors or budget.remaining() > 0):
             deployment, alternatives = _choose_deployment(candidates)
-            if has_hedged or self._settings.hedge_after_s is None:
-                attempted_deployments = [deployment]
-                outcome = await self._run_attempt(call, deployment, alternatives, budget, [])
-            else:
-                attempted_deployments, outcome = await self._run_hedged(
-                    call, deployment, alternatives, budget, self._settings.hedge_after_s
-                )
-            if isinstance(outcome, _Success):
-                return outcome.result
-            has_hedged = has_hedged or len(attempted_deployments) > 1
-            errors += outcome.errors
-            candidates = [candidate for candidate in candidates if candidate not in attempted_deployments]
+            try:
+                return await _run_attempt(call, deployment, len(alternatives), budget)
+            except ModelError as error:
+                errors.append(error)
+            candidates.remove(deployment)
             if len(self.deployments) == 1 and not has_retried and await _wait_before_retry(errors[-1], budget):
                 candidates = list(self.deployments)
-                errors = []
+                errors.clear()
                 has_retried = True
             elif candidates:
                 _log.warning("model.failed_over", error=str(errors[-1]))
         raise _combine_errors(errors)
 
-    async def _run_hedged(
-        self,
-        call: FailoverCall[T],
-        deployment: Deployment,
-        alternatives: Sequence[Deployment],
-        budget: RequestBudget,
-        hedge_after_s: float,
-    ) -> tuple[list[Deployment], _Success[T] | _Failure]:
-        """Make one attempt, and a second one when the first is slow. Return the endpoints tried and the outcome."""
-        attempted_deployments = [deployment]
-        attempts = list[Attempt]()
-        attempt_tasks: list[asyncio.Task[_Success[T] | _Failure]] = []
-        returned_outcome: _Success[T] | _Failure | None = None
-        try:
-            async with task_group() as tasks:
-                attempt_tasks.append(
-                    tasks.create_task(self._run_attempt(call, deployment, alternatives, budget, attempts))
-                )
-                done_tasks, _ = await asyncio.wait(attempt_tasks, timeout=hedge_after_s)
-                if not done_tasks and self._take_hedge_credit():
-                    backup = alternatives[0] if alternatives else deployment
-                    _log.info("model.hedged", endpoint=backup.client.base_url, model=backup.settings.model)
-                    attempted_deployments.append(backup)
-                    attempt_tasks.append(
-                        tasks.create_task(self._run_attempt(call, backup, alternatives[1:], budget, attempts))
-                    )
-                outcome = await _first_success(attempt_tasks)
-                for attempt in attempts:
-                    attempt.ignore_timeout()
-                for task in attempt_tasks:
-                    task.cancel()
-            returned_outcome = outcome
-        finally:
-            await _discard_others(attempt_tasks, returned_outcome, call)
-        return attempted_deployments, outcome
 
-    def _take_hedge_credit(self) -> bool:
-        """Take one hedge. Each call adds a fraction of one, so that a crowd cannot double its own load."""
-        if self._hedge_credits < 1:
-            return False
-        self._hedge_credits -= 1
-        return True
-
-    async def _run_attempt(
-        self,
-        call: FailoverCall[T],
-        deployment: Deployment,
-        alternatives: Sequence[Deployment],
-        budget: RequestBudget,
-        attempts: list[Attempt],
-    ) -> _Success[T] | _Failure:
-        """Make one attempt and add it to `attempts`, where the caller can end it without a failure."""
-        # Started inside the task: one that is cancelled before its first step leaves no call to end.
-        attempt = deployment.begin_attempt(call.start_timeout_s, budget)
-        attempts.append(attempt)
-        remaining_s = max(0.0, attempt.deadline - time.monotonic())
+async def _run_attempt(
+    call: FailoverCall[T], deployment: Deployment, alternative_count: int, budget: RequestBudget
+) -> T:
+    """Return the successful start of one call. Raises `ModelError`, also after this endpoint's share of the time."""
+    attempt = deployment.begin_attempt(call.start_timeout_s, budget)
+    timeout_s = max(0.0, attempt.deadline - time.monotonic())
+    if alternative_count:
         # The time left is divided equally among the endpoints left.
-        timeout_s = min(call.start_timeout_s, remaining_s / (len(alternatives) + 1)) if alternatives else remaining_s
-        try:
-            async with asyncio.timeout(timeout_s):
-                return _Success(await call.start(attempt))
-        except TimeoutError:
+        timeout_s = min(call.start_timeout_s, timeout_s / (alternative_count + 1))
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await call.start(attempt)
+    except TimeoutError as error:
+        attempt.record_timeout()
+        message = f"did not answer within {timeout_s:.1f} s" if alternative_count else "did not answer in time"
+        raise deployment.make_error(message) from error
+    except ServiceError as error:
+        model_error = error if isinstance(error, ModelError) else ModelError(str(error))
+        attempt.record_failure(model_error)
+        raise model_error from error.__cause__
+    except asyncio.CancelledError:
+        if call.cancel_means_timeout:
             attempt.record_timeout()
-            message = f"did not answer within {timeout_s:.1f} s" if alternatives else "did not answer in time"
-            return _Failure([deployment.make_error(message)])
-        except ServiceError as error:
-            model_error = error if isinstance(error, ModelError) else ModelError(str(error))
-            model_error.__cause__ = error.__cause__
-            attempt.record_failure(model_error)
-            return _Failure([model_error])
-        except asyncio.CancelledError:
-            if call.cancel_means_timeout:
-                attempt.record_timeout()
-            else:
-                attempt.release()
-            raise
-        except BaseException:
+        else:
             attempt.release()
-            raise
+        raise
+    except BaseException:
+        attempt.release()
+        raise
 
 
 def _choose_deployment(candidates: Sequence[Deployment]) -> tuple[Deployment, Sequence[Deployment]]:
@@ -268,33 +189,6 @@ async def _wait_before_retry(error: ModelError, budget: RequestBudget) -> bool:
         return False
     await asyncio.sleep(wait_s)
     return True
-
-
-async def _first_success(attempt_tasks: Sequence[asyncio.Task[_Success[T] | _Failure]]) -> _Success[T] | _Failure:
-    """Return the first successful outcome, or all failures as one."""
-    pending_tasks = set(attempt_tasks)
-    errors = list[ModelError]()
-    while pending_tasks:
-        done_tasks, pending_tasks = await asyncio.wait(pending_tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in sorted(done_tasks, key=attempt_tasks.index):
-            outcome = task.result()
-            if isinstance(outcome, _Success):
-                return outcome
-            errors += outcome.errors
-    return _Failure(errors)
-
-
-async def _discard_others(
-    attempt_tasks: Sequence[asyncio.Task[_Success[T] | _Failure]],
-    returned_outcome: _Success[T] | _Failure | None,
-    call: FailoverCall[T],
-) -> None:
-    """Release successful starts that came too late, or that nobody needs any more."""
-    for task in attempt_tasks:
-        if task.done() and not task.cancelled() and task.exception() is None:
-            outcome = task.result()
-            if outcome is not returned_outcome and isinstance(outcome, _Success):
-                await call.discard(outcome.result)
 
 
 def _combine_errors(errors: Sequence[ModelError]) -> ModelError:

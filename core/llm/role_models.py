@@ -20,9 +20,6 @@ from core.settings.answering import CircuitSettings, FallbackSettings, ModelSett
 from core.types import ResponseSchema, ToolCall, Turn
 
 OPENAI_HOST = "api.openai.com"
-# How often an answer is read while it is written: few sinks show it more often. What a light model writes is needed at
-# once.
-READ_PAUSES_S: Mapping[ModelRole, float] = {"main": 0.1}
 # Several times the longest answer that a platform shows: all of it is searched for markers whenever more is shown, and
 # its citations are checked.
 MAX_VISIBLE_CHARS = 100_000
@@ -69,11 +66,11 @@ class RoleChatModel:
         async def start(attempt: Attempt) -> ModelStream:
             request = _build_request(attempt.deployment.settings, system, turns)
             meter = _start_meter(attempt, request, budget, agent or role, is_stream=True)
-            chunks = attempt.deployment.client.stream(request, pause_s=READ_PAUSES_S.get(role, 0.0))
+            chunks = attempt.deployment.client.stream(request)
             return await ModelStream.start(attempt, chunks, meter)
 
         # Nobody cancels a stream for being slow, but because the answer is not needed any more.
-        call = FailoverCall(start, ModelStream.close, settings.first_token_s, cancel_means_timeout=False)
+        call = FailoverCall(start, settings.first_token_s, cancel_means_timeout=False)
         model_stream = await client.first_success(call, budget)
         reasoning_filter = ReasoningFilter(starts_inside=model_stream.starts_in_reasoning)
         remaining_chars = MAX_VISIBLE_CHARS
@@ -111,7 +108,7 @@ class RoleChatModel:
                 **_response_format(deployment_settings, response_schema),
             }
             meter = _start_meter(attempt, request, budget, agent or role, is_stream=False)
-            # Counted here, because a hedge that comes second has used tokens too, and so has a call that is cancelled.
+            # Counted here, because a call that is cancelled has used tokens too.
             try:
                 completion = await attempt.deployment.client.complete(request)
                 meter.count(completion)
@@ -125,7 +122,7 @@ class RoleChatModel:
             # Reasoning that was cut off may contain the decision: its parser looks for it there.
             return text or (completion.text if response_schema else "")
 
-        return await client.first_success(FailoverCall(start, _discard_nothing, settings.whole_s), budget)
+        return await client.first_success(FailoverCall(start, settings.whole_s), budget)
 
     async def warm_up(self) -> None:
         """Load the clients ahead of the first question."""
@@ -152,7 +149,7 @@ def _open_failover(
         _open_deployment(deployment_settings, circuit, metrics_recorder)
         for deployment_settings in (settings, *settings.fallbacks.values())
     ]
-    return FailoverClient(deployments, settings)
+    return FailoverClient(deployments)
 
 
 def _open_deployment(
@@ -171,10 +168,6 @@ def _start_meter(
     deployment = attempt.deployment
     sinks = budget, deployment.metrics_recorder
     return CallMeter(request, deployment.settings, deployment.estimator, sinks, agent, is_stream=is_stream)
-
-
-async def _discard_nothing(_reply: str) -> None:
-    """Do nothing: a complete reply holds no connection."""
 
 
 def _build_request(settings: FallbackSettings, system: str, turns: Sequence[Turn]) -> dict[str, Any]:
@@ -248,7 +241,7 @@ class ModelStream:
 
     @property
     def starts_in_reasoning(self) -> bool:
-        """Return whether the reply begins within a block of reasoning, as configured or learned before."""
+        """Return whether the reply begins within a block of reasoning, as configured or learned from an earlier reply."""
         deployment = self._attempt.deployment
         return deployment.settings.starts_in_reasoning or deployment.client.starts_in_reasoning
 

@@ -50,13 +50,12 @@ class StreamChunk:
 class ChatStreamDecoder:
     """Turns the bytes of one streamed reply into chunks. Lines may end in LF, CR or both; comments are skipped.
 
-    `has_begun` is true when text or reasoning has come, `has_text` when text has, `is_complete` when the server has
-    sent the finish reason, `is_done` when the stream has ended.
+    `has_begun` is true when text or reasoning has come, `is_complete` when the server has sent the finish reason,
+    `is_done` when the stream has ended.
     """
 
     def __init__(self) -> None:
         self.has_begun = False
-        self.has_text = False
         self.is_complete = False
         self.is_done = False
         self._buffer = b""
@@ -117,7 +116,6 @@ class ChatStreamDecoder:
                 text = _content_text(delta.get("content"))
                 if text or any(delta.get(name) for name in REASONING_FIELDS):
                     self.has_begun = True
-                    self.has_text = self.has_text or bool(text)
                     chunks.append(StreamChunk(text, events=1))
         return chunks
 

@@ -1,7 +1,7 @@
 """A small typed decision from a possibly weak model.
 
 The endpoint gets the JSON Schema or a tool when it supports them. Replies are parsed tolerantly: damaged JSON, bracket
-actions, `key: value` lines, words and ordinals, in English or Chinese. The model repairs an unreadable reply once if
+actions, `key: value` lines and words, in English or Chinese. The model repairs an unreadable reply once if
 there is time; otherwise the caller's default is used. Nonsense never raises an exception.
 """
 

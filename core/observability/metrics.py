@@ -20,9 +20,6 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 ANSWER_TIME_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1.0)
 REFRESH_BUCKETS = (0.5, 2, 10, 60, 300, 1800)
 ANSWER_OUTCOMES = ("answered", "extractive", "cached", "refused", "withheld", "failed", "cancelled")
-# The second of each is the name of 0.1, for dashboards and alerts that have it.
-DEGRADED_STAGES_NAMES = ("degraded_stages", "answer_cuts")
-IN_FLIGHT_NAMES = ("messages_in_flight", "messages_in_hand")
 
 Sink = TypeVar("Sink")
 ProcessingOutcome = Literal["answered", "silent", "failed"]
@@ -104,8 +101,7 @@ class PrometheusMetrics(MetricsRecorder):
         self._messages = counter("messages", "Messages that are finished", "platform", "outcome", "reason")
         self._answers = counter("answers", "Answers that are finished", "outcome")
         self._saved_searches = counter("searches_saved", "Searches of agents that routing left out")
-        documentation = "Stages of answers whose fallback was used"
-        self._degraded_stages = [counter(name, documentation, "stage") for name in DEGRADED_STAGES_NAMES]
+        self._degraded_stages = counter("degraded_stages", "Stages of answers whose fallback was used", "stage")
         self._first_token_seconds = histogram("first_token_seconds", "From the start of an answer to its first token")
         self._answer_seconds = histogram("answer_seconds", "From the start of an answer until it is posted")
         self._stage_seconds = Summary(
@@ -211,8 +207,7 @@ class PrometheusMetrics(MetricsRecorder):
             for stage, spent_ms in timings.items():
                 self._stage_seconds.labels(stage).observe(spent_ms / 1000)
             for stage in reply.trace.cut:
-                for metric in self._degraded_stages:
-                    metric.labels(stage).inc()
+                self._degraded_stages.labels(stage).inc()
 
 
 class _StatusCollector:
@@ -235,8 +230,7 @@ class _StatusCollector:
         yield gauge(
             "event_loop_lag_seconds", "Longest delay of the event loop in the last minute", [((), status.lag_s)]
         )
-        for name in IN_FLIGHT_NAMES:
-            yield gauge(name, "Messages that are not finished", [((), status.in_flight)])
+        yield gauge("messages_in_flight", "Messages that are not finished", [((), status.in_flight)])
         yield gauge("answers_in_progress", "Answers in progress", [((), self.answers_in_progress)])
         yield from _platform_metrics(status.platforms)
         circuits: dict[tuple[str, ...], bool] = {}

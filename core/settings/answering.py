@@ -295,10 +295,6 @@ class ModelSettings(FallbackSettings):
         10, description="The same for replies that are not streamed: maximum wait for the whole reply, seconds"
     )
     stall_s: PositiveFloat = Field(20, description="Maximum pause between two tokens of a reply, seconds")
-    hedge_after_s: PositiveFloat | None = Field(
-        None, description="After this wait also call a second endpoint and take the faster reply, seconds; null: never"
-    )
-    hedge_share: Fraction = Field(0.1, description="Maximum share of calls that go to a second endpoint")
     images: bool = Field(False, description="For main: it accepts images itself, so no vision model is needed")
 
 

@@ -142,9 +142,7 @@ class WeaviateSettings(Section):
 class StoreSettings(Section):
     """Where passages are stored."""
 
-    provider: Literal["sqlite", "weaviate", "lance"] = Field(
-        "sqlite", description="sqlite: in data_dir; weaviate: on a server; lance: the former name of sqlite"
-    )
+    provider: Literal["sqlite", "weaviate"] = Field("sqlite", description="sqlite: in data_dir; weaviate: on a server")
     weaviate: WeaviateSettings = WeaviateSettings()
 
 

@@ -233,9 +233,6 @@ class GateSettings(Section):
     model: Path | None = Field(
         None, description="The file of a model fitted by `kimas eval gate --fit`; null: the one that is shipped"
     )
-    weights: dict[str, float | None] = Field(
-        default_factory=dict, description="Of earlier versions, and without effect: the gate is a learned model"
-    )
 
     def get_mode(self, chat: str, *, private: bool) -> GateMode:
         """Return the mode of a chat (`platform:chat`). A private chat is off only if `modes` names it."""

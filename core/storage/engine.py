@@ -39,6 +39,10 @@ from core.storage.tables import metadata
 
 # The newest revision in `migrations/versions/`.
 HEAD = "0010"
+# That of version 0.2.0: what an older version wrote is refused.
+BASELINE = "0008"
+OLDER_HINT = "Open it once with KIMAs 0.2.0 (`kimas usage` is enough), which upgrades it"
+NEWER_HINT = "It was written by another version: install that one again, or restore a backup of before the upgrade"
 # How often, and after how many seconds each time, `close` looks whether all transactions have ended: for twice as long
 # as one waits for the lock of another process.
 CLOSE_POLLS = 2000
@@ -67,7 +71,7 @@ class Database:
     async def open(cls, path: Path) -> Database:
         """Open a database file: create a missing one, upgrade one of an older version in place.
 
-        Raises `StoreError` for a newer or unknown version, and when the path is a folder.
+        Raises `StoreError` for a newer or unknown version or one before 0.2.0, and when the path is a folder.
         """
         if await asyncio.to_thread(path.is_dir):
             raise StoreError(
@@ -191,9 +195,8 @@ class Database:
                 await connection.run_sync(_upgrade)
         except _UnknownSchema as error:
             raise StoreError(
-                f"the journal {self._location} cannot be read: {error}. It was written by another version: install "
-                "that one again, or restore a backup of before the upgrade. If nobody needs what it holds, move it "
-                "away, and a new one is made at the next start"
+                f"the journal {self._location} cannot be read: {error}. If nobody needs what it holds, move it away, "
+                "and a new one is made at the next start"
             ) from error
 
     async def _get_revision(self) -> str | None:
@@ -206,7 +209,7 @@ class Database:
 
 
 class _UnknownSchema(StoreError):
-    """The tables have a newer or unknown version."""
+    """The tables have a version that cannot be upgraded; the text ends with a way out."""
 
 
 def _get_revision(connection: Connection) -> str | None:
@@ -222,7 +225,7 @@ def _get_revision(connection: Connection) -> str | None:
 def _upgrade(connection: Connection) -> None:
     """Create the tables or upgrade those of an older version, in the caller's transaction.
 
-    Raises `_UnknownSchema` with the reason for tables of a newer or unknown version.
+    Raises `_UnknownSchema` for tables of a newer or unknown version, and of one before 0.2.0.
     """
     if connection.dialect.name == "sqlite":
         # Schema changes start no transaction themselves. When two processes open a file, one waits here.
@@ -233,11 +236,16 @@ def _upgrade(connection: Connection) -> None:
         metadata.create_all(connection)
         alembic_version.create(connection)
         connection.execute(insert(alembic_version).values(version_num=HEAD))
-    elif alembic_version.name not in table_names or _get_revision(connection) != HEAD:
-        _run_revisions(connection)
+        return
+    revision = _get_revision(connection) if alembic_version.name in table_names else None
+    if revision is None or revision < BASELINE:
+        version = f"version {revision}" if revision else "no version"
+        raise _UnknownSchema(f"its tables have {version}, those of KIMAs 0.2.0 have {BASELINE}. {OLDER_HINT}")
+    if revision != HEAD:
+        _run_revisions(connection, revision)
 
 
-def _run_revisions(connection: Connection) -> None:
+def _run_revisions(connection: Connection, revision: str) -> None:
     # Importing Alembic is slow, and only a journal of an older version needs it.
     from alembic import command
     from alembic.config import Config
@@ -249,13 +257,13 @@ def _run_revisions(connection: Connection) -> None:
         command.upgrade(config, "head")
     except CommandError as error:
         # Alembic says that it cannot locate a revision.
-        revision = _get_revision(connection)
-        raise _UnknownSchema(f"its tables have version {revision}, and this KIMAs knows those up to {HEAD}") from error
+        reason = f"its tables have version {revision}, and this KIMAs knows those up to {HEAD}"
+        raise _UnknownSchema(f"{reason}. {NEWER_HINT}") from error
     try:
         for table in metadata.sorted_tables:
             connection.execute(select(table).limit(1))
     except DBAPIError as error:
-        raise _UnknownSchema(str(error.orig)) from error
+        raise _UnknownSchema(f"{error.orig}. {NEWER_HINT}") from error
 
 
 def _make_engine(file: JournalFile, path: Path) -> AsyncEngine:

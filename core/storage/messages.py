@@ -210,8 +210,7 @@ class Journal:
         row = await self.database.fetch_first(query)
         if row is None or row.delivery is None:
             return row is not None and row.state == "sending", None, {}
-        # Earlier versions called the description "seen".
-        values = {"image_description": row.delivery.get("seen", ""), "failure": "", **row.delivery}
+        values = row.delivery
         citations = tuple(Citation(**item) for item in values["citations"])
         trace = trace_from_json(values["trace"])
         optional_values = {name: values[name] for name in ("image_description", "failure")}

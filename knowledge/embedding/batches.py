@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -13,34 +10,19 @@ from contextlib import nullcontext
 import numpy as np
 
 from core.errors import EmbeddingError
+from core.runtime.tuning import lower_thread_priority
 from knowledge.ports import Vectors
 
-NICENESS = 10
+Batch = Sequence[int]  # indices of texts
 
 # Small batches take no longer per text, need a third of the memory, and let questions in sooner.
 MAX_BATCH_SIZE = 8
 MAX_BATCH_CHARACTERS = 2400
-
 # Bulk jobs use two threads. The third is for questions, which would otherwise wait for a whole batch.
 BULK_WORKERS = 2
 WORKERS = 3
-
 # Up to this many characters (about 12 passages) a job counts as a question's, not as bulk.
 INTERACTIVE_CHARACTERS = 12_000
-
-
-def lower_thread_priority() -> None:
-    """Lower the priority of this thread and of those it starts, where the system has priorities by thread.
-
-    The event loop works in short steps and must run at once. Without this, a few texts being embedded on few processors
-    stopped every conversation for tens of milliseconds.
-    """
-    if sys.platform == "linux":
-        thread_id = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, thread_id, max(NICENESS, os.getpriority(os.PRIO_PROCESS, thread_id)))
-
-
-Batch = Sequence[int]  # indices of texts
 
 
 class ThreadedEncoder:

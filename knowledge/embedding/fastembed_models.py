@@ -20,8 +20,9 @@ import numpy as np
 
 from core.errors import EmbeddingError
 from core.install_hints import format_install_hint
+from core.runtime.tuning import lower_thread_priority
 from core.settings import EmbeddingSettings
-from knowledge.embedding.batches import WORKERS, ThreadedEncoder, lower_thread_priority
+from knowledge.embedding.batches import WORKERS, ThreadedEncoder
 from knowledge.ports import Vectors
 
 DOWNLOAD_HINT = "fastembed has to know it, and downloads it once; `path` names a folder with a model's files instead"

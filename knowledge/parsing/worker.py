@@ -17,6 +17,7 @@ import struct
 import sys
 from typing import Any, BinaryIO
 
+from core.runtime.tuning import lower_process_priority
 from knowledge.parsing.limits import FormatError
 
 REQUEST_HEADER = struct.Struct("!Q")
@@ -28,7 +29,6 @@ OUT_OF_MEMORY = b"m"
 FAILED = b"e"
 # A worker that has come to hold this share of its memory makes place for a new one.
 MAX_RETAINED_SHARE = 0.5
-NICENESS = 5
 _NEW_USER_NAMESPACE = 0x10000000
 _NEW_NETWORK_NAMESPACE = 0x40000000
 _SET_PARENT_DEATH_SIGNAL = 1
@@ -55,7 +55,7 @@ def main() -> None:
 
 def _confine(memory_bytes: int, parent: int) -> None:
     """Limit memory, write no files, reach no network, and end with the parent, as far as the system can do these."""
-    os.nice(NICENESS)
+    lower_process_priority()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     # On Linux this counts what a process really asks for; elsewhere little or nothing.

@@ -118,9 +118,8 @@ def load_record(folder: Path) -> StandingRecord:
     try:
         data = read_json(folder / RECORD_FILE)
         results = {path: _parse_result(value) for path, value in data["results"].items()}
-        # Earlier versions called it "asked".
-        times = data["answered_at"] if "answered_at" in data else data["asked"]
-        return StandingRecord(results, {str(query): float(answered_at) for query, answered_at in times.items()})
+        times = {str(query): float(answered_at) for query, answered_at in data["answered_at"].items()}
+        return StandingRecord(results, times)
     except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError, AttributeError):
         return StandingRecord()
     except OSError as error:
@@ -147,8 +146,6 @@ def _to_result(passage: Passage, query: str, now: float) -> StandingResult:
 
 
 def _parse_result(data: Mapping[str, Any]) -> StandingResult:
-    # Earlier versions called them "dated" and "seen".
-    data = {"date_line": data.get("dated"), "found_at": data.get("seen"), **data}
     title, text, url, date_line = (str(data[name]) for name in ("title", "text", "url", "date_line"))
     return StandingResult(title, text, url, date_line, float(data["found_at"]), tuple(map(str, data["queries"])))
 

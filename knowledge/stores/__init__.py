@@ -33,15 +33,13 @@ async def require_ingested(settings: Settings) -> None:
 
 
 def may_hold_passages(data_dir: Path) -> bool:
-    """Return whether passages were ever written below `data_dir`, also by an earlier version. Blocking."""
-    from knowledge.stores.lance_import import needs_import
+    """Return whether passages were ever written below `data_dir`. Blocking."""
     from knowledge.stores.sqlite.store import FILE_NAME
 
-    folder = data_dir / PASSAGES_FOLDER
     try:
-        os.stat(folder / FILE_NAME)
+        os.stat(data_dir / PASSAGES_FOLDER / FILE_NAME)
     except FileNotFoundError:
-        return needs_import(folder)
+        return False
     except OSError:
         # Closed to this account, or no folder: whoever opens it says so, and what to do.
         return True
@@ -51,7 +49,7 @@ def may_hold_passages(data_dir: Path) -> bool:
 async def open_store(
     settings: StoreSettings, data_dir: Path, embedder_name: str, dimension: int, *, rebuild: bool = False
 ) -> CopyableStore:
-    """Open the configured store: a file below `data_dir`, into which LanceDB's passages are copied once, or a server.
+    """Open the configured store: a file below `data_dir`, or a server.
 
     `rebuild` empties it first, for another embedding model. Raises `StoreError`, `StoreMismatch` when it holds vectors
     of another model (`embedder_name`, `dimension`).
@@ -60,13 +58,9 @@ async def open_store(
         from knowledge.stores.weaviate import open_weaviate
 
         return await open_weaviate(settings.weaviate, embedder_name, dimension, rebuild=rebuild)
-    from knowledge.stores.lance_import import import_lance, needs_import
     from knowledge.stores.sqlite.store import open_sqlite
 
-    folder = data_dir / PASSAGES_FOLDER
-    if not rebuild and await asyncio.to_thread(needs_import, folder):
-        await import_lance(data_dir, folder, embedder_name, dimension)
-    return await open_sqlite(folder, embedder_name, dimension, rebuild=rebuild)
+    return await open_sqlite(data_dir / PASSAGES_FOLDER, embedder_name, dimension, rebuild=rebuild)
 
 
 async def check_store(settings: StoreSettings, data_dir: Path, embedder_name: str, dimension: int) -> None:
@@ -77,10 +71,6 @@ async def check_store(settings: StoreSettings, data_dir: Path, embedder_name: st
     folder = data_dir / PASSAGES_FOLDER
     if settings.provider == "weaviate" or not await asyncio.to_thread(os.path.isdir, folder):
         return
-    from knowledge.stores.lance_import import check_lance, needs_import
     from knowledge.stores.sqlite.store import open_sqlite
 
-    if await asyncio.to_thread(needs_import, folder):
-        await check_lance(folder, embedder_name, dimension)
-    else:
-        await (await open_sqlite(folder, embedder_name, dimension)).close()
+    await (await open_sqlite(folder, embedder_name, dimension)).close()

@@ -103,11 +103,6 @@ class RewriteContext:
     first: Callable[[], Awaitable[Sequence[Passage]]]
     deadline: float
 
-    @property
-    def parts(self) -> AnswerDependencies:
-        """The former name of `deps`, for rewrites of other packages."""
-        return self.deps
-
     def remaining(self) -> float:
         """Return the seconds left for this rewrite, never below zero."""
         return max(0.0, self.deadline - time.monotonic())

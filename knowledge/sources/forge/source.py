@@ -85,9 +85,6 @@ class ItemStateStore(TextStore):
         """Return the state; an empty one where there is none, where it is damaged, or made with other settings."""
         try:
             data = self.read_state()
-            if "began" in data:
-                # The name of earlier versions.
-                data["full_round_at"] = data.pop("began")
             sync_state = SyncState(
                 **{**data, "items": {path: ItemState(**item) for path, item in data["items"].items()}}
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,21 +72,14 @@ def read_state(clone: Path) -> CloneState | None:
     try:
         data: dict[str, Any] = read_json(clone / STATE_FILE)
         fetches = {
-            str(branch): BranchFetch(int(_get(fetch, "fetch_round", "round")), float(fetch["at"]))
-            for branch, fetch in _get(data, "fetches", "fetched").items()
+            str(branch): BranchFetch(int(fetch["fetch_round"]), float(fetch["at"]))
+            for branch, fetch in data["fetches"].items()
         }
         followers = {str(name): list(map(str, branches)) for name, branches in data["followers"].items()}
-        round_sources = list(map(str, _get(data, "round_sources", "present")))
-        return CloneState(
-            str(data["remote"]), int(_get(data, "fetch_round", "round")), round_sources, fetches, followers
-        )
+        round_sources = list(map(str, data["round_sources"]))
+        return CloneState(str(data["remote"]), int(data["fetch_round"]), round_sources, fetches, followers)
     except (OSError, ValueError, TypeError, LookupError, AttributeError):
         return None
-
-
-def _get(data: Mapping[str, Any], name: str, former_name: str) -> Any:
-    """Return a value of a state, which earlier versions wrote under another name. Raises `KeyError`."""
-    return data[name] if name in data else data[former_name]
 
 
 def write_state(clone: Path, state: CloneState) -> None:

@@ -16,8 +16,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from core.runtime.memory import trim_memory
 from core.runtime.tasks import CpuTurnstile
+from core.runtime.tuning import trim_memory
 from core.types import Passage
 from knowledge.ports import Vectors
 from knowledge.stores.sqlite.dense import (

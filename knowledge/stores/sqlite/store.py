@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from core.errors import StoreError
-from core.runtime.memory import limit_kept_memory, trim_memory
+from core.runtime.tuning import trim_memory
 from core.types import Passage
 from knowledge.ports import PassageRow, StoredDocument, Vectors
 from knowledge.stores.sqlite.dense import run_in_executor, to_unit_vector
@@ -64,7 +64,6 @@ async def open_sqlite(
     waits longer than `read_timeout_s` for its passages has failed. Raises `StoreMismatch` when it was built with
     another model (`embedder_name`, `dimension`) or format, `StoreError` when it is damaged or cannot be accessed.
     """
-    limit_kept_memory()
     directory = await asyncio.to_thread(lambda: directory.expanduser().absolute())
     file = PassageFile(directory / FILE_NAME)
     store = SqliteStore(file, embedder_name, dimension, memory_bytes=memory_bytes, read_timeout_s=read_timeout_s)

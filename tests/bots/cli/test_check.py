@@ -96,18 +96,6 @@ async def test_nothing_to_answer_from(tmp_path: Path) -> None:
     assert (await find_finding(settings(tmp_path), "sources")).level == "warning"
 
 
-async def test_weights_of_the_gate_before_the_model_are_named(tmp_path: Path) -> None:
-    finding = await find_finding(settings(tmp_path, gate={"weights": {"match": 2.5}}), "gate.weights")
-    assert finding.level == "warning"
-    assert "--fit" in finding.text
-
-
-async def test_the_former_name_of_the_embedded_store_is_named(tmp_path: Path) -> None:
-    old_settings = settings(tmp_path, knowledge={"store": {"provider": "lance"}})
-    finding = await find_finding(old_settings, "knowledge.store.provider")
-    assert (finding.level, "set sqlite" in finding.text) == ("warning", True)
-
-
 async def test_a_store_without_its_client_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weaviate = settings(tmp_path, knowledge={"store": {"provider": "weaviate"}})
     assert "knowledge.store" not in {finding.subject for finding in await check(weaviate, live=False)}
@@ -305,19 +293,6 @@ async def test_probes_run_together_and_their_failures_are_findings(tmp_path: Pat
         Finding("error", "slow", "no answer within 2 s"),
     ]
     assert not any(finding.subject == "good" for finding in await check(settings(tmp_path), live=False, probes=probes))
-
-
-async def test_passages_of_an_earlier_version_without_the_library_that_reads_them_are_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    configuration = settings(tmp_path)
-    (configuration.data_dir / "passages" / "passages.lance" / "_versions").mkdir(parents=True)
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        "knowledge.stores.lance_import.find_spec", lambda name: None if name == "lancedb" else find(name)
-    )
-    finding = await find_finding(configuration, "knowledge.store")
-    assert (finding.level, "pip install 'kimas[lance]'" in finding.text) == ("error", True)
 
 
 async def make_journal(configuration: Settings) -> Path:

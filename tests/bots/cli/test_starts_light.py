@@ -12,8 +12,6 @@ HEAVY = (
     "numpy",
     "openai",
     "aiohttp",
-    "lancedb",
-    "pyarrow",
     "apscheduler",
     "bots.daemon.bootstrap",
     "bots.cli.ask",

@@ -1,4 +1,4 @@
-"""Fallback endpoints, circuits, hedges and the one retry, over real connections to peers that misbehave."""
+"""Fallback endpoints, circuits and the one retry, over real connections to peers that misbehave."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 
 from core.errors import ModelError
-from core.llm.client import OpenAIClient
-from core.llm.failover import TIMEOUT_GRACE_S, Attempt, CircuitBreaker, Deployment, FailoverCall, FailoverClient
+from core.llm.failover import TIMEOUT_GRACE_S
 from core.llm.role_models import RoleChatModel
 from core.observability.logs import configure_logs
 from core.runtime.budget import Budget
-from core.settings import BudgetSettings, LogSettings, ModelSettings, ModelsSettings, Settings
-from core.settings.answering import CircuitSettings
+from core.settings import BudgetSettings, LogSettings, ModelsSettings, Settings
 from core.settings.loader import get_secret_values
 from core.types import Turn
 from tests.support.peers.language_model import LanguageModelPeer
@@ -341,118 +339,6 @@ class TestCircuit:
         assert "treasure" not in log
 
 
-class TestHedging:
-    async def test_is_off_unless_configured(self, peers: list[LanguageModelPeer]) -> None:
-        model_peer, two, _ = peers
-        model_peer.ttft_s = 0.4
-        async with open_models(model_peer, two) as models:
-            assert await streamed(models) == "I am one."
-        assert two.requests == []
-
-    @pytest.mark.parametrize("call", [streamed, completed])
-    async def test_the_second_wins_when_the_first_is_slow(self, peers: list[LanguageModelPeer], call: Any) -> None:
-        model_peer, two, _ = peers
-        model_peer.ttft_s = 30.0
-        async with open_models(model_peer, two, hedge_after_s=0.1) as models:
-            time_budget = budget()
-            assert await call(models, time_budget) == "I am two."
-            await idle(peers)
-        assert time_budget.elapsed_ms() < 20_000
-        assert time_budget.tokens["main.completion"] == 3
-
-    @pytest.mark.parametrize("call", [streamed, completed])
-    async def test_the_first_wins_when_the_second_is_slower(self, peers: list[LanguageModelPeer], call: Any) -> None:
-        model_peer, two, _ = peers
-        model_peer.ttft_s = 1.0
-        two.hang = True
-        async with open_models(model_peer, two, hedge_after_s=0.1) as models:
-            assert await call(models) == "I am one."
-            await idle(peers)
-        assert len(two.requests) == 1
-
-    async def test_an_only_endpoint_is_asked_twice(self, peers: list[LanguageModelPeer]) -> None:
-        model_peer = peers[0]
-        model_peer.hang = True
-        async with open_models(model_peer, hedge_after_s=1) as models:
-            task = asyncio.create_task(streamed(models))
-            while not model_peer.requests:
-                await asyncio.sleep(0.005)
-            await asyncio.sleep(0.02)
-            model_peer.hang = False
-            assert await task == "I am one."
-            await idle(peers)
-        assert len(model_peer.requests) == 2
-
-    async def test_a_fast_failure_needs_no_hedge(self, peers: list[LanguageModelPeer]) -> None:
-        model_peer, two, _ = peers
-        model_peer.status = 500
-        async with open_models(model_peer, two, hedge_after_s=30) as models:
-            time_budget = budget()
-            assert await streamed(models, time_budget) == "I am two."
-        assert time_budget.elapsed_ms() < 20_000
-
-    async def test_both_of_a_hedge_may_fail_and_the_third_answers(self, peers: list[LanguageModelPeer]) -> None:
-        model_peer, two, _ = peers
-        model_peer.hang = True
-        two.status = 500
-        async with open_models(*peers, hedge_after_s=0.1, first_token_s=0.8) as models:
-            assert await streamed(models) == "I am three."
-            await idle(peers)
-        assert [len(peer.requests) for peer in peers] == [1, 1, 1]
-
-    async def test_slowness_alone_opens_no_circuit(self, peers: list[LanguageModelPeer]) -> None:
-        model_peer, two, _ = peers
-        circuit = {"failures": 1, "rest_s": 60}
-        async with open_models(model_peer, two, hedge_after_s=0.1, circuit=circuit) as models:
-            # The first is cancelled later than a fair chance takes.
-            model_peer.ttft_s = 4.0
-            two.ttft_s = 1.0
-            assert await completed(models) == "I am two."
-            model_peer.ttft_s = 0.0
-            two.ttft_s = 0.0
-            assert await completed(models) == "I am one."
-
-    async def test_a_crowd_cannot_double_its_own_load(self, peers: list[LanguageModelPeer]) -> None:
-        model_peer, two, _ = peers
-        # Whoever is given up for the second one has reached the first one by then.
-        model_peer.ttft_s = 1.5
-        async with open_models(model_peer, two, hedge_after_s=0.7, hedge_share=0.1) as models:
-            await asyncio.gather(*(completed(models) for _ in range(30)))
-        assert len(model_peer.requests) == 30
-        assert 1 <= len(two.requests) <= 4
-
-    async def test_a_call_is_hedged_once(self, peers: list[LanguageModelPeer]) -> None:
-        for peer in peers:
-            peer.hang = True
-        async with open_models(*peers, hedge_after_s=0.05, hedge_share=1, first_token_s=0.6) as models:
-            with pytest.raises(ModelError):
-                await streamed(models, budget(1.8))
-            await idle(peers)
-        assert [len(peer.requests) for peer in peers] == [1, 1, 1]
-
-    async def test_a_start_that_comes_second_in_the_same_moment_is_let_go(self) -> None:
-        settings = ModelSettings(base_url=NOBODY, model="none", hedge_after_s=0.02)
-        target = Deployment(OpenAIClient.open(NOBODY, "", 1), settings, CircuitBreaker("none", CircuitSettings()))
-        start_event = list[int]()
-        dropped = list[int]()
-        both_started = asyncio.Event()
-
-        async def start(attempt: Attempt) -> int:
-            start_event.append(len(start_event))
-            own_event = start_event[-1]
-            if len(start_event) == 2:
-                both_started.set()
-            await both_started.wait()
-            return own_event
-
-        async def drop(number: int) -> None:
-            dropped.append(number)
-
-        won = await FailoverClient([target], settings).first_success(FailoverCall(start, drop, 1), budget())
-        assert start_event == [0, 1]
-        assert sorted([won, *dropped]) == [0, 1]
-
-
 class TestRetry:
     async def test_an_overloaded_only_endpoint_is_asked_again_when_it_says(
         self, peers: list[LanguageModelPeer]
@@ -550,7 +436,7 @@ async def test_a_reader_who_leaves_takes_the_connection_along(peers: list[Langua
     model_peer = peers[0]
     model_peer.tokens_per_s = 1
     arrived = list[str]()
-    async with open_models(model_peer, peers[1], hedge_after_s=30) as models:
+    async with open_models(model_peer, peers[1]) as models:
         with suppress(TimeoutError):
             async with (
                 asyncio.timeout(0.7),

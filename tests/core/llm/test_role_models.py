@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 
@@ -8,7 +7,6 @@ import pytest
 from aiohttp import web
 
 from core.errors import EmbeddingError, ModelError, ServiceError
-from core.llm import client
 from core.llm.client import OpenAIClient
 from core.llm.role_models import RoleChatModel
 from core.runtime.budget import Budget
@@ -54,33 +52,6 @@ async def test_each_role_goes_to_its_model_and_tokens_are_counted() -> None:
     assert peer.requests[1]["max_tokens"] == 50
     assert budget.tokens["main.completion"] > 0
     assert budget.tokens["light.prompt"] > 0
-
-
-async def test_an_answer_is_read_in_groups_and_its_socket_is_not_watched_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The socket is found through private attributes of libraries: a version without them would read on in silence."""
-    find = client._find_transport
-    transports = list[asyncio.ReadTransport | None]()
-
-    def record(response: client.Response) -> asyncio.ReadTransport | None:
-        transports.append(find(response))
-        return transports[-1]
-
-    monkeypatch.setattr(client, "_find_transport", record)
-    reply = " ".join(f"word{number}" for number in range(50))
-    async with LanguageModelPeer(reply=reply, api_key="right") as peer:
-        models = open_models(peer, max_tokens=50)
-        budget = Budget(BudgetSettings())
-        peer.tokens_per_s = 50
-        pieces = [piece async for piece in models.stream("", ASK, role="main", budget=budget)]
-        pause_count = len(transports)
-        light_pieces = [piece async for piece in models.stream("", ASK, role="light", budget=budget)]
-        await models.close()
-    assert "".join(pieces) == "".join(light_pieces) == reply
-    assert 3 <= pause_count <= 25
-    assert len(transports) == pause_count, "what a light model writes is read at once"
-    assert all(transport is not None for transport in transports[:-1]), "the last words may have come with the end"
 
 
 async def test_neighbours_of_one_role_become_one_message() -> None:

@@ -102,7 +102,7 @@ async def test_bound_keys_stay_with_their_message() -> None:
 
 def test_levels_hold_for_our_packages_and_vendors_speak_from_warning_up() -> None:
     stream = configured(level="debug")
-    for name in (*OWN_PACKAGES, "aiogram.event", "openai", "apscheduler", "aiohttp.access", "asyncio", "lancedb"):
+    for name in (*OWN_PACKAGES, "aiogram.event", "openai", "apscheduler", "aiohttp.access", "asyncio"):
         logging.getLogger(name).debug("debug")
         logging.getLogger(name).warning("warning %d", 1)
     get_logger("knowledge.refresh").debug("debug")

@@ -139,7 +139,6 @@ async def test_what_is_gone_leaves_no_number_and_nothing_but_numbers_is_sent(met
 async def test_how_the_daemon_stands(metrics: PrometheusMetrics) -> None:
     assert value(metrics, "kimas_ready") == 1
     assert value(metrics, "kimas_messages_in_flight") == 3
-    assert value(metrics, "kimas_messages_in_hand") == 3, "its name in 0.1"
     assert value(metrics, "kimas_event_loop_lag_seconds") == 0.004
     assert value(metrics, "kimas_platform_connected", platform="telegram") == 1
     assert value(metrics, "kimas_platform_connected", platform="http") == 0
@@ -217,7 +216,6 @@ async def test_each_end_of_an_answer_is_counted_once(metrics: PrometheusMetrics)
     assert value(metrics, "kimas_first_token_seconds_sum") == 0.25
     assert value(metrics, "kimas_stage_seconds_count", stage="search") == 2
     assert value(metrics, "kimas_degraded_stages_total", stage="rerank") == 2
-    assert value(metrics, "kimas_answer_cuts_total", stage="rerank") == 2, "its name in 0.1"
     assert value(metrics, "kimas_searches_saved_total") == 4
     assert value(metrics, "kimas_stage_seconds_count", stage="total") is None
 

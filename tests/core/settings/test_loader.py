@@ -12,7 +12,7 @@ from core.errors import ConfigurationError
 from core.settings import FilesSource, GitSource, Secret, Settings
 from core.settings.loader import find_default_files, get_secret_values, load_settings, parse_value
 from core.settings.schema import iter_setting_keys, json_schema
-from core.settings.validation_errors import INLINE_SECRET_MESSAGE
+from core.settings.validation_errors import INLINE_SECRET_MESSAGE, describe_former_key
 from core.settings.yaml_file import read_yaml
 
 ROOT = Path(__file__).parents[3]
@@ -288,6 +288,19 @@ class TestErrors:
 
     def test_unknown_override(self) -> None:
         assert find_problems(overrides=("run.wokers=1",)) == ["--set: run.wokers: unknown key; did you mean workers?"]
+
+    def test_a_key_of_an_earlier_version_is_said_to_be_gone(self, tmp_path: Path) -> None:
+        file = write(tmp_path, "models:\n  light:\n    base_url: x\n    model: x\n    hedge_after_s: 1\n")
+        environment = {"KIMAS_MODELS__MAIN__HEDGE_SHARE": "0.1"}
+        assert find_problems(file, environment=environment) == [
+            f"{file}:5: models.light.hedge_after_s: is gone: remove it; first_token_s and whole_s say when another "
+            "endpoint takes over",
+            "environment variable KIMAS_MODELS__MAIN__HEDGE_SHARE: is gone: remove it",
+        ]
+
+    def test_no_setting_is_listed_as_gone(self) -> None:
+        paths = [key.path for key in iter_setting_keys()]
+        assert [path for path in paths if describe_former_key(path)] == []
 
     def test_unknown_variables_name_the_nearest(self) -> None:
         environment = {"KIMAS_MODLES__MAIN__MODEL": "x", "KIMAS_SOURCES__A__PTH": "x", "PATH": "x"}

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, update
 
 from core.errors import StoreError
 from core.settings import CacheSettings
@@ -77,19 +77,6 @@ async def test_a_posted_reply_is_remembered(journal: Journal) -> None:
     await journal.mark_posted(MESSAGE, "99")
     assert await journal.get_pending("telegram") == [(MESSAGE, "99")]
     assert await journal.get_delivery(MESSAGE) == (False, None, {})
-
-
-async def test_a_delivery_that_an_earlier_version_began_is_read(journal: Journal) -> None:
-    await journal.record_message(MESSAGE)
-    await journal.mark_delivery(MESSAGE, Reply("So.", image_description="a red lamp"), {1: "99"})
-    columns = messages.c
-    async with journal.database.transaction() as connection:
-        values = await connection.scalar(select(columns.delivery))
-        values["seen"] = values.pop("image_description")
-        await connection.execute(update(messages).values(delivery=values))
-    _, reply, parts = await journal.get_delivery(MESSAGE)
-    assert reply is not None
-    assert (reply.text, reply.image_description, parts) == ("So.", "a red lamp", {1: "99"})
 
 
 async def test_a_reply_in_doubt_is_closed_and_not_repeated(journal: Journal) -> None:

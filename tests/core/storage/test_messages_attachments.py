@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +11,6 @@ from sqlalchemy import select
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import Attachment, ConversationKey, Message, Reply, Turn
-from tests.support.data import OLD_JOURNAL
 
 PHOTO = Attachment("picture", "shot.png", 70, {"file_id": "f"})
 MESSAGE = Message(
@@ -59,23 +56,3 @@ async def test_what_was_seen_is_forgotten_with_the_question(tmp_path: Path) -> N
         assert [tuple(row) for row in rows] == [(None, None)] * 3
     finally:
         await journal.close()
-
-
-async def test_a_database_of_an_earlier_version_gets_the_columns_and_keeps_what_it_holds(tmp_path: Path) -> None:
-    path = tmp_path / "journal.db"
-    with closing(sqlite3.connect(path)) as database:
-        database.executescript(OLD_JOURNAL.read_text("utf-8"))
-        for column in ("attachments", "seen"):
-            database.execute(f"ALTER TABLE messages DROP COLUMN {column}")
-    for _ in range(2):
-        journal = await Journal.open(path)
-        try:
-            ((pending_message, _),) = await journal.get_pending("telegram")
-            assert (pending_message.id, pending_message.attachments) == ("4", ())
-            history = await journal.get_history(ConversationKey("telegram", "-100", "7"), 2)
-            assert [turn.text for turn in history] == ["How do I install it?", "Run `pip install kimas` [1]."]
-        finally:
-            await journal.close()
-    with closing(sqlite3.connect(path)) as database:
-        columns = {row[1] for row in database.execute("PRAGMA table_info(messages)")}
-    assert {"attachments", "image_description"} <= columns

@@ -33,9 +33,15 @@ from core.types.replies import Trace
 from tests.support.deployment import Deployment
 from tests.support.peers.postgresql import PASSWORD, USER, PostgresServer, run_server
 
+# As version 0.2.0 wrote it, in the form of `pg_dump --inserts`.
+OLD_JOURNAL = Path(__file__).parent / "data" / "journal_0_2_0_postgresql.sql"
 TODAY = datetime.now(UTC).date()
 CHAT = ConversationKey("telegram", "-100", "7")
 MESSAGE = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), bot="9", addressed=True)
+
+
+def schema_differences(connection: Connection) -> list[object]:
+    return list(compare_metadata(MigrationContext.configure(connection), metadata))
 
 
 @pytest.fixture
@@ -80,31 +86,33 @@ class TestSchema:
         monkeypatch.setenv("KIMAS_TEST_DB", PASSWORD)
 
     async def test_the_tables_are_those_of_the_model(self, database: Database) -> None:
-        def differences(connection: Connection) -> list[object]:
-            return list(compare_metadata(MigrationContext.configure(connection), metadata))
-
         async with database.connect() as connection:
-            assert await connection.run_sync(differences) == []
+            assert await connection.run_sync(schema_differences) == []
 
-    async def test_an_older_schema_is_upgraded_and_a_newer_one_refused(
-        self, database: Database, postgres_journal: JournalSettings
+    async def test_a_journal_of_0_2_0_is_upgraded_and_a_newer_one_refused(
+        self, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        journal = await fill(database)
-        rows_before = await rows(database)
-        # The oldest schema that was ever on a server.
-        columns = ("delivery", "visible_sources", "detail", "owner")
-        await database.write(text(f"ALTER TABLE messages {', '.join(f'DROP COLUMN {name}' for name in columns)}"))
-        await database.write(text("ALTER TABLE spending DROP COLUMN model"))
-        await database.write(text("ALTER TABLE taught_answers DROP COLUMN thread, DROP COLUMN in_restricted_thread"))
-        await database.write(text("DROP TABLE leases"))
-        await database.write(alembic_version.update().values(version_num="0003"))
-        upgraded = await Database.open_server(postgres_journal)
-        assert await rows(upgraded) == rows_before
+        name = postgres_server.create_database()
+        postgres_server.execute(sql.SQL(OLD_JOURNAL.read_text("utf-8")), name)
+        upgraded = await Database.open_server(postgres_server.settings(name))
+        async with upgraded.connect() as connection:
+            assert await connection.run_sync(schema_differences) == []
+        tables = await rows(upgraded)
+        assert (len(tables["messages"]), len(tables["taught_answers"])) == (8, 8)
+        reader = replace(MESSAGE, key=ConversationKey("discord", "C", "t"))
+        taught_answers = await TaughtAnswerRepository(upgraded).list_answers(reader=reader)
+        assert [answer.question for answer in taught_answers] == ["From open?"], "the others may be from closed threads"
         await upgraded.write(alembic_version.update().values(version_num="9999"))
         await upgraded.close()
         with pytest.raises(StoreError, match="written by another version"):
+            await Database.open_server(postgres_server.settings(name))
+
+    async def test_a_journal_of_a_version_before_0_2_0_is_refused(
+        self, database: Database, postgres_journal: JournalSettings
+    ) -> None:
+        await database.write(alembic_version.update().values(version_num="0003"))
+        with pytest.raises(StoreError, match=r"Open it once with KIMAs 0\.2\.0"):
             await Database.open_server(postgres_journal)
-        await journal.close()
 
     async def test_the_tables_of_another_program_are_left_alone(self, postgres_server: PostgresServer) -> None:
         name = postgres_server.create_database()

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from knowledge.embedding.batches import NICENESS, lower_thread_priority
+from core.runtime.tuning import THREAD_NICENESS, lower_thread_priority
 
 
 def niceness() -> int:
@@ -23,6 +23,6 @@ def of_a_thread_of_its_own() -> int:
 def test_a_thread_gives_way_with_those_it_starts_and_nobody_else_does() -> None:
     niceness_before = niceness()
     with ThreadPoolExecutor(1, initializer=lower_thread_priority) as humble:
-        assert humble.submit(niceness).result() == max(NICENESS, niceness_before)
-        assert humble.submit(of_a_thread_of_its_own).result() == max(NICENESS, niceness_before)
+        assert humble.submit(niceness).result() == max(THREAD_NICENESS, niceness_before)
+        assert humble.submit(of_a_thread_of_its_own).result() == max(THREAD_NICENESS, niceness_before)
     assert niceness() == niceness_before

@@ -37,7 +37,7 @@ from tests.support.work import (
     write_much,
 )
 
-HEAVY = ("aiohttp", "asyncio", "bots", "ctranslate2", "lancedb", "numpy", "openai", "pyarrow", "pydantic", "sqlalchemy")
+HEAVY = ("aiohttp", "asyncio", "bots", "numpy", "openai", "pydantic", "sqlalchemy")
 
 
 @pytest.fixture

@@ -134,20 +134,6 @@ async def test_results_are_stored_with_address_title_and_time(world: World) -> N
     assert release.text == f"{RELEASE['text']}\n(found {when})"
 
 
-async def test_a_record_of_an_earlier_version_is_read(world: World) -> None:
-    await world.refresh()
-    folder = get_record_folder(world.data, "common")
-    record = load_record(folder)
-    values = json.loads((folder / RECORD_FILE).read_text("utf-8"))
-    values["asked"] = values.pop("answered_at")
-    for result in values["results"].values():
-        result["seen"] = result.pop("found_at")
-        result["dated"] = result.pop("date_line")
-    (folder / RECORD_FILE).write_text(json.dumps(values), "utf-8")
-    assert load_record(folder) == record
-    assert record.answered_at
-
-
 async def test_a_result_that_comes_again_is_not_embedded_again(world: World) -> None:
     world.finds(latest=[RELEASE | {"age": "2 hours ago"}], hours=[HOURS, RELEASE | {"age": "2 hours ago"}])
     await world.refresh()

@@ -10,9 +10,10 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
+
+from tests.lab import svg
 
 # "1,000 passages: search p50": the figure of one point of a curve.
 POINT = re.compile(r"(?:.*, )?(?P<x>[\d,]+) (?P<axis>passages|questions a second): (?P<measure>.+)")
@@ -25,11 +26,10 @@ LEFT = 54
 RIGHT = 26
 TOP = 34
 BOTTOM = 40
-STYLE = """
-text{font:12px system-ui,sans-serif;fill:#424a53}.title{font-weight:600;fill:#1f2328}.about{font-size:11px}
-.curve{fill:none;stroke:#2f81f7;stroke-width:2}.point{fill:#2f81f7}.axis{stroke:#8c959f;stroke-opacity:.5}
-.ideal{stroke:#8c959f;stroke-dasharray:4 3}
-@media(prefers-color-scheme:dark){text{fill:#9da7b1}.title{fill:#e6edf3}}"""
+STYLE = (
+    ".about{font-size:11px}.curve{fill:none;stroke:#2f81f7;stroke-width:2}.point{fill:#2f81f7}"
+    ".axis{stroke:#8c959f;stroke-opacity:.5}.ideal{stroke:#8c959f;stroke-dasharray:4 3}"
+)
 
 
 @dataclass(slots=True)
@@ -81,19 +81,13 @@ def draw(suite: str, curves: Sequence[Curve], machine: Mapping[str, str]) -> str
     """Return the panels of a suite, with the machine below them."""
     rows = (len(curves) + 1) // 2
     height = TOP + rows * PANEL + 16
-    title = escape(f"make bench, suite {suite}: over {curves[0].axis}")
+    title = f"make bench, suite {suite}: over {curves[0].axis}"
     machine_text = f"{machine['date']}, commit {machine['commit']}, {machine['processor']}, {machine['memory']}"
-    panels = "\n".join(
-        line
-        for number, curve in enumerate(curves)
-        for line in _panel(curve, number % 2 * WIDTH / 2, TOP + number // 2 * PANEL)
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" '
-        f'aria-label="{title}">\n<title>{title}</title>\n<style>{STYLE}</style>\n'
-        f'<text class="title" x="4" y="18">{title}</text>\n{panels}\n'
-        f'<text class="about" x="4" y="{height - 6}">{escape(machine_text)}</text>\n</svg>\n'
-    )
+    marks = [svg.text(4, 18, title, "title")]
+    for number, curve in enumerate(curves):
+        marks += _panel(curve, number % 2 * WIDTH / 2, TOP + number // 2 * PANEL)
+    marks.append(svg.text(4, height - 6, machine_text, "about"))
+    return svg.document(title, WIDTH, height, "\n".join(marks), STYLE)
 
 
 def _panel(curve: Curve, left: float, top: float) -> Iterator[str]:
@@ -111,21 +105,18 @@ def _panel(curve: Curve, left: float, top: float) -> Iterator[str]:
     def to_y(value: float) -> float:
         return bottom - value / largest * (PANEL - BOTTOM - 34)
 
-    yield f'<text class="title" x="{left + 8:.0f}" y="{top + 14:.0f}">{escape(curve.title)}</text>'
-    yield f'<line class="axis" x1="{left + LEFT:.0f}" y1="{bottom:.0f}" x2="{right:.0f}" y2="{bottom:.0f}"/>'
+    yield svg.text(left + 8, top + 14, curve.title, "title")
+    yield svg.line("axis", (left + LEFT, bottom), (right, bottom))
     if curve.has_ideal:
-        yield from _ideal(min(xs), min(max(xs), largest), to_x, to_y)
+        start = min(xs)
+        end = min(max(xs), largest)
+        yield svg.line("ideal", (to_x(start), to_y(start)), (to_x(end), to_y(end)))
     line = " ".join(f"{to_x(x):.1f},{to_y(value):.1f}" for x, value in points)
     yield f'<polyline class="curve" points="{line}"/>'
     for x, value in points:
         yield f'<circle class="point" cx="{to_x(x):.1f}" cy="{to_y(value):.1f}" r="3"/>'
-        yield f'<text x="{to_x(x):.1f}" y="{to_y(value) - 8:.1f}" text-anchor="middle">{format_number(value)}</text>'
-        yield f'<text x="{to_x(x):.1f}" y="{bottom + 16:.0f}" text-anchor="middle">{format_number(x)}</text>'
-
-
-def _ideal(start: float, end: float, to_x: Any, to_y: Any) -> Iterator[str]:
-    ends = (to_x(start), to_y(start), to_x(end), to_y(end))
-    yield '<line class="ideal" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>'.format(*ends)
+        yield svg.text(to_x(x), to_y(value) - 8, format_number(value), anchor="middle")
+        yield svg.text(to_x(x), bottom + 16, format_number(x), anchor="middle")
 
 
 def format_number(value: float) -> str:

@@ -1,10 +1,11 @@
-"""Waterfalls as small SVG pictures that can be read on light and on dark pages."""
+"""Waterfalls as small pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from html import escape
+
+from tests.lab import svg
 
 WIDTH = 760
 LABELS = 130
@@ -13,12 +14,11 @@ ROW = 20
 TOP = 46
 BOTTOM = 26
 NARROWEST = 2.0
-STYLE = """
-text{font:12px system-ui,sans-serif;fill:#424a53}.title{font-weight:600;fill:#1f2328}
-.grid{stroke:#8c959f;stroke-opacity:.3}.stage{fill:#1a7f37}.wait{fill:#a5c8f5}.model{fill:#2f81f7}
-.first{stroke:#cf222e;stroke-width:1.5}.said{fill:#cf222e}
-@media(prefers-color-scheme:dark){text{fill:#9da7b1}.title{fill:#e6edf3}.stage{fill:#3fb950}.wait{fill:#1f4a80}
-.first{stroke:#ff7b72}.said{fill:#ff7b72}}"""
+STYLE = (
+    ".grid{stroke:#8c959f;stroke-opacity:.3}.stage{fill:#1a7f37}.wait{fill:#a5c8f5}.model{fill:#2f81f7}"
+    ".first{stroke:#cf222e;stroke-width:1.5}.said{fill:#cf222e}"
+)
+DARK_STYLE = ".stage{fill:#3fb950}.wait{fill:#1f4a80}.first{stroke:#ff7b72}.said{fill:#ff7b72}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,29 +71,25 @@ def draw(waterfall: Waterfall) -> str:
     height = TOP + ROW * len(rows) + BOTTOM
     longest = max(bar.end_ms for bar in waterfall.bars) * 1.02
     scale = (WIDTH - LABELS - RIGHT) / longest
-    body = "\n".join([*_grid(longest, scale, height), *_bars(rows, scale), *_first_token(waterfall, scale, height)])
-    title = escape(waterfall.title)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" '
-        f'aria-label="{title}">\n<title>{title}</title>\n<style>{STYLE}</style>\n'
-        f'<text class="title" x="4" y="16">{title}</text>\n{body}\n</svg>\n'
-    )
+    marks = [svg.text(4, 16, waterfall.title, "title")]
+    marks += [*_grid(longest, scale, height), *_bars(rows, scale), *_first_token(waterfall, scale, height)]
+    return svg.document(waterfall.title, WIDTH, height, "\n".join(marks), STYLE, DARK_STYLE)
 
 
 def _grid(longest: float, scale: float, height: int) -> Iterator[str]:
     step = next(step for step in (100, 200, 500, 1000, 2000, 5000, 10_000) if longest / step <= 10)
     for at in range(0, int(longest) + 1, step):
         x = LABELS + at * scale
-        yield f'<line class="grid" x1="{x:.1f}" y1="{TOP - 4}" x2="{x:.1f}" y2="{height - BOTTOM + 4}"/>'
-        yield f'<text x="{x:.1f}" y="{height - 8}" text-anchor="middle">{at}{" ms" if not at else ""}</text>'
+        yield svg.line("grid", (x, TOP - 4), (x, height - BOTTOM + 4))
+        yield svg.text(x, height - 8, f"{at}{'' if at else ' ms'}", anchor="middle")
 
 
 def _bars(rows: list[tuple[str, list[Bar]]], scale: float) -> Iterator[str]:
     for number, (name, bars) in enumerate(rows):
         y = TOP + number * ROW
-        yield f'<text x="{LABELS - 8}" y="{y + 13}" text-anchor="end">{escape(name)}</text>'
+        yield svg.text(LABELS - 8, y + 13, name, anchor="end")
         for bar in bars:
-            tooltip = f"<title>{escape(name)}: from {bar.start_ms:.0f} ms, {bar.spent_ms:.1f} ms</title>"
+            tooltip = f"{name}: from {bar.start_ms:.0f} ms, {bar.spent_ms:.1f} ms"
             spoke = bar.first_ms or bar.end_ms
             if bar.of_model:
                 yield _box("wait", bar.start_ms, spoke, y, scale, tooltip)
@@ -105,12 +101,11 @@ def _bars(rows: list[tuple[str, list[Bar]]], scale: float) -> Iterator[str]:
 def _box(kind: str, start: float, end: float, y: int, scale: float, tooltip: str) -> str:
     x = LABELS + start * scale
     width = max(NARROWEST, (end - start) * scale)
-    return f'<rect class="{kind}" x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="{ROW - 7}">{tooltip}</rect>'
+    return svg.rect(kind, x, y + 3, width, ROW - 7, tooltip)
 
 
 def _first_token(waterfall: Waterfall, scale: float, height: int) -> Iterator[str]:
     x = LABELS + waterfall.first_token_ms * scale
     anchor = "end" if x > WIDTH * 0.75 else "middle"
-    yield f'<line class="first" x1="{x:.1f}" y1="{TOP - 8}" x2="{x:.1f}" y2="{height - BOTTOM + 4}"/>'
-    text = f"first token {waterfall.first_token_ms:.0f} ms"
-    yield f'<text class="said" x="{x:.1f}" y="{TOP - 12}" text-anchor="{anchor}">{text}</text>'
+    yield svg.line("first", (x, TOP - 8), (x, height - BOTTOM + 4))
+    yield svg.text(x, TOP - 12, f"first token {waterfall.first_token_ms:.0f} ms", "said", anchor)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from html import escape
 from textwrap import fill
 from typing import Any
 
+from tests.lab import svg
 from tests.lab.comparison.contract import RATE, SPREAD_S, TOKENS, TTFT_MS
 from tests.lab.comparison.systems import OWN, SYSTEMS
 from tests.support.deployment import ROOT
@@ -280,10 +280,7 @@ VALUES = 60
 BAR = 18
 GAP = 14
 HEAD = 26
-STYLE = """
-text{font:12px system-ui,sans-serif;fill:#424a53}.title{font-weight:600;fill:#1f2328}
-.subject{fill:#2f81f7}.other{fill:#8c959f}
-@media(prefers-color-scheme:dark){text{fill:#9da7b1}.title{fill:#e6edf3}}"""
+STYLE = ".subject{fill:#2f81f7}.other{fill:#8c959f}"
 
 
 def draw(reports: Reports) -> str:
@@ -295,25 +292,20 @@ def draw(reports: Reports) -> str:
         panels.append(_panel(title, row, reports, WIDTH * (number % 2), height * (number // 2)))
     total = height * ((len(PANELS) + 1) // 2)
     about = "KIMAs (blue) beside a bare loop and other frameworks"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * WIDTH} {total}" width="{2 * WIDTH}" role="img" '
-        f'aria-label="{about}">\n<title>{about}</title>\n<style>{STYLE}</style>\n' + "\n".join(panels) + "\n</svg>\n"
-    )
+    return svg.document(about, 2 * WIDTH, total, "\n".join(panels), STYLE)
 
 
 def _panel(title: str, row: Row, reports: Reports, left: int, top: int) -> str:
     values = {name: row.value(report) for name, report in reports.items()}
     largest = max((value for value in values.values() if value is not None), default=0.0) or 1.0
-    marks = [
-        f'<text class="title" x="{left + 4}" y="{top + 16}">{escape(title)}</text>',
-    ]
+    marks = [svg.text(left + 4, top + 16, title, "title")]
     for number, (name, value) in enumerate(values.items()):
         y = top + HEAD + BAR * number
         length = max(0.0, (value or 0.0) / largest * (WIDTH - LABELS - VALUES))
         kind = "subject" if SYSTEMS[name].title.startswith("KIMAs") else "other"
         marks += [
-            f'<text x="{left + LABELS - 6}" y="{y + 11}" text-anchor="end">{escape(SYSTEMS[name].title)}</text>',
-            f'<rect class="{kind}" x="{left + LABELS}" y="{y + 1}" width="{length:.1f}" height="12"/>',
-            f'<text x="{left + LABELS + length + 5:.1f}" y="{y + 11}">{escape(row.cell(reports[name]))}</text>',
+            svg.text(left + LABELS - 6, y + 11, SYSTEMS[name].title, anchor="end"),
+            svg.rect(kind, left + LABELS, y + 1, length, 12),
+            svg.text(left + LABELS + length + 5, y + 11, row.cell(reports[name])),
         ]
-    return "<g>" + "\n".join(marks) + "</g>"
+    return "\n".join(marks)

@@ -22,7 +22,7 @@ def upgrade() -> None:
     connection = op.get_bind()
     existing_names = {column["name"] for column in sa.inspect(connection).get_columns("taught_answers")}
     if "thread" not in existing_names:
-        op.add_column("taught_answers", sa.Column("thread", sa.Text().with_variant(sa.String(128), "sqlite")))
+        op.add_column("taught_answers", sa.Column("thread", sa.String().with_variant(sa.String(128), "sqlite")))
     if "in_restricted_thread" not in existing_names:
         is_open = sa.Column("in_restricted_thread", sa.Boolean, nullable=False, server_default=sa.false())
         op.add_column("taught_answers", is_open)

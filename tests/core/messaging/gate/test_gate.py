@@ -735,12 +735,6 @@ def test_a_model_of_another_version_is_refused(tmp_path: Path) -> None:
             load_model(file)
 
 
-def test_a_configuration_with_weights_of_the_former_gate_still_loads() -> None:
-    """`kimas check` names them; nothing else changes."""
-    former = GateSettings.model_validate({"weights": {"base": -2.5}})
-    assert former.model_copy(update={"weights": {}}) == GateSettings()
-
-
 def test_what_it_says_unasked_is_short_and_in_the_askers_language() -> None:
     hostile = "Guide](javascript:x) <@everyone> `code` " * 9
     for text in (offer_text("How?", hostile), clarifying_question("How?", hostile)):

@@ -23,7 +23,7 @@ from knowledge.parsing.parser import P, Result, ThreadParser
 from knowledge.parsing.pool import WorkerPool
 from knowledge.ports import Document, Store
 from knowledge.sources.forge.api import clean_markdown
-from knowledge.sources.forge.source import ForgeProject, ItemStateStore
+from knowledge.sources.forge.source import ForgeProject
 from tests.support.knowledge import WordEmbedder
 from tests.support.peers.forge import NOW, PROJECT, REPOSITORY, TOKEN, ForgePeer, Remark, Ticket, Version
 from tests.support.peers.web import WebPeer
@@ -474,15 +474,6 @@ async def test_a_damaged_record_is_made_anew(forge: ForgePeer, tmp_path: Path, d
     odd_state = json.loads(file.read_text("utf-8")) | {"cursors": {"issues": "now"}, "tags": {"issues": 7}}
     file.write_text(json.dumps(odd_state) if damage == "odd" else damage, "utf-8")
     assert (await source.listing()).fingerprints == listing_before.fingerprints
-
-
-async def test_a_record_of_an_earlier_version_is_read(forge: ForgePeer, tmp_path: Path) -> None:
-    await project(forge, tmp_path).listing()
-    file = tmp_path / "items.json"
-    state = json.loads(file.read_text("utf-8"))
-    started_at = state.pop("full_round_at")
-    file.write_text(json.dumps({**state, "began": started_at}), "utf-8")
-    assert ItemStateStore("tickets", tmp_path).load(state["scope"]).full_round_at == started_at > 0
 
 
 async def test_passages_lead_to_the_very_item(

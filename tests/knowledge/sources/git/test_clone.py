@@ -305,14 +305,6 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     assert read_state(tmp_path) == state
 
 
-def test_a_state_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    branches = {"main": {"round": 3, "at": 17.5}}
-    state = {"remote": "https://x.example/r", "round": 3, "present": ["docs"], "fetched": branches, "followers": {}}
-    (tmp_path / "kimas.json").write_text(json.dumps(state), "utf-8")
-    fetches = {"main": BranchFetch(3, 17.5)}
-    assert read_state(tmp_path) == CloneState("https://x.example/r", 3, ["docs"], fetches, {})
-
-
 def test_addresses_of_one_repository_share_a_clone_name() -> None:
     equal_urls = ["https://x.example/o/r.git", "https://x.example/o/r", "https://u:p@x.example/o/r.git/"]
     assert len(set(map(clone_name, equal_urls))) == 1
