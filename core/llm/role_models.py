@@ -241,7 +241,7 @@ class ModelStream:
 
     @property
     def starts_in_reasoning(self) -> bool:
-        """Return whether the reply begins within a block of reasoning, as configured or learned from an earlier reply."""
+        """Return whether the reply begins within a block of reasoning, as configured or learned before."""
         deployment = self._attempt.deployment
         return deployment.settings.starts_in_reasoning or deployment.client.starts_in_reasoning
 
