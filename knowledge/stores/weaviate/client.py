@@ -148,6 +148,15 @@ class Cluster:
         async with self._map_write_errors():
             await self._collections[DOCUMENTS].data.delete_by_id(identifier)
 
+    async def count_newest(self, name: str, source: str, generation: int) -> int:
+        """Return how many objects of a generation of a source can be found."""
+        return await self._count(
+            name,
+            _property_filter("source").equal(source)
+            & _property_filter("generation").equal(generation)
+            & _property_filter("slot").greater_or_equal(0),
+        )
+
     async def delete_newer(self, source: str, generation: int) -> None:
         """Delete what an unfinished write has left: everything of a source that is younger than this generation."""
         for name in (PASSAGES, DOCUMENTS):
@@ -201,10 +210,7 @@ class Cluster:
         if documents is not None:
             object_filter &= _property_filter("document").contains_any(list(documents))
         remote_collection = self._collections[name]
-        async with self._map_read_errors():
-            total = (
-                await remote_collection.aggregate.over_all(filters=object_filter, total_count=True)
-            ).total_count or 0
+        total = await self._count(name, object_filter)
         for first, end in slot_ranges(total, PAGE_SIZE) if total else ():
             slot_filter = _property_filter("slot").greater_or_equal(first) & _property_filter("slot").less_than(end)
             async with self._map_read_errors():
@@ -238,6 +244,11 @@ class Cluster:
             StoredObject(obj.uuid, obj.properties, (obj.metadata.score or 0.0) * factor, _get_vector(obj.vector))
             for obj in response.objects
         ]
+
+    async def _count(self, name: str, object_filter: Any) -> int:
+        async with self._map_read_errors():
+            result = await self._collections[name].aggregate.over_all(filters=object_filter, total_count=True)
+        return result.total_count or 0
 
     async def _delete(self, name: str, object_filter: Any) -> None:
         # One request deletes as many as one query may find.

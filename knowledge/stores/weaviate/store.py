@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from core.errors import StoreError, StoreUnreachable
+from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
 from core.settings import WeaviateSettings
 from core.types import Passage
@@ -39,7 +40,9 @@ from knowledge.stores.weaviate.schema import (
     make_passage_objects,
     to_passage,
 )
-from knowledge.stores.weaviate.writer_lease import hold_lease
+from knowledge.stores.weaviate.writer_lease import WriterLease, hold_lease
+
+_log = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -48,6 +51,10 @@ FULL_READ_FACTOR = 15
 # A server that is starting is asked again, at most for so long: an answer waits for it.
 STARTING_S = 3.0
 STARTING_RETRY_S = 0.25
+# Objects are written again when some of them cannot be found, so many times in all.
+WRITE_ATTEMPTS = 3
+# Objects that were written are looked for after each of these times.
+FIND_DELAYS_S = (0.0, 0.5, 2.0)
 # A writer that was killed keeps others from its source for this long, in multiples of the longest request.
 LEASE_FACTOR = 2.0
 
@@ -126,21 +133,53 @@ class WeaviateStore:
         async with self._write_lock, hold_lease(self._cluster, source, self._lease_duration_s) as lease:
             previous_commit = (await self._load_commits([source]))[source]
             await self._purge_replaced(source, previous_commit)
+            new_commit = await self._write_objects(lease, previous_commit, documents, rows, empty)
+            await lease.renew(force=True)
+            await self._write_commit(source, new_commit)
+            await self._purge_replaced(source, new_commit)
+
+    async def _write_objects(
+        self,
+        lease: WriterLease,
+        previous_commit: Commit,
+        documents: tuple[str, ...],
+        rows: Sequence[PassageRow],
+        empty: Mapping[str, str],
+    ) -> Commit:
+        """Write the objects of a new commit until all of them can be found, and return the commit, not yet written.
+
+        A server that is killed meanwhile and comes back may have lost some. Raises `StoreError`.
+        """
+        source = lease.source
+        missing = 0
+        for _ in range(WRITE_ATTEMPTS):
             await self._cluster.delete_newer(source, previous_commit.generation)
-            new_commit = Commit(previous_commit.generation + 1, uuid.uuid4().hex, documents)
-            new_objects = await asyncio.to_thread(
-                lambda: {
-                    DOCUMENTS: list(make_document_objects(rows, empty, source, new_commit.generation)),
-                    PASSAGES: list(make_passage_objects(rows, source, new_commit.generation)),
-                }
-            )
+            commit = Commit(previous_commit.generation + 1, uuid.uuid4().hex, documents)
+            new_objects = await asyncio.to_thread(_make_objects, source, commit, rows, empty)
             for name, objects in new_objects.items():
                 for start in range(0, len(objects), self._batch_size):
                     await lease.renew()
                     await self._cluster.put(name, objects[start : start + self._batch_size])
-            await lease.renew(force=True)
-            await self._write_commit(source, new_commit)
-            await self._purge_replaced(source, new_commit)
+            written_counts = {name: len({obj.id for obj in objects}) for name, objects in new_objects.items()}
+            missing = await self._count_missing(source, commit.generation, written_counts)
+            if not missing:
+                return commit
+            _log.warning("store.objects_missing", source=source, missing=missing, written=sum(written_counts.values()))
+        raise StoreError(
+            f"{self._cluster.store_name} does not find {missing} of the objects that it took for source {source}, "
+            f"after {WRITE_ATTEMPTS} tries: look at the server's log; the source keeps its earlier passages"
+        )
+
+    async def _count_missing(self, source: str, generation: int, written_counts: Mapping[str, int]) -> int:
+        """Return how many of the objects that were written cannot be found; a replica that lags gets some time."""
+        missing = 0
+        for delay_s in FIND_DELAYS_S:
+            await asyncio.sleep(delay_s)
+            counts = {name: await self._cluster.count_newest(name, source, generation) for name in written_counts}
+            missing = sum(abs(written_counts[name] - count) for name, count in counts.items())
+            if not missing:
+                break
+        return missing
 
     async def optimize(self) -> None:
         """Do nothing: the server keeps its indexes up to date by itself."""
@@ -296,3 +335,13 @@ class WeaviateStore:
         if commit.replaced_documents:
             await self._cluster.delete_older(source, commit.generation, commit.replaced_documents)
             await self._write_commit(source, Commit(commit.generation, commit.id))
+
+
+def _make_objects(
+    source: str, commit: Commit, rows: Sequence[PassageRow], empty: Mapping[str, str]
+) -> Mapping[str, Sequence[NewObject]]:
+    """Return the objects that a commit makes visible, by collection. Documents come first: they are few."""
+    return {
+        DOCUMENTS: list(make_document_objects(rows, empty, source, commit)),
+        PASSAGES: list(make_passage_objects(rows, source, commit)),
+    }
