@@ -119,6 +119,18 @@ class StoredDocument:
     passage_count: int
 
 
+@dataclass(frozen=True, slots=True)
+class StoreOwner:
+    """The deployment that a store on a server belongs to, by its id.
+
+    `sources` are those that it has or had. Where `is_named`, the configuration says that the store is its own.
+    """
+
+    id: str
+    sources: frozenset[str] = frozenset()
+    is_named: bool = False
+
+
 class Store(Protocol):
     """Where passages live. Every write is atomic: a reader sees a document's old rows or its new ones, never a mix."""
 

@@ -43,6 +43,7 @@ PAGE_SIZE = 500
 MAX_PAGE_SIZE = 20 * PAGE_SIZE
 # Values in one filter.
 MAX_FILTER_VALUES = 1000
+MAX_SOURCES = 1000
 STATUS_EXISTS = 422
 MIN_VERSION = (1, 33)  # the first with the filter "none of these"
 # Older ones miss words of the last minute: the blocks of their memory tables count as worthless when a search is cut.
@@ -84,12 +85,29 @@ class Cluster:
                         # Another process may have been faster.
                         if not await remote_collection.exists():
                             raise
-                config = await remote_collection.config.get()
-                if config.multi_tenancy_config.enabled != bool(tenant):
-                    mismatch = "is not shared" if tenant else "is shared by tenants"
-                    raise StoreError(f"{self.store_name} {mismatch}: choose another collection, or change the tenant")
+                await self._require_usable(remote_collection)
                 if tenant and not await remote_collection.tenants.exists(tenant):
                     await remote_collection.tenants.create(tenant)
+
+    async def has_collections(self) -> bool:
+        """Return whether the collections are there, with the tenant; those that are have to be usable."""
+        tenant = self._settings.tenant
+        has_all = True
+        async with map_errors(self.store_name, "opened", self._settings.read_timeout_s):
+            for remote_collection in self._collections.values():
+                if not await remote_collection.exists():
+                    has_all = False
+                    continue
+                await self._require_usable(remote_collection)
+                has_all = has_all and (not tenant or await remote_collection.tenants.exists(tenant))
+        return has_all
+
+    async def _require_usable(self, remote_collection: CollectionAsync[Any, Any]) -> None:
+        """Raise `StoreError` for a collection that cannot be the one of these settings."""
+        config = await remote_collection.config.get()
+        if config.multi_tenancy_config.enabled != bool(self._settings.tenant):
+            mismatch = "is not shared" if self._settings.tenant else "is shared by tenants"
+            raise StoreError(f"{self.store_name} {mismatch}: choose another collection, or change the tenant")
 
     async def drop(self) -> None:
         """Delete everything that is held: of the own tenant, or the collections themselves."""
@@ -156,6 +174,19 @@ class Cluster:
             & _property_filter("generation").equal(generation)
             & _property_filter("slot").greater_or_equal(0),
         )
+
+    async def sources(self) -> set[str]:
+        """Return the names of all sources of which something is stored, in whatever state."""
+        from weaviate.classes.aggregate import GroupByAggregate
+
+        names = set[str]()
+        for remote_collection in self._collections.values():
+            async with self._map_read_errors():
+                result = await remote_collection.aggregate.over_all(
+                    group_by=GroupByAggregate(prop="source", limit=MAX_SOURCES), total_count=True
+                )
+            names |= {str(group.grouped_by.value) for group in result.groups}
+        return names
 
     async def delete_newer(self, source: str, generation: int) -> None:
         """Delete what an unfinished write has left: everything of a source that is younger than this generation."""

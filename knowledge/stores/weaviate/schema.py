@@ -1,9 +1,9 @@
 """The schema of the Weaviate store: collections, names, keys, and what a reader may see.
 
 Two collections: one with a passage per object, one with everything else: a document per object (path, fingerprint), a
-commit and a claim per source, and a label that says which model made the vectors. The keys of the last three are made
-from what they stand for, so that writing one again replaces it; passages and documents have new keys in every write.
-Properties that are only read are not indexed.
+commit and a claim per source, a label that says which model made the vectors, and an owner that says which deployment
+they belong to. The keys of the last four are made from what they stand for, so that writing one again replaces it;
+passages and documents have new keys in every write. Properties that are only read are not indexed.
 """
 
 from __future__ import annotations
@@ -163,6 +163,7 @@ def make_key(*names: object) -> uuid.UUID:
 
 
 LABEL_KEY = make_key("label")
+OWNER_KEY = make_key("owner")
 
 
 def commit_key(source: str) -> uuid.UUID:

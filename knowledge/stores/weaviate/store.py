@@ -20,10 +20,11 @@ from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
 from core.settings import WeaviateSettings
 from core.types import Passage
-from knowledge.ports import PassageRow, StoredDocument, Vectors
+from knowledge.ports import PassageRow, StoredDocument, StoreOwner, Vectors
 from knowledge.stores.vectors import compute_cosines, require_labels, validate_vectors
 from knowledge.stores.weaviate.client import MAX_FILTER_VALUES, Cluster, connect
 from knowledge.stores.weaviate.errors import StoreStarting
+from knowledge.stores.weaviate.ownership import claim_ownership, require_ownership
 from knowledge.stores.weaviate.schema import (
     DOCUMENTS,
     LABEL_KEY,
@@ -64,20 +65,27 @@ async def open_weaviate(
     embedder_name: str,
     dimension: int,
     *,
+    owner: StoreOwner | None = None,
     rebuild: bool = False,
     lease_duration_s: float | None = None,
 ) -> WeaviateStore:
     """Open the store on a server; its collections and its tenant are created where they are missing.
 
-    `rebuild` empties it first; of shared collections only the own tenant. A writer that died is waited for
-    `lease_duration_s`. Raises `StoreMismatch` when it was built with another model (`embedder_name`, `dimension`) or
-    format, `StoreError` when the server cannot be reached, refuses the key or is too old.
+    It belongs to `owner` from then on; without one, whose it is does not matter. `rebuild` empties it first; of shared
+    collections only the own tenant. A writer that died is waited for `lease_duration_s`. Raises `StoreMismatch` when it
+    was built with another model (`embedder_name`, `dimension`) or format, `StoreError` when it belongs to another
+    deployment, or when the server cannot be reached, refuses the key or is too old.
     """
     cluster = await connect(settings)
     try:
+        await cluster.ensure_collections()
+        if owner:
+            await claim_ownership(cluster, owner)
         if rebuild:
             await cluster.drop()
-        await cluster.ensure_collections()
+            await cluster.ensure_collections()
+            if owner:
+                await claim_ownership(cluster, owner)
         duration_s = LEASE_FACTOR * settings.write_timeout_s if lease_duration_s is None else lease_duration_s
         store = WeaviateStore(cluster, settings, embedder_name, dimension, lease_duration_s=duration_s)
         await store.ensure_label()
@@ -85,6 +93,16 @@ async def open_weaviate(
         await cluster.close()
         raise
     return store
+
+
+async def check_weaviate(settings: WeaviateSettings, owner: StoreOwner) -> None:
+    """Raise the `StoreError` of a server whose passages this deployment may not use. Nothing is changed."""
+    cluster = await connect(settings)
+    try:
+        if await cluster.has_collections():
+            await require_ownership(cluster, owner)
+    finally:
+        await cluster.close()
 
 
 class WeaviateStore:

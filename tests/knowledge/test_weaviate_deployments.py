@@ -1,0 +1,115 @@
+"""Deployments that meet on one Weaviate server: whose passages they are, and whose collections.
+
+The server is a real one, see tests/contracts/test_store.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import StoreError
+from core.settings import WeaviateSettings
+from knowledge.ports import StoreOwner
+from knowledge.stores.weaviate import open_weaviate
+from knowledge.stores.weaviate.schema import OWNER_KEY
+from tests.contracts.test_store import DIMENSION, forget, put, row, weaviate_settings
+from tests.deployment import Deployment
+from tests.knowledge.test_weaviate import connect_cluster, opened
+
+OURS = StoreOwner("ours", frozenset({"docs"}))
+THEIRS = StoreOwner("theirs", frozenset({"docs"}))
+
+
+@pytest.fixture
+async def settings() -> AsyncIterator[WeaviateSettings]:
+    settings = weaviate_settings()
+    yield settings
+    await forget(settings)
+
+
+def deploy(folder: Path, settings: WeaviateSettings, page: str, **changes: Any) -> Deployment:
+    """Return a deployment with one page, whose passages go to this server."""
+    (folder / "docs").mkdir(parents=True)
+    (folder / "docs" / f"{page}.md").write_text(f"# The {page}\n\nThe {page} stands in the harbour.\n", "utf-8")
+    server = settings.model_dump(mode="json", exclude_none=True) | changes
+    store = {"provider": "weaviate", "weaviate": server}
+    sources = {"docs": {"kind": "files", "path": str(folder / "docs")}}
+    return Deployment(folder, {"sources": sources, "knowledge": {"store": store}})
+
+
+async def call(deployment: Deployment, *arguments: str, code: int = 0) -> str:
+    """Run a command and return all of its output."""
+    return (await asyncio.to_thread(deployment.call, *arguments, code=code)).output
+
+
+class TestOwners:
+    async def test_two_deployments_do_not_share_their_passages(
+        self, tmp_path: Path, settings: WeaviateSettings
+    ) -> None:
+        first = deploy(tmp_path / "first", settings, "gearbox")
+        second = deploy(tmp_path / "second", settings, "lantern")
+        await call(first, "ingest")
+        for arguments in (("ingest",), ("ingest", "--rebuild"), ("search", "gearbox"), ("check", "--live")):
+            output = await call(second, *arguments, code=1)
+            assert "belongs to another deployment: set tenant or collection" in output
+            assert "The gearbox stands" not in output
+        assert "unchanged" in await call(first, "ingest")
+        assert "gearbox.md" in await call(first, "search", "gearbox")
+        assert "another deployment" not in await call(first, "check", "--live")
+
+    async def test_one_journal_is_one_deployment_and_so_is_one_name(
+        self, tmp_path: Path, settings: WeaviateSettings
+    ) -> None:
+        first = deploy(tmp_path / "first", settings, "gearbox")
+        await call(first, "ingest")
+        async with connect_cluster(settings) as cluster:
+            deployment_id = (await cluster.get([OWNER_KEY]))[OWNER_KEY]["owner"]
+        second = deploy(tmp_path / "second", settings, "gearbox", deployment=deployment_id)
+        assert "gearbox.md" in await call(second, "search", "gearbox")
+        await call(first, "ingest", "--rebuild")
+        await call(first, "store", "copy", "--to", "sqlite")
+        await call(first, "store", "copy", "--to", "weaviate")
+        assert "gearbox.md" in await call(second, "search", "gearbox")
+
+    async def test_a_deployment_that_is_faster_has_them(self, settings: WeaviateSettings) -> None:
+        results = await asyncio.gather(
+            *(open_weaviate(settings, "test", DIMENSION, owner=owner) for owner in (OURS, THEIRS)),
+            return_exceptions=True,
+        )
+        (store,) = (result for result in results if not isinstance(result, BaseException))
+        (error,) = (result for result in results if isinstance(result, BaseException))
+        await store.close()
+        assert isinstance(error, StoreError)
+        assert "belongs to another deployment" in str(error)
+
+
+class TestStoresOfEarlierVersions:
+    """They have no owner."""
+
+    async def test_belong_to_the_first_deployment_that_knows_their_sources(self, settings: WeaviateSettings) -> None:
+        async with opened(settings) as store:
+            await put(store, [row("a", "a.md")])
+        for _ in range(2):
+            store = await open_weaviate(settings, "test", DIMENSION, owner=OURS)
+            assert set(await store.manifest("docs")) == {"a.md"}
+            await store.close()
+        with pytest.raises(StoreError, match=r"belongs to another deployment.*deployment to ours"):
+            await open_weaviate(settings, "test", DIMENSION, owner=THEIRS)
+
+    async def test_with_unknown_sources_are_refused(self, settings: WeaviateSettings) -> None:
+        async with opened(settings) as store:
+            await put(store, [row("a", "a.md")])
+            await put(store, [row("b", "b.md", source="manual")], "manual")
+            for rebuild in (False, True):
+                with pytest.raises(StoreError, match=r"another deployment, it seems: .*\(manual\): set tenant or"):
+                    await open_weaviate(settings, "test", DIMENSION, owner=OURS, rebuild=rebuild)
+            assert set(await store.manifest("manual")) == {"b.md"}
+        named = StoreOwner("by-name", frozenset({"docs"}), is_named=True)
+        await (await open_weaviate(settings, "test", DIMENSION, owner=named)).close()
+        with pytest.raises(StoreError, match=r"deployment to by-name"):
+            await open_weaviate(settings, "test", DIMENSION, owner=OURS)
