@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from weaviate.classes.config import Configure, DataType, Property, StopwordsPreset, Tokenization, VectorDistances
 
 from core.errors import StoreError
 from core.settings import WeaviateSettings
 from knowledge.ports import StoreOwner
-from knowledge.stores.weaviate import open_weaviate
-from knowledge.stores.weaviate.schema import OWNER_KEY
+from knowledge.stores.weaviate import check_weaviate, open_weaviate
+from knowledge.stores.weaviate.client import Cluster
+from knowledge.stores.weaviate.schema import DOCUMENTS, OWNER_KEY, PASSAGES, make_collection_config
 from tests.contracts.test_store import DIMENSION, forget, put, row, weaviate_settings
 from tests.deployment import Deployment
 from tests.knowledge.test_weaviate import connect_cluster, opened
@@ -113,3 +115,82 @@ class TestStoresOfEarlierVersions:
         await (await open_weaviate(settings, "test", DIMENSION, owner=named)).close()
         with pytest.raises(StoreError, match=r"deployment to by-name"):
             await open_weaviate(settings, "test", DIMENSION, owner=OURS)
+
+
+async def make_collection(cluster: Cluster, settings: WeaviateSettings, name: str, **changes: Any) -> None:
+    """Create a collection as we do, but for these changes."""
+    await cluster._client.collections.create(**make_collection_config(name, settings) | changes)
+
+
+class TestCollectionsOfOthers:
+    async def test_another_program_keeps_them(self, tmp_path: Path, settings: WeaviateSettings) -> None:
+        name = settings.collection + DOCUMENTS
+        deployment = deploy(tmp_path, settings, "gearbox")
+        async with connect_cluster(settings) as cluster:
+            theirs = await cluster._client.collections.create(
+                name, properties=[Property(name="source", data_type=DataType.TEXT)]
+            )
+            await theirs.data.insert({"source": "theirs"})
+            for arguments in (("check", "--live"), ("ingest",), ("ingest", "--rebuild")):
+                assert f"{name} belongs to another program" in await call(deployment, *arguments, code=1)
+            with pytest.raises(StoreError, match="belongs to another program"):
+                await cluster.drop()
+            assert (await theirs.aggregate.over_all(total_count=True)).total_count == 1
+            assert [entry.name for entry in (await theirs.config.get()).properties] == ["source"]
+            assert not await cluster._client.collections.exists(settings.collection + PASSAGES), "nothing was made"
+            await cluster._client.collections.delete(name)
+
+    @pytest.mark.parametrize(
+        ("changes", "difference"),
+        [
+            (
+                {
+                    "vector_config": Configure.Vectors.self_provided(
+                        vector_index_config=Configure.VectorIndex.hnsw(
+                            distance_metric=VectorDistances.DOT, quantizer=Configure.VectorIndex.Quantizer.none()
+                        )
+                    )
+                },
+                "distance of the vectors is dot instead of cosine",
+            ),
+            ({"sharding_config": Configure.sharding(desired_count=3)}, "number of shards is 3 instead of 1"),
+            (
+                {
+                    "inverted_index_config": Configure.inverted_index(
+                        bm25_k1=1.2, bm25_b=0.75, stopwords_preset=StopwordsPreset.EN
+                    )
+                },
+                "preset of stop words is en instead of none",
+            ),
+            (
+                {
+                    "inverted_index_config": Configure.inverted_index(
+                        bm25_k1=1.5, bm25_b=0.75, stopwords_preset=StopwordsPreset.NONE
+                    )
+                },
+                "k1 of BM25 is 1.5 instead of 1.2",
+            ),
+        ],
+    )
+    async def test_other_settings_are_named(
+        self, settings: WeaviateSettings, changes: dict[str, Any], difference: str
+    ) -> None:
+        async with connect_cluster(settings) as cluster:
+            await make_collection(cluster, settings, PASSAGES, **changes)
+            await self._check(cluster, settings, difference)
+
+    async def test_another_tokenization_is_named(self, settings: WeaviateSettings) -> None:
+        properties = make_collection_config(PASSAGES, settings)["properties"]
+        properties[0].tokenization = Tokenization.WORD
+        async with connect_cluster(settings) as cluster:
+            await make_collection(cluster, settings, PASSAGES, properties=properties)
+            await self._check(cluster, settings, "tokenization of property source is word instead of field")
+
+    async def _check(self, cluster: Cluster, settings: WeaviateSettings, difference: str) -> None:
+        with pytest.raises(StoreError, match=f"made or changed by somebody else: {difference}"):
+            await open_weaviate(settings, "test", DIMENSION)
+        with pytest.raises(StoreError, match=difference):
+            await check_weaviate(settings, OURS)
+        assert not await cluster._client.collections.exists(settings.collection + DOCUMENTS), "nothing was made"
+        await (await open_weaviate(settings, "test", DIMENSION, owner=OURS, rebuild=True)).close()
+        await check_weaviate(settings, OURS)

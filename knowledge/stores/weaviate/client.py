@@ -20,7 +20,7 @@ from core.install_hints import format_install_hint
 from core.observability.logs import get_logger
 from core.settings import WeaviateSettings
 from knowledge.ports import Vectors
-from knowledge.stores.weaviate.errors import map_errors
+from knowledge.stores.weaviate.errors import SETTINGS_SECTION, map_errors
 from knowledge.stores.weaviate.schema import (
     BM25_K1,
     DOCUMENTS,
@@ -31,10 +31,12 @@ from knowledge.stores.weaviate.schema import (
     make_collection_config,
     slot_ranges,
 )
+from knowledge.stores.weaviate.schema_check import find_difference, is_ours
 
 if TYPE_CHECKING:
     from weaviate import WeaviateAsyncClient
     from weaviate.collections import CollectionAsync
+    from weaviate.collections.classes.config import CollectionConfig
 
 _log = get_logger(__name__)
 
@@ -71,11 +73,16 @@ class Cluster:
             for name in (PASSAGES, DOCUMENTS)
         }
 
-    async def ensure_collections(self) -> None:
-        """Create what is missing: the collections, and the tenant in them."""
+    async def ensure_collections(self, *, may_differ: bool = False) -> None:
+        """Create what is missing: the collections, and the tenant in them.
+
+        Raises `StoreError` for collections of another program, and for those that were made otherwise than ours unless
+        they `may_differ` (as they are about to be rebuilt). Nothing is created then.
+        """
         from weaviate.exceptions import UnexpectedStatusCodeError
 
         tenant = self._settings.tenant
+        await self.has_collections(may_differ=may_differ)
         async with map_errors(self.store_name, "opened", self._settings.write_timeout_s):
             for name, remote_collection in self._collections.items():
                 if not await remote_collection.exists():
@@ -85,38 +92,57 @@ class Cluster:
                         # Another process may have been faster.
                         if not await remote_collection.exists():
                             raise
-                await self._require_usable(remote_collection)
                 if tenant and not await remote_collection.tenants.exists(tenant):
                     await remote_collection.tenants.create(tenant)
 
-    async def has_collections(self) -> bool:
-        """Return whether the collections are there, with the tenant; those that are have to be usable."""
+    async def has_collections(self, *, may_differ: bool = False) -> bool:
+        """Return whether the collections are there, with the tenant. Nothing is changed.
+
+        Raises `StoreError` as `ensure_collections` does.
+        """
         tenant = self._settings.tenant
         has_all = True
         async with map_errors(self.store_name, "opened", self._settings.read_timeout_s):
-            for remote_collection in self._collections.values():
+            for name, remote_collection in self._collections.items():
                 if not await remote_collection.exists():
                     has_all = False
                     continue
-                await self._require_usable(remote_collection)
+                self._require_usable(name, await remote_collection.config.get(), may_differ=may_differ)
                 has_all = has_all and (not tenant or await remote_collection.tenants.exists(tenant))
         return has_all
 
-    async def _require_usable(self, remote_collection: CollectionAsync[Any, Any]) -> None:
+    def _require_usable(self, name: str, config: CollectionConfig, *, may_differ: bool) -> None:
         """Raise `StoreError` for a collection that cannot be the one of these settings."""
-        config = await remote_collection.config.get()
+        if not is_ours(name, config):
+            raise StoreError(
+                f"{self.store_name}: collection {config.name} belongs to another program: "
+                f"choose another name with {SETTINGS_SECTION}.collection"
+            )
         if config.multi_tenancy_config.enabled != bool(self._settings.tenant):
             mismatch = "is not shared" if self._settings.tenant else "is shared by tenants"
             raise StoreError(f"{self.store_name} {mismatch}: choose another collection, or change the tenant")
+        difference = find_difference(name, config, self._settings)
+        # A rebuild makes a collection anew, but not one that others share.
+        if difference and not (may_differ and not self._settings.tenant):
+            rebuild_hint = "" if self._settings.tenant else ", or run `kimas ingest --rebuild`"
+            raise StoreError(
+                f"{self.store_name}: collection {config.name} was made or changed by somebody else: {difference}; "
+                f"choose another name with {SETTINGS_SECTION}.collection{rebuild_hint}"
+            )
 
     async def drop(self) -> None:
-        """Delete everything that is held: of the own tenant, or the collections themselves."""
+        """Delete everything that is held: of the own tenant, or the collections themselves.
+
+        Raises `StoreError` for collections of another program; nothing of them is deleted.
+        """
+        await self.has_collections(may_differ=True)
+        tenant = self._settings.tenant
         async with map_errors(self.store_name, "rebuilt", self._settings.write_timeout_s):
             for remote_collection in self._collections.values():
                 if not await remote_collection.exists():
                     continue
-                if self._settings.tenant and (await remote_collection.config.get()).multi_tenancy_config.enabled:
-                    await remote_collection.tenants.remove(self._settings.tenant)
+                if tenant:
+                    await remote_collection.tenants.remove(tenant)
                 else:
                     await self._client.collections.delete(remote_collection.name)
 

@@ -47,7 +47,7 @@ def make_collection_config(name: str, settings: WeaviateSettings) -> dict[str, A
     is_shared = bool(settings.tenant)
     return {
         "name": settings.collection + name,
-        "description": f"KIMAs: {name.lower()}",
+        "description": describe_collection(name),
         "properties": _passage_properties() if name == PASSAGES else _document_properties(),
         "vector_config": Configure.Vectors.self_provided(
             vector_index_config=vector_index if name == PASSAGES else None
@@ -60,6 +60,11 @@ def make_collection_config(name: str, settings: WeaviateSettings) -> dict[str, A
         # Words are counted per shard. A tenant is one shard by itself.
         "sharding_config": None if is_shared else Configure.sharding(desired_count=1),
     }
+
+
+def describe_collection(name: str) -> str:
+    """Return the description by which a collection, PASSAGES or DOCUMENTS, is known as ours."""
+    return f"KIMAs: {name.lower()}"
 
 
 def _replication_config(replicas: int) -> Any:

@@ -78,7 +78,7 @@ async def open_weaviate(
     """
     cluster = await connect(settings)
     try:
-        await cluster.ensure_collections()
+        await cluster.ensure_collections(may_differ=rebuild)
         if owner:
             await claim_ownership(cluster, owner)
         if rebuild:
