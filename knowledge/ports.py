@@ -113,10 +113,18 @@ class PassageRow:
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """A document in a store: its fingerprint and its number of passages (0 for an empty document)."""
+    """A document in a store: its fingerprint and its number of passages (0 for an empty document).
+
+    One that has lost some of its passages has an empty fingerprint, so that it is read again.
+    """
 
     fingerprint: str
     passage_count: int
+
+    @property
+    def is_damaged(self) -> bool:
+        """Return whether some of its passages are missing."""
+        return not self.fingerprint
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 from weaviate.classes.config import Configure, DataType, Property, StopwordsPreset, Tokenization, VectorDistances
+from weaviate.classes.query import Filter
 
 from core.errors import StoreError
 from core.settings import WeaviateSettings
 from knowledge.ports import StoreOwner
 from knowledge.stores.weaviate import check_weaviate, open_weaviate
 from knowledge.stores.weaviate.client import Cluster
-from knowledge.stores.weaviate.schema import DOCUMENTS, OWNER_KEY, PASSAGES, make_collection_config
+from knowledge.stores.weaviate.schema import DOCUMENTS, OWNER_KEY, PASSAGES, document_key, make_collection_config
 from tests.contracts.test_store import DIMENSION, forget, put, row, weaviate_settings
 from tests.deployment import Deployment
 from tests.knowledge.test_weaviate import connect_cluster, opened
@@ -42,6 +43,12 @@ def deploy(folder: Path, settings: WeaviateSettings, page: str, **changes: Any) 
     store = {"provider": "weaviate", "weaviate": server}
     sources = {"docs": {"kind": "files", "path": str(folder / "docs")}}
     return Deployment(folder, {"sources": sources, "knowledge": {"store": store}})
+
+
+async def call_json(deployment: Deployment, *arguments: str) -> Any:
+    """Run a command on the only source, and return what its `--json` says of it."""
+    (source,) = (await asyncio.to_thread(deployment.json, *arguments))["sources"]
+    return source
 
 
 async def call(deployment: Deployment, *arguments: str, code: int = 0) -> str:
@@ -194,3 +201,51 @@ class TestCollectionsOfOthers:
         assert not await cluster._client.collections.exists(settings.collection + DOCUMENTS), "nothing was made"
         await (await open_weaviate(settings, "test", DIMENSION, owner=OURS, rebuild=True)).close()
         await check_weaviate(settings, OURS)
+
+
+async def lose_passages(cluster: Cluster, path: str) -> None:
+    """Delete the passages of a document on the server."""
+    path_filter = Filter.by_property("document").equal(document_key(path))
+    await cluster._collections[PASSAGES].data.delete_many(path_filter)
+
+
+class TestLostPassages:
+    """Whatever a server loses, the next refresh reads it again and says so."""
+
+    async def test_deleted_passages(self, tmp_path: Path, settings: WeaviateSettings) -> None:
+        deployment = deploy(tmp_path, settings, "gearbox")
+        (tmp_path / "docs" / "lantern.md").write_text("# The lantern\n\nThe lantern shines.\n", "utf-8")
+        await call(deployment, "ingest")
+        async with connect_cluster(settings) as cluster:
+            await lose_passages(cluster, "gearbox.md")
+        await self._check_repair(deployment, 1)
+        assert "lantern.md" in await call(deployment, "search", "lantern")
+
+    @pytest.mark.parametrize("name", [PASSAGES, DOCUMENTS])
+    async def test_a_deleted_collection(self, tmp_path: Path, settings: WeaviateSettings, name: str) -> None:
+        deployment = deploy(tmp_path, settings, "gearbox")
+        await call(deployment, "ingest")
+        async with connect_cluster(settings) as cluster:
+            await cluster._client.collections.delete(settings.collection + name)
+        if name == PASSAGES:
+            await self._check_repair(deployment, 1)
+        else:
+            # The documents are unknown as well: they are all new.
+            assert (await call_json(deployment, "ingest"))["added"] == 1
+        assert "gearbox.md" in await call(deployment, "search", "gearbox")
+
+    async def _check_repair(self, deployment: Deployment, count: int) -> None:
+        line = f"the store had lost passages of {count} document, which were read again"
+        assert line in await call(deployment, "ingest")
+        assert line in await call(deployment, "sources")
+        assert "gearbox.md" in await call(deployment, "search", "gearbox")
+        assert (await call_json(deployment, "ingest"))["repaired"] == 0
+        assert line not in await call(deployment, "sources")
+
+    async def test_the_manifest_counts_what_is_there(self, settings: WeaviateSettings) -> None:
+        async with opened(settings) as store, connect_cluster(settings) as cluster:
+            await put(store, [row("a", "a.md"), row("b", "b.md")])
+            await lose_passages(cluster, "a.md")
+            manifest = await store.manifest("docs")
+            assert {path for path, document in manifest.items() if document.is_damaged} == {"a.md"}
+            assert {path: document.passage_count for path, document in manifest.items()} == {"a.md": 0, "b.md": 1}

@@ -201,6 +201,10 @@ class Cluster:
             & _property_filter("slot").greater_or_equal(0),
         )
 
+    async def count_visible(self, name: str, visibility: Visibility) -> int:
+        """Return how many objects of a collection a reader may see."""
+        return await self._count(name, _visibility_filter(visibility))
+
     async def sources(self) -> set[str]:
         """Return the names of all sources of which something is stored, in whatever state."""
         from weaviate.classes.aggregate import GroupByAggregate

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -133,7 +134,11 @@ class WeaviateStore:
 
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what is held of a source, by path."""
-        return await self._read([source], self._manifest, FULL_READ_FACTOR)
+        manifest = await self._read([source], self._manifest, FULL_READ_FACTOR)
+        damaged_count = sum(document.is_damaged for document in manifest.values())
+        if damaged_count:
+            _log.warning("store.passages_missing", source=source, documents=damaged_count)
+        return manifest
 
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
@@ -323,7 +328,22 @@ class WeaviateStore:
                 path = obj.properties["path"]
                 passages = int(obj.properties["passages"])
                 manifest[path] = StoredDocument(obj.properties["fingerprint"], passages)
-        return manifest
+        return await self._mark_damaged(visibility, manifest)
+
+    async def _mark_damaged(
+        self, visibility: Visibility, manifest: Mapping[str, StoredDocument]
+    ) -> Mapping[str, StoredDocument]:
+        """Return the manifest with what is really there of the documents that lack passages."""
+        promised_count = sum(document.passage_count for document in manifest.values())
+        if not promised_count or await self._cluster.count_visible(PASSAGES, visibility) >= promised_count:
+            return manifest
+        found_counts = Counter[str]()
+        async for page in self._cluster.pages(PASSAGES, visibility):
+            found_counts.update(obj.properties["path"] for obj in page)
+        return {
+            path: document if found_counts[path] >= document.passage_count else StoredDocument("", found_counts[path])
+            for path, document in manifest.items()
+        }
 
     async def _vectors(self, visibility: Visibility) -> Vectors:
         parts = [np.empty((0, self._dimension), np.float32)]
