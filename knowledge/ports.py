@@ -113,10 +113,30 @@ class PassageRow:
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """A document in a store: its fingerprint and its number of passages (0 for an empty document)."""
+    """A document in a store: its fingerprint and its number of passages (0 for an empty document).
+
+    One that has lost some of its passages has an empty fingerprint, so that it is read again.
+    """
 
     fingerprint: str
     passage_count: int
+
+    @property
+    def is_damaged(self) -> bool:
+        """Return whether some of its passages are missing."""
+        return not self.fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOwner:
+    """The deployment that a store on a server belongs to, by its id.
+
+    `sources` are those that it has or had. Where `is_named`, the configuration says that the store is its own.
+    """
+
+    id: str
+    sources: frozenset[str] = frozenset()
+    is_named: bool = False
 
 
 class Store(Protocol):

@@ -222,6 +222,7 @@ def refresh_result_as_json(result: RefreshResult) -> Mapping[str, Any]:
             "updated": report.updated,
             "deleted": report.deleted,
             "unchanged": report.unchanged,
+            "repaired": report.repaired,
             "passages": report.passages,
             "seconds": round(report.seconds, 3),
             "skipped": dict(report.skipped),

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bots.common.terminal import format_table
-from core.formatting import strip_control_characters, strip_source_prefix
+from core.formatting import pluralize, strip_control_characters, strip_source_prefix
 from core.observability.logs import make_redactor
 from core.settings import KnowledgeSettings, Settings
 from core.settings.loader import get_secret_values
@@ -67,6 +67,9 @@ def print_reports(console: Console, reports: Sequence[SyncReport]) -> None:
         table.add_row(report.name, *map(str, counts), f"{report.seconds:.1f}")
     console.print(table)
     for report in reports:
+        if report.repaired:
+            line = f"{report.name}: {describe_repair(report.repaired)}"
+            console.print(line, style="yellow", markup=False, soft_wrap=True)
         if report.skipped:
             reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(report.skipped.items()))
             console.print(f"[dim]{escape(report.name)}: skipped {escape(reasons)}[/]", soft_wrap=True)
@@ -75,6 +78,11 @@ def print_reports(console: Console, reports: Sequence[SyncReport]) -> None:
                 f"[yellow]{escape(report.name)} is not up to date: {escape(strip_control_characters(report.stale))}[/]",
                 soft_wrap=True,
             )
+
+
+def describe_repair(count: int) -> str:
+    """Say of how many documents the store had lost passages."""
+    return f"the store had lost passages of {pluralize(count, 'document')}, which were read again"
 
 
 def print_passages(console: Console, passages: Sequence[Passage]) -> None:

@@ -13,6 +13,7 @@ from bots.cli.console import Finding
 from bots.cli.options import import_by_path
 from bots.common.diagnosis import Diagnosis, Scope
 from bots.common.open_storage import open_existing_database
+from bots.common.store_owner import read_store_owner
 from bots.daemon.adapters import get_section_path
 from bots.daemon.feeds import find_feed_errors, probe_feed
 from core.errors import KimasError, ModelError, SourceError
@@ -36,7 +37,6 @@ from core.settings import (
     SearchApiSource,
     SearchSettings,
     Settings,
-    WeaviateSettings,
     WebsiteSource,
 )
 from core.types import Passage
@@ -173,7 +173,7 @@ def make_probes(settings: Settings, budgets: Mapping[str, RequestBudget] | None 
     if embedding.provider == "openai":
         probes.append(Probe("knowledge.embedding", lambda: _probe_embedding(embedding)))
     if settings.knowledge.store.provider == "weaviate":
-        probes.append(Probe("knowledge.store", partial(_probe_weaviate, settings.knowledge.store.weaviate)))
+        probes.append(Probe("knowledge.store", partial(_probe_weaviate, settings)))
     if settings.knowledge.search.rerank == "api":
         probes.append(Probe("knowledge.search.reranker", partial(_probe_reranker, settings.knowledge.search)))
     for name, platform, section in settings.get_bots():
@@ -244,12 +244,12 @@ async def _probe_embedding(settings: EmbeddingSettings) -> str:
     return f"{settings.model} at {settings.base_url} answers"
 
 
-async def _probe_weaviate(settings: WeaviateSettings) -> str:
-    from knowledge.stores.weaviate.client import connect
+async def _probe_weaviate(settings: Settings) -> str:
+    from knowledge.stores.weaviate import check_weaviate
 
-    cluster = await connect(settings)
-    await cluster.close()
-    return f"Weaviate at {settings.host}:{settings.http_port} answers"
+    server = settings.knowledge.store.weaviate
+    await check_weaviate(server, await read_store_owner(settings))
+    return f"Weaviate at {server.host}:{server.http_port} answers"
 
 
 async def _probe_reranker(settings: SearchSettings) -> str:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from bots.cli.console import make_table
+from bots.cli.console import describe_repair, make_table
 from bots.common.open_storage import open_database, open_existing_database
 from bots.common.terminal import make_console, print_json
 from bots.console.convert import OWNER_ID, TERMINAL_KEY
@@ -38,6 +38,7 @@ STORED_SOURCE_KEYS = (
     "paused",
     "running",
     "unreadable",
+    "repaired",
 )
 MAX_NAMED_DOCUMENTS = 10
 
@@ -72,6 +73,9 @@ async def sources(settings: Settings, *, as_json: bool) -> int:
         if state.error:
             message = redact(f"{state.name} failed: {state.error}")
             out.print(strip_control_characters(message), style="red", markup=False, soft_wrap=True)
+        if state.repaired:
+            message = f"{state.name}: at the last refresh {describe_repair(state.repaired)}"
+            out.print(message, style="yellow", markup=False, soft_wrap=True)
         for line in _describe_unreadable(state):
             out.print(strip_control_characters(redact(line)), style="yellow", markup=False, soft_wrap=True)
     return 0
@@ -150,6 +154,7 @@ def _as_json(name: str, settings: Settings, state: SourceState | None, now: date
         "paused": state.paused,
         "running": state.running,
         "unreadable": dict(state.unreadable),
+        "repaired": state.repaired,
     }
 
 

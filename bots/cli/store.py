@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 
+from bots.common.store_owner import open_store_owner
 from bots.common.terminal import make_console, print_json
 from core.errors import UsageError
 from core.formatting import pluralize, strip_control_characters
@@ -67,10 +68,11 @@ async def _copy_between_stores(settings: Settings, target_provider: Provider) ->
         embedder = await open_embedder(settings.knowledge.embedding, settings.data_dir / "models")
         stack.push_async_callback(embedder.close)
         stores_by_provider = {}
+        owner = await open_store_owner(settings)
         for provider in (OTHER_PROVIDER[target_provider], target_provider):
             provider_settings = store_settings.model_copy(update={"provider": provider})
             stores_by_provider[provider] = await open_store(
-                provider_settings, settings.data_dir, embedder.name, embedder.dimension
+                provider_settings, settings.data_dir, embedder.name, embedder.dimension, owner=owner
             )
             stack.push_async_callback(stores_by_provider[provider].close)
         origin = stores_by_provider[OTHER_PROVIDER[target_provider]]

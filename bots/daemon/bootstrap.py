@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bots.common.open_storage import has_database, open_database, open_refresh_repository, open_refreshes
+from bots.common.store_owner import open_store_owner
 from bots.daemon.store_outage import enter_when_reachable
 from core.answering.cache import CachedAnswers, GetVersions, fingerprint
 from core.answering.context import AnswerDependencies
@@ -212,9 +213,16 @@ async def _open_store(settings: Settings, embedder: Embedder, stack: AsyncExitSt
     if rebuild:
         # Before the store is emptied: can this model fill it again?
         await embedder.embed(["ready?"])
+    is_on_server = settings.knowledge.store.provider == "weaviate"
+    owner = await open_store_owner(settings) if is_on_server else None
     with refresh_lock(settings.data_dir) if rebuild else nullcontext():
         store = await open_store(
-            settings.knowledge.store, settings.data_dir, embedder.name, embedder.dimension, rebuild=rebuild
+            settings.knowledge.store,
+            settings.data_dir,
+            embedder.name,
+            embedder.dimension,
+            owner=owner,
+            rebuild=rebuild,
         )
         stack.push_async_callback(store.close)
         if rebuild:

@@ -125,6 +125,12 @@ class WeaviateSettings(Section):
         pattern=r"^[A-Za-z0-9_-]{0,64}$",
         description="Tenant in collections that several deployments share; empty: the collections are not shared",
     )
+    deployment: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9_-]{0,64}$",
+        description="Deployment that the passages belong to, for machines without a common journal; "
+        "empty: that of the journal",
+    )
     replicas: PositiveInt = Field(1, description="Number of replicas; used when a collection is created")
     consistency: Literal["one", "quorum", "all"] = Field("quorum", description="Replicas that must confirm a write")
     batch: int = Field(200, ge=1, le=5000, description="Passages sent in one request")

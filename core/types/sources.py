@@ -12,7 +12,8 @@ class SourceState:
     """The state of a stored source: its last refreshes, and when the next one is due.
 
     `error` is why the last try failed, "" after a success. `passages` and `documents` are what is stored, `unreadable`
-    names what could not be read, and why. Times are None for "never" and, for `next_run`, for "only when asked".
+    names what could not be read, and why, and `repaired` counts what the last success read again because the store had
+    lost passages of it. Times are None for "never" and, for `next_run`, for "only when asked".
     """
 
     name: str
@@ -26,3 +27,4 @@ class SourceState:
     running: bool = False
     next_run: datetime | None = None
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    repaired: int = 0

@@ -18,7 +18,7 @@ from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
 from core.settings import FaqSource, JournalSettings, LinkedSource, SourceSettings
 from core.settings.audience import Audiences
-from knowledge.ingestion.schedule import LANGUAGES, UNREADABLE, index_fingerprint, stored_sources
+from knowledge.ingestion.schedule import LANGUAGES, REPAIRED, UNREADABLE, index_fingerprint, stored_sources
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, refresh
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Embedder, Listing, Source, Store
@@ -219,6 +219,7 @@ async def _record_success(context: RefreshContext, report: SyncReport) -> None:
         "skipped": dict(report.skipped),
         "seconds": round(report.seconds, 3),
         LANGUAGES: list(report.languages),
+        REPAIRED: report.repaired,
         UNREADABLE: dict(islice(unreadable.items(), MAX_NAMED_DOCUMENTS)),
     }
     await context.refresh_states.mark_succeeded(

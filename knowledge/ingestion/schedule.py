@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # The key under which a refresh's record names the documents that could not be read.
 UNREADABLE = "unreadable"
 LANGUAGES = "languages"
+# That for how many documents the store had lost passages of.
+REPAIRED = "repaired"
 # After a failure a source is retried sooner than scheduled: after a minute, then two, then four, at most an hour.
 MIN_RETRY_DELAY = timedelta(minutes=1)
 MAX_RETRY_DELAY = timedelta(hours=1)
@@ -108,6 +110,7 @@ def _make_source_state(name: str, settings: Settings, state: RefreshState, start
         running=is_running,
         next_run=next_run,
         unreadable=state.counts.get(UNREADABLE, {}),
+        repaired=state.counts.get(REPAIRED, 0),
         **shared_values,
     )
 

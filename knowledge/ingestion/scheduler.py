@@ -199,10 +199,13 @@ class RefreshScheduler:
     async def _load_state(self, name: str) -> RefreshState:
         """Return a source's recorded state.
 
-        The first time it is compared with the store, whose files may have been removed.
+        The first time it is compared with the store: its files may have been removed, or passages lost.
         """
         state = await self._refresh_states.get_state(name)
-        if name in self._changed_at or not state.documents or await self._context.store.manifest(name):
+        if name in self._changed_at or not state.documents:
+            return state
+        manifest = await self._context.store.manifest(name)
+        if manifest and not any(document.is_damaged for document in manifest.values()):
             return state
         await self._refresh_states.mark_invalidated([name])
         return await self._refresh_states.get_state(name)

@@ -63,7 +63,8 @@ class SyncProgress:
 class SyncReport:
     """The changes of a refresh, in documents. `passages` is how many the source holds now; `stale` as in `Listing`.
 
-    `unreadable` names every document of the source that could not be read or cut, with the reason. `languages` are the
+    `repaired` counts the documents that were read again because the store had lost passages of theirs. `unreadable`
+    names every document of the source that could not be read or cut, with the reason. `languages` are the
     codes of those that its documents are in, as far as this refresh and earlier ones read them.
     """
 
@@ -78,6 +79,7 @@ class SyncReport:
     seconds: float
     unreadable: Mapping[str, str] = field(default_factory=dict)
     languages: tuple[str, ...] = ()
+    repaired: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +301,7 @@ class _Refresh:
             if path in self.target_fingerprints and path not in self.passage_counts
         ]
         updated_count = len(self.passage_counts.keys() & self.stored_documents.keys())
+        repaired_paths = self.stored_documents.keys() & self.target_fingerprints.keys()
         return SyncReport(
             name=self.source.name,
             added=len(self.passage_counts) - updated_count,
@@ -311,6 +314,7 @@ class _Refresh:
             seconds=time.monotonic() - self.started_at,
             unreadable={**listing.unreadable, **self.unreadable},
             languages=self._merge_languages(),
+            repaired=sum(self.stored_documents[path].is_damaged for path in repaired_paths),
         )
 
     def _merge_languages(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Literal
 from core.errors import UsageError
 from core.runtime.data_dir import require_access
 from core.settings import LiveSource, Settings, StoreSettings
-from knowledge.ports import CopyableStore
+from knowledge.ports import CopyableStore, StoreOwner
 
 Provider = Literal["sqlite", "weaviate"]
 PASSAGES_FOLDER = "passages"
@@ -47,17 +47,23 @@ def may_hold_passages(data_dir: Path) -> bool:
 
 
 async def open_store(
-    settings: StoreSettings, data_dir: Path, embedder_name: str, dimension: int, *, rebuild: bool = False
+    settings: StoreSettings,
+    data_dir: Path,
+    embedder_name: str,
+    dimension: int,
+    *,
+    owner: StoreOwner | None = None,
+    rebuild: bool = False,
 ) -> CopyableStore:
     """Open the configured store: a file below `data_dir`, or a server.
 
-    `rebuild` empties it first, for another embedding model. Raises `StoreError`, `StoreMismatch` when it holds vectors
-    of another model (`embedder_name`, `dimension`).
+    One on a server belongs to `owner`. `rebuild` empties it first, for another embedding model. Raises `StoreError`,
+    `StoreMismatch` when it holds vectors of another model (`embedder_name`, `dimension`).
     """
     if settings.provider == "weaviate":
         from knowledge.stores.weaviate import open_weaviate
 
-        return await open_weaviate(settings.weaviate, embedder_name, dimension, rebuild=rebuild)
+        return await open_weaviate(settings.weaviate, embedder_name, dimension, owner=owner, rebuild=rebuild)
     from knowledge.stores.sqlite.store import open_sqlite
 
     return await open_sqlite(data_dir / PASSAGES_FOLDER, embedder_name, dimension, rebuild=rebuild)

@@ -20,7 +20,7 @@ from core.install_hints import format_install_hint
 from core.observability.logs import get_logger
 from core.settings import WeaviateSettings
 from knowledge.ports import Vectors
-from knowledge.stores.weaviate.errors import map_errors
+from knowledge.stores.weaviate.errors import SETTINGS_SECTION, map_errors
 from knowledge.stores.weaviate.schema import (
     BM25_K1,
     DOCUMENTS,
@@ -31,10 +31,12 @@ from knowledge.stores.weaviate.schema import (
     make_collection_config,
     slot_ranges,
 )
+from knowledge.stores.weaviate.schema_check import find_difference, is_ours
 
 if TYPE_CHECKING:
     from weaviate import WeaviateAsyncClient
     from weaviate.collections import CollectionAsync
+    from weaviate.collections.classes.config import CollectionConfig
 
 _log = get_logger(__name__)
 
@@ -43,6 +45,7 @@ PAGE_SIZE = 500
 MAX_PAGE_SIZE = 20 * PAGE_SIZE
 # Values in one filter.
 MAX_FILTER_VALUES = 1000
+MAX_SOURCES = 1000
 STATUS_EXISTS = 422
 MIN_VERSION = (1, 33)  # the first with the filter "none of these"
 # Older ones miss words of the last minute: the blocks of their memory tables count as worthless when a search is cut.
@@ -70,11 +73,16 @@ class Cluster:
             for name in (PASSAGES, DOCUMENTS)
         }
 
-    async def ensure_collections(self) -> None:
-        """Create what is missing: the collections, and the tenant in them."""
+    async def ensure_collections(self, *, may_differ: bool = False) -> None:
+        """Create what is missing: the collections, and the tenant in them.
+
+        Raises `StoreError` for collections of another program, and for those that were made otherwise than ours unless
+        they `may_differ` (as they are about to be rebuilt). Nothing is created then.
+        """
         from weaviate.exceptions import UnexpectedStatusCodeError
 
         tenant = self._settings.tenant
+        await self.has_collections(may_differ=may_differ)
         async with map_errors(self.store_name, "opened", self._settings.write_timeout_s):
             for name, remote_collection in self._collections.items():
                 if not await remote_collection.exists():
@@ -84,21 +92,57 @@ class Cluster:
                         # Another process may have been faster.
                         if not await remote_collection.exists():
                             raise
-                config = await remote_collection.config.get()
-                if config.multi_tenancy_config.enabled != bool(tenant):
-                    mismatch = "is not shared" if tenant else "is shared by tenants"
-                    raise StoreError(f"{self.store_name} {mismatch}: choose another collection, or change the tenant")
                 if tenant and not await remote_collection.tenants.exists(tenant):
                     await remote_collection.tenants.create(tenant)
 
+    async def has_collections(self, *, may_differ: bool = False) -> bool:
+        """Return whether the collections are there, with the tenant. Nothing is changed.
+
+        Raises `StoreError` as `ensure_collections` does.
+        """
+        tenant = self._settings.tenant
+        has_all = True
+        async with map_errors(self.store_name, "opened", self._settings.read_timeout_s):
+            for name, remote_collection in self._collections.items():
+                if not await remote_collection.exists():
+                    has_all = False
+                    continue
+                self._require_usable(name, await remote_collection.config.get(), may_differ=may_differ)
+                has_all = has_all and (not tenant or await remote_collection.tenants.exists(tenant))
+        return has_all
+
+    def _require_usable(self, name: str, config: CollectionConfig, *, may_differ: bool) -> None:
+        """Raise `StoreError` for a collection that cannot be the one of these settings."""
+        if not is_ours(name, config):
+            raise StoreError(
+                f"{self.store_name}: collection {config.name} belongs to another program: "
+                f"choose another name with {SETTINGS_SECTION}.collection"
+            )
+        if config.multi_tenancy_config.enabled != bool(self._settings.tenant):
+            mismatch = "is not shared" if self._settings.tenant else "is shared by tenants"
+            raise StoreError(f"{self.store_name} {mismatch}: choose another collection, or change the tenant")
+        difference = find_difference(name, config, self._settings)
+        # A rebuild makes a collection anew, but not one that others share.
+        if difference and not (may_differ and not self._settings.tenant):
+            rebuild_hint = "" if self._settings.tenant else ", or run `kimas ingest --rebuild`"
+            raise StoreError(
+                f"{self.store_name}: collection {config.name} was made or changed by somebody else: {difference}; "
+                f"choose another name with {SETTINGS_SECTION}.collection{rebuild_hint}"
+            )
+
     async def drop(self) -> None:
-        """Delete everything that is held: of the own tenant, or the collections themselves."""
+        """Delete everything that is held: of the own tenant, or the collections themselves.
+
+        Raises `StoreError` for collections of another program; nothing of them is deleted.
+        """
+        await self.has_collections(may_differ=True)
+        tenant = self._settings.tenant
         async with map_errors(self.store_name, "rebuilt", self._settings.write_timeout_s):
             for remote_collection in self._collections.values():
                 if not await remote_collection.exists():
                     continue
-                if self._settings.tenant and (await remote_collection.config.get()).multi_tenancy_config.enabled:
-                    await remote_collection.tenants.remove(self._settings.tenant)
+                if tenant:
+                    await remote_collection.tenants.remove(tenant)
                 else:
                     await self._client.collections.delete(remote_collection.name)
 
@@ -147,6 +191,32 @@ class Cluster:
         """Delete an object among the documents, if it is there."""
         async with self._map_write_errors():
             await self._collections[DOCUMENTS].data.delete_by_id(identifier)
+
+    async def count_newest(self, name: str, source: str, generation: int) -> int:
+        """Return how many objects of a generation of a source can be found."""
+        return await self._count(
+            name,
+            _property_filter("source").equal(source)
+            & _property_filter("generation").equal(generation)
+            & _property_filter("slot").greater_or_equal(0),
+        )
+
+    async def count_visible(self, name: str, visibility: Visibility) -> int:
+        """Return how many objects of a collection a reader may see."""
+        return await self._count(name, _visibility_filter(visibility))
+
+    async def sources(self) -> set[str]:
+        """Return the names of all sources of which something is stored, in whatever state."""
+        from weaviate.classes.aggregate import GroupByAggregate
+
+        names = set[str]()
+        for remote_collection in self._collections.values():
+            async with self._map_read_errors():
+                result = await remote_collection.aggregate.over_all(
+                    group_by=GroupByAggregate(prop="source", limit=MAX_SOURCES), total_count=True
+                )
+            names |= {str(group.grouped_by.value) for group in result.groups}
+        return names
 
     async def delete_newer(self, source: str, generation: int) -> None:
         """Delete what an unfinished write has left: everything of a source that is younger than this generation."""
@@ -201,10 +271,7 @@ class Cluster:
         if documents is not None:
             object_filter &= _property_filter("document").contains_any(list(documents))
         remote_collection = self._collections[name]
-        async with self._map_read_errors():
-            total = (
-                await remote_collection.aggregate.over_all(filters=object_filter, total_count=True)
-            ).total_count or 0
+        total = await self._count(name, object_filter)
         for first, end in slot_ranges(total, PAGE_SIZE) if total else ():
             slot_filter = _property_filter("slot").greater_or_equal(first) & _property_filter("slot").less_than(end)
             async with self._map_read_errors():
@@ -238,6 +305,11 @@ class Cluster:
             StoredObject(obj.uuid, obj.properties, (obj.metadata.score or 0.0) * factor, _get_vector(obj.vector))
             for obj in response.objects
         ]
+
+    async def _count(self, name: str, object_filter: Any) -> int:
+        async with self._map_read_errors():
+            result = await self._collections[name].aggregate.over_all(filters=object_filter, total_count=True)
+        return result.total_count or 0
 
     async def _delete(self, name: str, object_filter: Any) -> None:
         # One request deletes as many as one query may find.

@@ -1,8 +1,9 @@
 """The schema of the Weaviate store: collections, names, keys, and what a reader may see.
 
 Two collections: one with a passage per object, one with everything else: a document per object (path, fingerprint), a
-commit and a claim per source, and a label that says which model made the vectors. Their keys are made from what they
-stand for, so that writing an object again replaces it. Properties that are only read are not indexed.
+commit and a claim per source, a label that says which model made the vectors, and an owner that says which deployment
+they belong to. The keys of the last four are made from what they stand for, so that writing one again replaces it;
+passages and documents have new keys in every write. Properties that are only read are not indexed.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def make_collection_config(name: str, settings: WeaviateSettings) -> dict[str, A
     is_shared = bool(settings.tenant)
     return {
         "name": settings.collection + name,
-        "description": f"KIMAs: {name.lower()}",
+        "description": describe_collection(name),
         "properties": _passage_properties() if name == PASSAGES else _document_properties(),
         "vector_config": Configure.Vectors.self_provided(
             vector_index_config=vector_index if name == PASSAGES else None
@@ -59,6 +60,11 @@ def make_collection_config(name: str, settings: WeaviateSettings) -> dict[str, A
         # Words are counted per shard. A tenant is one shard by itself.
         "sharding_config": None if is_shared else Configure.sharding(desired_count=1),
     }
+
+
+def describe_collection(name: str) -> str:
+    """Return the description by which a collection, PASSAGES or DOCUMENTS, is known as ours."""
+    return f"KIMAs: {name.lower()}"
 
 
 def _replication_config(replicas: int) -> Any:
@@ -162,6 +168,7 @@ def make_key(*names: object) -> uuid.UUID:
 
 
 LABEL_KEY = make_key("label")
+OWNER_KEY = make_key("owner")
 
 
 def commit_key(source: str) -> uuid.UUID:
@@ -179,34 +186,36 @@ def document_key(path: str) -> str:
     return hashlib.sha256(path.encode()).hexdigest()[:32]
 
 
-def make_passage_objects(rows: Sequence[PassageRow], source: str, generation: int) -> Iterator[NewObject]:
-    """Yield the objects of passages."""
+def make_passage_objects(rows: Sequence[PassageRow], source: str, commit: Commit) -> Iterator[NewObject]:
+    """Yield the objects of passages that a commit makes visible."""
     for row in rows:
         properties = {name: getattr(row.passage, name) for name in PASSAGE_PROPERTIES} | {
             "source": source,
             "name": row.passage.id,
             "tokens": row.tokens,
         }
-        yield _make_object(properties, row.passage.id, generation, row.vector)
+        yield _make_object(properties, row.passage.id, commit, row.vector)
 
 
 def make_document_objects(
-    rows: Sequence[PassageRow], empty: Mapping[str, str], source: str, generation: int
+    rows: Sequence[PassageRow], empty: Mapping[str, str], source: str, commit: Commit
 ) -> Iterator[NewObject]:
-    """Yield an object per document: of the rows, and of those without a passage."""
+    """Yield an object per document that a commit makes visible: of the rows, and of those without a passage."""
     passage_counts = Counter(row.passage.path for row in rows)
     fingerprints = dict(empty) | {row.passage.path: row.fingerprint for row in rows}
     for path, fingerprint in fingerprints.items():
         properties = {"source": source, "path": path, "fingerprint": fingerprint, "passages": passage_counts[path]}
-        yield _make_object(properties, path, generation, None)
+        yield _make_object(properties, path, commit, None)
 
 
-def _make_object(properties: dict[str, Any], name: str, generation: int, vector: Vectors | None) -> NewObject:
-    # A key of its own for every generation: the older object stays until nobody can see it any more.
-    identifier = make_key(properties["source"], name, generation)
+def _make_object(properties: dict[str, Any], name: str, commit: Commit, vector: Vectors | None) -> NewObject:
+    # A key of its own for every generation: the older object stays until nobody can see it any more. And one for every
+    # try: a server that was killed may hold an object that none of its indexes has, and an equal object under the same
+    # key is not indexed again.
+    identifier = make_key(properties["source"], name, commit.generation, commit.id)
     index_properties = {
         "document": document_key(properties["path"]),
-        "generation": generation,
+        "generation": commit.generation,
         "slot": identifier.int >> (128 - SLOT_COUNT.bit_length() + 1),
     }
     return NewObject(identifier, properties | index_properties, vector)

@@ -10,19 +10,22 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 
 from core.errors import StoreError, StoreUnreachable
+from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
 from core.settings import WeaviateSettings
 from core.types import Passage
-from knowledge.ports import PassageRow, StoredDocument, Vectors
+from knowledge.ports import PassageRow, StoredDocument, StoreOwner, Vectors
 from knowledge.stores.vectors import compute_cosines, require_labels, validate_vectors
 from knowledge.stores.weaviate.client import MAX_FILTER_VALUES, Cluster, connect
 from knowledge.stores.weaviate.errors import StoreStarting
+from knowledge.stores.weaviate.ownership import claim_ownership, require_ownership
 from knowledge.stores.weaviate.schema import (
     DOCUMENTS,
     LABEL_KEY,
@@ -39,7 +42,9 @@ from knowledge.stores.weaviate.schema import (
     make_passage_objects,
     to_passage,
 )
-from knowledge.stores.weaviate.writer_lease import hold_lease
+from knowledge.stores.weaviate.writer_lease import WriterLease, hold_lease
+
+_log = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -48,6 +53,10 @@ FULL_READ_FACTOR = 15
 # A server that is starting is asked again, at most for so long: an answer waits for it.
 STARTING_S = 3.0
 STARTING_RETRY_S = 0.25
+# Objects are written again when some of them cannot be found, so many times in all.
+WRITE_ATTEMPTS = 3
+# Objects that were written are looked for after each of these times.
+FIND_DELAYS_S = (0.0, 0.5, 2.0)
 # A writer that was killed keeps others from its source for this long, in multiples of the longest request.
 LEASE_FACTOR = 2.0
 
@@ -57,20 +66,27 @@ async def open_weaviate(
     embedder_name: str,
     dimension: int,
     *,
+    owner: StoreOwner | None = None,
     rebuild: bool = False,
     lease_duration_s: float | None = None,
 ) -> WeaviateStore:
     """Open the store on a server; its collections and its tenant are created where they are missing.
 
-    `rebuild` empties it first; of shared collections only the own tenant. A writer that died is waited for
-    `lease_duration_s`. Raises `StoreMismatch` when it was built with another model (`embedder_name`, `dimension`) or
-    format, `StoreError` when the server cannot be reached, refuses the key or is too old.
+    It belongs to `owner` from then on; without one, whose it is does not matter. `rebuild` empties it first; of shared
+    collections only the own tenant. A writer that died is waited for `lease_duration_s`. Raises `StoreMismatch` when it
+    was built with another model (`embedder_name`, `dimension`) or format, `StoreError` when it belongs to another
+    deployment, or when the server cannot be reached, refuses the key or is too old.
     """
     cluster = await connect(settings)
     try:
+        await cluster.ensure_collections(may_differ=rebuild)
+        if owner:
+            await claim_ownership(cluster, owner)
         if rebuild:
             await cluster.drop()
-        await cluster.ensure_collections()
+            await cluster.ensure_collections()
+            if owner:
+                await claim_ownership(cluster, owner)
         duration_s = LEASE_FACTOR * settings.write_timeout_s if lease_duration_s is None else lease_duration_s
         store = WeaviateStore(cluster, settings, embedder_name, dimension, lease_duration_s=duration_s)
         await store.ensure_label()
@@ -78,6 +94,16 @@ async def open_weaviate(
         await cluster.close()
         raise
     return store
+
+
+async def check_weaviate(settings: WeaviateSettings, owner: StoreOwner) -> None:
+    """Raise the `StoreError` of a server whose passages this deployment may not use. Nothing is changed."""
+    cluster = await connect(settings)
+    try:
+        if await cluster.has_collections():
+            await require_ownership(cluster, owner)
+    finally:
+        await cluster.close()
 
 
 class WeaviateStore:
@@ -108,7 +134,11 @@ class WeaviateStore:
 
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what is held of a source, by path."""
-        return await self._read([source], self._manifest, FULL_READ_FACTOR)
+        manifest = await self._read([source], self._manifest, FULL_READ_FACTOR)
+        damaged_count = sum(document.is_damaged for document in manifest.values())
+        if damaged_count:
+            _log.warning("store.passages_missing", source=source, documents=damaged_count)
+        return manifest
 
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
@@ -126,21 +156,53 @@ class WeaviateStore:
         async with self._write_lock, hold_lease(self._cluster, source, self._lease_duration_s) as lease:
             previous_commit = (await self._load_commits([source]))[source]
             await self._purge_replaced(source, previous_commit)
+            new_commit = await self._write_objects(lease, previous_commit, documents, rows, empty)
+            await lease.renew(force=True)
+            await self._write_commit(source, new_commit)
+            await self._purge_replaced(source, new_commit)
+
+    async def _write_objects(
+        self,
+        lease: WriterLease,
+        previous_commit: Commit,
+        documents: tuple[str, ...],
+        rows: Sequence[PassageRow],
+        empty: Mapping[str, str],
+    ) -> Commit:
+        """Write the objects of a new commit until all of them can be found, and return the commit, not yet written.
+
+        A server that is killed meanwhile and comes back may have lost some. Raises `StoreError`.
+        """
+        source = lease.source
+        missing = 0
+        for _ in range(WRITE_ATTEMPTS):
             await self._cluster.delete_newer(source, previous_commit.generation)
-            new_commit = Commit(previous_commit.generation + 1, uuid.uuid4().hex, documents)
-            new_objects = await asyncio.to_thread(
-                lambda: {
-                    DOCUMENTS: list(make_document_objects(rows, empty, source, new_commit.generation)),
-                    PASSAGES: list(make_passage_objects(rows, source, new_commit.generation)),
-                }
-            )
+            commit = Commit(previous_commit.generation + 1, uuid.uuid4().hex, documents)
+            new_objects = await asyncio.to_thread(_make_objects, source, commit, rows, empty)
             for name, objects in new_objects.items():
                 for start in range(0, len(objects), self._batch_size):
                     await lease.renew()
                     await self._cluster.put(name, objects[start : start + self._batch_size])
-            await lease.renew(force=True)
-            await self._write_commit(source, new_commit)
-            await self._purge_replaced(source, new_commit)
+            written_counts = {name: len({obj.id for obj in objects}) for name, objects in new_objects.items()}
+            missing = await self._count_missing(source, commit.generation, written_counts)
+            if not missing:
+                return commit
+            _log.warning("store.objects_missing", source=source, missing=missing, written=sum(written_counts.values()))
+        raise StoreError(
+            f"{self._cluster.store_name} does not find {missing} of the objects that it took for source {source}, "
+            f"after {WRITE_ATTEMPTS} tries: look at the server's log; the source keeps its earlier passages"
+        )
+
+    async def _count_missing(self, source: str, generation: int, written_counts: Mapping[str, int]) -> int:
+        """Return how many of the objects that were written cannot be found; a replica that lags gets some time."""
+        missing = 0
+        for delay_s in FIND_DELAYS_S:
+            await asyncio.sleep(delay_s)
+            counts = {name: await self._cluster.count_newest(name, source, generation) for name in written_counts}
+            missing = sum(abs(written_counts[name] - count) for name, count in counts.items())
+            if not missing:
+                break
+        return missing
 
     async def optimize(self) -> None:
         """Do nothing: the server keeps its indexes up to date by itself."""
@@ -266,7 +328,22 @@ class WeaviateStore:
                 path = obj.properties["path"]
                 passages = int(obj.properties["passages"])
                 manifest[path] = StoredDocument(obj.properties["fingerprint"], passages)
-        return manifest
+        return await self._mark_damaged(visibility, manifest)
+
+    async def _mark_damaged(
+        self, visibility: Visibility, manifest: Mapping[str, StoredDocument]
+    ) -> Mapping[str, StoredDocument]:
+        """Return the manifest with what is really there of the documents that lack passages."""
+        promised_count = sum(document.passage_count for document in manifest.values())
+        if not promised_count or await self._cluster.count_visible(PASSAGES, visibility) >= promised_count:
+            return manifest
+        found_counts = Counter[str]()
+        async for page in self._cluster.pages(PASSAGES, visibility):
+            found_counts.update(obj.properties["path"] for obj in page)
+        return {
+            path: document if found_counts[path] >= document.passage_count else StoredDocument("", found_counts[path])
+            for path, document in manifest.items()
+        }
 
     async def _vectors(self, visibility: Visibility) -> Vectors:
         parts = [np.empty((0, self._dimension), np.float32)]
@@ -296,3 +373,13 @@ class WeaviateStore:
         if commit.replaced_documents:
             await self._cluster.delete_older(source, commit.generation, commit.replaced_documents)
             await self._write_commit(source, Commit(commit.generation, commit.id))
+
+
+def _make_objects(
+    source: str, commit: Commit, rows: Sequence[PassageRow], empty: Mapping[str, str]
+) -> Mapping[str, Sequence[NewObject]]:
+    """Return the objects that a commit makes visible, by collection. Documents come first: they are few."""
+    return {
+        DOCUMENTS: list(make_document_objects(rows, empty, source, commit)),
+        PASSAGES: list(make_passage_objects(rows, source, commit)),
+    }

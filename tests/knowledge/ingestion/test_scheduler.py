@@ -284,6 +284,18 @@ async def test_who_waits_for_its_turn_is_looked_at_again_when_it_comes(
     )
 
 
+async def test_documents_that_lack_passages_are_read_again_at_the_start(knowledge_folder: KnowledgeFolder) -> None:
+    settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple", b="banana")})
+    await refresh_source(knowledge_folder.work(settings), "fruit")
+    # As a server counts a document that has lost all of its passages.
+    await knowledge_folder.store.replace("fruit", ["a.md"], [], {"a.md": ""})
+    async with knowledge_folder.run_scheduler(settings) as scheduler:
+        state = await until(scheduler, "fruit", lambda source_state: source_state.repaired)
+    assert (state.repaired, state.documents) == (1, 2)
+    manifest = await knowledge_folder.store.manifest("fruit")
+    assert [document.passage_count for document in manifest.values()] == [1, 1]
+
+
 async def test_a_failing_source_keeps_its_knowledge_and_is_tried_again_sooner(
     knowledge_folder: KnowledgeFolder, web: WebPeer
 ) -> None:

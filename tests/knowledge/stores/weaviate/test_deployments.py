@@ -1,0 +1,251 @@
+"""Deployments that meet on one Weaviate server: whose passages they are, and whose collections.
+
+The server is a real one, see tests/contracts/test_store.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from weaviate.classes.config import Configure, DataType, Property, StopwordsPreset, Tokenization, VectorDistances
+from weaviate.classes.query import Filter
+
+from core.errors import StoreError
+from core.settings import WeaviateSettings
+from knowledge.ports import StoreOwner
+from knowledge.stores.weaviate import check_weaviate, open_weaviate
+from knowledge.stores.weaviate.client import Cluster
+from knowledge.stores.weaviate.schema import DOCUMENTS, OWNER_KEY, PASSAGES, document_key, make_collection_config
+from tests.support.deployment import Deployment
+from tests.support.stores import DIMENSION, forget, put, row, weaviate_settings
+from tests.support.weaviate import connect_cluster, opened
+
+OURS = StoreOwner("ours", frozenset({"docs"}))
+THEIRS = StoreOwner("theirs", frozenset({"docs"}))
+
+
+@pytest.fixture
+async def settings() -> AsyncIterator[WeaviateSettings]:
+    settings = weaviate_settings()
+    yield settings
+    await forget(settings)
+
+
+def deploy(folder: Path, settings: WeaviateSettings, page: str, **changes: Any) -> Deployment:
+    """Return a deployment with one page, whose passages go to this server."""
+    (folder / "docs").mkdir(parents=True)
+    (folder / "docs" / f"{page}.md").write_text(f"# The {page}\n\nThe {page} stands in the harbour.\n", "utf-8")
+    server = settings.model_dump(mode="json", exclude_none=True) | changes
+    store = {"provider": "weaviate", "weaviate": server}
+    sources = {"docs": {"kind": "files", "path": str(folder / "docs")}}
+    return Deployment(folder, {"sources": sources, "knowledge": {"store": store}})
+
+
+async def call_json(deployment: Deployment, *arguments: str) -> Any:
+    """Run a command on the only source, and return what its `--json` says of it."""
+    (source,) = (await asyncio.to_thread(deployment.json, *arguments))["sources"]
+    return source
+
+
+async def call(deployment: Deployment, *arguments: str, code: int = 0) -> str:
+    """Run a command and return all of its output."""
+    return (await asyncio.to_thread(deployment.call, *arguments, code=code)).output
+
+
+class TestOwners:
+    async def test_two_deployments_do_not_share_their_passages(
+        self, tmp_path: Path, settings: WeaviateSettings
+    ) -> None:
+        first = deploy(tmp_path / "first", settings, "gearbox")
+        second = deploy(tmp_path / "second", settings, "lantern")
+        await call(first, "ingest")
+        for arguments in (("ingest",), ("ingest", "--rebuild"), ("search", "gearbox"), ("check", "--live")):
+            output = await call(second, *arguments, code=1)
+            assert "belongs to another deployment: set tenant or collection" in output
+            assert "The gearbox stands" not in output
+        assert "unchanged" in await call(first, "ingest")
+        assert "gearbox.md" in await call(first, "search", "gearbox")
+        assert "another deployment" not in await call(first, "check", "--live")
+
+    async def test_one_journal_is_one_deployment_and_so_is_one_name(
+        self, tmp_path: Path, settings: WeaviateSettings
+    ) -> None:
+        first = deploy(tmp_path / "first", settings, "gearbox")
+        await call(first, "ingest")
+        async with connect_cluster(settings) as cluster:
+            deployment_id = (await cluster.get([OWNER_KEY]))[OWNER_KEY]["owner"]
+        second = deploy(tmp_path / "second", settings, "gearbox", deployment=deployment_id)
+        assert "gearbox.md" in await call(second, "search", "gearbox")
+        await call(first, "ingest", "--rebuild")
+        await call(first, "store", "copy", "--to", "sqlite")
+        await call(first, "store", "copy", "--to", "weaviate")
+        assert "gearbox.md" in await call(second, "search", "gearbox")
+
+    async def test_a_deployment_that_is_faster_has_them(self, settings: WeaviateSettings) -> None:
+        results = await asyncio.gather(
+            *(open_weaviate(settings, "test", DIMENSION, owner=owner) for owner in (OURS, THEIRS)),
+            return_exceptions=True,
+        )
+        (store,) = (result for result in results if not isinstance(result, BaseException))
+        (error,) = (result for result in results if isinstance(result, BaseException))
+        await store.close()
+        assert isinstance(error, StoreError)
+        assert "belongs to another deployment" in str(error)
+
+
+class TestStoresOfEarlierVersions:
+    """They have no owner."""
+
+    async def test_belong_to_the_first_deployment_that_knows_their_sources(self, settings: WeaviateSettings) -> None:
+        async with opened(settings) as store:
+            await put(store, [row("a", "a.md")])
+        for _ in range(2):
+            store = await open_weaviate(settings, "test", DIMENSION, owner=OURS)
+            assert set(await store.manifest("docs")) == {"a.md"}
+            await store.close()
+        with pytest.raises(StoreError, match=r"belongs to another deployment.*deployment to ours"):
+            await open_weaviate(settings, "test", DIMENSION, owner=THEIRS)
+
+    async def test_with_unknown_sources_are_refused(self, settings: WeaviateSettings) -> None:
+        async with opened(settings) as store:
+            await put(store, [row("a", "a.md")])
+            await put(store, [row("b", "b.md", source="manual")], "manual")
+            for rebuild in (False, True):
+                with pytest.raises(StoreError, match=r"another deployment, it seems: .*\(manual\): set tenant or"):
+                    await open_weaviate(settings, "test", DIMENSION, owner=OURS, rebuild=rebuild)
+            assert set(await store.manifest("manual")) == {"b.md"}
+        named = StoreOwner("by-name", frozenset({"docs"}), is_named=True)
+        await (await open_weaviate(settings, "test", DIMENSION, owner=named)).close()
+        with pytest.raises(StoreError, match=r"deployment to by-name"):
+            await open_weaviate(settings, "test", DIMENSION, owner=OURS)
+
+
+async def make_collection(cluster: Cluster, settings: WeaviateSettings, name: str, **changes: Any) -> None:
+    """Create a collection as we do, but for these changes."""
+    await cluster._client.collections.create(**make_collection_config(name, settings) | changes)
+
+
+class TestCollectionsOfOthers:
+    async def test_another_program_keeps_them(self, tmp_path: Path, settings: WeaviateSettings) -> None:
+        name = settings.collection + DOCUMENTS
+        deployment = deploy(tmp_path, settings, "gearbox")
+        async with connect_cluster(settings) as cluster:
+            theirs = await cluster._client.collections.create(
+                name, properties=[Property(name="source", data_type=DataType.TEXT)]
+            )
+            await theirs.data.insert({"source": "theirs"})
+            for arguments in (("check", "--live"), ("ingest",), ("ingest", "--rebuild")):
+                assert f"{name} belongs to another program" in await call(deployment, *arguments, code=1)
+            with pytest.raises(StoreError, match="belongs to another program"):
+                await cluster.drop()
+            assert (await theirs.aggregate.over_all(total_count=True)).total_count == 1
+            assert [entry.name for entry in (await theirs.config.get()).properties] == ["source"]
+            assert not await cluster._client.collections.exists(settings.collection + PASSAGES), "nothing was made"
+            await cluster._client.collections.delete(name)
+
+    @pytest.mark.parametrize(
+        ("changes", "difference"),
+        [
+            (
+                {
+                    "vector_config": Configure.Vectors.self_provided(
+                        vector_index_config=Configure.VectorIndex.hnsw(
+                            distance_metric=VectorDistances.DOT, quantizer=Configure.VectorIndex.Quantizer.none()
+                        )
+                    )
+                },
+                "distance of the vectors is dot instead of cosine",
+            ),
+            ({"sharding_config": Configure.sharding(desired_count=3)}, "number of shards is 3 instead of 1"),
+            (
+                {
+                    "inverted_index_config": Configure.inverted_index(
+                        bm25_k1=1.2, bm25_b=0.75, stopwords_preset=StopwordsPreset.EN
+                    )
+                },
+                "preset of stop words is en instead of none",
+            ),
+            (
+                {
+                    "inverted_index_config": Configure.inverted_index(
+                        bm25_k1=1.5, bm25_b=0.75, stopwords_preset=StopwordsPreset.NONE
+                    )
+                },
+                "k1 of BM25 is 1.5 instead of 1.2",
+            ),
+        ],
+    )
+    async def test_other_settings_are_named(
+        self, settings: WeaviateSettings, changes: dict[str, Any], difference: str
+    ) -> None:
+        async with connect_cluster(settings) as cluster:
+            await make_collection(cluster, settings, PASSAGES, **changes)
+            await self._check(cluster, settings, difference)
+
+    async def test_another_tokenization_is_named(self, settings: WeaviateSettings) -> None:
+        properties = make_collection_config(PASSAGES, settings)["properties"]
+        properties[0].tokenization = Tokenization.WORD
+        async with connect_cluster(settings) as cluster:
+            await make_collection(cluster, settings, PASSAGES, properties=properties)
+            await self._check(cluster, settings, "tokenization of property source is word instead of field")
+
+    async def _check(self, cluster: Cluster, settings: WeaviateSettings, difference: str) -> None:
+        with pytest.raises(StoreError, match=f"made or changed by somebody else: {difference}"):
+            await open_weaviate(settings, "test", DIMENSION)
+        with pytest.raises(StoreError, match=difference):
+            await check_weaviate(settings, OURS)
+        assert not await cluster._client.collections.exists(settings.collection + DOCUMENTS), "nothing was made"
+        await (await open_weaviate(settings, "test", DIMENSION, owner=OURS, rebuild=True)).close()
+        await check_weaviate(settings, OURS)
+
+
+async def lose_passages(cluster: Cluster, path: str) -> None:
+    """Delete the passages of a document on the server."""
+    path_filter = Filter.by_property("document").equal(document_key(path))
+    await cluster._collections[PASSAGES].data.delete_many(path_filter)
+
+
+class TestLostPassages:
+    """Whatever a server loses, the next refresh reads it again and says so."""
+
+    async def test_deleted_passages(self, tmp_path: Path, settings: WeaviateSettings) -> None:
+        deployment = deploy(tmp_path, settings, "gearbox")
+        (tmp_path / "docs" / "lantern.md").write_text("# The lantern\n\nThe lantern shines.\n", "utf-8")
+        await call(deployment, "ingest")
+        async with connect_cluster(settings) as cluster:
+            await lose_passages(cluster, "gearbox.md")
+        await self._check_repair(deployment, 1)
+        assert "lantern.md" in await call(deployment, "search", "lantern")
+
+    @pytest.mark.parametrize("name", [PASSAGES, DOCUMENTS])
+    async def test_a_deleted_collection(self, tmp_path: Path, settings: WeaviateSettings, name: str) -> None:
+        deployment = deploy(tmp_path, settings, "gearbox")
+        await call(deployment, "ingest")
+        async with connect_cluster(settings) as cluster:
+            await cluster._client.collections.delete(settings.collection + name)
+        if name == PASSAGES:
+            await self._check_repair(deployment, 1)
+        else:
+            # The documents are unknown as well: they are all new.
+            assert (await call_json(deployment, "ingest"))["added"] == 1
+        assert "gearbox.md" in await call(deployment, "search", "gearbox")
+
+    async def _check_repair(self, deployment: Deployment, count: int) -> None:
+        line = f"the store had lost passages of {count} document, which were read again"
+        assert line in await call(deployment, "ingest")
+        assert line in await call(deployment, "sources")
+        assert "gearbox.md" in await call(deployment, "search", "gearbox")
+        assert (await call_json(deployment, "ingest"))["repaired"] == 0
+        assert line not in await call(deployment, "sources")
+
+    async def test_the_manifest_counts_what_is_there(self, settings: WeaviateSettings) -> None:
+        async with opened(settings) as store, connect_cluster(settings) as cluster:
+            await put(store, [row("a", "a.md"), row("b", "b.md")])
+            await lose_passages(cluster, "a.md")
+            manifest = await store.manifest("docs")
+            assert {path for path, document in manifest.items() if document.is_damaged} == {"a.md"}
+            assert {path: document.passage_count for path, document in manifest.items()} == {"a.md": 0, "b.md": 1}
