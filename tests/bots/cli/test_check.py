@@ -307,7 +307,7 @@ async def test_probes_run_together_and_their_failures_are_findings(tmp_path: Pat
     assert not any(finding.subject == "good" for finding in await check(settings(tmp_path), live=False, probes=probes))
 
 
-async def test_passages_of_an_earlier_version_without_the_library_that_reads_them_are_an_error(
+async def test_old_passages_without_the_library_that_reads_them_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configuration = settings(tmp_path)

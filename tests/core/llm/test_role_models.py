@@ -56,7 +56,7 @@ async def test_each_role_goes_to_its_model_and_tokens_are_counted() -> None:
     assert budget.tokens["light.prompt"] > 0
 
 
-async def test_an_answer_is_read_in_groups_and_its_socket_is_not_watched_meanwhile(
+async def test_an_answer_is_read_in_groups_without_watching_its_socket(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The socket is found through private attributes of libraries: a version without them would read on in silence."""

@@ -28,7 +28,7 @@ MESSAGE = Message(
 )
 
 
-async def test_attachments_survive_a_restart_and_what_was_seen_is_told_in_the_conversation(tmp_path: Path) -> None:
+async def test_attachments_survive_a_restart_and_are_told_in_the_conversation(tmp_path: Path) -> None:
     journal = await Journal.open(tmp_path / "journal.db")
     await journal.record_message(MESSAGE)
     await journal.close()
@@ -61,7 +61,7 @@ async def test_what_was_seen_is_forgotten_with_the_question(tmp_path: Path) -> N
         await journal.close()
 
 
-async def test_a_database_of_an_earlier_version_gets_the_columns_and_keeps_what_it_holds(tmp_path: Path) -> None:
+async def test_an_earlier_database_gets_the_columns_and_keeps_its_content(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     with closing(sqlite3.connect(path)) as database:
         database.executescript(OLD_JOURNAL.read_text("utf-8"))
