@@ -46,9 +46,10 @@ test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev  ## lint, types and every test
 	$(MAKE) --no-print-directory -j 2 lint parallel
 
-# What is marked `serial` comes last, when the types have long been checked.
+# What is marked `serial` comes last and alone, when the types have long been checked.
 parallel: $(VENV)/.dev
-	$(BIN)/pytest --forks $(WORKERS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not serial"
+	$(BIN)/pytest -m serial $$(grep -rl --include='test_*.py' 'mark.serial' tests)
 
 lint: $(VENV)/.dev  ## style, layers and types only
 	$(BIN)/ruff check $(CODE)

@@ -89,7 +89,7 @@ async def test_an_answer_that_is_refused_is_shown_in_another_way(bot: Bot, step:
 
 
 @cannot(console=NO_NETWORK)
-async def test_a_passage_that_is_refused_in_every_way_is_named_and_the_rest_is_shown(bot: Bot) -> None:
+async def test_a_passage_that_is_always_refused_is_named_and_the_rest_shown(bot: Bot) -> None:
     channel = bot.private()
     await bot.ask(channel, "hello")
     bot.script.says = lambda _: "\n\n".join(
@@ -153,7 +153,7 @@ async def test_an_outage_of_several_tries_is_outlasted(bot: Bot) -> None:
 
 @pytest.mark.parametrize("step", ["post", "begin", "finish"])
 @cannot(console=NO_NETWORK)
-async def test_an_outage_longer_than_the_tries_of_a_reply_delivers_it_from_the_journal(bot: Bot, step: Step) -> None:
+async def test_after_a_long_outage_a_reply_is_delivered_from_the_journal(bot: Bot, step: Step) -> None:
     channel = bot.private() if step == "post" else bot.group()
     bot.adapter._intervals = replace(bot.adapter._intervals, retry_timeout_s=0.2)  # type: ignore[union-attr, type-var]
     bot.script.midway = Gate()

@@ -59,7 +59,7 @@ async def test_ended_while_answering_it_answers_once(bot: Bot, ending: str) -> N
 
 
 @cannot(console=NO_REDELIVERY)
-async def test_killed_between_posting_and_its_confirmation_it_posts_no_second_answer(bot: Bot) -> None:
+async def test_a_kill_before_the_confirmation_causes_no_second_answer(bot: Bot) -> None:
     channel = bot.group()
     bot.script.before = Gate()
     message = await bot.driver.say(channel, f"{bot.driver.mention}How?")
@@ -75,9 +75,7 @@ async def test_killed_between_posting_and_its_confirmation_it_posts_no_second_an
 
 @pytest.mark.parametrize("piece", ["", "It begins"])
 @cannot(console=NO_REDELIVERY)
-async def test_killed_after_posting_and_before_its_confirmation_it_completes_what_is_there(
-    bot: Bot, piece: str
-) -> None:
+async def test_a_kill_before_the_confirmation_leaves_an_answer_to_complete(bot: Bot, piece: str) -> None:
     channel = bot.group()
     bot.script.pieces = [piece] if piece else []
     bot.script.midway = Gate() if piece else None

@@ -346,7 +346,7 @@ async def test_vectors_that_are_no_numbers_are_refused(store: Store) -> None:
     assert [result.id for result in await store.search("a", unit(0), ["docs"], 5)] == ["a"]
 
 
-async def test_a_passage_written_anew_under_the_same_fingerprint_is_found_as_it_is_now(store: Store) -> None:
+async def test_a_passage_rewritten_under_the_same_fingerprint_is_found_as_new(store: Store) -> None:
     rows = [row(f"a{number}", "a.md", tokens=f"apple number{number}", seed=number) for number in range(6)]
     await put(store, rows)
     assert len(await store.search("apple", unit(0), ["docs"], 9)) == 6

@@ -69,7 +69,7 @@ async def test_a_worker_measures_a_system(name: str, tmp_path: Path) -> None:
     assert all(set(ids) <= {document.id for document in documents} for ids in retrieved)
 
 
-def test_the_model_completes_calls_the_tool_and_answers_with_a_fixed_number_of_tokens() -> None:
+def test_the_model_completes_calls_the_tool_and_answers_at_fixed_length() -> None:
     case = FOLLOW_UPS[0]
     turns: list[Any] = [{"role": role, "content": text} for role, text in case.query.history]
     turns.append({"role": "user", "content": case.query.question})

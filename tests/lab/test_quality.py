@@ -70,7 +70,7 @@ def test_every_part_names_repositories_as_github_does() -> None:
         assert all(repository.count("/") == 1 for repository in part.REPOSITORIES), name
 
 
-def test_an_answer_is_useful_with_its_facts_and_at_most_one_irrelevant_quote() -> None:
+def test_an_answer_is_useful_with_at_most_one_irrelevant_quote() -> None:
     question = quoted_answers.read_questions()[0]
     question = replace(question, facts=("tarn serve", "8000"), topic="server")
 

@@ -165,7 +165,7 @@ def test_a_window_holds_all_of_its_messages(theme: Theme) -> None:
     assert strip_markup(words).count("Ananswer") == 40
 
 
-def test_the_first_picture_holds_the_scripted_answer_and_its_script_cites_by_heading() -> None:
+def test_the_first_picture_holds_the_scripted_answer_with_citations() -> None:
     picture = (PICTURES / "hero.svg").read_text("utf-8")
     words = strip_markup("".join(ElementTree.fromstring(picture).itertext()))  # noqa: S314  our own picture
     for number, (statement, _) in enumerate(ANSWER, 1):

@@ -509,9 +509,7 @@ async def test_what_was_said_before_a_source_was_closed_is_not_said_again(
             assert get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests()) == set()
 
 
-async def test_who_quotes_a_word_of_an_answer_from_a_source_that_was_closed_since_is_not_told_the_rest(
-    tmp_path: Path, ingested: Path
-) -> None:
+async def test_quoting_an_answer_from_a_closed_source_does_not_tell_the_rest(tmp_path: Path, ingested: Path) -> None:
     sender = INSIDERS["member of the team's channel"]
     async with repeating_model(write=f"It is {WORDS['text']} [p1].") as peer:
         async with opened(tmp_path, ingested, peer, audience=["everyone"]) as bot:
@@ -525,7 +523,7 @@ async def test_who_quotes_a_word_of_an_answer_from_a_source_that_was_closed_sinc
 
 
 @pytest.mark.parametrize("audience", [["everyone"], AUDIENCE], ids=["open", "closed"])
-async def test_an_answer_of_the_last_run_is_delivered_only_where_it_may_still_be_told(
+async def test_an_answer_of_the_last_run_is_delivered_only_where_allowed(
     tmp_path: Path, ingested: Path, audience: Sequence[str]
 ) -> None:
     sender = OUTSIDERS["member of the public group"]
@@ -557,9 +555,7 @@ async def test_a_cached_answer_is_for_those_alone_who_may_see_as_much(tmp_path: 
         assert get_closed_texts(bot.output()) == set()
 
 
-async def test_who_forgets_to_say_who_asks_gets_what_is_for_everyone_and_the_terminal_gets_all(
-    tmp_path: Path, ingested: Path
-) -> None:
+async def test_without_an_asker_only_open_sources_and_the_terminal_gets_all(tmp_path: Path, ingested: Path) -> None:
     async with opened(tmp_path, ingested, None) as bot:
         reply = await bot.app.answer(Question(QUESTION, key=ConversationKey("telegram", TEAM)), MemorySink())
         assert get_closed_texts(repr(reply)) == set()
@@ -569,9 +565,7 @@ async def test_who_forgets_to_say_who_asks_gets_what_is_for_everyone_and_the_ter
         assert "text" in get_closed_texts(bot.output())
 
 
-async def test_the_gate_knows_no_more_of_an_outsider_s_message_than_without_the_source(
-    tmp_path: Path, ingested: Path
-) -> None:
+async def test_the_gate_learns_nothing_for_outsiders_from_a_closed_source(tmp_path: Path, ingested: Path) -> None:
     """A word that only a closed source has is as unknown as one that no source has."""
     async with opened(tmp_path, ingested, None) as bot:
         library = bot.app.deps.library

@@ -60,7 +60,7 @@ async def test_an_owner_in_a_group_is_not_read_what_was_taught_elsewhere(journal
     assert "secret" in private_reply
 
 
-async def test_what_was_taught_in_a_closed_thread_is_reviewed_there_or_by_an_owner_in_private(journal: Journal) -> None:
+async def test_lessons_of_a_closed_thread_are_reviewed_there_or_by_an_owner(journal: Journal) -> None:
     bot = Bot.of(journal)
     thread = replace(command_bot.GROUP, thread="t")
     message = replace(says("", person=ANN), key=thread, text="A secret.", in_restricted_thread=True)
@@ -75,7 +75,7 @@ async def test_what_was_taught_in_a_closed_thread_is_reviewed_there_or_by_an_own
     assert "lay off" in await bot.deliver(says("faq", private=True))
 
 
-async def test_what_was_taught_in_a_closed_thread_from_a_message_that_never_came_is_listed_there(
+async def test_lessons_from_a_lost_message_of_a_closed_thread_are_listed_there(
     journal: Journal,
 ) -> None:
     bot = Bot.of(journal)
@@ -91,7 +91,7 @@ async def test_what_was_taught_in_a_closed_thread_from_a_message_that_never_came
     assert "lay off" in await bot.deliver(says("faq", private=True))
 
 
-async def test_a_question_that_is_typed_in_a_closed_thread_stays_there_wherever_its_answer_was_given(
+async def test_a_question_typed_in_a_closed_thread_stays_there(
     journal: Journal,
 ) -> None:
     bot = Bot.of(journal)
@@ -107,7 +107,7 @@ async def test_a_question_that_is_typed_in_a_closed_thread_stays_there_wherever_
     assert "lay off" in await bot.deliver(replace(learn, id="list", command="faq", text="", reply_to=""))
 
 
-async def test_the_audit_tells_a_chat_nothing_of_what_was_typed_in_its_closed_threads(journal: Journal) -> None:
+async def test_the_audit_shows_a_chat_nothing_from_its_closed_threads(journal: Journal) -> None:
     bot = Bot.of(journal)
     thread = replace(command_bot.GROUP, thread="t")
     inside = replace(says("faq", person=ADMIN), key=thread, in_restricted_thread=True)
@@ -119,7 +119,7 @@ async def test_the_audit_tells_a_chat_nothing_of_what_was_typed_in_its_closed_th
     assert "secret" not in audit
 
 
-async def test_a_platforms_administrator_teaches_all_chats_nothing_unless_an_owner_named_them(
+async def test_a_platform_administrator_teaches_all_chats_only_if_named_by_owner(
     journal: Journal,
 ) -> None:
     # Anybody can take a bot into a group of their own, where the platform has them as its administrator.

@@ -128,7 +128,7 @@ class Deployment:
 
     def kimas(self, *arguments: str, code: int = 0, stdin: str | int | None = None) -> subprocess.CompletedProcess[str]:
         """Run the command line as its own process. Its input is a text or the descriptor of an open file."""
-        if forked.Server.address:
+        if forked.are_served():
             result = forked.run(self.arguments(*arguments), self.folder, self.variables(), stdin)
         else:
             input_options: dict[str, Any] = {"stdin": stdin} if isinstance(stdin, int) else {"input": stdin}
@@ -150,7 +150,7 @@ class Deployment:
         """Run `kimas run` for the length of the block; kill it at the end if it still runs."""
         with (self.folder / "daemon.log").open("ab") as log:
             process: asyncio.subprocess.Process | forked.ForkedProcess
-            if forked.Server.address:
+            if forked.are_served():
                 descriptors = (0, log.fileno(), log.fileno())
                 process = await forked.start(self.arguments("run"), self.folder, self.variables(), descriptors)
             else:

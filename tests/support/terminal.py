@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.support import forked
 from tests.support.deployment import ROOT
-from tests.support.forked import MODULE, ForkedProcess, Server
+from tests.support.forked import MODULE, ForkedProcess
 
 # getpass asks the terminal that controls the process, so it gets one. Whoever starts us may ignore Ctrl-C: it does not.
 START = """
@@ -103,7 +103,7 @@ async def open_kimas(
 ) -> AsyncIterator[Terminal]:
     """Run `kimas` at a terminal of its own: a fork, where forks are served."""
     variables = variables or {}
-    if not Server.address:
+    if not forked.are_served():
         command = [sys.executable, "-m", MODULE, *arguments]
         async with open_terminal(command, folder, {"PYTHONPATH": str(ROOT), **variables}) as user:
             yield user

@@ -174,7 +174,7 @@ async def test_control_c_while_the_model_thinks_gives_the_terminal_back(
         assert "Traceback" not in output.text()
 
 
-async def test_control_c_at_the_prompt_of_a_chat_ends_it_as_the_end_of_the_input_does(deployment: Deployment) -> None:
+async def test_control_c_at_the_prompt_ends_a_chat_like_the_end_of_input(deployment: Deployment) -> None:
     async with open_kimas(deployment.arguments("chat"), deployment.folder) as user:
         await user.interrupt("\n> ")
         assert await user.end() == 0

@@ -237,7 +237,7 @@ async def test_a_folder_that_cannot_be_one_is_said(configuration: Settings, tmp_
         await played(configuration, "Hello", folder=tmp_path / "taken" / "inside")
 
 
-async def test_what_is_not_answered_at_the_end_is_told_and_waits_for_the_next_play(
+async def test_unanswered_questions_are_told_and_wait_for_the_next_play(
     configuration: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patient_settings = configuration.model_copy(update={"gate": configuration.gate.model_copy(update={"wait_s": 60.0})})
@@ -288,9 +288,7 @@ async def test_a_change_says_whether_it_came_in_time(tmp_path: Path, capsys: pyt
         assert not await journal.complete_deleted("shown"), "its answer is there"
 
 
-async def test_questions_in_one_chat_have_time_as_long_as_one_after_the_other_is_finished(
-    configuration: Settings, tmp_path: Path
-) -> None:
+async def test_the_time_limit_starts_again_with_each_finished_question(configuration: Settings, tmp_path: Path) -> None:
     stuck = asyncio.Event()
 
     async def answer(question: Question, sink: Sink) -> Reply:

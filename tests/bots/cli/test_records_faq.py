@@ -56,7 +56,7 @@ def test_nothing_was_taught_yet(deployment: Deployment) -> None:
     assert "somebody approved" in deployment.call("check").output
 
 
-def test_only_what_was_approved_is_answered_from_and_cited_with_who_did_that(deployment: Deployment) -> None:
+def test_only_approved_answers_are_cited_with_who_approved_them(deployment: Deployment) -> None:
     started_at = datetime.now(UTC)
     submit_answers(deployment)
     output = deployment.call("faq", "list").output

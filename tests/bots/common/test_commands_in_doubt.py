@@ -46,7 +46,7 @@ async def slack_command(
 
 
 @pytest.mark.parametrize("text", ["It does.", LONG])
-async def test_an_answer_to_a_command_of_slack_that_may_have_arrived_is_looked_for(text: str) -> None:
+async def test_a_slack_command_answer_that_may_have_arrived_is_looked_for(text: str) -> None:
     async with SlackPeer() as peer:
         client = SlackClient.connect(peer.bot_token, "", peer.api_url, 20)
         sink = await slack_command(peer, client, DeliveryLog())
@@ -68,7 +68,7 @@ async def test_an_answer_to_a_command_of_slack_that_may_have_arrived_is_looked_f
         await client.close()
 
 
-async def test_after_a_crash_the_rest_of_an_answer_to_a_command_of_slack_is_posted_once() -> None:
+async def test_after_a_crash_the_rest_of_a_slack_command_answer_is_posted_once() -> None:
     async with SlackPeer() as peer:
         client = SlackClient.connect(peer.bot_token, "", peer.api_url, 20)
         await (await slack_command(peer, client, DeliveryLog())).finish(Reply(LONG))

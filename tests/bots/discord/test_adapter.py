@@ -246,7 +246,7 @@ async def test_after_a_restart_every_channel_is_read_on(peer: DiscordPeer, make:
     assert third.texts == ["only this"]
 
 
-async def test_a_private_chat_begun_while_the_bot_was_away_is_read_from_its_beginning(
+async def test_a_private_chat_begun_during_an_outage_is_read_from_its_start(
     peer: DiscordPeer, make: Make, positions: Positions
 ) -> None:
     async with listening(peer, make(), Inbox().receive):
@@ -275,9 +275,7 @@ async def test_a_new_private_chat_is_heard_where_nothing_is_caught_up(peer: Disc
     assert inbox.texts == ["one", "two"]
 
 
-async def test_a_message_that_arrives_while_history_is_fetched_hides_none_before_it(
-    peer: DiscordPeer, make: Make
-) -> None:
+async def test_a_message_during_a_history_fetch_hides_none_before_it(peer: DiscordPeer, make: Make) -> None:
     private = peer.channel(private=True)
     inbox = Inbox()
     peer.history_open.clear()
@@ -571,7 +569,7 @@ async def test_an_unknown_channel_is_asked_for_once(peer: DiscordPeer, make: Mak
     assert peer.channels[late_channel].kind != PRIVATE
 
 
-async def test_hidden_channels_are_asked_for_once_and_outages_in_between_lose_nothing(
+async def test_hidden_channels_are_asked_for_once_and_outages_lose_nothing(
     peer: DiscordPeer, make: Make, positions: Positions
 ) -> None:
     positions.saved[f"{peer.me.id}:since"] = 1

@@ -218,9 +218,7 @@ async def test_a_hidden_answer_never_goes_into_the_channel(peer: DiscordPeer, st
     assert peer.get_calls("POST /channels/{}/messages") == []
 
 
-async def test_what_was_asked_in_a_private_thread_is_not_explained_in_the_channel(
-    peer: DiscordPeer, start: Start
-) -> None:
+async def test_a_question_in_a_private_thread_is_not_explained_in_the_channel(peer: DiscordPeer, start: Start) -> None:
     await start()
     channel_id = peer.channel()
     thread = peer.channel(parent=channel_id)

@@ -67,7 +67,7 @@ def test_a_reply_to_a_deleted_message_quotes_nothing() -> None:
     assert (result.reply_to, result.quoted, result.addressed) == ("", "", False)
 
 
-def test_what_is_said_in_a_thread_may_go_on_with_us_unless_somebody_else_is_meant() -> None:
+def test_a_thread_may_go_on_with_us_unless_somebody_else_is_meant() -> None:
     thread = Location("40", "30", "40", "7")
     to_her = {"id": "1", "content": "x", "author": {"id": "9", "username": "c"}}
     message = [

@@ -74,7 +74,7 @@ async def test_a_foreign_or_malformed_press_is_left_alone(bot: Bot) -> None:
     assert await votes(bot) == ["up"]
 
 
-def test_a_press_in_a_thread_belongs_to_the_channel_above_it_and_knows_who_manages_the_server() -> None:
+def test_a_press_in_a_thread_belongs_to_its_channel_and_knows_managers() -> None:
     thread = {"id": "20", "type": 11, "parent_id": "10"}
     member = {"user": {"id": "1001", "username": "ann"}, "nick": "Ann", "permissions": "8"}
     event = {

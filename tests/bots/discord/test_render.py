@@ -129,7 +129,5 @@ def test_hostile_text_takes_no_time(text: str) -> None:
         ("A. bbbb cccc dddd eeee", ["A. bbbb cccc", "dddd eeee"]),
     ],
 )
-def test_a_line_is_split_where_a_sentence_ends_unless_that_wastes_most_of_a_message(
-    line: str, parts: list[str]
-) -> None:
+def test_a_line_is_split_after_a_sentence_unless_that_wastes_too_much(line: str, parts: list[str]) -> None:
     assert [part.strip() for part in split_message(line, 16)] == parts

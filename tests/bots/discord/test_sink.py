@@ -394,7 +394,7 @@ async def test_a_lost_acknowledgement_is_tried_again(peer: DiscordPeer, command:
     assert [message.content for message in peer.messages(channel_id)] == ["> Ann: /ask what?\nthis"]
 
 
-async def test_a_command_that_could_not_be_acknowledged_is_answered_in_the_channel(
+async def test_a_command_without_acknowledgement_is_answered_in_the_channel(
     peer: DiscordPeer, command: Command, delivery_log: DeliveryLog, channel_id: str
 ) -> None:
     peer.fail(DEFER, 404, body={"message": "Unknown interaction", "code": 10062})

@@ -93,7 +93,7 @@ def pasted(tmp_path: Path, lines: list[str]) -> GateSettings:
     return load_settings([file], (), {}).gate
 
 
-async def test_a_fit_wants_enough_messages_of_each_kind_before_anything_is_opened(
+async def test_a_fit_checks_for_enough_messages_of_each_kind_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # 60 lines, but among them only seven are to be left alone for more than its words.

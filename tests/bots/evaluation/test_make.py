@@ -203,7 +203,7 @@ async def test_who_stops_in_the_middle_sees_what_was_added_and_nothing_else(
     assert output.rstrip().endswith(f"1 line was added to {tmp_path / 'questions.jsonl'}")
 
 
-async def test_a_hostile_question_neither_steers_the_terminal_nor_breaks_the_file(
+async def test_a_hostile_question_harms_neither_the_terminal_nor_the_file(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     journal = await Journal.open(deployment.folder / "data" / "journal.db")

@@ -498,7 +498,7 @@ class TestTeaching:
         ]
         assert entries[0].chat == GROUP.chat
 
-    async def test_what_is_taught_to_a_closed_thread_is_told_to_nobody_else_of_the_chat(self, page: Page) -> None:
+    async def test_an_answer_taught_to_a_closed_thread_stays_in_that_thread(self, page: Page) -> None:
         question = replace(make_message(1, "Whom do we lay off?"), key=replace(GROUP, thread="t"))
         await answered(page.journal, replace(question, in_restricted_thread=True), NOTHING)
         async with browser(page, OWNER) as client:

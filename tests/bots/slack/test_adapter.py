@@ -142,7 +142,7 @@ async def test_bots_are_ignored_whatever_they_are(peer: SlackPeer, adapter: Slac
     assert adapter.skipped["written by ourselves"] == 2
 
 
-async def test_an_edit_before_the_answer_comes_as_one_and_a_preview_is_no_question(
+async def test_an_edit_before_the_answer_is_read_and_a_preview_is_ignored(
     peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox
 ) -> None:
     ts = peer.say("D1", "how do I intsall it?")

@@ -204,9 +204,7 @@ def test_questions_are_suggested_of_each_agent_in_turn() -> None:
 Ask = Callable[..., Awaitable[Sink]]
 
 
-async def test_a_conversation_of_the_agent_view_is_a_thread_with_a_title_a_status_and_a_stream(
-    agent: SlackPeer, tmp_path: Path
-) -> None:
+async def test_an_agent_view_conversation_has_a_title_a_status_and_a_stream(agent: SlackPeer, tmp_path: Path) -> None:
     inbox = Inbox()
     adapter = SlackAdapter(slack_settings(agent, tmp_path), Threads().answered_in, PACE)
     async with listening(adapter, inbox):

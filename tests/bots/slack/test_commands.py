@@ -112,9 +112,7 @@ async def test_an_owner_is_answered_for_their_eyes_alone(peer: SlackPeer, start:
     assert (await send_command(peer, "admins add <@U42|ann>", OWNER))["text"].startswith("`U42` may look after me")
 
 
-async def test_in_a_direct_conversation_two_people_may_read_nothing_of_each_others_commands(
-    peer: SlackPeer, start: Start
-) -> None:
+async def test_two_people_in_a_direct_chat_cannot_read_each_others_commands(peer: SlackPeer, start: Start) -> None:
     """The command works between two people, too: there an owner is answered from sources that the other may not see."""
     await start()
     question = "Where does the roadmap lead?"

@@ -110,7 +110,7 @@ async def wait_until_finished(journal: Journal, post: str) -> tuple[str, str]:
     return end
 
 
-async def test_on_slack_competitors_are_counted_once_the_channel_takes_our_comment(tmp_path: Path) -> None:
+async def test_on_slack_competitors_are_counted_when_our_comment_is_posted(tmp_path: Path) -> None:
     async with two_at_once(tmp_path, post_s=2, deadline_s=30) as (peer, journal, waiting_posts):
         for competitor in COMPETITORS:
             await OnSlack(peer, {waiting_posts: "C1"}).reply(waiting_posts, competitor)
@@ -120,7 +120,7 @@ async def test_on_slack_competitors_are_counted_once_the_channel_takes_our_comme
         )
 
 
-async def test_on_slack_a_comment_whose_turn_comes_after_the_deadline_is_not_posted(tmp_path: Path) -> None:
+async def test_on_slack_a_comment_after_the_deadline_is_not_posted(tmp_path: Path) -> None:
     async with two_at_once(tmp_path, post_s=5, deadline_s=2.5) as (_, journal, waiting_posts):
         state, reason = await wait_until_finished(journal, waiting_posts)
     assert (state, "auto_comment.deadline_s" in reason) == ("silent", True), reason

@@ -408,7 +408,7 @@ async def test_a_dry_run_opens_nothing(start: Start) -> None:
     assert bot.peer.responses == []
 
 
-async def test_a_lost_connection_and_a_refusing_journal_lose_no_form_and_double_none(start: Start) -> None:
+async def test_lost_connections_and_a_refusing_journal_lose_or_double_no_form(start: Start) -> None:
     bot = await start()
     view = await bot.opened()
     bot.peer.deliveries.patience_s = 1.0

@@ -127,7 +127,7 @@ async def test_where_blocks_are_refused_the_text_is_posted(peer: SlackPeer, ask:
     assert layout(second) == ["section", "context_actions"], "the workspace has them: it was the text"
 
 
-async def test_a_command_is_answered_with_other_thumbs_where_slack_refuses_its_own(
+async def test_a_command_gets_other_thumbs_where_slack_refuses_its_own(
     peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox
 ) -> None:
     peer.lacking = {"feedback_buttons"}

@@ -119,7 +119,7 @@ def test_split_prefers_blocks_then_lines_then_words() -> None:
     assert split_message("x" * 25, 10) == ["x" * 10, "x" * 10, "x" * 5]
 
 
-def test_a_line_is_split_where_a_sentence_ends_unless_that_wastes_most_of_a_message() -> None:
+def test_a_line_is_split_after_a_sentence_unless_that_wastes_too_much() -> None:
     assert split_message("Aaaa bbb. Cccc dddd eeee", 16) == ["Aaaa bbb.", "Cccc dddd eeee"]
     assert split_message("第一句<b>话。第二</b>句话是的", 8) == ["第一句<b>话。</b>", "<b>第二</b>句话是的"]
     assert split_message("A. bbbb cccc dddd", 14) == ["A. bbbb cccc", "dddd"]

@@ -66,7 +66,7 @@ async def test_without_evidence_the_answer_says_what_is_known() -> None:
 NEAR = Question("Does pip honour the proxy and the mirror of our company's registry?")
 
 
-async def test_without_a_quote_the_nearest_pages_are_named_and_nothing_is_answered() -> None:
+async def test_without_a_quote_only_the_nearest_pages_are_named() -> None:
     reply = await answer(NEAR, MemorySink(), parts())
     assert reply.text == (
         "I found no direct answer in the sources I know. These pages come closest:\n\n"
@@ -175,7 +175,7 @@ async def test_without_history_there_is_one_model_call(peer: LanguageModelPeer) 
     assert len(peer.requests) == 1
 
 
-async def test_history_costs_two_light_calls_at_once_and_the_completed_question_is_searched() -> None:
+async def test_history_costs_two_light_calls_before_the_completed_search() -> None:
     def reply(body: dict[str, object]) -> str:
         rewriting = "search query" in str(body["messages"])
         return "Does the memory module need a database server?" if rewriting else "Yes [p1]."

@@ -177,7 +177,7 @@ def test_in_a_group_who_is_polite_to_others_gets_no_answer(text: str) -> None:
         "```\nhow to do it\n```",
     ],
 )
-def test_a_message_that_shows_no_language_is_answered_in_that_of_its_authors_last_message(text: str) -> None:
+def test_a_message_without_language_is_answered_in_its_authors_last_one(text: str) -> None:
     own = Turn("user", "怎么安装？", author_id="1")
     other = Turn("user", "How do I install it?", author_id="2")
     reply = Turn("assistant", "I found nothing about this in the sources.", author_id="1")
@@ -203,6 +203,6 @@ def test_a_message_that_shows_no_language_is_answered_in_that_of_its_authors_las
         "Danke, wie geht das?",
     ],
 )
-def test_a_short_question_in_latin_script_is_not_answered_in_the_language_before(text: str) -> None:
+def test_a_short_question_in_latin_script_is_not_answered_in_chinese(text: str) -> None:
     own = Turn("user", "怎么安装？", author_id="1")
     assert get_asker_language(Question(text, history=(own,), author_id="1")) == ""

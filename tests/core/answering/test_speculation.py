@@ -21,7 +21,7 @@ FINAL = [passage(name, name, similarity=0.9 - 0.05 * rank) for rank, name in enu
         ("abghijkl", False),
     ],
 )
-def test_a_head_start_holds_the_two_best_passages_and_half_of_the_better_half(names: str, *, expected: bool) -> None:
+def test_a_head_start_holds_the_two_best_and_half_of_the_better_half(names: str, *, expected: bool) -> None:
     # Passages stand in the order of the prompt, which is not that of their scores.
     final = [*FINAL[::2], *FINAL[1::2]]
     assert is_same_evidence([passage(name, name) for name in names], final) is expected

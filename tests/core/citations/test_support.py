@@ -442,7 +442,7 @@ async def test_an_unsupported_sentence_loses_its_citation_and_numbers_close_up(p
     assert "look_back" not in peer.agents
 
 
-async def test_the_model_reads_the_best_at_both_ends_and_ids_follow_what_it_reads(peer: ScriptedPeer) -> None:
+async def test_the_best_passages_are_at_both_ends_and_ids_follow_the_order(peer: ScriptedPeer) -> None:
     passages = [
         passage(f"pip{rank}", f"pip {'install package virtual environment'.rsplit(' ', rank)[0]} fact{rank}")
         for rank in range(4)

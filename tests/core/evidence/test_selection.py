@@ -74,7 +74,7 @@ def test_near_copies_are_left_out(other: str, left_out: bool) -> None:
     )
 
 
-def test_a_part_of_a_better_passage_is_left_out_but_a_whole_of_a_better_part_stays() -> None:
+def test_a_part_of_a_better_passage_is_left_out_but_a_whole_stays() -> None:
     whole_passage = passage("whole", f"{SENTENCE}. It may be moved with an option.")
     part = passage("part", SENTENCE)
     assert ids(select_passages(whole_passage, part)) == ["whole"]
@@ -114,7 +114,7 @@ def test_overlapping_lines_come_once() -> None:
     assert joined.text == lines(1, 14).text
 
 
-def test_blank_lines_between_neighbours_are_kept_and_a_gap_of_text_parts_them() -> None:
+def test_blank_lines_between_neighbours_stay_and_a_gap_parts_them() -> None:
     [joined] = select_passages(lines(1, 4), lines(6, 9))
     assert joined.text == f"{lines(1, 4).text}\n\n{lines(6, 9).text}"
     assert len(joined.text.split("\n")) == joined.end_line - joined.start_line + 1

@@ -136,7 +136,7 @@ def test_a_follow_up_carries_what_the_questions_before_it_are_about(
     assert expand_with_history(question, history) == f"{question} {carried}"
 
 
-def test_another_members_follow_up_is_completed_with_the_first_speakers_question() -> None:
+def test_another_members_follow_up_is_completed_with_the_first_question() -> None:
     question = Question("怎么关闭它？", ANN, author="Bob", author_id="2")
     assert relevant_turns(question) == list(ANN)
     assert "记忆模块" in rule_based_query(question)

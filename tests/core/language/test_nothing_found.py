@@ -98,7 +98,7 @@ async def test_who_is_cancelled_holds_up_no_turn() -> None:
     assert [task.cancelled() for task in waiting_task] == [True, True, False]
 
 
-async def test_longer_steps_are_done_one_at_a_time_also_when_nobody_waits_for_them() -> None:
+async def test_longer_steps_run_one_at_a_time_even_if_nobody_waits() -> None:
     turns = CpuTurnstile()
     at_work = 0
     max_at_work = 0

@@ -115,7 +115,7 @@ def test_output_is_words_and_single_spaces_for_any_input() -> None:
         assert set(query_tokens(text, 1000).split()) >= set(tokens.split())
 
 
-def test_traditional_chinese_is_searched_simplified_and_as_earlier_versions_stored_it() -> None:
+def test_traditional_chinese_is_searched_simplified_and_as_stored() -> None:
     assert lexical_tokens("設定權限") == lexical_tokens("设定权限") == "设定 定权 权限"
     assert query_tokens("設定權限") == "设定 設定 定权 定權 权限 權限"
     assert query_tokens("设定权限") == "设定 定权 权限"
@@ -124,7 +124,7 @@ def test_traditional_chinese_is_searched_simplified_and_as_earlier_versions_stor
     assert query_words("权限 權限") == [("权限", "權限")]
 
 
-def test_of_a_long_question_in_traditional_chinese_as_much_is_searched_as_of_a_simplified_one() -> None:
+def test_a_long_question_in_traditional_chinese_is_searched_as_far() -> None:
     question = "請問如何設定這個專案的權限並且讓其他使用者無法存取我們團隊的資料庫伺服器還有備份檔案以及記錄檔"
     question += "因為我們最近發現有些人員離職之後仍然可以登入系統查看所有內容所以想要知道應該怎麼處理比較好"
     assert set(query_tokens(simplify(question)).split()) <= set(query_tokens(question).split())

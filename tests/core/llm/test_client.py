@@ -184,13 +184,13 @@ async def test_a_reply_that_does_not_end_is_an_error(parts: list[bytes], abort: 
             await streamed_text(endpoint)
 
 
-async def test_a_connection_that_breaks_behind_the_whole_reply_takes_nothing_from_it() -> None:
+async def test_a_connection_that_breaks_after_the_reply_takes_nothing_away() -> None:
     parts = [f"data: {token('Yes')}\n\n".encode(), f"data: {token('', finish_reason='stop')}\n\n".encode()]
     async with serving(parts, abort=True) as endpoint:
         assert await streamed_text(endpoint) == "Yes"
 
 
-async def test_a_server_that_says_nothing_more_behind_the_whole_reply_holds_nobody_up() -> None:
+async def test_a_server_that_is_silent_after_the_reply_delays_nobody() -> None:
     parts = [f"data: {token('Yes', finish_reason='stop')}\n\n".encode()]
     async with serving(parts, open_s=30) as endpoint, asyncio.timeout(USAGE_TIMEOUT_S + 20):
         assert await streamed_text(endpoint) == "Yes"

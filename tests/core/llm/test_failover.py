@@ -94,7 +94,7 @@ def misbehave(peer: LanguageModelPeer, **failure_mode: object) -> None:
 
 
 class TestMovingOn:
-    async def test_a_hanging_first_endpoint_is_followed_by_the_second_inside_the_budget(
+    async def test_after_a_hanging_endpoint_the_second_one_answers_in_time(
         self, peers: list[LanguageModelPeer]
     ) -> None:
         model_peer, two, _ = peers
@@ -208,7 +208,7 @@ class TestMovingOn:
 
 
 class TestCircuit:
-    async def test_opens_so_that_the_next_question_loses_no_time_and_a_probe_closes_it(
+    async def test_opens_to_save_the_next_question_time_and_a_probe_closes_it(
         self, peers: list[LanguageModelPeer]
     ) -> None:
         model_peer, two, _ = peers

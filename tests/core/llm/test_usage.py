@@ -257,7 +257,7 @@ async def test_a_conversation_costs_at_most_15_percent_more_with_head_starts(pee
     assert await converse(peer, head_start=True) <= 1.15 * without
 
 
-def test_the_first_loss_is_lent_and_those_after_it_are_paid_from_what_answers_needed() -> None:
+def test_the_first_loss_is_lent_and_later_ones_are_paid_by_answers() -> None:
     head_starts = HeadStarts(ContextSettings(head_start_min_kept=0.0))
     lost_counts = 0
     needed_count = 0

@@ -51,7 +51,7 @@ async def test_a_question_is_answered_once_though_delivered_twice(journal: Journ
     assert await get_state(journal, MESSAGE) == ("answered", "")
 
 
-async def test_a_question_is_taken_up_though_its_delivery_was_cut_off_in_the_middle(journal: Journal) -> None:
+async def test_a_question_is_taken_up_after_its_delivery_was_cut_off(journal: Journal) -> None:
     adapter = RecordingAdapter()
     processor = make_processor(settings(), journal, echo)
     async with journal.database.transaction():
@@ -221,7 +221,7 @@ async def test_an_edit_before_the_answer_is_taken_over(journal: Journal) -> None
     assert adapter.sinks["2"].replies[0].text == "2: What?"
 
 
-async def test_an_edit_during_the_answer_is_too_late_and_stays_out_of_the_history(journal: Journal) -> None:
+async def test_an_edit_during_the_answer_comes_too_late_for_the_history(journal: Journal) -> None:
     edited_message = replace(MESSAGE, text="What else?", is_edit=True)
 
     async def meanwhile(question: Question, sink: Sink) -> Reply:

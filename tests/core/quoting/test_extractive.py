@@ -301,9 +301,7 @@ def test_a_chinese_pair_over_the_border_of_two_words_does_not_count() -> None:
         ("請問權限怎麼設定？", {"權限", "設定"}),
     ],
 )
-def test_spoken_and_traditional_chinese_words_around_a_subject_are_no_part_of_it(
-    question: str, tokens: set[str]
-) -> None:
+def test_chinese_function_words_are_not_part_of_a_subject(question: str, tokens: set[str]) -> None:
     assert Subject.from_question(question, {}).get_coverage(tokens) == 1
 
 
@@ -361,7 +359,7 @@ def test_reading_blocks_is_linear() -> None:
         "".join(f"{' ' * depth}.. note::\n\n" for depth in range(300)) + " " * 300,
     ],
 )
-def test_directives_within_directives_are_read_to_a_depth_that_people_write(opening: str) -> None:
+def test_nested_directives_are_read_to_a_depth_that_people_write(opening: str) -> None:
     [*_, block] = parse_blocks(f"Before.\n\n{opening}Deep inside.\n")
     assert block.text.endswith("Deep inside.")
 
@@ -449,7 +447,7 @@ def test_tiny_sentences_do_not_make_large_windows() -> None:
     assert max(len(quotable.sentences) for quotable in quotables) == WINDOW_SENTENCES
 
 
-async def test_code_without_a_sentence_is_announced_by_its_heading_without_its_number() -> None:
+async def test_code_without_a_sentence_is_announced_by_its_heading() -> None:
     guide = replace(passage("a", "## 4. Check the configuration\n\n```sh\nkimas check\n```"), title="Guide > 4. Check")
     extract = await extract_answer("How do I check the configuration?", [guide], InMemoryLibrary())
     assert extract == "> Check the configuration: [p1]\n\n```sh\nkimas check\n```"
@@ -463,7 +461,7 @@ async def test_a_sentence_that_only_says_example_gives_way_to_the_heading(announ
     assert extract == "> Rotating keys: [p1]\n\n```sh\nrocket keys rotate\n```"
 
 
-async def test_the_items_of_a_docstring_that_begins_in_another_passage_are_no_comments() -> None:
+async def test_items_of_a_docstring_from_another_passage_are_not_comments() -> None:
     text = '* ``black`` (might be a gray)\n* ``red``\n"""\n# Colours are codes of the terminal.\nreturn code'
     page = replace(passage("page", text, kind="python"), title="term.py > style")
     extract = await extract_answer("Which colours has style?", [page], InMemoryLibrary())

@@ -58,7 +58,7 @@ def test_an_account_without_a_name_and_a_closed_folder_above(closed: Path, monke
         require_access(closed / "data")
 
 
-async def test_a_closed_folder_of_passages_is_named_and_one_of_the_model_is_no_model(
+async def test_closed_folders_of_passages_and_of_the_model_are_named(
     closed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (closed / "passages").mkdir()

@@ -59,7 +59,7 @@ def test_who_belongs_to_an_audience(audience: set[str], asker: Asker, is_visible
     assert may_see(frozenset(audience), asker) == is_visible
 
 
-def test_an_agent_closes_its_sources_and_nobody_is_in_one_of_two_audiences_alone() -> None:
+def test_an_agent_closes_its_sources_and_both_audiences_must_agree() -> None:
     agents = {"all": {"sources": ["a"], "audience": ["telegram:-1", "telegram:-2"]}, "open": {"sources": ["b"]}}
     settings = configured({"a": ["telegram:-2", "telegram:-3"], "b": "everyone"}, agents=agents)
     audiences = Audiences.from_settings(settings)

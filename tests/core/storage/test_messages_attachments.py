@@ -25,7 +25,7 @@ MESSAGE = Message(
 )
 
 
-async def test_attachments_survive_a_restart_and_what_was_seen_is_told_in_the_conversation(tmp_path: Path) -> None:
+async def test_attachments_survive_a_restart_and_are_told_in_the_conversation(tmp_path: Path) -> None:
     journal = await Journal.open(tmp_path / "journal.db")
     await journal.record_message(MESSAGE)
     await journal.close()

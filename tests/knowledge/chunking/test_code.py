@@ -89,7 +89,7 @@ def test_a_file_is_of_its_language_which_counts_as_code(path: str, kind: str) ->
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_passages_are_whole_lines_of_a_bounded_size_with_the_names_of_definitions(kind: str) -> None:
+def test_passages_are_whole_lines_of_bounded_size_with_names(kind: str) -> None:
     path, _, frame, line, names = FILES[kind]
     text = frame.format(body="\n".join(line.format(n=n) for n in range(60)))
     chunks = chunk(Document(f"src/{path}", text, kind))

@@ -69,7 +69,7 @@ def test_front_matter_gives_the_title_and_is_left_out() -> None:
     assert "Text between rules." in rules[0].text
 
 
-def test_documents_without_a_single_top_heading_are_named_after_the_file_or_title() -> None:
+def test_documents_without_one_top_heading_have_the_name_of_file_or_title() -> None:
     text = f"## One\n{WORDS}\n## Two\n{WORDS}"
     assert titles(markdown(text)) == ["guide.md > One", "guide.md > Two"]
     assert titles(markdown(text, title="Handbook")) == ["Handbook > One", "Handbook > Two"]

@@ -215,7 +215,7 @@ async def test_another_link_reaches_documents_that_have_not_changed(
     assert result.url == "https://new.org/0.md"
 
 
-async def test_a_source_that_is_no_longer_configured_is_forgotten_by_a_whole_ingest(
+async def test_a_source_that_is_not_configured_is_forgotten_by_a_whole_ingest(
     tmp_path: Path, store: Store, embedder: WordEmbedder, record: RefreshStateRepository
 ) -> None:
     sources = {name: folder(tmp_path / name, "apple", "pear") for name in ("fruit", "trees")}
@@ -237,7 +237,7 @@ async def test_a_source_that_is_no_longer_configured_is_forgotten_by_a_whole_ing
     assert [len(await store.manifest(name)) for name in ("fruit", "others")] == [2, 1]
 
 
-async def test_many_sources_are_refreshed_at_once_into_a_new_store_by_two_processes(
+async def test_two_processes_refresh_many_sources_into_a_new_store(
     tmp_path: Path, store: Store, embedder: WordEmbedder
 ) -> None:
     """Two handles on one directory see each other's commits as two processes do: late, unless they look."""

@@ -53,7 +53,7 @@ def test_due(entry: RefreshState, after: timedelta | None) -> None:
     assert when(entry) == after
 
 
-def test_failures_are_tried_again_ever_more_slowly_but_never_later_than_planned() -> None:
+def test_failures_are_retried_ever_more_slowly_but_not_after_the_plan() -> None:
     daily = RefreshSchedule(24 * 60, jitter=0)
     for failures, minutes in ((1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (50, 60)):
         entry = replace(FRESH, last_try=NOW, ended_at=NOW + MINUTE, error="gone", failures=failures)
@@ -80,7 +80,7 @@ def test_at_each_start_only() -> None:
     assert when(FRESH, once, started_at=NOW - HOUR) is None
 
 
-def test_the_delay_is_the_same_for_whoever_asks_and_another_for_each_source() -> None:
+def test_the_delay_depends_on_the_source_and_not_on_who_asks() -> None:
     times = {
         next_refresh_at(name, FRESH, RefreshSchedule(60), "same", now=NOW)
         for name in ("a", "b", "c", "d")
@@ -105,7 +105,7 @@ def test_the_plan_of_a_source() -> None:
     )
 
 
-def test_states_come_in_the_order_of_the_configuration_without_live_sources(tmp_path: Path) -> None:
+def test_states_are_in_the_order_of_configuration_without_live_sources(tmp_path: Path) -> None:
     faq = {"kind": "faq", "path": "x.csv"}
     web = {"kind": "search_api", "provider": "searxng", "base_url": "http://127.0.0.1:9"}
     settings = Settings.model_validate({"data_dir": tmp_path, "sources": {"b": faq, "web": web, "a": faq}})

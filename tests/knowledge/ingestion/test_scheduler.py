@@ -351,7 +351,7 @@ async def test_what_a_stop_broke_off_goes_on_at_the_next_start(knowledge_folder:
         await until(scheduler, "fruit", lambda source_state: source_state.last_success)
 
 
-async def test_what_was_asked_for_of_a_paused_source_survives_a_stop_in_the_middle(
+async def test_a_requested_refresh_of_a_paused_source_survives_a_stop(
     knowledge_folder: KnowledgeFolder,
 ) -> None:
     settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple")})

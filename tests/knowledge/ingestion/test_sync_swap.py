@@ -83,7 +83,7 @@ async def test_more_passages_than_a_batch_are_replaced_in_one_commit(store: Stor
     assert len(states) > 10
 
 
-async def test_what_is_new_is_committed_as_it_comes_and_the_rest_with_what_is_replaced(
+async def test_new_documents_are_committed_at_once_and_the_rest_in_the_swap(
     store: Store, embedder: WordEmbedder
 ) -> None:
     await refresh(edition("apple", range(20)), store, embedder, SyncOptions(50))

@@ -417,7 +417,7 @@ async def test_words_that_no_passage_has_count_half(library: KnowledgeLibrary) -
     assert lexical_share == pytest.approx(known_share * pear_weight / (pear_weight + unknown_weight / 2))
 
 
-async def test_a_question_in_traditional_chinese_is_as_sure_of_its_passage_as_a_simplified_one(
+async def test_traditional_chinese_finds_a_passage_as_surely_as_simplified(
     store: Store, embedder: WordEmbedder
 ) -> None:
     """Also where an earlier version has stored the passages, whose words are as they are written."""
@@ -527,7 +527,7 @@ async def test_a_query_without_a_usable_vector_goes_by_words(filled_store: Store
     assert await names(library, "pear")
 
 
-async def test_among_few_passages_a_typing_error_does_not_outweigh_what_they_know(
+async def test_among_few_passages_a_typing_error_does_not_outweigh_the_rest(
     store: Store, embedder: WordEmbedder
 ) -> None:
     pages = {

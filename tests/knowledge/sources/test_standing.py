@@ -455,7 +455,7 @@ def test_without_agents_they_belong_to_what_they_ask(world: World) -> None:
     assert {name: set(agent.sources) for name, agent in agents.items()} == {"web": {"web", "common"}}
 
 
-async def test_a_live_source_is_asked_while_nothing_of_its_standing_queries_is_stored(world: World) -> None:
+async def test_a_live_source_is_asked_until_its_standing_queries_are_stored(world: World) -> None:
     await refresh(
         DictSource("docs", {"a.md": "The shed is behind the house."}), world.store, world.embedder, SyncOptions(200)
     )

@@ -154,7 +154,7 @@ async def test_a_modal_needs_a_trigger_that_is_fresh_and_unused(peer: SlackPeer)
     assert [view.user for view in peer.views.all] == ["U1"]
 
 
-async def test_a_modal_can_be_filled_in_only_as_people_could_and_takes_only_what_slack_takes(peer: SlackPeer) -> None:
+async def test_a_modal_takes_only_what_people_could_fill_in_and_slack_takes(peer: SlackPeer) -> None:
     input_element = {"type": "plain_text_input", "action_id": "x", "initial_value": "5"}
     blocks = [choice("a"), {"type": "input", "block_id": "b", "label": text("Label"), "element": input_element}]
     assert await open_view(peer, modal(blocks=blocks)) == ""

@@ -174,7 +174,7 @@ async def test_a_rewrite_that_is_about_something_else_is_not_searched(peer: Scri
     assert (await ask(QUESTION, peer)).trace.query == rule_based_query(QUESTION)
 
 
-def test_what_is_searched_early_has_the_questions_that_it_depends_on_in_front() -> None:
+def test_an_early_search_starts_with_the_questions_it_depends_on() -> None:
     history = (
         Turn("user", "Which license is it?"),
         Turn("assistant", "Apache."),
@@ -210,7 +210,7 @@ async def test_the_model_is_told_to_search_from_another_angle_and_what_failed(pe
     assert "license" not in user, "what others ask is not the asker's subject"
 
 
-def test_a_question_put_again_keeps_both_wordings_and_not_the_failed_answer() -> None:
+def test_a_question_put_again_keeps_both_wordings_but_no_failed_answer() -> None:
     history = (
         Turn("user", "How do I persist the memory of an agent?"),
         Turn("assistant", "Kubernetes volumes can be mounted for that purpose."),
@@ -277,7 +277,7 @@ def test_nonsense_selects_nothing(reply: str) -> None:
     assert parse_selection(reply, 6, is_complete=True) is None
 
 
-def test_indices_count_before_the_analysis_is_complete_but_not_before_themselves() -> None:
+def test_indices_count_before_the_analysis_but_not_before_themselves() -> None:
     assert parse_selection("1, 2", 6, is_complete=False) is None
     selection = parse_selection("1, 2\nAnn wants", 6, is_complete=False)
     assert selection is not None

@@ -133,7 +133,7 @@ async def test_one_passage_costs_no_call() -> None:
         assert peer.requests == []
 
 
-async def test_a_service_that_fails_leaves_the_fused_order_with_its_weights_and_is_counted() -> None:
+async def test_a_failing_service_leaves_the_fused_order_and_is_counted() -> None:
     configuration = settings(knowledge={"search": {"kind_weights": {"markdown": 0.3}}})
     budget = Budget(configuration.budget)
     ranked_passages = await rerank("How?", PASSAGES, parts(configuration, Failing()), budget)

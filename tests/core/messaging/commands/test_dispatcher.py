@@ -269,7 +269,7 @@ async def test_in_a_private_chat_nobody_is_its_administrator(journal: Journal) -
     assert bot.adapter.looked_up == []
 
 
-async def test_an_anonymous_administrator_is_a_platform_administrator_and_no_more(journal: Journal) -> None:
+async def test_an_anonymous_administrator_is_only_a_platform_administrator(journal: Journal) -> None:
     """The group itself is the author: neither an owner nor a delegated person, whatever is written down for its id."""
     rights = {"owners": ["test:room"], "platform_admins": True}
     bot = Bot.of(journal, administration=rights)
@@ -1018,7 +1018,7 @@ async def ask_in(bot: Bot, text: str, person: str = OWNER) -> None:
     await bot.deliver(replace(says("", text, person=person), addressed=True))
 
 
-async def test_commands_answer_in_the_language_that_their_author_speaks_in_the_chat(journal: Journal) -> None:
+async def test_commands_answer_in_the_language_of_their_author(journal: Journal) -> None:
     bot = Bot.of(journal)
     assert await bot.deliver(says("resume")) == "I was not paused in this chat."
     await ask_in(bot, "怎么安装 Rocket？")

@@ -72,7 +72,7 @@ async def test_a_call_names_the_people_of_the_platform_once_for_a_question(journ
     assert adapter.sinks["3"].failures == [ENGLISH.already_escalated]
 
 
-async def test_without_a_reply_the_askers_last_question_is_meant_and_words_are_one_of_their_own(
+async def test_without_a_reply_the_last_question_or_the_given_words_are_meant(
     journal: Journal,
 ) -> None:
     second = replace(MESSAGE, id="2", author_id="43", text="And this?")
@@ -119,7 +119,7 @@ def test_people_of_a_named_network_are_called_in_it_alone() -> None:
     assert get_people(settings, ConversationKey("telegram", "-100")) == ("7",)
 
 
-async def test_an_answer_without_evidence_calls_by_itself_where_that_is_configured(journal: Journal) -> None:
+async def test_an_answer_without_evidence_calls_people_where_configured(journal: Journal) -> None:
     async def empty(question: Question, sink: Sink) -> Reply:
         created = reply(passages=())
         await sink.finish(created)
@@ -189,7 +189,7 @@ async def test_learn_keeps_any_message_with_its_question(journal: Journal) -> No
 LONG = "1700000000000000"
 
 
-async def test_the_question_of_what_is_learned_is_what_it_replies_to_or_what_its_thread_began_with(
+async def test_a_taught_answers_question_is_what_it_or_its_thread_replies_to(
     journal: Journal,
 ) -> None:
     thread = replace(CHAT, thread="1")

@@ -175,7 +175,7 @@ async def test_a_stop_is_no_rating_and_needs_no_thumbs(journal: Journal) -> None
         assert (await connection.execute(sql("SELECT * FROM replies"))).all() == [], "it is not given to others"
 
 
-async def test_a_second_try_that_is_stopped_does_not_say_that_the_first_answer_stands(journal: Journal) -> None:
+async def test_a_stopped_second_try_does_not_say_the_first_answer_stands(journal: Journal) -> None:
     async with scene(journal, feedback={"strategy": "single"}) as bot:
         await bot.writing()
         await bot.press("2")

@@ -469,7 +469,7 @@ async def test_follow_ups_end_in_time_and_can_be_switched_off(journal: Journal) 
         ({"text": "Where do the logs go?", "person": "bob"}, ""),
     ],
 )
-async def test_where_every_message_has_a_thread_of_its_own_the_channel_is_one_place(
+async def test_where_every_message_has_its_own_thread_the_channel_is_one_place(
     journal: Journal, later_fields: dict[str, Any], reason: str
 ) -> None:
     """On Slack what is written into the channel opens a thread, and is in the channel all the same."""
@@ -546,7 +546,7 @@ async def test_the_terms_of_a_chinese_message_are_matched_in_english(
     assert not (await measure_relevance("周末一起去爬山吗？", EnglishLibrary(), configured)).passages
 
 
-async def test_sources_that_are_asked_at_question_time_are_known_by_their_description() -> None:
+async def test_live_sources_are_known_by_their_description() -> None:
     web = {"kind": "search_api", "provider": "searxng", "base_url": "https://search.example.org"}
     docs = {"kind": "faq", "path": "faq.yaml"}
     agents = {"web": {"sources": ["web"], "description": "Olympic medals and records"}, "docs": {"sources": ["docs"]}}

@@ -292,7 +292,7 @@ async def test_an_unreachable_remote_leaves_the_old_state_and_says_so(repository
         await other.listing()
 
 
-async def test_nothing_cloned_and_unreachable_names_the_address_without_credentials(tmp_path: Path) -> None:
+async def test_an_unreachable_clone_names_its_address_without_credentials(tmp_path: Path) -> None:
     with socket.socket() as closed_socket:
         closed_socket.bind(("127.0.0.1", 0))
         url = f"http://user:s3cret@127.0.0.1:{closed_socket.getsockname()[1]}/o/r.git?private_token=s3cret"

@@ -165,7 +165,7 @@ async def test_a_search_whose_passages_are_replaced_meanwhile_begins_again(
         await writer.close()
 
 
-async def test_more_passages_than_memory_may_hold_are_searched_in_the_file_and_back(tmp_path: Path) -> None:
+async def test_passages_beyond_the_memory_limit_are_searched_in_the_file(tmp_path: Path) -> None:
     store = await open_sqlite(tmp_path / "passages", "test", DIMENSION, memory_bytes=100 * DIMENSION * 4)
     try:
         for count, kind in ((100, InMemoryIndex), (101, CompactIndex), (90, InMemoryIndex)):

@@ -95,7 +95,7 @@ async def test_a_writer_that_never_ends_is_named(tmp_path: Path, monkeypatch: py
                 assert set(await other_store.manifest("docs")) == {"a.md"}
 
 
-async def test_a_text_that_is_no_unicode_is_refused_and_nothing_of_its_batch_is_stored(tmp_path: Path) -> None:
+async def test_a_text_that_is_not_unicode_is_refused_with_its_whole_batch(tmp_path: Path) -> None:
     async with opened(tmp_path / "passages") as store:
         await put(store, [row("a", "a.md")])
         with pytest.raises(StoreError, match="surrogates not allowed"):
@@ -103,7 +103,7 @@ async def test_a_text_that_is_no_unicode_is_refused_and_nothing_of_its_batch_is_
         assert set(await store.manifest("docs")) == {"a.md"}
 
 
-async def test_a_store_that_is_deleted_while_it_is_used_says_so_and_can_be_filled_again(tmp_path: Path) -> None:
+async def test_a_store_deleted_during_use_says_so_and_can_be_filled_again(tmp_path: Path) -> None:
     async with opened(tmp_path / "passages") as store:
         assert await store.search("rocket", None, ["docs"], 5) == [], "never written: empty"
         await put(store, [row("a", "a.md")])

@@ -1,0 +1,168 @@
+"""Forks of a process that has loaded `kimas`: `python -W error -m tests.support.fork_server DESCRIPTOR`.
+
+The descriptor is a listening socket. Each connection to it is one start of `kimas`: it passes the files for input,
+output and errors, and a line with the rest as JSON; it gets the id of the process, and its exit code when it has ended.
+The server ends with the process that has started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import fcntl
+import importlib
+import json
+import os
+import pkgutil
+import signal
+import socket
+import sys
+import termios
+import threading
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from types import FrameType
+from typing import IO, NoReturn
+
+# As the command line does, before NumPy is loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import pytest
+
+import bots
+import core
+import knowledge
+from core.llm.client import OpenAIClient
+from tests.support.embedding_model import copy_converted_model
+
+MODULE = "bots.cli.main"
+# How often the server looks whether the run is still there.
+LOOK_S = 5
+
+
+def main() -> None:
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    load()
+    serve(listener)
+
+
+def load() -> None:
+    """Load all modules, and what a daemon loads when it starts."""
+    from bots.discord.adapter import load_client as load_discord
+    from bots.slack.adapter import _load_client as load_slack
+    from bots.telegram.adapter import load_client as load_telegram
+
+    load_telegram()
+    load_discord()
+    load_slack()
+    for package in (bots, core, knowledge):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            # Alembic runs its modules by itself.
+            if ".migrations." not in module.name:
+                importlib.import_module(module.name)
+    asyncio.run(load_model_client())
+
+
+async def load_model_client() -> None:
+    """Load the package of the model's client: on a busy machine that takes longer than a stage of an answer."""
+    endpoint = OpenAIClient.open("http://127.0.0.1:9/v1", "", 1)
+    await endpoint.warm_up()
+    await endpoint.close()
+
+
+def serve(listener: socket.socket) -> NoReturn:
+    """Fork one process per connection, which looks after it."""
+    signal.signal(signal.SIGCHLD, _reap)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = os.getppid()
+    listener.settimeout(LOOK_S)
+    while os.getppid() == parent:
+        try:
+            connection, _ = listener.accept()
+        except TimeoutError:
+            continue
+        if not os.fork():
+            listener.close()
+            try:
+                _handle(connection)
+            finally:
+                # Whatever happens, nobody but the server goes on behind this line.
+                os._exit(1)
+        connection.close()
+    os._exit(0)
+
+
+def _reap(number: int, frame: FrameType | None) -> None:
+    """Collect the exit codes of the processes that looked after a connection."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            continue
+
+
+def _handle(connection: socket.socket) -> NoReturn:
+    """Start one `kimas`; report its process id, and its exit code when it has ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _, descriptors, _, _ = socket.recv_fds(connection, 1, 3)
+    with connection.makefile("r", encoding="utf-8") as lines:
+        request = json.loads(lines.readline())
+    pid = os.fork()
+    if not pid:
+        connection.close()
+        _run(descriptors, **request)
+    with suppress(OSError):
+        connection.sendall(f"{pid}\n".encode())
+    _, status = os.waitpid(pid, 0)
+    with suppress(OSError):
+        connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os._exit(0)
+
+
+def _run(
+    descriptors: Sequence[int], arguments: list[str], folder: str, environment: dict[str, str], is_terminal: bool
+) -> NoReturn:
+    """Run the command line in this process, as `python -W error -m bots.cli.main` does, and end with its code."""
+    code: object = 1
+    try:
+        for target, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, target)
+        os.closerange(3, 1 << 16)
+        if is_terminal:
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.stdin = _open_stream(0)
+        sys.stdout = _open_stream(1)
+        sys.stderr = _open_stream(2)
+        sys.argv = [str(sys.modules[MODULE].__file__), *arguments]
+        copy_converted_model(pytest.MonkeyPatch())
+        from bots.cli.main import main
+
+        main(arguments, prog_name=f"python -m {MODULE}")
+        code = 0
+    except SystemExit as error:
+        code = error.code
+    except BaseException:
+        traceback.print_exc()
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code if isinstance(code, int) else 1 if code else 0)
+
+
+def _open_stream(descriptor: int) -> IO[str]:
+    mode = "w" if descriptor else "r"
+    errors = "backslashreplace" if descriptor == 2 else "strict"
+    is_by_line = descriptor == 2 or os.isatty(descriptor)
+    return open(descriptor, mode, buffering=1 if is_by_line else -1, encoding="utf-8", errors=errors, closefd=False)
+
+
+if __name__ == "__main__":
+    main()
